@@ -544,7 +544,10 @@ Examples:
 
 Interrupting (Ctrl-C, SIGTERM, SIGHUP) finishes the step, leaves a checkpoint and exits 75; the same command
 goes on from there. A second Ctrl-C, a kill or a crash loses what came after the last checkpoint; it is
-done again, and the steps of it that were logged have to come out the same.")]
+done again, and the steps of it that were logged have to come out the same.
+
+A finished run of the same lock under another name, such as that of a comparison, is not trained again: the
+output names its folder. `--dir DIR` trains it anyway.")]
 pub struct RunArgs {
     /// Locks of kind experiment, run one after another [default: the only one under lockfiles/]
     #[arg(value_name = "LOCK", conflicts_with = "lock")]

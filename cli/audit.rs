@@ -13,7 +13,7 @@ use report::curves::{self, Curves};
 
 use crate::args::AuditArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::output;
+use crate::{named, output};
 
 pub fn audit(args: &AuditArgs) -> Outcome {
     if args.list {
@@ -30,6 +30,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         experiments.extend(read::published()?);
         curves = read::published_curves()?;
     }
+    named::once(&args.paths)?;
     for path in &args.paths {
         // Among several files the locks of architectures are passed over, as they are in a folder.
         experiments.extend(match args.paths.len() {

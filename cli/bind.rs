@@ -16,9 +16,10 @@ use data::text::{TextWindows, file, locked};
 
 use crate::args::BindArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::{files, locks, out, output};
+use crate::{files, locks, named, out, output};
 
 pub fn bind(args: &BindArgs) -> Outcome {
+    named::once(&args.locks)?;
     // The documents are read once, however many locks are bound to them.
     let mut index = None;
     let closed = args
@@ -147,7 +148,8 @@ fn fills_a_window(experiment: &Experiment, tokens: u64, which: &str) -> Result<(
         return Ok(());
     }
     Err(Failure::bad_input(format!(
-        "the documents {which} have {tokens} tokens, and one window of `{}` takes {window}",
+        "the documents {which} have {}, and one window of `{}` takes {window}",
+        output::counted(tokens, "token"),
         experiment.name
     ))
     .help("prepare more documents, hold out another share, or lower data.seq_len"))

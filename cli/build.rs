@@ -24,6 +24,7 @@ use crate::{locks, out, output, runs};
 pub use known::Known;
 
 pub fn build(args: &BuildArgs) -> Outcome {
+    out::container(&args.out)?;
     let mut made: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut worst = Exit::Fine;
     let mut known = Known::default();
@@ -210,7 +211,7 @@ fn describe(path: &Path, lock: &Lock, text: &str) {
                     output::note(&format!("    {}", namesake.line([&comparison.base, arm])));
                 }
             }
-            output::note(&format!("  {}", output::count(comparison.runs().len(), "run")));
+            output::note(&format!("  {}", output::counted(comparison.runs().len(), "run")));
         }
     }
     for input in lock.open_inputs() {

@@ -121,14 +121,21 @@ impl Report {
                 output::json(&Checked { schema, files, archs, errors, warnings, diagnostics })?;
             }
             None => {
-                let checked =
-                    format!("{}, {}", output::count(files, "file"), output::count(archs, "arch"));
+                let checked = format!(
+                    "{}, {}",
+                    output::counted(files, "file"),
+                    output::counted(archs, "arch")
+                );
                 let found = match (errors, warnings) {
                     (0, 0) => "nothing to report".to_owned(),
-                    (0, w) => output::count(w, "warning"),
-                    (e, 0) => output::count(e, "error"),
+                    (0, w) => output::counted(w, "warning"),
+                    (e, 0) => output::counted(e, "error"),
                     (e, w) => {
-                        format!("{}, {}", output::count(e, "error"), output::count(w, "warning"))
+                        format!(
+                            "{}, {}",
+                            output::counted(e, "error"),
+                            output::counted(w, "warning")
+                        )
                     }
                 };
                 output::note(&format!("{checked}: {found}"));

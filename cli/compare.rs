@@ -29,9 +29,11 @@ use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
 use crate::tensors::{Tensors, Work};
-use crate::{child, locks, output, report, runs, shown};
+use crate::{child, locks, named, output, report, runs, shown};
 
 pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
+    named::once(&args.locks)?;
+    out::container(&args.dir)?;
     // Read all of them before the first run starts.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(steps) = args.time {

@@ -114,7 +114,7 @@ fn host(host: &Host) -> Vec<Fact> {
     let mut facts = vec![
         Fact::has("system", system),
         cpu,
-        Fact::has("cores", output::count(*cores, "thread") + " at once"),
+        Fact::has("cores", output::counted(*cores, "thread") + " at once"),
         Fact::has("vectors", cpu_capability.name()),
         memory,
     ];

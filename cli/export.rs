@@ -18,10 +18,10 @@ use serde::Serialize;
 use crate::args::{ExportArgs, ExportDtype, ExportTo};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::import::failure;
-use crate::{load, locks, out, output, runs, weights};
+use crate::{load, locks, named, out, output, runs, weights};
 
 pub fn export(args: &ExportArgs) -> Outcome {
-    out::refuse_link(&args.out)?;
+    let folder = out::real_folder(&args.out)?;
     let Source { compiled, experiment, weights, known } = source(args)?;
     let what = known.as_ref().map(|known| known.said(args.dtype));
     let request = Request {
@@ -45,7 +45,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
             file: known.attested,
         }),
     };
-    let written = write(&request, &args.out).map_err(failure)?;
+    let written = write(&request, &folder).map_err(failure)?;
     let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();
     if args.json {
         let arch = compiled.name.clone();
@@ -119,7 +119,7 @@ impl Known {
 }
 
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
-    let path = &runs::folder(&args.source);
+    let path = &named::run_or_path(&args.source)?;
     if path.is_dir() {
         return run(path, args.weights.as_deref());
     }

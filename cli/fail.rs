@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::output::{clean, disturbs};
+use crate::output::{disturbs, inline};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,23 +89,27 @@ impl Failure {
         Failure::bad_input(format!("`{}` cannot be read: {}", shown(path), reason(error)))
     }
 
-    /// Error for a file that could not be written, with the reason.
+    /// Error for a file that could not be written, with the reason. A path of the wrong kind is bad usage.
     pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-        Failure::machine(format!("`{}` cannot be written: {}", shown(path), reason(error)))
+        let message = format!("`{}` cannot be written: {}", shown(path), reason(error));
+        match disk::is_wrong_path(error) {
+            true => Failure::bad_input(message).help("name another path"),
+            false => Failure::machine(message),
+        }
     }
 
     /// The failure as text for people. Empty if everything has been shown.
     pub fn render(&self, coloured: bool) -> String {
         let Some(message) = &self.message else { return String::new() };
-        let message = clean(message);
+        let message = inline(message);
         let (red, bold, plain) =
             if coloured { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
         let mut text = format!("{red}error{plain}{bold}: {message}{plain}\n");
         if let Some(place) = &self.place {
-            text += &format!("  --> {}\n", clean(place));
+            text += &format!("  --> {}\n", inline(place));
         }
         for help in &self.help {
-            text += &format!("  = help: {}\n", clean(help));
+            text += &format!("  = help: {}\n", inline(help));
         }
         text
     }
@@ -126,6 +130,7 @@ pub fn reason(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        io::ErrorKind::AlreadyExists => "a file is in the place of a folder".to_owned(),
         io::ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
         io::ErrorKind::StorageFull => "the disk is full".to_owned(),
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),

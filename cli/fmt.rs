@@ -50,7 +50,7 @@ pub fn fmt(args: &FmtArgs) -> Outcome {
     }
     if files > 0 {
         let what = if args.check { "not formatted" } else { "formatted" };
-        output::note(&format!("{}, {changed} {what}", output::count(files, "file")));
+        output::note(&format!("{}, {changed} {what}", output::counted(files, "file")));
     }
     Ok(exit)
 }

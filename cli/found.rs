@@ -52,6 +52,11 @@ impl Found {
         if usual.exists() {
             return Ok(usual);
         }
+        Ok(self.finished(experiment).unwrap_or(usual))
+    }
+
+    /// The folder of a finished run of this lock, whatever its name.
+    pub fn finished(&self, experiment: &Experiment) -> Option<PathBuf> {
         let digests = experiment.digests;
         let id = (digests.train, digests.eval, digests.platform);
         // A damaged or incomplete run does not count.
@@ -61,7 +66,7 @@ impl Found {
                 && finished::read(&paths, experiment.into()).is_ok()
                 && self.is_sound(run)
         };
-        Ok(self.by_lock.get(&id).and_then(|runs| runs.iter().find(holds)).cloned().unwrap_or(usual))
+        self.by_lock.get(&id)?.iter().find(holds).cloned()
     }
 }
 
@@ -80,7 +85,7 @@ impl Found {
 }
 
 /// Folders in a folder, sorted by name; empty if it cannot be read.
-fn folders(folder: &Path) -> Vec<PathBuf> {
+pub fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> =
         entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();

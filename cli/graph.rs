@@ -35,8 +35,9 @@ pub fn graph(args: &GraphArgs) -> Outcome {
         && layer as usize >= layers
     {
         return Err(Failure::bad_input(format!(
-            "`{}` has {layers} layers, there is no layer {layer}",
-            compiled.name
+            "`{}` has {}, there is no layer {layer}",
+            compiled.name,
+            output::counted(layers, "layer")
         ))
         .help(format!("layers are numbered from 0 to {}", layers.saturating_sub(1))));
     }

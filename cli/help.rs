@@ -66,18 +66,12 @@ pub fn help(args: &HelpArgs) -> Outcome {
 /// `canonc man DIR`: writes a manual page for the program and one for each command.
 pub fn man(args: &ManArgs) -> Outcome {
     let dir = args.dir.as_path();
-    if dir.exists() && !dir.is_dir() {
-        return Err(Failure::bad_input(format!(
-            "`{}` is a file, and pages go into a folder",
-            shown(dir)
-        ))
-        .help("name a folder, such as `man1`; it is made if it is not there"));
-    }
+    out::container(dir)?;
     std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
     let mut command = visible(&Cli::command());
     command.build();
     let written = pages(&command, dir)?;
-    output::note(&format!("{} in {}", output::count(written, "page"), shown(dir)));
+    output::note(&format!("{} in {}", output::counted(written, "page"), shown(dir)));
     Ok(Exit::Fine)
 }
 

@@ -21,7 +21,7 @@ const TOLD: usize = 12;
 
 pub fn import(args: &ImportArgs) -> Outcome {
     let ImportArgs { source, out, name, devices, no_weights, json } = args;
-    crate::out::refuse_link(out)?;
+    let folder = crate::out::real_folder(out)?;
     let request =
         Request { source, name: name.as_deref(), devices: *devices, weights: !no_weights };
     let imported = read(&request).map_err(failure)?;
@@ -37,7 +37,7 @@ pub fn import(args: &ImportArgs) -> Outcome {
             .help("put the weights there, or add --no-weights for the arch and recipe alone"));
     }
     check_recipe(&imported, args)?;
-    imported.write(out).map_err(failure)?;
+    imported.write(&folder).map_err(failure)?;
     let report = Report::of(&imported, out);
     if *json {
         output::json(&report)?;
@@ -51,7 +51,7 @@ pub fn import(args: &ImportArgs) -> Outcome {
     output::note(&format!(
         "`{name}`: {} out of {}",
         output::counted(parameters, "parameter"),
-        output::count(files.len(), "file")
+        output::counted(files.len(), "file")
     ));
     for LeftOut { name, why } in left_out.iter().take(TOLD) {
         output::note(&format!("left out: {name} ({why})"));

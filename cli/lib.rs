@@ -31,6 +31,7 @@ pub mod import;
 pub mod load;
 pub mod locks;
 pub mod looks;
+pub mod named;
 pub mod new;
 pub mod out;
 pub mod output;
@@ -161,7 +162,7 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     }
     let text = text.to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        output::note(text.trim_end());
+        output::notes(text.trim_end());
         return Err(Failure::shown(Exit::BadInput));
     }
     // clap's text has a paragraph with the error, then tips, then the usage line.

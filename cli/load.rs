@@ -18,7 +18,7 @@ use dsl::{Ast, Diagnostic, Diagnostics, FileId, Label, Span};
 
 use crate::fail::{Exit, Failure, reason, shown};
 use crate::files::{missing, nearest};
-use crate::{locks, output};
+use crate::{locks, named, output};
 
 /// Most files of one program: the given file and all its direct and indirect imports.
 const MAX_FILES: usize = 256;
@@ -350,7 +350,7 @@ pub struct Trained {
 
 /// The archs of a `.canon` file or a lock, or the named one. Diagnostics have been shown.
 pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
-    let path = &locks::named(path);
+    let path = &named::lock(path)?;
     if locks::is_lock(path) {
         return locked(path, arch);
     }

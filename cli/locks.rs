@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use compiler::lock::{self, Lock, LockError, MAX_LOCK_BYTES};
 use compiler::recipe::{self, Source};
@@ -20,36 +20,31 @@ const SHOWN: usize = 12;
 /// The lock's file name in a run's folder.
 const OF_A_RUN: &str = "lock";
 
-/// The lock at a path: a lock file, or the lock in a run's folder; a run's name alone works too.
-pub fn named(path: &Path) -> PathBuf {
-    let of = |folder: &Path| Some(folder.join(OF_A_RUN)).filter(|lock| lock.is_file());
-    let found = match path.exists() {
-        true => of(path),
-        false => of(&Path::new(crate::runs::FOLDER).join(path)),
-    };
-    found.unwrap_or_else(|| path.to_owned())
-}
-
 /// Whether a path has a lock's file name.
 pub fn is_lock(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "lock")
         || path.file_name().is_some_and(|name| name == OF_A_RUN)
 }
 
-/// A lock and the text it was read from.
+/// A lock and the text it was read from. A run's name is as good as the path of its lock.
 pub fn read(path: &Path) -> Result<(Lock, String), Failure> {
-    let path = &named(path);
-    let bytes = bytes(path).map_err(|error| match path.is_dir() {
-        true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
-        true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
-            .help("name one of the locks in it"),
-        false => missing(path, &error),
-    })?;
+    let path = &crate::named::lock(path)?;
+    let bytes = bytes(path).map_err(|error| unreadable(path, &error))?;
     let name = shown(path);
     refuse_source(path, &String::from_utf8_lossy(&bytes))?;
     let lock = lock::read_bytes(&name, &bytes).map_err(|error| refused(path, error))?;
     // The reader has already checked that the bytes are text.
     Ok((lock, String::from_utf8(bytes).unwrap_or_default()))
+}
+
+/// Error for a path that cannot be read as a lock.
+pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    match path.is_dir() {
+        true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
+        true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
+            .help("name one of the locks in it"),
+        false => missing(path, error),
+    }
 }
 
 /// The default folder of locks.

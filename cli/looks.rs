@@ -53,9 +53,9 @@ pub fn can_decide(comparison: &Comparison) -> Result<(), Failure> {
     Err(Failure::bad_input(format!(
         "the stopping rule of `{}` ends after {}, and at its level ({} for {}) it cannot decide before {fewest}",
         comparison.name,
-        compare::counted(max_seeds, "seed"),
+        dsl::counted(max_seeds, "seed"),
         comparison.analysis.level,
-        compare::counted(tests(comparison), "test")
+        dsl::counted(tests(comparison), "test")
     ))
     .help(format!("list at least {fewest} seeds, and raise max_seeds in [analysis] if it is there")))
 }
@@ -202,7 +202,7 @@ pub fn said(looks: &[Looked]) -> Vec<String> {
         );
         Some(format!(
             "{arm}: after {} {what}: {metric} {} ({interval}; p {})",
-            compare::counted(look.n, "seed"),
+            dsl::counted(look.n, "seed"),
             number(look.mean),
             number(look.p)
         ))

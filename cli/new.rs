@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::args::{NewArgs, NewTask};
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::{files, output};
+use crate::{files, out, output};
 
 /// All files of a template by path, and the commands that show them, in order.
 struct Template {
@@ -66,6 +66,7 @@ const TEXT: Template = Template {
 
 pub fn new(args: &NewArgs) -> Outcome {
     let dir = args.dir.as_path();
+    out::container(dir)?;
     refuse_occupied(dir)?;
     let Template { files, next } = match args.task {
         NewTask::Depo => DEPO,
@@ -86,7 +87,7 @@ pub fn new(args: &NewArgs) -> Outcome {
     for command in next {
         then += &format!("  {command}\n");
     }
-    output::note(then.trim_end());
+    output::notes(then.trim_end());
     Ok(Exit::Fine)
 }
 

@@ -1,8 +1,8 @@
 //! Output paths: the one place that decides whether a path may be written to.
 //!
 //! In: a path for a command's output, and the kind of file. Out: the complete file. Must stay true: only an older file
-//! of the same kind that canonc wrote is overwritten; a link to a file is never followed;
-//! a file is replaced by renaming a complete one over it.
+//! of the same kind that canonc wrote is overwritten; a link to a file is never followed, and a link to a folder always
+//! is; a file is replaced by renaming a complete one over it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -43,6 +43,9 @@ const LOOKED_AT: usize = 1 << 16;
 pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
     files::names_a_file(path)?;
     outside_of_runs(path)?;
+    if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
+        folder(parent)?;
+    }
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -53,7 +56,7 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
         return match fs::metadata(path) {
             Ok(behind) if !behind.is_file() && !behind.is_dir() => Ok(()),
             Ok(_) | Err(_) => Err(Failure::bad_input(format!(
-                "`{}` is a link, and canonc writes through none",
+                "`{}` is a link, and canonc does not write through a link to a file",
                 shown(path)
             ))
             .help("name the file itself, or another one")),
@@ -68,7 +71,7 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
     }
     if found.is_file() && found.len() > 0 && !is_ours(path, kind) {
         return Err(Failure::bad_input(format!(
-            "`{}` is there, and nothing in it says that it is {} that canonc wrote",
+            "`{}` exists, and nothing in it says that it is {} that canonc wrote",
             shown(path),
             kind.name()
         ))
@@ -91,16 +94,23 @@ fn is_pipe(_: &fs::Metadata) -> bool {
 
 /// Refuses a path inside the folder of a run: `canonc verify` would find a file that no run writes.
 pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
-    let folder = path.ancestors().skip(1).find(|folder| {
+    let is_run = |folder: &&Path| {
         let paths = Paths::new(*folder);
         paths.lock().is_file() && paths.writer().is_file()
+    };
+    let above = path.parent().unwrap_or(Path::new(""));
+    // A link may lead into a run.
+    let real = above.ancestors().find_map(|folder| folder.canonicalize().ok());
+    let found = above.ancestors().find(is_run).map(Path::to_owned).or_else(|| {
+        let real = real.as_deref()?;
+        real.ancestors().find(is_run).map(Path::to_owned)
     });
-    match folder {
+    match found {
         None => Ok(()),
         Some(folder) => Err(Failure::bad_input(format!(
             "`{}` is inside the run in `{}`, which holds only files of the run",
             shown(path),
-            shown(folder)
+            shown(&folder)
         ))
         .help("name a path outside of it")),
     }
@@ -108,6 +118,7 @@ pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
 
 /// Writes a file of the given kind, and makes its folder if needed.
 pub fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    check(path, kind)?;
     if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
         fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
     }
@@ -213,14 +224,42 @@ fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
-/// Refuses a link in the place of a folder to be made: a new folder never replaces anything else.
-pub fn refuse_link(folder: &Path) -> Result<(), Failure> {
-    if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
-        return Ok(());
+/// Refuses a path that cannot be a folder for output: a file or a pipe is there, or above it, or a link to nothing. A
+/// link to a folder is that folder.
+pub fn folder(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str().is_empty() {
+        return Err(Failure::bad_input("the folder has no name").help("name a folder"));
     }
-    let name = shown(folder);
-    Err(Failure::bad_input(format!("`{name}` is a link, and a folder is made there"))
-        .help("name the folder that it leads to, or one that is not there yet"))
+    outside_of_runs(path)?;
+    let is_there = |part: &&Path| fs::symlink_metadata(part).is_ok();
+    let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
+    let Some(part) = parts.into_iter().find(is_there) else { return Ok(()) };
+    let what = match fs::metadata(part) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(found) if found.is_file() => "a file",
+        Ok(_) => "a pipe or a device",
+        Err(_) => "a link that leads nowhere",
+    };
+    let name = shown(part);
+    Err(Failure::bad_input(format!("`{name}` is {what}, and a folder is needed"))
+        .help("name a folder, or a path that does not exist yet"))
+}
+
+/// Like [`folder`], for a folder that files are put into: it is not a run either.
+pub fn container(path: &Path) -> Result<(), Failure> {
+    folder(path)?;
+    outside_of_runs(&path.join("file"))
+}
+
+/// The folder that a link leads to, or the path itself. A new folder takes the place of an empty one, so the link would
+/// be in its way.
+pub fn real_folder(path: &Path) -> Result<PathBuf, Failure> {
+    container(path)?;
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    match is_link {
+        true => fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error)),
+        false => Ok(path.to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -60,6 +60,15 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if disturbs(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
+/// Like [`clean`], with every line after the first indented: text from a file or an argument never looks like a line of
+/// canonc's own.
+pub fn inline(text: &str) -> Cow<'_, str> {
+    match text.contains('\n') {
+        false => clean(text),
+        true => Cow::Owned(clean(text).replace('\n', "\n    ")),
+    }
+}
+
 /// JSON with such characters escaped by number.
 fn escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(disturbs) {
@@ -162,7 +171,14 @@ pub fn note(text: &str) {
         return;
     }
     // Standard error may be closed; then nobody reads this.
-    let _ = writeln!(io::stderr().lock(), "{}", clean(text));
+    let _ = writeln!(io::stderr().lock(), "{}", inline(text));
+}
+
+/// Prints several lines of our own for the person, on standard error.
+pub fn notes(text: &str) {
+    if !quiet() {
+        let _ = writeln!(io::stderr().lock(), "{}", clean(text));
+    }
 }
 
 /// Prints text on standard error unchanged: a line to be redrawn.
@@ -188,29 +204,7 @@ pub fn failure(failure: &Failure) {
     let _ = io::stderr().lock().write_all(failure.render(coloured()).as_bytes());
 }
 
-/// `1 file`, `2 files`.
-pub fn count(n: usize, word: &str) -> String {
-    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
-}
-
-/// `1 sample`, `1,366,460,416 samples`.
-pub fn counted(n: u64, word: &str) -> String {
-    format!("{} {word}{}", grouped(n), if n == 1 { "" } else { "s" })
-}
-
-/// `1,366,460,416`
-pub fn grouped(n: impl Into<i128>) -> String {
-    let digits = n.into().to_string();
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |d| ("-", d));
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    format!("{sign}{text}")
-}
+pub use dsl::{counted, grouped};
 
 /// Three figures and a decimal prefix: `1.37 G`.
 pub fn rounded(n: impl Into<i128>) -> String {
@@ -266,6 +260,7 @@ mod tests {
         assert!(!cleaned.contains(disturbs), "{cleaned:?}");
         assert!(cleaned.starts_with('a') && cleaned.ends_with("b\n\tc"));
         assert_eq!(clean("as it is: é 漢 ✓\n"), "as it is: é 漢 ✓\n");
+        assert_eq!(inline("a\nerror: b\u{1b}"), "a\n    error: b\u{fffd}");
         let json = serde_json::to_string(hostile).unwrap();
         let written = escaped(&json);
         assert!(!written.contains(disturbs), "{written:?}");

@@ -201,6 +201,7 @@ fn measured(
 
 /// The metric of each finished run of the base and of its replicate, at the base's point of the grid.
 fn finished(args: &PlanArgs, comparison: &Comparison, metric: &str) -> Result<Vec<Value>, Failure> {
+    out::folder(&args.dir)?;
     let folder = out::named(&args.dir, &comparison.name, "")?;
     let found = Found::under(&args.dir);
     let mut finished: Vec<&Run> = Vec::new();
@@ -254,7 +255,8 @@ fn text(document: &Document) -> String {
                 "aa_pairs" =>
                     format!("{repetitions} A/A pairs of the base with other init and data seeds"),
                 _ => format!(
-                    "{repetitions} runs of the base, pooled, since {} of {} A/A pairs are finished",
+                    "{} of the base, pooled, since {} of {} A/A pairs are finished",
+                    dsl::counted(*repetitions, "run"),
                     noise_from.aa_pairs,
                     noise::FEWEST
                 ),
@@ -284,14 +286,14 @@ fn text(document: &Document) -> String {
         ));
     }
     said.push(match (power_of_listed_seeds, fewest_seeds) {
-        (Some(power), _) => format!("  this lock  {listed_seeds} seeds (power {})", percent(*power)),
+        (Some(power), _) => format!("  this lock  {} (power {})", dsl::counted(*listed_seeds, "seed"), percent(*power)),
         (None, Some(fewest)) if fewest > listed_seeds => format!(
-            "  this lock  at most {listed_seeds} seeds: its stopping rule can decide nothing, as it needs {fewest}; raise \
-             max_seeds"
+            "  this lock  at most {}: its stopping rule can decide nothing, as it needs {fewest}; raise max_seeds",
+            dsl::counted(*listed_seeds, "seed")
         ),
         (None, fewest) => format!(
-            "  this lock  at most {listed_seeds} seeds under its stopping rule, which needs {} to decide (power not \
-             computed)",
+            "  this lock  at most {} under its stopping rule, which needs {} to decide (power not computed)",
+            dsl::counted(*listed_seeds, "seed"),
             fewest.unwrap_or(0)
         ),
     });

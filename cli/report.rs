@@ -16,6 +16,7 @@ use crate::compared::{arm_of, compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
+use crate::named::{self, Named};
 use crate::out::{self, Kind};
 use crate::output;
 use crate::runs::{failure, read_text};
@@ -23,6 +24,12 @@ use crate::runs::{failure, read_text};
 pub fn report(args: &ReportArgs) -> Outcome {
     let published = Published::named(&args.published).map_err(no_such_model)?;
     let mut report = Report { published, ..Report::default() };
+    named::once(&args.what)?;
+    out::folder(&args.dir)?;
+    out::check(&args.out, Kind::Page)?;
+    if let Some(folder) = &args.tensorboard {
+        out::container(folder)?;
+    }
     // Searched once, and only if a comparison needs it.
     let found = OnceCell::new();
     for what in &args.what {
@@ -32,7 +39,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
     out::put(&args.out, Kind::Page, &page)?;
     let runs = report.parts.iter().map(|part| part.runs.len()).sum::<usize>() + report.alone.len();
     let size = page.len().div_ceil(1000);
-    let what = format!("{}, {size} kB", output::count(runs, "run"));
+    let what = format!("{}, {size} kB", output::counted(runs, "run"));
     output::note(&format!("page: {} ({what})", shown(&args.out)));
     for line in &report.left_out {
         output::note(&format!("left out: {line}"));
@@ -66,8 +73,10 @@ fn add(
     dir: &Path,
     found: &OnceCell<Found>,
 ) -> Result<(), Failure> {
-    let named = dir.join(what);
-    let folder = if !what.exists() && named.is_dir() { named } else { what.to_owned() };
+    let folder = match named::named(dir, what)? {
+        Named::Run(path) | Named::Path(path) => path,
+        Named::Nothing => what.to_owned(),
+    };
     if !folder.is_dir() {
         return add_lock(report, what, dir, found);
     }

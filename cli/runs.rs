@@ -15,7 +15,7 @@ use records::checkpoint::Manifest;
 use records::run::{Kind, Paths, RunError};
 
 use crate::fail::{Exit, Failure, shown};
-use crate::locks;
+use crate::{locks, named};
 
 /// Folder of runs; each run is in a folder of its lock's name.
 pub const FOLDER: &str = "runs";
@@ -31,12 +31,6 @@ pub fn failure(error: RunError) -> Failure {
         Kind::Machine => Exit::Machine,
     };
     Failure { exit, ..failure }
-}
-
-/// The folder of a run: the given path, or that name under `runs/`.
-pub fn folder(named: &Path) -> PathBuf {
-    let usual = Path::new(FOLDER).join(named);
-    if !named.exists() && usual.is_dir() { usual } else { named.to_owned() }
 }
 
 /// Most runs of a folder that are listed.
@@ -55,7 +49,7 @@ pub fn not_a_run(folder: &Path) -> Failure {
         [] => Failure::bad_input(format!("`{name}` is not the folder of a run: it has no lock"))
             .help(format!("name a folder that `canonc run` made, such as {FOLDER}/NAME")),
         several => {
-            let count = crate::output::count(several.len(), "run");
+            let count = dsl::counted(several.len(), "run");
             let more = if several.len() > LISTED { ", …" } else { "" };
             let names: Vec<String> =
                 several.iter().take(LISTED).map(|run| format!("`{}`", shown(run))).collect();
@@ -73,12 +67,12 @@ pub fn holds_runs(folder: &Path) -> bool {
 }
 
 /// The weights to use: the given ones, or those of a run's last checkpoint.
-pub fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
+pub fn weights(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     use records::checkpoint::{self, Part, Pointer};
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
-    let lock = locks::named(named);
+    let lock = named::lock(word)?;
     let run = lock.parent().map(Paths::new).filter(|run| run.lock() == lock);
     let Some(run) = run else {
         return Err(Failure::bad_input("no weights are given")
@@ -142,10 +136,11 @@ pub fn holds_what_is_attested(
 
 /// The text of a lock.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
-    let path = &locks::named(path);
-    let bytes = disk::read(path, disk::SMALL).map_err(|error| locks::missing(path, &error))?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))?;
+    let path = &named::lock(path)?;
+    let bytes = disk::read(path, disk::SMALL).map_err(|error| locks::unreadable(path, &error))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Failure::bad_input(format!("`{}` is not a lock: it is not text", shown(path)))
+    })?;
     locks::refuse_source(path, &text)?;
     Ok(text)
 }

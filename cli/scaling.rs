@@ -203,6 +203,7 @@ fn value(experiment: Option<&Experiment>, path: &str) -> Option<String> {
 /// The finished runs of one comparison, paired by seed: their losses, and the runs themselves.
 fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), Failure> {
     let One { name, locked, arm } = one;
+    out::folder(&args.dir)?;
     let folder = out::named(&args.dir, &locked.name, "")?;
     let found = Found::under(&args.dir);
     let mut finished: Vec<&Run> = Vec::new();

@@ -15,7 +15,8 @@ use compiler::analyse::analyse;
 
 use crate::args::ShowArgs;
 use crate::fail::{Exit, Failure, Outcome};
-use crate::{load, output};
+use crate::named::{self, Named};
+use crate::{load, output, runs};
 
 pub fn show(args: &ShowArgs) -> Outcome {
     let Some(what) = &args.what else { return recipe::show(args.json) };
@@ -38,7 +39,8 @@ pub fn show(args: &ShowArgs) -> Outcome {
                 return Ok(Exit::Fine);
             }
             // A folder, which is refused later.
-            None if what.exists() => {}
+            None if what.exists()
+                || named::named(Path::new(runs::FOLDER), what)? != Named::Nothing => {}
             None => return Err(definition::unknown(name)),
         }
     }

@@ -8,11 +8,11 @@ use records::sign::{Signed, sign_run};
 
 use crate::args::SignArgs;
 use crate::fail::{Exit, Outcome, shown};
-use crate::output;
 use crate::runs::{self, failure};
+use crate::{named, output};
 
 pub fn sign(args: &SignArgs) -> Outcome {
-    let folder = runs::folder(&args.run);
+    let folder = named::run_or_path(&args.run)?;
     // An unreadable lock is reported with the other faults.
     let lock = disk::read_text(&Paths::new(&folder).lock(), disk::SMALL).ok();
     let experiment = lock.and_then(|text| read_experiment("lock", &text).ok());

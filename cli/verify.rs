@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use compiler::lock::Lock;
+use compiler::lock::{self, Lock};
 use records::run::{Paths, read_experiment, read_lock};
 use records::sign::{self, AllowedSigners, Trusted};
 use records::verify::{Claim, Remake, Report, Subject, verify as check};
@@ -14,9 +14,9 @@ use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::output;
 use crate::runs::{self, documents, failure, read_text};
 use crate::tensors::{Tensors, Work};
+use crate::{locks, named, output};
 
 pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     let (whats, replay) = meant(args)?;
@@ -67,9 +67,13 @@ fn one(
     args: &VerifyArgs,
     tensors: &dyn Tensors,
 ) -> Result<(Report, Option<String>), Failure> {
-    match place(what) {
+    match place(what)? {
         Place::Run(folder) if runs::holds_runs(&folder) => Err(runs::not_a_run(&folder)),
         Place::Run(folder) => {
+            let lock = Paths::new(&folder).lock();
+            if let Ok(text) = disk::read_text(&lock, disk::SMALL) {
+                of_this_version(&lock, &text)?;
+            }
             let which = if args.all { Remake::Every } else { Remake::Spread };
             if replay.is_some() {
                 tensors.carry_out(Work::PrepareReplay(&folder))?;
@@ -96,6 +100,7 @@ fn one(
         }
         Place::Lock(path) => {
             let text = read_text(&path)?;
+            of_this_version(&path, &text)?;
             Ok(match read_lock(&shown(&path), &text) {
                 Ok(lock) => (of_lock(&path, &lock), None),
                 Err(error) => {
@@ -169,15 +174,17 @@ enum Place {
     Lock(PathBuf),
 }
 
-/// A folder, a file, or the name of a run under `runs/`.
-fn place(what: &Path) -> Place {
-    let named = Path::new(runs::FOLDER).join(what);
-    if what.is_dir() {
-        Place::Run(what.to_owned())
-    } else if !what.exists() && named.is_dir() {
-        Place::Run(named)
-    } else {
-        Place::Lock(what.to_owned())
+/// A run's folder or name, or a lock.
+fn place(what: &Path) -> Result<Place, Failure> {
+    let path = named::run_or_path(what)?;
+    Ok(if path.is_dir() { Place::Run(path) } else { Place::Lock(path) })
+}
+
+/// Refuses a lock of another version: it cannot be read here, which is no evidence against it.
+fn of_this_version(path: &Path, text: &str) -> Result<(), Failure> {
+    match lock::read(&shown(path), text) {
+        Err(error) if lock::is_of_another_version(text) => Err(locks::refused(path, error)),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 
@@ -242,8 +249,8 @@ fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
         help.push("move the files that are no part of a run elsewhere".to_owned());
     }
     let signed = match place(what) {
-        Place::Run(folder) => Paths::new(folder).signature().exists(),
-        Place::Lock(_) => false,
+        Ok(Place::Run(folder)) => Paths::new(folder).signature().exists(),
+        Ok(Place::Lock(_)) | Err(_) => false,
     };
     if *about_signature > 0 && !signed {
         help.push(format!(
@@ -305,7 +312,7 @@ fn end(what: &Path, report: &Report, help: Option<String>) -> Outcome {
     if broken.is_empty() {
         return Err(Failure::machine(format!(
             "this machine cannot decide {} about `{}`",
-            output::count(undecided.len(), "claim"),
+            output::counted(undecided.len(), "claim"),
             shown(what)
         ))
         .help("the lines `undecided` say why; they also say what is missing, or that a machine like the one in attestation.toml is needed"));
@@ -313,7 +320,7 @@ fn end(what: &Path, report: &Report, help: Option<String>) -> Outcome {
     let failure = Failure::bad_input(format!(
         "`{}` is not what it claims to be: {}",
         shown(what),
-        output::count(broken.len(), "finding")
+        output::counted(broken.len(), "finding")
     ));
     let failure = Failure { exit: Exit::Finding, ..failure };
     Err(match help {

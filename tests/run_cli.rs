@@ -12,6 +12,7 @@ mod run_cli {
     mod doors;
     mod folders;
     mod foreign;
+    mod names;
     mod planned;
     mod policy;
     mod proof;
@@ -540,10 +541,13 @@ fn documents_are_found_bound_and_checked() {
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(&data, damaged).unwrap();
-    for command in ["verify small", "run --dir again"] {
-        let said = place.exits(2, command);
+    // A damaged file is a finding, and hides no other.
+    for (exit, command) in [(1, "verify small"), (2, "run --dir again")] {
+        let said = place.exits(exit, command);
         assert!(said.contains("data/small.index is damaged"), "{command}: {said}");
     }
+    let said = place.exits(1, "verify small");
+    assert!(said.contains("recomputed lock"), "{said}");
     assert!(!place.path("again").exists());
 }
 

@@ -9,6 +9,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use data::task::TASKS;
 
+use crate::named;
+
 use super::prepare::{AboutArgs, BenchTextArgs, PrepareArgs};
 
 /// Samples of the synthetic tasks: write, show, count; and documents made ready to train on
@@ -247,9 +249,11 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 }
 
 fn task_or_lock(text: &str) -> Result<String, String> {
-    match TASKS.contains(&text) || Path::new(text).exists() {
+    match TASKS.contains(&text)
+        || !matches!(named::lock(Path::new(text)), Ok(path) if !path.exists())
+    {
         true => Ok(text.to_owned()),
-        false => Err(format!("it is neither a task ({}) nor a file", TASKS.join(", "))),
+        false => Err(format!("it is neither a task ({}) nor a lock nor a run", TASKS.join(", "))),
     }
 }
 

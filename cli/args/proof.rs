@@ -10,6 +10,8 @@ use clap::Args;
 Examples:
   canonc verify runs/depo_llama            lock, log, initial weights, checkpoints, attestation
   canonc verify depo_llama                 the same: a name under runs/
+  canonc verify text/text-first-seed1      a run of a comparison, wherever it was trained
+  canonc verify 3fdec0937b53               the run of the lock with this id
   canonc verify runs/* lockfiles/*.lock    several; all of them are checked, whatever is found
   canonc verify --all runs/depo_llama      the data of every step as well
   canonc verify --replay runs/depo_llama   and 32 steps trained again, bit for bit

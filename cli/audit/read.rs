@@ -15,7 +15,7 @@ use interop::yaml;
 use report::curves::Curves;
 
 use crate::fail::{Failure, shown};
-use crate::{files, locks};
+use crate::{files, locks, named};
 
 const RECIPES: &str = include_str!("../../recipes/published/data/recipes.tsv");
 const CURVES: &[u8] = include_bytes!("../../recipes/published/data/curves_trainloss_linear.csv.gz");
@@ -37,6 +37,7 @@ pub(super) fn published_curves() -> Result<Curves, Failure> {
 
 /// The experiments at a path: those of a lock, a table's rows, or those of a folder's files.
 pub(super) fn experiments(path: &Path) -> Result<Vec<Experiment>, Failure> {
+    let path = &named::lock(path)?;
     let metadata = fs::metadata(path).map_err(|error| match is(path, &["tsv", "csv"]) {
         true => files::missing(path, &error),
         false => locks::missing(path, &error),
@@ -50,7 +51,7 @@ pub(super) fn experiments(path: &Path) -> Result<Vec<Experiment>, Failure> {
     if is(path, &["yaml", "yml"]) {
         return Ok(vec![lingua(path)?]);
     }
-    if is(path, &["lock", "canon", "toml"]) {
+    if locks::is_lock(path) || is(path, &["canon", "toml"]) {
         return lock(path);
     }
     Err(Failure::bad_input(format!("`{}` is neither a lock nor a table", shown(path))).help(

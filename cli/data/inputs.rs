@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use data::text::prepare::{Format, Input, SourceInput, format_of};
+use data::text::prepare::{Format, Input, SourceInput, format_of, is_open_pipe};
 
 use crate::fail::{Failure, shown};
 use crate::{files, output};
@@ -29,6 +29,12 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
     let mut count = 0;
     for argument in typed {
         let (source, path) = split(argument).unwrap_or((usual.clone(), argument.clone()));
+        if source.chars().any(char::is_control) {
+            return Err(Failure::bad_input(format!(
+                "{source:?} is not the name of a source: it has a control character"
+            ))
+            .help("write NAME=FILE with a name of letters and digits"));
+        }
         let found = if path.as_os_str() == "-" {
             let name = "standard input".to_owned();
             vec![Input { path: None, name, bytes: 0 }]
@@ -36,13 +42,12 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
             let metadata = fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
             match metadata.is_dir() {
                 true => folder(&path)?,
-                // A pipe is read once and has an end; a device may have none.
-                false if is_device(&metadata) => {
+                false if !metadata.is_file() && !is_open_pipe(&path) => {
                     return Err(Failure::bad_input(format!(
-                        "`{}` is a device, not a file",
+                        "`{}` is a pipe or a device, not a file",
                         shown(&path)
                     ))
-                    .help("name files, folders, or `-` for standard input"));
+                    .help("name files, folders, or `-` for standard input: `canonc data prepare - < PIPE`"));
                 }
                 false => vec![file(path, metadata.len())],
             }
@@ -75,17 +80,6 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
         }
     }
     Ok(sources)
-}
-
-#[cfg(unix)]
-fn is_device(metadata: &fs::Metadata) -> bool {
-    use std::os::unix::fs::FileTypeExt as _;
-    metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
-}
-
-#[cfg(not(unix))]
-fn is_device(_: &fs::Metadata) -> bool {
-    false
 }
 
 /// Splits NAME=FILE, unless the whole is a file's name.

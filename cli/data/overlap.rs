@@ -14,7 +14,7 @@ use super::screen::Screen;
 use crate::args::OverlapArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::runs::failure;
-use crate::{build, locks, output};
+use crate::{build, locks, named, output};
 
 #[derive(Serialize)]
 struct Document {
@@ -72,9 +72,10 @@ pub(super) fn overlap(args: &OverlapArgs) -> Outcome {
 
 /// The experiments of a recipe or a lock; those with the same windows are kept once.
 fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
-    let locks = match file.extension().and_then(|extension| extension.to_str()) {
-        Some("lock") => vec![locks::read(file)?.0],
-        Some(_) | None => build::built(&mut build::Known::default(), file)?,
+    let path = named::lock(file)?;
+    let locks = match locks::is_lock(&path) {
+        true => vec![locks::read(&path)?.0],
+        false => build::built(&mut build::Known::default(), file)?,
     };
     let mut experiments: Vec<Experiment> = Vec::new();
     for lock in locks {

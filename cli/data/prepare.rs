@@ -207,7 +207,7 @@ fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Resu
         output::note(&format!(
             "source {}: {}, {}",
             source.name,
-            output::counted(documents.into(), "document"),
+            output::counted(documents, "document"),
             output::counted(index.tokens_of(&source.documents), "token")
         ));
     }
@@ -225,7 +225,7 @@ fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Resu
                 "tokenizer {} {} of {}",
                 tokenizer.kind,
                 tokenizer.digest.to_hex().get(..12).unwrap_or_default(),
-                output::counted(tokenizer.vocab.into(), "token id")
+                output::counted(tokenizer.vocab, "token id")
             ),
         }
     ));
@@ -245,6 +245,7 @@ fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> 
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty())
         && !folder.is_dir()
     {
+        crate::out::folder(folder)?;
         fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
     }
     let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
@@ -253,7 +254,7 @@ fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> 
     for path in [out, Path::new(&partial)] {
         if is_link(path) {
             return Err(Failure::bad_input(format!(
-                "`{}` is a link, and canonc writes through none",
+                "`{}` is a link, and canonc does not write through a link to a file",
                 shown(path)
             ))
             .help("name the file itself, or another one with --out"));

@@ -35,13 +35,12 @@ struct Chosen {
 }
 
 fn chosen(path: &Path, args: &WindowArgs) -> Result<Chosen, Failure> {
-    let path = if path.is_dir() { path.join("lock") } else { path.to_owned() };
-    let (lock, _) = locks::read(&path)?;
+    let (lock, _) = locks::read(path)?;
     let kind = lock.kind();
     let Lock::Experiment(experiment) = lock else {
         return Err(Failure::bad_input(format!(
             "`{}` is of kind {kind}; experiment is needed",
-            shown(&path)
+            shown(path)
         ))
         .help("name the lock of one experiment: lockfiles/NAME.lock, or a run's folder"));
     };
@@ -164,7 +163,7 @@ fn write_windows(
         }
         screen.show(first - numbers.start, |_| {
             let (done, count) = (output::grouped(first - numbers.start), output::grouped(count));
-            format!("{done} of {count} windows")
+            format!("window {done} of {count}")
         });
     }
     screen.clear();

@@ -134,7 +134,7 @@ impl<'a> Shown<'a> {
             ("  growing by", format!("{}B", rounded(4 * a.state_per_token)), "per token"),
         ];
         let rows = rows.map(|(name, n, note)| vec![name.to_owned(), n, note.to_owned()]);
-        text += &format!("\nat {} tokens\n", grouped(a.seq_len));
+        text += &format!("\nat {}\n", crate::output::counted(a.seq_len, "token"));
         text += &table(&rows, &[false, true, false], 2);
         for table in tables {
             text += &format!("\n{}", table.text(compiled.graph.dim));
@@ -174,8 +174,8 @@ impl Table {
                     false => format!(" of {}", parts.join(" and ")),
                 };
                 let own: i64 = parameters.iter().map(|row| row.count).sum();
-                let (own, range) = (grouped(own), ranges(layers));
-                format!("{word} {range}: {} × {name}{of}, {own} parameters{shared}\n", layers.len())
+                let (own, range) = (crate::output::counted(own, "parameter"), ranges(layers));
+                format!("{word} {range}: {} × {name}{of}, {own}{shared}\n", layers.len())
             }
         };
         let times = if *owners > 1 { format!("{owners} × ") } else { String::new() };

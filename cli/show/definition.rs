@@ -110,8 +110,8 @@ fn first_sentence(text: &str) -> &str {
 fn primitive(primitive: &Primitive) -> String {
     let Primitive { name, revision, doc, tensors, config, time, .. } = primitive;
     let takes = match tensors {
-        Arity::Exactly(n) => output::count(*n, "tensor"),
-        Arity::AtLeast(n) => format!("{} or more", output::count(*n, "tensor")),
+        Arity::Exactly(n) => output::counted(*n, "tensor"),
+        Arity::AtLeast(n) => format!("{} or more", output::counted(*n, "tensor")),
     };
     let time = match time {
         Time::Pointwise => "sees one time step",

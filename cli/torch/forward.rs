@@ -57,9 +57,9 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     }
     output::note(&format!(
         "{} of `{}` on {}, in {}",
-        output::count(answer.named().len(), "tensor"),
+        output::counted(answer.named().len(), "tensor"),
         compiled.name,
-        output::count(tokens.numel(), "token"),
+        output::counted(tokens.numel(), "token"),
         shown(&args.out)
     ));
     Ok(Exit::Fine)

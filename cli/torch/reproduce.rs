@@ -25,17 +25,17 @@ use serde_json::{Value, json};
 use crate::run::{Screen, start_again};
 use canonc::args::ReproduceArgs;
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::output;
 use canonc::runs::{self, documents, failure, read_text};
 use canonc::signals::stop_on_signals;
+use canonc::{named, out, output};
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
-    let folder = runs::folder(&args.run);
+    let folder = named::run_or_path(&args.run)?;
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
     sound(&folder, documents_of(&experiment, args)?)?;
     if let Some(other) = &args.against {
-        let other = runs::folder(other);
+        let other = named::run_or_path(other)?;
         sound(&other, documents_of(&experiment, args)?)?;
         let found = compared(&folder, &other, &experiment)?;
         return finish(args, &folder, &found, false);
@@ -47,6 +47,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let (found, computed) = match &args.out {
         None => (again(&paths, job, on, &mut Lines::new(&experiment)).map_err(failure)?, true),
         Some(out) => {
+            out::folder(out)?;
             apart(&folder, out)?;
             let stop = stop_on_signals()?;
             let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
@@ -242,13 +243,14 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
             (Some(_), true) | (None, _) => String::new(),
         };
         text.push_str(&format!(
-            "same bits: {steps} of {of_steps} steps, {}, {}\n",
+            "same bits: {steps} of {}, {}, {}\n",
+            output::counted(*of_steps, "step"),
             output::counted(*evaluations, "evaluation"),
             match kept.as_slice() {
                 [] => "no checkpoint".to_owned(),
                 kept => format!(
                     "every tensor of {} (after step {})",
-                    output::count(kept.len(), "checkpoint"),
+                    output::counted(kept.len(), "checkpoint"),
                     kept.join(", ")
                 ),
             }

@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use compiler::field::{FieldValue, Fields};
@@ -25,14 +25,15 @@ use runtime::train::{End, How, Options, Watch, machine, spec, time, train};
 
 use canonc::args::{RunArgs, RunDevice};
 use canonc::fail::{Exit, Failure, Outcome, shown};
+use canonc::found::Found;
 use canonc::runs::{self, failure};
 use canonc::signals::stop_on_signals;
-use canonc::{child, locks, out, output};
+use canonc::{child, named, out, output};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match (args.named.as_slice(), &args.lock) {
         ([_, _, ..], _) => return several(args),
-        ([named], _) | ([], Some(Some(named))) => locks::named(named),
+        ([word], _) | ([], Some(Some(word))) => named::lock(word)?,
         ([], Some(None) | None) => runs::only_experiment()?,
     };
     output::detail(|| format!("lock: {}", shown(&path)));
@@ -44,8 +45,19 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let text = compiler::lock::write(&Lock::Experiment(experiment.clone()));
     let folder = match &args.dir {
         Some(dir) => dir.clone(),
-        None => out::named(Path::new(runs::FOLDER), &experiment.name, "")?,
+        None => {
+            let (folder, usual) = usual_folder(&path, &experiment)?;
+            if folder != usual {
+                output::note(&format!(
+                    "`{}` is a finished run of this lock under another name; `--dir {}` trains it again",
+                    shown(&folder),
+                    shown(&usual)
+                ));
+            }
+            folder
+        }
     };
+    out::folder(&folder)?;
     let documents = runs::documents(&experiment, args.data.as_deref())?;
     let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
     let on = machine(&experiment.platform).map_err(failure)?;
@@ -62,10 +74,10 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let stop = stop_on_signals()?;
     let options = Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults };
     output::note(&format!(
-        "{}: {} steps of {} tokens, lock {}, in {}",
+        "{}: {} of {}, lock {}, in {}",
         experiment.name,
-        experiment.budget.steps,
-        output::grouped(i128::from(experiment.batch.tokens_per_step)),
+        output::counted(experiment.budget.steps, "step"),
+        output::counted(experiment.batch.tokens_per_step, "token"),
         experiment.id().short(),
         shown(&folder)
     ));
@@ -94,8 +106,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
         End::Already(attestation) => {
             output::note(&format!(
-                "already finished: {} steps, weights {}, in {}",
-                attestation.steps,
+                "already finished: {}, weights {}, in {}",
+                output::counted(attestation.steps, "step"),
                 attestation.weights.short(),
                 shown(&folder)
             ));
@@ -125,6 +137,20 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     }
 }
 
+/// The folder of a lock's run if none is given, and the folder of the lock's name. The first is the folder that the
+/// lock is in if that is a run, or a finished run of the same lock, whatever its name.
+fn usual_folder(lock: &Path, experiment: &Experiment) -> Result<(PathBuf, PathBuf), Failure> {
+    if let Some(run) = lock.parent().map(Paths::new)
+        && run.lock() == lock
+        && run.writer().is_file()
+    {
+        return Ok((run.folder.clone(), run.folder));
+    }
+    let runs = Path::new(runs::FOLDER);
+    let usual = out::named(runs, &experiment.name, "")?;
+    Ok((Found::under(runs).place(runs, experiment)?, usual))
+}
+
 /// Runs each lock in its own process, since each starts in its own platform. Reads all locks first. Stops at the first
 /// run that does not reach its end; a diverged run did.
 fn several(args: &RunArgs) -> Outcome {
@@ -135,15 +161,18 @@ fn several(args: &RunArgs) -> Outcome {
         )
         .help("leave it out: each run gets runs/NAME, NAME being its lock's"));
     }
-    let mut names = Vec::new();
-    for path in named {
-        let text = runs::read_text(path)?;
-        trains(path, &text)?;
-        names.push(read_experiment(&shown(path), &text).map_err(failure)?.name);
+    named::once(named)?;
+    let mut experiments = Vec::new();
+    for word in named {
+        let path = named::lock(word)?;
+        let text = runs::read_text(&path)?;
+        trains(&path, &text)?;
+        let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
+        experiments.push((path, on_device(locked, *device)?));
     }
     let stop = stop_on_signals()?;
     let mut all = Exit::Fine;
-    for (number, (path, name)) in named.iter().zip(&names).enumerate() {
+    for (number, (path, experiment)) in experiments.iter().enumerate() {
         output::note(&format!("lock {} of {}: {}", number + 1, named.len(), shown(path)));
         let mut words: Vec<OsString> = vec!["run".into(), path.into()];
         let mut option = |name: &str, value: Option<OsString>| {
@@ -156,7 +185,7 @@ fn several(args: &RunArgs) -> Outcome {
         words.extend(dry_run.then(|| "--dry-run".into()));
         words.extend(output::quiet().then(|| "--quiet".into()));
         let end = child::carry_out(&words, None, &stop);
-        let folder = out::named(Path::new(runs::FOLDER), name, "")?;
+        let (folder, _) = usual_folder(path, experiment)?;
         match end {
             Ok(Exit::Fine) => {}
             // A diverged run reached its end; go on with the others.
@@ -400,7 +429,8 @@ impl Watch for Screen {
             }
             Event::CheckpointRefused { name, why } => format!("warning: {name} is not used: {why}"),
             Event::Proved { step, lines } => {
-                format!("{lines} logged lines up to step {step} came out the same again")
+                let lines = output::counted(*lines, "logged line");
+                format!("{lines} up to step {step} came out the same again")
             }
             Event::Failed { .. } | Event::Diverged { .. } => return,
         };

@@ -7,7 +7,7 @@ use runtime::observe::{Torch, observe};
 
 pub(crate) fn facts() -> Vec<Fact> {
     let Torch { version, folder, cpu_capability, isa, threads, blas, .. } = observe().torch;
-    let threads = output::count(threads, "thread");
+    let threads = output::counted(threads, "thread");
     let mut facts = vec![
         Fact::has("torch", format!("{version}, {cpu_capability}, {threads}, from {folder}")),
         Fact::has("kernels", format!("{isa:?}")),
@@ -31,6 +31,6 @@ fn cuda() -> Fact {
             "libtorch has it, no device was found",
             "`nvidia-smi` says whether the driver works",
         ),
-        n => Fact::has("CUDA", output::count(n, "device")),
+        n => Fact::has("CUDA", output::counted(n, "device")),
     }
 }

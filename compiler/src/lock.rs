@@ -45,7 +45,7 @@ pub use parts::{
     KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Shuffle, Tokenizer,
     TokenizerKind,
 };
-pub use read::{MAX_LOCK_BYTES, is_older, read, read_bytes};
+pub use read::{MAX_LOCK_BYTES, is_of_another_version, is_older, read, read_bytes};
 pub use text::{Drift, VERSION, drift, source_of, write};
 
 /// The sequence length for the costs in an arch lock.

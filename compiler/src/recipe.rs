@@ -90,8 +90,17 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
         axes: Vec::new(),
         spans: tables.iter().map(|(path, at)| (path.clone(), span(at))).collect(),
     };
+    let unknown = unknown_sections(&tables);
+    for (section, at) in &unknown {
+        let inside = |fact: &&facts::Fact<'_, '_>| within(&fact.path, section);
+        let keys = leaves.iter().filter(inside).map(|fact| fact.path.as_str());
+        diagnostics.push(diag::unknown_section(span(at), section, keys));
+    }
     for fact in &leaves {
         let (key, at) = (span(&fact.key), span(&fact.at));
+        if unknown.iter().any(|(section, _)| within(&fact.path, section)) {
+            continue;
+        }
         if fact.path == "arch" {
             match arch_ref(sources.name(file), fact.value) {
                 Some(arch) => recipe.archs.push((arch, at)),
@@ -124,6 +133,31 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
         diagnostics.push(diag::missing_arch(span(&(0..0))));
     }
     if diagnostics.is_empty() { (Some(recipe), diagnostics) } else { (None, diagnostics) }
+}
+
+/// The outermost tables that hold no field. Each is reported once, however many keys it has.
+fn unknown_sections(tables: &[(String, Range<usize>)]) -> Vec<(String, Range<usize>)> {
+    let is_known = |path: &str| {
+        within(path, "sweep")
+            || path == "arch"
+            || field::TABLE.iter().any(|def| within(def.path, path))
+    };
+    let mut unknown: Vec<(String, Range<usize>)> =
+        tables.iter().filter(|(path, _)| !is_known(path)).cloned().collect();
+    unknown.sort_by(|(one, _), (two, _)| one.cmp(two));
+    // A table sorts before the tables in it.
+    let mut outermost: Vec<(String, Range<usize>)> = Vec::new();
+    for (path, at) in unknown {
+        if !outermost.iter().any(|(above, _)| within(&path, above)) {
+            outermost.push((path, at));
+        }
+    }
+    outermost
+}
+
+/// Whether a path is a section, or a key or section in it.
+pub(crate) fn within(path: &str, section: &str) -> bool {
+    path.strip_prefix(section).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Parses `"../arch/family.canon#llama_1B"`, relative to the importing file.

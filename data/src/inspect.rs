@@ -23,9 +23,9 @@ pub fn inspect(stream: &mut Stream) -> String {
     let tape = stream.sample().clone();
     let task = stream.task();
     format!(
-        "{} sample {number}: {} tokens\n{}",
+        "{} sample {number}: {}\n{}",
         task.name(),
-        tape.tokens.len(),
+        dsl::counted(tape.tokens.len(), "token"),
         describe(task, &tape, tree.as_ref())
     )
 }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::DataError;
-use super::task::{Mode, Task};
+use super::task::{Mode, Task, needs, required};
 
 /// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value is
 /// parsed as JSON, or else taken as text. `@PATH` means a file's content, which `read` returns: JSON, or a list of
@@ -97,8 +97,33 @@ pub fn task(
             "leave QA out: test mode is what it stands for",
         ));
     }
-    let task = Task::parse(name, Value::Object(parameters))?;
+    // A wrong parameter comes before a missing one; if only some are missing, all of them are named at once.
+    let missing: Vec<&str> =
+        required(name).iter().copied().filter(|needed| !parameters.contains_key(*needed)).collect();
+    let task = Task::parse(name, Value::Object(parameters)).map_err(|error| {
+        let is_missing = |needed: &&str| error.message == needs(name, needed);
+        if missing.len() < 2 || !missing.iter().any(is_missing) {
+            return error;
+        }
+        let settings: Vec<String> = missing.iter().map(|name| format!("--set {name}=…")).collect();
+        DataError::new(
+            format!("task `{name}` needs the parameters {}", listed(&missing)),
+            format!(
+                "add {}; `canonc data generate --help` lists the parameters of every task",
+                settings.join(" ")
+            ),
+        )
+    })?;
     Ok((task, mode.or(asked).unwrap_or(Mode::Train)))
+}
+
+/// Names as in a sentence.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [before @ .., last] => format!("{} and {last}", before.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +199,21 @@ mod tests {
         );
         assert!(mode("depo", "QA=1", None).unwrap_err().message.contains("QA is 1"));
         assert!(mode("brevo", "QA=true", None).unwrap_err().message.contains("depo's alone"));
+    }
+
+    #[test]
+    fn all_missing_parameters_are_named_at_once() {
+        let error = task("depo", Map::new(), None).unwrap_err();
+        assert_eq!(
+            error.message,
+            "task `depo` needs the parameters N, K, mini_vocab, min_tlen and max_tlen"
+        );
+        assert!(error.help.starts_with("add --set N=… --set K=… "), "{error}");
+        let error = task("mano", Map::new(), None).unwrap_err();
+        assert_eq!(error.message, "task `mano` needs the parameter `L`");
+        let wrong = parameters(&["n=3"], no_file).unwrap();
+        let error = task("depo", wrong, None).unwrap_err();
+        assert_eq!(error.message, "task `depo` has no parameter `n`");
     }
 
     #[test]

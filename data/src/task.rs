@@ -222,6 +222,23 @@ impl Task {
 /// Maximum length of an error about an unreadable value, since it may quote the value.
 const MOST_SAID: usize = 300;
 
+/// The parameters without a default, as a recipe or `--set` names them.
+pub fn required(task: &str) -> &'static [&'static str] {
+    match task {
+        "depo" => &["N", "K", "mini_vocab", "min_tlen", "max_tlen"],
+        "brevo" => &["N"],
+        "mano" => &["L"],
+        "multihop" => &["N", "k"],
+        // Capo has a default for each; Lano takes `config` or `grammar`.
+        _ => &[],
+    }
+}
+
+/// The message for a missing parameter.
+pub(super) fn needs(task: &str, parameter: &str) -> String {
+    format!("task `{task}` needs the parameter `{parameter}`")
+}
+
 /// Reads a task's parameters; the error names the wrong one.
 fn read<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
     name: &str,
@@ -229,18 +246,76 @@ fn read<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
 ) -> Result<P, DataError> {
     serde_path_to_error::deserialize(params).map_err(|error| {
         let path = error.path().to_string();
-        let place = if path == "." { String::new() } else { format!(", {path}") };
-        let said = error.into_inner().to_string();
-        let mut said = said.replace("expected i64", "expected a whole number");
-        if let Some((end, _)) = said.char_indices().nth(MOST_SAID) {
-            said.truncate(end);
-            said.push('…');
-        }
-        DataError::new(
-            format!("the parameters of task `{name}` cannot be read{place}: {said}"),
-            "`canonc data generate --help` lists the parameters of every task",
-        )
+        wrong_parameter(name, if path == "." { "" } else { &path }, &error.into_inner().to_string())
     })
+}
+
+/// The error of a parameter, in a person's words: the deserializer speaks of types of the program.
+fn wrong_parameter(task: &str, path: &str, said: &str) -> DataError {
+    let listed = "`canonc data generate --help` lists the parameters of every task";
+    let quoted = |text: &str| text.split('`').nth(1).unwrap_or(text).to_owned();
+    // A key of an object that is itself a parameter, such as Lano's grammar.
+    let place = if path.is_empty() { String::new() } else { format!("`{path}` ") };
+    if let Some(field) = said.strip_prefix("missing field ") {
+        let message = match path {
+            "" => needs(task, &quoted(field)),
+            path => format!("task `{task}`: `{path}` needs `{}`", quoted(field)),
+        };
+        return DataError::new(message, listed);
+    }
+    if let Some(field) = said.strip_prefix("unknown field ") {
+        let known: Vec<&str> = field.split('`').skip(3).step_by(2).collect();
+        let field = quoted(field);
+        let owner = match path.rsplit_once('.') {
+            Some((above, _)) => format!("`{above}` of task `{task}`"),
+            None => format!("task `{task}`"),
+        };
+        let help = match dsl::suggest(&field, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => listed.to_owned(),
+            None => format!("it has `{}`", known.join("`, `")),
+        };
+        return DataError::new(format!("{owner} has no parameter `{field}`"), help);
+    }
+    let typed =
+        said.strip_prefix("invalid type: ").or_else(|| said.strip_prefix("invalid value: "));
+    if let Some((found, wanted)) = typed.and_then(|said| said.rsplit_once(", expected ")) {
+        let wanted = match wanted {
+            "i64" => "a whole number",
+            "u64" => "a whole number from 0",
+            "a boolean" => "true or false",
+            "a sequence" => "a list",
+            "a string" => "text",
+            wanted => wanted,
+        };
+        let found = found
+            .trim_start_matches("integer ")
+            .trim_start_matches("floating point ")
+            .trim_start_matches("boolean ")
+            .trim_start_matches("string ");
+        let found = match found {
+            "sequence" => "a list",
+            "map" => "an object",
+            found => found,
+        };
+        let message = format!("task `{task}`: {place}is {}, and must be {wanted}", short(found));
+        return DataError::new(message, listed);
+    }
+    if let Some((found, wanted)) =
+        said.strip_prefix("unknown variant ").and_then(|said| said.split_once(", expected "))
+    {
+        let message = format!("task `{task}`: {place}is {}, and must be {wanted}", short(found));
+        return DataError::new(message, listed);
+    }
+    DataError::new(format!("task `{task}`: {place}cannot be read: {}", short(said)), listed)
+}
+
+/// The beginning of a text that may be long.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(MOST_SAID) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// `value` as u32 if it is in `low..=high`; otherwise an error with the parameter's name and the bounds.
@@ -379,19 +454,49 @@ mod tests {
     #[test]
     fn unknown_parameters_are_refused() {
         let error = Task::parse("mano", json!({"L": 4, "length": 3})).unwrap_err();
-        assert!(error.message.contains("unknown field `length`"), "{error}");
+        assert_eq!(error.message, "task `mano` has no parameter `length`");
+        let error = Task::parse("mano", json!({"L": 4, "ttyp": "a"})).unwrap_err();
+        assert_eq!(error.help, "did you mean `ttype`?");
         let error =
             Task::parse("mano", json!({"L": 4, "lens": [1, "x".repeat(9999)]})).unwrap_err();
-        assert!(error.message.starts_with(
-            "the parameters of task `mano` cannot be read, lens[1]: invalid type: string \"xxx"
-        ));
+        assert!(error.message.starts_with("task `mano`: `lens[1]` is \"xxx"), "{error}");
         let error = Task::parse("mano", json!({"L": "x"})).unwrap_err();
-        assert!(
-            error.message.ends_with(
-                "cannot be read, L: invalid type: string \"x\", expected a whole number"
-            )
+        assert_eq!(error.message, "task `mano`: `L` is \"x\", and must be a whole number");
+        for (found, said) in [
+            (json!(1.5), "`1.5`"),
+            (json!([1]), "a list"),
+            (json!({}), "an object"),
+            (json!(null), "null"),
+        ] {
+            let error = Task::parse("mano", json!({"L": found})).unwrap_err();
+            assert_eq!(
+                error.message,
+                format!("task `mano`: `L` is {said}, and must be a whole number")
+            );
+        }
+        let error = Task::parse("mano", json!({"L": 4, "knowledge_augment": 3})).unwrap_err();
+        assert_eq!(
+            error.message,
+            "task `mano`: `knowledge_augment` is `3`, and must be true or false"
         );
         let error = Task::parse("mano", json!({"L": "x".repeat(9999)})).unwrap_err();
-        assert!(error.message.ends_with('…') && error.message.len() < 400, "{error}");
+        assert!(error.message.contains('…') && error.message.len() < 400, "{error}");
+    }
+
+    #[test]
+    fn the_required_parameters_are_those_without_a_default() {
+        for name in TASKS {
+            let all: serde_json::Map<String, serde_json::Value> =
+                required(name).iter().map(|key| ((*key).to_owned(), json!(1))).collect();
+            for key in required(name) {
+                let mut without = all.clone();
+                without.remove(*key);
+                let error = Task::parse(name, json!(without)).unwrap_err();
+                assert_eq!(error.message, format!("task `{name}` needs the parameter `{key}`"));
+            }
+            let message =
+                Task::parse(name, json!(all)).map_or_else(|error| error.message, |_| String::new());
+            assert!(!message.contains("needs the parameter"), "{name}: {message}");
+        }
     }
 }

@@ -23,6 +23,22 @@ const LARGE: u64 = 1 << 30;
 /// Number of positions to check in a file.
 const LOOKS: u64 = 64;
 
+/// Whether an error is due to the path rather than the machine: a file in the place of a folder or the other way round,
+/// a pipe, a device, an impossible name, a circle of links.
+pub fn is_wrong_path(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidFilename
+    ) || cfg!(target_os = "linux") && error.raw_os_error() == Some(TOO_MANY_LINKS)
+}
+
+/// Linux's ELOOP; the standard library's kind for it is unstable.
+const TOO_MANY_LINKS: i32 = 40;
+
 /// Opens a file for reading. Checks that it is a regular file before opening it, since opening a pipe blocks.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&std::fs::metadata(path)?)?;

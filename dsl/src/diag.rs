@@ -78,10 +78,52 @@ impl Diagnostic {
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut best: Option<(f64, &str)> = None;
     for candidate in candidates {
-        let score = strsim::jaro_winkler(&word.to_lowercase(), &candidate.to_lowercase());
-        if candidate != word && score > 0.8 && best.is_none_or(|(s, _)| score > s) {
+        if candidate == word {
+            continue;
+        }
+        let score = likeness(&word.to_lowercase(), &candidate.to_lowercase());
+        if score > CLOSE && best.is_none_or(|(s, _)| score > s) {
             best = Some((score, candidate));
         }
     }
     best.map(|(_, candidate)| candidate)
+}
+
+/// Likeness of a misspelling.
+const CLOSE: f64 = 0.8;
+/// Fewest letters of a word in which one slip is not another word.
+const LONG_ENOUGH: usize = 3;
+
+/// How alike two words are, from 0 to 1. In short words the usual measure does not see swapped letters (`rnu`).
+fn likeness(word: &str, candidate: &str) -> f64 {
+    let score = strsim::jaro_winkler(word, candidate);
+    let is_slip = || strsim::osa_distance(word, candidate) == 1;
+    match word.chars().count().min(candidate.chars().count()) >= LONG_ENOUGH && is_slip() {
+        true => score.max(CLOSE + 0.01),
+        false => score,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::suggest;
+
+    #[test]
+    fn slips_in_short_words_are_seen() {
+        let commands = ["run", "new", "fmt", "bind", "build", "verify"];
+        for (word, want) in [
+            ("rnu", Some("run")),
+            ("rum", Some("run")),
+            ("fm", Some("fmt")),
+            ("nwe", Some("new")),
+            ("buidl", Some("build")),
+            ("verfy", Some("verify")),
+            ("RUNS", Some("run")),
+            ("xyz", None),
+            ("q", None),
+            ("fly", None),
+        ] {
+            assert_eq!(suggest(word, commands), want, "{word}");
+        }
+    }
 }

@@ -22,5 +22,5 @@ pub use diag::{Diagnostic, Diagnostics, Label, Severity, render, render_coloured
 pub use number::{Decimal, NumberError};
 pub use parse::{parse, parse_bytes};
 pub use print::{format_source, print, print_expr};
-pub use size::{over, size};
+pub use size::{counted, grouped, over, size};
 pub use span::{FileId, Sources, Span};

@@ -1,10 +1,39 @@
-//! File sizes in readable units.
+//! Numbers in sentences: counts of things, and file sizes in readable units.
 //!
-//! In: a number of bytes. Out: `5 bytes`, `64 MiB`, `1.5 GiB`. Must stay true: a size over a limit never looks equal to
-//! that limit.
+//! In: a number. Out: `1 step`, `2,000 steps`; `5 bytes`, `64 MiB`, `1.5 GiB`. Must stay true: one thing is never a
+//! plural; a size over a limit never looks equal to that limit.
 
 const UNITS: [(&str, u64); 4] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// A count with its noun: `1 step`, `1,366,460,416 steps`, `2 entries`. Nouns with other plurals are not supported.
+pub fn counted<N: TryInto<i128>>(n: N, noun: &str) -> String {
+    // No count is beyond 127 bits.
+    let n = n.try_into().unwrap_or(i128::MAX);
+    let ending = match noun.strip_suffix('y') {
+        _ if n == 1 => return format!("1 {noun}"),
+        // `entry`, but not `key`.
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => {
+            return format!("{} {stem}ies", grouped(n));
+        }
+        Some(_) | None => "s",
+    };
+    format!("{} {noun}{ending}", grouped(n))
+}
+
+/// `1,366,460,416`
+pub fn grouped(n: impl Into<i128>) -> String {
+    let digits = n.into().to_string();
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |d| ("-", d));
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    format!("{sign}{text}")
+}
 
 /// A size in the largest unit that fits, with one digit after the point if needed.
 pub fn size(bytes: u64) -> String {
@@ -31,6 +60,22 @@ pub fn over(length: u64, most: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_never_a_plural() {
+        for (n, noun, want) in [
+            (0, "step", "0 steps"),
+            (1, "step", "1 step"),
+            (2, "step", "2 steps"),
+            (-1_234_567, "step", "-1,234,567 steps"),
+            (1, "entry", "1 entry"),
+            (1000, "entry", "1,000 entries"),
+            (2, "key", "2 keys"),
+        ] {
+            assert_eq!(counted(n, noun), want);
+        }
+        assert_eq!(counted(usize::MAX, "byte"), "18,446,744,073,709,551,615 bytes");
+    }
 
     #[test]
     fn sizes_are_read_at_a_glance() {

@@ -265,12 +265,10 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         None => identifier(&named(request.source, &kind)),
     };
     if identifier(&name) != name {
-        let message = format!("`{name}` cannot be the name of an arch");
-        return Err(ForeignError::new(
-            name,
-            message,
-            "use letters, digits and `_`, a letter first",
-        ));
+        let shown: String = name.chars().take(MAX_SHOWN).collect();
+        let message = format!("{shown:?} cannot be the name of an arch");
+        let help = "use letters, digits and `_`, a letter first";
+        return Err(ForeignError::new("--name", message, help));
     }
     let text =
         described.model.text(&name, &format!("Imported from {}.", file_name(request.source)));
@@ -352,6 +350,9 @@ fn named(source: &Path, kind: &Kind) -> String {
         _ => own,
     }
 }
+
+/// Letters of a wrong name that an error shows.
+const MAX_SHOWN: usize = 80;
 
 /// A valid name of the `.canon` language that resembles this one.
 pub fn identifier(name: &str) -> String {

@@ -59,7 +59,8 @@ impl ForeignError {
     pub fn write(path: &Path, error: &std::io::Error) -> ForeignError {
         let message = format!("it was not written: {error}");
         let help = "see that the folder is there, can be written to and has room";
-        ForeignError { machine: true, ..ForeignError::new(shown(path), message, help) }
+        let machine = !disk::is_wrong_path(error);
+        ForeignError { machine, ..ForeignError::new(shown(path), message, help) }
     }
 }
 

@@ -121,12 +121,13 @@ fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), Stri
         }
     }
     match attestation.diverged {
-        None if attestation.steps != steps => {
-            Err(format!("it attests {} steps, and the lock has {steps}", attestation.steps))
-        }
+        None if attestation.steps != steps => Err(format!(
+            "it attests {}, and the lock has {steps}",
+            dsl::counted(attestation.steps, "step")
+        )),
         Some(at) if attestation.steps != at => Err(format!(
-            "it attests {} steps and that training diverged at step {at}, which ends a run",
-            attestation.steps
+            "it attests {} and that training diverged at step {at}, which ends a run",
+            dsl::counted(attestation.steps, "step")
         )),
         None | Some(_) => Ok(()),
     }

@@ -212,6 +212,16 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
 
 /// A run writes only to files in its own folder; a link there would lead to another one.
 fn refuse_links(paths: &Paths) -> Result<(), RunError> {
+    let checkpoints = paths.checkpoints();
+    if fs::symlink_metadata(&checkpoints).is_ok_and(|found| !found.is_dir()) {
+        return Err(RunError::finding(
+            format!(
+                "{} is not the folder of a run's checkpoints, but a link or a file",
+                checkpoints.display()
+            ),
+            "put the folder itself there, or name another run's folder with --dir",
+        ));
+    }
     for path in [
         paths.lock(),
         paths.metrics(),
@@ -354,10 +364,21 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_is_the_machines_fault() {
         let temporary = tempfile::tempdir().unwrap();
+        let error = cannot_write(temporary.path(), &io::ErrorKind::PermissionDenied.into());
+        assert_eq!(error.kind, Kind::Machine);
+        let error = cannot_write(temporary.path(), &io::ErrorKind::StorageFull.into());
+        assert_eq!(error.kind, Kind::Machine);
+    }
+
+    #[test]
+    fn a_path_of_the_wrong_kind_is_the_users_mistake() {
+        let temporary = tempfile::tempdir().unwrap();
         let file = temporary.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = open(&file.join("run")).unwrap_err();
-        assert_eq!(error.kind, Kind::Machine);
-        assert!(error.message.contains("file/run"), "{error}");
+        for path in [file.clone(), file.join("run"), temporary.path().join("n".repeat(300))] {
+            let error = open(&path).unwrap_err();
+            assert_eq!(error.kind, Kind::Input, "{error}");
+            assert!(error.message.contains(&path.display().to_string()), "{error}");
+        }
     }
 }

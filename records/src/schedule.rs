@@ -67,7 +67,10 @@ pub fn check(schedule: &Schedule, total: u64) -> Result<(), BadSchedule> {
             return Ok(());
         }
         bad(
-            format!("schedule: warmup takes {warmup} steps, but the run has {total}"),
+            format!(
+                "schedule: warmup takes {}, but the run has {total}",
+                dsl::counted(warmup, "step")
+            ),
             "lower warmup, or raise the number of steps",
         )
     };

@@ -300,7 +300,10 @@ fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
     if steps > 0 {
         report.trusted(
             Subject::Losses,
-            format!("losses and gradient norms of {steps} steps: only computing the steps again can prove them"),
+            format!(
+                "losses and gradient norms of {}: only computing them again can prove them",
+                dsl::counted(steps, "step")
+            ),
         );
         report.trusted(
             Subject::Training,
@@ -311,7 +314,10 @@ fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
     if evaluations > 0 {
         report.trusted(
             Subject::Evaluations,
-            format!("scores of {evaluations} evaluations: only evaluating again can prove them"),
+            format!(
+                "scores of {}: only evaluating again can prove them",
+                dsl::counted(evaluations, "evaluation")
+            ),
         );
     }
     report.trusted(

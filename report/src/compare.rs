@@ -58,7 +58,7 @@ pub(crate) use diverged::diverged;
 pub use effect::{Itself, NoInterval, NoNoise, STEADY, Varied};
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
-pub use looks::{LOOKS, Looked, counted};
+pub use looks::{LOOKS, Looked};
 pub use methods::methods;
 #[cfg(test)]
 use metric::MEASURES;

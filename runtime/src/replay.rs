@@ -283,12 +283,11 @@ impl Replay {
             .collect();
         let compared = match updates {
             0 => "no update of the weights compared: `--replay 2` compares one".to_owned(),
-            1 => "1 update of the weights compared".to_owned(),
-            updates => format!("{updates} updates of the weights compared"),
+            updates => format!("{} of the weights compared", dsl::counted(*updates, "update")),
         };
         let text = format!(
-            "losses and gradient norms of {steps} of {of_steps} steps ({}) trained again, {compared}: the same \
-             bits{other}",
+            "losses and gradient norms of {steps} of {} ({}) trained again, {compared}: the same bits{other}",
+            dsl::counted(*of_steps, "step"),
             ranges.join(", ")
         );
         match steps == of_steps {
@@ -297,17 +296,22 @@ impl Replay {
                 let rest = of_steps - steps;
                 report.proved_in_part(
                     Subject::Losses,
-                    (format!("{steps} of {of_steps} steps"), text),
+                    (format!("{steps} of {}", dsl::counted(*of_steps, "step")), text),
                     (
-                        format!("{rest} of {of_steps} steps"),
-                        format!("losses and gradient norms of {rest} steps: --replay all trains them again, too"),
+                        format!("{rest} of {}", dsl::counted(*of_steps, "step")),
+                        format!(
+                            "losses and gradient norms of {}: --replay all trains them again, too",
+                            dsl::counted(rest, "step")
+                        ),
                     ),
                 );
             }
         }
         if *evaluations > 0 {
-            let text =
-                format!("{evaluations} of {of_evaluations} evaluations made again: the same bits");
+            let text = format!(
+                "{evaluations} of {} made again: the same bits",
+                dsl::counted(*of_evaluations, "evaluation")
+            );
             match evaluations == of_evaluations {
                 true => report.proved(Subject::Evaluations, text),
                 false => {
@@ -318,7 +322,8 @@ impl Replay {
                         (
                             format!("{rest} of {of_evaluations}"),
                             format!(
-                                "scores of {rest} evaluations: --replay all makes them again, too"
+                                "scores of {}: --replay all makes them again, too",
+                                dsl::counted(rest, "evaluation")
                             ),
                         ),
                     );
@@ -339,7 +344,7 @@ impl Replay {
             true => report.proved(Subject::Training, text),
             false => report.proved_in_part(
                 Subject::Training,
-                (format!("to {} of {kept} checkpoints", reached.len()), text),
+                (format!("to {} of {}", reached.len(), dsl::counted(*kept, "checkpoint")), text),
                 (
                     "the rest".to_owned(),
                     "the weights and moments that no replayed step reached: --replay all reaches all that are kept"

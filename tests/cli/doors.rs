@@ -127,7 +127,9 @@ fn names_that_are_not_there() {
         ("verify nosuch.lock", "there is no lock `nosuch.lock`"),
         ("help data nothing", "`canonc data` has no command `nothing`"),
         ("help data prepar", "did you mean `canonc data prepare`?"),
-        ("man file", "`file` is a file, and pages go into a folder"),
+        ("man file", "`file` is a file, and a folder is needed"),
+        ("rnu", "did you mean `canonc run`?"),
+        ("data stat", "a similar subcommand exists: `stats`"),
     ] {
         let ran = ran(dir.path(), line);
         assert!(ran.code == 2 && ran.stderr.contains(said), "{line}: {} {}", ran.code, ran.stderr);
@@ -144,15 +146,274 @@ fn a_table_of_holes_is_refused_by_its_size() {
     assert!(ran.stderr.contains("`t.csv` has 1 TiB; at most 256 MiB are read"), "{}", ran.stderr);
 }
 
+/// Commands that write, with `OUT` in place of their output: a file in a folder, or a folder.
+#[cfg(unix)]
+const WRITERS: [(&str, bool); 8] = [
+    ("build a.canon --out OUT", true),
+    ("export llama.lock --to card --out OUT", true),
+    ("import hf --no-weights --out OUT", true),
+    ("new OUT", true),
+    ("man OUT", true),
+    ("data generate mano --set L=4 --count 1 --out OUT/x.jsonl", false),
+    ("data prepare a.txt --out OUT/x.index", false),
+    ("report --published GLA5conv-8B-Nemo-1T-lr0.003 --out OUT/x.html", false),
+];
+
+#[cfg(unix)]
+fn writers_folder() -> tempfile::TempDir {
+    let lock = fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap();
+    let model = root().join("tests/golden/checkpoints/hf_llama/config.json");
+    let model = fs::read_to_string(model).unwrap();
+    let files = [
+        ("a.canon", crate::GOOD),
+        ("llama.lock", &lock),
+        ("hf/config.json", &model),
+        ("a.txt", "ab"),
+    ];
+    folder(&files)
+}
+
+/// One rule for every output: a link to a folder is that folder, and a link to a file or to nothing is refused.
 #[cfg(unix)]
 #[test]
-fn a_link_is_no_folder_to_make() {
-    let dir = folder(&[("real/.keep", "")]);
-    fs::remove_file(dir.path().join("real/.keep")).unwrap();
-    std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
-    let lock = root().join("lockfiles/llama_1B.lock");
-    let ran =
-        canonc(dir.path(), &["export", &lock.to_string_lossy(), "--to", "card", "--out", "link"]);
-    assert_eq!(ran.code, 2, "{}", ran.stderr);
-    assert!(ran.stderr.contains("`link` is a link, and a folder is made there"), "{}", ran.stderr);
+fn links_to_folders_are_followed_and_no_others() {
+    use std::os::unix::fs::symlink;
+    for (line, is_folder) in WRITERS {
+        let dir = writers_folder();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("real")).unwrap();
+        symlink("real", at("link")).unwrap();
+        let said = ran(dir.path(), &line.replace("OUT", "link"));
+        assert_eq!(said.code, 0, "{line}: {}", said.stderr);
+        assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink(), "{line}");
+        assert!(fs::read_dir(at("real")).unwrap().next().is_some(), "{line} wrote nothing");
+        symlink("nowhere", at("lost")).unwrap();
+        fs::write(at("theirs"), "theirs").unwrap();
+        symlink("theirs", at("file")).unwrap();
+        for wrong in ["lost", "file"] {
+            let line = line.replace("OUT", wrong);
+            let said = ran(dir.path(), &line);
+            assert_eq!(said.code, 2, "{line}: {}", said.stderr);
+            assert!(said.stderr.contains("and a folder is needed"), "{line}: {}", said.stderr);
+        }
+        if !is_folder {
+            for wrong in ["lost", "file"] {
+                let name = line.replace("OUT/", "link/").replace("/x.", &format!("/{wrong}."));
+                let place = name.rsplit(' ').next().unwrap();
+                symlink(at(wrong), at(place)).unwrap();
+                let said = ran(dir.path(), &name);
+                assert_eq!(said.code, 2, "{name}: {}", said.stderr);
+                assert!(said.stderr.contains("link"), "{name}: {}", said.stderr);
+            }
+        }
+        assert!(!at("nowhere").exists(), "{line}");
+        assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "theirs", "{line}");
+    }
+}
+
+/// A path of the wrong kind is bad usage (2), whatever the command, and nothing waits or is written.
+#[cfg(unix)]
+#[test]
+fn a_path_of_the_wrong_kind_is_bad_usage() {
+    let dir = writers_folder();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("file"), "theirs").unwrap();
+    std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    let long = "n".repeat(300);
+    for wrong in ["file", "file/in", "pipe", "loop", "/dev/null", &long] {
+        for (line, _) in WRITERS {
+            let line = line.replace("OUT", wrong);
+            if wrong == long && !line.contains("/x.") {
+                continue;
+            }
+            let said = ran(dir.path(), &line);
+            assert_eq!(said.code, 2, "{line}: {}", said.stderr);
+        }
+        if wrong == "file" {
+            continue;
+        }
+        for line in [
+            "check IN",
+            "show IN",
+            "graph IN",
+            "build IN",
+            "bind llama.lock --data IN",
+            "diff IN llama.lock",
+            "audit IN",
+            "audit llama.lock --rules IN",
+            "verify IN",
+            "verify llama.lock --signers IN",
+            "report IN --out r.html",
+            "compare IN",
+            "data prepare IN --out r.index",
+            "data about IN",
+            "data prepare a.txt --out r.index --tokenizer huggingface --tokenizer-file IN",
+            "data inspect IN",
+            "data generate mano --set L=@IN --count 1",
+            "import IN --out r",
+            "export IN --to card --out r",
+        ] {
+            let line = line.replace("IN", wrong);
+            let said = ran(dir.path(), &line);
+            assert_eq!(said.code, 2, "{line}: {}", said.stderr);
+        }
+    }
+    assert!(!["r", "r.html", "r.index", "r.index.partial"].iter().any(|name| at(name).exists()));
+}
+
+/// `data prepare` opens no pipe that could block, and reads no file that is mostly holes.
+#[cfg(target_os = "linux")]
+#[test]
+fn documents_without_an_end_are_refused() {
+    let dir = folder(&[]);
+    let at = |name: &str| dir.path().join(name);
+    for name in ["pipe.jsonl", "pipe.txt", "pipe.parquet", "pipe.jsonl.gz"] {
+        assert!(std::process::Command::new("mkfifo").arg(at(name)).status().unwrap().success());
+        let ran = ran(dir.path(), &format!("data prepare {name} --out o.index"));
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains("is a pipe or a device, not a file"), "{}", ran.stderr);
+    }
+    for name in ["holes.jsonl", "holes.txt", "holes.jsonl.zst", "holes"] {
+        fs::File::create(at(name)).unwrap().set_len(20 << 30).unwrap();
+        let ran = ran(dir.path(), &format!("data prepare {name} --out o.index"));
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("it was not written or copied whole"),
+            "{name}: {}",
+            ran.stderr
+        );
+    }
+    assert!(!at("o.index").exists());
+}
+
+/// Text of an argument or a file is never a line of its own on a terminal, and never a control sequence.
+#[cfg(unix)]
+#[test]
+fn foreign_names_stay_within_a_line() {
+    let hostile = "a\nerror: b\u{1b}[31m";
+    let recipe = format!("{:?} = 1\n", "x\nerror: b\u{1b}[31m");
+    let config = format!("{{{:?}: 1, \"model_type\": {:?}}}", "k\nerror: b", "m\nerror: b");
+    let dir = folder(&[
+        ("r.toml", recipe.as_str()),
+        ("hf/config.json", config.as_str()),
+        ("a.txt", "ab"),
+    ]);
+    let prepared = format!("{hostile}=a.txt");
+    for line in [
+        vec!["import", "--name", hostile, "hf", "--out", "x"],
+        vec!["import", "hf", "--out", "x"],
+        vec![hostile],
+        vec!["check", hostile],
+        vec!["verify", hostile],
+        vec!["build", "r.toml"],
+        vec!["data", "prepare", &prepared, "--out", "o.index"],
+        vec!["data", "generate", "mano", "--set", hostile, "--count", "1"],
+        vec!["data", "generate", "mano", "--set", "L=4", "--set", "a\nerror: b=1", "--count", "1"],
+    ] {
+        let ran = canonc(dir.path(), &line);
+        let all = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, 2, "{line:?}: {all}");
+        assert!(!all.contains('\u{1b}'), "{line:?}: {all:?}");
+        assert!(!all.contains("\nerror: b"), "{line:?}: {all}");
+    }
+    // Keys and names of another trainer's configurations, in a report.
+    let config = "\"k\\nerror: b\": 3\nsteps: ";
+    let dir = folder(&[
+        ("a/x.yaml", &format!("{config}1\n")),
+        ("a/y\nerror: b.yaml", &format!("{config}2\n")),
+    ]);
+    let ran = canonc(dir.path(), &["audit", "a"]);
+    assert!(ran.stdout.contains("unknown-key"), "{}{}", ran.stdout, ran.stderr);
+    assert!(!ran.stdout.contains("\nerror: b"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_lock_with_a_byte_order_mark_is_refused_by_its_name() {
+    let lock = fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap();
+    let marked = format!("\u{feff}{lock}");
+    let dir = folder(&[("a.lock", marked.as_str())]);
+    let said = ran(dir.path(), "show a.lock");
+    assert_eq!(said.code, 2);
+    assert!(said.stderr.contains("byte order mark (BOM)"), "{}", said.stderr);
+    assert!(said.stderr.contains("canonc build arch/llama_1B.canon"), "{}", said.stderr);
+}
+
+#[test]
+fn a_lock_of_another_version_is_bad_input() {
+    let lock = fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap();
+    for (version, said) in
+        [("1", "written by an older canonc"), ("999", "written by a newer canonc")]
+    {
+        let other = lock.replacen("version = 2", &format!("version = {version}"), 1);
+        let dir = folder(&[("a.lock", other.as_str()), ("runs/a/lock", other.as_str())]);
+        for line in ["verify a.lock", "verify a", "show a.lock", "diff a.lock a.lock"] {
+            let ran = ran(dir.path(), line);
+            assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
+            assert!(ran.stderr.contains(said), "{line}: {}", ran.stderr);
+            assert!(
+                ran.stderr.contains("canonc build arch/llama_1B.canon"),
+                "{line}: {}",
+                ran.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_named_twice_is_refused_by_its_name() {
+    let lock = fs::read_to_string(root().join("lockfiles/demo.lock")).unwrap();
+    let dir = folder(&[("a.lock", lock.as_str())]);
+    for line in [
+        "audit a.lock a.lock",
+        "compare a.lock a.lock",
+        "run a.lock a.lock",
+        "report a.lock a.lock --out r.html",
+    ] {
+        let ran = ran(dir.path(), line);
+        assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
+        assert!(ran.stderr.contains("`a.lock` is named twice"), "{line}: {}", ran.stderr);
+    }
+    let ran = ran(dir.path(), "audit a.lock ./a.lock");
+    assert!(ran.stderr.contains("`a.lock` and `./a.lock` are the same"), "{}", ran.stderr);
+}
+
+/// The output of a README's commands that train nothing is what the README shows; `…` stands for any lines.
+#[cfg(unix)]
+#[test]
+fn the_readme_shows_what_its_commands_print() {
+    let dir = folder(&[]);
+    for name in ["arch", "lockfiles", "recipes", "std", "tests"] {
+        std::os::unix::fs::symlink(root().join(name), dir.path().join(name)).unwrap();
+    }
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let mut checked = Vec::new();
+    for block in readme.split("```\n").flat_map(|part| part.split("\n```").next()) {
+        for part in block.split("$ canonc ").skip(1) {
+            let (line, shown) = part.split_once('\n').unwrap_or((part, ""));
+            let command = line.split(' ').next().unwrap();
+            if shown.is_empty()
+                || !["audit", "build", "diff", "export", "import"].contains(&command)
+            {
+                continue;
+            }
+            let ran = ran(dir.path(), line);
+            let printed = format!("{}{}", ran.stdout, ran.stderr);
+            let mut lines = printed.lines();
+            let mut any = false;
+            for wanted in shown.lines() {
+                if wanted == "…" {
+                    any = true;
+                    continue;
+                }
+                let found = if any { lines.find(|line| *line == wanted) } else { lines.next() };
+                assert_eq!(found, Some(wanted), "canonc {line}:\n{printed}");
+                any = false;
+            }
+            assert!(any || lines.next().is_none(), "canonc {line}:\n{printed}");
+            checked.push(command.to_owned());
+        }
+    }
+    checked.sort();
+    assert_eq!(checked, ["audit", "build", "diff", "diff", "export", "import"]);
 }

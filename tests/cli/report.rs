@@ -133,6 +133,7 @@ fn finish_as(
     let mut append = |record| log.append(&record, &Faults::none()).map(drop).unwrap();
     let start = Start { lock: digests.train, eval: digests.eval, initial: digests.train };
     append(Record::Start(start));
+    let rate = records::job::rates(experiment).unwrap();
     let mut timings = String::new();
     let last = made.diverged.unwrap_or(STEPS);
     for step in 1..=last {
@@ -145,7 +146,7 @@ fn finish_as(
             step,
             loss: Some(if made.diverged == Some(step) { f64::INFINITY } else { loss(step) }),
             grad_norm: 1.0 / step as f64,
-            lr: 0.003,
+            lr: rate(step - 1),
             batch: Digest::of("batch", &format!("{stream} {step}")),
             counted: 10,
         }));

@@ -42,7 +42,9 @@ fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
 #[test]
 fn a_damaged_run_that_diverged_stops_the_comparison() {
     let arms: [Arm<'_>; 2] = [("plain", "small", &UNSTABLE), ("treated", "small_canon", &UNSTABLE)];
-    let place = comparison(&arms, "base = \"plain\"\ntreatment = [\"canon\"]\n");
+    let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
+                    [again]\ninit = [3]\ndata = [3]\n";
+    let place = comparison(&arms, declared);
     place.exits(0, "build both.toml");
     assert!(place.exits(0, "compare lockfiles/both.lock").contains("diverged at step 2"));
     let runs = fs::read_dir(place.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());

@@ -90,8 +90,9 @@ pub fn devices<'a>(comments: impl IntoIterator<Item = (usize, &'a str)>) -> Read
             if nodes.0 > 1 && (total.0 <= ONE_MACHINE || total.0 % nodes.0 != 0) =>
         {
             let why = format!(
-                "{} nodes and {} devices: whether on each or in all is not said",
-                nodes.0, total.0
+                "{} and {}: whether on each or in all is not said",
+                dsl::counted(nodes.0, "node"),
+                dsl::counted(total.0, "device")
             );
             unread(total.1, why);
             None
@@ -99,11 +100,20 @@ pub fn devices<'a>(comments: impl IntoIterator<Item = (usize, &'a str)>) -> Read
         (Some(total), ..) => Some(total),
         (None, Some(nodes), Some(_), product) => product.map(|product| (product, nodes.1)),
         (None, Some(nodes), None, _) => {
-            unread(nodes.1, format!("{} nodes: how many devices each has is not said", nodes.0));
+            unread(
+                nodes.1,
+                format!("{}: how many devices each has is not said", dsl::counted(nodes.0, "node")),
+            );
             None
         }
         (None, None, Some(per), _) => {
-            unread(per.1, format!("{} devices per node: the number of nodes is not said", per.0));
+            unread(
+                per.1,
+                format!(
+                    "{} per node: the number of nodes is not said",
+                    dsl::counted(per.0, "device")
+                ),
+            );
             None
         }
         (None, None, None, _) => None,
@@ -127,8 +137,16 @@ impl Experiment {
         let keyed = self.values.get(DEVICES).and_then(Value::number);
         match (keyed.or(launch), reading.count) {
             (Some(keyed), Some(count)) if keyed != whole(count) => {
-                reading.disagree.push(format!("keys: {} devices", shown(keyed)));
-                reading.disagree.push(format!("line {}: {count} devices", reading.line));
+                reading.disagree.push(format!(
+                    "keys: {} {}",
+                    shown(keyed),
+                    if keyed == whole(1) { "device" } else { "devices" }
+                ));
+                reading.disagree.push(format!(
+                    "line {}: {}",
+                    reading.line,
+                    dsl::counted(count, "device")
+                ));
             }
             (_, _) => {}
         }

@@ -105,7 +105,7 @@ impl Report {
     fn headline(&self) -> String {
         let counts = Severity::ALL.iter().filter_map(|severity| {
             let n = self.findings.iter().filter(|(own, _)| own.severity == *severity).count();
-            (n > 0).then(|| count(n, severity.word()))
+            (n > 0).then(|| dsl::counted(n, severity.word()))
         });
         let counts: Vec<String> = counts.collect();
         match counts.is_empty() {
@@ -115,19 +115,15 @@ impl Report {
     }
 }
 
-fn count(n: usize, word: &str) -> String {
-    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
-}
-
 /// The report as text.
 pub fn text(report: &Report) -> String {
     let Report { experiments, pairs, clean, findings, changes, unpaired, unseen } = report;
-    let mut out = format!("{}\n{}", report.headline(), count(*experiments, "experiment"));
+    let mut out = format!("{}\n{}", report.headline(), dsl::counted(*experiments, "experiment"));
     if !pairs.is_empty() {
         let _ = write!(
             out,
             ", {}, {} of them clean (nothing that may decide differs but the treatment)",
-            count(pairs.len(), "pair"),
+            dsl::counted(pairs.len(), "pair"),
             clean.len()
         );
     }
@@ -163,15 +159,21 @@ pub fn text(report: &Report) -> String {
     out
 }
 
+/// A text of a file in one line: a name with a line feed must not look like a line of the report.
+fn line(text: &str) -> String {
+    text.replace(['\n', '\r'], "\u{fffd}")
+}
+
 fn one(out: &mut String, finding: &Finding) {
     let Finding { rule, kind: _, key, message, places } = finding;
     let of_groups = rule.starts_with("across-");
     let paired = places.iter().all(|place| place.against.is_some());
     let unit = if paired { "pair" } else { "experiment" };
-    let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    let key = if key.is_empty() { String::new() } else { format!("{}: ", line(key)) };
+    let message = line(message);
     let counted = match of_groups {
         true => String::new(),
-        false => format!("; {}", count(places.len(), unit)),
+        false => format!("; {}", dsl::counted(places.len(), unit)),
     };
     let _ = writeln!(out, "  {key}{message}{counted}");
     for place in places.iter().take(MAX_PLACES) {
@@ -180,7 +182,7 @@ fn one(out: &mut String, finding: &Finding) {
             None => place.experiment.clone(),
         };
         let gap = if place.says.is_empty() { "" } else { "  " };
-        let _ = writeln!(out, "    {who}{gap}{}", place.says);
+        let _ = writeln!(out, "    {}{gap}{}", line(&who), line(&place.says));
     }
     if let Some(more) = places.len().checked_sub(MAX_PLACES).filter(|more| *more > 0) {
         let _ = writeln!(out, "    … and {more} more; --json lists all");

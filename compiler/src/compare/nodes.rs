@@ -100,7 +100,7 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
     let (fewer, more) = (bodies_a.len().min(bodies_b.len()), bodies_a.len().max(bodies_b.len()));
     if fewer < more {
         let what = if bodies_a.len() < bodies_b.len() { What::Added } else { What::Removed };
-        let told = format!("{} layers", more - fewer);
+        let told = dsl::counted(more - fewer, "layer");
         changes.push(NodeChange {
             what,
             layers: format!("layers.{fewer}..{more}"),

@@ -92,7 +92,8 @@ impl Refusal {
         refusal(
             "unknown-treatment",
             format!(
-                "treatment `{entry}`: neither arm has layer {layer}: there are {layers} layers"
+                "treatment `{entry}`: neither arm has layer {layer}: each has {}",
+                dsl::counted(layers, "layer")
             ),
             format!("layers are numbered from 0 to {last}"),
         )
@@ -120,7 +121,8 @@ impl Refusal {
             format!("treatment `{entry}`: the range {from}..{to} has no layer")
         } else {
             format!(
-                "treatment `{entry}`: the range {from}..{to} ends after the last of {layers} layers"
+                "treatment `{entry}`: the range {from}..{to} ends after layer {}, the last",
+                layers.saturating_sub(1)
             )
         };
         let tail = general.strip_prefix("arch.layers.*").unwrap_or_default();

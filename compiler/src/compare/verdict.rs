@@ -310,7 +310,11 @@ impl Change {
         places: [Option<Place>; 2],
     ) -> Change {
         let shown = |value: &FieldValue| {
+            // A word, such as `never`, has no unit.
+            let unit = if matches!(value, FieldValue::Text(_)) { "" } else { unit };
             let space = if unit.is_empty() { "" } else { " " };
+            let one = unit.strip_suffix('s').filter(|_| matches!(value, FieldValue::Int(1)));
+            let unit = one.unwrap_or(unit);
             let plain = value.plain();
             let text = decimal(&plain).map_or(plain.clone(), |about| format!("{about} ({plain})"));
             format!("{text}{space}{unit}")

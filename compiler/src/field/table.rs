@@ -135,7 +135,7 @@ pub const TABLE: &[FieldDef] = &[
     free("data.ttype", Semantic, Letters("asmd"), "Mano: addition, subtraction, multiplication, division; the last, which is not published, takes a prime modulus.").is("\"asm\"").only(TASK, MANO),
     free("data.value_mod", Semantic, Int(2, 4900), "Mano: the modulus.").is("23").only(TASK, MANO),
     derived("data.vocab", Cosmetic, "tokens", "The least vocabulary an arch needs for this data."),
-    free("data.weights", Semantic, Ints(0, COUNT), "Share of each source among the documents that are read, whatever their lengths; empty takes every document once a pass.").is("[]").only(TASK, TEXT),
+    free("data.weights", Semantic, Ints(0, COUNT), "Share of each source among the documents that are read, whatever their lengths; empty, or of one source, takes every document once a pass. A source of weight 0 is never trained on; its held-out documents are still measured.").is("[]").only(TASK, TEXT),
     free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps").about(Cadence).called(&["checkpoint.eval.every"]).default_there("1000"),
     free("evaluation.metrics", Measured, Words(MEASURES), "What is reported.").from(super::metrics, "what the task is measured by"),
     free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),

@@ -53,6 +53,18 @@ pub(crate) fn not_a_lock(name: &str) -> LockError {
     )
 }
 
+pub(crate) fn byte_order_mark(source: Option<&str>) -> LockError {
+    let message = "the file begins with a byte order mark (BOM), which an editor has put there";
+    at(
+        1,
+        error(
+            "lock-byte-order-mark",
+            message,
+            format!("{}, or save it without the mark", rebuild(source)),
+        ),
+    )
+}
+
 pub(crate) fn too_large(bytes: usize, limit: usize) -> LockError {
     error(
         "lock-too-large",
@@ -71,14 +83,22 @@ pub(crate) fn other_version(
     known: u32,
     source: Option<&str>,
 ) -> LockError {
-    at(
-        line,
-        error(
-            "lock-version",
-            format!("this lock is of version {found}; this canonc reads version {known}"),
-            format!("use the canonc that wrote it, or {}", rebuild(source)),
+    let (age, help) = match found.parse::<u32>() {
+        Ok(found) if found < known => (
+            "an older",
+            format!(
+                "`canonc build {}` writes it anew; the canonc that wrote it still reads it",
+                source.unwrap_or("SOURCE")
+            ),
         ),
-    )
+        Ok(_) | Err(_) => {
+            ("a newer", format!("use the canonc that wrote it, or {}", rebuild(source)))
+        }
+    };
+    let message = format!(
+        "this lock was written by {age} canonc: it is of version {found}, and this one reads version {known}"
+    );
+    at(line, error("lock-version", message, help))
 }
 
 pub(crate) fn truncated(line: usize, wanted: &str, source: Option<&str>) -> LockError {

@@ -305,7 +305,10 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
                 Some(tokens) => Some(Budget { steps, tokens }),
                 None => wrong(
                     "budget.steps",
-                    format!("{steps} steps of {per_step} tokens do not fit into 63 bits"),
+                    format!(
+                        "{} of {per_step} tokens do not fit into 63 bits",
+                        dsl::counted(steps, "step")
+                    ),
                     "lower steps".to_owned(),
                 ),
             }
@@ -322,12 +325,21 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
                 };
                 return wrong(
                     "budget.tokens",
-                    format!("{tokens} tokens are no whole number of steps of {per_step} tokens"),
+                    format!(
+                        "{} are not a multiple of a step of {}",
+                        dsl::counted(tokens, "token"),
+                        dsl::counted(per_step, "token")
+                    ),
                     format!("write tokens = {near}"),
                 );
             }
             if steps > 1_000_000_000_000 {
-                let message = format!("{tokens} tokens are {steps} steps of {per_step} tokens");
+                let message = format!(
+                    "{} are {} of {}",
+                    dsl::counted(tokens, "token"),
+                    dsl::counted(steps, "step"),
+                    dsl::counted(per_step, "token")
+                );
                 return wrong("budget.tokens", message, "lower tokens".to_owned());
             }
             Some(Budget { steps, tokens })
@@ -354,7 +366,7 @@ fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) ->
         problems.push(Problem::new(
             "schedule.warmup",
             "bad-schedule",
-            format!("warmup takes {warmup} steps, but the run has {steps}"),
+            format!("warmup takes {}, but the run has {steps}", dsl::counted(warmup, "step")),
             "lower warmup, or raise the budget",
         ));
     }

@@ -40,6 +40,9 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
     }
     let source = head(text, "source").map(|(_, value)| short(value.trim_matches('"')));
     let source = source.as_deref();
+    if text.starts_with('\u{feff}') {
+        return Err(error::byte_order_mark(source));
+    }
     check_version(name, text, source)?;
     if let Some(at) = text.find('\r') {
         return Err(error::line_ends(line_of(text, at)));
@@ -78,8 +81,16 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
 
 /// Whether a text is a lock of an earlier version, which this canonc cannot read.
 pub fn is_older(text: &str) -> bool {
-    let version = head(text, "version").and_then(|(_, found)| found.parse::<u32>().ok());
-    version.is_some_and(|version| version < VERSION)
+    version_of(text).is_some_and(|version| version < VERSION)
+}
+
+/// Whether a text is a lock of another version, which this canonc cannot read.
+pub fn is_of_another_version(text: &str) -> bool {
+    version_of(text).is_some_and(|version| version != VERSION)
+}
+
+fn version_of(text: &str) -> Option<u32> {
+    head(text, "version").and_then(|(_, found)| found.parse().ok())
 }
 
 /// The last section of a lock of this kind, if the text lacks it.

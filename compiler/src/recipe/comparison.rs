@@ -63,6 +63,11 @@ const KEYS: [&str; 12] = [
     "trainer",
     "treatment",
 ];
+/// Errors about something that is not there.
+const MISSING: [&str; 4] = ["missing-key", "no-such-arm", "seed-counts", "too-few-arms"];
+/// The keys that are tables.
+const SECTIONS: [&str; 9] =
+    ["again", "analysis", "arms", "grid", "match", "seeds", "selection", "sweep", "treatment"];
 const MATCH: [&str; 2] = ["match.on", "match.within"];
 const SELECTION: [&str; 3] = ["selection.choose", "selection.metric", "selection.per_arm"];
 
@@ -81,11 +86,24 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnos
             return (None, diagnostics);
         }
     };
-    let (leaves, tables) = facts::leaves(&table);
+    let (mut leaves, tables) = facts::leaves(&table);
+    let mut lacks_sections = false;
+    for (section, at) in tables.iter().filter(|(path, _)| !path.contains('.')) {
+        if !KEYS.contains(&section.as_str()) {
+            diagnostics.push(diag::unknown_comparison_section(span(at), section, &SECTIONS));
+            // Its keys are not reported one by one.
+            leaves.retain(|fact| !super::within(&fact.path, section));
+            lacks_sections = true;
+        }
+    }
     let spans = tables.iter().map(|(path, at)| (path.clone(), span(at))).collect();
     let mut reader = Reader { file, name: sources.name(file), diagnostics, spans };
     let found = reader.all(&leaves);
-    let Reader { diagnostics, spans, .. } = reader;
+    let Reader { mut diagnostics, spans, .. } = reader;
+    if lacks_sections {
+        // What is missing may be in the section of the wrong name.
+        diagnostics.retain(|d| !MISSING.contains(&d.code));
+    }
     let (rows, declared) = found;
     if diagnostics.is_empty() {
         (Some(ComparisonFile { file, rows, declared, spans }), diagnostics)

@@ -39,11 +39,62 @@ pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
                 .collect();
             known.dedup();
             if known.is_empty() {
-                d.help("the sections are data, batch, loss, optimizer, schedule, budget, seeds, precision, evaluation, checkpoint, log, platform, lingua, sweep")
+                d.help(format!("the sections are {}", sections().join(", ")))
             } else {
                 d.help(format!("`[{section}]` has {}", known.join(", ")))
             }
         }
+    }
+}
+
+/// The sections of a recipe.
+fn sections() -> Vec<&'static str> {
+    let mut sections: Vec<&str> =
+        field::writable().map(FieldDef::section).filter(|section| !section.is_empty()).collect();
+    sections.push("sweep");
+    sections.sort_unstable();
+    sections.dedup();
+    sections
+}
+
+/// Most keys of an unknown section that are looked for in other sections.
+const MAX_KEYS: usize = 4;
+
+/// A table that holds no field, with the keys in it.
+pub(super) fn unknown_section<'k>(
+    at: Span,
+    section: &str,
+    keys: impl Iterator<Item = &'k str>,
+) -> Diagnostic {
+    let d = Diagnostic::error("unknown-key", at, format!("a recipe has no section `[{section}]`"));
+    let sections = sections();
+    if let Some(near) = dsl::suggest(section, sections.iter().copied()) {
+        return d.help(format!("did you mean `[{near}]`?"));
+    }
+    let homes: Vec<String> = keys
+        .filter_map(|key| {
+            let (_, last) = key.rsplit_once('.')?;
+            let def = field::find(field::suggest(key)?)?;
+            let (home, own) = def.path.split_once('.')?;
+            Some(format!("`{last}`: did you mean `{own}` in `[{home}]`?"))
+        })
+        .take(MAX_KEYS)
+        .collect();
+    match homes.is_empty() {
+        true => d.help(format!("the sections are {}", sections.join(", "))),
+        false => homes.into_iter().fold(d, Diagnostic::help),
+    }
+}
+
+/// A table that a comparison file does not have.
+pub(super) fn unknown_comparison_section(at: Span, section: &str, known: &[&str]) -> Diagnostic {
+    let message = format!("a comparison has no section `[{section}]`");
+    let d = Diagnostic::error("unknown-key", at, message);
+    match dsl::suggest(section, known.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `[{near}]`?")),
+        None => d
+            .help(format!("its sections are {}", known.join(", ")))
+            .help("how arms are trained is in their recipes"),
     }
 }
 

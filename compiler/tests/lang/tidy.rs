@@ -70,7 +70,7 @@ const CRATES: [(&str, &[&str]); 9] = [
     ("data", &["dsl", "compiler", "disk"]),
     ("records", &["dsl", "compiler", "disk", "data"]),
     ("interop", &["dsl", "compiler", "disk", "records"]),
-    ("report", &["compiler", "disk", "data", "records"]),
+    ("report", &["dsl", "compiler", "disk", "data", "records"]),
     ("runtime", &["dsl", "compiler", "disk", "data", "records", "interop"]),
     ("cli", &["dsl", "compiler", "disk", "data", "records", "interop", "report"]),
 ];

@@ -460,3 +460,23 @@ fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
     let doc = compiler::field::find("data.M").unwrap().doc;
     assert!(doc.contains("fewer names"), "{doc}");
 }
+
+/// A section that does not exist is one mistake, however many keys it has.
+#[test]
+fn an_unknown_section_is_reported_once() {
+    let arch = small();
+    let edit = |from: &str, to: &str| LAID_OUT.replacen(from, to, 1);
+    for (text, said, help) in [
+        (edit("[seeds]", "[seedz]"), "[seedz]", "did you mean `[seeds]`?"),
+        (edit("[optimizer]", "[optimiser]"), "[optimiser]", "did you mean `[optimizer]`?"),
+        (edit("[optimizer]", "[training]"), "[training]", "did you mean `lr` in `[optimizer]`?"),
+        (format!("{LAID_OUT}\n[zzz]\n"), "[zzz]", "the sections are batch, "),
+        (format!("{LAID_OUT}\n[zzz.a]\nb = 1\n[zzz.c]\n"), "[zzz]", "the sections are batch, "),
+        (format!("{LAID_OUT}\n[platform.kernelz]\nb = 1\nc = 2\n"), "[platform.kernelz]", ""),
+    ] {
+        let told = wrong(&text, &arch);
+        assert_eq!(told.matches("error[").count(), 1, "{told}");
+        assert!(told.contains(&format!("a recipe has no section `{said}`")), "{told}");
+        assert!(told.contains(help), "{told}");
+    }
+}

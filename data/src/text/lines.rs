@@ -89,7 +89,12 @@ impl Report {
 
     /// The number of malformed lines, then the first of them, one per line.
     pub fn malformed_lines(&self) -> String {
-        let mut text = format!("{} of {} lines hold no document:", self.malformed, self.lines);
+        let mut text = format!(
+            "{} of {} {} no document:",
+            self.malformed,
+            dsl::counted(self.lines, "line"),
+            if self.lines == 1 { "holds" } else { "hold" }
+        );
         for line in &self.first_bad {
             text += &format!("\n{line}");
         }

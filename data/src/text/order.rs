@@ -154,9 +154,9 @@ impl Order {
             };
             return Err(DataError::new(
                 format!(
-                    "data.held_out = {} of {} documents gives none {part}",
+                    "data.held_out = {} of {} gives none {part}",
                     f64::from(held_out.per_million) / 1e6,
-                    index.len()
+                    dsl::counted(index.len(), "document")
                 ),
                 help,
             ));
@@ -397,15 +397,20 @@ fn weigh(
     weights: &[u64],
 ) -> Result<(), DataError> {
     let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
-    let many = if weights.len() == 1 { "weight" } else { "weights" };
-    if weights.len() != sources.len() || total == 0 {
+    if total == 0 {
+        return Err(DataError::new(
+            "every weight is 0: no source would be read",
+            "give the sources that are read a weight of 1 or more",
+        ));
+    }
+    if weights.len() != sources.len() {
         return Err(DataError::new(
             format!(
-                "there are {} {many} that sum to {total} for {} sources",
-                weights.len(),
-                sources.len()
+                "data.weights has {}, and the documents have {}",
+                dsl::counted(weights.len(), "weight"),
+                dsl::counted(sources.len(), "source")
             ),
-            "give each source one weight, at least one of them above 0",
+            "give each source one weight, in the order in which they were prepared, and at least one of them above 0",
         ));
     }
     let mut left = slots;
@@ -431,7 +436,8 @@ fn weigh(
         if weight > 0 && source.share == 0 {
             return Err(DataError::new(
                 format!(
-                    "with weight {weight} of {total}, source `{name}` would never be drawn among {slots} documents"
+                    "with weight {weight} of {total}, source `{name}` would never be drawn among {}",
+                    dsl::counted(slots, "document")
                 ),
                 "raise its weight, or set it to 0 to leave the source out",
             ));

@@ -207,6 +207,9 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     for SourceEntry { name, documents, tokens: _, files: _ } in &manifest.sources {
         let end = u32::try_from(*documents).ok().and_then(|count| start.checked_add(count));
         let end = end.ok_or_else(|| damaged("it has more documents than can be numbered"))?;
+        if name.chars().any(char::is_control) {
+            return Err(damaged("the name of a source has a control character"));
+        }
         sources.push(Source { name: name.clone(), documents: start..end });
         start = end;
     }

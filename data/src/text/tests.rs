@@ -234,7 +234,13 @@ fn empty_splits_and_wrong_weights_are_refused() {
     let too_much = HeldOut { seed: 0, per_million: 1_000_001 };
     assert!(message(Options { held_out: too_much, ..train.clone() }).contains("1000001"));
     assert!(message(Options { weights: vec![1], ..train.clone() }).contains("1 weight"));
-    assert!(message(Options { weights: vec![0, 0], ..train.clone() }).contains("0"));
+    assert!(
+        message(Options { weights: vec![0, 0], ..train.clone() }).contains("every weight is 0")
+    );
+    assert!(
+        message(Options { weights: vec![1, 1, 1], ..train.clone() })
+            .contains("3 weights, and the documents have 2 sources")
+    );
     assert!(message(Options { weights: vec![1, 100], ..train.clone() }).contains("`a`"));
     assert!(message(Options { seq_len: 0, ..train.clone() }).contains("seq_len is 0"));
     let mut source = TextWindows::new(index.clone(), train).unwrap();

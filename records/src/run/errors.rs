@@ -9,6 +9,9 @@ use super::RunError;
 
 /// The error when `path` could not be written (or made, synced, deleted).
 pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
+    if disk::is_wrong_path(error) {
+        return wrong_path(path, error);
+    }
     let path = path.display();
     let kind = error.kind();
     if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
@@ -29,8 +32,24 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
     )
 }
 
+/// The error for a path of the wrong kind, which another machine would refuse too.
+fn wrong_path(path: &Path, error: &io::Error) -> RunError {
+    let text = error.to_string();
+    let why = if error.kind() == io::ErrorKind::NotADirectory {
+        "a part of the path is not a folder"
+    } else if error.kind() == io::ErrorKind::AlreadyExists {
+        "a file is in the place of a folder"
+    } else {
+        text.split(" (os error").next().unwrap_or(&text)
+    };
+    RunError::input(format!("`{}` cannot be used: {why}", path.display()), "name another path")
+}
+
 /// The error when `path` could not be read.
 pub fn cannot_read(path: &Path, error: &io::Error) -> RunError {
+    if disk::is_wrong_path(error) {
+        return wrong_path(path, error);
+    }
     RunError::machine(
         format!("{} cannot be read: {error}", path.display()),
         "see that it is there and readable, and repeat the command",

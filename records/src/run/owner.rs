@@ -56,7 +56,7 @@ pub fn belongs(
     if theirs.evaluation.every != evaluates_every {
         return Err(RunError::input(
             format!(
-                "the run in {} is evaluated every {} steps, and the lock now says {evaluates_every}",
+                "the run in {} is evaluated with evaluation.every = {}, and the lock now says {evaluates_every}",
                 folder.display(),
                 theirs.evaluation.every
             ),

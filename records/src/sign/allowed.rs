@@ -332,7 +332,7 @@ mod tests {
             ("ada valid-before=\"20200101Z\",valid-before=\"20990101Z\" KEY", "given twice"),
             ("a\"d\"a KEY", "a quote inside"),
             ("ada namespaces=\"x KEY", "a quote is not closed"),
-            ("ada valid-after=20200101 KEY", "UTC"),
+            ("ada valid-after=\"20200101\" KEY", "UTC"),
         ] {
             let text = format!("{good}{}\n", bad.replace("KEY", key));
             let (number, found) = AllowedSigners::parse(&text).unwrap_err();

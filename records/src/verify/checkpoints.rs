@@ -44,9 +44,9 @@ pub(super) fn check(
                 report.recomputed(
                     Subject::Tensors,
                     format!(
-                        "checkpoints/{name}: {} files, {} tensors each, every digest from their bytes; weights {}",
+                        "checkpoints/{name}: {} files, {} each, every digest from their bytes; weights {}",
                         PARTS.len(),
-                        slots.len(),
+                        dsl::counted(slots.len(), "tensor"),
                         manifest.weights.tensors.short()
                     ),
                 );
@@ -121,7 +121,7 @@ fn check_one(
         ));
     }
     if said.step > experiment.budget.steps {
-        return Err(format!("the run has {} steps", experiment.budget.steps));
+        return Err(format!("the run has {}", dsl::counted(experiment.budget.steps, "step")));
     }
     let manifest = checkpoint::verify(&place, slots)?;
     if let Some(log) = log {

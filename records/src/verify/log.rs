@@ -94,8 +94,8 @@ pub(super) fn check(
         Ok(Reached { step, owes_evaluation: _ }) => report.checked(
             Subject::Log,
             format!(
-                "metrics: {} lines chained, to step {step} of {last}{}",
-                records.len(),
+                "metrics: {} chained, to step {step} of {last}{}",
+                dsl::counted(records.len(), "line"),
                 diverged.map_or("", |_| ", where training diverged")
             ),
         ),
@@ -109,7 +109,7 @@ pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Repor
     match plausible(&log.records, experiment) {
         Ok(0) => {}
         Ok(count) => report
-            .recomputed(Subject::LearningRates, format!("learning rates of all {count} steps")),
+            .recomputed(Subject::LearningRates, format!("learning rates of all steps ({count})")),
         Err(why) => report.broken(why),
     }
 }
@@ -196,18 +196,25 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
     }
     let made = |remade| {
         format!(
-            "data of {remade} of {count} steps made again: the same digests and counted targets"
+            "data of {remade} of {} made again: the same digests and counted targets",
+            dsl::counted(count, "step")
         )
     };
     if remade > 0 && remade == count {
         report.recomputed(Subject::Batches, made(remade));
     } else if remade > 0 {
-        let part = |of| format!("{of} of {count} steps");
+        let part = |of| format!("{of} of {}", dsl::counted(count, "step"));
         let rest = count - remade;
         report.split(
             Subject::Batches,
             (part(remade), made(remade)),
-            (part(rest), format!("data of {rest} of {count} steps: `--all` makes it again")),
+            (
+                part(rest),
+                format!(
+                    "data of {rest} of {}: `--all` makes it again",
+                    dsl::counted(count, "step")
+                ),
+            ),
         );
     }
     check_evaluations(log, &mut job, report);
@@ -280,7 +287,10 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
     }
     report.recomputed(
         Subject::HeldOut,
-        format!("held-out windows of {count} evaluations made again: as many targets and answers"),
+        format!(
+            "held-out windows of {} made again: as many targets and answers",
+            dsl::counted(count, "evaluation")
+        ),
     );
 }
 

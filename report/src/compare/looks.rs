@@ -111,21 +111,16 @@ impl Comparison {
             let later = match (look.decision, later) {
                 (Decision::Differs | Decision::Equivalent, 1..) => {
                     let (later, change, are) = match later {
-                        1 => (counted(1, "later seed"), "changes", "is"),
-                        _ => (counted(later, "later seed"), "change", "are"),
+                        1 => (dsl::counted(1, "later seed"), "changes", "is"),
+                        _ => (dsl::counted(later, "later seed"), "change", "are"),
                     };
                     format!("; {later} {change} nothing and {are} not in its rows")
                 }
                 _ => String::new(),
             };
-            let (metric, seeds) = (self.calls(&metric), counted(look.n, "seed"));
+            let (metric, seeds) = (self.calls(&metric), dsl::counted(look.n, "seed"));
             format!("{arm}, by {metric}: after {seeds} {what}{later}.")
         };
         self.last_looks().into_iter().map(said).collect()
     }
-}
-
-/// `1 seed`, `2 seeds`.
-pub fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

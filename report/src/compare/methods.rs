@@ -5,13 +5,13 @@
 //! it, and states what was not measured or not declared.
 
 use super::caption::level;
-use super::looks::counted;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::percent;
 use super::{Comparison, Pair, Role, Row, analysis_of, at};
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
 use crate::statistics::{Confidence, noise, sequential};
+use dsl::counted;
 
 /// The methods paragraph.
 pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {

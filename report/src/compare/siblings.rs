@@ -15,7 +15,7 @@ use disk::{SMALL, read_text};
 use records::attest::Attestation;
 use records::run::Paths;
 
-use super::looks::counted;
+use dsl::counted;
 
 /// A lock that compares the same arms.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

@@ -60,14 +60,16 @@ pub fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
+/// Whether a path is a pipe that a shell has already opened (`<(zcat …)`). Opening another one may block for ever.
 #[cfg(unix)]
-fn is_pipe(metadata: &std::fs::Metadata) -> bool {
+pub fn is_open_pipe(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
-    metadata.file_type().is_fifo()
+    let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    ["/dev/fd", "/proc"].iter().any(|root| path.starts_with(root)) && is_pipe()
 }
 
 #[cfg(not(unix))]
-fn is_pipe(_: &std::fs::Metadata) -> bool {
+pub fn is_open_pipe(_: &Path) -> bool {
     false
 }
 
@@ -76,21 +78,12 @@ pub fn format_of_file(path: &Path) -> io::Result<Format> {
     if let Some(format) = format_of(path) {
         return Ok(format);
     }
-    // A pipe can be read only once, so do not read its first character. Only pipes that a shell has already opened
-    // (`<(zcat …)`) are accepted, since opening another one may block for ever.
-    let metadata = std::fs::metadata(path)?;
-    if !metadata.is_file() {
-        let opened = path.starts_with("/dev") || path.starts_with("/proc");
-        return match opened && is_pipe(&metadata) {
-            true => Ok(Format::Lines),
-            false => Err(std::io::Error::new(
-                std::io::ErrorKind::InvalidInput,
-                "it is a pipe or a device; send it through standard input, as `-`",
-            )),
-        };
+    // A pipe can be read only once, so do not read its first character.
+    if is_open_pipe(path) {
+        return Ok(Format::Lines);
     }
     let mut start = Vec::new();
-    File::open(path)?.take(1 << 12).read_to_end(&mut start)?;
+    disk::open(path)?.take(1 << 12).read_to_end(&mut start)?;
     let first = without_mark(&start).trim_ascii_start().first();
     Ok(if first.is_none_or(|first| *first == b'{') { Format::Lines } else { Format::Text })
 }
@@ -175,12 +168,12 @@ impl Pieces {
                 counted,
             });
         };
-        // This refuses a pipe that would block.
         let format = format_of_file(path).map_err(text)?;
-        let mut file = File::open(path).map_err(text)?;
-        if !file.metadata().map_err(text)?.is_file() && input.bytes > 0 {
-            return Err("it is no file any more".to_owned());
-        }
+        // A pipe that would block is refused, and a file of holes.
+        let mut file = match is_open_pipe(path) && input.bytes == 0 {
+            true => File::open(path).map_err(text)?,
+            false => disk::open_large(path).map_err(text)?,
+        };
         if format == Format::Parquet {
             let table = guarded(|| Table::open(file, field, place.records)).flatten()?;
             return Ok(Pieces { reader: Reader::Table(Box::new(table)), place, counted });

@@ -444,8 +444,9 @@ impl<'a> Partial<'a> {
             let empty: u64 = none.files.iter().map(|file| file.empty).sum();
             let error = DataError::new(
                 format!(
-                    "source `{}` has no documents: {lines} lines, {empty} of them empty documents",
-                    none.name
+                    "source `{}` has no documents: {}, {empty} of them empty documents",
+                    none.name,
+                    dsl::counted(lines, "line")
                 ),
                 format!("give it lines with {}, or leave the source out", self.request.field),
             );
