@@ -21,7 +21,7 @@ use records::run::{Paths, append_line, belongs, read_lock};
 use records::verify::holds;
 
 use crate::args::CompareArgs;
-use crate::compared::{compared, heading, places};
+use crate::compared::{compared, heading, places, same_data};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
@@ -77,6 +77,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         let due = looks::in_lock_order(comparison, &due);
         looks::record(comparison, &folder, &looks)?;
         let mut compared = compared(comparison, &due, &folder, &found)?;
+        same_data(&due, &compared)?;
         compared.proved.siblings =
             siblings(comparison, &compared, &args.dir, &places(&due, &folder, &found)?);
         shown::count(&due, &mut compared, &folder, true)?;

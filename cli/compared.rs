@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::field::TABLE;
-use compiler::lock::{Comparison, Role, Run};
+use compiler::lock::{Comparison, Experiment, Role, Run};
 use report::compare::{self, Arm, Proved};
 use report::page::Heading;
 
@@ -27,12 +27,10 @@ pub fn compared(
     let count = runs.iter().map(|run| run.point + 1).max().unwrap_or(1);
     let mut points = vec![String::new(); count];
     let mut arms: Vec<Arm> = Vec::new();
-    let mut data: BTreeMap<String, (String, Vec<Digest>)> = BTreeMap::new();
     for run in runs {
         let place = found.place(folder, &run.experiment)?;
         let mut curves = compare::read(&place, &run.experiment).map_err(failure)?;
         curves.timed_in(&place, folder);
-        same_data(&mut data, run, &curves.batches)?;
         let read = compare::Run { seed: run.seed, curves, shown: None };
         if let Some(label) = points.get_mut(run.point) {
             *label = point(comparison, run);
@@ -52,38 +50,47 @@ pub fn compared(
 }
 
 /// Refuses two runs whose locks read the same data in the same batches, and whose logs name other batches at a step.
-fn same_data(
-    data: &mut BTreeMap<String, (String, Vec<Digest>)>,
-    run: &Run,
-    batches: &[Digest],
-) -> Result<(), Failure> {
-    let experiment = &run.experiment;
-    let reads = |path: &str| {
+pub fn same_data(runs: &[&Run], compared: &compare::Comparison) -> Result<(), Failure> {
+    let mut data: BTreeMap<String, (&str, &[Digest])> = BTreeMap::new();
+    for run in runs {
+        let (name, arm) = (run.experiment.name.as_str(), arm_of(run));
+        let of_arm = compared.arms.iter().find(|known| known.name == arm && known.role == run.role);
+        let at_point = of_arm.and_then(|arm| arm.points.get(run.point));
+        let read = at_point.and_then(|runs| runs.iter().find(|read| read.seed == run.seed));
+        let Some(batches) = read.map(|read| read.curves.batches.as_slice()) else { continue };
+        let key = reads(&run.experiment);
+        let Some((other, theirs)) = data.get(&key).copied() else {
+            data.insert(key, (name, batches));
+            continue;
+        };
+        if let Some(at) = batches.iter().zip(theirs).position(|(ours, theirs)| ours != theirs) {
+            let digest =
+                |of: &[Digest]| of.get(at).map(|digest| digest.short()).unwrap_or_default();
+            let failure = Failure::bad_input(format!(
+                "the locks of `{name}` and `{other}` read the same data, and their logs do not: at step {}, batch {} \
+                 and {}",
+                at + 1,
+                digest(batches),
+                digest(theirs)
+            ));
+            return Err(Failure { exit: Exit::Finding, ..failure }
+                .help("`canonc verify` on both names the one whose log is not of its lock"));
+        }
+        if batches.len() > theirs.len() {
+            data.insert(key, (name, batches));
+        }
+    }
+    Ok(())
+}
+
+/// The fields that decide which data each step reads.
+fn reads(experiment: &Experiment) -> String {
+    let decides = |path: &str| {
         path.starts_with("data.") || path.starts_with("batch.") || path == "seeds.data"
     };
-    let paths = TABLE.iter().map(|def| def.path).filter(|path| reads(path));
+    let paths = TABLE.iter().map(|def| def.path).filter(|path| decides(path));
     let line = |path| Some(format!("{path} = {}\n", experiment.value(path)?));
-    let key: String = paths.filter_map(line).collect();
-    let Some((other, theirs)) = data.get(&key) else {
-        data.insert(key, (experiment.name.clone(), batches.to_vec()));
-        return Ok(());
-    };
-    let Some(at) = batches.iter().zip(theirs).position(|(ours, theirs)| ours != theirs) else {
-        if batches.len() > theirs.len() {
-            data.insert(key, (experiment.name.clone(), batches.to_vec()));
-        }
-        return Ok(());
-    };
-    let digest = |of: &[Digest]| of.get(at).map(|digest| digest.short()).unwrap_or_default();
-    let failure = Failure::bad_input(format!(
-        "the locks of `{}` and `{other}` read the same data, and their logs do not: at step {}, batch {} and {}",
-        experiment.name,
-        at + 1,
-        digest(batches),
-        digest(theirs)
-    ));
-    Err(Failure { exit: Exit::Finding, ..failure }
-        .help("`canonc verify` on both names the one whose log is not of its lock"))
+    paths.filter_map(line).collect()
 }
 
 /// The name of a run's arm in tables.

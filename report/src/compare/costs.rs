@@ -57,6 +57,9 @@ pub struct Tuning {
     pub tokens: Option<f64>,
 }
 
+/// Before the folder, in the text of where a run was timed.
+const IN_FOLDER: &str = "\nfolder ";
+
 impl Curves {
     /// Marks the session that the seconds are of: the comparison whose folder the run is in. A run in no comparison's
     /// folder was not interleaved with others, and its seconds are compared with none.
@@ -66,7 +69,13 @@ impl Curves {
             .timed_on
             .take()
             .zip(session)
-            .map(|(on, session)| format!("{on}\nfolder {}", session.display()));
+            .map(|(on, session)| format!("{on}{IN_FOLDER}{}", session.display()));
+    }
+
+    /// The platform and machine, whichever folder the run was timed in.
+    pub(super) fn machine(&self) -> Option<&str> {
+        let on = self.timed_on.as_deref()?;
+        Some(on.split_once(IN_FOLDER).map_or(on, |(machine, _)| machine))
     }
 }
 

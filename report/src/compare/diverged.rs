@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::{Comparison, Pair, Run, at, paired};
+use super::{Comparison, Pair, Role, Run, at, paired};
 
 /// The number of diverged runs.
 pub(crate) fn diverged(runs: &[Run]) -> usize {
@@ -72,6 +72,34 @@ impl Pair<'_> {
 }
 
 impl Comparison {
+    /// One sentence for each treated arm whose runs were attested on other machines than the base's of the same seed.
+    pub(super) fn other_machines(&self) -> Vec<String> {
+        let Some(base) = self.base() else { return Vec::new() };
+        let mut said = Vec::new();
+        for arm in self.arms.iter().filter(|arm| arm.role == Role::Treatment) {
+            let (mut other, mut paired) = (0, 0);
+            for (ours, theirs) in arm.points.iter().zip(&base.points) {
+                for run in ours {
+                    let Some(twin) = theirs.iter().find(|twin| twin.seed == run.seed) else {
+                        continue;
+                    };
+                    paired += 1;
+                    other += usize::from(run.curves.machine() != twin.curves.machine());
+                }
+            }
+            if other > 0 {
+                said.push(format!(
+                    "Warning: {other} of {} of {} with {} were trained on two machines or platforms; a part of their \
+                     differences may be rounding.",
+                    dsl::counted(paired, "pair"),
+                    arm.name,
+                    base.name
+                ));
+            }
+        }
+        said
+    }
+
     /// One sentence for each arm and point with diverged runs.
     pub(super) fn divergences(&self) -> Vec<String> {
         let mut said = Vec::new();

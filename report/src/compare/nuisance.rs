@@ -99,6 +99,7 @@ impl Comparison {
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.proved.siblings.warnings();
         warnings.extend(self.divergences());
+        warnings.extend(self.other_machines());
         warnings.extend(self.loosely_matched());
         if self.points.len() < 2 {
             return warnings;
