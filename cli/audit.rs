@@ -56,6 +56,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         return Err(Failure::bad_input(message).help("audit one sweep at a time"));
     }
     let mut experiments = read::once(experiments);
+    read::told_apart(&mut experiments);
     experiments.iter_mut().for_each(|experiment| experiment.declare(&rules.keys));
     let subjects = audit::subjects(&experiments);
     if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {

@@ -306,11 +306,76 @@ def sections(text):
     return {name: "".join(lines) for name, lines in found.items()}
 
 
-# What may be outside [train] and [eval]: it changes no result.
-OUTSIDE = {
-    "platform": r"platform\..+|lingua\..+",
-    "cosmetic": r"budget\.given|checkpoint\..+|evaluation\.every|log\..+|data\.(source|tokens)|lingua\..+",
+# The lines of each section (docs/locks.md, section 2). Those marked `?` may be missing.
+TASKS = {
+    "text": "add_bos add_eos digest held_out held_out_seed shuffle? source tokenizer weights",
+    "brevo": "N ans ask bos eos leaves multi query",
+    "capo": "N people_seed permute pronoun reverse_md",
+    "depo": "K M N bos max_tlen min_tlen mini_vocab separator",
+    "lano": "config",
+    "mano": "L bos knowledge_augment lens qids ttype value_mod",
+    "multihop": "N k",
 }
+SCHEDULES = {
+    "constant": "",
+    "cosine": "cycle lr_min_ratio theta warmup",
+    "inv_sqrt": "exp_factor lr_min_ratio warmup",
+    "linear": "lr_min_ratio warmup",
+    "wsd": "cycle decay_fraction lr_min_ratio warmup",
+}
+TRAIN = """arch.graph arch.manifest batch.micro_batches batch.sequences budget.steps data.loss_on data.seq_len data.task
+    loss.kind loss.nll_square loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.kind
+    optimizer.lr optimizer.weight_decay precision.policy schedule.kind seeds.data seeds.init"""
+EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
+PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.fuse
+    platform.kernels.canon platform.kernels.gated_norm? platform.recompute platform.threads"""
+COSMETIC = "budget.given checkpoint.every checkpoint.keep evaluation.every log.every"
+CARRIED_COSMETIC = """async_eval_gpus compile eval_keep fsdp_type generator_dtype generator_max_tokens harness_tasks
+    load_async log_samples prefetch_size probe_freq profiling read_s3 root_dir save_consolidated_to_local save_s3 seed
+    show_progress tokenizer_path"""
+
+
+def expected(train):
+    """The lines that an experiment's sections hold, given its task, tokenizer, data and schedule."""
+    word = {path: value.strip('"') for path, value in train.items()}
+    for path in ("data.digest", "data.tokenizer_digest"):
+        if not re.fullmatch("unbound|[0-9a-f]{64}", word.get(path, "unbound")):
+            raise Bad(f"{path} is {word[path]}, which is no digest")
+    task = word["data.task"]
+    found = {"train": TRAIN, "eval": EVAL, "platform": PLATFORM, "cosmetic": COSMETIC}
+    data = TASKS[task]
+    if task == "text":
+        if word["data.digest"] != "unbound":
+            data = data.replace("source ", "")
+            found["cosmetic"] += " data.source"
+        if word["data.tokenizer"] != "bytes":
+            data += " tokenizer_digest tokenizer_vocab"
+        if word.get("data.shuffle") == "buffer":
+            data += " shuffle_buffer"
+        found["platform"] += " lingua.matmul_allow_tf32?"
+        found["cosmetic"] += " data.tokens" + "".join(f" lingua.{name}?" for name in CARRIED_COSMETIC.split())
+    else:
+        data += " ids order task_digest"
+    if task in ("brevo", "depo", "mano"):
+        found["eval"] += " evaluation.mode"
+    if task in ("brevo", "lano"):
+        found["eval"] += " evaluation.samples"
+    if word["optimizer.decay"] == "matrices":
+        found["train"] += " optimizer.decayed"
+    found["train"] += "".join(f" data.{name}" for name in data.split())
+    found["train"] += "".join(f" schedule.{name}" for name in SCHEDULES[word["schedule.kind"]].split())
+    return found
+
+
+def check_lines(name, lines, listed):
+    """Every line that a section must hold is there, and no other is, but revisions of rules."""
+    listed = listed.split()
+    known, required = {path.rstrip("?") for path in listed}, {path for path in listed if path[-1] != "?"}
+    extra = {path for path in lines.keys() - known if name != "train" or not re.fullmatch(r"revision\.\w+", path)}
+    if extra:
+        raise Bad(f"[{name}] holds {min(extra)}, which does not belong there")
+    if required - lines.keys():
+        raise Bad(f"[{name}] lacks {min(required - lines.keys())}")
 
 
 # Keys that canonc carries for another trainer, where they can decide a result.
@@ -351,10 +416,8 @@ class Lock:
         for name in ("train", "eval", "platform"):
             same(f"digests.{name}", ids[name], digest(f"canonc.{name}.v1", self.lines[name]))
         same("eval.train", facts(self.lines["eval"])["train"], f'"{ids["train"]}"')
-        for section, known in OUTSIDE.items():
-            for path in facts(self.lines[section]):
-                if not re.fullmatch(known, path):
-                    raise Bad(f"[{section}] holds {path}, which may change a result")
+        for section, listed in expected(train).items():
+            check_lines(section, facts(self.lines[section]), listed)
         if "data.task_digest" in train:
             task = train["data.task"].strip('"')
             uses = ["data.ids", "data.loss_on", "data.order", "data.seq_len", "data.task", "data.task_digest"]
@@ -440,10 +503,11 @@ def slot_of(path):
 
 def pattern(text):
     """A path as general path, which layers it means, and their range as written."""
-    found = re.fullmatch(r"arch\.layers(?:\.|\[)(\*|\d+(?:\.\.\d+)?(?:/\d+)?)\]?(?:\.(.+))?", text)
+    layers = r"(\*|\d+(?:\.\.\d+)?(?:/\d+)?)"
+    found = re.fullmatch(rf"arch\.layers(?:\.{layers}|\[{layers}\])(?:\.(.+))?", text, re.ASCII)
     if not found:
         return text, lambda layer: True, None
-    chosen, rest = found.groups()
+    chosen, rest = found[1] or found[2], found[3]
     general = f"arch.layers.*.{rest}" if rest else "arch.layers.*"
     if chosen == "*":
         return general, lambda layer: True, None

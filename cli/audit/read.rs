@@ -4,11 +4,12 @@
 //! decompression; a folder is read in the order of its names; a file that cannot be used is an error
 //! that names it and its line.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use compiler::audit::{BadInput, Experiment, table};
+use compiler::audit::{BadInput, Experiment, Origin, table};
 use compiler::lock::Lock;
 use flate2::read::MultiGzDecoder;
 use interop::yaml;
@@ -152,6 +153,44 @@ pub(super) fn once(experiments: Vec<Experiment>) -> Vec<Experiment> {
         }
     }
     rest
+}
+
+/// Names recipes of Lingua that have one file name (`a/recipe.yaml`, `b/recipe.yaml`) by their key `name`, or if that does
+/// not tell them apart, by their folders.
+pub(super) fn told_apart(experiments: &mut [Experiment]) {
+    let mut shared: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (at, experiment) in experiments.iter().enumerate() {
+        shared.entry(experiment.name.clone()).or_default().push(at);
+    }
+    for group in shared.into_values().filter(|group| group.len() > 1) {
+        let of = |name: fn(&Experiment) -> Option<String>| -> Option<Vec<String>> {
+            let names: Option<Vec<String>> =
+                group.iter().map(|at| experiments.get(*at).and_then(name)).collect();
+            let distinct =
+                |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+            names.filter(distinct)
+        };
+        if let Some(names) = of(own_name).or_else(|| of(folder_name)) {
+            for (at, name) in group.iter().zip(names) {
+                if let Some(experiment) = experiments.get_mut(*at) {
+                    experiment.name = name;
+                }
+            }
+        }
+    }
+}
+
+fn own_name(experiment: &Experiment) -> Option<String> {
+    let name =
+        experiment.values.get("name").filter(|_| experiment.origin == Origin::Configuration)?;
+    Some(name.to_string()).filter(|name| !name.is_empty())
+}
+
+fn folder_name(experiment: &Experiment) -> Option<String> {
+    let path = Path::new(&experiment.source);
+    let folder =
+        path.parent()?.file_name().filter(|_| experiment.origin == Origin::Configuration)?;
+    Some(folder.to_string_lossy().into_owned())
 }
 
 fn rows(source: &str, text: &str) -> Result<Vec<Experiment>, Failure> {

@@ -15,8 +15,10 @@ mod experiment;
 mod extend;
 mod facts;
 mod finding;
+mod flags;
 mod launch;
 mod lexicon;
+mod mentions;
 mod names;
 mod pairs;
 mod quantity;
@@ -67,6 +69,7 @@ pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
         twins::uniform(subjects, &partners.pairs, &lonely, declared, &mut found);
         pairs.append(&mut partners.pairs);
     }
+    twins::shared_names(subjects, &pairs, &mut found);
     sweep::invariants(subjects, &rules.invariants, &mut found);
     sweep::ranges(subjects, &rules.ranges, &mut found);
     sweep::siblings(subjects, &rules.pairs, &mut found);

@@ -25,6 +25,7 @@ macro_rules! launch {
 }
 
 mod foreign;
+mod launch;
 mod table;
 mod topic;
 mod value;
@@ -32,6 +33,7 @@ mod value;
 use std::collections::BTreeMap;
 
 pub use foreign::FOREIGN;
+pub(crate) use launch::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
 #[cfg(test)]
 use table::CONFIGS;
 pub use table::LESS_IS_BETTER;

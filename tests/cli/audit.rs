@@ -480,6 +480,33 @@ fn recipes_of_lingua() {
 }
 
 /// Comments either give the number of devices clearly, or are reported by line.
+/// Recipes that canonc exported: their comment gives the devices, and files of one name have the names of their keys.
+#[test]
+fn exported_recipes_in_place() {
+    let dir = folder(&[]);
+    let names = ["GLA5conv-1B-Nemo-1T-lr0.002", "GLA5Canon-1B-Nemo-1T-lr0.002"];
+    for name in names {
+        let lock = root().join(format!("lockfiles/{name}.lock"));
+        let ran = canonc(
+            dir.path(),
+            &["export", "--to", "lingua", lock.to_str().unwrap(), "--out", name],
+        );
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+    let paths = names.map(|name| format!("{name}/recipe.yaml"));
+    let ran = canonc(dir.path(), &["audit", &paths[0], &paths[1], "--json"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let pair = &json["pairs"][0];
+    assert_eq!(
+        (&pair["without"], &pair["with"], &pair["clean"]),
+        (&names[0].into(), &names[1].into(), &true.into())
+    );
+    let rules: Vec<_> =
+        json["findings"].as_array().unwrap().iter().map(|f| f["rule"].as_str().unwrap()).collect();
+    assert_eq!(rules, ["budget-in-comment", "twin-cosmetic", "twin-cosmetic"]);
+}
+
 #[test]
 fn comments_about_devices() {
     let with = |comment: &str| LINGUA.replace("# 128 H200 GPUs", comment);

@@ -65,23 +65,26 @@ pub const NAME_WORDS: &[(&str, &str)] = &[
 /// Words that negate a `canon` after them.
 #[rustfmt::skip]
 const DENY_BEFORE: &[&str] = &[
-    "anti", "disable", "disabled", "drop", "dropped", "exclude", "excluding", "lacking", "less",
-    "minus", "never", "no", "non", "not", "off", "omit", "remove", "removed", "sans", "skip", "un",
-    "without", "wo", "zero",
+    "anti", "disable", "disabled", "drop", "dropped", "drops", "ex", "exclude", "excludes", "excluding", "lack",
+    "lacking", "lacks", "less", "minus", "missing", "never", "no", "non", "not", "off", "omit", "omits", "omitting",
+    "remove", "removed", "removes", "removing", "sans", "skip", "skips", "un", "without", "wo", "zero",
 ];
 
 /// The negating words that may belong to the word before them: `bias-off-canon`.
 const ENDS_BEFORE: &[&str] = &["disabled", "dropped", "less", "off", "removed", "zero"];
 
 /// Words that negate a `canon` before them.
-const DENY_AFTER: &[&str] =
-    &["disabled", "dropped", "false", "free", "less", "no", "none", "off", "out", "removed"];
+#[rustfmt::skip]
+const DENY_AFTER: &[&str] = &[
+    "absent", "deleted", "disabled", "dropped", "excluded", "false", "free", "less", "missing", "no", "none", "off",
+    "omitted", "out", "removed", "skipped",
+];
 
 /// Words next to `canon` that cancel the claim: the name compares with it, starts from it, or is like it.
 #[rustfmt::skip]
 const MENTION_BEFORE: &[&str] = &[
     "ablate", "ablated", "ablating", "almost", "base", "baseline", "before", "control", "fake",
-    "for", "from", "half", "instead", "like", "of", "post", "pre", "pseudo", "quasi", "replace",
+    "for", "from", "half", "instead", "like", "n", "of", "post", "pre", "pseudo", "quasi", "replace",
     "replaced", "semi", "to", "twin", "twins",
 ];
 #[rustfmt::skip]

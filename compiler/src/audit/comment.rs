@@ -3,7 +3,9 @@
 //! In: a line of text. Out: [`Says`]. Must stay true: a count is read only if every word is known
 //! and every number is accounted for; names of devices (`H100`) and sizes (`80GB`) are not counts.
 
+use super::flags::flags;
 use super::lexicon::{Word, words};
+use super::mentions::{elsewhere, exported, made, speaks};
 
 /// What a comment says about devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +25,16 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.totals.is_empty() && self.nodes.is_empty() && self.per_node.is_empty()
     }
 }
 
 /// Reads one comment.
 pub(super) fn line(text: &str) -> Says {
+    if let Some(says) = exported(text) {
+        return says;
+    }
     if text.contains("--") || text.contains(" -N ") {
         let flags = flags(text);
         if flags != Says::Nothing {
@@ -40,8 +45,9 @@ pub(super) fn line(text: &str) -> Says {
     if let Some(why) = elsewhere(text, &words) {
         return Says::Unclear(why);
     }
-    let of_devices =
-        words.iter().any(|word| matches!(word, Word::Device(_) | Word::Model | Word::Node(_)));
+    let of_devices = words
+        .iter()
+        .any(|word| matches!(word, Word::Device(_) | Word::Model | Word::Node(_)) || made(word));
     if !of_devices {
         return Says::Nothing;
     }
@@ -56,47 +62,6 @@ pub(super) fn line(text: &str) -> Says {
     }
 }
 
-/// Numbers from which a number of devices follows only with what the comment does not give.
-fn elsewhere(text: &str, words: &[Word]) -> Option<String> {
-    const PARALLEL: [&str; 6] = ["cp", "ddp", "dp", "fsdp", "pp", "tp"];
-    if text.to_lowercase().contains("xlarge") {
-        return Some("how many devices such an instance has is not said".to_owned());
-    }
-    words.windows(3).find_map(|three| match three {
-        [Word::Unknown(name), Word::Equals, Word::Number(_)]
-            if PARALLEL.contains(&name.as_str()) =>
-        {
-            Some(format!("`{name}` is one way to split the work, and there may be others"))
-        }
-        _ => None,
-    })
-}
-
-/// Whether the words contain a number or a key: `gpus: see the script`.
-fn speaks(words: &[Word]) -> bool {
-    let device = words.iter().any(|word| matches!(word, Word::Device(_) | Word::Model));
-    let digits = |text: &str| text.contains(|c: char| c.is_ascii_digit());
-    let number = |word: &Word| {
-        matches!(word, Word::Number(_)) || matches!(word, Word::Unknown(text) if digits(text))
-    };
-    let beside = |two: &[Word]| {
-        let [a, b] = two else { return false };
-        let key = matches!((a, b), (Word::Device(_), Word::Equals));
-        let node = matches!(a, Word::Node(_)) || matches!(b, Word::Node(_));
-        let unit = matches!((a, b), (Word::Quantity(_), Word::Device(_) | Word::Model));
-        key || unit || (node && (number(a) || number(b) || number_after(words, a)))
-    };
-    (device && words.iter().any(number)) || words.windows(2).any(beside)
-}
-
-/// `nodes: 16`
-fn number_after(words: &[Word], node: &Word) -> bool {
-    matches!(node, Word::Node(_))
-        && words
-            .windows(3)
-            .any(|three| matches!(three, [Word::Node(_), Word::Equals, Word::Number(_)]))
-}
-
 /// A number and the thing it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
@@ -106,13 +71,16 @@ enum Unit {
     Node,
 }
 
+const PER: &str = "what it has devices per is not said";
+
 struct Reader<'a> {
     words: Vec<&'a Word>,
     at: usize,
     /// Counts from single numbers. Counts from products are kept separately.
     single: Vec<(u64, bool)>,
     product: Vec<u64>,
-    bare: Vec<u64>,
+    /// Numbers without a unit, and whether each is the result of the others: `= 128`, `(16 x 8)`.
+    bare: Vec<(u64, bool)>,
 }
 
 fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
@@ -121,6 +89,14 @@ fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
             return Err(format!("`{text}` is not understood"));
         }
     }
+    // `64 and 64 GPUs`
+    let joined = |three: &[Word]| {
+        matches!(three, [Word::Number(_) | Word::Quantity(_), Word::And, Word::Number(_)])
+    };
+    if words.windows(3).any(joined) {
+        return Err("it gives several numbers of devices".to_owned());
+    }
+    let words = &articles(words);
     things(words)?;
     let words = of_time(words)?;
     // Read `number of GPUs` as `GPUs` with a number expected.
@@ -145,7 +121,8 @@ fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
         ([nodes], [per]) => nodes.checked_mul(*per),
         _ => None,
     });
-    if let Some(other) = bare.into_iter().find(|n| Some(*n) != count) {
+    // Only a result repeats the count: in `64, 64 GPUs` the other may be more devices.
+    if let Some((other, _)) = bare.into_iter().find(|(n, result)| Some(*n) != count || !result) {
         return Err(format!("what {other} counts is not said"));
     }
     if counts.nodes.len() > 1 || counts.per_node.len() > 1 {
@@ -158,6 +135,19 @@ fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
         return Err("0 is not a number of devices".to_owned());
     }
     Ok(())
+}
+
+/// Reads `a node` as `per node`; elsewhere an article and `and` have no effect.
+fn articles(words: &[Word]) -> Vec<Word> {
+    let read = |(at, word): (usize, &Word)| {
+        let of_node = matches!(words.get(at + 1), Some(Word::Node(_)));
+        match (*word == Word::Article, *word == Word::And) {
+            (true, _) if of_node => Word::Per,
+            (false, false) => word.clone(),
+            (_, _) => Word::Known,
+        }
+    };
+    words.iter().enumerate().map(read).collect()
 }
 
 /// Numbers that are more likely years than numbers of devices.
@@ -288,9 +278,12 @@ impl Reader<'_> {
                     )
                 {
                     self.at += 2;
-                    self.single.push((n, false));
                     while matches!(self.peek(0), Some(Word::Device(_) | Word::Model)) {
                         self.at += 1;
+                    }
+                    match self.for_each()? {
+                        true => counts.per_node.push(n),
+                        false => self.single.push((n, false)),
                     }
                 }
                 Ok(())
@@ -316,10 +309,11 @@ impl Reader<'_> {
                 }
                 match self.peek(0) {
                     Some(Word::Number(_)) => self.numbers(true, counts),
-                    Some(_) | None => Ok(()),
+                    Some(_) | None => Err("what each has is not said".to_owned()),
                 }
             }
             Some(Word::Per) => {
+                let counted = self.counted(counts);
                 self.at += 1;
                 if matches!(self.peek(0), Some(Word::Node(_))) {
                     self.at += 1;
@@ -327,15 +321,48 @@ impl Reader<'_> {
                     if matches!(self.peek(0), Some(Word::Number(_))) {
                         return self.numbers(true, counts);
                     }
+                    if counted {
+                        return Err(PER.to_owned());
+                    }
                 } else if matches!(self.peek(0), Some(Word::Device(_))) {
                     self.at += 1;
                 }
                 Ok(())
             }
+            // `x8 GPUs`
+            Some(Word::Times) if matches!(self.peek(1), Some(Word::Number(_))) => {
+                Err("what its numbers count is not said".to_owned())
+            }
             Some(_) | None => {
                 self.at += 1;
                 Ok(())
             }
+        }
+    }
+
+    /// Whether any devices were counted so far.
+    fn counted(&self, counts: &Counts) -> bool {
+        !(self.single.is_empty() && self.product.is_empty() && counts.per_node.is_empty())
+    }
+
+    /// Reads `per node`, `(per node)` or `each` after a number of devices.
+    fn for_each(&mut self) -> Result<bool, String> {
+        let mut each = false;
+        loop {
+            let gap = usize::from(self.peek(0) == Some(&Word::Break));
+            match (self.peek(gap), self.peek(gap + 1), self.peek(gap + 2)) {
+                (Some(Word::Each), _, _) if gap == 0 => self.at += 1,
+                // In `128 GPUs, per node 8` it belongs to the next number.
+                (Some(Word::Per), Some(Word::Node(_)), Some(Word::Equals | Word::Number(_)))
+                    if gap == 1 =>
+                {
+                    return Ok(each);
+                }
+                (Some(Word::Per), Some(Word::Node(_)), _) => self.at += gap + 2,
+                (Some(Word::Per), _, _) => return Err(PER.to_owned()),
+                (_, _, _) => return Ok(each),
+            }
+            each = true;
         }
     }
 
@@ -383,11 +410,16 @@ impl Reader<'_> {
 
     /// Reads the value of a device key: one number, or a product.
     fn assigned(&mut self, counts: &mut Counts) -> Result<(), String> {
-        let bare = self.bare.len();
+        let known = self.bare.len();
         self.numbers(false, counts)?;
         // A number without a unit counts devices here.
-        if let Some(n) = self.bare.pop() {
-            self.single.push((n, bare > 0));
+        if self.bare.len() > known
+            && let Some((n, _)) = self.bare.pop()
+        {
+            match self.for_each()? {
+                true => counts.per_node.push(n),
+                false => self.single.push((n, known > 0)),
+            }
         }
         Ok(())
     }
@@ -396,7 +428,13 @@ impl Reader<'_> {
         self.at += 1;
         let counted = self.take(&Word::Count) || plural;
         let assigned = self.take(&Word::Equals);
-        let Some(Word::Number(n)) = self.peek(0).cloned() else { return Ok(()) };
+        let Some(Word::Number(n)) = self.peek(0).cloned() else {
+            // `8 GPUs on the node`
+            return match !plural && self.counted(counts) {
+                true => Err("whether on each node or in all is not said".to_owned()),
+                false => Ok(()),
+            };
+        };
         // In `16 nodes 8 GPUs` another number follows.
         let other = matches!(
             self.peek(1),
@@ -454,26 +492,33 @@ impl Reader<'_> {
                 _ => break,
             }
         }
-        let each = self.take(&Word::Each) || each;
+        let units: Vec<Unit> = terms.iter().map(|(_, unit)| *unit).collect();
+        // The unit of a number without one follows from the words before it.
+        let each = match units.contains(&Unit::None) && !units.contains(&Unit::Device) {
+            true => each,
+            false => self.for_each()? || each,
+        };
         let mut total = 1u64;
         for (n, _) in &terms {
             let Some(next) = total.checked_mul(*n) else { return unclear() };
             total = next;
         }
-        let units: Vec<Unit> = terms.iter().map(|(_, unit)| *unit).collect();
         match (units.as_slice(), each) {
             ([Unit::Device], false) => self.single.push((total, equal)),
             ([Unit::Device], true) | ([Unit::DevicePerNode], _) => counts.per_node.push(total),
             ([Unit::Node], _) => counts.nodes.push(total),
-            ([Unit::None], _) => self.bare.push(total),
+            ([Unit::None], false) => self.bare.push((total, equal)),
+            ([Unit::None], true) => counts.per_node.push(total),
+            // `16 nodes x 8 GPUs each`
+            ([Unit::Node, Unit::Device], true) => self.product.push(total),
             (
                 [Unit::Node, Unit::None | Unit::Device | Unit::DevicePerNode]
                 | [Unit::Device | Unit::DevicePerNode, Unit::Node]
                 | [Unit::None, Unit::Device]
                 | [Unit::None, Unit::None, Unit::Device],
-                _,
+                false,
             ) => self.product.push(total),
-            ([Unit::None, Unit::None], false) => self.bare.push(total),
+            ([Unit::None, Unit::None], false) => self.bare.push((total, true)),
             (_, _) => return unclear(),
         }
         Ok(())
@@ -510,55 +555,9 @@ impl Reader<'_> {
                     self.at += 1;
                     return Ok(Unit::DevicePerNode);
                 }
-                Some(_) | None => return Err("what it has devices per is not said".to_owned()),
+                Some(_) | None => return Err(PER.to_owned()),
             }
         }
         Ok(unit)
-    }
-}
-
-/// Reads `--nodes 16 --ntasks-per-node 8`. Other options and their values say nothing about devices.
-fn flags(text: &str) -> Says {
-    let words: Vec<&str> = text.split([' ', '\t', '=']).filter(|word| !word.is_empty()).collect();
-    let mut counts = Counts::default();
-    let mut unclear = None;
-    for (at, flag) in words.iter().enumerate().filter(|(_, word)| word.starts_with('-')) {
-        let name = flag.trim_start_matches('-').replace('_', "-");
-        let list = match (name.as_str(), flag.starts_with("--")) {
-            ("nodes" | "nnodes" | "num-nodes" | "num-machines", true) => &mut counts.nodes,
-            ("N", false) => &mut counts.nodes,
-            (
-                "ntasks-per-node" | "nproc-per-node" | "gpus-per-node" | "tasks-per-node"
-                | "num-gpus-per-node" | "gres",
-                true,
-            ) => &mut counts.per_node,
-            ("gpus" | "ngpus" | "num-gpus" | "ntasks" | "num-processes" | "world-size", true) => {
-                &mut counts.totals
-            }
-            ("devices", true) => &mut counts.totals,
-            _ => continue,
-        };
-        let value = words.get(at + 1).copied().unwrap_or("");
-        let number = match name.as_str() {
-            "gres" => value.strip_prefix("gpu:").map(|v| v.rsplit(':').next().unwrap_or(v)),
-            _ => Some(value),
-        };
-        match number.and_then(|n| n.parse().ok()).filter(|n| *n > 0) {
-            Some(n) => list.push(n),
-            None => unclear = Some(format!("`{flag} {value}` gives no number")),
-        }
-    }
-    // A launch has as many tasks as processes and as GPUs.
-    for list in [&mut counts.totals, &mut counts.nodes, &mut counts.per_node] {
-        list.sort_unstable();
-        list.dedup();
-        if list.len() > 1 {
-            unclear = Some("its options give different numbers".to_owned());
-        }
-    }
-    match (unclear, counts.is_empty()) {
-        (Some(why), _) => Says::Unclear(why),
-        (None, true) => Says::Nothing,
-        (None, false) => Says::Devices(counts),
     }
 }

@@ -3,6 +3,8 @@
 //! In: the tables. Out: Markdown, which `canonc audit --list` prints and recipes/AUDIT.md contains. Must stay
 //! true: the documentation is generated from the rules that run.
 
+use crate::field::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
+
 use super::claims::{ARM_WORDS, NAME_WORDS};
 use super::rules::TABLE as RULES;
 use super::vocabulary::{self, Absent};
@@ -39,6 +41,22 @@ pub fn document() -> String {
         let foreign = foreign.join(", ");
         out += &format!("| `{}` | {class} | {topic} | {absent} | {foreign} |\n", key.path);
     }
+    out += "\n### Launchers\n\n";
+    let listed = |keys: &[&str]| {
+        let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+        keys.join(", ")
+    };
+    out +=
+        &format!("Sections: {}; parts of them: {}.\n\n", listed(LAUNCHERS), listed(LAUNCH_PARTS));
+    out += &format!(
+        "Keys in them that decide nothing (`lingua.launch.*`): {}; with anything below: {}.\n\n",
+        listed(LAUNCH_KEYS),
+        listed(LAUNCH_LISTS)
+    );
+    out += &format!(
+        "Keys in them for what is started (`lingua.command.*`): {}, `*_args`, `*_overrides`. Any other key is unknown.\n",
+        listed(LAUNCH_COMMANDS)
+    );
     out += "\n### Names\n\n";
     let arms: Vec<String> = ARM_WORDS.iter().map(|word| format!("`{word}`")).collect();
     out += &format!("Words that tell arms apart: {}.\n\n", arms.join(", "));

@@ -141,7 +141,8 @@ impl Experiment {
     /// Adds one foreign key.
     pub fn write(&mut self, key: &str, cell: &str) -> Result<(), BadInput> {
         if key == "model.canon_set" || key == "canon_set" {
-            let (slots, conv) = canon_set(cell);
+            let cell = if is_null(cell) { "" } else { cell };
+            let (slots, conv) = canon_set(cell).ok_or_else(|| not_slots(key, cell))?;
             self.put(CANON, key, Value::text(slots))?;
             return self.put("arch.mixer.short_conv", key, Value::Bool(conv));
         }
@@ -151,10 +152,8 @@ impl Experiment {
         let words = row.is_some_and(vocabulary::is_list);
         // Python's and YAML's null becomes the key's own word for it, if it has one.
         let cell = match cell.trim() {
-            "None" | "NULL" | "Null" | "null" | "~" if row.is_some_and(vocabulary::has_none) => {
-                "none"
-            }
-            "None" | "NULL" | "Null" | "null" | "~" => "",
+            _ if is_null(cell) && row.is_some_and(vocabulary::has_none) => "none",
+            _ if is_null(cell) => "",
             cell => cell,
         };
         let value = if words { Value::words(cell) } else { Value::parse(cell) };
@@ -178,6 +177,11 @@ impl Experiment {
                 held(key, cell, &value, words)?;
             }
         }
+        if [CANON, "reported.canon"].contains(&path) && !says_slots(&value) {
+            return Err(not_slots(key, cell));
+        }
+        // All words for none are one value.
+        let value = if path == CANON && value.is_off() { Value::text("") } else { value };
         if key.ends_with(launch::COMMENT) {
             self.comments.insert(path.to_owned());
         }
@@ -306,12 +310,46 @@ fn held(key: &str, cell: &str, value: &Value, word: Option<&str>) -> Result<(), 
     Err(BadInput::new(0, format!("`{key}` is `{cell}`, which is {what}"), help))
 }
 
-/// Splits `bb` or `AbbCD` into the slots and whether the mixer has its own convolution.
-fn canon_set(cell: &str) -> (String, bool) {
-    let mut slots: Vec<char> = cell.trim().chars().filter(|c| *c != 'b').collect();
+/// Splits `bb` or `AbbCD` into the slots and whether the mixer has its own convolution. `None` for another word.
+fn canon_set(cell: &str) -> Option<(String, bool)> {
+    let cell = cell.trim();
+    if cell.eq_ignore_ascii_case("none") {
+        return Some((String::new(), false));
+    }
+    let mut slots: Vec<char> = cell.chars().filter(|c| *c != 'b').collect();
     slots.sort_unstable();
     slots.dedup();
-    (slots.into_iter().collect(), cell.contains('b'))
+    let letters = slots.iter().all(|slot| ('A'..='D').contains(slot));
+    letters.then(|| (slots.into_iter().collect(), cell.contains('b')))
+}
+
+/// Whether a value says which slots are filled: the slots' names, or a word for all or none.
+fn says_slots(value: &Value) -> bool {
+    let named = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || "@._+/* ".contains(c);
+    match value {
+        Value::Text(text) => {
+            let slots =
+                text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(named);
+            value.is_off() || value.is_on() || slots
+        }
+        Value::Bool(_) => true,
+        Value::Number(n) => n.den == 1 && matches!(n.num, 0 | 1),
+        Value::List(_) => false,
+    }
+}
+
+fn not_slots(key: &str, cell: &str) -> BadInput {
+    let message = format!("`{key}` is `{}`, which names no slots", cell.trim());
+    BadInput::new(
+        0,
+        message,
+        "write the slots that Canon layers fill, such as `ABCD`, or `yes` or `no`",
+    )
+}
+
+/// Python's and YAML's words for an absent value.
+fn is_null(cell: &str) -> bool {
+    matches!(cell.trim(), "None" | "NULL" | "Null" | "null" | "~")
 }
 
 /// Translates a foreign word into ours.
@@ -523,6 +561,13 @@ mod tests {
             ("model\tlr\tsteps\nx\tNaN\tinf\n", "`steps` is `inf`, which is no finite number"),
             ("model\tseeds.data\nx\ttrue\n", "`seeds.data` is `true`, which is no finite number"),
             ("model\tarch.canon.kernel.A\nx\tNaN\n", "`arch.canon.kernel.A` is `NaN`"),
+            ("model\tcanon\nx\tmaybe\n", "`x`: `canon` is `maybe`, which names no slots"),
+            ("model\tcanon\nx\twithout\n", "`canon` is `without`"),
+            ("model\tcanon\nx\t0.5\n", "`canon` is `0.5`"),
+            ("model\tarch.canon\nx\tperhaps\n", "`arch.canon` is `perhaps`"),
+            ("model\tmodel.canon_set\nx\tmaybe\n", "`model.canon_set` is `maybe`"),
+            ("model\tmodel.canon_set\nx\tabcd\n", "`model.canon_set` is `abcd`"),
+            ("model\tmodel.canon_set\nx\tAZ\n", "`model.canon_set` is `AZ`"),
             ("model\tsteps\tbudget.steps\nx\t1\t2\n", "`steps` is 1, but `budget.steps`"),
         ] {
             let error = table("t", text).unwrap_err();

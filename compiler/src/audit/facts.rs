@@ -12,6 +12,7 @@ use super::devices::Reading;
 use super::experiment::{Experiment, Origin};
 use super::value::Value;
 use super::vocabulary::{self, Absent, Topic};
+use crate::field::FieldDef;
 use crate::value::Ratio;
 
 pub(super) const TOKENS_PER_STEP: &str = "batch.tokens_per_step";
@@ -210,6 +211,29 @@ fn speaks(facts: &BTreeMap<String, Fact>, path: &str, by_layer: bool) -> bool {
     !(by_layer && path.starts_with("arch.m")) && (attention || !of_attention(path))
 }
 
+/// Removes written defaults of keys that the mixer does not read, which are no difference from absent ones.
+fn drop_unread(facts: &mut BTreeMap<String, Fact>, by_layer: bool) {
+    let unread = |path: &str| facts.contains_key("arch.mixer") && !speaks(facts, path, by_layer);
+    let usual = |key: &FieldDef| match key.absent {
+        Absent::Is(text) | Absent::Default(text) => {
+            Some(vocabulary::normal(key.path, Value::parse(text)?))
+        }
+        Absent::As(other) => facts.get(other).map(|fact| fact.value.clone()),
+        Absent::Unknown => None,
+    };
+    let idle = |key: &&FieldDef| {
+        let value = facts.get(key.path).map(|fact| &fact.value);
+        of_attention(key.path)
+            && unread(key.path)
+            && value.is_some()
+            && value == usual(key).as_ref()
+    };
+    let idle: Vec<&'static str> = vocabulary::rows().filter(idle).map(|key| key.path).collect();
+    for path in idle {
+        facts.remove(path);
+    }
+}
+
 fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool) {
     let number = |facts: &BTreeMap<String, Fact>, path: &str| facts.get(path)?.value.number();
     let put = |facts: &mut BTreeMap<String, Fact>, path: &str, value: Option<Value>| {
@@ -248,6 +272,7 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
             put(facts, key.path, value);
         }
     }
+    drop_unread(facts, by_layer);
     let share = over(number(facts, ROPE_DIMS), number(facts, "arch.mixer.head_dim"));
     put(facts, ROPE_SHARE, share);
     let many = number(facts, "batch.micro_batches").or_else(|| number(facts, DEVICES));

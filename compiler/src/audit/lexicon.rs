@@ -28,6 +28,10 @@ pub(super) enum Word {
     Many,
     /// `count`, `num`: the neighbouring word is counted.
     Count,
+    /// `and`: joins two things, which may be two numbers of devices.
+    And,
+    /// `a`, `an`: before a node it may mean `per`.
+    Article,
     /// A word without effect.
     Known,
     Unknown(String),
@@ -65,19 +69,45 @@ const TIME: &[&str] = &[
 /// Plurals that a number may count: `128 GPU runs`.
 const MANY: &[&str] = &["jobs", "launches", "models", "notes", "recipes", "results", "runs"];
 
-/// Words without effect.
+/// Words without effect. A word that may say that the number is of something else is not one: `was`, `paper`.
 #[rustfmt::skip]
 const KNOWN: &[&str] = &[
-    "a", "across", "actual", "all", "altogether", "amd", "an", "and", "are", "as", "at", "by",
-    "cluster", "compute", "config", "cuda", "distributed", "ethernet", "exactly", "for", "full",
-    "google", "had", "hardware", "has", "have", "hbm", "i", "ib", "in", "infiniband", "info",
-    "is", "it", "job", "launch", "launched", "launcher", "launching", "model",
-    "mpirun", "need", "needed", "needs", "note", "nvidia", "nvl", "nvlink", "on", "our",
-    "over", "overall", "paper", "pcie", "ran", "recipe", "replicate", "reproduce", "require",
-    "required", "requires", "result", "run", "running", "sbatch", "setup",
-    "slurm", "spread", "srun", "sxm", "the", "these", "this", "to", "torchrun", "train",
-    "trained", "training", "trains", "use", "used", "uses", "using", "was", "we", "were", "with",
+    "across", "actual", "all", "altogether", "amd", "are", "at", "by", "compute", "config", "cuda", "distributed",
+    "ethernet", "exactly", "for", "full", "google", "hardware", "has", "have", "hbm", "i", "ib", "in", "infiniband",
+    "info", "is", "it", "job", "launch", "launched", "launcher", "launching", "model", "mpirun", "need", "needed",
+    "needs", "note", "nvidia", "nvl", "nvlink", "on", "our", "over", "overall", "pcie", "ran", "recipe", "replicate",
+    "reproduce", "require", "required", "requires", "result", "run", "running", "sbatch", "setup", "slurm", "spread",
+    "srun", "sxm", "the", "these", "this", "to", "torchrun", "train", "trained", "training", "trains", "use", "used",
+    "uses", "using", "we", "with",
 ];
+
+/// Words of hardware that a version may follow: `sxm5`.
+const VERSIONED: &[&str] = &["cuda", "hbm", "ib", "nvl", "nvlink", "pcie", "sxm"];
+
+/// After these, `was` is part of the verb: `128 GPUs were used`.
+const PARTICIPLES: &[&str] = &["launched", "run", "running", "trained", "used", "using"];
+
+/// Words for numbers that are not read.
+#[rustfmt::skip]
+const NUMERALS: &[&str] = &[
+    "couple", "dozen", "dozens", "eighteen", "eighty", "eleven", "fifteen", "fifty", "forty", "fourteen", "hundred",
+    "hundreds", "nineteen", "ninety", "pair", "seventeen", "seventy", "sixty", "thirteen", "thirty", "thousand",
+    "thousands", "twenty",
+];
+
+/// Makes and series of devices. The number after one may be its model or a count.
+#[rustfmt::skip]
+const MAKES: &[&str] = &[
+    "ascend", "gaudi", "geforce", "inferentia", "instinct", "mtia", "quadro", "radeon", "rtx", "tesla", "titan",
+    "trainium",
+];
+
+/// Models of devices that are numbers only.
+const CARDS: &[u64] =
+    &[1080, 2070, 2080, 3060, 3070, 3080, 3090, 4060, 4070, 4080, 4090, 5070, 5080, 5090];
+
+/// Ways to split the work over devices.
+const PARALLEL: &[&str] = &["cp", "ddp", "dp", "ep", "fsdp", "pp", "tp"];
 
 /// Words before a place name: `on Perlmutter`.
 const BEFORE_NAME: &[&str] = &["at", "by", "in", "on", "the"];
@@ -91,6 +121,36 @@ const WORDS: [(&str, u64); 16] = [
     ("seven", 7), ("eight", 8), ("nine", 9), ("ten", 10), ("twelve", 12), ("sixteen", 16),
     ("thirty-two", 32), ("sixty-four", 64), ("zero", 0),
 ];
+
+/// Whether a word that is not understood gives a number.
+pub(super) fn is_numeral(word: &str) -> bool {
+    word.contains(|c: char| c.is_ascii_digit()) || NUMERALS.contains(&word)
+}
+
+/// Whether a word is about devices although it is not understood: `gaudi2`, `gpu128`.
+pub(super) fn is_make(word: &str) -> bool {
+    let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let device = DEVICE.contains(&bare) || DEVICES.contains(&bare) || NUMBERS_OF.contains(&bare);
+    let tpu = matches!(word.strip_prefix("tpu").unwrap_or(word), "v5e" | "v5p" | "v6e");
+    tpu || MAKES.contains(&bare) || (device && bare != word)
+}
+
+/// Whether a number is the name of a model: `4090`, `3090s`.
+pub(super) fn is_card(word: &Word) -> bool {
+    if let Word::Quantity(text) = word {
+        let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let end = text.strip_prefix(number).unwrap_or("").to_lowercase();
+        return matches!(end.as_str(), "s" | "ti")
+            && number.parse().is_ok_and(|n| CARDS.contains(&n));
+    }
+    matches!(word, Word::Number(n) if CARDS.contains(n))
+}
+
+/// Whether a word names a way to split the work, and the number that may be glued to it: `dp`, `dp128`.
+pub(super) fn is_parallel(word: &str) -> Option<bool> {
+    let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    PARALLEL.contains(&bare).then_some(bare != word)
+}
 
 /// The words of a comment. Unknown words are kept as such.
 pub(super) fn words(text: &str) -> Vec<Word> {
@@ -120,6 +180,15 @@ pub(super) fn words(text: &str) -> Vec<Word> {
                 && !NO_NAME.contains(&lower.as_str());
             let before = words.len();
             word(&lower, &mut words);
+            // `were used`
+            if PARTICIPLES.contains(&lower.as_str())
+                && let Some(Word::Unknown(verb)) =
+                    before.checked_sub(1).and_then(|at| words.get(at))
+                && matches!(verb.as_str(), "was" | "were")
+            {
+                words.remove(before - 1);
+            }
+            let before = before.min(words.len());
             let unknown =
                 words.len() == before + 1 && matches!(words.last(), Some(Word::Unknown(_)));
             if unknown && named {
@@ -206,6 +275,7 @@ fn number(chars: &[char], from: usize, words: &mut Vec<Word>) -> usize {
     };
     let times = glued.strip_prefix('x').filter(|rest| {
         rest.is_empty()
+            || is_model(rest)
             || rest.split('x').next().is_some_and(is_model)
             || rest.starts_with(|c: char| c.is_ascii_digit())
     });
@@ -296,9 +366,11 @@ fn unknown(word: &str) -> Word {
 fn simple(word: &str) -> Word {
     let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
     match word {
+        "a" | "an" => Word::Article,
+        "and" => Word::And,
         "x" | "times" => Word::Times,
         "per" => Word::Per,
-        "each" | "apiece" => Word::Each,
+        "each" | "every" | "apiece" => Word::Each,
         "of" => Word::Of,
         "equals" | "makes" => Word::Equals,
         _ if DEVICE.contains(&word) => Word::Device(false),
@@ -310,7 +382,7 @@ fn simple(word: &str) -> Word {
         _ if OTHER.contains(&word) => Word::Other,
         _ if TIME.contains(&word) => Word::Time,
         _ if MANY.contains(&word) => Word::Many,
-        _ if KNOWN.contains(&word) || KNOWN.contains(&bare) => Word::Known,
+        _ if KNOWN.contains(&word) || VERSIONED.contains(&bare) => Word::Known,
         _ => unknown(word),
     }
 }

@@ -140,7 +140,7 @@ pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
     equal(&contents, &mut open, &mut free, &mut found.pairs);
     nearest(subjects, &contents, &mut open, &mut free, &mut found);
     if let ([_, _], []) = (subjects, found.pairs.as_slice()) {
-        found.pairs.extend(only_two(&contents));
+        found.pairs.extend(only_two(subjects, declared, &contents));
     }
     found.pairs.sort_unstable();
     found.lonely = lonely(subjects, &contents, (&with, &without), &found.pairs);
@@ -148,11 +148,15 @@ pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
 }
 
 /// A set of exactly two is compared even if neither or both are treated: naming two files asks how they
-/// differ. If they are equal, or differ only in seeds, they do not form a pair.
-fn only_two(contents: &Contents<'_>) -> Option<Pair> {
-    let differing = contents.differing(0, 1);
-    let repeats = differing.iter().all(|path| path.starts_with("seeds."));
-    (!repeats).then_some(Pair { without: 0, with: 1 })
+/// differ, be it in the treatment itself. If they are equal, or differ only in seeds, they do not form a pair.
+fn only_two(subjects: &[Subject], declared: &Pairs, contents: &Contents<'_>) -> Option<Pair> {
+    let [a, b] = subjects else { return None };
+    let repeats = contents.differing(0, 1).iter().all(|path| path.starts_with("seeds."));
+    let mut treatment =
+        a.compared().chain(b.compared()).filter(|path| of_treatment(&declared.treatment, path));
+    let off = |path: &str| [a, b].iter().all(|s| s.value(path).is_none_or(Value::is_off));
+    let differs = treatment.any(|path| a.value(path) != b.value(path) && !off(path));
+    (!repeats || differs).then_some(Pair { without: 0, with: 1 })
 }
 
 /// Pairs by name. A base may be paired with arms of several treatments, but only by name.

@@ -12,7 +12,7 @@ use super::experiment::{Origin, synonym};
 use super::facts::{DEVICES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind};
 use super::value::{Value, rounded};
-use super::vocabulary::CANON;
+use super::vocabulary::{CANON, class};
 use crate::value::Ratio;
 
 /// Tolerance for reported numbers, which are rounded to a few digits.
@@ -26,6 +26,10 @@ enum Says {
     Step,
     /// Whether any slot is filled.
     Treated,
+    /// A cost of the model or the run that the keys do not give, and that a treatment may change a little.
+    Cost,
+    /// A count of the data, which a digest of the data fixes.
+    Data,
     /// A name for the mixer.
     Mixer,
     /// The size according to the name.
@@ -49,6 +53,9 @@ const LR: &str = "optimizer.lr";
 const WD: &str = "optimizer.weight_decay";
 const STEPS: &str = "budget.steps";
 const WARMUP: &str = "schedule.warmup";
+/// Tokens of one pass over the data.
+const PASS: &str = "data.tokens";
+const LENGTH: &str = "data.seq_len";
 const CHECKPOINTS: &str = "checkpoint.every";
 const EVALUATIONS: &str = "evaluation.every";
 
@@ -88,6 +95,15 @@ const COLUMNS: &[Column] = &[
 
 /// Keys of ours that follow from others but may be written anyway.
 const DERIVED: &[Column] = &[
+    column("arch.flops_per_token", "arch.dim", Says::Cost),
+    column("arch.non_embedding", "arch.dim", Says::Cost),
+    column("arch.optimizer_bytes", "arch.dim", Says::Cost),
+    column("arch.parameters", "arch.dim", Says::Cost),
+    column("arch.seq_len", LENGTH, Says::Keys(&[LENGTH], &[])),
+    column("arch.train_flops_per_token", "arch.dim", Says::Cost),
+    column("budget.flops", TOKENS, Says::Cost),
+    column(PASS, "data.digest", Says::Data),
+    column("data.epochs", "data.digest", Says::Keys(&[TOKENS], &[PASS])),
     column(ROPE_SHARE, ROPE_DIMS, Says::Keys(&[ROPE_DIMS], &["arch.mixer.head_dim"])),
     column(TOKENS_PER_STEP, "batch.sequences", Says::Step),
     column(TOKENS, STEPS, Says::Keys(&[STEPS, TOKENS_PER_STEP], &[])),
@@ -120,13 +136,43 @@ pub(super) fn stands_for(path: &str, a: &Subject, b: &Subject) -> Option<&'stati
     let known = |key: &str| [a, b].iter().all(|subject| subject.value(key).is_some());
     let shown = match &column.says {
         Says::Keys(over, under) => over.iter().chain(*under).all(|key| known(key)),
-        Says::Step | Says::Treated => known(column.key),
+        Says::Step | Says::Treated | Says::Data => known(column.key),
+        Says::Cost => explained(path, a, b),
         // The author's own words, which no key repeats in full.
         Says::Mixer | Says::Size => false,
         // About the name.
         Says::Claim(_) => true,
     };
     (!shown).then_some(column.key)
+}
+
+/// How much more one treatment may cost than another.
+const COST: Ratio = Ratio { num: 5, den: 100 };
+
+/// Whether a difference of two costs follows from keys: from another arch, from the tokens, or from the treatment, which
+/// changes the cost of a token a little at most.
+fn explained(path: &str, a: &Subject, b: &Subject) -> bool {
+    let of_arch = |path: &&str| {
+        path.starts_with("arch.")
+            && !path.starts_with(CANON)
+            && class(path).decides()
+            && !follows(path)
+    };
+    let mut keys = a.compared().chain(b.compared()).filter(|path| of_arch(path) || *path == LENGTH);
+    let of_run = path.starts_with("budget.");
+    let tokens = [a, b].map(|subject| subject.number(TOKENS).filter(|_| of_run));
+    let both = match tokens {
+        [Some(ours), Some(theirs)] => {
+            [a.number(path).and_then(|n| n.div(ours)), b.number(path).and_then(|n| n.div(theirs))]
+        }
+        [_, _] => [a, b].map(|subject| subject.number(path)),
+    };
+    let known = tokens.iter().all(Option::is_some);
+    keys.any(|key| a.value(key) != b.value(key))
+        || match both {
+            [Some(ours), Some(theirs)] => !off(ours, theirs, COST),
+            [_, _] => known,
+        }
 }
 
 /// Checks every reported column of an experiment against its keys.
@@ -158,6 +204,7 @@ pub(super) fn check(subject: &Subject, found: &mut Findings) {
                     format!("`{name}` is given as {theirs}, the keys make {}", rounded(ours))
                 })
             }
+            Says::Cost | Says::Data => None,
             Says::Treated => {
                 subject.value(CANON).filter(|canon| canon.is_off() != theirs.is_off()).map(|_| {
                     format!(

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::claims::CanonClaim;
-use super::experiment::{BARE, BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES};
+use super::experiment::{BARE, BARE_GRAPH, BARE_MANIFEST, Origin, SLOT_PLACES};
 use super::facts::{
     DEVICES, NODE_DEVICES, NODE_TASKS, NODES, ROPE_DIMS, ROPE_SHARE, Subject, TASKS,
     TOKENS_PER_STEP,
@@ -74,8 +74,9 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
             continue;
         };
         let keys: BTreeSet<&str> = a.compared().chain(b.compared()).collect();
+        let treatment = treated_alike(a, b, declared);
         let differs = |path: &&str| {
-            !of_treatment(&declared.treatment, path)
+            (!of_treatment(&declared.treatment, path) || treatment.contains(path))
                 && !of_treatment(&declared.ignore, path)
                 // An unknown key is a finding of its own, with its value in each.
                 && ![a, b].iter().any(|subject| subject.unknown.contains(*path))
@@ -99,15 +100,32 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
     }
 }
 
+/// The treatment's keys, where both arms are treated or neither is: how it differs is then a difference like any
+/// other. Settings of a treatment that only one arm has come with it.
+fn treated_alike<'s>(a: &'s Subject, b: &'s Subject, declared: &Pairs) -> BTreeSet<&'s str> {
+    let treated = |subject: &Subject| subject.treated(&declared.treatment);
+    if treated(a) != treated(b) {
+        return BTreeSet::new();
+    }
+    let whole = treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment);
+    let both = |path: &str| [a, b].iter().all(|subject| subject.value(path).is_some());
+    let root = |path: &str| declared.treatment.iter().any(|entry| entry == path);
+    let off = |path: &str| [a, b].iter().all(|s| s.value(path).is_none_or(Value::is_off));
+    let keys = a.compared().chain(b.compared());
+    keys.filter(|path| of_treatment(&declared.treatment, path) && !off(path))
+        .filter(|path| root(path) || whole || both(path))
+        .collect()
+}
+
 /// The key of two experiments that differ in one thing, and not in the treatment. That key is the comparison,
 /// not a confound.
 fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) -> Option<&'k str> {
-    let treatment = |subject| treatment_of(subject, &declared.treatment);
     // Names such as `A` and `ACanon` claim a treatment that the keys do not show.
     let claims = |subject: &Subject| -> Vec<bool> {
         declared.treatment.iter().map(|path| claims(subject, path)).collect()
     };
-    if treatment(a) != treatment(b) || claims(a) != claims(b) {
+    let treated = |subject: &Subject| subject.treated(&declared.treatment);
+    if treated(a) != treated(b) || claims(a) != claims(b) {
         return None;
     }
     let decides = |path: &&&str| {
@@ -155,10 +173,48 @@ fn definitions(a: &Subject, b: &Subject, computes: bool, declared: &Pairs, found
             (_, _) => continue,
         };
         let (rule, kind) =
-            if confounds { ("twin-definition", Kind::Pair) } else { ("twin-cosmetic", Kind::Set) };
+            if confounds { ("twin-definition", Kind::Pair) } else { ("definition", Kind::Set) };
         let says = format!("{} | {}", a.source, b.source);
         let place = Place { experiment: a.name.clone(), against: Some(b.name.clone()), says };
         found.add(rule, kind, &format!("definition {name}"), message, place);
+    }
+}
+
+/// Names that mean different definitions in the set, where no pair shows it.
+pub(super) fn shared_names(subjects: &[Subject], pairs: &[Pair], found: &mut Findings) {
+    let locks: Vec<(usize, &Subject)> =
+        subjects.iter().enumerate().filter(|(_, subject)| subject.origin == Origin::Lock).collect();
+    let names: BTreeSet<&String> = locks.iter().flat_map(|(_, s)| s.definitions.keys()).collect();
+    for name in names {
+        let redefined = locks.iter().any(|(_, subject)| subject.redefined.contains(name));
+        let meaning = |subject: &Subject| match subject.definitions.get(name) {
+            Some(own) => Some(own.clone()),
+            None => redefined.then(|| "no definition of its own".to_owned()),
+        };
+        let mut all: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, subject) in &locks {
+            if let Some(meaning) = meaning(subject) {
+                all.entry(meaning).or_default().push(*at);
+            }
+        }
+        let paired = |one: usize, other: usize| {
+            pairs.iter().any(|p| [(p.without, p.with), (p.with, p.without)].contains(&(one, other)))
+        };
+        let shown = all.values().all(|own| {
+            let others = || all.values().filter(|other| *other != own).flatten();
+            own.iter().all(|one| others().any(|other| paired(*one, *other)))
+        });
+        if all.len() < 2 || shown {
+            continue;
+        }
+        for (meaning, at) in &all {
+            for subject in at.iter().filter_map(|at| subjects.get(*at)) {
+                let says = meaning.clone();
+                let place = Place { experiment: subject.name.clone(), against: None, says };
+                let message = format!("{} definitions have this name", all.len());
+                found.add("definition", Kind::Set, &format!("definition {name}"), message, place);
+            }
+        }
     }
 }
 
@@ -218,6 +274,9 @@ fn difference(
         _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
         _ if treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment) => {
             format!("{} | {}, and {treatment} is the same", a.shown(key), b.shown(key))
+        }
+        _ if a.treated(&declared.treatment) == b.treated(&declared.treatment) => {
+            format!("{} | {}", a.shown(key), b.shown(key))
         }
         _ => format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key)),
     };

@@ -6,6 +6,7 @@
 
 pub use crate::field::{Absent, Topic};
 use crate::field::{Class, FOREIGN, FieldDef, Kind, TABLE};
+use crate::field::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
 
 use super::value::Value;
 
@@ -20,27 +21,6 @@ pub fn rows() -> impl Iterator<Item = &'static FieldDef> {
 /// Unit suffixes of columns such as `tokens_total_T`, with the value of each unit.
 const UNITS: [(&str, i64); 4] =
     [("_T", 1_000_000_000_000), ("_B", 1_000_000_000), ("_M", 1_000_000), ("_K", 1000)];
-
-/// Sections of launchers.
-const LAUNCHERS: [&str; 5] = ["launch", "launcher", "sbatch", "slurm", "stool"];
-
-/// A launcher's keys for what it starts.
-const COMMANDS: [&str; 14] = [
-    "arguments",
-    "argv",
-    "args",
-    "cli",
-    "cmd",
-    "command",
-    "entry_point",
-    "entrypoint",
-    "exec",
-    "module",
-    "overrides",
-    "program",
-    "script",
-    "wrap",
-];
 
 /// Splits a column with a unit into its name and the unit.
 pub(super) fn unit_of(name: &str) -> Option<(&str, i64)> {
@@ -59,18 +39,39 @@ pub fn known(name: &str) -> Option<&'static FieldDef> {
     exact(name)
         .or_else(|| exact(name.strip_suffix("_from_comment")?))
         .or_else(|| exact(unit_of(name)?.0).filter(reported))
-        .or_else(|| command(name))
+        .or_else(|| launch(name))
         .or_else(|| below(name))
 }
 
-/// The row of a launcher's key for the command that it starts, whose arguments can set any other key.
-fn command(name: &str) -> Option<&'static FieldDef> {
+/// The row of a key in a launcher's section, if its name says what it is. Any other key there may decide, since a
+/// launcher can set keys, start other code or set variables of the environment.
+fn launch(name: &str) -> Option<&'static FieldDef> {
     let (section, key) = name.split_once('.')?;
-    let named = |key: &str| {
-        COMMANDS.contains(&key) || key.ends_with("_args") || key.ends_with("_overrides")
+    if !LAUNCHERS.contains(&section) {
+        return None;
+    }
+    let key = key.to_lowercase().replace('-', "_");
+    let parts: Vec<&str> =
+        key.split('.').map(|part| part.strip_prefix("slurm_").unwrap_or(part)).collect();
+    let command = |part: &&str| {
+        LAUNCH_COMMANDS.contains(part) || part.ends_with("_args") || part.ends_with("_overrides")
     };
-    let launches = LAUNCHERS.contains(&section) && key.split('.').any(named);
-    find("lingua.command.*").filter(|_| launches)
+    if parts.iter().any(command) {
+        return find("lingua.command.*");
+    }
+    let whole = name.split_once('.').map_or("", |(_, key)| key);
+    if whole.starts_with("env.") {
+        return rows().find(|row| row.foreign.contains(&whole));
+    }
+    // Parts of the section, one key, and below a list anything.
+    let at = parts.iter().position(|part| !LAUNCH_PARTS.contains(part)).unwrap_or(parts.len() - 1);
+    let rest = parts.get(at..).unwrap_or_default();
+    let known = match rest {
+        [key] => LAUNCH_KEYS.contains(key) || LAUNCH_LISTS.contains(key),
+        [list, ..] => LAUNCH_LISTS.contains(list),
+        [] => false,
+    };
+    find("lingua.launch.*").filter(|_| known)
 }
 
 /// The row that covers a whole section: the longest match.
@@ -82,7 +83,9 @@ fn below(name: &str) -> Option<&'static FieldDef> {
             .map(str::len)
     };
     let of_row = |row: &'static FieldDef| {
-        let patterns = row.foreign.iter().chain([&row.path]);
+        // Our own names for another trainer's sections are not a way to write a key.
+        let own = (!row.path.starts_with("lingua.")).then_some(&row.path);
+        let patterns = row.foreign.iter().chain(own);
         patterns.filter_map(|pattern| fits(pattern)).max().map(|length| (length, row))
     };
     rows().filter_map(of_row).max_by_key(|(length, _)| *length).map(|(_, row)| row)
@@ -238,7 +241,17 @@ mod tests {
             assert_eq!(path_of(key).as_deref(), Some(path), "{key}");
             assert!(row(path).is_some(), "{path}");
         }
-        for key in ["my.flag", "optim.lrr", "data.shuffle_seed", "env.NVIDIA_TF32_OVERRIDE"] {
+        for key in [
+            "my.flag",
+            "optim.lrr",
+            "data.shuffle_seed",
+            "env.NVIDIA_TF32_OVERRIDE",
+            "launch.optim.lr",
+            "launch.env.NVIDIA_TF32_OVERRIDE",
+            "launch.job.seed",
+            "slurm.partition.seed",
+            "lingua.launch.optim.lr",
+        ] {
             assert_eq!(path_of(key), None, "{key}");
         }
         assert_eq!(suggest("optim.lrr"), Some("optim.lr"));
@@ -259,11 +272,23 @@ mod tests {
             "slurm.command",
             "stool.script",
             "sbatch.extra_args",
+            "launch.config",
+            "stool.config_file",
+            "launcher.hydra-overrides",
+            "slurm.slurm_setup",
+            "slurm.export",
         ] {
             assert_eq!(class(key), Topic::Training, "{key}");
             assert_eq!(path_of(key).as_deref(), Some(key));
         }
-        assert_eq!(class("stool.override"), Topic::Setup);
+        for key in [
+            "stool.override",
+            "launcher.slurm-partition",
+            "launch.resources.cpus",
+            "sbatch.exclude.0",
+        ] {
+            assert_eq!(class(key), Topic::Setup, "{key}");
+        }
         assert_eq!(class("slurm.comment"), Topic::Setup);
         assert_eq!(class("logging.wandb.project"), Topic::Setup);
         assert_eq!(class("eval.harness.num_fewshot"), Topic::Evaluation);

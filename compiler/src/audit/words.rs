@@ -77,7 +77,10 @@ fn words(chars: &[char]) -> Vec<Token> {
             }
             at += length;
         } else {
-            sep = Some(get(at));
+            // `llama_-canon`: a minus sign.
+            let minus =
+                get(at) == '-' && (at == 0 || !get(at - 1).is_alphanumeric() && get(at - 1) != '-');
+            sep = Some(if minus { '!' } else { get(at) });
             at += 1;
         }
     }

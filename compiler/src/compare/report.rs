@@ -71,7 +71,9 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     }
     if exploratory && !verdict.is_controlled() {
         let declaration = verdict.declaration();
-        if !declaration.is_empty() {
+        if declaration.len() == verdict.treatment.len() {
+            out += "\nhelp: make the arms agree: no entry of a treatment covers the confounds\n";
+        } else {
             let entries: Vec<String> =
                 declaration.iter().map(|e| format!("--treatment {e}")).collect();
             let _ = writeln!(

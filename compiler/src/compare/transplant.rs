@@ -128,6 +128,18 @@ fn constant_in(expr: &Expr, file: FileId, library: &Library) -> bool {
     }
 }
 
+/// Whether an expression uses one of these names.
+fn mentions(expr: &Expr, names: &[&str]) -> bool {
+    match &expr.kind {
+        ExprKind::Name(word) => names.contains(&word.as_str()),
+        ExprKind::Int(_) | ExprKind::Decimal(_) | ExprKind::Bool(_) => false,
+        ExprKind::Unary(_, inner) => mentions(inner, names),
+        ExprKind::Binary(_, a, b) => mentions(a, names) || mentions(b, names),
+        // Functions such as `floor(x / 2)`, and definitions with settings of their own.
+        ExprKind::Applied { .. } | ExprKind::Call { .. } | ExprKind::Slot { .. } => true,
+    }
+}
+
 /// Whether two definitions have the same callee, settings and fills.
 fn alike(a: &Rc<Applied>, b: &Rc<Applied>, library: &Library) -> bool {
     let setting = |a: &Setting, b: &Setting| match (&a.value, &b.value) {
@@ -257,14 +269,13 @@ impl Swap<'_> {
                     edited.config.remove(*name);
                     return Ok(edited);
                 }
-                let theirs = self.definition(b, name);
+                let below = format!("{at}.{name}");
+                let theirs = self.definition(1, b, &below);
                 let span = b.config.get(*name).map_or(b.span, |s| s.span);
-                let value = match (self.definition(a, name), theirs) {
-                    (Some(ours), Some(theirs)) => SettingValue::Def(Rc::new(self.switched(
-                        &ours,
-                        &theirs,
-                        &format!("{at}.{name}"),
-                    )?)),
+                let value = match (self.definition(0, a, &below), theirs) {
+                    (Some(ours), Some(theirs)) => {
+                        SettingValue::Def(Rc::new(self.switched(&ours, &theirs, &below)?))
+                    }
                     (None, Some(theirs)) => SettingValue::Def(theirs),
                     (_, None) => match (self.literal(span), b.config.get(*name)) {
                         (Some(value), _) => value,
@@ -275,13 +286,13 @@ impl Swap<'_> {
                 edited.config.insert((*name).to_owned(), Setting { value, span });
             }
             [name, rest @ ..] => {
-                let (Some(ours), Some(theirs)) =
-                    (self.definition(a, name), self.definition(b, name))
-                else {
+                let below = format!("{at}.{name}");
+                let both = (self.definition(0, a, &below), self.definition(1, b, &below));
+                let (Some(ours), Some(theirs)) = both else {
                     return Err(format!("`{name}` is a definition in one arm only"));
                 };
                 let span = b.config.get(*name).map_or(b.span, |s| s.span);
-                let put = self.put(&ours, &theirs, rest, &format!("{at}.{name}"))?;
+                let put = self.put(&ours, &theirs, rest, &below)?;
                 let value = SettingValue::Def(Rc::new(put));
                 edited.config.insert((*name).to_owned(), Setting { value, span });
             }
@@ -289,8 +300,39 @@ impl Swap<'_> {
         Ok(edited)
     }
 
-    /// The definition configured at a name, as written or by default.
-    fn definition(&self, applied: &Applied, name: &str) -> Option<Rc<Applied>> {
+    /// The definition configured at the last name of a path, as written or by default. A default may be computed from
+    /// its neighbours (`rope = rotary { dims head_dim / frac }`), whose names mean nothing elsewhere: there it has the
+    /// arm's effective values.
+    fn definition(&self, arm: usize, applied: &Applied, at: &str) -> Option<Rc<Applied>> {
+        let name = at.rsplit('.').next().unwrap_or(at);
+        let found = self.configured(applied, name)?;
+        if applied.config.contains_key(name) {
+            return Some(found);
+        }
+        Some(self.settled(arm, &found, &applied.callee.config_names(), at))
+    }
+
+    /// A definition with effective values where its settings use one of these names.
+    fn settled(&self, arm: usize, applied: &Rc<Applied>, names: &[&str], at: &str) -> Rc<Applied> {
+        let mut settled = (**applied).clone();
+        for (name, setting) in &mut settled.config {
+            let path = format!("{at}.{name}");
+            match &setting.value {
+                SettingValue::Def(child) => {
+                    setting.value = SettingValue::Def(self.settled(arm, child, names, &path));
+                }
+                SettingValue::Expr(expr, _) if mentions(expr, names) => {
+                    let cell = self.fields[arm].get(&path, self.layers[arm]);
+                    let value = cell.and_then(|cell| literal(&cell.value, setting.span));
+                    setting.value = value.unwrap_or_else(|| setting.value.clone());
+                }
+                SettingValue::Expr(..) | SettingValue::Inside(..) => {}
+            }
+        }
+        Rc::new(settled)
+    }
+
+    fn configured(&self, applied: &Applied, name: &str) -> Option<Rc<Applied>> {
         let named = |file: FileId, expr: &Expr| match &expr.kind {
             ExprKind::Name(word) => match self.library.lookup(file, word) {
                 Some(Entity::Def(_) | Entity::Alias(..)) => {
@@ -348,7 +390,7 @@ impl Swap<'_> {
             if self.rule(a, name) == self.rule(b, name) {
                 continue;
             }
-            let value = match self.definition(a, name) {
+            let value = match self.definition(0, a, &path) {
                 Some(definition) => SettingValue::Def(definition),
                 None => literal(&cell.value, b.span).ok_or_else(|| {
                     let arm = self.arm;

@@ -64,24 +64,30 @@ impl Selection {
     }
 }
 
-/// Splits a pattern into general path and layers: `arch.layers.0..6.mixer` is `arch.layers.*.mixer`, 0 to 5.
+/// Splits a pattern into general path and layers: `arch.layers.0..6.mixer` and `arch.layers[0..6].mixer` are
+/// `arch.layers.*.mixer`, 0 to 5. `None` if the layers are not written in one of these ways.
 fn pattern(text: &str) -> Option<(String, Selection)> {
-    let rest = text.strip_prefix("arch.layers.").or_else(|| text.strip_prefix("arch.layers["));
-    let Some(rest) = rest else { return Some((text.to_owned(), Selection::All)) };
-    if text == "arch.layers" {
-        return Some((text.to_owned(), Selection::All));
-    }
-    // `0..24/4` contains dots.
-    let mut end =
-        rest.find(|c: char| !c.is_ascii_digit() && !"*./]".contains(c)).unwrap_or(rest.len());
-    if let Some(close) = rest.get(..end).and_then(|s| s.find(']')) {
-        end = close + 1;
-    }
-    let (selector, tail) = rest.split_at_checked(end)?;
-    let selector = selector.trim_end_matches('.').trim_end_matches(']');
-    let tail = tail.trim_start_matches('.');
+    let (selector, tail) = match text.strip_prefix("arch.layers") {
+        Some(rest) if rest.starts_with('[') => rest.get(1..)?.split_once(']')?,
+        Some(rest) if rest.starts_with('.') => {
+            let rest = rest.get(1..)?;
+            // `0..24/4` contains dots.
+            let end = rest.find(|c: char| !c.is_ascii_digit() && !"*./".contains(c));
+            match end {
+                Some(end) => (rest.get(..end)?.strip_suffix('.')?, rest.get(end - 1..)?),
+                None => (rest, ""),
+            }
+        }
+        Some(_) | None => return Some((text.to_owned(), Selection::All)),
+    };
+    let tail = match tail {
+        "" => tail,
+        tail => tail.strip_prefix('.').filter(|tail| !tail.is_empty())?,
+    };
     let selection = if selector == "*" {
         Selection::All
+    } else if !selector.chars().all(|c| c.is_ascii_digit() || c == '.' || c == '/') {
+        return None;
     } else {
         let (range, step) = selector.split_once('/').unwrap_or((selector, "1"));
         let (from, to) = match range.split_once("..") {
@@ -327,6 +333,28 @@ mod tests {
         }
         assert_eq!(pattern("arch.layers.x.y"), None);
         assert_eq!(pattern("arch.layers.0..2/0.y"), None);
+        for text in [
+            "arch.layers[0..2.slots.A",
+            "arch.layers.0..2].slots.A",
+            "arch.layers[0]slots.A",
+            "arch.layers.0..2slots.A",
+            "arch.layers.[0].slots.A",
+            "arch.layers.]0.slots.A",
+            "arch.layers[0].",
+            "arch.layers[",
+            "arch.layers[].slots.A",
+            "arch.layers.",
+            "arch.layers..slots.A",
+            "arch.layers.0.",
+            "arch.layers.0..",
+            "arch.layers.0..2..slots.A",
+            "arch.layers.0/2/2.slots.A",
+            "arch.layers.+1.slots.A",
+            "arch.layers[+1].slots.A",
+            "arch.layers[ 1 ].slots.A",
+        ] {
+            assert_eq!(pattern(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! In: nothing. Out: [`FOREIGN`], sorted by path. Must stay true: rows have the same type as the table's,
 //! and no path or name is in both; a documented default is the trainer's own (`TrainArgs` of
-//! facebookresearch/lingua with its nested arguments, and the release's fork).
+//! facebookresearch/lingua with its nested arguments, and the release's fork; `simple_evaluate` of lm-evaluation-harness).
 
 use super::{FieldDef, free};
 
@@ -53,18 +53,27 @@ pub const FOREIGN: &[FieldDef] = &[
     free("arch.vocab", Semantic, WHOLE, "Tokens; -1 for the tokenizer's.").called(&["model.vocab_size"]).default_there("-1"),
     free("batch.accumulation", Semantic, WHOLE, "Micro-batches of one device, summed.").called(&["grad_acc_steps"]).means("1"),
     free("data.sources.*", Semantic, Real(AtLeastZero), "The share of a source."),
+    free("evaluation.apply_chat_template", Cosmetic, Bool, "Whether prompts are written as a chat.").about(Evaluation).called(&["eval.harness.apply_chat_template"]).default_there("false"),
     free("evaluation.bootstrap_iters", Cosmetic, WHOLE, "Draws behind the standard errors of scores.").about(Evaluation).called(&["eval.harness.bootstrap_iters"]).default_there("100000"),
+    free("evaluation.cache_requests", Cosmetic, Bool, "Whether the harness keeps prompts for the next evaluation.").about(Evaluation).called(&["eval.harness.cache_requests"]).default_there("false"),
+    free("evaluation.check_integrity", Cosmetic, Bool, "Whether the harness tests its tasks first.").about(Evaluation).called(&["eval.harness.check_integrity"]).default_there("false"),
     free("evaluation.compile_prefilling", Cosmetic, Bool, "Whether the generator compiles how it reads a prompt.").about(Evaluation).called(&["eval.generator.compile_prefilling"]).default_there("false"),
+    free("evaluation.delete_requests_cache", Cosmetic, Bool, "Whether kept prompts are deleted.").about(Evaluation).called(&["eval.harness.delete_requests_cache"]).default_there("false"),
     free("evaluation.device", Cosmetic, Name, "What the generator runs on.").about(Evaluation).called(&["eval.generator.device"]).default_there("cuda"),
+    free("evaluation.fewshot_as_multiturn", Cosmetic, Bool, "Whether examples in a prompt are turns of a chat.").about(Evaluation).called(&["eval.harness.fewshot_as_multiturn"]).default_there("false"),
     free("evaluation.fewshot_random_seed", Cosmetic, WHOLE, "The seed of the examples in a prompt.").about(Evaluation).called(&["eval.harness.fewshot_random_seed"]).default_there("1234"),
     free("evaluation.max_gen_len", Cosmetic, WHOLE, "The most tokens that are generated.").about(Evaluation).called(&["eval.generator.max_gen_len"]).default_there("512"),
     free("evaluation.numpy_random_seed", Cosmetic, WHOLE, "The seed of NumPy.").about(Evaluation).called(&["eval.harness.numpy_random_seed"]).default_there("1234"),
+    free("evaluation.predict_only", Cosmetic, Bool, "Whether answers are written and not scored.").about(Evaluation).called(&["eval.harness.predict_only"]).default_there("false"),
     free("evaluation.random_seed", Cosmetic, WHOLE, "The seed of Python's random numbers.").about(Evaluation).called(&["eval.harness.random_seed"]).default_there("0"),
     free("evaluation.reduce_generation_overhead", Cosmetic, Bool, "Whether the generator replays CUDA graphs.").about(Evaluation).called(&["eval.generator.reduce_generation_overhead"]).default_there("false"),
+    free("evaluation.rewrite_requests_cache", Cosmetic, Bool, "Whether kept prompts are made again.").about(Evaluation).called(&["eval.harness.rewrite_requests_cache"]).default_there("false"),
     free("evaluation.temperature", Cosmetic, Real(AtLeastZero), "Of the generator; 0 takes the likeliest token.").about(Evaluation).called(&["eval.generator.temperature"]).default_there("0"),
     free("evaluation.torch_random_seed", Cosmetic, WHOLE, "The seed of PyTorch.").about(Evaluation).called(&["eval.harness.torch_random_seed"]).default_there("1234"),
     free("evaluation.use_val_from_train_src", Cosmetic, Bool, "Whether the validation text is that of the training sources.").about(Evaluation).called(&["eval.validation.use_val_from_train_src"]).default_there("true"),
     free("evaluation.validation", Cosmetic, Name, "Validation sets.").about(Evaluation).called(&["eval.validation"]),
+    free("evaluation.verbosity", Cosmetic, Name, "How much the harness logs.").about(Evaluation).called(&["eval.harness.verbosity"]).default_there("INFO"),
+    free("evaluation.write_out", Cosmetic, Bool, "Whether some prompts are printed.").about(Evaluation).called(&["eval.harness.write_out"]).default_there("false"),
     free("lingua.acc_freq", Cosmetic, Name, "Accumulation steps between lines of the log.").about(Cadence).called(&["logging.acc_freq"]),
     free("lingua.annealing_step", Carried, WHOLE, "Steps of annealing.").called(&["optim.annealing_step"]).default_there("1000"),
     free("lingua.attn_impl", Carried, Name, "Which attention kernel.").about(Kernel).called(&["model.attn_impl"]).default_there("sdpa"),
@@ -82,7 +91,7 @@ pub const FOREIGN: &[FieldDef] = &[
     free("lingua.float8_filter", Carried, Name, "Which matrices are float8, where a recipe for it is set.").about(Numerics).called(&["distributed.float8_filter"]).default_there("layers\\.[0-9]+\\."),
     free("lingua.float8_recipe", Carried, Name, "How matrices become float8.").about(Numerics).called(&["distributed.float8_recipe"]).default_there("none"),
     free("lingua.init_from", Carried, Name, "The checkpoint it starts from.").called(&["checkpoint.init_ckpt_path"]).default_there("none"),
-    free("lingua.launch.*", Cosmetic, Name, "How and where the run is launched.").called(&["account", "anaconda", "constraint", "copy_code", "dirs_exists_ok", "exclude", "gc_collect_freq", "job_name", "launch.*", "launcher", "launcher.*", "mem", "ncpu", "override", "partition", "qos", "sbatch.*", "slurm", "slurm.*", "stdout", "stool.*", "time", "venv"]),
+    free("lingua.launch.*", Cosmetic, Name, "How and where the run is launched.").called(&["account", "anaconda", "constraint", "copy_code", "dirs_exists_ok", "exclude", "gc_collect_freq", "job_name", "launcher", "mem", "ncpu", "override", "partition", "qos", "slurm", "stdout", "time", "venv"]),
     free("lingua.logging.*", Cosmetic, Name, "What is logged, and where.").called(&["eval.dump_dir", "eval.metric_log_dir", "eval.name", "eval.wandb", "eval.wandb.*", "logging", "logging.*", "wandb", "wandb.*", "wandb_project", "wandb_url", "log_level", "log_dir", "verbose", "tags", "notes", "description", "run_name", "tensorboard", "tensorboard.*", "mlflow", "mlflow.*", "comet", "comet.*"]),
     free("lingua.max_seqlen", Cosmetic, WHOLE, "Always data.seq_len: the trainer sets it.").called(&["model.max_seqlen"]),
     free("lingua.n_views", Carried, WHOLE, "Shifted copies of a window: inputs and targets.").about(Data).called(&["data.n_views"]).means("2"),

@@ -115,6 +115,79 @@ fn a_column_canon_alone_says_who_is_treated() {
     assert_eq!(messages(&report, "reported").len(), 1);
 }
 
+/// Two arms that are both treated, or neither: how the treatment differs is a difference like any other.
+#[test]
+fn a_difference_in_the_treatment_of_both_arms_is_seen() {
+    let of = |text: &str| of(&table("a.tsv", text).unwrap());
+    for (a, b) in [("ABCD", "A"), ("A", "ABCD"), ("yes", "A")] {
+        let alone = of(&format!("model\tarch.canon\toptim.lr\nx\t{a}\t1\ny\t{b}\t1\n"));
+        assert_eq!(alone.pairs.len(), 1, "{a} {b}");
+        assert_eq!(messages(&alone, "one-change").len(), 1, "{a} {b}: {:?}", alone.findings);
+        let two = of(&format!("model\tarch.canon\toptim.lr\nx\t{a}\t1\ny\t{b}\t2\n"));
+        assert_eq!(messages(&two, "twin-training").len(), 2, "{a} {b}: {:?}", two.findings);
+        assert!(two.fails() && two.clean.is_empty());
+    }
+    for (key, a, b) in [("arch.canon.kernel", "3", "4"), ("arch.canon.bias", "true", "false")] {
+        let text =
+            |lr| format!("model\tarch.canon\t{key}\toptim.lr\nx\tAC\t{a}\t1\ny\tAC\t{b}\t{lr}\n");
+        assert_eq!(messages(&of(&text(1)), "one-change").len(), 1, "{key}");
+        assert_eq!(messages(&of(&text(2)), "twin-training").len(), 2, "{key}");
+    }
+    // Settings that only one arm has because of its slots come with them.
+    let text =
+        "model\tarch.canon\tarch.canon.kernel.A\tarch.canon.kernel.B\nx\tAB\t4\t4\ny\tA\t4\t\n";
+    assert_eq!(messages(&of(text), "one-change").len(), 1, "{:?}", of(text).findings);
+    let equal = of("model\tarch.canon\toptim.lr\nx\tA\t1\ny\tA\t1\n");
+    assert!(equal.pairs.is_empty());
+}
+
+/// Columns with names of derived quantities: a difference that no key explains, and a contradiction with the keys.
+#[test]
+fn derived_columns_decide() {
+    let pair = |key: &str, a: &str, b: &str, more: &str| {
+        let columns: Vec<&str> = more.split(' ').filter(|m| !m.is_empty()).collect();
+        let names: String =
+            columns.iter().map(|m| format!("\t{}", m.split_once('=').unwrap().0)).collect();
+        let cells = |at: usize| -> String {
+            let cell =
+                |m: &&str| m.split_once('=').unwrap().1.split('|').nth(at).unwrap().to_owned();
+            columns.iter().map(|m| format!("\t{}", cell(m))).collect()
+        };
+        let text = format!(
+            "model\tarch.canon\t{key}{names}\nx\t\t{a}{}\nxcanon\tABCD\t{b}{}\n",
+            cells(0),
+            cells(1)
+        );
+        of(&table("a.tsv", &text).unwrap())
+    };
+    for (key, a, b, rule) in [
+        ("data.epochs", "1", "2", "twin-data"),
+        ("data.tokens", "1000", "2000", "twin-data"),
+        ("budget.flops", "1e20", "2e20", "twin-budget"),
+        ("arch.parameters", "1e9", "2e9", "twin-training"),
+        ("arch.train_flops_per_token", "1e9", "2e9", "twin-training"),
+        ("arch.seq_len", "4096", "8192", "twin-data"),
+    ] {
+        let report = pair(key, a, b, "");
+        assert_eq!(messages(&report, rule).len(), 1, "{key}: {:?}", report.findings);
+        assert!(report.fails() && report.clean.is_empty(), "{key}");
+        assert_eq!(pair(key, a, a, "").clean.len(), 1, "{key}");
+    }
+    // The treatment costs a little; more tokens and another arch cost more, and have keys of their own.
+    assert_eq!(pair("budget.flops", "1e20", "1.01e20", "").clean.len(), 1);
+    assert_eq!(pair("arch.parameters", "1e9", "1.01e9", "").clean.len(), 1);
+    let wider = pair("arch.parameters", "1e9", "2e9", "arch.dim=512|1024");
+    assert_eq!(messages(&wider, "twin-training").len(), 1, "{:?}", wider.findings);
+    let tokens = pair("budget.flops", "1e20", "2e20", "budget.tokens=1000|2000");
+    assert_eq!(messages(&tokens, "twin-budget").len(), 1, "{:?}", tokens.findings);
+    let unlike = pair("budget.flops", "1e20", "2e20", "budget.tokens=1000|1000");
+    assert_eq!(messages(&unlike, "twin-budget").len(), 1, "{:?}", unlike.findings);
+    let contradiction = pair("arch.seq_len", "4096", "4096", "data.seq_len=8192|8192");
+    assert_eq!(messages(&contradiction, "reported").len(), 1, "{:?}", contradiction.findings);
+    let epochs = pair("data.epochs", "3", "3", "budget.tokens=1000|1000 data.tokens=500|500");
+    assert_eq!(messages(&epochs, "reported").len(), 1, "{:?}", epochs.findings);
+}
+
 /// Scores of two evaluations cannot be compared; no weight depends on them, so the pair stays clean.
 #[test]
 fn other_evaluations_are_a_warning() {

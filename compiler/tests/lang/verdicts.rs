@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use compiler::compare::{Outcome, Side, controlled};
-use compiler::field::{Class, TABLE};
+use compiler::field::{Class, Origin, TABLE};
 use compiler::lock::{ArchLock, Lock, read as read_lock, write};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -362,6 +362,100 @@ fn carried_keys_are_those_of_the_field_table() {
     assert_eq!(carried, named.collect::<BTreeSet<&str>>());
 }
 
+/// The page and the script list every line of a lock's sections.
+#[test]
+fn lines_are_those_of_the_field_table() {
+    let (script, page) = (std::fs::read_to_string(script()).unwrap(), read("docs/locks.md"));
+    let (_, section) = page.split_once("A lock that lacks a line below").unwrap();
+    let (section, _) = section.split_once("## 3.").unwrap();
+    let words: BTreeSet<&str> =
+        script.split(|c: char| !c.is_ascii_alphanumeric() && !"._".contains(c)).collect();
+    let derived = |path: &str| {
+        ["arch.graph", "arch.manifest", "data.task_digest", "optimizer.decayed"].contains(&path)
+    };
+    for def in TABLE.iter().filter(|def| def.origin != Origin::Derived || derived(def.path)) {
+        // Of the two forms of a budget, locks list the steps.
+        if def.path == "budget.tokens" {
+            continue;
+        }
+        let short = def.path.split_once('.').map_or(def.path, |(_, short)| short);
+        let named = def.path.strip_prefix("lingua.").unwrap_or(def.path);
+        assert!(
+            section.contains(&format!("`{named}`")) || section.contains(def.path),
+            "{}",
+            def.path
+        );
+        assert!(words.contains(def.path) || words.contains(short), "{}", def.path);
+    }
+}
+
+/// Takes each deciding line of a lock away, or moves it to a section that decides nothing, and makes every digest fit.
+const FORGE: &str = r##"
+import re, sys
+sys.path.insert(0, sys.argv[1])
+import check_verdict as cv
+
+def sealed(text):
+    lines = cv.sections(text)
+    def put(text, name, value):
+        return re.sub(rf'(?m)^{name} = "[0-9a-f]{{64}}"$', f'{name} = "{value}"', text, count=1)
+    train = cv.digest("canonc.train.v1", lines["train"])
+    text = text.replace(re.search(r'(?m)^train = "(\w+)"$', text)[1], train)
+    lines = cv.sections(text)
+    for name in ("eval", "platform"):
+        text = put(text, name, cv.digest(f"canonc.{name}.v1", lines[name]))
+    old = re.search(r'\ntext = "\w{64}"\n', text)[0]
+    return text.replace(old, f'\ntext = "{cv.digest("canonc.lock.v1", text.replace(old, chr(10), 1))}"\n', 1)
+
+def refused(text):
+    try:
+        cv.Lock(sealed(text))
+    except (cv.Bad, KeyError) as why:
+        return str(why)
+
+def moved(text, line, name, to):
+    text = text.replace(line, "", 1)
+    held = cv.sections(text)[to]
+    new = name + line[line.index(" = "):]
+    return text.replace(f"[{to}]\n{held}", f"[{to}]\n" + "".join(sorted([*held.splitlines(True), new])), 1)
+
+for path in sys.argv[2:]:
+    text = open(path, newline="").read()
+    assert refused(text) is None, (path, refused(text))
+    for section in ("train", "eval"):
+        for line in cv.sections(text)[section].splitlines(True):
+            name = line.split(" = ")[0]
+            if name in ("train", "data.shuffle"):
+                continue
+            assert refused(text.replace(line, "", 1)), f"{path}: {name} can be missing"
+            for to in ("cosmetic", "platform", "derived"):
+                for new in (name, "lingua.zz", "lingua.seed", "platform.zz", "log.zz", "checkpoint.zz"):
+                    if to != "derived" or new == name:
+                        assert refused(moved(text, line, new, to)), f"{path}: {name} as {new} in {to}"
+    for more in ("zz = 1", "data.zz = 1", "revision.a.b = 1"):
+        assert refused(text.replace("[train]\n", f"[train]\n{more}\n", 1)), more
+    if 'data.digest = "unbound"' in text:
+        line = re.search(r"(?m)^data\.source = .*\n", text)[0]
+        assert refused(moved(text.replace('data.digest = "unbound"', 'data.digest = "mine"'), line, "data.source", "cosmetic"))
+"##;
+
+#[test]
+fn locks_with_lines_missing_or_moved_are_refused() {
+    let Ok(python) = python() else {
+        let note = without_python("", in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
+        return said(&format!("\nNOT RUN: {note}"));
+    };
+    let locks: Vec<_> = committed("experiment").into_keys().map(|name| root().join(name)).collect();
+    let chosen = locks.iter().step_by(locks.len().div_ceil(4));
+    let out = Command::new(&python)
+        .args(["-c", FORGE])
+        .arg(root().join("docs"))
+        .args(chosen)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
 /// The script's output without a verdict, and its exit code.
 #[test]
 fn locks_that_do_not_hold_are_refused() {
@@ -385,7 +479,16 @@ fn locks_that_do_not_hold_are_refused() {
     let (code, said) = run(&base, "canon");
     assert_eq!((code, said.as_str()), (Some(0), "controlled (canon)\n"));
     assert_eq!(run(&base, "slots.A").0, Some(1));
-    for treatment in ["slots.Z", "mixer.heads", "slots"] {
+    for treatment in [
+        "slots.Z",
+        "mixer.heads",
+        "slots",
+        "arch.layers[0..2.slots.A",
+        "arch.layers.0..2].slots.A",
+        "arch.layers[0]slots.A",
+        "arch.layers.0..2slots.A",
+        "arch.layers.[0].slots.A",
+    ] {
         assert_eq!(run(&base, treatment).0, Some(2), "{treatment}");
     }
     assert_eq!(run(Path::new("no/such.lock"), "canon").0, Some(2));

@@ -127,6 +127,22 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("eval.harness.bootstrap_iters", "100000"),
     ("eval.harness.random_seed", "0"),
     ("eval.harness.numpy_random_seed", "1234"),
+    ("eval.harness.torch_random_seed", "1234"),
+    ("eval.harness.fewshot_random_seed", "1234"),
+    ("eval.harness.device", ""),
+    ("eval.harness.use_cache", ""),
+    ("eval.harness.cache_requests", "false"),
+    ("eval.harness.rewrite_requests_cache", "false"),
+    ("eval.harness.delete_requests_cache", "false"),
+    ("eval.harness.limit", ""),
+    ("eval.harness.check_integrity", "false"),
+    ("eval.harness.write_out", "false"),
+    ("eval.harness.system_instruction", ""),
+    ("eval.harness.apply_chat_template", "false"),
+    ("eval.harness.fewshot_as_multiturn", "false"),
+    ("eval.harness.gen_kwargs", ""),
+    ("eval.harness.verbosity", "INFO"),
+    ("eval.harness.predict_only", "false"),
     ("eval.validation.max_steps", ""),
     ("eval.validation.use_val_from_train_src", "true"),
     ("eval.name", "evals"),
@@ -179,6 +195,43 @@ const IDLE: &[(&str, &str)] = &[
     ("partition", "learn"),
     ("stdout", "true"),
     ("slurm.partition", "learn"),
+    ("slurm.mail_user", "me"),
+    ("slurm.mail-type", "END"),
+    ("slurm.cpus_per_task", "4"),
+    ("slurm.exclusive", "true"),
+    ("slurm.requeue", "true"),
+    ("slurm.mem_per_cpu", "4G"),
+    ("slurm.nodelist", "n[1-4]"),
+    ("slurm.job_name", "x"),
+    ("slurm.signal", "USR1@60"),
+    ("slurm.reservation", "r"),
+    ("slurm.output", "log.txt"),
+    ("slurm.dependency", "afterok:1"),
+    ("slurm.container_image", "t.sqsh"),
+    ("slurm.container.mounts", "/data"),
+    ("slurm.comment", "hi"),
+    ("sbatch.comment", "hi"),
+    ("sbatch.time", "24:00:00"),
+    ("stool.anaconda", "mine"),
+    ("stool.copy_code", "false"),
+    ("stool.dirs_exists_ok", "true"),
+    ("stool.override", "true"),
+    ("launch.partition", "b"),
+    ("launch.time_limit", "3"),
+    ("launch.name", "x"),
+    ("launch.image", "t"),
+    ("launch.rdzv_backend", "c10d"),
+    ("launch.rdzv_endpoint", "h:1"),
+    ("launch.max_restarts", "3"),
+    ("launch.region", "eu"),
+    ("launch.resources.memory", "64"),
+    ("launch.env.NCCL_DEBUG", "WARN"),
+    ("launcher.type", "slurm"),
+    ("launcher.queue", "q"),
+    ("launcher.slurm_partition", "learn"),
+    ("launcher.timeout_min", "60"),
+    ("launcher.submitit_folder", "/x"),
+    ("launcher.tags.mine", "x"),
     ("slurm.time", "4320"),
     ("slurm.account", "mine"),
     ("eval.harness.log_samples", "true"),
@@ -281,7 +334,25 @@ fn a_command_of_the_launch_decides() {
         ("slurm.command", "python other.py", "twin-training"),
         ("stool.script", "apps.other.train", "twin-training"),
         ("sbatch.extra_args", "lr=1", "twin-training"),
+        ("launch.config", "other.yaml", "twin-training"),
+        ("launcher.config_file", "other.yaml", "twin-training"),
+        ("slurm.export", "ALL,SEED=3", "twin-training"),
+        ("slurm.setup", "export X=1", "twin-training"),
+        ("slurm.srun_args", "x", "twin-training"),
         ("my.flag", "7", "unknown-key"),
+        ("launch.optim.lr", "0.1", "unknown-key"),
+        ("launch.seed", "3", "unknown-key"),
+        ("launch.steps", "77", "unknown-key"),
+        ("launch.precision", "bf16", "unknown-key"),
+        ("launch.mixed_precision", "fp16", "unknown-key"),
+        ("launch.env.NVIDIA_TF32_OVERRIDE", "1", "unknown-key"),
+        ("launcher.env", "A=1", "unknown-key"),
+        ("launch.accelerate.mixed_precision", "fp16", "unknown-key"),
+        ("launch.deepspeed_config", "x.json", "unknown-key"),
+        ("launch.git_commit", "abc", "unknown-key"),
+        ("slurm.gres", "gpu:4", "unknown-key"),
+        ("slurm.array", "0-3", "unknown-key"),
+        ("slurm.anything", "x", "unknown-key"),
     ] {
         for set in written(&[(key, value)], true) {
             let found = report(&set);
@@ -372,6 +443,36 @@ fn half_a_launch_is_reported() {
     let (_, disagree) = found.findings.iter().find(|(_, f)| f.rule == "devices-disagree").unwrap();
     assert_eq!(disagree.places[0].says, "`nodes` is 16, `slurm.nodes` is 2");
     assert!(found.fails());
+}
+
+/// A default of a key that the mixer does not read, written in one arm.
+#[test]
+fn a_default_for_another_mixer_is_no_difference() {
+    for family in ["GLA5", "GDN2", "Mamba2"] {
+        for (key, value) in [
+            ("model.rope_theta", "10000.0"),
+            ("model.rope_dim", "64"),
+            ("model.n_kv_heads", "32"),
+            ("model.sliding_window", ""),
+            ("model.qk_norm", "false"),
+        ] {
+            let of_family = ("model.model_name", family);
+            for arms in [
+                [&[of_family][..], &[of_family, (key, value)]],
+                [&[of_family, (key, value)], &[of_family]],
+            ] {
+                let [a, b] = arms;
+                let found =
+                    report(&[launched("run", a, "128 GPUs"), launched("runcanon", b, "128 GPUs")]);
+                let loud: Vec<_> = heavy(&found)
+                    .into_iter()
+                    .filter(|l| !l.starts_with("budget-in-comment"))
+                    .collect();
+                assert!(loud.is_empty(), "{family} {key}: {loud:?}");
+                assert_eq!(found.clean.len(), 1, "{family} {key}");
+            }
+        }
+    }
 }
 
 /// Defaults stay defaults whatever the other keys of their section are.

@@ -38,6 +38,38 @@ fn slots_of_the_head_are_erased() {
     assert_eq!(verdict.proof.erased.unwrap().slots, ["A", "head.slots.A"]);
 }
 
+/// A definition that is a default and is computed from its neighbours is replaced as a whole, in both orders.
+#[test]
+fn a_default_computed_from_its_neighbours_is_replaced_as_a_whole() {
+    use compiler::compare::Outcome;
+    const HALF: &str = "mixer half(x; frac = 2, rope = rotary { dims dim / (4 * frac) }) {
+  q, k = rope(heads(linear wq (x, dim), 4), heads(linear wk (x, dim), 4), head_dim = dim / 4)
+  linear wo (merge(attention(q, k, heads(linear wv (x, dim), 4))), dim)
+}
+block inter(q, k; head_dim, dims = 4) { rope(q, 700, interleaved, dims), rope(k, 700, interleaved, dims) }
+block fixed(q, k; head_dim) { rope(q, 500, interleaved, 4), rope(k, 500, interleaved, 4) }
+arch y { vocab 300  dim 32  norm_eps 1e-5  init lingua  layers 2 of decoder { mixer half  mlp swiglu { hidden 32 } } }
+";
+    let changed =
+        |edit: &str| arch_text_lock(&format!("{HALF}arch x = y with {{ {edit} }}\n"), "x");
+    let base = arch_text_lock(&HALF.replace("arch y", "arch x"), "x");
+    for edit in ["mixer.rope = nope", "mixer.rope = inter", "mixer.rope = fixed"] {
+        let other = changed(edit);
+        for (a, b) in [(&base, &other), (&other, &base)] {
+            let verdict = judge(a, b, &["mixer.rope"]).unwrap();
+            assert_eq!(verdict.outcome, Outcome::Controlled, "{edit}: {:?}", verdict.confounds);
+        }
+    }
+    // What else differs stays a difference, and what the default was computed from decides nothing once it is replaced.
+    for (edit, controlled) in [("norm_eps 1e-6", false), ("mixer.frac 1", true)] {
+        let both = changed(&format!("mixer.rope = inter  {edit}"));
+        for (a, b) in [(&base, &both), (&both, &base)] {
+            let outcome = judge(a, b, &["mixer.rope"]).unwrap().outcome;
+            assert_eq!(outcome == Outcome::Controlled, controlled, "{edit}: {outcome:?}");
+        }
+    }
+}
+
 fn refusals() -> Vec<(String, Refusal)> {
     let [llama, canon, release] = ["llama_1B", "llamacanon_1B", "llamacanon_1B_release"]
         .map(|name| arch_lock(&format!("arch/{name}.canon")));
