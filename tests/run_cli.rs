@@ -462,7 +462,8 @@ fn what_cannot_be_run_is_refused_with_its_code() {
         let said = place.exits(2, "run --lock lockfiles/small.lock");
         assert!(said.contains(what) && said.contains("help: "), "{said}");
         assert!(!place.path("runs").exists(), "nothing is left half made");
-        place.exits(1, "verify lockfiles/small.lock");
+        // Another version is not a finding about this lock.
+        place.exits(if what == "version 9" { 2 } else { 1 }, "verify lockfiles/small.lock");
     }
     fs::write(&path, &text).unwrap();
     place.exits(0, "verify lockfiles/small.lock");

@@ -380,16 +380,16 @@ mod tests {
             (json!({"N": 20, "ans": 9997}), "cannot be told apart"),
             (json!({"N": 20, "eos": 9997}), "cannot be told apart"),
             (json!({"N": 20, "bos": 9998}), "cannot be told apart"),
-            (json!({"N": 20, "K": 3}), "unknown field `K`"),
+            (json!({"N": 20, "K": 3}), "has no parameter `K`"),
             (
                 json!({"N": 20, "leaves": "round"}),
-                "unknown variant `round`, expected `floor` or `ceil`",
+                "`leaves` is `round`, and must be `floor` or `ceil`",
             ),
             (
                 json!({"N": 20, "ask": "first"}),
-                "unknown variant `first`, expected `last` or `last_quarter`",
+                "`ask` is `first`, and must be `last` or `last_quarter`",
             ),
-            (json!({}), "missing field `N`"),
+            (json!({}), "needs the parameter `N`"),
         ];
         for (params, want) in cases {
             let error = Task::parse("brevo", params).unwrap_err();

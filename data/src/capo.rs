@@ -376,10 +376,10 @@ mod tests {
             (json!({"N": 0}), "N is 0"),
             (json!({"N": -5}), "N is -5"),
             (json!({"N": 10_000_001}), "N is 10000001"),
-            (json!({"people_seed": -1}), "invalid value: integer `-1`"),
-            (json!({"permute": 1}), "invalid type: integer `1`, expected a boolean"),
-            (json!({"pronoun": "they"}), "unknown variant `they`, expected `parity` or `drawn`"),
-            (json!({"shuffle": true}), "unknown field `shuffle`"),
+            (json!({"people_seed": -1}), "`people_seed` is `-1`"),
+            (json!({"permute": 1}), "`permute` is `1`, and must be"),
+            (json!({"pronoun": "they"}), "`pronoun` is `they`, and must be `parity` or `drawn`"),
+            (json!({"shuffle": true}), "has no parameter `shuffle`"),
         ];
         for (params, want) in cases {
             let error = Task::parse("capo", params).unwrap_err();

@@ -420,7 +420,7 @@ mod tests {
             ("bos", json!(9500), "bos is 9500"),
             ("eos", json!(9500), "eos is 9500"),
             ("eos", json!(-1), "eos is -1"),
-            ("QA", json!(true), "unknown field `QA`"),
+            ("QA", json!(true), "has no parameter `QA`"),
         ];
         for (name, value, want) in cases {
             let mut params = good.clone();

@@ -238,7 +238,7 @@ mod tests {
             (json!({"config": "cfg3f", "root": 21}), "root is 21, but the grammar's is 22"),
             (json!({"config": "cfg3f", "vocab": 4}), "vocab is 4, but the grammar's is 3"),
             (json!({"config": "cfg3f", "depth": 7}), "depth is 7, but the grammar's is 6"),
-            (json!({"config": "cfg3f", "N": 7}), "unknown field `N`"),
+            (json!({"config": "cfg3f", "N": 7}), "has no parameter `N`"),
         ];
         for (params, want) in cases {
             let error = Task::parse("lano", params).unwrap_err();

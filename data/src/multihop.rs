@@ -374,8 +374,11 @@ mod tests {
                 json!({"N": 5, "k": 1, "M": 10, "background": ["A b.", " "]}),
                 "background sentence 1 is empty",
             ),
-            (json!({"N": 5, "k": 1, "background_lengths": "tokens"}), "unknown variant `tokens`"),
-            (json!({"N": 5}), "missing field `k`"),
+            (
+                json!({"N": 5, "k": 1, "background_lengths": "tokens"}),
+                "`background_lengths` is `tokens`",
+            ),
+            (json!({"N": 5}), "needs the parameter `k`"),
         ];
         for (params, want) in cases {
             let error = Task::parse("multihop", params).unwrap_err();

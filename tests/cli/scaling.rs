@@ -73,7 +73,7 @@ fn sizes_on(data: &str, saves: f64, exponent: f64) -> tempfile::TempDir {
             let own = [0.002, -0.002, 0.0][(run.seed + width.ilog2() as usize) % 3];
             let own = if run.role == Role::Treatment { own } else { 0.0 };
             let scatter = [0.004, -0.003, -0.001][run.seed] + own;
-            let last = 3.0 * (size * gain / 1e9).powf(-exponent) * (1.0 + scatter);
+            let last = 30.0 * (size * gain / 1e9).powf(-exponent) * (1.0 + scatter);
             let place = dir.path().join(format!("runs/w{width}/{}", run.experiment.name));
             // The stub adds a half to the evaluated loss.
             let loss = move |step: u64| last - 0.5 + 0.01 * (60 - step) as f64;

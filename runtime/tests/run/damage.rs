@@ -97,7 +97,7 @@ fn a_folder_of_another_lock_is_left_alone() {
         (depo(&[("threads = 1", "threads = 1\nfuse = false")]), "another platform section"),
         (
             depo(&[("[evaluation]\nevery = 4", "[evaluation]\nevery = 2")]),
-            "evaluated every 4 steps",
+            "evaluation.every = 4, and the lock now says 2",
         ),
     ];
     for (other, why) in others {
