@@ -137,7 +137,14 @@ pub fn reason(error: &io::Error) -> String {
         _ => {
             let text = error.to_string();
             let words = text.split(" (os error").next().unwrap_or(&text);
-            words.to_lowercase()
+            // The system's sentences begin with a capital letter; names in others keep theirs.
+            let mut letters = words.chars();
+            match (letters.next(), letters.next()) {
+                (Some(first), Some(second)) if second.is_lowercase() => {
+                    first.to_lowercase().chain(words.chars().skip(1)).collect()
+                }
+                (_, _) => words.to_owned(),
+            }
         }
     }
 }

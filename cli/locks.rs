@@ -10,6 +10,7 @@ use std::path::Path;
 
 use compiler::lock::{self, Lock, LockError, MAX_LOCK_BYTES};
 use compiler::recipe::{self, Source};
+use dsl::limits::MAX_SOURCE_BYTES;
 
 use crate::fail::{Failure, shown};
 use crate::files;
@@ -29,6 +30,7 @@ pub fn is_lock(path: &Path) -> bool {
 /// A lock and the text it was read from. A run's name is as good as the path of its lock.
 pub fn read(path: &Path) -> Result<(Lock, String), Failure> {
     let path = &crate::named::lock(path)?;
+    refuse_large_source(path)?;
     let bytes = bytes(path).map_err(|error| unreadable(path, &error))?;
     let name = shown(path);
     refuse_source(path, &String::from_utf8_lossy(&bytes))?;
@@ -82,6 +84,22 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
             failure().help(format!("there are {}{more}", listed.join(", ")))
         }
     }
+}
+
+/// Refuses a file that is named like a source and is too large for one, before it is read.
+pub fn refuse_large_source(path: &Path) -> Result<(), Failure> {
+    let source =
+        path.extension().is_some_and(|extension| extension == "toml" || extension == "canon");
+    let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+    if !source || length <= MAX_SOURCE_BYTES as u64 {
+        return Ok(());
+    }
+    Err(Failure::bad_input(format!(
+        "`{}` has {}, too large for a recipe or an architecture, and a lock is needed",
+        shown(path),
+        dsl::size(length)
+    ))
+    .help(format!("name a lock: `canonc build` writes them into {FOLDER}/")))
 }
 
 /// Refuses a source file given in place of a lock, and names the next command.

@@ -156,7 +156,7 @@ impl Kind {
             Kind::Samples => "a file of samples",
             Kind::Tensors => "a file of a forward pass",
             Kind::Events => "an event file",
-            Kind::Windows => "a file of windows as JSON lines",
+            Kind::Windows => "a file of windows",
             Kind::Manual => "a manual page",
         }
     }

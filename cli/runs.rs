@@ -137,6 +137,7 @@ pub fn holds_what_is_attested(
 /// The text of a lock.
 pub fn read_text(path: &Path) -> Result<String, Failure> {
     let path = &named::lock(path)?;
+    locks::refuse_large_source(path)?;
     let bytes = disk::read(path, disk::SMALL).map_err(|error| locks::unreadable(path, &error))?;
     let text = String::from_utf8(bytes).map_err(|_| {
         Failure::bad_input(format!("`{}` is not a lock: it is not text", shown(path)))

@@ -5,10 +5,10 @@
 //! true: the comparisons have one treatment and one kind of data; runs are paired by seed; if a treated arm costs more
 //! than its base, the extra cost counts against it; nothing is run or written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use compiler::field::FieldValue;
+use compiler::field::{Class, FieldValue, Origin, TABLE};
 use compiler::lock::{self, Comparison, Experiment, Role, Run};
 use records::run::{Paths, read_lock};
 use report::compare;
@@ -42,6 +42,7 @@ struct Document {
     compute_ratio: Option<ComputeRatio>,
     compute_saved: Option<Saved>,
     refused: Option<String>,
+    warnings: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,6 +58,8 @@ struct OneSize {
     listed: usize,
     /// Pairs that have no losses because a run of them diverged.
     diverged: usize,
+    /// Listed seeds without a finished run of one of the arms.
+    missing: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -124,7 +127,16 @@ pub fn scaling(args: &ScalingArgs) -> Outcome {
         compute_ratio: None,
         compute_saved: None,
         refused: None,
+        warnings: nuisances(&all),
     };
+    for size in document.sizes.iter().filter(|size| size.missing > 0) {
+        document.warnings.push(format!(
+            "Warning: {} of {} of {} are not finished; `canonc compare` on its lock makes them.",
+            size.missing,
+            dsl::counted(size.listed, "seed"),
+            size.name
+        ));
+    }
     match fit(&document.sizes) {
         Ok((fit, factor)) => take(&mut document, &fit, factor),
         Err(why) => document.refused = Some(why),
@@ -177,6 +189,15 @@ fn alike(all: &[One]) -> Result<(), Failure> {
             ))
             .help("name comparisons of one treatment at several sizes"));
         }
+        for ((path, ours), (_, theirs)) in settings(first).iter().zip(&settings(other)) {
+            if ours != theirs {
+                return Err(Failure::bad_input(format!(
+                    "the treatment is another one in `{}` and `{}`: {path} is {ours} and {theirs}",
+                    first.name, other.name
+                ))
+                .help("name comparisons of one treatment at several sizes"));
+            }
+        }
         for path in ["data.source", "data.task_digest", "data.digest", "data.seq_len", "data.ids"] {
             let [a, b] = [first, other].map(|one| value(base(one), path).unwrap_or_default());
             if a != b {
@@ -189,6 +210,47 @@ fn alike(all: &[One]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The slots that a comparison treats, with the settings of their fills in both arms: these do not follow from a size.
+fn settings(one: &One) -> Vec<(String, String)> {
+    let declared = one.locked.verdicts.get(&one.arm).map(|verdict| verdict.treatment.as_slice());
+    let changes = declared.unwrap_or_default().iter().flat_map(|entry| &entry.changes);
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for change in changes {
+        // Sizes have different numbers of layers.
+        let Some((_, slot)) = change.path.split_once(".slots.") else { continue };
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
+        let both = format!("{} -> {}", value(&change.a), value(&change.b));
+        found.entry(format!("slots.{slot}")).or_default().insert(both);
+    }
+    let listed = |values: BTreeSet<String>| values.into_iter().collect::<Vec<_>>().join(", ");
+    let all: String = found.keys().map(|path| path.as_str()).collect::<Vec<_>>().join(", ");
+    std::iter::once(("the list of slots".to_owned(), all))
+        .chain(found.into_iter().map(|(path, values)| (path, listed(values))))
+        .collect()
+}
+
+/// Fields of the recipe that differ between sizes and are no size: each is part of what the curves show.
+fn nuisances(all: &[One]) -> Vec<String> {
+    let Some(first) = all.first() else { return Vec::new() };
+    let mut said = Vec::new();
+    for def in TABLE.iter().filter(|def| def.origin == Origin::Free) {
+        let decides = matches!(def.class, Class::Semantic | Class::Measured | Class::Platform);
+        // A longer training is a size, too.
+        if !decides || def.path.starts_with("budget.") {
+            continue;
+        }
+        let of = |one: &One| value(base(one), def.path);
+        if let Some(other) = all.iter().find(|one| of(one) != of(first)) {
+            let [a, b] = [first, other].map(|one| of(one).unwrap_or_else(|| "absent".to_owned()));
+            said.push(format!(
+                "Warning: {} is {a} in {} and {b} in {}; the curves show both changes together.",
+                def.path, first.locked.name, other.locked.name
+            ));
+        }
+    }
+    said
 }
 
 fn base(one: &One) -> Option<&Experiment> {
@@ -260,6 +322,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), F
         })
     };
     let (of_base, of_treated) = (of(&locked.base)?, of(arm)?);
+    let diverged = pairs.iter().map(|pair| pair.lost()).map(|l| l.base + l.treated + l.both).sum();
     let size = OneSize {
         name: locked.name.clone(),
         lock: locked.id().to_string(),
@@ -268,7 +331,8 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), F
         base: losses.iter().map(|(base, _)| *base).collect(),
         treated: losses.iter().map(|(_, treated)| *treated).collect(),
         listed: locked.seeds.len(),
-        diverged: pairs.iter().map(|pair| pair.lost()).map(|l| l.base + l.treated + l.both).sum(),
+        diverged,
+        missing: locked.seeds.len().saturating_sub(losses.len() + diverged),
     };
     Ok((size, runs))
 }
@@ -334,7 +398,7 @@ fn used(size: &OneSize) -> String {
 }
 
 fn text(document: &Document) -> String {
-    let Document { by, label, base, treated, controlled, sizes, refused, .. } = document;
+    let Document { by, label, base, treated, controlled, sizes, refused, warnings, .. } = document;
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len().max(1) as f64;
     let unit = match *by {
         "flops" => "training FLOPs",
@@ -354,6 +418,9 @@ fn text(document: &Document) -> String {
     }
     let mut said = output::table(&rows, &[false, true, true, true, true, true], 0);
     said.push_str(&format!("losses: {label}, means over seeds\n"));
+    for warning in warnings {
+        said.push_str(&format!("{warning}\n"));
+    }
     for size in sizes.iter().filter(|size| size.diverged > 0) {
         said.push_str(&format!(
             "Warning: {} of {} pairs of {} diverged: the fit leaves the worst results out.\n",

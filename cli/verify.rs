@@ -289,7 +289,7 @@ fn say(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Fa
         return output::json(&json_of(what, report));
     }
     let Report { recomputed, checked, trusted, broken, undecided, .. } = report;
-    let line = |word: &str, what: &str| format!("{word:<10} {what}\n");
+    let line = |word: &str, what: &str| format!("{word:<10} {}\n", output::inline(what));
     let mut text = what.map_or_else(String::new, |what| format!("{}\n", shown(what)));
     for (word, claims) in [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)] {
         text.extend(claims.iter().map(|Claim { subject: _, part: _, text }| line(word, text)));

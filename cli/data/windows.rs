@@ -69,10 +69,18 @@ fn chosen(path: &Path, args: &WindowArgs) -> Result<Chosen, Failure> {
 pub(super) fn export(args: &ExportWindowsArgs) -> Outcome {
     let ExportWindowsArgs { lock, windows: which, from, count, format, out: path } = args;
     let to_pipe = path.as_os_str() == "-";
-    let format = format.unwrap_or(match path.extension().and_then(OsStr::to_str) {
-        Some("bin") => WindowFormat::Bin,
-        Some(_) | None => WindowFormat::Jsonl,
-    });
+    let format = match (format, path.extension().and_then(OsStr::to_str)) {
+        (Some(format), _) => *format,
+        (None, Some("bin")) => WindowFormat::Bin,
+        (None, Some("jsonl") | None) => WindowFormat::Jsonl,
+        (None, Some(other)) => {
+            return Err(Failure::bad_input(format!(
+                "windows are written as jsonl or bin, and `{}` ends in .{other}",
+                shown(path)
+            ))
+            .help("name a file that ends in .jsonl or .bin, or say --format"));
+        }
+    };
     if to_pipe && format == WindowFormat::Bin && io::stdout().is_terminal() {
         return Err(Failure::bad_input("a terminal cannot show this format")
             .help("name a file with --out FILE, or send it through a pipe"));

@@ -5,6 +5,7 @@
 //! the binary's, except for one added script element and its hash; without Chromium the test says so and
 //! only the library's own tests check the page, except under CI, where the test fails.
 
+mod batches;
 mod browser;
 mod many;
 
@@ -12,10 +13,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use canonc::compared;
-use canonc::found::Found;
 use compiler::digest::Digest;
-use compiler::lock::{self, Experiment, Lock, Role, Run};
+use compiler::lock::{self, Experiment, Lock, Role};
 use records::attest::{Attestation, Circumstances};
 use records::fault::Faults;
 use records::metrics::{Evaluation, Log, Record, Score, Start, Step};
@@ -239,25 +238,6 @@ fn near(found: &Value, wanted: f64) {
 fn mean(of: impl Fn(u64) -> f64, steps: std::ops::RangeInclusive<u64>) -> f64 {
     let count = steps.clone().count() as f64;
     steps.map(of).sum::<f64>() / count
-}
-
-/// Runs of one data seed read the same batches, whatever their locks say of each other.
-#[test]
-fn a_comparison_of_runs_that_read_other_batches_is_refused() {
-    let dir = compared();
-    let text = fs::read_to_string(dir.path().join("lockfiles/pair.lock")).unwrap();
-    let Lock::Comparison(comparison) = lock::read("pair", &text).unwrap() else { panic!("{text}") };
-    let (all, root) = (comparison.runs(), dir.path().join("runs"));
-    let found = Found::under(&root);
-    let of = |runs: &[&Run]| {
-        let read = compared::compared(&comparison, runs, &root.join("pair"), &found).unwrap();
-        compared::same_data(runs, &read).map_err(|failure| failure.message.unwrap())
-    };
-    let runs: Vec<&Run> = all.clone();
-    let why = of(&runs).unwrap_err();
-    assert!(why.contains(&format!("at step {OTHER_DATA}")), "{why}");
-    let honest: Vec<&Run> = all.iter().copied().filter(|run| run.seed != 1).collect();
-    of(&honest).unwrap();
 }
 
 #[test]

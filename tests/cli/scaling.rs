@@ -254,3 +254,25 @@ fn what_is_no_sweep_over_sizes_is_refused() {
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     assert!(ran.stderr.contains("canonc compare lockfiles/w8.lock"), "{}", ran.stderr);
 }
+
+/// Slots that are filled otherwise at another size are another treatment; another learning rate is warned of.
+#[test]
+fn another_treatment_at_another_size_is_refused() {
+    let dir = sizes(1.5, 0.2);
+    let text = fs::read_to_string(dir.path().join("arch/archs.canon")).unwrap();
+    let at = |width: u64| format!("arch canon{width} = small{width} with {{ canon A, C, D }}");
+    let other =
+        text.replace(&at(WIDTHS[0]), &at(WIDTHS[0]).replace("A, C, D", "A, C, D { kernel 3 }"));
+    assert_ne!(other, text);
+    fs::write(dir.path().join("arch/archs.canon"), other).unwrap();
+    let recipe = format!("recipes/w{}.toml", WIDTHS[0]);
+    let ran = canonc(dir.path(), &["build", &recipe]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let locks = locks();
+    let words: Vec<&str> =
+        ["scaling"].into_iter().chain(locks.iter().map(String::as_str)).collect();
+    let ran = canonc(dir.path(), &words);
+    assert_eq!(ran.code, 2, "{}", ran.stdout);
+    assert!(ran.stderr.contains("the treatment is another one"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("kernel"), "{}", ran.stderr);
+}

@@ -349,7 +349,9 @@ impl<'a, 'i> Reader<'a, 'i> {
     }
 
     fn arch(&self, prefix: &str) -> Result<Rc<LockedArch>, LockError> {
-        let name = self.string(&format!("{prefix}arch.name"))?;
+        let path = format!("{prefix}arch.name");
+        let name = self.string(&path)?;
+        self.check(&path, super::name::check_name(name))?;
         let text = self.string(&format!("{prefix}arch.text"))?;
         if text.len() > MAX_SOURCE_BYTES {
             return Err(error::broken_arch(&short(name), "the text is too large"));

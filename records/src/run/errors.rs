@@ -50,6 +50,12 @@ pub fn cannot_read(path: &Path, error: &io::Error) -> RunError {
     if disk::is_wrong_path(error) {
         return wrong_path(path, error);
     }
+    if matches!(error.kind(), std::io::ErrorKind::FileTooLarge | std::io::ErrorKind::InvalidData) {
+        return RunError::input(
+            format!("{} cannot be used: {error}", path.display()),
+            "restore it from a copy; `canonc verify` lists every fault of a run",
+        );
+    }
     RunError::machine(
         format!("{} cannot be read: {error}", path.display()),
         "see that it is there and readable, and repeat the command",

@@ -98,6 +98,7 @@ impl Comparison {
     /// Facts that weaken a number, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.proved.siblings.warnings();
+        warnings.extend(self.proved.repeated.iter().cloned());
         warnings.extend(self.divergences());
         warnings.extend(self.other_machines());
         warnings.extend(self.loosely_matched());

@@ -22,6 +22,8 @@ pub struct Proved {
     pub analysis: Option<Analysis>,
     /// Which seeds are all distinct, of the base and its repetition together.
     pub varied: Varied,
+    /// A warning for each kind of seed that pairs have in common: such pairs are not independent.
+    pub repeated: Vec<String>,
     /// Whether all seeds are evaluated on the same questions; `None` if unknown or mixed.
     pub questions: Option<Asked>,
     /// The largest ratio of the base to itself at which ratios of times have an interval; `None` for the default.
@@ -70,6 +72,27 @@ impl Claim {
     pub fn is_attributable(&self) -> bool {
         self.controlled && self.factors <= 1
     }
+}
+
+/// Seeds that several pairs have in common.
+fn repeated(seeds: &[lock::Seeds]) -> Vec<String> {
+    let of = |what: &str, seed: fn(&lock::Seeds) -> u64| {
+        let distinct: BTreeSet<u64> = seeds.iter().map(seed).collect();
+        match distinct.first() {
+            Some(only) if distinct.len() == 1 && seeds.len() > 1 => Some(format!(
+                "Warning: all {} pairs have {what} seed {only}: their interval holds for this seed only.",
+                seeds.len()
+            )),
+            Some(_) if distinct.len() < seeds.len() => Some(format!(
+                "Warning: {} pairs have {} different {what} seeds: pairs that share one are not independent, and the \
+                 interval may be too narrow.",
+                seeds.len(),
+                distinct.len()
+            )),
+            Some(_) | None => None,
+        }
+    };
+    [of("init", |seeds| seeds.init), of("data", |seeds| seeds.data)].into_iter().flatten().collect()
 }
 
 /// Which seeds are all distinct, of the base and its repetition together: pairs that share one differ by less than
@@ -132,6 +155,7 @@ impl Proved {
             axes: axes.collect(),
             analysis: Analysis::declared(locked),
             varied: varied(&locked.seeds, &locked.again),
+            repeated: repeated(&locked.seeds),
             questions: questions(locked),
             time_bound: Some(locked.analysis.time_bound.to_f64()),
             costs: costs.collect(),
@@ -208,6 +232,19 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pairs_that_share_a_seed_are_warned_of() {
+        let of = |init: [u64; 3]| {
+            let seeds =
+                init.iter().zip(1..).map(|(&init, data)| lock::Seeds { init, data, eval: 0 });
+            repeated(&seeds.collect::<Vec<_>>())
+        };
+        assert!(of([1, 2, 3]).is_empty());
+        assert!(of([1, 1, 1])[0].contains("all 3 pairs have init seed 1"));
+        assert!(of([1, 1, 2])[0].contains("3 pairs have 2 different init seeds"));
+        assert!(repeated(&[lock::Seeds { init: 1, data: 1, eval: 0 }]).is_empty());
+    }
 
     #[test]
     fn one_seed_for_all_repetitions_is_not_varied() {

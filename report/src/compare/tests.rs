@@ -100,6 +100,7 @@ pub(crate) fn proved(arms: &[&str], rates: &[f64]) -> Proved {
         claims: arms.iter().map(|arm| ((*arm).to_owned(), claim.clone())).collect(),
         axes: (!rates.is_empty()).then_some(axis).into_iter().collect(),
         varied: Varied { init: true, data: true },
+        repeated: Vec::new(),
         questions: Some(crate::statistics::questions::Asked::Same),
         ..Proved::default()
     }

@@ -73,10 +73,13 @@ fn twin_rule(key: &FieldDef) -> &'static str {
 
 /// A key of the row: its path, or one below the section it covers.
 fn key_of(row: &FieldDef) -> String {
-    let named = row.foreign.iter().chain([&row.path]).find_map(|name| name.strip_suffix('*'));
-    match row.path.strip_suffix('*') {
-        Some(_) => format!("{}any", named.unwrap()),
-        None => row.path.to_owned(),
+    let named = row.foreign.iter().find_map(|name| name.strip_suffix('*'));
+    match (row.path.strip_suffix('*'), named) {
+        (None, _) => row.path.to_owned(),
+        (Some(_), Some(section)) => format!("{section}any"),
+        // Sections of other trainers' keys that are known one by one.
+        (Some(own), None) if own.starts_with("lingua.") => row.foreign[0].to_owned(),
+        (Some(own), None) => format!("{own}any"),
     }
 }
 

@@ -1,0 +1,28 @@
+//! Arms that read the same data name the same batches, or are not compared.
+
+use std::fs;
+
+use canonc::compared;
+use canonc::found::Found;
+use compiler::lock::{self, Lock, Run};
+
+use super::OTHER_DATA;
+
+/// Runs of one data seed read the same batches, whatever their locks say of each other.
+#[test]
+fn a_comparison_of_runs_that_read_other_batches_is_refused() {
+    let dir = super::compared();
+    let text = fs::read_to_string(dir.path().join("lockfiles/pair.lock")).unwrap();
+    let Lock::Comparison(comparison) = lock::read("pair", &text).unwrap() else { panic!("{text}") };
+    let (all, root) = (comparison.runs(), dir.path().join("runs"));
+    let found = Found::under(&root);
+    let of = |runs: &[&Run]| {
+        let read = compared::compared(&comparison, runs, &root.join("pair"), &found).unwrap();
+        compared::same_data(runs, &read).map_err(|failure| failure.message.unwrap())
+    };
+    let runs: Vec<&Run> = all.clone();
+    let why = of(&runs).unwrap_err();
+    assert!(why.contains(&format!("at step {OTHER_DATA}")), "{why}");
+    let honest: Vec<&Run> = all.iter().copied().filter(|run| run.seed != 1).collect();
+    of(&honest).unwrap();
+}
