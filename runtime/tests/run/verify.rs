@@ -37,7 +37,7 @@ fn everything_of_a_finished_run_holds() {
     for what in [
         "lock ",
         "metrics: 11 lines",
-        "learning rates of all 8 steps",
+        "learning rates of all steps (8)",
         "data of 8 of 8 steps made again: the same",
         "held-out windows of 2 evaluations",
         "drawn again from the lock's seed",
