@@ -35,7 +35,8 @@ demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train b
 	$(CARGO) build --release
 	$(or $(CARGO_TARGET_DIR),target)/release/canonc demo
 
-check: libtorch ## formatting and lints, with libtorch and without
+check: libtorch ## formatting, lints with libtorch and without, and the API documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --no-default-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

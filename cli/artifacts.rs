@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use compiler::artifacts::{Artifact, Artifacts, Kind, State};
-use compiler::lock::{self, Experiment, Lock};
-use compiler::recipe::{self, Source};
+use compiler::artifacts::{Artifact, ArtifactKind, Artifacts, State};
 use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
+use lab::experiment::Experiment;
+use lab::lock::{self, Lock};
+use lab::recipe::{self, Source};
 use records::finished;
 use records::run::{Paths, read_experiment};
 
@@ -38,9 +39,9 @@ pub fn artifacts() -> Result<Artifacts, Failure> {
     sources.extend(listed(RECIPES, "toml"));
     if sources.is_empty() && !Path::new(LOCKS).is_dir() {
         return Err(Failure::bad_input(format!(
-            "there is no `{ARCHS}`, `{RECIPES}` or `{LOCKS}` here"
+            "`{ARCHS}`, `{RECIPES}` and `{LOCKS}` are all missing here"
         ))
-        .help("start it in the folder of a project; `canonc new DIR` writes a first one"));
+        .help("run it in the folder of a project; `canonc new DIR` creates one"));
     }
     let mut made = BTreeSet::new();
     let mut known = Known::default();
@@ -62,7 +63,7 @@ pub fn artifacts() -> Result<Artifacts, Failure> {
         // No source that was built makes this lock.
         let note = lock::source_of(&text).map(|source| format!("made from {source}"));
         let note = note.unwrap_or_else(|| "no lock of canonc".to_owned());
-        all.add(name(&path), Artifact { kind: Kind::Lock, state: State::Orphan, note });
+        all.add(name(&path), Artifact { kind: ArtifactKind::Lock, state: State::Orphan, note });
     }
     Ok(all)
 }
@@ -86,19 +87,22 @@ fn add_source(all: &mut Artifacts, known: &mut Known, source: &Path, made: &mut 
             Err(failure) => {
                 // The file there is another source's lock, or not a lock at all.
                 let note = failure.message.unwrap_or_default();
-                all.add(lock_path, Artifact { kind: Kind::Lock, state: State::Broken, note });
+                all.add(
+                    lock_path,
+                    Artifact { kind: ArtifactKind::Lock, state: State::Broken, note },
+                );
                 continue;
             }
         };
         let open = if lock.open_inputs().is_empty() { "" } else { ", open" };
         let note = format!("{} {}{open}", lock.kind(), lock.id().short());
-        all.add(lock_path.clone(), Artifact { kind: Kind::Lock, state, note });
+        all.add(lock_path.clone(), Artifact { kind: ArtifactKind::Lock, state, note });
         add_runs(all, &lock, &lock_path);
     }
 }
 
 /// The files that a source names: an arch its imports, a recipe its archs, a comparison its recipes.
-fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
+fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> ArtifactKind {
     let text = match read(source) {
         Ok(Content::Text(text)) => text,
         Ok(Content::Not(_)) | Err(_) => String::new(),
@@ -108,7 +112,7 @@ fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
         for target in ast.imports.iter().filter_map(|i| import_target(path, &i.path)) {
             all.need(path, target);
         }
-        return Kind::Arch;
+        return ArtifactKind::Arch;
     }
     let mut sources = Sources::new();
     let id = sources.add(path, text.clone());
@@ -118,7 +122,7 @@ fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
             for (arch, _) in archs.unwrap_or_default() {
                 all.need(path, arch.path);
             }
-            Kind::Recipe
+            ArtifactKind::Recipe
         }
         Source::Comparison => {
             let read = recipe::comparison::read(&sources, id).0;
@@ -128,7 +132,7 @@ fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
                     all.need(path, arch.path.as_str());
                 }
             }
-            Kind::Comparison
+            ArtifactKind::Comparison
         }
     }
 }
@@ -154,7 +158,7 @@ fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
                 add_run(all, &run.experiment, &run_folder, lock_path);
                 all.need(report.clone(), name(&run_folder));
             }
-            all.add(report, Artifact { kind: Kind::Report, state, note: String::new() });
+            all.add(report, Artifact { kind: ArtifactKind::Report, state, note: String::new() });
         }
     }
 }
@@ -176,7 +180,7 @@ fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_pat
         },
     };
     all.need(path.clone(), lock_path);
-    all.add(path, Artifact { kind: Kind::Run, state, note: String::new() });
+    all.add(path, Artifact { kind: ArtifactKind::Run, state, note: String::new() });
 }
 
 /// Files in a folder with the given ending, sorted by name.

@@ -8,7 +8,7 @@ mod read;
 
 use std::path::Path;
 
-use compiler::audit::{self, Findings, MAX_EXPERIMENTS, Rules};
+use lab::audit::{self, Findings, MAX_EXPERIMENTS, Rules};
 use report::curves::{self, Curves};
 
 use crate::args::AuditArgs;
@@ -32,25 +32,25 @@ pub fn audit(args: &AuditArgs) -> Outcome {
     }
     named::once(&args.paths)?;
     for path in &args.paths {
-        // Among several files the locks of architectures are passed over, as they are in a folder.
+        // With several files, locks of architectures are skipped, as in a folder.
         experiments.extend(match args.paths.len() {
             1 => read::experiments(path)?,
             _ => read::experiments_of(path)?,
         });
     }
     if let (true, Some(first)) = (experiments.is_empty() && !args.published, args.paths.first()) {
-        return Err(Failure::bad_input("no experiment is in these files")
+        return Err(Failure::bad_input("these files contain no experiment")
             .at(shown(first))
-            .help("architectures alone have nothing to audit: build a recipe"));
+            .help("an architecture alone cannot be audited: build a recipe"));
     }
     if let Some(path) = &args.curves {
         curves.extend(read::curves(path)?).map_err(|why| {
-            Failure::bad_input(why).at(shown(path)).help("give each run a name of its own")
+            Failure::bad_input(why).at(shown(path)).help("give each run its own name")
         })?;
     }
     if experiments.len() > MAX_EXPERIMENTS {
         let message = format!(
-            "these are {} experiments; at most {MAX_EXPERIMENTS} are held against each other",
+            "there are {} experiments; at most {MAX_EXPERIMENTS} can be compared",
             experiments.len()
         );
         return Err(Failure::bad_input(message).help("audit one sweep at a time"));
@@ -61,7 +61,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
     let subjects = audit::subjects(&experiments);
     if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {
         let failure =
-            Failure::bad_input(format!("a rule speaks of `{key}`, which no experiment has"))
+            Failure::bad_input(format!("a rule uses the key `{key}`, which no experiment has"))
                 .at(args.rules.as_deref().map_or(String::new(), shown));
         return Err(match near {
             Some(near) => failure.help(format!("did you mean `{near}`?")),

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use compiler::digest::Digest;
-use compiler::lock::{self, Bound, DataSource, Experiment, Lock};
 use data::Split;
 use data::text::index::TextIndex;
 use data::text::tokenizer::{Info, Kind};
 use data::text::{TextWindows, file, locked};
+use lab::experiment::{DataSource, Experiment};
+use lab::lock::{self, Bound, Lock};
 
 use crate::args::BindArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -29,7 +30,7 @@ pub fn bind(args: &BindArgs) -> Outcome {
         .collect::<Result<Vec<_>, _>>()?;
     for Closed { path, text, said } in closed {
         if let Some(text) = text {
-            out::put(path, out::Kind::Lock, &text)?;
+            out::put(path, out::OutputKind::Lock, &text)?;
         }
         output::note(&said);
     }
@@ -71,7 +72,7 @@ fn close<'a>(
     let closed = lock::write(&after);
     let name = shown(path);
     if closed == text {
-        let said = format!("{name}: bound to this data already");
+        let said = format!("{name}: already bound to this data");
         return Ok(Closed { path, text: None, said });
     }
     let said = format!(
@@ -93,7 +94,7 @@ fn documents(
 ) -> Result<Bound, Failure> {
     if !path.exists() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(files::missing(path, &error).help("`canonc data prepare` makes such a file"));
+        return Err(files::missing(path, &error).help("make it with `canonc data prepare`"));
     }
     let index = match read {
         Some(index) => index.clone(),
@@ -148,11 +149,11 @@ fn fills_a_window(experiment: &Experiment, tokens: u64, which: &str) -> Result<(
         return Ok(());
     }
     Err(Failure::bad_input(format!(
-        "the documents {which} have {}, and one window of `{}` takes {window}",
+        "the documents {which} have {}, but one window of `{}` needs {window}",
         output::counted(tokens, "token"),
         experiment.name
     ))
-    .help("prepare more documents, hold out another share, or lower data.seq_len"))
+    .help("prepare more documents, change data.held_out, or lower data.seq_len"))
 }
 
 /// The windows of a lock that trains on text.

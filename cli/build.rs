@@ -11,10 +11,11 @@ mod known;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use compiler::compare;
-use compiler::lock::{self, ArchLock, Lock, LockedArch};
 use compiler::program::Compiled;
-use compiler::recipe::{self, Source};
+use lab::experiment::LockedArch;
+use lab::lock::{self, ArchLock, Lock};
+use lab::recipe::{self, Source};
+use lab::verdict;
 
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -76,7 +77,7 @@ pub fn build(args: &BuildArgs) -> Outcome {
 
 fn two_sources(path: &Path, one: &str, other: &str) -> Failure {
     Failure::bad_input(format!("`{one}` and `{other}` would both write `{}`", shown(path)))
-        .help("rename one of them, or give them folders of their own with --out")
+        .help("rename one of them, or use different folders with --out")
 }
 
 /// The locks that a file makes. Its diagnostics have been shown.
@@ -93,13 +94,13 @@ pub fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
                 Source::Comparison => known.comparisons(&sources, id),
             }
         }
-        Some("lock") => Err(Failure::bad_input(format!("`{}` is a lock already", shown(file)))
-            .help("name what it was made from: its `source` line says it")),
+        Some("lock") => Err(Failure::bad_input(format!("`{}` is already a lock", shown(file)))
+            .help("name its source instead, as in its `source` line")),
         Some(_) | None => Err(Failure::bad_input(format!(
             "`{}` is neither an architecture (.canon) nor a recipe (.toml)",
             shown(file)
         ))
-        .help("name a file of one of the two; `canonc new DIR` writes first ones")),
+        .help("name a .canon or .toml file; `canonc new DIR` writes examples")),
     }
 }
 
@@ -117,9 +118,9 @@ fn archs(file: &Path) -> Result<Vec<Lock>, Failure> {
 /// A file's name without its ending. Its locks are named after it.
 fn stem(file: &Path) -> Result<String, Failure> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
-    if lock::check_name(stem).is_err() {
+    if lab::experiment::check_name(stem).is_err() {
         return Err(Failure::bad_input(format!("`{}` cannot name a lock", shown(file))).help(
-            "rename it: letters, digits, `_`, `-` and `.` only, and a letter, digit or `_` first",
+            "rename it: use only letters, digits, `_`, `-` and `.`, starting with a letter, digit or `_`",
         ));
     }
     Ok(stem.to_owned())
@@ -132,14 +133,16 @@ pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failur
         return Ok((lock, Some(before)));
     }
     match lock::source_of(&before) {
-        None => Err(Failure::bad_input(format!("`{}` is no lock of canonc", shown(path)))
-            .help("move it away, or give the locks another folder with --out")),
+        None => Err(Failure::bad_input(format!("`{}` is not a lock of canonc", shown(path)))
+            .help("move it away, or choose another folder for locks with --out")),
         Some(source) if source != lock.source() => Err(Failure::bad_input(format!(
             "`{}` was made from `{source}`, not from `{}`",
             shown(path),
             lock.source()
         ))
-        .help(format!("delete it if `{source}` is gone, rename one of the two, or use --out"))),
+        .help(format!(
+            "delete it if `{source}` no longer exists, rename one of the two, or use --out"
+        ))),
         Some(_) => {
             let standing = lock::read(&shown(path), &before);
             if let Err(error) = &standing
@@ -147,13 +150,7 @@ pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failur
                 && !lock::is_older(&before)
             {
                 let failure = locks::refused(path, error.clone());
-                return Err(failure.help("or delete it, and build it as this canonc does"));
-            }
-            if lock::is_older(&before) {
-                let path = shown(path);
-                output::note(&format!(
-                    "{path}: an older version, which is written anew: bind it again if it was bound"
-                ));
+                return Err(failure.help("or delete it, and build it with this canonc"));
             }
             // A lock that cannot be read has no binding to keep.
             let bound =
@@ -165,12 +162,17 @@ pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failur
 
 fn write(path: &Path, lock: Lock) -> Outcome {
     let (lock, before) = settled(path, lock)?;
+    if before.as_deref().is_some_and(lock::is_older) {
+        let bound =
+            if lock.open_inputs().is_empty() { "" } else { "; if it was bound, bind it again" };
+        output::note(&format!("{}: replaced a lock of an older version{bound}", shown(path)));
+    }
     let text = lock::write(&lock);
     let name = shown(path);
     if before.as_deref() == Some(text.as_str()) {
         output::note(&format!("{name}: up to date"));
     } else {
-        out::put(path, out::Kind::Lock, &text)?;
+        out::put(path, out::OutputKind::Lock, &text)?;
         output::note(&format!("{name}: wrote {} {}", lock.kind(), lock.id().short()));
     }
     describe(path, &lock, &text);
@@ -180,7 +182,7 @@ fn write(path: &Path, lock: Lock) -> Outcome {
 /// Prints what is notable about a lock besides its name.
 fn describe(path: &Path, lock: &Lock, text: &str) {
     let redefined = |arch: &LockedArch| {
-        for redefined in compare::redefinitions(arch, text) {
+        for redefined in verdict::redefinitions(arch, text) {
             output::note(&format!("  {redefined}"));
         }
     };
@@ -223,8 +225,8 @@ fn describe(path: &Path, lock: &Lock, text: &str) {
 }
 
 /// One difference in one line: its path, both values, and any note.
-pub fn change(change: &compare::Change) -> String {
-    let compare::Change { path, subject: _, a, b, defaults: _, places: _, note } = change;
+pub fn change(change: &verdict::Change) -> String {
+    let verdict::Change { path, subject: _, a, b, defaults: _, places: _, note } = change;
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
     let text = format!("{path} {} → {} {note}", side(a), side(b));
     text.trim_end().to_owned()

@@ -36,9 +36,11 @@ fn arguments(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         return Ok(files.to_vec());
     }
     if !Path::new(DEFAULT_FOLDER).is_dir() {
-        return Err(Failure::bad_input(format!("there is no folder `{DEFAULT_FOLDER}` here"))
-            .help("name what to check: `canonc check FILE…`")
-            .help("`canonc new DIR` writes a first architecture"));
+        return Err(Failure::bad_input(format!(
+            "the folder `{DEFAULT_FOLDER}` does not exist here"
+        ))
+        .help("name what to check: `canonc check FILE…`")
+        .help("`canonc new DIR` writes a first architecture"));
     }
     Ok(vec![PathBuf::from(DEFAULT_FOLDER)])
 }
@@ -127,7 +129,7 @@ impl Report {
                     output::counted(archs, "arch")
                 );
                 let found = match (errors, warnings) {
-                    (0, 0) => "nothing to report".to_owned(),
+                    (0, 0) => "no errors".to_owned(),
                     (0, w) => output::counted(w, "warning"),
                     (e, 0) => output::counted(e, "error"),
                     (e, w) => {

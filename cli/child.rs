@@ -24,7 +24,7 @@ pub fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
         let words: Vec<OsString> = step.into_iter().map(OsString::from).collect();
         if carry_out(&words, None, &stop)? == Exit::Interrupted {
-            output::note(&format!("interrupted; `{again}` goes on from there"));
+            output::note(&format!("interrupted; `{again}` continues from there"));
             return Ok(Exit::Interrupted);
         }
     }
@@ -45,10 +45,11 @@ pub fn carry_out(
     if stop.load(Ordering::Relaxed) {
         return Ok(Exit::Interrupted);
     }
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::machine(format!("canonc cannot find its own program: {error}"))
+    })?;
     let status = wait(Command::new(program).args(words), name)
-        .map_err(|error| Failure::machine(format!("{} does not start: {error}", said())))?;
+        .map_err(|error| Failure::machine(format!("{} cannot be started: {error}", said())))?;
     match status.code() {
         Some(0) => Ok(Exit::Fine),
         Some(75) => Ok(Exit::Interrupted),
@@ -58,7 +59,7 @@ pub fn carry_out(
         // It was stopped before it could handle the signal.
         None if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         Some(_) | None => Err(Failure::machine(format!("{} ended early ({status})", said()))
-            .help("the same command goes on from its last checkpoint")),
+            .help("the same command continues from its last checkpoint")),
     }
 }
 

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use ::report::compare;
 use ::report::overview::{self, Entry};
-use compiler::field::FieldValue;
-use compiler::lock::{self, Comparison, Lock, Run};
+use lab::comparison::{Comparison, Run};
+use lab::field::FieldValue;
+use lab::lock::{self, Lock};
 use records::attest::Attestation;
 use records::job::Job;
 use records::run::{Paths, append_line, belongs, read_lock};
@@ -25,7 +26,7 @@ use crate::compared::{compared, heading, places, same_data};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
-use crate::out::{self, Kind};
+use crate::out::{self, OutputKind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
 use crate::tensors::{Tensors, Work};
@@ -40,7 +41,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         return tensors.carry_out(Work::StepTimes(args, &locked, usize::from(steps)));
     }
     if let Some(out) = &args.out {
-        let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
+        let kind = if locked.len() == 1 { OutputKind::Page } else { OutputKind::Picture };
         out::check(out, kind)?;
     }
     // A run made for another comparison is reused.
@@ -82,12 +83,12 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
             siblings(comparison, &compared, &args.dir, &places(&due, &folder, &found)?);
         shown::count(&due, &mut compared, &folder, true)?;
         for line in looks::said(&looks) {
-            output::note(&compared.calls(&line));
+            output::note(&line);
         }
         let page = say(comparison, &compared, &due, &folder, &found, args.json)?;
         looks::reported(comparison, &folder, &due)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
-            out::put(out, Kind::Page, &page)?;
+            out::put(out, OutputKind::Page, &page)?;
         }
         let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
         done.push((task.map_or_else(String::new, FieldValue::plain), compared));
@@ -100,7 +101,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
             output::data(&format!("\n{table}\n{caption}\n"))?;
         }
         if let Some(out) = &args.out {
-            out::put(out, Kind::Picture, overview::picture(&entries))?;
+            out::put(out, OutputKind::Picture, overview::picture(&entries))?;
             output::note(&format!("picture: {}", shown(out)));
         }
     }
@@ -172,7 +173,7 @@ pub fn siblings(
     compare::siblings(comparison, locks, dir, places, compared.used_seeds())
 }
 
-/// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.
+/// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.
 fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
@@ -191,7 +192,7 @@ fn say(
     }
     let page = report::of(comparison, compared, due, folder, found)?;
     let beside = folder.join("report.html");
-    out::put(&beside, Kind::Page, &page)?;
+    out::put(&beside, OutputKind::Page, &page)?;
     output::note(&format!("curves: {}", shown(&beside)));
     Ok(page)
 }
@@ -235,7 +236,9 @@ impl Carry<'_> {
                 let exit = self.one(name, text, place);
                 // A diverged run is a result of the comparison like any other.
                 if let Some(step) = diverged(&exit, place) {
-                    output::note(&format!("{name} diverged at step {step}; the other runs go on"));
+                    output::note(&format!(
+                        "{name} diverged at step {step}; the other runs continue"
+                    ));
                     continue;
                 }
                 if !matches!(exit, Ok(Exit::Fine)) {
@@ -245,7 +248,7 @@ impl Carry<'_> {
             }
             Ok(Exit::Fine)
         };
-        let died = || Failure::machine("a thread that waits for a run ended early");
+        let died = || Failure::machine("a thread that waited for a run ended early");
         let ends: Vec<Outcome> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(work)).collect();
             workers.into_iter().map(|worker| worker.join().unwrap_or(Err(died()))).collect()
@@ -266,7 +269,7 @@ impl Carry<'_> {
         let lock = out::named(folder, name, ".lock")?;
         let before = disk::read_text(&lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
-            out::put(&lock, Kind::Lock, text)?;
+            out::put(&lock, OutputKind::Lock, text)?;
         }
         let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
         if output::quiet() {

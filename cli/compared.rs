@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use compiler::field::TABLE;
-use compiler::lock::{Comparison, Experiment, Role, Run};
+use lab::comparison::{Comparison, Role, Run};
+use lab::experiment::Experiment;
+use lab::field::TABLE;
 use report::compare::{self, Arm, Proved};
 use report::page::Heading;
 
@@ -49,7 +50,8 @@ pub fn compared(
     Ok(compare::Comparison { arms, points, selection, proved })
 }
 
-/// Refuses two runs whose locks read the same data in the same batches, and whose logs name other batches at a step.
+/// Refuses two runs if their locks read the same data in the same batches but their logs have different batches at a
+/// step.
 pub fn same_data(runs: &[&Run], compared: &compare::Comparison) -> Result<(), Failure> {
     let mut data: BTreeMap<String, (&str, &[Digest])> = BTreeMap::new();
     for run in runs {
@@ -67,14 +69,14 @@ pub fn same_data(runs: &[&Run], compared: &compare::Comparison) -> Result<(), Fa
             let digest =
                 |of: &[Digest]| of.get(at).map(|digest| digest.short()).unwrap_or_default();
             let failure = Failure::bad_input(format!(
-                "the locks of `{name}` and `{other}` read the same data, and their logs do not: at step {}, batch {} \
+                "the locks of `{name}` and `{other}` read the same data, but their logs differ: at step {}, batch {} \
                  and {}",
                 at + 1,
                 digest(batches),
                 digest(theirs)
             ));
             return Err(Failure { exit: Exit::Finding, ..failure }
-                .help("`canonc verify` on both names the one whose log is not of its lock"));
+                .help("`canonc verify` on both finds the log that does not match its lock"));
         }
         if batches.len() > theirs.len() {
             data.insert(key, (name, batches));
@@ -97,7 +99,7 @@ fn reads(experiment: &Experiment) -> String {
 pub fn arm_of(run: &Run) -> String {
     match run.role {
         Role::Base | Role::Treatment => run.arm.clone(),
-        Role::Again => format!("{} again", run.arm),
+        Role::Replicate => format!("{} replicate", run.arm),
     }
 }
 
@@ -106,7 +108,7 @@ pub fn places(runs: &[&Run], folder: &Path, found: &Found) -> Result<Vec<PathBuf
     runs.iter().map(|run| found.place(folder, &run.experiment)).collect()
 }
 
-/// A run's place in the grid: `optimizer.lr 0.003`.
+/// A run's point in the grid: `optimizer.lr 0.003`.
 fn point(comparison: &Comparison, run: &Run) -> String {
     let paths = comparison.grid.iter().flat_map(|grid| &grid.paths);
     let values =
@@ -119,14 +121,14 @@ pub fn heading(comparison: &Comparison) -> Heading {
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
-        let whose = if several { format!("{arm}: ") } else { String::new() };
+        let prefix = if several { format!("{arm}: ") } else { String::new() };
         for (kind, changes) in
             [("consequence", &verdict.consequences), ("platform", &verdict.platform)]
         {
-            notes.extend(changes.iter().map(|c| format!("{whose}{kind}: {}", change(c))));
+            notes.extend(changes.iter().map(|c| format!("{prefix}{kind}: {}", change(c))));
         }
         let arms = [comparison.base.as_str(), arm.as_str()];
-        notes.extend(verdict.names.iter().map(|name| format!("{whose}name {}", name.line(arms))));
+        notes.extend(verdict.names.iter().map(|name| format!("{prefix}name {}", name.line(arms))));
     }
     Heading {
         title: comparison.name.clone(),

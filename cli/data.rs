@@ -25,8 +25,9 @@ use data::DataError;
 use data::inspect::inspect;
 use data::settings;
 use data::stream::Stream;
-use data::task::{Mode, TASKS};
 use data::window::Order;
+use tasks::sample::Mode;
+use tasks::task::TASKS;
 
 use crate::args::{
     DataArgs, DataCommand, DataMode, DataOrder, InspectArgs, SampleArgs, SampleOptions, WindowArgs,
@@ -56,7 +57,7 @@ fn inspect_samples(args: &InspectArgs) -> Outcome {
     let WindowArgs { data, held_out } = &args.windows;
     if data.is_some() || *held_out || args.tokenizer_file.is_some() {
         return Err(Failure::bad_input(format!(
-            "--data, --held-out and --tokenizer-file are of a lock, and `{}` is a task",
+            "--data, --held-out and --tokenizer-file need a lock, but `{}` is a task",
             args.of
         ))
         .help("name the lock of an experiment: lockfiles/NAME.lock"));
@@ -93,7 +94,7 @@ fn stream_of(task: &str, options: &SampleOptions, count: u64) -> Result<Stream, 
 
 /// The text of a file that `--set NAME=@FILE` names.
 fn parameter_file(path: &str) -> Result<String, DataError> {
-    let wrong = |message: String, help: String| DataError { message, help };
+    let wrong = |message: String, help: String| DataError::new(message, help);
     let path = Path::new(path);
     let mut bytes = Vec::new();
     disk::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes)).map_err(
@@ -108,12 +109,12 @@ fn parameter_file(path: &str) -> Result<String, DataError> {
     }
     String::from_utf8(bytes).map_err(|_| {
         let message = format!("`{}` is not text", shown(path));
-        wrong(message, "parameters are JSON or lines of text, in UTF-8".to_owned())
+        wrong(message, "parameters must be JSON or lines of text, in UTF-8".to_owned())
     })
 }
 
 fn failure(error: DataError) -> Failure {
-    let DataError { message, help } = error;
+    let DataError { message, help, machine: _ } = error;
     let failure = Failure::bad_input(message);
     if help.is_empty() { failure } else { failure.help(help) }
 }

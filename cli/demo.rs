@@ -18,8 +18,8 @@ const FAMILIES: [&str; 3] = ["gla_demo", "gdn_demo", "mamba2_demo"];
 pub fn demo(args: &DemoArgs) -> Outcome {
     let arch = |name: &str| format!("arch/{name}.canon");
     if !Path::new(&arch(BASE)).is_file() {
-        return Err(Failure::bad_input(format!("there is no `{}` here", arch(BASE)))
-            .help("run the demo in the folder of the canonc repository, or `canonc new DIR` for one of your own"));
+        return Err(Failure::bad_input(format!("`{}` does not exist here", arch(BASE)))
+            .help("run the demo in the folder of the canonc repository, or create your own with `canonc new DIR`"));
     }
     let lock = |name: &str| format!("lockfiles/{name}.lock");
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();

@@ -4,7 +4,7 @@
 //! exit 0 if controlled, 1 if confounded, 2 if the question makes no sense. Must stay true: only locks are
 //! read, never a source; a treatment given on the command line is called exploratory.
 
-use compiler::compare::{self, Refusal, Side, Trainer};
+use lab::verdict::{self, Refusal, Trainer};
 
 use crate::args::DiffArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -18,15 +18,15 @@ pub fn diff(args: &DiffArgs) -> Outcome {
     let (a_name, b_name) = (shown(a), shown(b));
     let (a, a_text) = locks::read(a)?;
     let (b, b_text) = locks::read(b)?;
-    let sides = (Side::lock(&a_name, &a, &a_text), Side::lock(&b_name, &b, &b_text));
+    let sides = (a.side(&a_name, &a_text), b.side(&b_name, &b_text));
     let (left, right) = (sides.0.map_err(refused)?, sides.1.map_err(refused)?);
     let trainer = args.trainer.as_deref().and_then(Trainer::parse).unwrap_or_default();
     let (left, right) = (left.run_by(trainer), right.run_by(trainer));
-    let verdict = compare::controlled(&left, &right, &args.treatment).map_err(refused)?;
+    let verdict = verdict::controlled(&left, &right, &args.treatment).map_err(refused)?;
     if args.json {
-        output::json(&compare::json(&verdict, true))?;
+        output::json(&verdict::json(&verdict, true))?;
     } else {
-        output::data(&compare::text(&verdict, true))?;
+        output::data(&verdict::text(&verdict, true))?;
     }
     if args.explain {
         output::data(&explain::commands(

@@ -75,7 +75,7 @@ impl Fact {
     pub fn unknown(name: &str) -> Fact {
         Fact {
             name: name.to_owned(),
-            value: "the system does not say".to_owned(),
+            value: "unknown".to_owned(),
             state: State::Unknown,
             help: None,
             of_libtorch: false,
@@ -133,7 +133,7 @@ fn disk() -> Fact {
         Ok(free) if free < ROOM => Fact::lacks(
             "disk here",
             format!("{}B free", output::rounded(free)),
-            "make room: libtorch takes 1.3 GB, checkpoints of a small run some hundred MB",
+            "free some space: libtorch needs 1.3 GB, checkpoints of a small run a few hundred MB",
         ),
         Ok(free) => Fact::has("disk here", format!("{}B free", output::rounded(free))),
         Err(_) => Fact::unknown("disk here"),
@@ -146,7 +146,7 @@ fn libtorch() -> Fact {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let fetch = "`make libtorch` fetches it (544 MB, once), then `make build`";
     if set("LIBTORCH_USE_PYTORCH").is_some() {
-        return Fact::has(name, "the PyTorch that python3 imports (LIBTORCH_USE_PYTORCH)");
+        return Fact::has(name, "the PyTorch of python3 (LIBTORCH_USE_PYTORCH)");
     }
     if let Some(folder) = set("LIBTORCH").map(PathBuf::from) {
         let value = format!("{} (LIBTORCH)", shown(&folder));

@@ -3,6 +3,7 @@
 //! In: the locks and the treatment of a `diff`. Out: the commands to type; the script itself. Must stay true:
 //! the script is `docs/check_verdict.py`, byte for byte, so a release needs no other file.
 
+use interop::quote::sh;
 use std::fmt::Write as _;
 
 /// The script, written from `docs/locks.md` alone.
@@ -15,7 +16,7 @@ pub fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -
     let mut words = vec![a, b];
     words.extend(slots.iter().map(|entry| entry.as_str()));
     words.extend(trainer.into_iter().flat_map(|trainer| ["--trainer", trainer]));
-    let words: Vec<String> = words.into_iter().map(quoted).collect();
+    let words: Vec<String> = words.into_iter().map(sh).collect();
     let mut text = format!(
         "\nTo check this verdict without canonc (the format is docs/locks.md):\n  \
          canonc diff --script > check_verdict.py\n  \
@@ -27,7 +28,7 @@ pub fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -
         let others: Vec<&str> = others.into_iter().map(String::as_str).collect();
         let _ = writeln!(
             text,
-            "The script judges treatments of slots. It reports {} as a difference.",
+            "The script checks only treatments of slots. It reports {} as a difference.",
             others.join(", ")
         );
     }
@@ -38,15 +39,6 @@ pub fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -
 fn is_slots(entry: &str) -> bool {
     let slot = entry.strip_prefix("slots.").or_else(|| entry.split_once(".slots.").map(|(_, s)| s));
     entry == "canon" || slot.is_some_and(|slot| !slot.contains('.'))
-}
-
-/// A word quoted for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,:=".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

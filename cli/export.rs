@@ -6,10 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use compiler::lock::{DataSource, Experiment, Lock};
 use compiler::program::Compiled;
 use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
+use lab::experiment::{DataSource, Experiment};
+use lab::lock::Lock;
 use records::checkpoint;
 use records::finished;
 use records::run::{Paths, read_experiment};
@@ -62,13 +63,13 @@ pub fn export(args: &ExportArgs) -> Outcome {
     let recipe = written.iter().any(|name| name == "recipe.yaml");
     if let (ExportTo::Lingua, Some(experiment), false) = (args.to, &experiment, recipe) {
         let why = match &experiment.data.source {
-            DataSource::Task { name, .. } => {
-                format!("it trains on text, and this run on the task {name}")
+            DataSource::Task { task, .. } => {
+                format!("it trains on text, but this run uses the task {}", task.name())
             }
-            DataSource::Text { .. } => "it has no words for this recipe or arch".to_owned(),
+            DataSource::Text { .. } => "it cannot express this recipe or arch".to_owned(),
         };
         output::note(&format!(
-            "recipe.yaml is left out: Lingua's trainer cannot run it, since {why}"
+            "recipe.yaml is left out: Lingua's trainer cannot run it, because {why}"
         ));
     }
     Ok(Exit::Fine)
@@ -127,7 +128,8 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
     if locks::is_lock(path)
         && let (Lock::Experiment(experiment), _) = locks::read(path)?
     {
-        let known = weights.as_deref().map(|file| of_the_lock(file, &experiment)).transpose()?;
+        let known =
+            weights.as_deref().map(|file| weights_of_lock(file, &experiment)).transpose()?;
         let compiled = experiment.arch.compiled.clone();
         return Ok(Source { compiled, experiment: Some(experiment), weights, known });
     }
@@ -145,7 +147,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
             Ok(Source { compiled: only.compiled, experiment: None, weights, known })
         }
         _ => Err(Failure::bad_input(format!(
-            "`{}` holds {} archs: {}",
+            "`{}` has {} archs: {}",
             found.name,
             names.len(),
             names.join(", ")
@@ -155,7 +157,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
 }
 
 /// Refuses a checkpoint of another lock: the model card would describe another training.
-fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Failure> {
+fn weights_of_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Failure> {
     let Some((lock, step)) = checkpoint::saved_by(weights) else {
         return Ok(Known { of: None, step: None, attested: None });
     };
@@ -182,8 +184,8 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
         return Err(runs::not_a_run(folder).help("or name a lock"));
     }
     if weights.is_some() {
-        return Err(Failure::bad_input("a run brings its own weights")
-            .help("leave --weights out, or name the run's lock instead of its folder"));
+        return Err(Failure::bad_input("a run has its own weights")
+            .help("remove --weights, or name the run's lock instead of its folder"));
     }
     let text = runs::read_text(&paths.lock())?;
     let experiment = read_experiment("lock", &text).map_err(runs::failure)?;
@@ -191,7 +193,7 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     if let Some(step) = attestation.diverged {
         let failure = Failure::bad_input(format!("`{}` diverged at step {step}", shown(folder)));
         return Err(Failure { exit: Exit::Finding, ..failure }.help(
-            "its weights are not finite numbers; name a run that got to its last step, or the run's lock with \
+            "its weights are not finite numbers; name a run that reached its last step, or the run's lock with \
              --weights and an earlier checkpoint's weights.safetensors",
         ));
     }

@@ -125,7 +125,10 @@ pub fn shown(path: &Path) -> String {
 
 /// Why a file operation failed, in words, without the operating system's error number.
 pub fn reason(error: &io::Error) -> String {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "an open set; the rest says it itself")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "`ErrorKind` is an open set; other errors describe themselves"
+    )]
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),

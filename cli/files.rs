@@ -26,8 +26,8 @@ pub fn canon_files(argument: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut found = Vec::new();
     search(argument, argument, 0, &mut found)?;
     if found.is_empty() {
-        return Err(Failure::bad_input(format!("no .canon file is under `{}`", shown(argument)))
-            .help("name a file, or a folder that has some; `canonc new DIR` writes a first one"));
+        return Err(Failure::bad_input(format!("`{}` contains no .canon file", shown(argument)))
+            .help("name a file or another folder; `canonc new DIR` writes an example"));
     }
     Ok(found)
 }
@@ -69,16 +69,16 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
     let folder = disk::parent(path);
     if !folder.is_dir() {
         return Failure::bad_input(format!(
-            "there is no `{}`: there is no folder `{}`",
+            "`{}` does not exist: its folder `{}` is missing",
             shown(path),
             shown(folder)
         ))
-        .help("paths are relative to the folder canonc is started in");
+        .help("paths are relative to the current folder");
     }
-    let failure = Failure::bad_input(format!("there is no `{}`", shown(path)));
+    let failure = Failure::bad_input(format!("`{}` does not exist", shown(path)));
     match nearest(path) {
         Some(near) => failure.help(format!("did you mean `{}`?", shown(&near))),
-        None => failure.help(format!("`ls {}` shows what is there", shown(folder))),
+        None => failure.help(format!("`ls {}` lists the files", shown(folder))),
     }
 }
 
@@ -110,17 +110,17 @@ pub fn names_a_file(path: &Path) -> Result<(), Failure> {
     let refused = match last {
         _ if path.is_dir() => format!("`{}` is a folder", shown(path)),
         _ if written.is_empty() => "the file has no name".to_owned(),
-        Some(b"" | b"." | b"..") => format!("`{}` is written as a folder is", shown(path)),
+        Some(b"" | b"." | b"..") => format!("`{}` ends like a folder", shown(path)),
         Some(_) | None => return Ok(()),
     };
-    Err(Failure::bad_input(refused).help("name the file that is to be written"))
+    Err(Failure::bad_input(refused).help("name a file"))
 }
 
 /// Error for a file in a folder that does not exist.
 pub fn no_folder(path: &Path, folder: &Path) -> Failure {
     let (path, folder) = (shown(path), shown(folder));
-    Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
-        .help(format!("`mkdir -p {folder}`, and repeat"))
+    Failure::bad_input(format!("`{path}` cannot be written: the folder `{folder}` does not exist"))
+        .help(format!("run `mkdir -p {folder}` and repeat"))
 }
 
 /// Replaces a file's contents with `text`, completely or not at all. A link stays a link.

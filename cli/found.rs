@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use compiler::digest::Digest;
-use compiler::lock::Experiment;
 use disk::{SMALL, read_text};
+use lab::experiment::Experiment;
 use records::attest::Attestation;
 use records::finished;
 use records::run::Paths;

@@ -8,7 +8,8 @@ use compiler::canonical::{Identity, identify};
 use compiler::draw::{Subject, TooLarge, dot, svg};
 use compiler::erase::erase;
 use compiler::graph::{Body, Graph, NodeKind};
-use compiler::plan::{self, Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
+use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
+use compiler::plans;
 use compiler::program::Compiled;
 use dsl::{Decimal, NumberError};
 
@@ -24,7 +25,7 @@ pub fn graph(args: &GraphArgs) -> Outcome {
     let [Found { compiled, train, .. }] = found.as_slice() else {
         let names: Vec<&str> = found.iter().map(|found| found.compiled.name.as_str()).collect();
         return Err(Failure::bad_input(format!(
-            "`{name}` holds {} archs: {}",
+            "`{name}` has {} archs: {}",
             names.len(),
             names.join(", ")
         ))
@@ -35,7 +36,7 @@ pub fn graph(args: &GraphArgs) -> Outcome {
         && layer as usize >= layers
     {
         return Err(Failure::bad_input(format!(
-            "`{}` has {}, there is no layer {layer}",
+            "`{}` has {}; layer {layer} does not exist",
             compiled.name,
             output::counted(layers, "layer")
         ))
@@ -61,8 +62,11 @@ fn artifact_graph(format: GraphFormat) -> Outcome {
     let all = artifacts::artifacts()?;
     let text = if format == GraphFormat::Dot { all.dot() } else { all.text() };
     let text = text.map_err(|circle| {
-        Failure::bad_input(format!("these are made from each other: {}", circle.join(", ")))
-            .help("`canonc check` says where")
+        Failure::bad_input(format!(
+            "these files import each other in a cycle: {}",
+            circle.join(", ")
+        ))
+        .help("`canonc check` says where")
     })?;
     output::data(&text)?;
     Ok(if all.broken() { Exit::Finding } else { Exit::Fine })
@@ -76,13 +80,13 @@ fn train_plan(graph: &Graph, trained: Option<Trained>) -> Result<String, Failure
         }
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
-    Ok(plan::train(graph, &options).text())
+    Ok(plans::train(graph, &options).text())
 }
 
 /// Error for a lock with a precision policy that has no plan.
 pub fn no_plan() -> Failure {
-    Failure::machine("there is no plan under precision.policy = \"bf16\" yet")
-        .help("lock it with policy = \"f32\" under [precision]")
+    Failure::machine("plans for precision.policy = \"bf16\" are not supported yet")
+        .help("set policy = \"f32\" under [precision]")
 }
 
 /// The training options of `--plan` for an arch without a lock: AdamW and cross-entropy as in the release.
@@ -108,11 +112,14 @@ fn erased(compiled: &Compiled, slots: &[String]) -> Result<Graph, Failure> {
     let unknown = slots.iter().find(|slot| *slot != "all" && !filled.contains(slot));
     if let Some(unknown) = unknown {
         let failure =
-            Failure::bad_input(format!("no slot `{unknown}` is filled in `{}`", compiled.name));
+            Failure::bad_input(format!("`{}` has no filled slot `{unknown}`", compiled.name));
         return Err(if filled.is_empty() {
-            failure.help("none of its slots is; leave `--erase` out")
+            failure.help("none of its slots is filled; remove `--erase`")
         } else {
-            failure.help(format!("filled are {}; `--erase all` empties all", filled.join(", ")))
+            failure.help(format!(
+                "its filled slots are {}; `--erase all` empties all of them",
+                filled.join(", ")
+            ))
         });
     }
     if slots.is_empty() {
@@ -167,11 +174,9 @@ fn text(identity: &Identity, layer: Option<u32>) -> String {
 
 fn too_large(error: TooLarge, args: &GraphArgs) -> Failure {
     let TooLarge { boxes } = error;
-    let failure = Failure::bad_input(format!("a picture of {boxes} boxes cannot be read"));
+    let failure = Failure::bad_input(format!("a picture with {boxes} boxes would be unreadable"));
     match args.layer {
-        None => failure
-            .help("draw one layer: `--layer 0`")
-            .help("or leave it to Graphviz: `--format dot`"),
-        Some(_) => failure.help("leave it to Graphviz: `--format dot`"),
+        None => failure.help("draw one layer: `--layer 0`").help("or use Graphviz: `--format dot`"),
+        Some(_) => failure.help("use Graphviz: `--format dot`"),
     }
 }

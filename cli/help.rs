@@ -9,7 +9,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::{Cli, HelpArgs, ManArgs};
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::out::{self, Kind};
+use crate::out::{self, OutputKind};
 use crate::output;
 
 /// The widest line on any terminal; longer lines are hard to read.
@@ -80,7 +80,7 @@ fn pages(command: &Command, dir: &Path) -> Result<usize, Failure> {
     let path = dir.join(page.get_filename());
     let mut text = Vec::new();
     page.render(&mut text).map_err(|error| Failure::cannot_write(&path, &error))?;
-    out::put(&path, Kind::Manual, &text)?;
+    out::put(&path, OutputKind::Manual, &text)?;
     let inner = command.get_subcommands().map(|inner| pages(inner, dir));
     inner.sum::<Result<usize, Failure>>().map(|inner| inner + 1)
 }

@@ -6,10 +6,10 @@
 
 use std::rc::Rc;
 
-use compiler::lock::LockedArch;
-use compiler::recipe;
 use interop::ForeignError;
 use interop::import::{Imported, Request, read};
+use lab::experiment::LockedArch;
+use lab::recipe;
 use serde::Serialize;
 
 use crate::args::ImportArgs;
@@ -34,7 +34,7 @@ pub fn import(args: &ImportArgs) -> Outcome {
         ));
         return Err(Failure { exit: Exit::Finding, ..failure }
             .at(shown(source))
-            .help("put the weights there, or add --no-weights for the arch and recipe alone"));
+            .help("add the weights, or use --no-weights to import only the arch and recipe"));
     }
     check_recipe(&imported, args)?;
     imported.write(&folder).map_err(failure)?;
@@ -79,17 +79,14 @@ fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
         let has_model = !imported.from_recipe;
         if has_model && !args.json {
             let why: Vec<&str> = found.iter().map(|d| d.message.as_str()).collect();
-            output::note(&format!(
-                "the recipe does not build as the source has it: {}",
-                why.join("; ")
-            ));
+            output::note(&format!("the recipe of the source cannot be built: {}", why.join("; ")));
         }
         if has_model {
             return Ok(());
         }
         output::diagnostics(&sources, &found);
         let file = imported.files.first().map(|file| shown(&file.path)).unwrap_or_default();
-        return Err(Failure::bad_input("what it says of training makes no experiment").at(file));
+        return Err(Failure::bad_input("its training settings do not make an experiment").at(file));
     }
     Ok(())
 }

@@ -69,7 +69,7 @@ pub fn main(tensors: &'static dyn Tensors) -> ExitCode {
         // The panic hook has shown the panic; 101 is Rust's exit code for one.
         Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
         Err(error) => finish(Err(Failure::machine(format!(
-            "this machine does not let a thread start: {}",
+            "a thread cannot be started: {}",
             fail::reason(&error)
         )))),
     }
@@ -215,8 +215,9 @@ fn unknown_in(inside: &[OsString], word: &OsString) -> Failure {
     let failure = Failure::bad_input(format!("`{path}` has no command `{word}`"));
     match (dsl::suggest(&word, known.iter().copied()), known.is_empty()) {
         (Some(near), _) => failure.help(format!("did you mean `{path} {near}`?")),
-        (None, true) => failure
-            .help(format!("`canonc help{}` says what it does", path.trim_start_matches("canonc"))),
+        (None, true) => {
+            failure.help(format!("see `canonc help{}`", path.trim_start_matches("canonc")))
+        }
         (None, false) => failure.help(format!("its commands are {}", known.join(", "))),
     }
 }
@@ -226,7 +227,7 @@ fn unknown(words: &[OsString]) -> Failure {
     let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let cli = help::command();
     let known = cli.get_subcommands().map(clap::Command::get_name);
-    let failure = Failure::bad_input(format!("there is no command `{word}`"));
+    let failure = Failure::bad_input(format!("`{word}` is not a command"));
     match dsl::suggest(&word, known) {
         Some(near) => failure.help(format!("did you mean `canonc {near}`?")),
         None => failure.help("`canonc --help` lists the commands"),

@@ -2,19 +2,20 @@
 //!
 //! In: a path a person typed. Out: the program, and every diagnostic so far; a file that could not
 //! be read is reported at the import that names it. Must stay true: reads at most
-//! [`MAX_FILES`] files of at most `MAX_SOURCE_BYTES`, whatever they hold; names are the paths as
+//! `MAX_FILES` files of at most `MAX_SOURCE_BYTES`, whatever they hold; names are the paths as
 //! typed, with `/`; the compiler only receives text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use compiler::lock::{DataSource, Experiment, Lock};
 use compiler::plan::{Loss, TrainOptions};
 use compiler::program::{Compiled, Program, Std};
 use compiler::resolve::import_target;
 use dsl::limits::MAX_SOURCE_BYTES;
 use dsl::{Ast, Diagnostic, Diagnostics, FileId, Label, Span};
+use lab::experiment::{DataSource, Experiment};
+use lab::lock::Lock;
 
 use crate::fail::{Exit, Failure, reason, shown};
 use crate::files::{missing, nearest};
@@ -146,7 +147,7 @@ fn explain(
             }
             Left::Unreadable(why) => {
                 let message = format!("`{name}` cannot be read: {why}");
-                let help = "make it readable, or import something else";
+                let help = "make it readable, or import another file";
                 out.extend(at_imports(
                     program,
                     imports,
@@ -158,7 +159,7 @@ fn explain(
             }
             Left::TooMany => {
                 let message = format!("more than {MAX_FILES} files are imported");
-                let help = "put what belongs together into one file";
+                let help = "merge some of them";
                 out.extend(at_imports(program, imports, name, "too-many-files", &message, help));
             }
         }
@@ -254,7 +255,7 @@ pub fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
     };
     Diagnostic::error("source-too-large", Span::new(file, 0, 0), message)
         .here("not read")
-        .help("split it into files and `import` what each needs")
+        .help("split it into several files with `import`")
 }
 
 fn folder_given(path: &Path) -> Failure {
@@ -265,7 +266,7 @@ fn folder_given(path: &Path) -> Failure {
     let first = crate::files::canon_files(path).ok().and_then(|files| files.into_iter().next());
     match first {
         Some(first) => failure.help(format!("name a file in it, such as `{}`", shown(&first))),
-        None => failure.help("no .canon file is under it; `canonc new DIR` writes a first one"),
+        None => failure.help("it contains no .canon file; `canonc new DIR` writes an example"),
     }
 }
 
@@ -417,9 +418,9 @@ fn locked(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let found: Vec<Found> = all.into_iter().filter(wanted).collect();
     match arch {
         Some(arch) if found.is_empty() => {
-            Err(Failure::bad_input(format!("this lock holds no arch `{arch}`"))
+            Err(Failure::bad_input(format!("this lock has no arch `{arch}`"))
                 .at(name(path))
-                .help(format!("it holds {}", names.join(", "))))
+                .help(format!("it has {}", names.join(", "))))
         }
         Some(_) | None => Ok(Archs { name: name(path), found }),
     }

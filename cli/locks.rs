@@ -8,9 +8,10 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use compiler::lock::{self, Lock, LockError, MAX_LOCK_BYTES};
-use compiler::recipe::{self, Source};
 use dsl::limits::MAX_SOURCE_BYTES;
+use lab::error::LockError;
+use lab::lock::{self, Lock, MAX_LOCK_BYTES};
+use lab::recipe::{self, Source};
 
 use crate::fail::{Failure, shown};
 use crate::files;
@@ -70,7 +71,7 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
         Some("lock") => "lock",
         Some("tsv" | "csv") => "table",
         Some(_) => "file",
-        None => "lock and no run",
+        None => "lock or run",
     };
     let failure = || Failure::bad_input(format!("there is no {what} `{}`", shown(path)));
     match same.or_else(|| dsl::suggest(stem, known.iter().map(String::as_str))) {
@@ -95,7 +96,7 @@ pub fn refuse_large_source(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::bad_input(format!(
-        "`{}` has {}, too large for a recipe or an architecture, and a lock is needed",
+        "`{}` has {}, too large for a recipe or an architecture; a lock is needed",
         shown(path),
         dsl::size(length)
     ))
@@ -107,14 +108,14 @@ pub fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
     let (name, stem) = (shown(path), path.file_stem().unwrap_or_default().to_string_lossy());
     let lock = format!("{FOLDER}/{stem}.lock");
     let (what, then) = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("canon") => ("an architecture", "is what to name then, or name a recipe's lock"),
+        Some("canon") => ("an architecture", "is the lock to name then, or name a recipe's lock"),
         Some("toml") => match recipe::source(text) {
             Source::Recipe => ("a recipe", "run"),
             Source::Comparison => ("a comparison file", "compare"),
         },
         Some(_) | None => return Ok(()),
     };
-    let failure = Failure::bad_input(format!("`{name}` is {what}, and a lock is needed"));
+    let failure = Failure::bad_input(format!("`{name}` is {what}, but a lock is needed"));
     let build = format!("`canonc build {name}` makes its lock");
     Err(failure.help(match then {
         "run" => format!("{build}; then `canonc run --lock {lock}`"),
@@ -142,7 +143,11 @@ pub fn standing(path: &Path) -> Result<Option<String>, Failure> {
 
 /// Error for a lock that cannot be used, with its line.
 pub fn refused(path: &Path, error: LockError) -> Failure {
-    let LockError { code: _, message, line, help } = error;
+    let LockError { code, message, line, help } = error;
+    let help = match path.parent().filter(|_| code == "lock-version" && path.ends_with("lock")) {
+        Some(folder) => records::run::of_another_version(folder),
+        None => help,
+    };
     let place = line.map_or_else(|| shown(path), |line| format!("{}:{line}", shown(path)));
     Failure::bad_input(message).at(place).help(help)
 }

@@ -7,17 +7,17 @@
 
 use std::path::{Path, PathBuf};
 
-use compiler::lock::{Comparison, Run, Stop};
+use lab::comparison::{Comparison, Run, Stop};
 use records::run::Paths;
-use report::compare::{self, Looked};
+use report::compare::{self, ArmLook};
 use report::statistics::Confidence;
-use report::statistics::sequential::{Decision, Rule};
+use report::statistics::sequential::{Decision, StoppingRule};
 use serde::Serialize;
 
 use crate::compared::compared;
 use crate::fail::{Exit, Failure, shown};
 use crate::found::Found;
-use crate::out::{self, Kind};
+use crate::out::{self, OutputKind};
 
 /// The keys of a line of looks, in order.
 pub const KEYS: &[&str] =
@@ -33,7 +33,9 @@ pub fn fewest(comparison: &Comparison) -> Option<usize> {
     let level = Confidence::new(1.0 - comparison.analysis.level.to_f64())?;
     match comparison.analysis.stop {
         Stop::Fixed => None,
-        Stop::Sequential { .. } => Some(Rule::new(level.of_each(tests(comparison)), MOST).fewest()),
+        Stop::Sequential { .. } => {
+            Some(StoppingRule::new(level.of_each(tests(comparison)), MOST).fewest())
+        }
     }
 }
 
@@ -57,7 +59,7 @@ pub fn can_decide(comparison: &Comparison) -> Result<(), Failure> {
         comparison.analysis.level,
         dsl::counted(tests(comparison), "test")
     ))
-    .help(format!("list at least {fewest} seeds, and raise max_seeds in [analysis] if it is there")))
+    .help(format!("list at least {fewest} seeds, and raise max_seeds in [analysis] if it is set")))
 }
 
 /// The runs that are due, and the looks so far.
@@ -65,7 +67,7 @@ pub fn due<'c>(
     comparison: &'c Comparison,
     folder: &Path,
     found: &Found,
-) -> Result<(Vec<&'c Run>, Vec<Looked>), Failure> {
+) -> Result<(Vec<&'c Run>, Vec<ArmLook>), Failure> {
     let all = comparison.run_order();
     let Stop::Sequential { max_seeds } = comparison.analysis.stop else {
         return Ok((all, Vec::new()));
@@ -103,12 +105,12 @@ struct Line<'a> {
     /// The id of the comparison's lock.
     lock: &'a str,
     #[serde(flatten)]
-    looked: &'a Looked,
+    looked: &'a ArmLook,
 }
 
-fn lines(comparison: &Comparison, looks: &[Looked]) -> Result<Vec<String>, Failure> {
+fn lines(comparison: &Comparison, looks: &[ArmLook]) -> Result<Vec<String>, Failure> {
     let lock = comparison.id().to_string();
-    let line = |looked: &Looked| {
+    let line = |looked: &ArmLook| {
         serde_json::to_string(&Line { lock: &lock, looked })
             .map_err(|error| Failure::machine(format!("a look cannot be written: {error}")))
     };
@@ -131,22 +133,22 @@ fn recorded(comparison: &Comparison, path: &Path) -> Result<(Vec<String>, Vec<St
 }
 
 /// Checks that the runs reproduce the recorded looks: a look cannot be taken twice.
-pub fn check(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
+pub fn check(comparison: &Comparison, folder: &Path, looks: &[ArmLook]) -> Result<(), Failure> {
     let (own, _) = recorded(comparison, &path(folder))?;
     let lines = lines(comparison, looks)?;
     let differs = own.iter().zip(&lines).find(|(recorded, now)| recorded != now);
     let Some((recorded, now)) = differs else { return Ok(()) };
     let message = format!(
-        "a look that was recorded is not the one that the runs give now: recorded is {recorded}, and they give {now}"
+        "a recorded look does not match the runs: recorded is {recorded}, but the runs now give {now}"
     );
     Err(Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
         .at(shown(&path(folder)))
-        .help("a run was replaced after the look; `canonc verify` on each run's folder finds which")
-        .help("to start over, declare it: build a comparison under another name, with other seeds"))
+        .help("a run was replaced after the look; `canonc verify` on each run's folder shows which")
+        .help("to start over, build a comparison with another name and other seeds"))
 }
 
 /// Records the decisions after each seed, one object per line. Earlier records stay, also those of an earlier lock.
-pub fn record(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
+pub fn record(comparison: &Comparison, folder: &Path, looks: &[ArmLook]) -> Result<(), Failure> {
     if looks.is_empty() {
         return Ok(());
     }
@@ -157,7 +159,7 @@ pub fn record(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Resul
         return Ok(());
     }
     all.extend(lines);
-    out::put(&path(folder), Kind::Lines(KEYS), format!("{}\n", all.join("\n")))
+    out::put(&path(folder), OutputKind::Lines(KEYS), format!("{}\n", all.join("\n")))
 }
 
 /// The keys of a line of shown results, in order.
@@ -182,19 +184,19 @@ pub fn reported(comparison: &Comparison, folder: &Path, runs: &[&Run]) -> Result
     let line = serde_json::to_string(&Reported { lock, runs })
         .map_err(|error| Failure::machine(format!("a report cannot be recorded: {error}")))?;
     lines.push(line);
-    out::put(&path, Kind::Lines(REPORTED_KEYS), format!("{}\n", lines.join("\n")))
+    out::put(&path, OutputKind::Lines(REPORTED_KEYS), format!("{}\n", lines.join("\n")))
 }
 
 /// One sentence for each decisive look.
-pub fn said(looks: &[Looked]) -> Vec<String> {
+pub fn said(looks: &[ArmLook]) -> Vec<String> {
     let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format!("{v:.4}"));
-    let one = |looked: &Looked| {
-        let Looked { arm, metric, look } = looked;
+    let one = |looked: &ArmLook| {
+        let ArmLook { arm, metric, look } = looked;
         let what = match look.decision {
             Decision::Continue => return None,
             Decision::Differs => "the arms differ",
             Decision::Equivalent => "the arms are equivalent within the margin",
-            Decision::Exhausted => "nothing is decided, and no seeds are left",
+            Decision::Exhausted => "nothing is decided, and no seeds remain",
         };
         let interval = look.interval.map_or_else(
             || "no interval yet".to_owned(),

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use compiler::lock::{Experiment, Lock, check_name};
+use lab::experiment::{Experiment, check_name};
+use lab::lock::Lock;
 use records::attest::Attestation;
 use records::run::{Paths, read_lock};
 
@@ -56,7 +57,7 @@ pub fn named(root: &Path, word: &Path) -> Result<Named, Failure> {
             let list: Vec<String> =
                 several.iter().take(LISTED).map(|run| format!("`{}`", shown(run))).collect();
             Err(Failure::bad_input(format!("`{}` names {count}", shown(word)))
-                .help(format!("name one by its folder: {}{more}", list.join(", "))))
+                .help(format!("name one of these folders: {}{more}", list.join(", "))))
         }
     }
 }
@@ -127,7 +128,7 @@ fn by_name(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     runs
 }
 
-/// Runs of a lock with this id, of which the first digits are given. Unfinished runs count too.
+/// Runs of the lock with an id that starts with these digits. Includes unfinished runs.
 fn by_id(root: &Path, id: &str) -> Vec<PathBuf> {
     let is_id = id.len() >= ID_DIGITS && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if !is_id {
@@ -178,7 +179,7 @@ pub fn once(words: &[PathBuf]) -> Result<(), Failure> {
         let real = path.canonicalize().unwrap_or(path);
         if let Some(before) = known.insert(real, word) {
             let message = match before == word {
-                true => format!("`{}` is named twice", shown(word)),
+                true => format!("`{}` is given twice", shown(word)),
                 false => format!("`{}` and `{}` are the same", shown(before), shown(word)),
             };
             return Err(Failure::bad_input(message).help("name it once"));

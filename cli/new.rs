@@ -96,7 +96,7 @@ fn refuse_occupied(dir: &Path) -> Result<(), Failure> {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
             Some(_) => Err(Failure::bad_input(format!("`{}` is not empty", shown(dir)))
-                .help("name a folder that is not there yet: `canonc new DIR`")),
+                .help("name a new folder: `canonc new DIR`")),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::cannot_read(dir, &error)),

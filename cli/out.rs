@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use compiler::lock;
+use lab::lock;
 use records::run::Paths;
 
 use crate::fail::{Failure, shown};
@@ -16,13 +16,13 @@ use crate::files;
 
 /// The kind of an output file, which also decides how an older one is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum OutputKind {
     Lock,
     /// A report's page.
     Page,
     /// A picture of several comparisons.
     Picture,
-    /// JSON lines: objects with exactly these keys.
+    /// A JSON lines file: objects with exactly these keys.
     Lines(&'static [&'static str]),
     /// Samples of a task, in any of their formats.
     Samples,
@@ -40,7 +40,7 @@ pub enum Kind {
 const LOOKED_AT: usize = 1 << 16;
 
 /// Refuses a path that may not be written to.
-pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
+pub fn check(path: &Path, kind: OutputKind) -> Result<(), Failure> {
     files::names_a_file(path)?;
     outside_of_runs(path)?;
     if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
@@ -56,7 +56,7 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
         return match fs::metadata(path) {
             Ok(behind) if !behind.is_file() && !behind.is_dir() => Ok(()),
             Ok(_) | Err(_) => Err(Failure::bad_input(format!(
-                "`{}` is a link, and canonc does not write through a link to a file",
+                "`{}` is a link, and canonc does not write through links to files",
                 shown(path)
             ))
             .help("name the file itself, or another one")),
@@ -64,18 +64,18 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
     }
     if is_pipe(&found) {
         return Err(Failure::bad_input(format!(
-            "`{}` is a pipe, and canonc writes files",
+            "`{}` is a pipe, but canonc writes files",
             shown(path)
         ))
         .help("name a file, or /dev/stdout"));
     }
     if found.is_file() && found.len() > 0 && !is_ours(path, kind) {
         return Err(Failure::bad_input(format!(
-            "`{}` exists, and nothing in it says that it is {} that canonc wrote",
+            "`{}` exists and does not look like {} written by canonc",
             shown(path),
             kind.name()
         ))
-        .help("name another file, or move that one away"));
+        .help("name another file, or move this one away"));
     }
     Ok(())
 }
@@ -108,7 +108,7 @@ pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
     match found {
         None => Ok(()),
         Some(folder) => Err(Failure::bad_input(format!(
-            "`{}` is inside the run in `{}`, which holds only files of the run",
+            "`{}` is inside the run in `{}`, which may contain only files of the run",
             shown(path),
             shown(&folder)
         ))
@@ -117,7 +117,7 @@ pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
 }
 
 /// Writes a file of the given kind, and makes its folder if needed.
-pub fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+pub fn put(path: &Path, kind: OutputKind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     check(path, kind)?;
     if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
         fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
@@ -131,7 +131,7 @@ pub fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failu
 /// Writes the output of `write` to a file; if `write` fails, the file is unchanged.
 pub fn put_with<T>(
     path: &Path,
-    kind: Kind,
+    kind: OutputKind,
     write: impl FnOnce(&mut File) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     check(path, kind)?;
@@ -140,56 +140,56 @@ pub fn put_with<T>(
 
 /// The path of `name` in a folder. All names become paths here.
 pub fn named(folder: &Path, name: &str, ending: &str) -> Result<PathBuf, Failure> {
-    lock::check_name(name).map_err(|why| {
-        Failure::bad_input(why).help("rename it where it was given its name, and build it again")
+    lab::experiment::check_name(name).map_err(|why| {
+        Failure::bad_input(why).help("rename it in its source, and build it again")
     })?;
     Ok(folder.join(format!("{name}{ending}")))
 }
 
-impl Kind {
+impl OutputKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::Lock => "a lock",
-            Kind::Page => "a report",
-            Kind::Picture => "a picture",
-            Kind::Lines(_) => "a file of such lines",
-            Kind::Samples => "a file of samples",
-            Kind::Tensors => "a file of a forward pass",
-            Kind::Events => "an event file",
-            Kind::Windows => "a file of windows",
-            Kind::Manual => "a manual page",
+            OutputKind::Lock => "a lock",
+            OutputKind::Page => "a report",
+            OutputKind::Picture => "a picture",
+            OutputKind::Lines(_) => "a file of such lines",
+            OutputKind::Samples => "a file of samples",
+            OutputKind::Tensors => "a file of a forward pass",
+            OutputKind::Events => "an event file",
+            OutputKind::Windows => "a file of windows",
+            OutputKind::Manual => "a manual page",
         }
     }
 }
 
 /// Whether canonc wrote the file, judged by its first bytes.
-fn is_ours(path: &Path, kind: Kind) -> bool {
+fn is_ours(path: &Path, kind: OutputKind) -> bool {
     let Ok(start) = beginning(path) else { return false };
     let text = String::from_utf8_lossy(&start);
     match kind {
-        Kind::Lock => lock::source_of(&text).is_some(),
-        Kind::Page => {
+        OutputKind::Lock => lock::source_of(&text).is_some(),
+        OutputKind::Page => {
             let title =
                 text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
             text.trim_start().starts_with("<!doctype html>")
                 && title.is_some_and(|(title, _)| title.ends_with(" · canonc report"))
         }
-        Kind::Picture => {
+        OutputKind::Picture => {
             let style = "font-family=\"system-ui, sans-serif\" font-size=\"11\">\n<rect width=\"";
             text.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ")
                 && text.lines().take(2).collect::<Vec<_>>().join("\n").contains(style)
         }
-        Kind::Lines(keys) => is_line(&text, keys),
+        OutputKind::Lines(keys) => is_line(&text, keys),
         // Samples and windows do not name their writer: somebody's corpus looks the same.
-        Kind::Samples | Kind::Windows => false,
-        Kind::Manual => text.contains("\n.TH canonc"),
-        Kind::Tensors => {
+        OutputKind::Samples | OutputKind::Windows => false,
+        OutputKind::Manual => text.contains("\n.TH canonc"),
+        OutputKind::Tensors => {
             let length = start.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
             let mark = "{\"__metadata__\":{\"canonc\":\"forward\"}";
             length.is_some_and(|length| length < u64::MAX / 2)
                 && start.get(8..).is_some_and(|json| json.starts_with(mark.as_bytes()))
         }
-        Kind::Events => {
+        OutputKind::Events => {
             let version = b"brain.Event:2";
             start
                 .iter()
@@ -238,10 +238,10 @@ pub fn folder(path: &Path) -> Result<(), Failure> {
         Ok(found) if found.is_dir() => return Ok(()),
         Ok(found) if found.is_file() => "a file",
         Ok(_) => "a pipe or a device",
-        Err(_) => "a link that leads nowhere",
+        Err(_) => "a broken link",
     };
     let name = shown(part);
-    Err(Failure::bad_input(format!("`{name}` is {what}, and a folder is needed"))
+    Err(Failure::bad_input(format!("`{name}` is {what}, but a folder is needed"))
         .help("name a folder, or a path that does not exist yet"))
 }
 
@@ -266,16 +266,16 @@ pub fn real_folder(path: &Path) -> Result<PathBuf, Failure> {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 9] = [
-        Kind::Lock,
-        Kind::Page,
-        Kind::Picture,
-        Kind::Lines(&["text", "answer"]),
-        Kind::Samples,
-        Kind::Tensors,
-        Kind::Events,
-        Kind::Windows,
-        Kind::Manual,
+    const KINDS: [OutputKind; 9] = [
+        OutputKind::Lock,
+        OutputKind::Page,
+        OutputKind::Picture,
+        OutputKind::Lines(&["text", "answer"]),
+        OutputKind::Samples,
+        OutputKind::Tensors,
+        OutputKind::Events,
+        OutputKind::Windows,
+        OutputKind::Manual,
     ];
 
     #[test]
@@ -309,11 +309,11 @@ mod tests {
         let page = "<!doctype html>\n<title>a · canonc report</title>";
         let tensors = "\u{8}\0\0\0\0\0\0\0{\"__metadata__\":{\"canonc\":\"forward\"}}";
         for (kind, older) in [
-            (Kind::Page, page),
-            (Kind::Lines(&["text", "answer"]), "{\"text\":\"a\",\"answer\":\"b\"}\n"),
-            (Kind::Tensors, tensors),
-            (Kind::Events, "\u{18}\0\0brain.Event:2"),
-            (Kind::Page, ""),
+            (OutputKind::Page, page),
+            (OutputKind::Lines(&["text", "answer"]), "{\"text\":\"a\",\"answer\":\"b\"}\n"),
+            (OutputKind::Tensors, tensors),
+            (OutputKind::Events, "\u{18}\0\0brain.Event:2"),
+            (OutputKind::Page, ""),
         ] {
             put(&path, kind, older).unwrap();
             put(&path, kind, "new").unwrap();
@@ -334,12 +334,12 @@ mod tests {
             if let Some(content) = content {
                 fs::write(&file, content).unwrap();
             }
-            assert!(put(&link, Kind::Lines(&["text"]), "new").is_err());
+            assert!(put(&link, OutputKind::Lines(&["text"]), "new").is_err());
             assert_eq!(fs::read_to_string(&file).ok().as_deref(), content);
         }
         let device = folder.path().join("device");
         symlink("/dev/null", &device).unwrap();
-        put(&device, Kind::Page, "new").unwrap();
+        put(&device, OutputKind::Page, "new").unwrap();
         assert!(fs::symlink_metadata(&device).unwrap().is_symlink());
     }
 

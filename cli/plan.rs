@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use compiler::lock::{self, Comparison, Role, Run, Stop};
+use lab::comparison::{Comparison, Role, Run, Stop};
+use lab::lock;
 use records::run::{Paths, read_lock};
 use report::compare;
 use report::statistics::plan::{self, Plan, SequentialPlan, Spread, Wanted};
-use report::statistics::sequential::Rule;
+use report::statistics::sequential::StoppingRule;
 use report::statistics::{Confidence, Margin, Noise, noise};
 use serde::Serialize;
 
@@ -39,7 +40,7 @@ struct Document {
     /// Source of the noise estimate.
     noise_from: Source,
     plan: Plan,
-    /// `None` with a stopping rule, whose power at a given number of seeds is not computed.
+    /// `None` with a stopping rule: its power at a given number of seeds is not computed.
     power_of_listed_seeds: Option<f64>,
     /// With a stopping rule, the seeds before which it cannot decide.
     fewest_seeds: Option<usize>,
@@ -68,7 +69,7 @@ pub fn plan(args: &PlanArgs) -> Outcome {
         (None, Some(noise)) => Spread::from(noise),
         (sd, _) => Spread { sd: sd.unwrap_or(0.0), df: KNOWN },
     };
-    let refused = |why: plan::Refused| finding(format!("there is no plan: {why}"));
+    let refused = |why: plan::Refused| finding(format!("no plan can be made: {why}"));
     let found = plan::difference(spread, args.effect, &wanted).map_err(refused)?;
     let margin = analysis.margin.and_then(|margin| Margin::new(margin.to_f64()));
     let equivalence = margin.map(|margin| plan::equivalence(spread, margin, 0.0, &wanted));
@@ -76,7 +77,7 @@ pub fn plan(args: &PlanArgs) -> Outcome {
     let sequential = match analysis.stop {
         Stop::Fixed => None,
         Stop::Sequential { max_seeds } => {
-            let rule = Rule::new(confidence, max_seeds);
+            let rule = StoppingRule::new(confidence, max_seeds);
             let found = plan::with_stopping_rule(spread, args.effect, &rule, &wanted);
             Some(found.map_err(refused)?)
         }
@@ -144,7 +145,7 @@ fn measured(
     let values = finished(args, comparison, metric)?;
     let bounds = (compare::unit(metric) == compare::Unit::Share).then_some(noise::Bounds::SHARE);
     let seeds = |value: &Value| match value.role {
-        Role::Again => comparison.again.get(value.seed),
+        Role::Replicate => comparison.replicate.get(value.seed),
         Role::Base | Role::Treatment => comparison.seeds.get(value.seed),
     };
     let called = |value: &Value| {
@@ -153,13 +154,13 @@ fn measured(
     let mut pairs = Vec::new();
     let mut of_pairs = Vec::new();
     for base in values.iter().filter(|value| value.role == Role::Base) {
-        let again =
-            values.iter().find(|value| value.role == Role::Again && value.seed == base.seed);
-        let Some(again) = again else { continue };
-        let (Some(one), Some(other)) = (seeds(base), seeds(again)) else { continue };
+        let replicate =
+            values.iter().find(|value| value.role == Role::Replicate && value.seed == base.seed);
+        let Some(replicate) = replicate else { continue };
+        let (Some(one), Some(other)) = (seeds(base), seeds(replicate)) else { continue };
         if one.init != other.init && one.data != other.data {
-            pairs.push((base.value, again.value));
-            of_pairs.push(format!("{} and {}", called(base), called(again)));
+            pairs.push((base.value, replicate.value));
+            of_pairs.push(format!("{} and {}", called(base), called(replicate)));
         }
     }
     let aa_pairs = pairs.len();
@@ -190,8 +191,8 @@ fn measured(
         let base = &comparison.base;
         finding(format!("the noise of {metric} cannot be estimated from the runs of {base}: {why}"))
             .help(format!(
-                "`canonc compare {}` makes runs; it takes at least {} pairs of the base and its repetition in [again], \
-                 with other init and data seeds, or as many finished runs of the base",
+                "`canonc compare {}` trains runs; needed are at least {} pairs of the base and [replicate] with \
+                 other init and data seeds, or as many finished runs of the base",
                 shown(&args.lock),
                 noise::FEWEST
             ))
@@ -278,7 +279,7 @@ fn text(document: &Document) -> String {
         ));
     }
     if let Some(Plan { seeds, .. }) = equivalence {
-        said.push(format!("  equivalent {seeds}, to call arms equivalent that do not differ"));
+        said.push(format!("  equivalent {seeds}, to call arms equivalent if they do not differ"));
     }
     if let Some(SequentialPlan { most, expected, .. }) = sequential {
         said.push(format!(
@@ -288,7 +289,7 @@ fn text(document: &Document) -> String {
     said.push(match (power_of_listed_seeds, fewest_seeds) {
         (Some(power), _) => format!("  this lock  {} (power {})", dsl::counted(*listed_seeds, "seed"), percent(*power)),
         (None, Some(fewest)) if fewest > listed_seeds => format!(
-            "  this lock  at most {}: its stopping rule can decide nothing, as it needs {fewest}; raise max_seeds",
+            "  this lock  at most {}: too few for its stopping rule, which needs {fewest}; raise max_seeds",
             dsl::counted(*listed_seeds, "seed")
         ),
         (None, fewest) => format!(

@@ -20,7 +20,7 @@ pub fn playground(args: &PlaygroundArgs) -> Outcome {
         return Err(Failure::bad_input(format!(
             "there is no `{RECIPES}/{PREFIX}TASK_FAMILY.toml` here"
         ))
-        .help("start it in the folder of the canonc repository"));
+        .help("run it in the folder of the canonc repository"));
     }
     for (what, asked, part) in [
         ("task", &args.tasks, (|(task, _): &(String, String)| task.clone()) as fn(&_) -> _),
@@ -40,8 +40,10 @@ pub fn playground(args: &PlaygroundArgs) -> Outcome {
         .map(|(task, family)| format!("{PREFIX}{task}_{family}"))
         .collect();
     if chosen.is_empty() {
-        return Err(Failure::bad_input("no comparison is of these tasks and these families")
-            .help("name fewer of one of the two"));
+        return Err(Failure::bad_input(
+            "no comparison has one of these tasks and one of these families",
+        )
+        .help("remove --tasks or --families"));
     }
     let mut build = vec!["build".to_owned()];
     build.extend(chosen.iter().map(|name| format!("{RECIPES}/{name}.toml")));

@@ -6,7 +6,9 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use compiler::lock::{self, Comparison, Experiment, Lock};
+use lab::comparison::Comparison;
+use lab::experiment::Experiment;
+use lab::lock::Lock;
 use records::run::{Paths, read_experiment, read_lock};
 use report::page::{self, NoSuchModel, Part, Published, Report};
 use report::{compare, tensorboard};
@@ -17,7 +19,7 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
 use crate::named::{self, Named};
-use crate::out::{self, Kind};
+use crate::out::{self, OutputKind};
 use crate::output;
 use crate::runs::{failure, read_text};
 
@@ -26,7 +28,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
     let mut report = Report { published, ..Report::default() };
     named::once(&args.what)?;
     out::folder(&args.dir)?;
-    out::check(&args.out, Kind::Page)?;
+    out::check(&args.out, OutputKind::Page)?;
     if let Some(folder) = &args.tensorboard {
         out::container(folder)?;
     }
@@ -36,7 +38,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
         add(&mut report, what, &args.dir, &found)?;
     }
     let page = page::page(&report).map_err(Failure::machine)?;
-    out::put(&args.out, Kind::Page, &page)?;
+    out::put(&args.out, OutputKind::Page, &page)?;
     let runs = report.parts.iter().map(|part| part.runs.len()).sum::<usize>() + report.alone.len();
     let size = page.len().div_ceil(1000);
     let what = format!("{}, {size} kB", output::counted(runs, "run"));
@@ -48,18 +50,18 @@ pub fn report(args: &ReportArgs) -> Outcome {
         for run in report.parts.iter().flat_map(|part| &part.runs).chain(&report.alone) {
             let path = out::named(folder, &run.experiment.name, unfinished(run))?
                 .join(tensorboard::file_name(run));
-            out::put(&path, Kind::Events, tensorboard::events(run))?;
+            out::put(&path, OutputKind::Events, tensorboard::events(run))?;
         }
         output::note(&format!("event files: {}", shown(folder)));
     }
     Ok(Exit::Fine)
 }
 
-/// The page of a comparison, from curves that have been read.
+/// The HTML file to write of a comparison, from curves that have been read.
 pub fn of(
     locked: &Comparison,
     compared: &compare::Comparison,
-    runs: &[&lock::Run],
+    runs: &[&lab::comparison::Run],
     folder: &Path,
     found: &Found,
 ) -> Result<String, Failure> {
@@ -102,8 +104,8 @@ fn add(
         .map(|(comparison, path)| (path, comparison))
         .collect();
     if runs.is_empty() && comparisons.is_empty() {
-        return Err(Failure::bad_input(format!("`{}` holds no run", shown(&folder))).help(
-            "name a run's folder, one that holds several, or a lock; `canonc run` and `canonc compare` make runs",
+        return Err(Failure::bad_input(format!("`{}` contains no run", shown(&folder))).help(
+            "name a run's folder, a folder with several runs, or a lock; `canonc run` and `canonc compare` train runs",
         ));
     }
     for run in runs {
@@ -151,10 +153,10 @@ fn add_lock(
         }
         Lock::Arch(_) => {
             return Err(Failure::bad_input(format!(
-                "{name} is the lock of an architecture, which leaves no run"
+                "{name} is the lock of an architecture, which has no runs"
             ))
             .help("name a run, or a lock of an experiment or comparison")
-            .help(format!("`canonc show {name}` says what it is made of")));
+            .help(format!("`canonc show {name}` describes it")));
         }
     }
     Ok(())
@@ -164,7 +166,7 @@ fn add_lock(
 fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Part, Failure> {
     let say = |failure: Failure| {
         failure.help(format!(
-            "`canonc compare` on the lock of `{}` runs what is missing",
+            "`canonc compare` on the lock of `{}` trains the missing runs",
             comparison.name
         ))
     };
@@ -183,7 +185,7 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
 fn part(
     locked: &Comparison,
     compared: &compare::Comparison,
-    due: &[&lock::Run],
+    due: &[&lab::comparison::Run],
     folder: &Path,
     found: &Found,
 ) -> Result<Part, Failure> {
@@ -300,12 +302,12 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn no_such_model(NoSuchModel { pattern, near }: NoSuchModel) -> Failure {
-    let failure = Failure::bad_input(format!("no published model is called `{pattern}`"));
+    let failure = Failure::bad_input(format!("no published model matches `{pattern}`"));
     let failure = match near {
         Some(near) => failure.help(format!("did you mean `{near}`?")),
         None => failure,
     };
     failure.help(
-        "`*` stands for anything, as in `--published 'GLA5*-1B-*'`; `--published all` takes all 64",
+        "`*` matches any text, as in `--published 'GLA5*-1B-*'`; `--published all` shows all 64",
     )
 }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use compiler::digest::Digest;
-use compiler::lock::{DataSource, Experiment};
 use data::text::file;
 use data::text::index::TextIndex;
+use lab::experiment::{DataSource, Experiment};
+use lab::lock;
 use records::attest::Attestation;
 use records::checkpoint::Manifest;
-use records::run::{Kind, Paths, RunError};
+use records::run::{Paths, RunError, RunErrorKind, read_experiment};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::{locks, named};
@@ -26,9 +27,9 @@ pub fn failure(error: RunError) -> Failure {
     let RunError { kind, message, help } = error;
     let failure = Failure::bad_input(message).help(help);
     let exit = match kind {
-        Kind::Finding => Exit::Finding,
-        Kind::Input => Exit::BadInput,
-        Kind::Machine => Exit::Machine,
+        RunErrorKind::Finding => Exit::Finding,
+        RunErrorKind::Input => Exit::BadInput,
+        RunErrorKind::Machine => Exit::Machine,
     };
     Failure { exit, ..failure }
 }
@@ -46,14 +47,14 @@ pub fn not_a_run(folder: &Path) -> Failure {
     inside.sort();
     let name = shown(folder);
     match inside.as_slice() {
-        [] => Failure::bad_input(format!("`{name}` is not the folder of a run: it has no lock"))
-            .help(format!("name a folder that `canonc run` made, such as {FOLDER}/NAME")),
+        [] => Failure::bad_input(format!("`{name}` is not a run's folder: it has no lock"))
+            .help(format!("name a folder written by `canonc run`, such as {FOLDER}/NAME")),
         several => {
             let count = dsl::counted(several.len(), "run");
             let more = if several.len() > LISTED { ", …" } else { "" };
             let names: Vec<String> =
                 several.iter().take(LISTED).map(|run| format!("`{}`", shown(run))).collect();
-            Failure::bad_input(format!("`{name}` is not a run, but holds {count}"))
+            Failure::bad_input(format!("`{name}` is not a run, but contains {count}"))
                 .help(format!("name one: {}{more}", names.join(", ")))
         }
     }
@@ -82,7 +83,7 @@ pub fn weights(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     let broken = |what: String| {
         let failure = Failure::bad_input(what);
         Failure { exit: Exit::Finding, ..failure }
-            .help(format!("`canonc verify {folder}` says what is wrong with the run"))
+            .help(format!("`canonc verify {folder}` lists the faults of the run"))
     };
     let latest = match checkpoint::pointer(&run.checkpoints()).map_err(failure)? {
         Pointer::To(latest) => latest,
@@ -91,7 +92,7 @@ pub fn weights(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
         }
         Pointer::None => {
             return Err(Failure::bad_input(format!("the run in `{folder}` has no checkpoint yet"))
-                .help("`canonc run` goes on with it; or give `--weights FILE`"));
+                .help("continue it with `canonc run`, or give `--weights FILE`"));
         }
     };
     let place = run.checkpoints().join(&latest);
@@ -124,7 +125,7 @@ pub fn holds_what_is_attested(
         format!("weights {} of step {step} of lock {}", weights.short(), lock.short())
     };
     let failure = Failure::bad_input(format!(
-        "the run attests {}, and its last checkpoint holds {}",
+        "the run attests {}, but its last checkpoint has {}",
         of(wanted),
         of(found)
     ));
@@ -162,15 +163,21 @@ pub fn only_experiment() -> Result<PathBuf, Failure> {
         let lock = records::run::read_lock(&shown(path), &text).ok()?;
         (lock.kind() == "experiment").then(|| path.clone())
     };
+    let is_old =
+        |path: &PathBuf| disk::read_text(path, disk::SMALL).is_ok_and(|text| lock::is_older(&text));
     let found: Vec<PathBuf> = paths.iter().filter_map(is_experiment).collect();
     match found.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(Failure::bad_input(format!("no experiment lock is under `{LOCKS}`")).help(
-            "`canonc build recipes/NAME.toml` writes one; `canonc new DIR` writes a first recipe",
+        [] if paths.iter().any(is_old) => {
+            let message = format!("the locks in `{LOCKS}` were written by an older canonc");
+            Err(Failure::bad_input(message).help("`canonc build` writes them again"))
+        }
+        [] => Err(Failure::bad_input(format!("`{LOCKS}` contains no experiment lock")).help(
+            "`canonc build recipes/NAME.toml` writes one; `canonc new DIR` writes an example recipe",
         )),
         several => {
             let mut failure = Failure::bad_input(format!(
-                "no lock is named, and `{LOCKS}` has {} experiment locks",
+                "no lock is named, but `{LOCKS}` has {} experiment locks",
                 several.len()
             ));
             for path in several.iter().take(NAMED) {
@@ -182,11 +189,22 @@ pub fn only_experiment() -> Result<PathBuf, Failure> {
     }
 }
 
-/// The prepared documents at their usual path, if the file exists; an unusable file is an error.
-pub fn documents_if_there(experiment: &Experiment) -> Result<Option<Arc<TextIndex>>, Failure> {
+/// The lock of a run's folder with its text; `None` if it cannot be read, which `canonc verify` reports.
+pub fn locked_in(folder: &Path) -> Option<(Experiment, String)> {
+    let text = disk::read_text(&Paths::new(folder).lock(), disk::SMALL).ok()?;
+    let experiment = read_experiment("lock", &text).ok()?;
+    Some((experiment, text))
+}
+
+/// The prepared documents that are given, or those at their usual path if the file exists; an unusable file is an error.
+pub fn documents_if_there(
+    experiment: &Experiment,
+    given: Option<&Path>,
+) -> Result<Option<Arc<TextIndex>>, Failure> {
+    let is_there = |name: &str| usual(name).is_some_and(|path| path.exists());
     match &experiment.data.source {
-        DataSource::Text { name, .. } if usual(name).is_some_and(|path| path.exists()) => {
-            documents(experiment, None)
+        DataSource::Text { name, .. } if given.is_some() || is_there(name) => {
+            documents(experiment, given)
         }
         DataSource::Text { .. } | DataSource::Task { .. } => Ok(None),
     }
@@ -203,12 +221,13 @@ fn usual(name: &str) -> Option<PathBuf> {
 pub fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
     match &experiment.data.source {
         DataSource::Text { name, .. } => usual(name).ok_or_else(|| {
-            Failure::bad_input(format!("the documents {name:?} have no usual place"))
-                .help("name the prepared file with --data PATH; `canonc data prepare` makes one")
+            Failure::bad_input(format!("the documents {name:?} have no default path"))
+                .help("name the prepared file with --data PATH; `canonc data prepare` writes one")
         }),
-        DataSource::Task { name, .. } => Err(Failure::bad_input(format!(
-            "`{}` trains on the task {name}, which reads no documents",
-            experiment.name
+        DataSource::Task { task, .. } => Err(Failure::bad_input(format!(
+            "`{}` trains on the task {}, which reads no documents",
+            experiment.name,
+            task.name()
         ))),
     }
 }
@@ -243,7 +262,7 @@ pub fn documents(
             "the documents \"{name}\" are not at `{}`",
             shown(path)
         ))
-        .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
+        .help("name the prepared file with --data PATH; `canonc data prepare` writes one"));
     }
     crate::output::detail(|| format!("documents: {}", shown(path)));
     let index =

@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use compiler::field::{Class, FieldValue, Origin, TABLE};
-use compiler::lock::{self, Comparison, Experiment, Role, Run};
+use lab::comparison::{Comparison, Role, Run};
+use lab::experiment::Experiment;
+use lab::field::{Class, FieldValue, Origin, TABLE};
+use lab::lock;
 use records::run::{Paths, read_lock};
 use report::compare;
 use report::statistics::Confidence;
@@ -131,7 +133,7 @@ pub fn scaling(args: &ScalingArgs) -> Outcome {
     };
     for size in document.sizes.iter().filter(|size| size.missing > 0) {
         document.warnings.push(format!(
-            "Warning: {} of {} of {} are not finished; `canonc compare` on its lock makes them.",
+            "Warning: {} of {} of {} are not finished; `canonc compare` on its lock trains them.",
             size.missing,
             dsl::counted(size.listed, "seed"),
             size.name
@@ -181,7 +183,7 @@ fn alike(all: &[One]) -> Result<(), Failure> {
         let (a, b) = (treatment(first), treatment(other));
         if a != b {
             return Err(Failure::bad_input(format!(
-                "`{}` has the treatment {}, and `{}` {}",
+                "`{}` has the treatment {}, but `{}` {}",
                 first.name,
                 a.join(", "),
                 other.name,
@@ -192,7 +194,7 @@ fn alike(all: &[One]) -> Result<(), Failure> {
         for ((path, ours), (_, theirs)) in settings(first).iter().zip(&settings(other)) {
             if ours != theirs {
                 return Err(Failure::bad_input(format!(
-                    "the treatment is another one in `{}` and `{}`: {path} is {ours} and {theirs}",
+                    "the treatment differs between `{}` and `{}`: {path} is {ours} and {theirs}",
                     first.name, other.name
                 ))
                 .help("name comparisons of one treatment at several sizes"));
@@ -202,7 +204,7 @@ fn alike(all: &[One]) -> Result<(), Failure> {
             let [a, b] = [first, other].map(|one| value(base(one), path).unwrap_or_default());
             if a != b {
                 return Err(Failure::bad_input(format!(
-                    "`{}` has {path} = {a}, and `{}` {b}: their losses cannot be compared",
+                    "`{}` has {path} = {a}, but `{}` {b}: their losses cannot be compared",
                     first.name, other.name
                 ))
                 .help("name comparisons on the same data"));
@@ -231,7 +233,7 @@ fn settings(one: &One) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Fields of the recipe that differ between sizes and are no size: each is part of what the curves show.
+/// Recipe fields that differ between sizes but do not measure size. The curves show their effect too.
 fn nuisances(all: &[One]) -> Vec<String> {
     let Some(first) = all.first() else { return Vec::new() };
     let mut said = Vec::new();
@@ -307,7 +309,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), F
                 }
             ))
         }
-        .help(format!("`canonc compare {name}` makes its runs")));
+        .help(format!("`canonc compare {name}` trains its runs")));
     }
     let path = match args.by {
         By::Flops => "budget.flops",
@@ -317,7 +319,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), F
         let experiment = locked.arms.iter().find(|known| known.name == arm);
         let number = value(experiment.map(|arm| &arm.experiment), path);
         number.and_then(|number| number.parse::<f64>().ok()).ok_or_else(|| {
-            Failure::bad_input(format!("`{name}` does not say {path} of {arm}"))
+            Failure::bad_input(format!("`{name}` has no {path} for {arm}"))
                 .help("build it again with this canonc")
         })
     };
@@ -348,8 +350,8 @@ fn fit(sizes: &[OneSize]) -> Result<(Fit, f64), String> {
     let (least, most) = (factors().fold(f64::INFINITY, f64::min), factors().fold(0.0, f64::max));
     if most / least > ONE_FACTOR {
         return Err(format!(
-            "the treated arm has {least:.3} to {most:.3} times the size of the base; one ratio needs one factor at all \
-             sizes, within {ONE_FACTOR}"
+            "the treated arm has {least:.3} to {most:.3} times the size of the base; a single ratio needs the same \
+             factor at all sizes, within {ONE_FACTOR}"
         ));
     }
     Ok((found, factors().product::<f64>().powf(1.0 / sizes.len() as f64)))
@@ -383,7 +385,7 @@ fn word(by: By) -> &'static str {
 
 fn metric(which: Which) -> &'static str {
     match which {
-        Which::Evaluation => compare::called("loss"),
+        Which::Evaluation => compare::called("eval_loss"),
         Which::Training => "training loss",
     }
 }
@@ -465,7 +467,7 @@ fn fitted(
     let ComputeRatio { ratio: mean, low, high, level, reaches_beyond_sizes } = ratio;
     let percent = |share: f64| format!("{:.0}%", 100.0 * share);
     let beyond = match reaches_beyond_sizes {
-        true => "The interval reaches further than the range of sizes: read it as a bound.\n",
+        true => "The interval is wider than the range of sizes: read it as a bound.\n",
         false => "",
     };
     let word = match (*low > 1.0, *high < 1.0) {
@@ -474,8 +476,8 @@ fn fitted(
         (false, false) => "undecided: the interval holds ×1",
     };
     format!(
-        "{}{}compute ratio ×{mean:.3} ({} interval ×{low:.3} … ×{high:.3}): so many times the compute of {treated} does \
-         {base} need for a loss of {:.4}\ncompute saved {} ({} … {}): {word}\n{beyond}",
+        "{}{}compute ratio ×{mean:.3} ({} interval ×{low:.3} … ×{high:.3}): {base} needs this many times the compute \
+         of {treated} for a loss of {:.4}\ncompute saved {} ({} … {}): {word}\n{beyond}",
         curve(base, &fit.base),
         curve(treated, &fit.treated),
         percent(*level),

@@ -24,13 +24,13 @@ pub fn show(args: &ShowArgs) -> Outcome {
         match definition::text(name) {
             Some(_) if args.fields => {
                 return Err(Failure::bad_input(format!(
-                    "`--fields` is for archs, `{name}` is a name"
+                    "`--fields` is for archs, but `{name}` is a name"
                 ))
                 .help("name a file: `canonc show --fields arch/NAME.canon`"));
             }
             Some(_) if args.json => {
                 return Err(Failure::bad_input(format!(
-                    "`--json` is for archs, `{name}` is a name"
+                    "`--json` is for archs, but `{name}` is a name"
                 ))
                 .help(format!("`canonc show {name}` prints its text")));
             }

@@ -7,15 +7,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use compiler::lock::{Experiment, Run};
 use disk::json_lines;
+use lab::comparison::Run;
+use lab::experiment::Experiment;
 use records::overlap::{Overlap, Share, overlap_of_tokens, windows_of};
-use report::compare::{self, Counted, Shown};
+use report::compare::{self, Counted, RunOverlap};
 use serde::{Deserialize, Serialize};
 
 use crate::compared::arm_of;
 use crate::fail::Failure;
-use crate::out::{self, Kind};
+use crate::out::{self, OutputKind};
 use crate::output;
 use crate::runs::failure;
 
@@ -73,21 +74,21 @@ pub fn count(
     for run in runs {
         let shown = match questions(&run.experiment) {
             Questions::None => continue,
-            Questions::OfTraining => Shown::ByDesign,
+            Questions::OfTraining => RunOverlap::ByDesign,
             Questions::Counted => {
                 let of = windows_of(&run.experiment).to_string();
                 let kept = match known.get(&of) {
                     Some(kept) => kept.clone(),
                     None => {
                         if known.len() == before {
-                            output::note("counting the questions that training showed");
+                            output::note("counting evaluation questions in the training data");
                         }
                         let kept = counted(&run.experiment, of.clone())?;
                         known.insert(of, kept.clone());
                         kept
                     }
                 };
-                Shown::Counted(kept.into())
+                RunOverlap::Counted(kept.into())
             }
         };
         let name = arm_of(run);
@@ -99,7 +100,7 @@ pub fn count(
         let lines: Result<Vec<String>, _> = known.values().map(serde_json::to_string).collect();
         let lines = lines
             .map_err(|error| Failure::machine(format!("a count cannot be written: {error}")))?;
-        out::put(&path, Kind::Lines(KEYS), format!("{}\n", lines.join("\n")))?;
+        out::put(&path, OutputKind::Lines(KEYS), format!("{}\n", lines.join("\n")))?;
     }
     Ok(())
 }

@@ -25,7 +25,11 @@ impl Tensors for Sibling {
         let program = found()?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         let error = Command::new(&program).arg0("canonc").args(&words).exec();
-        Err(Failure::machine(format!("`{}` does not start: {}", shown(&program), reason(&error))))
+        Err(Failure::machine(format!(
+            "`{}` cannot be started: {}",
+            shown(&program),
+            reason(&error)
+        )))
     }
 
     fn facts(&self) -> Vec<Fact> {
@@ -52,19 +56,19 @@ fn found() -> Result<PathBuf, Failure> {
     let program = own.with_file_name(PROGRAM);
     if !program.is_file() {
         return Err(Failure::machine(format!(
-            "there is no `{PROGRAM}` in {}, which computes with tensors",
+            "`{PROGRAM}`, which computes with tensors, is missing in {}",
             shown(own.parent().unwrap_or(Path::new(".")))
         ))
-        .help("`make build` fetches libtorch and builds both programs; keep them in one folder"));
+        .help(
+            "`make build` fetches libtorch and builds both programs; keep them in the same folder",
+        ));
     }
     match missing(&program) {
         None => Ok(program),
         Some(library) => {
             Err(Failure::machine(format!("`{PROGRAM}` does not find the library {library}"))
-                .help("`make libtorch` fetches it into third_party/ of the clone")
-                .help(
-                    "or name the folder that has it: `export LD_LIBRARY_PATH=/path/to/torch/lib`",
-                ))
+                .help("`make libtorch` downloads it into third_party/ of the clone")
+                .help("or name its folder: `export LD_LIBRARY_PATH=/path/to/torch/lib`"))
         }
     }
 }
@@ -97,6 +101,6 @@ fn asked() -> Result<Vec<Fact>, Failure> {
         .output()
         .map_err(|error| broken(reason(&error)))?;
     let report: Report = serde_json::from_slice(&output.stdout)
-        .map_err(|_| broken(format!("it ended with {}", output.status)))?;
+        .map_err(|_| broken(format!("it exited with {}", output.status)))?;
     Ok(report.facts.into_iter().filter(|fact| fact.of_libtorch).collect())
 }

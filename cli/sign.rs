@@ -3,7 +3,6 @@
 //! In: a run's folder and an SSH key. Out: `attestation.toml.sig` in the folder. Must stay true: a
 //! run that contradicts its own lock or log is not signed; the key is only read.
 
-use records::run::{Paths, read_experiment};
 use records::sign::{Signed, sign_run};
 
 use crate::args::SignArgs;
@@ -14,10 +13,8 @@ use crate::{named, output};
 pub fn sign(args: &SignArgs) -> Outcome {
     let folder = named::run_or_path(&args.run)?;
     // An unreadable lock is reported with the other faults.
-    let lock = disk::read_text(&Paths::new(&folder).lock(), disk::SMALL).ok();
-    let experiment = lock.and_then(|text| read_experiment("lock", &text).ok());
-    let documents = match &experiment {
-        Some(experiment) => runs::documents_if_there(experiment)?,
+    let documents = match runs::locked_in(&folder) {
+        Some((experiment, _)) => runs::documents_if_there(&experiment, None)?,
         None => None,
     };
     let Signed { signer, comment } =

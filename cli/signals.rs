@@ -17,7 +17,7 @@ const INTERRUPTED_TWICE: i32 = 130;
 
 /// The flag is set by the first SIGINT, SIGTERM, SIGHUP or SIGUSR1; a second SIGINT or SIGTERM ends the process.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let cannot = |error| Failure::machine(format!("signals cannot be waited for: {error}"));
+    let cannot = |error| Failure::machine(format!("cannot wait for signals: {error}"));
     let (stop, before) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
         // The order matters: at the first signal the flag is still false, and is set afterwards.
@@ -33,8 +33,7 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Whether this process should outlive its terminal, as under `nohup`. Assumes no if the system does not
-/// say.
+/// Whether this process should outlive its terminal, as under `nohup`. Assumes no if unknown.
 pub fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use compiler::lock::Comparison;
+use lab::comparison::Comparison;
 use records::verify::Report;
 
 use crate::args::{

@@ -6,15 +6,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use compiler::lock::{self, Lock};
-use records::run::{Paths, read_experiment, read_lock};
+use lab::lock::{self, Lock};
+use records::run::{Paths, read_lock};
 use records::sign::{self, AllowedSigners, Trusted};
 use records::verify::{Claim, Remake, Report, Subject, verify as check};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::runs::{self, documents, failure, read_text};
+use crate::runs::{self, failure, read_text};
 use crate::tensors::{Tensors, Work};
 use crate::{locks, named, output};
 
@@ -27,7 +27,7 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     }
     if replay.is_some() {
         return Err(Failure::bad_input(
-            "--replay trains steps of one run again, and several are named",
+            "--replay trains steps of one run again, but several are named",
         )
         .help("name one: each starts in the environment that its lock requires"));
     }
@@ -86,17 +86,17 @@ fn one(
                     let (data, report) = (args.data.as_deref(), &mut report);
                     tensors.carry_out(Work::Replay { folder: &folder, data, steps: amount, report })?;
                 } else {
-                    report.undecided("replay: not begun, since the findings above come first");
+                    report.undecided("replay: not started because of the findings above");
                 }
             }
             Ok((report, None))
         }
         Place::Lock(path) if path.exists() && (replay.is_some() || args.signers.is_some()) => {
             Err(Failure::bad_input(format!(
-                "`{}` is not the folder of a run: a lock has no steps to replay and no attestation to sign",
+                "`{}` is not a run's folder: a lock has no steps to replay and no attestation to sign",
                 shown(&path)
             ))
-            .help("name a folder that `canonc run` made, such as runs/NAME"))
+            .help("name a folder written by `canonc run`, such as runs/NAME"))
         }
         Place::Lock(path) => {
             let text = read_text(&path)?;
@@ -180,11 +180,11 @@ fn place(what: &Path) -> Result<Place, Failure> {
     Ok(if path.is_dir() { Place::Run(path) } else { Place::Lock(path) })
 }
 
-/// Refuses a lock of another version: it cannot be read here, which is no evidence against it.
+/// Refuses a lock of another version: this canonc cannot read it, but that does not make it wrong.
 fn of_this_version(path: &Path, text: &str) -> Result<(), Failure> {
-    match lock::read(&shown(path), text) {
-        Err(error) if lock::is_of_another_version(text) => Err(locks::refused(path, error)),
-        Ok(_) | Err(_) => Ok(()),
+    match lock::is_of_another_version(text).then(|| lock::read(&shown(path), text)) {
+        Some(Err(error)) => Err(locks::refused(path, error)),
+        Some(Ok(_)) | None => Ok(()),
     }
 }
 
@@ -198,7 +198,7 @@ fn of_lock(path: &Path, lock: &Lock) -> Report {
     );
     for input in lock.open_inputs() {
         let what = format!(
-            "open: {input} has no digest, so it cannot run yet; `canonc bind {} --data PATH` closes it",
+            "open: {input} has no digest, so it cannot run yet; close it with `canonc bind {} --data PATH`",
             shown(path)
         );
         report.trusted(Subject::Batches, what);
@@ -208,19 +208,16 @@ fn of_lock(path: &Path, lock: &Lock) -> Report {
 
 fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, Failure> {
     // Look for documents only if the lock names them; an unreadable lock is already in the report.
-    let experiment = disk::read_text(&Paths::new(folder).lock(), disk::SMALL)
-        .ok()
-        .and_then(|text| read_experiment("lock", &text).ok());
+    let experiment = runs::locked_in(folder).map(|(experiment, _)| experiment);
     let (mut documents, mut unread) = (None, None);
-    match &experiment {
-        // A file that was named must be there.
-        Some(experiment) if data.is_some() => documents = self::documents(experiment, data)?,
-        // The other checks need no documents, and a damaged file must not hide what they find.
-        Some(experiment) => match runs::documents_if_there(experiment) {
+    if let Some(experiment) = &experiment {
+        match runs::documents_if_there(experiment, data) {
             Ok(found) => documents = found,
+            // A file that was named must be there.
+            Err(failure) if data.is_some() => return Err(failure),
+            // The other checks need no documents, and a damaged file must not hide what they find.
             Err(failure) => unread = failure.message,
-        },
-        None => {}
+        }
     }
     // Other documents than the lock's, given by name, are a finding.
     if let (Some(experiment), Some(of), Some(_)) = (&experiment, &documents, data)
@@ -246,7 +243,7 @@ fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
         );
     }
     if *about_strays > 0 {
-        help.push("move the files that are no part of a run elsewhere".to_owned());
+        help.push("move files that do not belong to the run elsewhere".to_owned());
     }
     let signed = match place(what) {
         Ok(Place::Run(folder)) => Paths::new(folder).signature().exists(),
@@ -254,12 +251,12 @@ fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     };
     if *about_signature > 0 && !signed {
         help.push(format!(
-            "`canonc sign {} --key KEY` signs the run; without --signers it is verified as it is",
+            "sign the run with `canonc sign {} --key KEY`, or verify it without --signers",
             shown(what)
         ));
     } else if *about_signature > 0 {
         help.push(format!(
-            "see that --signers names the right list; `canonc sign {} --key KEY --replace` signs the run again",
+            "check that --signers names the right list; `canonc sign {} --key KEY --replace` signs the run again",
             shown(what)
         ));
     }
@@ -315,7 +312,8 @@ fn end(what: &Path, report: &Report, help: Option<String>) -> Outcome {
             output::counted(undecided.len(), "claim"),
             shown(what)
         ))
-        .help("the lines `undecided` say why; they also say what is missing, or that a machine like the one in attestation.toml is needed"));
+        .help("the `undecided` lines give the reasons and name what is missing, or say that a machine like the one \
+         in attestation.toml is needed"));
     }
     let failure = Failure::bad_input(format!(
         "`{}` is not what it claims to be: {}",

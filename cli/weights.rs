@@ -45,6 +45,6 @@ fn refuse_damaged(path: &Path) -> Result<(), Failure> {
             shown(path)
         ));
         Failure { exit: Exit::Finding, ..failure }
-            .help("restore it from a copy, or copy it elsewhere to use it as weights of no run")
+            .help("restore it from a copy, or copy it elsewhere to use it as plain weights")
     })
 }

@@ -314,7 +314,7 @@ TASKS = {
     "depo": "K M N bos max_tlen min_tlen mini_vocab separator",
     "lano": "config",
     "mano": "L bos knowledge_augment lens qids ttype value_mod",
-    "multihop": "N k",
+    "multihop": "N hops",
 }
 SCHEDULES = {
     "constant": "",
@@ -355,7 +355,7 @@ def expected(train):
         found["platform"] += " lingua.matmul_allow_tf32?"
         found["cosmetic"] += " data.tokens" + "".join(f" lingua.{name}?" for name in CARRIED_COSMETIC.split())
     else:
-        data += " ids order task_digest"
+        data = " ".join(f"{task}.{name}" for name in data.split()) + " ids order task_digest"
     if task in ("brevo", "depo", "mano"):
         found["eval"] += " evaluation.mode"
     if task in ("brevo", "lano"):
@@ -388,8 +388,8 @@ class Lock:
     def __init__(self, text):
         data, self.lines = tomllib.loads(text), sections(text)
         self.kind = data.get("kind")
-        if data.get("version") != 2 or self.kind not in ("arch", "experiment"):
-            raise Bad("only locks of version 2, of an arch or an experiment, can be compared")
+        if data.get("version") != 3 or self.kind not in ("arch", "experiment"):
+            raise Bad("only locks of version 3, of an arch or an experiment, can be compared")
         ids = data["digests"]
         without = text.replace(f'\ntext = "{ids["text"]}"\n', "\n", 1)
         same("digests.text", ids["text"], digest("canonc.lock.v1", without))
@@ -420,11 +420,10 @@ class Lock:
             check_lines(section, facts(self.lines[section]), listed)
         if "data.task_digest" in train:
             task = train["data.task"].strip('"')
-            uses = ["data.ids", "data.loss_on", "data.order", "data.seq_len", "data.task", "data.task_digest"]
             text = f'task = "{task}"\nrevision = {data["revisions"]["task"][task]}\n'
             for path, value in train.items():
-                if path.startswith("data.") and path not in uses:
-                    text += f"{path.removeprefix('data.')} = {value}\n"
+                if path.startswith(f"data.{task}."):
+                    text += f"{path.removeprefix(f'data.{task}.')} = {value}\n"
             same("train.data.task_digest", train["data.task_digest"], f'"{digest("canonc.task.v1", text)}"')
 
         if "optimizer.decayed" in train:

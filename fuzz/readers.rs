@@ -35,7 +35,7 @@ const READERS: [(&str, Reader); 20] = [
     }),
     ("json", |bytes| drop(interop::json::read("file", bytes))),
     ("jsonl", |bytes| table("a.jsonl", bytes)),
-    ("lock", |bytes| drop(compiler::lock::read_bytes("file", bytes))),
+    ("lock", |bytes| drop(lab::lock::read_bytes("file", bytes))),
     ("metrics", |bytes| drop(records::metrics::read(&file("metrics.jsonl", bytes)))),
     ("parquet", |bytes| table("a.parquet", bytes)),
     ("plain", |bytes| table("a.txt", bytes)),
@@ -45,15 +45,15 @@ const READERS: [(&str, Reader); 20] = [
         let Some(text) = text(bytes) else { return };
         let mut sources = dsl::Sources::new();
         let file = sources.add("recipe.toml", text);
-        drop(compiler::recipe::read(&sources, file));
-        drop(compiler::recipe::comparison::read(&sources, file));
+        drop(lab::recipe::read(&sources, file));
+        drop(lab::recipe::comparison::read(&sources, file));
     }),
     ("safetensors", |bytes| {
         drop(interop::store::Store::single(&file("model.safetensors", bytes)));
     }),
     ("sentencepiece", |bytes| tokenizer(Kind::Sentencepiece, bytes)),
     ("signature", |bytes| drop(text(bytes).map(|text| records::sign::check(b"message", text)))),
-    ("table", |bytes| drop(text(bytes).map(|text| compiler::audit::table("table.tsv", text)))),
+    ("table", |bytes| drop(text(bytes).map(|text| lab::audit::table("table.tsv", text)))),
     ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),
 ];
 

@@ -28,10 +28,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::rc::Rc;
 
-use compiler::field::{FieldValue, Fields};
-use compiler::lock::{self, ArchLock, Experiment, Lock, LockedArch};
 use compiler::program::{Program, Std};
-use compiler::recipe;
+use lab::experiment::{Experiment, LockedArch};
+use lab::field::{FieldValue, Fields};
+use lab::lock::{self, ArchLock, Lock};
+use lab::recipe;
 use records::attest::Attestation;
 use records::fault::POINTS;
 use records::metrics::{self, Record, Step};
@@ -54,11 +55,11 @@ arch small_gdn = small with { mixer = gated_deltanet { heads 2 } }
 const DEPO: &str = r#"
 [data]
 task = "depo"
-N = 4
-K = 1
-mini_vocab = 4
-min_tlen = 1
-max_tlen = 2
+depo.N = 4
+depo.K = 1
+depo.mini_vocab = 4
+depo.min_tlen = 1
+depo.max_tlen = 2
 ids = "dense"
 seq_len = 24
 [batch]
@@ -225,7 +226,7 @@ fn a_run_finishes_is_verified_and_is_not_run_again() {
     for what in [
         "small: 6 steps",
         "step 6/6",
-        "whole answers",
+        "exact_match",
         "finished: weights",
         "canonc verify runs/small",
     ] {
@@ -261,7 +262,7 @@ fn broken_at(family: &dyn Fn(&str) -> bool, counts: &[u64]) {
             }
             let said = place.exits(0, &format!("run --dir {run}"));
             assert_eq!(
-                said.contains("torn line"),
+                said.contains("incomplete line"),
                 ["metrics-torn", "metrics-full"].contains(&name)
             );
             same(&straight, &place.bits(&run, 6), &format!("{run}: {said}"));
@@ -336,7 +337,7 @@ fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
         signal(&child, name);
         let rest: Vec<String> = lines.lines().map(Result::unwrap).collect();
         assert_eq!(child.wait().unwrap().code(), Some(75), "{rest:?}");
-        assert!(rest.last().unwrap().contains("the same command goes on from there"), "{rest:?}");
+        assert!(rest.last().unwrap().contains("the same command continues from there"), "{rest:?}");
         let done = place.steps(&run).len() as u64;
         place.bits(&run, done);
         // Resume for one more step, and compare with a run that was never killed.
@@ -368,7 +369,7 @@ fn one_writer_at_a_time() {
     let writer = fs::OpenOptions::new().write(true).open(place.path("runs/small/writer")).unwrap();
     writer.lock().unwrap();
     let said = place.exits(3, "run");
-    assert!(said.contains("is being written by process") && said.contains("--dir"), "{said}");
+    assert!(said.contains("is in use by process") && said.contains("--dir"), "{said}");
     drop(writer);
     place.exits(0, "run");
 }
@@ -376,7 +377,7 @@ fn one_writer_at_a_time() {
 #[test]
 fn a_lock_is_found_or_the_list_is_shown() {
     let place = Place::empty();
-    assert!(place.exits(2, "run").contains("no experiment lock is under"));
+    assert!(place.exits(2, "run").contains("contains no experiment lock"));
     let small = experiment("small", DEPO, &[]);
     place.lock("one", &Lock::Experiment(small.clone()));
     let arch = arch_named("small");
@@ -390,7 +391,7 @@ fn a_lock_is_found_or_the_list_is_shown() {
         assert!(said.contains(line), "{said}");
     }
     let said = place.exits(2, "run --lock lockfiles/small.lock");
-    assert!(said.contains("kind arch; experiment is needed"), "{said}");
+    assert!(said.contains("kind arch, but an experiment is needed"), "{said}");
     // By its path, by part of a name, by its source.
     place.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
     for name in ["one", "one.lock", "lockfiles/one", "lock/one.lock", "lockfiles/onne.lock"] {
@@ -432,7 +433,7 @@ fn a_dry_run_says_what_it_takes_and_writes_nothing() {
         "time",
         "epochs",
         "tokens",
-        "from micro-batches run just now",
+        "from micro-batches timed just now",
     ] {
         assert!(table.contains(row), "{row}: {table}");
     }
@@ -455,7 +456,7 @@ fn what_cannot_be_run_is_refused_with_its_code() {
     for (content, what) in [
         (edited.as_str(), "small.lock"),
         (&text[..text.len() / 2], "small.lock"),
-        (&text.replacen("version = 2", "version = 9", 1), "version 9"),
+        (&text.replacen("version = 3", "version = 9", 1), "version 9"),
         ("", "small.lock"),
     ] {
         fs::write(&path, content).unwrap();
@@ -473,7 +474,7 @@ fn what_cannot_be_run_is_refused_with_its_code() {
     let said = place.exits(3, "run --dir /proc/canonc");
     assert!(said.contains("/proc/canonc") && said.contains("--dir"), "{said}");
     let said = place.exits(2, "run --dir lockfiles");
-    assert!(said.contains("is no run's folder"), "{said}");
+    assert!(said.contains("is not a run's folder"), "{said}");
     if runtime::kernels::cuda_devices() == 0 {
         let said = place.exits(3, "run --device cuda");
         assert!(said.contains("this machine cannot") && said.contains("canonc doctor"), "{said}");
@@ -508,15 +509,15 @@ fn documents_are_found_bound_and_checked() {
     fs::create_dir(place.path("data")).unwrap();
     data::text::file::save(&index(41), &place.path("data/small.index")).unwrap();
     let said = place.exits(1, "run");
-    assert!(said.contains("are not those that were locked"), "{said}");
+    assert!(said.contains("are not those of the lock"), "{said}");
     data::text::file::save(&documents, &place.path("other.index")).unwrap();
     place.exits(0, "run --data other.index");
     let said = place.exits(0, "verify small --data other.index");
-    assert!(said.contains("data of 6 of 6 steps made again"), "{said}");
+    assert!(said.contains("data of 6 of 6 steps: the same"), "{said}");
     // Unusable documents give another error than missing ones.
     let data = place.path("data/small.index");
     let said = place.exits(1, "verify small --data data/small.index");
-    assert!(said.contains("are not those that were locked"), "{said}");
+    assert!(said.contains("are not those of the lock"), "{said}");
     let kernels = place.path("runs/small/kernels.txt");
     let written = fs::read_to_string(&kernels).unwrap();
     let not_recomputed = |why: &str| {
@@ -535,9 +536,9 @@ fn documents_are_found_bound_and_checked() {
         assert!(said.contains("BROKEN     kernels.txt: line"), "{said}");
         fs::write(&kernels, &written).unwrap();
     };
-    not_recomputed("the documents here are others");
+    not_recomputed("these are other documents");
     fs::remove_file(&data).unwrap();
-    not_recomputed("the documents are not here");
+    not_recomputed("the documents are not available");
     let mut damaged = fs::read(place.path("other.index")).unwrap();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;

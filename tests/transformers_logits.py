@@ -34,7 +34,7 @@ def main():
 
         held = torch.load(sys.argv[2], map_location="cpu", weights_only=True)
         if set(held) != {"model"}:
-            sys.exit("error: it holds {}".format(sorted(held)))
+            sys.exit("error: it has {}".format(sorted(held)))
         tensors = {name: tensor.float().numpy() for name, tensor in held["model"].items()}
         save_file(tensors, sys.argv[3])
         print(json.dumps({"framework": "torch", "version": torch.__version__, "tensors": len(tensors)}))

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use data::task::TASKS;
+use tasks::task::TASKS;
 
 use crate::named;
 
 use super::prepare::{AboutArgs, BenchTextArgs, PrepareArgs};
 
-/// Samples of the synthetic tasks: write, show, count; and documents made ready to train on
+/// Write, show and count samples of the synthetic tasks; prepare documents for training
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +42,7 @@ pub enum DataCommand {
     Babilong(BabilongArgs),
 }
 
-/// Write samples of a task to a file or a pipe
+/// Write samples of a task to a file or to standard output
 #[derive(Args, Debug)]
 #[command(
     after_help = "\
@@ -53,7 +53,7 @@ Examples:
   canonc data generate depo --set N=75 --set K=4 --set mini_vocab=3 --set min_tlen=5 --set max_tlen=7 \\
       --order indexed --from 5000 --count 1000 --out shard5.jsonl
 
-`--help` lists every task's parameters and says what the formats hold.",
+`--help` lists every task's parameters and describes the formats.",
     after_long_help = "\
 Examples:
   canonc data generate mano --set L=10 --count 3
@@ -62,44 +62,44 @@ Examples:
   canonc data generate depo --set N=75 --set K=4 --set mini_vocab=3 --set min_tlen=5 --set max_tlen=7 \\
       --order indexed --from 5000 --count 1000 --out shard5.jsonl
 
-Parameters, under their published names; those in brackets have the published value unless set:
+Parameters, by their published names; those in brackets default to the published value:
   depo      N K mini_vocab min_tlen max_tlen [M QA separator bos eos]
   brevo     N [multi bos query ans eos leaves=floor|ceil ask=last|last_quarter]
   mano      L [ttype value_mod knowledge_augment lens qids bos]
   lano      config or grammar=@FILE.json [root vocab depth]
             config=cfg3b|cfg3e1|cfg3e2|cfg3f|cfg3g|cfg3h|cfg3i|cfg3j|cfg3k
   capo      [N people_seed permute order reverse_md pronoun=parity|drawn]
-  multihop  N k [M background=@FILE background_lengths]
-A VALUE is JSON if it can be, else text; @FILE stands for a file's JSON or the list of its lines.
+  multihop  N hops [M background=@FILE background_lengths]
+A VALUE is parsed as JSON, or else taken as text; @FILE means the file's JSON or the list of its lines.
 
-Orders: `published` is one stream from one seed, token for token what the published script writes; of
-capo, people come one after the other, drawn with the seed, and texts with the seed plus 1000003.
-`indexed` makes each sample a function of its number: the first of training window i is number i.
+Orders: `published` is one stream from one seed, token for token as the published script writes it; for capo,
+people follow one after the other, drawn with the seed, and texts are drawn with the seed plus 1000003.
+`indexed` makes each sample a function of its number: sample i is the first one of training window i.
 
 Formats:
-  jsonl    an object a line: `tokens`; `labels` where the task has them (1 is a target); of capo and
-           multihop `text`, and `answer` where one is asked for, whose bytes are the tokens
-  parquet  a row a sample, columns of the same names
-  bin      for each sample its length and its tokens, as little-endian u32: the SHA-256 of the file
+  jsonl    one object per line: `tokens`; `labels` if the task has them (1 is a target); for capo and
+           multihop `text`, and `answer` if there is a question; their bytes are the tokens
+  parquet  one row per sample, with columns of the same names
+  bin      for each sample its length and its tokens, as little-endian u32; the SHA-256 of the file
            is the digest of the published vectors
 
-A file appears when it is whole; an error or Ctrl-C leaves what was there before."
+The file is written only when it is complete; on an error or Ctrl-C an older file stays unchanged."
 )]
 pub struct GenerateDataArgs {
     #[command(flatten)]
     pub samples: SampleArgs,
-    /// How many samples
+    /// Number of samples
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
     pub count: u64,
-    /// What is written [default: by the ending of FILE, else jsonl]
+    /// File format [default: by the extension of FILE, else jsonl]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<DataFormat>,
-    /// Where it goes; `-` is standard output
+    /// Output file; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub out: PathBuf,
 }
 
-/// Show samples with what they are made of (cycle, graph, expression, parse tree), or a lock's windows
+/// Show samples with their structure (cycle, graph, expression, parse tree), or a lock's windows
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -109,8 +109,8 @@ Examples:
   canonc data inspect lockfiles/c4_llama.lock --from 640 --count 3
   canonc data inspect lockfiles/c4_llama.lock --held-out
 
-Of a task, answers are worked out again from the sample itself: `right` means that both agree. Of a lock, windows are
-shown as training reads them: as text where tokens are bytes or --tokenizer-file is given, else as numbers.")]
+For a task, answers are computed again from the sample itself: `right` means that both agree. For a lock, windows are
+shown as training reads them: as text if tokens are bytes or --tokenizer-file is given, else as numbers.")]
 pub struct InspectArgs {
     /// A task, or the lock of an experiment
     #[arg(value_name = "TASK|LOCK", value_parser = task_or_lock)]
@@ -122,23 +122,23 @@ pub struct InspectArgs {
     /// The file of the lock's tokenizer, to show text
     #[arg(long, value_name = "FILE")]
     pub tokenizer_file: Option<PathBuf>,
-    /// How many samples or windows
+    /// Number of samples or windows
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = at_least_one)]
     pub count: u64,
 }
 
-/// Which windows of a lock.
+/// Selects windows of a lock.
 #[derive(Args, Debug)]
 pub struct WindowArgs {
-    /// The prepared documents of a lock on text [default: data/NAME.index]
+    /// Prepared documents, if the lock trains on text [default: data/NAME.index]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
-    /// Windows of the evaluation, not of training
+    /// Use windows of the evaluation instead of training windows
     #[arg(long)]
     pub held_out: bool,
 }
 
-/// Write the windows of a lock, so that another trainer can train on the very same batches
+/// Write the windows of a lock, so that another trainer can train on the same batches
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -148,16 +148,16 @@ Examples:
   canonc data export lockfiles/c4_llama.lock --held-out --out held_out.jsonl
 
 Step k of a run, from 1, reads windows (k-1)*B to k*B - 1, where B is batch.sequences times batch.micro_batches.
-Target i follows token i; it is -100 where the loss does not count it.
+Target i follows token i; it is -100 if the loss does not count it.
 
 Formats:
-  jsonl  an object a line: `window`, its number; `tokens` and `targets`, data.seq_len each
-  bin    records, little-endian, one after the other: the number as u64, tokens as i32, targets as i32; numpy has
-         them as np.fromfile(FILE, [('window', '<u8'), ('tokens', '<i4', S), ('targets', '<i4', S)])
+  jsonl  one object per line: `window`, its number; `tokens` and `targets`, data.seq_len each
+  bin    little-endian records: the number as u64, tokens as i32, targets as i32; numpy reads them with
+         np.fromfile(FILE, [('window', '<u8'), ('tokens', '<i4', S), ('targets', '<i4', S)])
 
-A file appears when it is whole; an error or Ctrl-C leaves what was there before.")]
+The file is written only when it is complete; on an error or Ctrl-C an older file stays unchanged.")]
 pub struct ExportWindowsArgs {
-    /// The lock of an experiment, bound where it reads text
+    /// The lock of an experiment; on text it must be bound
     #[arg(value_name = "LOCK")]
     pub lock: PathBuf,
     #[command(flatten)]
@@ -165,13 +165,13 @@ pub struct ExportWindowsArgs {
     /// The first window
     #[arg(long, value_name = "W", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
     pub from: u64,
-    /// How many windows [default: to the last one that the run reads]
+    /// Number of windows [default: up to the last one that the run reads]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
     pub count: Option<u64>,
-    /// What is written [default: by the ending of FILE, else jsonl]
+    /// File format [default: by the extension of FILE, else jsonl]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<WindowFormat>,
-    /// Where it goes; `-` is standard output
+    /// Output file; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub out: PathBuf,
 }
@@ -182,7 +182,7 @@ pub enum WindowFormat {
     Bin,
 }
 
-/// Count what samples of a task have: lengths, targets, answers, tokens used
+/// Show statistics of a task's samples: lengths, targets, answers, tokens used
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -193,59 +193,59 @@ Schema of --json, one object on standard output:
   schema    \"canonc.data.stats.v1\"
   task      its name
   samples, tokens
-  length    {least, most, mean}, tokens of a sample
-  targets   tokens that count when only answers do; null for tasks without labels
-  vocabulary       {tokens, used}: tokens that samples can hold, and those that were there
+  length    {least, most, mean}, tokens per sample
+  targets   number of targets if only answers count; null for tasks without labels
+  vocabulary       {tokens, used}: tokens that samples can have, and those that occurred
   bits_per_token   the entropy of single tokens
-  answers   each {level, count, tokens}; what a level is, the task says (hops, depth, operations)")]
+  answers   each {level, count, tokens}; the meaning of a level depends on the task (hops, depth, operations)")]
 pub struct StatsArgs {
     #[command(flatten)]
     pub samples: SampleArgs,
-    /// How many samples are looked at
+    /// Number of samples to inspect
     #[arg(long, value_name = "N", default_value_t = 1000, allow_negative_numbers = true, value_parser = at_least_one)]
     pub count: u64,
-    /// As JSON on standard output (`--help` states the schema)
+    /// Print JSON (`--help` shows the schema)
     #[arg(long)]
     pub json: bool,
 }
 
-/// Count the questions of a recipe's evaluation that its own training shows
+/// Count the evaluation questions of a recipe that also occur in its training data
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   canonc data overlap recipes/cpu_mano.toml
   canonc data overlap lockfiles/demo_llama.lock --json
 
-A question is all that stands before an answer in its sample, token by token: Depo's edges and questions so far,
-Brevo's graph, Mano's expression. It is shown if a training window holds it with its whole answer. Held out are those
-of one evaluation; every training window is made once, so a published recipe takes minutes to hours. Of a sweep, points
-with the same windows are looked at once.
+A question is the whole text before an answer in its sample, token by token: Depo's edges and questions so far,
+Brevo's graph, Mano's expression. It counts as shown if a training window contains it with its whole answer. The
+held-out questions are those of one evaluation. Every training window is generated once, so a published recipe takes
+minutes to hours. For a sweep, points with the same windows are inspected once.
 
 Schema of --json, one object on standard output:
   schema       \"canonc.data.overlap.v1\"
   experiments  each:
     name, task
     training   {windows, questions}
-    held_out   {questions, shown}; distinct the same, with equal questions once
-    levels     each {level, questions, shown}; what a level is, the task says (hops, depth, operations)
-    in_windows {questions, shown}: those in the evaluation windows, of losses and token accuracy; the same as
-               held_out but for Brevo, where the model writes its answers to other questions")]
+    held_out   {questions, shown}; `distinct` is the same with equal questions counted once
+    levels     each {level, questions, shown}; the meaning of a level depends on the task (hops, depth, operations)
+    in_windows {questions, shown} in the evaluation windows, used for eval_loss and token_accuracy; the same as
+               held_out except for Brevo, where the model writes answers to other questions")]
 pub struct OverlapArgs {
     /// A recipe, or the lock of an experiment
     #[arg(value_name = "RECIPE|LOCK")]
     pub file: PathBuf,
-    /// As JSON on standard output (`--help` states the schema)
+    /// Print JSON (`--help` shows the schema)
     #[arg(long)]
     pub json: bool,
 }
 
 fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("it is a whole number from 0 to {}", u64::MAX))
+    text.parse().map_err(|_| format!("give a whole number from 0 to {}", u64::MAX))
 }
 
 fn at_least_one(text: &str) -> Result<u64, String> {
     let number = whole(text).ok().filter(|&number| number > 0);
-    number.ok_or_else(|| format!("it is a whole number from 1 to {}", u64::MAX))
+    number.ok_or_else(|| format!("give a whole number from 1 to {}", u64::MAX))
 }
 
 fn task_or_lock(text: &str) -> Result<String, String> {
@@ -257,7 +257,7 @@ fn task_or_lock(text: &str) -> Result<String, String> {
     }
 }
 
-/// Which samples.
+/// Selects a task and its samples.
 #[derive(Args, Debug)]
 pub struct SampleArgs {
     /// The task
@@ -267,22 +267,22 @@ pub struct SampleArgs {
     pub options: SampleOptions,
 }
 
-/// Which of a task's samples.
+/// Selects samples of a task.
 #[derive(Args, Debug)]
 pub struct SampleOptions {
     /// A parameter of the task, such as N=110; VALUE may be @FILE
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// As the published script goes through its one stream, or each sample by its number
+    /// `published`: the one stream of the published script; `indexed`: each sample by its number
     #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
     pub order: DataOrder,
-    /// The seed; 42 is that of the published script
+    /// Random seed; the published script uses 42
     #[arg(long, value_name = "S", default_value_t = 42, allow_negative_numbers = true, value_parser = whole)]
     pub seed: u64,
-    /// Sizes drawn as in training, or all at the largest as in tests [default: train]
+    /// Draw sizes as in training, or use the largest size as in tests [default: train]
     #[arg(long, value_enum, value_name = "MODE")]
     pub mode: Option<DataMode>,
-    /// The number of the first sample, which the indexed order can begin with, or of a lock's first window
+    /// Number of the first sample (in the indexed order), or of a lock's first window
     #[arg(long, value_name = "I", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
     pub from: u64,
 }
@@ -313,32 +313,32 @@ pub enum DataFormat {
 Examples:
   canonc data babilong --prompts babilong/prompts.py --task 1 --questions qa1.jsonl --out prompted.jsonl
 
-The prompts' words are not canonc's to give: name the Python files of a checkout that assign them. Prompts that are
-not the published ones are refused. A question is a line `{\"context\": …, \"question\": …, \"answer\": …}`, or with
-Babilong's `input` and `target`; what comes out is for `canonc answer --judge words`.")]
+canonc may not distribute the prompts: name the Python files of a Babilong checkout that define them. Prompts other
+than the published ones are refused. A question is a line `{\"context\": …, \"question\": …, \"answer\": …}`, or with
+Babilong's `input` and `target`; the output is for `canonc answer --judge words`.")]
 pub struct BabilongArgs {
-    /// Python files that assign the prompts, in the order they read each other
+    /// Python files that define the prompts, in the order in which they import each other
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
     pub prompts: Vec<PathBuf>,
-    /// Whose prompts
+    /// The set of prompts
     #[arg(long, value_enum, value_name = "SET", default_value_t)]
     pub set: BabilongSet,
-    /// Which of qa1 to qa20
+    /// Task number, for qa1 to qa20
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
     pub task: u32,
-    /// JSON lines
+    /// A JSON lines file
     #[arg(long, value_name = "FILE")]
     pub questions: PathBuf,
-    /// Where prompts go, `-` for standard output
+    /// Output file for prompts; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub out: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum BabilongSet {
-    /// Those of Part 4's experiments, qa1 to qa5
+    /// Prompts of Part 4's experiments, qa1 to qa5
     #[default]
     Part4,
-    /// Babilong's own, qa1 to qa20
+    /// Babilong's own prompts, qa1 to qa20
     Default,
 }

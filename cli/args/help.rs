@@ -12,7 +12,7 @@ Examples:
   canonc man ~/.local/share/man/man1
   canonc man pages && man pages/canonc-run.1")]
 pub struct ManArgs {
-    /// The folder they go to
+    /// Folder for the pages
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }

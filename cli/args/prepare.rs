@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-/// Make tokens of documents, once: what `canonc bind` and `canonc run --data` take
+/// Tokenize documents once, into a file for `canonc bind` and `canonc run --data`
 #[derive(Args, Debug)]
 #[command(
     after_help = "\
@@ -19,7 +19,7 @@ Examples:
       --workers 16 --out data/fineweb.index
   zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
 
-`--help` says what files may hold and what interrupting it does.",
+`--help` describes the file formats and how to continue after an interruption.",
     after_long_help = "\
 Examples:
   canonc data prepare shards/*.jsonl --out data/c4.index
@@ -30,34 +30,34 @@ Examples:
   zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
 
 Files: JSON lines, also as .jsonl.zst and .jsonl.gz, and .parquet. A document is the string under `text`
-or, without that, under `content`, or under --field. Plain text (.txt, .text, or a file named by
-itself that does not begin with `{`) is a document a file, or with --lines one a line; what was assumed is
-said. A folder stands for all such files below it, sorted, plain text only where nothing else is there;
-one that holds Lingua's chunks (NAME.chunk.N.jsonl) for its chunks, by number. What is left aside in a
-folder is named. A recipe's weights are of the sources in the order they are first named.
+or, if missing, under `content`, or under --field. A plain text file (.txt, .text, or a named file that does
+not begin with `{`) is one document, or with --lines one document per line; the output says how it was read.
+A folder means all such files below it, sorted, and plain text only if there is nothing else; a folder with
+Lingua's chunks (NAME.chunk.N.jsonl) means its chunks, by number. Files of a folder that are not read are
+listed. The weights in a recipe refer to the sources in the order in which they are first named.
 
 Tokenizers: `bytes`; `sentencepiece` and `tiktoken` read Llama-2's and Llama-3's tokenizer.model,
-`huggingface` a tokenizer.json. Text that spells a special token is text. Bos and eos are those of the
-file, unless --bos and --eos name others; whether documents get them, the recipe says.
+`huggingface` reads a tokenizer.json. Text that spells a special token is encoded as text. Bos and eos come
+from the tokenizer file, or from --bos and --eos; the recipe decides whether documents get them.
 
-The prepared file holds tokens, documents' digests and a manifest, and is there whole or not at all. Until
-then work lies in FILE.partial: after Ctrl-C, a kill or a power cut the same command goes on from the
-last of the points there, 64 MiB of text apart, and ends with the same bytes, whatever --workers is. Locks
-are bound to one digest of tokens, documents and tokenizer; names of files and sources are no part of it.
-Every read of the file is checked against the digests that it is made of, so other tokens than those that
-were bound are never trained on."
+The prepared file contains tokens, digests of documents and a manifest, and appears only when it is complete.
+Until then work is kept in FILE.partial: after Ctrl-C, a kill or a power cut the same command continues from
+the last saved point (one every 64 MiB of text), and the result has the same bytes for any --workers. Locks
+are bound to one digest of tokens, documents and tokenizer; names of files and sources do not affect it.
+Every read is checked against the file's digests, so a run never trains on tokens other than those that were
+bound."
 )]
 pub struct PrepareArgs {
-    /// Files or folders, `-` for standard input; NAME=FILE says which source they are of
+    /// Files or folders, or `-` for standard input; NAME=FILE names their source
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Where the prepared file goes
+    /// The prepared file to write
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// What makes tokens of text
+    /// The tokenizer
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     pub tokenizer: TokenizerArg,
-    /// Its file, for every kind but bytes
+    /// The tokenizer's file; not for bytes
     #[arg(long, value_name = "FILE")]
     pub tokenizer_file: Option<PathBuf>,
     /// The token before a document [default: as the tokenizer's file says]
@@ -66,36 +66,36 @@ pub struct PrepareArgs {
     /// The token after a document [default: as the tokenizer's file says]
     #[arg(long, value_name = "TOKEN")]
     pub eos: Option<String>,
-    /// The field or column that is the document [default: text, else content]
+    /// The field or column with the document [default: text, else content]
     #[arg(long, value_name = "NAME")]
     pub field: Option<String>,
-    /// Take each line of plain text as a document, not each file
+    /// Treat each line of plain text as a document, instead of each file
     #[arg(long)]
     pub lines: bool,
-    /// Threads that make tokens [default: one a core]
+    /// Number of tokenizer threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
-    /// What becomes of lines that hold no document: left out and named, or an error
+    /// How to treat lines without a document: skip and list them, or fail
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     pub malformed: Malformed,
-    /// Bytes of text between two points from which it can go on
+    /// Bytes of text between two points from which preparation can continue
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, hide = true)]
     pub checkpoint: u64,
-    /// Where the process aborts, for tests
+    /// Abort at this point, for tests
     #[arg(long, value_name = "POINT", hide = true)]
     pub fault: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TokenizerArg {
-    /// UTF-8, 256 and 257 before and after a document
+    /// Bytes of UTF-8, with 256 and 257 before and after a document
     #[default]
     Bytes,
-    /// A SentencePiece BPE model, as Llama-2's tokenizer.model
+    /// A SentencePiece BPE model, such as Llama-2's tokenizer.model
     Sentencepiece,
-    /// Base64 tokens and ranks, as Llama-3's tokenizer.model
+    /// Base64 tokens and ranks, such as Llama-3's tokenizer.model
     Tiktoken,
-    /// A tokenizer.json
+    /// A tokenizer.json of Hugging Face
     Huggingface,
 }
 
@@ -106,7 +106,7 @@ pub enum Malformed {
     Skip,
 }
 
-/// Show what a prepared file holds, and how often a lock's run reads each source
+/// Show the contents of a prepared file, and how often a lock's run reads each source
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -120,50 +120,50 @@ Schema of --json, one object on standard output:
   identity    the digest of tokens, documents and tokenizer, which locks bind
   documents   the digest of the documents alone
   tokenizer   {kind, digest, vocab, bos, eos}
-  sources     each {name, documents, tokens}, tokens without marks
+  sources     each {name, documents, tokens}, tokens without bos and eos
   reads       with --lock, each {source, documents, tokens, share, token_share, epochs} of the training split,
-              shares of the documents and of the tokens that are read; else null
+              with shares of the documents and of the tokens that are read; else null
   run         with --lock, {shuffle, documents, tokens, windows, tokens_read, passes, held_out: {documents,
-              tokens, windows}}, held_out null where nothing is measured; else null")]
+              tokens, windows}}, held_out null if nothing is evaluated; else null")]
 pub struct AboutArgs {
-    /// What `canonc data prepare` wrote [default: with --lock, data/NAME.index of its data.source]
+    /// A file written by `canonc data prepare` [default: with --lock, data/NAME.index of its data.source]
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// An experiment's lock, bound or not
     #[arg(long, value_name = "LOCK")]
     pub lock: Option<PathBuf>,
-    /// Check every byte against its digest and every token against the vocabulary, and with the tokenizer `bytes`
-    /// every document as well
+    /// Check every byte against its digest and every token against the vocabulary; with the tokenizer `bytes`, also
+    /// every document
     #[arg(long)]
     pub check: bool,
-    /// As JSON on standard output (`--help` states the schema)
+    /// Print JSON (`--help` shows the schema)
     #[arg(long)]
     pub json: bool,
 }
 
-/// Prepare and stream a corpus made for it, beside a plain Python reader
+/// Benchmark preparing and streaming a generated corpus, against a plain Python reader
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   canonc data bench
   canonc data bench --bytes 100000000 --tokenizer huggingface --tokenizer-file tokenizer.json
 
-Writes about 2.5 times --bytes under --dir and takes it away again. The plain reader is a few lines of our own
+Writes about 2.5 times --bytes under --dir and deletes it afterwards. The plain reader is a few lines of our own
 Python: json, the same documents as bytes, one process.")]
 pub struct BenchTextArgs {
-    /// Bytes of the corpus, as JSON lines
+    /// Size of the corpus in bytes of JSON lines
     #[arg(long, value_name = "N", default_value_t = 1_000_000_000, value_parser = clap::value_parser!(u64).range(100_000..=1 << 50))]
     pub bytes: u64,
-    /// Where it is made [default: a temporary folder]
+    /// Working folder [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// What makes tokens of text
+    /// The tokenizer
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     pub tokenizer: TokenizerArg,
-    /// Its file, for every kind but bytes
+    /// The tokenizer's file; not for bytes
     #[arg(long, value_name = "FILE")]
     pub tokenizer_file: Option<PathBuf>,
-    /// Threads that make tokens [default: one a core]
+    /// Number of tokenizer threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
 }

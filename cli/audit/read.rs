@@ -9,10 +9,10 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use compiler::audit::{BadInput, Experiment, Origin, table};
-use compiler::lock::Lock;
 use flate2::read::MultiGzDecoder;
 use interop::yaml;
+use lab::audit::{BadInput, Experiment, Origin, table};
+use lab::lock::Lock;
 use report::curves::Curves;
 
 use crate::fail::{Failure, shown};
@@ -73,14 +73,14 @@ fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
     found.sort();
     if found.is_empty() {
         return Err(Failure::bad_input(format!(
-            "no lock, table or recipe of Lingua is in `{}`",
+            "`{}` contains no lock, table or Lingua recipe",
             shown(path)
         ))
-        .help("`canonc build recipes/*.toml` writes locks; folders inside it are not searched"));
+        .help("`canonc build recipes/*.toml` writes locks; subfolders are not searched"));
     }
     if found.len() > MAX_FILES {
         return Err(Failure::bad_input(format!(
-            "{} locks and tables are in `{}`; at most {MAX_FILES} are read",
+            "`{1}` contains {0} locks and tables; at most {MAX_FILES} are read",
             found.len(),
             shown(path)
         ))
@@ -91,8 +91,8 @@ fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
         experiments.extend(experiments_of(path)?);
     }
     if experiments.is_empty() {
-        return Err(Failure::bad_input(format!("no experiment is in `{}`", shown(path)))
-            .help("architectures alone have nothing to audit: build a recipe"));
+        return Err(Failure::bad_input(format!("`{}` contains no experiment", shown(path)))
+            .help("an architecture alone cannot be audited: build a recipe"));
     }
     Ok(experiments)
 }
@@ -124,9 +124,9 @@ fn cell(value: &str) -> &str {
 fn lock(path: &Path) -> Result<Vec<Experiment>, Failure> {
     let found = lock_or_arch(path)?;
     if found.is_empty() {
-        return Err(Failure::bad_input("this lock holds an architecture, and no experiment")
+        return Err(Failure::bad_input("this lock has an architecture but no experiment")
             .at(shown(path))
-            .help("name locks that `canonc build` made of recipes or comparisons"));
+            .help("name locks that `canonc build` wrote for recipes or comparisons"));
     }
     Ok(found)
 }
@@ -246,13 +246,13 @@ fn open(path: &Path) -> Result<fs::File, Failure> {
 fn too_large(path: &Path, length: String) -> Failure {
     let most = dsl::size(MAX_BYTES);
     Failure::bad_input(format!("`{}` has {length}; at most {most} are read", shown(path)))
-        .help("split it, or leave out points")
+        .help("split it, or remove points")
 }
 
 fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::bad_input(format!("`{}` is not text: byte {at} is no UTF-8", shown(path)))
-            .help("tables, curves and rules are UTF-8 text")
+        Failure::bad_input(format!("`{}` is not text: byte {at} is not valid UTF-8", shown(path)))
+            .help("tables, curves and rules must be UTF-8 text")
     })
 }

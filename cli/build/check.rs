@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use compiler::lock::{self, Drift, Lock};
+use lab::lock::{self, Drift, Lock};
 
 use super::settled;
 use crate::args::BuildArgs;
@@ -39,7 +39,7 @@ pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
         output::note(&format!("  … and {more} more"));
     }
     if drift.is_empty() {
-        output::note("  (other than as canonc writes it, though every fact is the same)");
+        output::note("  (every fact is the same, but the text is not as canonc writes it)");
     }
     Ok(Exit::Finding)
 }
@@ -49,7 +49,7 @@ pub(super) fn sources(args: &BuildArgs, standing: &Standing) -> Result<Vec<PathB
     let found: BTreeSet<PathBuf> =
         standing.iter().filter_map(|(_, source)| Some(PathBuf::from(source.as_ref()?))).collect();
     if found.is_empty() {
-        return Err(Failure::bad_input(format!("there are no locks in `{}`", shown(&args.out)))
+        return Err(Failure::bad_input(format!("`{}` contains no locks", shown(&args.out)))
             .help("name what to build: `canonc build recipes/NAME.toml`"));
     }
     Ok(found.into_iter().collect())
@@ -60,7 +60,7 @@ pub(super) fn unreadable(standing: &Standing) -> Exit {
     let mut worst = Exit::Fine;
     for (path, _) in standing.iter().filter(|(_, source)| source.is_none()) {
         output::note(&format!(
-            "{}: damaged, or no lock of canonc; build it again from its source, or move it away",
+            "{}: damaged, or not a lock of canonc; build it again from its source, or move it away",
             shown(path)
         ));
         worst = Exit::Finding;
@@ -93,7 +93,10 @@ pub(super) fn orphans(
     let mut worst = Exit::Fine;
     for (path, source) in standing.iter().filter(|(path, _)| !made.contains_key(path)) {
         if let Some(source) = source.as_ref().filter(|source| sources.contains(*source)) {
-            output::note(&format!("{}: no longer made by `{source}`; delete it", shown(path)));
+            output::note(&format!(
+                "{}: `{source}` no longer makes this lock; delete it",
+                shown(path)
+            ));
             worst = if args.check { Exit::Finding } else { worst };
         }
     }

@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use compiler::compare;
-use compiler::lock::{Experiment, Lock, LockedArch, NoComparison};
-use compiler::recipe::comparison::{ArmFile, Row};
-use compiler::recipe::{self, ArchRef};
 use dsl::{Diagnostic, FileId, Sources};
+use lab::comparison::NoComparison;
+use lab::experiment::{Experiment, LockedArch};
+use lab::lock::Lock;
+use lab::recipe::comparison::{ArmFile, Row};
+use lab::recipe::{self, ArchRef};
+use lab::verdict;
 
 use super::stem;
 use crate::fail::{Exit, Failure, shown};
@@ -38,7 +40,7 @@ pub(super) fn toml(file: &Path) -> Result<(Sources, FileId), Failure> {
         }
         Ok(Content::Not(load::Trouble::TooLarge(_))) => {
             return Err(Failure::bad_input(format!("`{}` is too large for a recipe", shown(file)))
-                .help("a recipe is a page of text: name another file"));
+                .help("a recipe is a short text: name another file"));
         }
         Err(error) => return Err(files::missing(file, &error)),
     };
@@ -141,7 +143,7 @@ impl Known {
                 }
                 Err(why) => {
                     if let NoComparison::Confounded(_, verdict) = &why {
-                        output::data(&compare::text(verdict, false))?;
+                        output::data(&verdict::text(verdict, false))?;
                     }
                     let mut found = read.explain(&why);
                     for diagnostic in &mut found {
@@ -163,8 +165,8 @@ impl Known {
         let bad = |message: String, help: String| Failure::bad_input(message).help(help);
         let file = Path::new(path);
         if !file.is_file() {
-            let help = "arms are recipes, their paths relative to this file".to_owned();
-            return Err(bad(format!("arm `{name}`: there is no `{path}`"), help));
+            let help = "an arm is the path of a recipe, relative to this file".to_owned();
+            return Err(bad(format!("arm `{name}`: `{path}` does not exist"), help));
         }
         let made = self.recipe(file, arch.as_ref())?;
         let named = |point: &str| made.iter().find(|made| made.name == point);
@@ -174,18 +176,18 @@ impl Known {
                 None => {
                     let near = dsl::suggest(point, made.iter().map(|made| made.name.as_str()));
                     let near = near.map_or_else(
-                        || format!("`canonc build {path}` names its locks"),
+                        || format!("`canonc build {path}` lists its locks"),
                         |near| format!("did you mean `{path}#{near}`?"),
                     );
-                    Err(bad(format!("arm `{name}`: `{path}` makes no lock `{point}`"), near))
+                    Err(bad(format!("arm `{name}`: `{path}` has no lock `{point}`"), near))
                 }
             },
             (None, [only]) => Ok((name.clone(), only.clone())),
             (None, several) => {
                 let first = several.first().map_or("NAME", |first| first.name.as_str());
-                let message = format!("arm `{name}`: `{path}` makes {} locks", several.len());
-                let help = "an arm is one experiment: move the recipe's [sweep] to the \
-                            comparison's [grid], or say which of its locks is meant, as";
+                let message = format!("arm `{name}`: `{path}` has {} locks", several.len());
+                let help = "an arm is one experiment: move the recipe's [sweep] to the comparison's [grid], or name \
+                 one of its locks, as in";
                 Err(bad(message, format!("{help} `{path}#{first}`")))
             }
         }
@@ -210,7 +212,7 @@ fn locked_arch(named: &ArchRef) -> Result<Rc<LockedArch>, Failure> {
                 names.len(),
                 names.join(", ")
             ))
-            .help(format!("say which: `arch = \"…/{}#{first}\"`", shown(path))))
+            .help(format!("choose one: `arch = \"…/{}#{first}\"`", shown(path))))
         }
     }
 }

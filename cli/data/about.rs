@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use compiler::field::FieldValue;
-use compiler::lock::{DataSource, Experiment, Lock};
 use data::Split;
 use data::text::index::TextIndex;
 use data::text::tokenizer::{Info, Kind};
 use data::text::{Shuffle, SourceEpochs, file, locked};
+use lab::experiment::{DataSource, Experiment};
+use lab::field::FieldValue;
+use lab::lock::Lock;
 use records::job;
 use serde::Serialize;
 
@@ -86,14 +87,14 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
         (Some(path), _) => path.clone(),
         (None, Some(experiment)) => runs::usual_documents(experiment)?,
         (None, None) => {
-            return Err(Failure::bad_input("neither a prepared file nor a lock is named")
+            return Err(Failure::bad_input("name a prepared file or a lock")
                 .help("`canonc data about FILE`, or `canonc data about --lock LOCK`"));
         }
     };
     let path = &path;
     if !path.exists() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(files::missing(path, &error).help("`canonc data prepare` makes such a file"));
+        return Err(files::missing(path, &error).help("make it with `canonc data prepare`"));
     }
     let index = file::load(path).map_err(failure)?;
     if *check {
@@ -195,8 +196,11 @@ fn experiment(path: &std::path::Path) -> Result<Experiment, Failure> {
         Lock::Arch(_) => None,
     };
     found.ok_or_else(|| {
-        Failure::bad_input(format!("`{}` is of an architecture, which reads no data", shown(path)))
-            .help("name the lock of an experiment: lockfiles/NAME.lock")
+        Failure::bad_input(format!(
+            "`{}` is the lock of an architecture, which reads no data",
+            shown(path)
+        ))
+        .help("name the lock of an experiment: lockfiles/NAME.lock")
     })
 }
 
@@ -216,10 +220,10 @@ fn show(about: &About, checked: bool) -> Result<(), Failure> {
     if checked {
         let bytes = kind == &Kind::Bytes.name();
         let found = match bytes {
-            true => "every byte is what was written, and every document's tokens are its bytes",
+            true => "every byte has its digest, and every document's tokens are its bytes",
             false => {
-                "every byte is what was written, and every token has an id of the tokenizer's; \
-                      whether it made them, only preparing the documents again shows"
+                "every byte has its digest, and every token id is in the vocabulary; only preparing the documents \
+                 again shows whether the tokenizer made them"
             }
         };
         rows.push(vec!["checked".to_owned(), found.to_owned()]);
@@ -231,8 +235,14 @@ fn show(about: &About, checked: bool) -> Result<(), Failure> {
     }
     output::data(&format!("\n{}", output::table(&rows, &[false, true, true], 0)))?;
     let (Some(reads), Some(run)) = (reads, run) else { return Ok(()) };
-    let head =
-        ["a run reads", "documents", "tokens with marks", "of documents", "of tokens", "epochs"];
+    let head = [
+        "a run reads",
+        "documents",
+        "tokens with bos and eos",
+        "of documents",
+        "of tokens",
+        "epochs",
+    ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for Read { source, documents, tokens, share, token_share, epochs } in reads {
         rows.push(vec![
@@ -265,7 +275,7 @@ fn show(about: &About, checked: bool) -> Result<(), Failure> {
         rows.push(vec![
             "held out".to_owned(),
             format!(
-                "{}, {}; an evaluation reads {}",
+                "{}, {}; one evaluation reads {}",
                 counted(*documents, "document"),
                 counted(*tokens, "token"),
                 counted(*windows, "window")

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{BabilongArgs, BabilongSet};
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::out::{self, Kind};
+use crate::out::{self, OutputKind};
 use crate::{files, output};
 
 /// A line of `--questions`; Babilong calls the context `input` and the answer `target`.
@@ -63,7 +63,7 @@ pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
     }
     match args.out.as_os_str() == "-" {
         true => output::json_lines(&lines)?,
-        false => out::put(&args.out, Kind::Samples, &lines)?,
+        false => out::put(&args.out, OutputKind::Samples, &lines)?,
     }
     Ok(Exit::Fine)
 }

@@ -52,7 +52,7 @@ pub(super) fn bench(args: &BenchTextArgs) -> Outcome {
         None => tempfile::tempdir(),
     };
     let folder =
-        made.map_err(|error| Failure::machine(format!("no folder to work in: {error}")))?;
+        made.map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
     let path = |name: &str| folder.path().join(name);
     let marks = MarkNames::default();
     let tokenizer = tokenizer(*kind, tokenizer_file.as_deref(), marks)?;
@@ -100,8 +100,8 @@ pub(super) fn bench(args: &BenchTextArgs) -> Outcome {
     output::data(&output::table(&rows, &[false, true, true, true], 0))?;
     output::data(&format!("\n{same}\n"))?;
     output::note(&format!(
-        "MB of JSON lines; {windows} windows of {SEQ_LEN}, each document once; the plain reader parses, makes bytes \
-         tokens and writes them, on this machine just now"
+        "MB of JSON lines; {windows} windows of {SEQ_LEN}, each document once; the plain reader parses, tokenizes to \
+         bytes and writes, measured on this machine just now"
     ));
     Ok(Exit::Fine)
 }
@@ -198,7 +198,7 @@ fn plain(corpus: &Path, out: &Path) -> Result<Option<Time>, Failure> {
     match cpu {
         Some(cpu) if run.status.success() => Ok(Some(Time { cpu, wall })),
         Some(_) | None => {
-            output::note("python3 is there, and the plain reader failed in it");
+            output::note("the plain reader failed in python3");
             Ok(None)
         }
     }
@@ -212,8 +212,9 @@ fn killed(
     out: &Path,
 ) -> Result<String, Failure> {
     let BenchTextArgs { bytes: size, tokenizer, tokenizer_file, .. } = args;
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::machine(format!("canonc cannot find itself: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::machine(format!("canonc cannot find its own program: {error}"))
+    })?;
     let mut named = OsString::from("corpus=");
     named.push(corpus);
     let run = |fault: bool| {
@@ -244,14 +245,14 @@ fn killed(
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
     let went_on = said.lines().find(|line| line.starts_with("going on after "));
     if first.status.success() || !second.status.success() {
-        return Err(Failure::machine(format!("the killed preparation did not go on: {said}")));
+        return Err(Failure::machine(format!("the killed preparation did not continue: {said}")));
     }
     match same_bytes(straight, out).map_err(|error| Failure::cannot_read(out, &error))? {
         true => Ok(format!(
-            "killed half way and run again ({}): the same file, byte for byte",
+            "killed halfway and repeated ({}): the same file, byte for byte",
             went_on.unwrap_or("from the start")
         )),
-        false => Err(Failure::machine("a killed preparation ended with other bytes")),
+        false => Err(Failure::machine("a killed and repeated preparation wrote other bytes")),
     }
 }
 

@@ -17,7 +17,7 @@ use super::screen::Screen;
 use super::stream;
 use crate::args::{DataFormat, GenerateDataArgs};
 use crate::fail::{Exit, Failure, Outcome, reason, shown};
-use crate::out::{self, Kind};
+use crate::out::{self, OutputKind};
 use crate::output;
 use crate::signals::stop_on_signals;
 
@@ -26,11 +26,11 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
     let to_pipe = out.as_os_str() == "-";
     let format = format_of(*format, out);
     if to_pipe && format != Format::Jsonl && io::stdout().is_terminal() {
-        return Err(Failure::bad_input("a terminal cannot show this format")
-            .help("name a file with --out FILE, or send it through a pipe"));
+        return Err(Failure::bad_input("this format cannot be shown on a terminal")
+            .help("name a file with --out FILE, or pipe the output"));
     }
     if !to_pipe {
-        out::check(out, Kind::Samples)?;
+        out::check(out, OutputKind::Samples)?;
     }
     let mut stream = stream(samples, *count)?;
     let stop = stop_on_signals()?;
@@ -46,11 +46,11 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
     let written = if to_pipe {
         let to = &mut io::stdout();
         let written = write_samples(&mut stream, *count, format, to, &stop, &name)?;
-        whole(written, "the rest is not written")
+        whole(written, "the rest was not written")
     } else {
-        out::put_with(out, Kind::Samples, |file| {
+        out::put_with(out, OutputKind::Samples, |file| {
             let written = write_samples(&mut stream, *count, format, file, &stop, &name)?;
-            whole(written, &format!("{name} is as it was"))
+            whole(written, &format!("{name} is unchanged"))
         })
     }?;
     let Written { samples, tokens, bytes } = written;

@@ -31,7 +31,7 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
         let (source, path) = split(argument).unwrap_or((usual.clone(), argument.clone()));
         if source.chars().any(char::is_control) {
             return Err(Failure::bad_input(format!(
-                "{source:?} is not the name of a source: it has a control character"
+                "the source name {source:?} has a control character"
             ))
             .help("write NAME=FILE with a name of letters and digits"));
         }
@@ -55,7 +55,7 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
         count += found.len();
         if count > FILES {
             return Err(Failure::bad_input(format!("there are more than {FILES} files"))
-                .help("prepare them in parts, or put them together"));
+                .help("prepare them in parts, or merge them"));
         }
         for input in &found {
             let real = match &input.path {
@@ -66,11 +66,11 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
             };
             if let Some(before) = known.insert(real, input.name.clone()) {
                 let named = match before == input.name {
-                    true => format!("`{before}` is named twice"),
-                    false => format!("`{before}` and `{}` are one file", input.name),
+                    true => format!("`{before}` is given twice"),
+                    false => format!("`{before}` and `{}` are the same file", input.name),
                 };
                 return Err(Failure::bad_input(named).help(
-                    "name each file once; a weight in the recipe says how often a source is read",
+                    "name each file once; the weight in the recipe sets how often a source is read",
                 ));
             }
         }
@@ -121,11 +121,11 @@ fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
     }
     if found.is_empty() {
         return Err(Failure::bad_input(format!(
-            "the folder `{}` holds no file of documents",
+            "the folder `{}` contains no file of documents",
             shown(path)
         ))
         .help(
-            "such files end in .jsonl, .jsonl.zst, .jsonl.gz, .parquet or .txt; name others one by one",
+            "files of documents end in .jsonl, .jsonl.zst, .jsonl.gz, .parquet or .txt; name others one by one",
         ));
     }
     let held = output::counted(found.len() as u64, "file");
@@ -134,7 +134,7 @@ fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
         aside.sort();
         let rest = if aside.len() > NAMED { ", …" } else { "" };
         aside.truncate(NAMED);
-        left.push(format!("left aside: {}{rest}", aside.join(", ")));
+        left.push(format!("not read: {}{rest}", aside.join(", ")));
     }
     if hidden > 0 {
         left.push(format!("left out: {}", output::counted(hidden, "hidden file")));
@@ -156,10 +156,10 @@ fn walk(
     let real = fs::canonicalize(folder).map_err(unreadable)?;
     if above.contains(&real) || above.len() >= DEPTH {
         return Err(Failure::bad_input(format!(
-            "`{}` leads back into a folder that it is in, or lies {DEPTH} folders deep",
+            "`{}` links to a folder that contains it, or is {DEPTH} folders deep",
             shown(folder)
         ))
-        .help("take the link away, or name the files"));
+        .help("remove the link, or name the files"));
     }
     above.push(real);
     let mut entries: Vec<PathBuf> = Vec::new();
@@ -170,7 +170,7 @@ fn walk(
                 "there are more than {FILES} files under `{}`",
                 shown(folder)
             ))
-            .help("prepare them in parts, or put them together"));
+            .help("prepare them in parts, or merge them"));
         }
     }
     entries.sort();
@@ -223,7 +223,7 @@ fn in_order(chunks: Vec<(Chunk, Input)>) -> Vec<Input> {
             .collect();
         if !missing.is_empty() {
             output::note(&format!(
-                "warning: {}/{before}.chunk.N.{ending}: chunk {} is not there, and {last} is",
+                "warning: {}/{before}.chunk.N.{ending}: chunk {} is missing, but chunk {last} exists",
                 shown(&folder),
                 missing.join(", ")
             ));

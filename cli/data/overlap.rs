@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use compiler::lock::{Experiment, Lock};
+use lab::experiment::Experiment;
+use lab::lock::Lock;
 use records::overlap::{self, Overlap, Share, windows_of};
 use records::progress::rounded;
 use serde::Serialize;
@@ -154,7 +155,7 @@ fn describe(of: &Of) -> String {
     }
     if in_windows != held_out {
         text += &format!(
-            "windows    {}, {} shown ({}): those of losses and of token accuracy\n",
+            "windows    {}, {} shown ({}): for eval_loss and token_accuracy\n",
             output::counted(in_windows.questions, "question"),
             output::grouped(in_windows.shown),
             share(in_windows.shown, in_windows.questions)

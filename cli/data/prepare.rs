@@ -13,7 +13,7 @@ use data::text::file;
 use data::text::index::{OnBadLine, Report};
 use data::text::lines::Field;
 use data::text::prepare::{
-    CANNOT_WRITE, Done, End, Fault, Format, News, Plain, Request, SourceInput, format_of_file,
+    Done, Fault, Format, News, Plain, PrepareOutcome, Request, SourceInput, format_of_file,
     prepare as prepare_documents,
 };
 use data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
@@ -40,7 +40,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     let fault = match &args.fault {
         None => None,
         Some(text) => Some(Fault::parse(text).ok_or_else(|| {
-            Failure::bad_input(format!("`{text}` is no point where it can be broken"))
+            Failure::bad_input(format!("`{text}` is not a point at which it can abort"))
         })?),
     };
     let request = Request {
@@ -66,7 +66,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
             output::note(&format!("going on after {}", so_far(done)));
         }
         News::Anew(why) => {
-            output::note(&format!("{}.partial is not gone on with: {why}", shown(out)))
+            output::note(&format!("{}.partial cannot be continued: {why}", shown(out)))
         }
         News::Progress(done) => {
             let Done { read, documents, tokens: _ } = *done;
@@ -80,13 +80,13 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     });
     screen.clear();
     match ended.map_err(failed)? {
-        End::Finished { report, losses, tokens } => {
+        PrepareOutcome::Finished { report, losses, tokens } => {
             say(&report, &losses.warnings(tokens), out, before)?;
             Ok(Exit::Fine)
         }
-        End::Interrupted(done) => {
+        PrepareOutcome::Interrupted(done) => {
             output::note(&format!(
-                "interrupted after {}; the same command goes on from there",
+                "interrupted after {}; the same command continues from there",
                 so_far(&done)
             ));
             Ok(Exit::Interrupted)
@@ -110,19 +110,18 @@ fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
     }
     let Some(first) = first else {
         if lines && !piped {
-            return Err(Failure::bad_input("--lines is of plain text, and no file is any").help(
-                "plain text is in files that end in .txt or .text, or that do not begin with `{`",
-            ));
+            return Err(Failure::bad_input("--lines is for plain text, but no file is plain text")
+                .help("plain text files end in .txt or .text, or do not begin with `{`"));
         }
         return Ok(());
     };
     let which = match plain {
-        1 => format!("{first}: taken as plain text"),
-        _ => format!("{first} and {} more: taken as plain text", plain - 1),
+        1 => format!("{first}: read as plain text"),
+        _ => format!("{first} and {} more: read as plain text", plain - 1),
     };
     let document = match lines {
         true => "each line is a document",
-        false => "each file is a document (--lines takes each line as one)",
+        false => "each file is a document (use --lines for one document per line)",
     };
     output::note(&format!("{which}, {document}"));
     Ok(())
@@ -130,7 +129,7 @@ fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
 
 /// Exit code of an error: output that cannot be written is the machine's fault, everything else the input's.
 fn failed(error: DataError) -> Failure {
-    let exit = match error.message.starts_with(CANNOT_WRITE) {
+    let exit = match error.machine {
         true => Exit::Machine,
         false => Exit::BadInput,
     };
@@ -164,27 +163,27 @@ pub fn tokenizer(
     };
     let Some(path) = path else {
         if kind != Kind::Bytes {
-            return Err(Failure::bad_input(format!("the {kind} tokenizer needs its file"))
+            return Err(Failure::bad_input(format!("the {kind} tokenizer needs a file"))
                 .help("name it with --tokenizer-file FILE"));
         }
         if marks != MarkNames::default() {
             return Err(Failure::bad_input(
-                "the bytes tokenizer has tokens 256 and 257 for --bos and --eos",
+                "the bytes tokenizer always uses 256 and 257 for --bos and --eos",
             )
-            .help("leave --bos and --eos out"));
+            .help("remove --bos and --eos"));
         }
         return Ok(Tokenizer::bytes());
     };
     if kind == Kind::Bytes {
-        return Err(Failure::bad_input("--tokenizer-file is given, and --tokenizer is bytes")
-            .help("say of what kind it is: --tokenizer sentencepiece, tiktoken or huggingface"));
+        return Err(Failure::bad_input("--tokenizer-file is given, but --tokenizer is bytes")
+            .help("name its kind: --tokenizer sentencepiece, tiktoken or huggingface"));
     }
     let mut file = Vec::new();
     let read = disk::open(path).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut file));
     read.map_err(|error| files::missing(path, &error))?;
     if file.len() as u64 > MOST_BYTES {
         return Err(Failure::bad_input(format!(
-            "`{}` has more than {}, and no tokenizer has",
+            "`{}` has more than {}, too large for a tokenizer",
             shown(path),
             dsl::size(MOST_BYTES)
         )));
@@ -238,7 +237,7 @@ fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Resu
 /// Refuses to overwrite a file that is not a prepared one, or is an input. Returns whether one already exists.
 fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> {
     if out.as_os_str() == "-" || out.file_name().is_none() {
-        return Err(Failure::bad_input("what is prepared is a file, not a stream")
+        return Err(Failure::bad_input("prepared documents cannot be written to a stream")
             .help("name it with --out FILE, such as data/c4.index"));
     }
     crate::out::outside_of_runs(out)?;
@@ -254,7 +253,7 @@ fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> 
     for path in [out, Path::new(&partial)] {
         if is_link(path) {
             return Err(Failure::bad_input(format!(
-                "`{}` is a link, and canonc does not write through a link to a file",
+                "`{}` is a link, and canonc does not write through links to files",
                 shown(path)
             ))
             .help("name the file itself, or another one with --out"));
@@ -270,13 +269,13 @@ fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> 
         let what = match (read, real.is_dir()) {
             (true, _) => "one of the files to be read",
             (false, true) => "a folder",
-            (false, false) => "no file of prepared documents",
+            (false, false) => "not a file of prepared documents",
         };
         return Err(Failure::bad_input(format!(
-            "`{}` is there, and is {what}; it is not written over",
+            "`{}` exists and is {what}; it is not overwritten",
             shown(out)
         ))
-        .help("name another file with --out, or remove that one first"));
+        .help("name another file with --out, or remove this one first"));
     }
     Ok(index)
 }

@@ -9,11 +9,12 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use compiler::lock::{DataSource, Experiment, Lock, Tokenizer as Locked, TokenizerKind};
+use data::Windows;
 use data::batch::Batch;
 use data::text::tokenizer::{Info, MarkNames, Tokenizer};
 use data::text::{BOS, EOS};
-use data::{Windows, task};
+use lab::experiment::{DataSource, Experiment, Tokenizer as Locked, TokenizerKind};
+use lab::lock::Lock;
 use records::job;
 
 use super::{failure, prepare::tokenizer, screen::Screen};
@@ -39,7 +40,7 @@ fn chosen(path: &Path, args: &WindowArgs) -> Result<Chosen, Failure> {
     let kind = lock.kind();
     let Lock::Experiment(experiment) = lock else {
         return Err(Failure::bad_input(format!(
-            "`{}` is of kind {kind}; experiment is needed",
+            "`{}` is a lock of kind {kind}, but an experiment is needed",
             shown(path)
         ))
         .help("name the lock of one experiment: lockfiles/NAME.lock, or a run's folder"));
@@ -56,10 +57,10 @@ fn chosen(path: &Path, args: &WindowArgs) -> Result<Chosen, Failure> {
         }
         true if experiment.evaluation.metrics.is_empty() => {
             return Err(Failure::bad_input(format!(
-                "`{}` measures nothing, so that no window is held out",
+                "`{}` has no evaluation, so no window is held out",
                 experiment.name
             ))
-            .help("leave --held-out out"));
+            .help("remove --held-out"));
         }
         true => (evaluation, experiment.evaluation.windows),
     };
@@ -75,30 +76,30 @@ pub(super) fn export(args: &ExportWindowsArgs) -> Outcome {
         (None, Some("jsonl") | None) => WindowFormat::Jsonl,
         (None, Some(other)) => {
             return Err(Failure::bad_input(format!(
-                "windows are written as jsonl or bin, and `{}` ends in .{other}",
+                "windows are written as jsonl or bin, but `{}` ends in .{other}",
                 shown(path)
             ))
-            .help("name a file that ends in .jsonl or .bin, or say --format"));
+            .help("name a file that ends in .jsonl or .bin, or give --format"));
         }
     };
     if to_pipe && format == WindowFormat::Bin && io::stdout().is_terminal() {
-        return Err(Failure::bad_input("a terminal cannot show this format")
-            .help("name a file with --out FILE, or send it through a pipe"));
+        return Err(Failure::bad_input("this format cannot be shown on a terminal")
+            .help("name a file with --out FILE, or pipe the output"));
     }
     if !to_pipe {
-        out::check(path, out::Kind::Windows)?;
+        out::check(path, out::OutputKind::Windows)?;
     }
     let Chosen { experiment, mut windows, count: all, info: _ } = chosen(lock, which)?;
     let left = all.saturating_sub(*from);
     let asked = count.unwrap_or(left);
     if asked == 0 || asked > left {
         return Err(Failure::bad_input(format!(
-            "`{}` reads windows 0 to {}, and {} from {from} on are asked for",
+            "`{}` reads windows 0 to {}, but {} from {from} on were requested",
             experiment.name,
             all.saturating_sub(1),
             output::counted(asked, "window")
         ))
-        .help("ask for fewer with --count, or begin earlier with --from"));
+        .help("use a smaller --count or --from"));
     }
     if let Windows::Task(tasks) = &mut windows {
         tasks.replay_to(*from);
@@ -112,7 +113,7 @@ pub(super) fn export(args: &ExportWindowsArgs) -> Outcome {
     };
     let bytes = match to_pipe {
         true => write(&mut io::stdout())?,
-        false => out::put_with(path, out::Kind::Windows, |file| write(file))?,
+        false => out::put_with(path, out::OutputKind::Windows, |file| write(file))?,
     };
     output::note(&format!(
         "{name}: windows {from} to {} of `{}`, {} each, {}, lock {}",
@@ -166,7 +167,7 @@ fn write_windows(
         if stop.load(Ordering::Relaxed) && first < numbers.end {
             screen.clear();
             let done = output::counted(first - numbers.start, "window");
-            let message = format!("interrupted after {done}; {name} is not whole");
+            let message = format!("interrupted after {done}; {name} is incomplete");
             return Err(Failure { exit: Exit::Stopped, ..Failure::bad_input(message) });
         }
         screen.show(first - numbers.start, |_| {
@@ -190,20 +191,20 @@ fn as_record(number: u64, tokens: &[i64], targets: &[i64], to: &mut Vec<u8>) {
 pub(super) fn inspect(args: &InspectArgs) -> Outcome {
     let options = &args.options;
     if !options.set.is_empty() || options.mode.is_some() {
-        return Err(Failure::bad_input("--set and --mode are of a task, and a lock has its own")
-            .help("leave them out, or name a task"));
+        return Err(Failure::bad_input("--set and --mode are for tasks; a lock fixes both")
+            .help("remove them, or name a task"));
     }
     let lock = PathBuf::from(&args.of);
     let Chosen { experiment, mut windows, count: all, info } = chosen(&lock, &args.windows)?;
     let from = options.from;
     if from >= all || args.count > all - from {
         return Err(Failure::bad_input(format!(
-            "`{}` reads windows 0 to {}, and {} from {from} on are asked for",
+            "`{}` reads windows 0 to {}, but {} from {from} on were requested",
             experiment.name,
             all.saturating_sub(1),
             output::counted(args.count, "window")
         ))
-        .help("ask for fewer with --count, or begin earlier with --from"));
+        .help("use a smaller --count or --from"));
     }
     let shows = shows(&experiment, info, args.tokenizer_file.as_deref())?;
     if let Windows::Task(tasks) = &mut windows {
@@ -240,8 +241,10 @@ fn shows(
     let numbers = Shows { tokenizer: None, marks: [None, None] };
     let bytes = || Shows { tokenizer: Some(Tokenizer::bytes()), marks: [Some(BOS), Some(EOS)] };
     let needless = || {
-        Failure::bad_input("--tokenizer-file is given, and no tokenizer's file made these tokens")
-            .help("leave it out")
+        Failure::bad_input(
+            "--tokenizer-file is given, but these tokens were made without a tokenizer file",
+        )
+        .help("remove it")
     };
     match (&experiment.data.source, path) {
         (DataSource::Text { tokenizer: Locked::File { kind, .. }, .. }, Some(path)) => {
@@ -257,19 +260,18 @@ fn shows(
             match info.filter(|info| info.vocab != vocab || info.kind != tokenizer.info().kind) {
                 None => Ok(Shows { tokenizer: Some(tokenizer), marks }),
                 Some(info) => Err(Failure::bad_input(format!(
-                    "the documents were prepared with a tokenizer of {} ids, and `{}` has {vocab}",
+                    "the documents were prepared with a tokenizer of {} ids, but `{}` has {vocab}",
                     info.vocab,
                     shown(path)
                 ))
-                .help("name the tokenizer's file that they were prepared with")),
+                .help("name the tokenizer file that they were prepared with")),
             }
         }
         (DataSource::Text { tokenizer: Locked::File { .. }, .. }, None) => Ok(numbers),
         (DataSource::Text { .. } | DataSource::Task { .. }, Some(_)) => Err(needless()),
         (DataSource::Text { tokenizer: Locked::Bytes, .. }, None) => Ok(bytes()),
-        (DataSource::Task { name, params, ids, .. }, None) => {
-            let task = task::Task::parse(name, params.clone()).map_err(failure)?;
-            let published = *ids == compiler::lock::Ids::Published;
+        (DataSource::Task { task, ids, .. }, None) => {
+            let published = *ids == lab::experiment::Ids::Published;
             Ok(if task.is_text() && published { bytes() } else { numbers })
         }
     }
@@ -291,7 +293,7 @@ impl Shows {
                 [id] if is_mark(id) => text.push_str("<eos>"),
                 piece => {
                     let bytes = tokenizer.decode(piece).map_err(|why| {
-                        Failure::bad_input(format!("these tokens are no text: {why}"))
+                        Failure::bad_input(format!("these tokens are not text: {why}"))
                     })?;
                     text.extend(String::from_utf8_lossy(&bytes).chars().map(visible));
                 }

@@ -28,37 +28,38 @@ const TOOLS: [Tool; 6] = [
     Tool {
         name: "cargo",
         commands: &[&["cargo", "--version"]],
-        help: "building needs it: https://rustup.rs",
+        help: "needed to build: https://rustup.rs",
         builds: true,
     },
     Tool {
         name: "C++ compiler",
         commands: &[&["c++", "--version"], &["g++", "--version"], &["clang++", "--version"]],
-        help: "building with libtorch needs one (Debian, Ubuntu: `apt install g++`)",
+        help: "needed to build with libtorch (Debian, Ubuntu: `apt install g++`)",
         builds: true,
     },
     Tool {
         name: "make",
         commands: &[&["make", "--version"]],
-        help: "`apt install make`, or the cargo commands that the Makefile shows",
+        help: "`apt install make`, or run the cargo commands of the Makefile",
         builds: true,
     },
     Tool {
         name: "python3",
         commands: &[&["python3", "--version"]],
-        help: "fetching libtorch needs it (Debian, Ubuntu: `apt install python3`)",
+        help: "needed to fetch libtorch (Debian, Ubuntu: `apt install python3`)",
         builds: true,
     },
     Tool {
         name: "pip",
         commands: &[&["python3", "-m", "pip", "--version"]],
-        help: "fetching libtorch needs it (Debian, Ubuntu: `apt install python3-pip`; others: `python3 -m ensurepip --user`)",
+        help: "needed to fetch libtorch (Debian, Ubuntu: `apt install python3-pip`; others: `python3 -m ensurepip \
+         --user`)",
         builds: true,
     },
     Tool {
         name: "NVIDIA driver",
         commands: &[&["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]],
-        help: "only GPUs need it; runs use the CPU without",
+        help: "needed only for GPUs; without it, runs use the CPU",
         builds: false,
     },
 ];

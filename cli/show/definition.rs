@@ -41,7 +41,7 @@ pub(super) fn unknown(name: &str) -> Failure {
     let all = standard();
     let known = all.iter().map(|standard| standard.name.as_str());
     let known = known.chain(op::ALL.iter().map(|p| p.name)).chain(["std"]);
-    let message = format!("there is no file `{name}`, and nothing standard is called that");
+    let message = format!("`{name}` is neither a file nor a standard definition");
     let failure = Failure::bad_input(message);
     match dsl::suggest(name, known) {
         Some(near) => failure.help(format!("did you mean `canonc show {near}`?")),

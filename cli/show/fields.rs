@@ -4,8 +4,8 @@
 //! JSON on standard output. Must stay true: these are the fields that locks list and `diff` compares,
 //! with the same paths; the text shows equal layers once, the JSON shows each layer.
 
-use compiler::lock::{Line, field_lines};
 use compiler::program::Compiled;
+use lab::experiment::{Line, field_lines};
 use serde::Serialize;
 
 use crate::fail::{Exit, Outcome};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use compiler::field::{Default, FieldDef, Origin, TABLE};
+use lab::field::{Default, FieldDef, Origin, TABLE};
 use serde::Serialize;
 
 use crate::fail::{Exit, Outcome};
@@ -24,7 +24,7 @@ pub(super) fn show(as_json: bool) -> Outcome {
 fn markdown() -> String {
     let mut sections: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
     let mut derived = Vec::new();
-    for def in TABLE {
+    for def in TABLE.iter() {
         match def.origin {
             Origin::Derived if def.instead.is_none() => derived.push(Row::of(def)),
             Origin::Free | Origin::Decides | Origin::Derived => {
@@ -43,7 +43,7 @@ fn markdown() -> String {
             let default = match (&default, origin) {
                 (_, "decides") => "one of the two".to_owned(),
                 (Some(default), _) => default.clone(),
-                (None, _) => "has to be written".to_owned(),
+                (None, _) => "required".to_owned(),
             };
             let only = only.map_or(String::new(), |only| only.values.join(", "));
             let accepts = with_unit(accepts.unwrap_or_default(), unit);
@@ -56,7 +56,7 @@ fn markdown() -> String {
         }
         text.push('\n');
     }
-    text += "### Derived\n\nComputed from the fields above and written in the lock; a recipe that says one is refused.\n\n";
+    text += "### Derived\n\nComputed from the fields above and written into the lock; a recipe must not set them.\n\n";
     text += "| field | unit | class | meaning |\n|---|---|---|---|\n";
     for Row { path, class, unit, doc, .. } in derived {
         text += &format!("| `{path}` | {unit} | {class} | {} |\n", cell(doc));

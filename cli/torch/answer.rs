@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 
 use compiler::plan::Options;
-use data::{babilong, multihop};
-use runtime::decode::{Decoder, How, Prompt};
+use data::babilong;
+use runtime::decode::{Decoder, Prompt, SamplingOptions};
 use serde::{Deserialize, Serialize};
+use tasks::multihop;
 
 use crate::forward::{machine, one_arch, weights};
 use crate::prompts::Prompts;
@@ -38,7 +39,7 @@ struct Answered<'a> {
 }
 
 /// A line of output: the keys of [`Answered`].
-const ANSWERS: out::Kind = out::Kind::Lines(&["answer", "flag", "right", "said"]);
+const ANSWERS: out::OutputKind = out::OutputKind::Lines(&["answer", "flag", "right", "said"]);
 
 pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
     let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
@@ -50,7 +51,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         data.as_ref(),
         compiled.graph.vocab,
         &args.prompts,
-        "answer with a model whose tokens are text",
+        "use a model with text tokens",
     )?;
     let questions = questions(args)?;
     let weights =
@@ -61,7 +62,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         questions.iter().map(|question| by.tokens(&question.text)).collect::<Result<_, _>>()?;
     let prompts: Vec<Prompt<'_>> =
         tokens.iter().map(|tokens| Prompt { tokens, most: args.max_tokens, seed: 0 }).collect();
-    let how = How { temperature: 0.0, top_k: None, stop: by.stop(), rows: args.rows };
+    let how = SamplingOptions { temperature: 0.0, top_k: None, stop: by.stop(), rows: args.rows };
     let texts = decoder.decode(&weights, &prompts, how).map_err(failure)?;
     let (mut lines, mut right, mut judged) = (String::new(), 0u64, 0u64);
     let mut flags: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -128,8 +129,8 @@ fn questions(args: &AnswerArgs) -> Result<Vec<Question>, Failure> {
         })
         .collect::<Result<_, _>>()?;
     if questions.is_empty() {
-        return Err(Failure::bad_input(format!("`{}` asks nothing", shown(path))).help(
-            "`canonc data generate multihop --set N=5 --set k=1 --count 50 --out questions.jsonl`",
+        return Err(Failure::bad_input(format!("`{}` has no questions", shown(path))).help(
+            "`canonc data generate multihop --set N=5 --set hops=1 --count 50 --out questions.jsonl`",
         ));
     }
     Ok(questions)

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use compiler::plan::Loss;
 use interop::source::Source;
-use records::run::{Paths, read_experiment};
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::weights::{Weights, file, refused};
@@ -25,7 +24,7 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     let Found { compiled, train, .. } = one_arch(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     files::folder_of(&args.out)?;
-    out::check(&args.out, out::Kind::Tensors)?;
+    out::check(&args.out, out::OutputKind::Tensors)?;
     there(&args.tokens)?;
     let tokens = file::ids(&args.tokens, "tokens").map_err(failure)?;
     let targets = match &args.targets {
@@ -118,7 +117,7 @@ pub(crate) fn one_arch(path: &Path, arch: Option<&str>) -> Result<Found, Failure
     match (found.next(), found.next()) {
         (Some(only), None) => Ok(only),
         _ => Err(Failure::bad_input(format!(
-            "`{name}` holds {} archs: {}",
+            "`{name}` has {} archs: {}",
             names.len(),
             names.join(", ")
         ))
@@ -137,14 +136,14 @@ pub(crate) fn weights(
         let (file, arch) = (shown(path), &compiled.name);
         failure(refused(error)).help(match run_of(path) {
             Some((run, theirs)) => format!(
-                "`{file}` is of the run `{run}`, whose arch is `{theirs}`, and this is `{arch}`; its lock is `{run}/lock`"
+                "`{file}` belongs to the run `{run}` with the arch `{theirs}`, not `{arch}`; its lock is `{run}/lock`"
             ),
-            None => format!("`{file}` was asked to be weights of the arch `{arch}`"),
+            None => format!("`{file}` was given as weights for the arch `{arch}`"),
         })
     })?;
     if source.is_turned() {
         output::note(&format!(
-            "`{}` has names of {}: rows of q and k are reordered for this arch's RoPE",
+            "`{}` uses the names of {}: rows of q and k are reordered for this arch's RoPE",
             shown(path),
             source.names
         ));
@@ -155,8 +154,7 @@ pub(crate) fn weights(
 /// The run and the arch of a checkpoint file.
 fn run_of(path: &Path) -> Option<(String, String)> {
     let run = path.parent()?.parent()?.parent()?;
-    let text = disk::read_text(&Paths::new(run).lock(), disk::SMALL).ok()?;
-    let experiment = read_experiment("lock", &text).ok()?;
+    let (experiment, _) = runs::locked_in(run)?;
     Some((shown(run), experiment.arch.compiled.name.clone()))
 }
 

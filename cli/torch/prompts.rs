@@ -4,10 +4,9 @@
 //! preceded each text in training; the text of the tokens that continue it; the mark that ends it. Must stay true: a
 //! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
-use compiler::lock::{DataSource, Tokenizer as Locked, TokenizerKind};
-use data::task::Task;
 use data::text::locked;
 use data::text::tokenizer::{Info, MarkNames, Tokenizer};
+use lab::experiment::{DataSource, Tokenizer as Locked, TokenizerKind};
 
 use canonc::args::{PromptArgs, TokenizerArg};
 use canonc::data::tokenizer;
@@ -42,13 +41,13 @@ impl Prompts {
         };
         if let (Some(path), TokenizerArg::Bytes) = (path, kind) {
             return Err(Failure::bad_input(format!(
-                "`{}` is given, and the tokens here are bytes",
+                "`{}` is given, but the tokens here are bytes",
                 shown(path)
             ))
-            .help("leave --tokenizer-file out, or name the lock that the weights are of"));
+            .help("remove --tokenizer-file, or name the lock that the weights are of"));
         }
         if path.is_none() && kind != TokenizerArg::Bytes {
-            return Err(Failure::bad_input("the lock's tokenizer is a file, and none is given")
+            return Err(Failure::bad_input("the lock's tokenizer needs a file, but none is given")
                 .help(format!("name it with --tokenizer-file FILE, or {instead}")));
         }
         let tokenizer = tokenizer(kind, path, marks)?;
@@ -62,12 +61,11 @@ impl Prompts {
                 }
                 (bos.filter(|_| *add_bos), eos.filter(|_| *add_eos))
             }
-            Some(DataSource::Task { name, params, .. }) => {
-                let task = Task::parse(name, params.clone())
-                    .map_err(|error| Failure::bad_input(error.message).help(error.help))?;
+            Some(DataSource::Task { task, .. }) => {
+                let name = task.name();
                 if !task.is_text() {
                     return Err(Failure::bad_input(format!(
-                        "the lock trains on {name}, whose tokens are not text"
+                        "the lock trains on {name}, which has tokens that are not text"
                     ))
                     .help(instead));
                 }
@@ -78,7 +76,7 @@ impl Prompts {
             i64::from(has) == vocab || kind != TokenizerArg::Bytes && i64::from(has) < vocab;
         if !enough {
             return Err(Failure::bad_input(format!(
-                "a text prompt needs the {} tokenizer's vocabulary of {has}, and this arch has {vocab}",
+                "a text prompt needs the {} tokenizer's vocabulary of {has}, but this arch has {vocab}",
                 tokenizer.info().kind
             ))
             .help(instead));
@@ -96,7 +94,7 @@ impl Prompts {
         let mut ids: Vec<u32> = self.before.into_iter().collect();
         self.encode(text, &mut ids)?;
         if ids.is_empty() {
-            return Err(Failure::bad_input("the prompt is empty, and no mark stands before it")
+            return Err(Failure::bad_input("the prompt is empty and has no bos")
                 .help("the lock has add_bos = false: give a text"));
         }
         Ok(ids.into_iter().map(i64::from).collect())
@@ -112,7 +110,7 @@ impl Prompts {
     fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Failure> {
         self.tokenizer
             .encode(text, ids)
-            .map_err(|why| Failure::bad_input(format!("the prompt cannot be made tokens: {why}")))
+            .map_err(|why| Failure::bad_input(format!("the prompt cannot be tokenized: {why}")))
     }
 
     /// The bytes that `tokens` add to those of the prompt. A token's bytes may depend on earlier tokens.
@@ -123,9 +121,9 @@ impl Prompts {
             ids.filter(|id| !marks.contains(&Some(*id))).collect()
         };
         let decode = |ids: &[u32]| {
-            self.tokenizer
-                .decode(ids)
-                .map_err(|why| Failure::bad_input(format!("tokens cannot be made text: {why}")))
+            self.tokenizer.decode(ids).map_err(|why| {
+                Failure::bad_input(format!("tokens cannot be decoded to text: {why}"))
+            })
         };
         let (before, own) = (ids(prompt), ids(tokens));
         let all = decode(&[&before[..], &own[..]].concat())?;

@@ -7,9 +7,9 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 use records::job::Job;
-use records::run::{Paths, read_experiment};
+use records::run::Paths;
 use records::verify::Report;
 use runtime::replay;
 use runtime::train::machine;
@@ -17,12 +17,12 @@ use runtime::train::machine;
 use crate::run::start_again;
 use canonc::fail::Failure;
 use canonc::output;
-use canonc::runs::{documents, failure};
+use canonc::runs::{documents, failure, locked_in};
 
 /// Restarts this process if the lock requires another environment. An unreadable lock is
 /// left to the report.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
-    match read(folder) {
+    match locked_in(folder) {
         Some((experiment, _)) => start_again(&experiment),
         None => Ok(()),
     }
@@ -30,12 +30,12 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
 
 pub(crate) fn replay(folder: &Path, data: Option<&Path>, amount: Option<u64>, report: &mut Report) {
     // An unreadable lock is in the report already.
-    let Some((experiment, text)) = read(folder) else { return };
+    let Some((experiment, text)) = locked_in(folder) else { return };
     match replayed(folder, &experiment, &text, data, amount) {
         Ok(replayed) => replayed.tell(report),
         Err(Failure { message, help, .. }) => {
             let why: Vec<String> = message.into_iter().chain(help).collect();
-            report.undecided(format!("replay: it did not end: {}", why.join("; ")));
+            report.undecided(format!("replay: it did not finish: {}", why.join("; ")));
         }
     }
 }
@@ -63,10 +63,4 @@ fn replayed(
         output::draw("\r\x1b[2K");
     }
     replayed.map_err(failure)
-}
-
-fn read(folder: &Path) -> Option<(Experiment, String)> {
-    let text = disk::read_text(&Paths::new(folder).lock(), disk::SMALL).ok()?;
-    let experiment = read_experiment("lock", &text).ok()?;
-    Some((experiment, text))
 }

@@ -8,8 +8,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 
-use compiler::lock::Experiment;
 use data::text::index::TextIndex;
+use lab::experiment::Experiment;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
@@ -17,9 +17,9 @@ use records::run::{Paths, read_experiment};
 use records::verify::{self, Remake};
 use runtime::replay::Platform;
 use runtime::reproduce::{
-    First, Observer, Place, Reproduction, Variant, against, reproduce as again,
+    First, Observer, Reproduction, RunPoint, Variant, against, reproduce as again,
 };
-use runtime::train::{End, Options, machine, train};
+use runtime::train::{Options, TrainOutcome, machine, train};
 use serde_json::{Value, json};
 
 use crate::run::{Screen, start_again};
@@ -33,10 +33,10 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let folder = named::run_or_path(&args.run)?;
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
-    sound(&folder, documents_of(&experiment, args)?)?;
+    sound(&folder, runs::documents_if_there(&experiment, args.data.as_deref())?)?;
     if let Some(other) = &args.against {
         let other = named::run_or_path(other)?;
-        sound(&other, documents_of(&experiment, args)?)?;
+        sound(&other, runs::documents_if_there(&experiment, args.data.as_deref())?)?;
         let found = compared(&folder, &other, &experiment)?;
         return finish(args, &folder, &found, false);
     }
@@ -55,11 +55,11 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
             let end = train(&mut job, out, on, &options, &mut screen);
             screen.clear();
             let computed = match end.map_err(failure)? {
-                End::Finished(_) | End::Diverged { .. } => true,
-                End::Already(_) => false,
-                End::Interrupted { step } => {
+                TrainOutcome::Finished(_) | TrainOutcome::Diverged { .. } => true,
+                TrainOutcome::Already(_) => false,
+                TrainOutcome::Interrupted { step } => {
                     output::note(&format!(
-                        "interrupted after step {step}, with a checkpoint; the same command goes on from there"
+                        "interrupted after step {step}, with a checkpoint; the same command continues from there"
                     ));
                     return Ok(Exit::Interrupted);
                 }
@@ -81,17 +81,6 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     Ok((experiment, text))
 }
 
-/// The lock's documents: those that are named, or those at the usual place if they are there.
-fn documents_of(
-    experiment: &Experiment,
-    args: &ReproduceArgs,
-) -> Result<Option<Arc<TextIndex>>, Failure> {
-    match &args.data {
-        Some(path) => documents(experiment, Some(path)),
-        None => runs::documents_if_there(experiment),
-    }
-}
-
 /// Refuses a run that fails `canonc verify`: its files contradict each other, so it cannot be reproduced.
 fn sound(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<(), Failure> {
     let report = verify::verify(folder, documents, Remake::Spread).map_err(failure)?;
@@ -100,9 +89,9 @@ fn sound(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<(), Failure
         1 => String::new(),
         n => format!(", and {} more", n - 1),
     };
-    let message = format!("`{}` does not hold: {first}{more}", shown(folder));
+    let message = format!("`{}` has faults: {first}{more}", shown(folder));
     Err(Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
-        .help(format!("`canonc verify {}` lists what is false in it", shown(folder))))
+        .help(format!("`canonc verify {}` lists every fault", shown(folder))))
 }
 
 /// Refuses to write into the folder of the run to reproduce.
@@ -121,7 +110,7 @@ fn apart(folder: &Path, out: &Path) -> Result<(), Failure> {
             "--out `{}` is the run itself, or inside it",
             shown(out)
         ))
-        .help("name another folder: the run to reproduce is only read")),
+        .help("name another folder: the run to reproduce must not change")),
     }
 }
 
@@ -129,14 +118,14 @@ fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Repr
     let (theirs, _) = locked(other)?;
     if theirs.id() != experiment.id() {
         return Err(Failure::bad_input(format!(
-            "`{}` is a run of lock {}, and `{}` of {}: two experiments",
+            "`{}` is a run of lock {}, but `{}` of {}: two different experiments",
             shown(folder),
             experiment.id().short(),
             shown(other),
             theirs.id().short()
         ))
         .help(format!(
-            "`canonc diff {} {}` names what they differ in",
+            "`canonc diff {} {}` lists the differences",
             shown(&Paths::new(folder).lock()),
             shown(&Paths::new(other).lock())
         )));
@@ -144,14 +133,14 @@ fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Repr
     let (mine, other_eval) = (experiment.digests.eval, theirs.digests.eval);
     if mine != other_eval {
         return Err(Failure::bad_input(format!(
-            "`{}` and `{}` measure their weights differently: evaluation sections {} and {}",
+            "`{}` and `{}` are evaluated differently: evaluation sections {} and {}",
             shown(folder),
             shown(other),
             mine.short(),
             other_eval.short()
         ))
         .help(format!(
-            "`canonc diff {} {}` names the fields; give both runs the same [evaluation] and seeds.eval",
+            "`canonc diff {} {}` lists the fields; give both runs the same [evaluation] and seeds.eval",
             shown(&Paths::new(folder).lock()),
             shown(&Paths::new(other).lock())
         )));
@@ -197,7 +186,7 @@ impl Observer for Lines {
         self.line(&format!("evaluation after step {}", evaluation.step));
     }
 
-    fn differs(&mut self, place: Place, text: &str) {
+    fn differs(&mut self, place: RunPoint, text: &str) {
         self.line(&format!("{} differs: {text}", place.text()));
     }
 }
@@ -237,7 +226,7 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
         let kept: Vec<String> = checkpoints.iter().map(u64::to_string).collect();
         let mut text = match (&args.out, computed) {
             (Some(out), false) => format!(
-                "`{}` is already finished, not computed now: both folders are compared as they are\n",
+                "`{}` is already finished; nothing was trained, the folders are only compared\n",
                 shown(out)
             ),
             (Some(_), true) | (None, _) => String::new(),
@@ -272,13 +261,15 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
     match first {
         None => Ok(Exit::Fine),
         Some(First { place, maybe_rounding: true, .. }) => Err(Failure::machine(format!(
-            "{} came out differently, which rounding on another machine may explain",
+            "{} differed, which rounding on another machine may explain",
             place.text()
         ))
-        .help("compute the run again on a machine like the attested one: its facts are in attestation.toml")),
+        .help(
+            "train the run again on a machine like the attested one, described in attestation.toml",
+        )),
         Some(First { place, .. }) => {
             let failure = Failure::bad_input(format!(
-                "`{}` does not come out again: {} is the first that differs",
+                "`{}` was not reproduced: {} is the first difference",
                 shown(folder),
                 place.text()
             ));
@@ -291,7 +282,7 @@ fn lines(first: &First) -> String {
     let First { place, text, tensor, reasons, variants, .. } = first;
     let mut lines = format!("first difference: {}: {text}\n", place.text());
     match tensor {
-        Some((step, Some(difference))) if *place != Place::Checkpoint(*step) => {
+        Some((step, Some(difference))) if *place != RunPoint::Checkpoint(*step) => {
             lines.push_str(&format!(
                 "first tensor: at the checkpoint of step {step}, {}\n",
                 difference.text()
@@ -299,13 +290,11 @@ fn lines(first: &First) -> String {
         }
         Some((step, None)) => {
             lines.push_str(&format!(
-                "first tensor: none; at the checkpoint of step {step} all agree\n"
+                "first tensor: none; all agree at the checkpoint of step {step}\n"
             ));
         }
         Some((_, Some(_))) => {}
-        None => {
-            lines.push_str("first tensor: not known; no later checkpoint is there to compare\n")
-        }
+        None => lines.push_str("first tensor: unknown; there is no later checkpoint to compare\n"),
     }
     for reason in reasons {
         lines.push_str(&format!("where: {reason}\n"));
@@ -319,7 +308,7 @@ fn lines(first: &First) -> String {
         let operation = match first {
             None => "no operation changes".to_owned(),
             Some((step, place)) => {
-                format!("the first operation that changes is of step {step}, {place}")
+                format!("the first operation that changes is in step {step}, {place}")
             }
         };
         lines.push_str(&format!("with {name}: {log}; {operation}\n"));

@@ -10,9 +10,10 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use compiler::field::{FieldValue, Fields};
-use compiler::lock::{Device, Experiment, Lock};
 use data::text::SourceEpochs;
+use lab::experiment::{Device, Experiment};
+use lab::field::{FieldValue, Fields};
+use lab::lock::Lock;
 use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::{Estimate, Job, estimate, fits, repeated};
@@ -21,7 +22,7 @@ use records::platform::{memory_limit, needs_reexec};
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
 use report::compare::measured;
-use runtime::train::{End, How, Options, Watch, machine, spec, time, train};
+use runtime::train::{Observer, Options, TimingMethod, TrainOutcome, machine, spec, time, train};
 
 use canonc::args::{RunArgs, RunDevice};
 use canonc::fail::{Exit, Failure, Outcome, shown};
@@ -42,14 +43,14 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
     let experiment = on_device(locked, args.device)?;
     start_again(&experiment)?;
-    let text = compiler::lock::write(&Lock::Experiment(experiment.clone()));
+    let text = lab::lock::write(&Lock::Experiment(experiment.clone()));
     let folder = match &args.dir {
         Some(dir) => dir.clone(),
         None => {
             let (folder, usual) = usual_folder(&path, &experiment)?;
             if folder != usual {
                 output::note(&format!(
-                    "`{}` is a finished run of this lock under another name; `--dir {}` trains it again",
+                    "`{}` is a finished run of this lock under another name; `--dir {}` trains it anyway",
                     shown(&folder),
                     shown(&usual)
                 ));
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let end = train(&mut job, &folder, on, &options, &mut screen);
     screen.clear();
     match end.map_err(failure)? {
-        End::Finished(attestation) => {
+        TrainOutcome::Finished(attestation) => {
             output::note(&format!(
                 "finished: weights {}, metrics {}; `canonc verify {}` checks the run",
                 attestation.weights.short(),
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             ));
             Ok(Exit::Fine)
         }
-        End::Already(attestation) => {
+        TrainOutcome::Already(attestation) => {
             output::note(&format!(
                 "already finished: {}, weights {}, in {}",
                 output::counted(attestation.steps, "step"),
@@ -113,7 +114,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             ));
             Ok(Exit::Fine)
         }
-        End::Diverged { attestation: Attestation { steps, .. }, why } => {
+        TrainOutcome::Diverged { attestation: Attestation { steps, .. }, why } => {
             output::note(&format!(
                 "attested as diverged at step {steps}, in {}; `canonc verify {}` checks the run",
                 shown(&folder),
@@ -121,16 +122,16 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             ));
             let failure = Failure::bad_input(format!("training diverged: {why}"));
             Err(Failure { exit: Exit::Finding, ..failure }.help(
-                "lower optimizer.lr, lengthen schedule.warmup or lower optimizer.clip in a new recipe",
+                "lower optimizer.lr or optimizer.clip, or lengthen schedule.warmup, in a new recipe",
             ))
         }
-        End::Interrupted { step } => {
+        TrainOutcome::Interrupted { step } => {
             let (when, of) = match step {
                 0 => ("before the first step".to_owned(), " of the initial weights"),
                 step => (format!("after step {step}"), ""),
             };
             output::note(&format!(
-                "interrupted {when}, with a checkpoint{of}; the same command goes on from there"
+                "interrupted {when}, with a checkpoint{of}; the same command continues from there"
             ));
             Ok(Exit::Interrupted)
         }
@@ -157,9 +158,9 @@ fn several(args: &RunArgs) -> Outcome {
     let RunArgs { named, lock: _, dir, data, dry_run, device, stop_after_step, fault } = args;
     if dir.is_some() {
         return Err(Failure::bad_input(
-            "`--dir` names one run's folder, and several locks are given",
+            "`--dir` names the folder of one run, but several locks are given",
         )
-        .help("leave it out: each run gets runs/NAME, NAME being its lock's"));
+        .help("remove it: each run gets runs/NAME, NAME being its lock's"));
     }
     named::once(named)?;
     let mut experiments = Vec::new();
@@ -208,12 +209,15 @@ fn trains(path: &Path, text: &str) -> Result<(), Failure> {
     let name = shown(path);
     let Ok(lock) = read_lock(&name, text) else { return Ok(()) };
     let kind = lock.kind();
-    let wrong = Failure::bad_input(format!("`{name}` is of kind {kind}; experiment is needed"));
+    let wrong = Failure::bad_input(format!(
+        "`{name}` is a lock of kind {kind}, but an experiment is needed"
+    ));
     match lock {
         Lock::Experiment(_) => Ok(()),
-        Lock::Comparison(_) => Err(wrong.help(format!("`canonc compare {name}` runs all of its arms"))),
+        Lock::Comparison(_) => Err(wrong.help(format!("`canonc compare {name}` trains all of its arms"))),
         Lock::Arch(_) => Err(wrong.help(
-            "an architecture says no data and no optimiser: name it in a recipe, and `canonc build recipes/NAME.toml`",
+            "an architecture has no data and no optimizer: use it in a recipe, and run `canonc build \
+             recipes/NAME.toml`",
         )),
     }
 }
@@ -238,7 +242,7 @@ pub(crate) fn start_again(experiment: &Experiment) -> Result<(), Failure> {
         return Ok(());
     };
     let program = std::env::current_exe().map_err(|error| {
-        Failure::machine(format!("this process cannot find its own program: {error}"))
+        Failure::machine(format!("canonc cannot find its own program: {error}"))
     })?;
     let mut command = std::process::Command::new(program);
     command.args(std::env::args_os().skip(1)).envs(missing);
@@ -286,8 +290,8 @@ fn dry_run(
     } = estimate;
     let seconds = timing.step_seconds * experiment.budget.steps as f64;
     let how = match timing.how {
-        How::Run => "from micro-batches run just now",
-        How::Flops => "from FLOPs and the speed of a matrix product, measured just now",
+        TimingMethod::Run => "from micro-batches timed just now",
+        TimingMethod::Flops => "from FLOPs and the speed of a matrix product, timed just now",
     };
     let there = match Paths::new(folder).lock().exists() {
         true => format!("{} (begun)", shown(folder)),
@@ -307,7 +311,7 @@ fn dry_run(
         (
             "memory",
             format!(
-                "{} (weights and moments {}), besides libtorch itself",
+                "{} (weights and moments {}), in addition to libtorch",
                 bytes(memory_bytes),
                 bytes(state_bytes)
             ),
@@ -381,7 +385,7 @@ impl Screen {
     }
 }
 
-impl Watch for Screen {
+impl Observer for Screen {
     fn step(&mut self, step: &Step, seconds: f64) {
         let status = self.progress.step(step.step, step.loss, step.lr, seconds);
         if self.terminal {
@@ -399,13 +403,13 @@ impl Watch for Screen {
         let Evaluation { step, nll, counted, tokens, answers, measures, questions: _ } = evaluation;
         let mut parts = vec![format!("evaluation after step {step}:")];
         parts.extend(match nll {
-            Some(nll) => Some(format!("loss {nll:.4}")),
-            None if *counted == 0 => Some("loss - (no held-out target counts)".to_owned()),
+            Some(nll) => Some(format!("eval_loss {nll:.4}")),
+            None if *counted == 0 => Some("eval_loss - (no held-out target counts)".to_owned()),
             None => None,
         });
         let percent = |score: Score| score.ratio().map(|ratio| format!("{:.1}%", 100.0 * ratio));
-        parts.extend(percent(*tokens).map(|share| format!("answer tokens {share}")));
-        parts.extend(percent(evaluation.exact()).map(|share| format!("whole answers {share}")));
+        parts.extend(percent(*tokens).map(|share| format!("token_accuracy {share}")));
+        parts.extend(percent(evaluation.exact()).map(|share| format!("exact_match {share}")));
         let levels: Vec<String> = answers
             .iter()
             .filter_map(|(level, score)| Some(format!("{level}: {}", percent(*score)?)))
@@ -425,12 +429,12 @@ impl Watch for Screen {
             }
             Event::Started { step, .. } => format!("going on after step {step}"),
             Event::MetricsCut { .. } => {
-                "the metrics log ended in a torn line, which is cut off".to_owned()
+                "the metrics log ended in an incomplete line, which was removed".to_owned()
             }
             Event::CheckpointRefused { name, why } => format!("warning: {name} is not used: {why}"),
             Event::Proved { step, lines } => {
                 let lines = output::counted(*lines, "logged line");
-                format!("{lines} up to step {step} came out the same again")
+                format!("{lines} up to step {step} came out the same")
             }
             Event::Failed { .. } | Event::Diverged { .. } => return,
         };

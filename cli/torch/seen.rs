@@ -22,14 +22,15 @@ pub(crate) fn facts() -> Vec<Fact> {
 fn cuda() -> Fact {
     let torch = observe().torch;
     if !torch.has_cuda {
-        let help = "runs use the CPU; for a GPU, build with a libtorch that has CUDA: `export LIBTORCH_USE_PYTORCH=1`";
+        let help = "runs use the CPU; for a GPU, build with a CUDA version of libtorch: `export \
+         LIBTORCH_USE_PYTORCH=1`";
         return Fact::lacks("CUDA", "this libtorch is for CPUs", help);
     }
     match cuda_devices() {
         0 => Fact::lacks(
             "CUDA",
-            "libtorch has it, no device was found",
-            "`nvidia-smi` says whether the driver works",
+            "supported by libtorch, but no device was found",
+            "`nvidia-smi` shows whether the driver works",
         ),
         n => Fact::has("CUDA", output::counted(n, "device")),
     }

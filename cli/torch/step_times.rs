@@ -4,10 +4,12 @@
 //! true: the base takes part twice, and if it differs from itself by more than the bound, no interval is given;
 //! steps are of the first seed and the first point of the grid; nothing is written.
 
-use compiler::lock::{self, Comparison, Lock, Role, Run};
+use lab::comparison::{Comparison, Role, Run};
+use lab::lock::{self, Lock};
 use records::job::Job;
 use report::compare;
 use report::statistics::Confidence;
+use report::statistics::median;
 use report::statistics::ratio::{Ratio, Refused, base_against_itself, ratio};
 use runtime::train::{alternate, machine};
 use serde::Serialize;
@@ -78,7 +80,7 @@ pub(crate) fn measure(args: &CompareArgs, locked: &[Comparison], rounds: usize) 
 
 /// The base and each treated arm, with the first seeds at the first point of the grid; the base first.
 fn firsts(comparison: &Comparison) -> Vec<&Run> {
-    let is_first = |run: &&Run| run.role != Role::Again && run.seed == 0 && run.point == 0;
+    let is_first = |run: &&Run| run.role != Role::Replicate && run.seed == 0 && run.point == 0;
     comparison.runs().into_iter().filter(is_first).collect()
 }
 
@@ -90,7 +92,7 @@ fn one(args: &CompareArgs, comparison: &Comparison, rounds: usize) -> Result<One
     let platform = base.experiment.digests.platform;
     if let Some(other) = arms.iter().find(|run| run.experiment.digests.platform != platform) {
         return Err(Failure::bad_input(format!(
-            "`{}` and `{}` require other platforms, which one process cannot have",
+            "`{}` and `{}` require different platforms, which one process cannot have",
             base.arm, other.arm
         ))
         .help("give their recipes the same [platform] to compare their times"));
@@ -123,7 +125,7 @@ fn one(args: &CompareArgs, comparison: &Comparison, rounds: usize) -> Result<One
             Ok(ratio) => (Some(ratio), None),
             Err(refused) => (None, Some(refused)),
         };
-        Arm { name: run.arm.clone(), seconds: median(of(at)), ratio, refused }
+        Arm { name: run.arm.clone(), seconds: median(&of(at)), ratio, refused }
     });
     Ok(One {
         name: comparison.name.clone(),
@@ -132,15 +134,10 @@ fn one(args: &CompareArgs, comparison: &Comparison, rounds: usize) -> Result<One
         bound,
         bound_from: if args.bound.is_some() { "flag" } else { "lock" },
         base: base.arm.clone(),
-        base_seconds: median(of_base.clone()),
+        base_seconds: median(&of_base),
         base_against_itself: base_against_itself(&itself).ok(),
         arms: treated.collect(),
     })
-}
-
-fn median(mut seconds: Vec<f64>) -> f64 {
-    seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied().unwrap_or(0.0)
 }
 
 fn text(one: &One) -> String {

@@ -7,15 +7,18 @@
 use crate::graph::{Body, Graph, NodeKind};
 use crate::op::{Context, State, Type};
 
+/// Counts of an architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {
+    /// Parameters of the whole model; a shared one counts once.
     pub parameters: i64,
-    /// Parameters without the token table and the output projection to the vocabulary.
+    /// Parameters except the token table and the output projection to the vocabulary.
     pub non_embedding: i64,
     /// Parameters in the fills of slots.
     pub canon: i64,
     /// Parameters in the mixers' own short convolutions.
     pub short_conv: i64,
+    /// Tokens per sequence, on which some costs depend.
     pub seq_len: i64,
     /// Forward FLOPs per token at that sequence length.
     pub flops_per_token: i128,
@@ -31,6 +34,7 @@ pub struct Analysis {
     pub optimizer_bytes: i128,
 }
 
+/// Counts parameters and adds up each primitive's costs, for sequences of this many tokens.
 pub fn analyse(graph: &Graph, seq_len: i64) -> Analysis {
     let count = |keep: &dyn Fn(&crate::graph::Param) -> bool| -> i64 {
         graph.params().iter().filter(|p| keep(p)).map(|p| p.shape.iter().product::<i64>()).sum()

@@ -5,10 +5,7 @@
 //! twice in one `with` is an error; only layer counts are evaluated here, so that defaults are
 //! recomputed after all edits; work and memory are bounded by [`MAX_REACHED`].
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "what is left over is named in an error, whatever it is"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "any other value is named in an error")]
 
 mod define;
 mod edits;
@@ -40,13 +37,17 @@ pub struct Edit {
     pub layers: Option<Vec<usize>>,
     /// The field below the arch or the layer: `mixer.rope.dims`, `slots.A`.
     pub path: String,
+    /// Place of the entry.
     pub span: Span,
 }
 
 /// The tree of `arch`, the edits of its last `with`, and the tree they started from.
 pub struct Built {
+    /// The arch with all edits.
     pub tree: ArchTree,
+    /// The tree that its last `with` started from; None for an arch with fields.
     pub base: Option<ArchTree>,
+    /// Edits of that `with`, in order.
     pub edits: Vec<Edit>,
     /// Some entry could not be applied: use the tree only to find more errors.
     pub broken: bool,
@@ -55,6 +56,7 @@ pub struct Built {
 /// Resolved aliases, each resolved once.
 pub type Aliases = BTreeMap<(FileId, String), Option<Rc<Applied>>>;
 
+/// Builds the tree of an arch: entries and edits applied in order. None if there are errors.
 pub fn build(
     library: &Library,
     file: FileId,
@@ -505,7 +507,7 @@ impl<'a> Builder<'a> {
             ("head", [_, ..], put) => {
                 let edited = match &tree.head {
                     Some(head) => self.put_layer(&head.clone(), rest, &put),
-                    None => Err("say which head first: `head untied`".to_owned()),
+                    None => Err("choose the head first: `head untied`".to_owned()),
                 };
                 match edited {
                     Ok(head) => tree.head = Some(head),

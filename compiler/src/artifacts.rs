@@ -11,12 +11,18 @@ use crate::order::topological;
 
 /// The kind of an artefact, ordered from text to result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ArtifactKind {
+    /// An arch in a `.canon` file.
     Arch,
+    /// A recipe of one or more experiments.
     Recipe,
+    /// A comparison file.
     Comparison,
+    /// A lock of an arch, an experiment or a comparison.
     Lock,
+    /// The folder of one run.
     Run,
+    /// A page or table made from runs.
     Report,
 }
 
@@ -40,7 +46,9 @@ pub enum State {
 /// One artefact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
-    pub kind: Kind,
+    /// What it is.
+    pub kind: ArtifactKind,
+    /// Whether it is up to date.
     pub state: State,
     /// A note for the reader; may be empty.
     pub note: String,
@@ -53,20 +61,22 @@ pub struct Artifacts {
     needs: BTreeMap<String, Vec<String>>,
 }
 
-impl Kind {
+impl ArtifactKind {
+    /// The kind in messages.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Arch => "arch",
-            Kind::Recipe => "recipe",
-            Kind::Comparison => "comparison",
-            Kind::Lock => "lock",
-            Kind::Run => "run",
-            Kind::Report => "report",
+            ArtifactKind::Arch => "arch",
+            ArtifactKind::Recipe => "recipe",
+            ArtifactKind::Comparison => "comparison",
+            ArtifactKind::Lock => "lock",
+            ArtifactKind::Run => "run",
+            ArtifactKind::Report => "report",
         }
     }
 }
 
 impl State {
+    /// The state in messages.
     pub fn word(self) -> &'static str {
         match self {
             State::Current => "current",
@@ -103,6 +113,7 @@ impl Artifacts {
         }
     }
 
+    /// The artefact with this path.
     pub fn get(&self, path: &str) -> Option<&Artifact> {
         self.all.get(path)
     }
@@ -192,17 +203,17 @@ impl Artifacts {
 mod tests {
     use super::*;
 
-    fn artifact(kind: Kind) -> Artifact {
+    fn artifact(kind: ArtifactKind) -> Artifact {
         Artifact { kind, state: State::Current, note: String::new() }
     }
 
     #[test]
     fn what_is_needed_comes_first() {
         let mut all = Artifacts::default();
-        all.add("b.canon", artifact(Kind::Arch));
-        all.add("a.lock", artifact(Kind::Lock));
-        all.add("a.canon", artifact(Kind::Arch));
-        all.add("c.canon", artifact(Kind::Arch));
+        all.add("b.canon", artifact(ArtifactKind::Arch));
+        all.add("a.lock", artifact(ArtifactKind::Lock));
+        all.add("a.canon", artifact(ArtifactKind::Arch));
+        all.add("c.canon", artifact(ArtifactKind::Arch));
         all.need("a.canon", "b.canon");
         all.need("a.lock", "a.canon");
         all.need("a.lock", "never.heard.of");
@@ -216,8 +227,8 @@ mod tests {
     #[test]
     fn a_circle_is_named() {
         let mut all = Artifacts::default();
-        all.add("a", artifact(Kind::Arch));
-        all.add("b", artifact(Kind::Arch));
+        all.add("a", artifact(ArtifactKind::Arch));
+        all.add("b", artifact(ArtifactKind::Arch));
         all.need("a", "b");
         all.need("b", "a");
         assert_eq!(all.in_order().map_err(|circle| circle.len()), Err(2));

@@ -26,11 +26,15 @@ const MANIFEST_TAG: &str = "canonc.manifest.v1";
 pub struct Identity {
     /// The texts of bodies by digest, then the top text: everything the structural hash covers.
     pub graph_text: String,
+    /// The structural hash: the digest of `graph_text`.
     pub graph: Digest,
+    /// Path, shape and initial distribution of each parameter, one per line.
     pub manifest_text: String,
+    /// Digest of `manifest_text`.
     pub manifest: Digest,
 }
 
+/// Writes both texts of a graph and takes their digests.
 pub fn identify(graph: &Graph) -> Identity {
     let mut bodies = Bodies { tag: BODY_TAG, ..Bodies::default() };
     let Writer { text: top, params, .. } = Writer::write(&graph.top, &mut bodies);
@@ -45,11 +49,13 @@ pub fn identify(graph: &Graph) -> Identity {
 /// slots (`docs/locks.md`). No id depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenForm {
+    /// The texts of bodies by digest, then the top text.
     pub text: String,
+    /// Digest of the text.
     pub digest: Digest,
 }
 
-/// Writes the open form. `graph` is from [`crate::elaborate::elaborate_open`].
+/// Writes the open form. `graph` is from [`crate::program::Program::open`].
 pub fn open_form(graph: &Graph) -> OpenForm {
     let mut bodies = Bodies { tag: OPEN_BODY_TAG, open: true, ..Bodies::default() };
     let Writer { text: top, .. } = Writer::write(&graph.top, &mut bodies);
@@ -58,7 +64,7 @@ pub fn open_form(graph: &Graph) -> OpenForm {
 }
 
 /// The digest of the open form with every fill removed: the graph without fills, and the places of its
-/// slots. `graph` is from [`crate::elaborate::elaborate_open`].
+/// slots. `graph` is from [`crate::program::Program::open`].
 pub fn unfilled_form(graph: &Graph) -> Digest {
     let top = unfilled(&graph.top, &mut BTreeMap::new());
     open_form(&Graph { top, ..graph.clone() }).digest

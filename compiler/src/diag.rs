@@ -1,17 +1,24 @@
 //! Errors in an architecture, one constructor each.
 //!
-//! In: spans and the two things that disagree. Out: diagnostics. Must stay true: each says what is
-//! wrong in the user's terms with both values, and its `help:` says what to type; each has a
-//! case under `tests/cases`.
+//! In: spans and the two things that disagree. Out: diagnostics. Must stay true: each describes the error in the user's
+//! terms with both values, and its `help:` says what to type; each has a case under `tests/cases`.
 
 mod elaborate;
 
 use dsl::{Diagnostic, Name, Span, suggest};
 
-use crate::names::Use;
-use crate::op;
-
 pub(crate) use elaborate::*;
+
+/// How a name is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Before parentheses.
+    Call,
+    /// Before braces, after `with`, after `is`.
+    Def,
+    /// Anywhere else.
+    Value,
+}
 
 pub(crate) fn unknown_import<'a>(
     span: Span,
@@ -19,8 +26,8 @@ pub(crate) fn unknown_import<'a>(
     files: impl Iterator<Item = &'a str>,
 ) -> Diagnostic {
     let files: Vec<&str> = files.collect();
-    let d = Diagnostic::error("unknown-import", span, format!("there is no file `{path}`"))
-        .here("looked for relative to this file");
+    let d = Diagnostic::error("unknown-import", span, format!("cannot find the file `{path}`"))
+        .here("paths are relative to this file");
     match suggest(path, files.iter().copied()) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
         None => d.help(
@@ -47,27 +54,29 @@ pub(crate) fn names_a_primitive(name: &Name) -> Diagnostic {
     Diagnostic::error(
         "names-a-primitive",
         name.span,
-        format!("`{}` is a primitive, and calls of that name stay the primitive", name.text),
+        format!("`{}` is a primitive, and calls of that name always mean the primitive", name.text),
     )
-    .help("give the block another name; only a mixer or mlp, which is configured, may share one")
+    .help("rename the block; only a mixer or mlp may have a primitive's name, since it is configured and not called")
 }
 
 pub(crate) fn import_cycle(span: Span, files: &[&str]) -> Diagnostic {
     let circle = circle(files.iter().copied());
     Diagnostic::error("import-cycle", span, format!("these files import each other: {circle}"))
-        .help("move what both need into a third file")
+        .help("move the shared definitions into a third file")
 }
 
 pub(crate) fn call_cycle(span: Span, names: &[&Name], archs: bool) -> Diagnostic {
     let what = if archs {
-        "these archs are made from each other"
+        "these archs are based on each other"
     } else {
         "definitions use each other in a circle"
     };
     let circle = circle(names.iter().map(|n| n.text.as_str()));
     let d = Diagnostic::error("call-cycle", span, format!("{what}: {circle}"));
     match names.first().filter(|_| archs) {
-        Some(name) => d.help(format!("write one of them out: `arch {} {{ … }}`", name.text)),
+        Some(name) => {
+            d.help(format!("write one of them out in full: `arch {} {{ … }}`", name.text))
+        }
         None => d.help("the language has no recursion: repeat layers with `layers N of …`"),
     }
 }
@@ -79,19 +88,17 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
         _ => None,
     };
     let what = match context {
-        Use::Value => "nothing is called",
-        Use::Def => "there is no definition called",
-        Use::Call => "there is no primitive or block called",
+        Use::Value => "cannot find the name",
+        Use::Def => "cannot find the definition",
+        Use::Call => "cannot find the primitive or block",
     };
     let d = Diagnostic::error("unknown-name", name.span, format!("{what} `{}`", name.text));
     let near = suggest(&name.text, visible.iter().copied());
     match (truth.filter(|_| context == Use::Value).or(near), context) {
         (Some(near), _) => d.help(format!("did you mean `{near}`?")),
-        (None, Use::Call) => {
-            let primitives: Vec<&str> = op::ALL.iter().map(|primitive| primitive.name).collect();
-            d.help(format!("the primitives are {}", primitives.join(", ")))
-                .help(format!("other operations are defined: `block {}(x) {{ … }}`", name.text))
-        }
+        (None, Use::Call) => d
+            .help("`canonc show std` lists the primitives and the standard definitions")
+            .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
         (None, Use::Def | Use::Value) => d.help(
             "names come from the body, its configuration, the arch's fields, imports and std",
         ),
@@ -105,12 +112,16 @@ pub(crate) fn too_much_config(name: &Name, limit: usize) -> Diagnostic {
         format!("a definition has at most {limit} configuration values"),
     )
     .here("one too many")
-    .help("split the definition, or pass definitions that carry their own configuration")
+    .help("split the definition, or pass definitions that have their own configuration")
 }
 
 pub(crate) fn chain_too_long(span: Span, limit: usize) -> Diagnostic {
-    Diagnostic::error("chain-too-long", span, format!("this nests deeper than {limit}"))
-        .help("flatten the chain of `with`, aliases or definitions")
+    Diagnostic::error(
+        "chain-too-long",
+        span,
+        format!("this is nested more than {limit} levels deep"),
+    )
+    .help("flatten the chain of `with`, aliases or definitions")
 }
 
 pub(crate) fn no_layers(name: &Name) -> Diagnostic {
@@ -134,16 +145,16 @@ pub(crate) fn not_an_arch(name: &Name, defined: Option<Span>) -> Diagnostic {
 }
 
 pub(crate) fn edited_twice(path: &str, span: Span, before: Span) -> Diagnostic {
-    Diagnostic::error("edited-twice", span, format!("`{path}` is set twice in one place"))
+    Diagnostic::error("edited-twice", span, format!("`{path}` is set twice in the same place"))
         .here("again here")
         .label(before, "first here")
-        .help("keep one of them, or chain a second `with`")
+        .help("keep one of them, or add a second `with`")
 }
 
 pub(crate) fn edit_changes_nothing(path: &str, value: Option<&str>, span: Span) -> Diagnostic {
     let message = match value {
-        Some(value) => format!("`{path}` is {value} already"),
-        None => format!("`{path}` is so already"),
+        Some(value) => format!("`{path}` is already {value}"),
+        None => format!("`{path}` already has this value"),
     };
     Diagnostic::warning("edit-changes-nothing", span, message).help("remove the edit")
 }
@@ -152,9 +163,9 @@ pub(crate) fn too_many_edits(span: Span, limit: usize) -> Diagnostic {
     Diagnostic::error(
         "too-many-edits",
         span,
-        format!("the edits of this arch and its layers reach more than {limit} places"),
+        format!("the edits of this arch change more than {limit} places in its layers"),
     )
-    .here("not applied from here on")
+    .here("edits from here on are not applied")
     .help("edit ranges of layers at once, and write equal layers once, as `24 of …`")
 }
 
@@ -173,12 +184,12 @@ pub(crate) fn not_a_role(span: Span) -> Diagnostic {
 }
 
 pub(crate) fn unknown_init_table(name: &Name, tables: &[&str]) -> Diagnostic {
-    let message = format!("there is no init table `{}`", name.text);
+    let message = format!("cannot find the init table `{}`", name.text);
     let d = Diagnostic::error("unknown-init-table", name.span, message);
     let rows = "or write rows: `init { linear normal(0.02)  norm ones }`";
     match suggest(&name.text, tables.iter().copied()) {
         Some(near) => d.help(format!("did you mean `{near}`?")).help(rows),
-        None => d.help(format!("there are {}", list(tables.iter().copied()))).help(rows),
+        None => d.help(format!("the init tables are {}", list(tables.iter().copied()))).help(rows),
     }
 }
 
@@ -210,7 +221,7 @@ pub(crate) fn no_such_arch_path(path: &str, span: Span, why: &str) -> Diagnostic
 }
 
 pub(crate) fn no_such_config(path: &str, span: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("no-such-config", span, format!("there is no `{path}` to set here")).help(why)
+    Diagnostic::error("no-such-config", span, format!("`{path}` does not exist here")).help(why)
 }
 
 pub(crate) fn layer_out_of_range(span: Span, index: u64, count: usize) -> Diagnostic {
@@ -219,7 +230,7 @@ pub(crate) fn layer_out_of_range(span: Span, index: u64, count: usize) -> Diagno
         span,
         format!("this range ends at layer {index}, but there are {count}"),
     )
-    .help(format!("ranges exclude their end: `layers[0..{count}]` is all of them"))
+    .help(format!("ranges exclude their end: `layers[0..{count}]` selects all of them"))
 }
 
 pub(crate) fn selects_nothing(span: Span, count: usize) -> Diagnostic {
@@ -234,12 +245,12 @@ pub(crate) fn layer_count_not_a_number(span: Span) -> Diagnostic {
 }
 
 pub(crate) fn layers_of_what(span: Span, count: i64) -> Diagnostic {
-    let message = format!("`layers {count}` does not say what the layers are");
+    let message = format!("`layers {count}` does not define the layers");
     Diagnostic::error("layers-of-what", span, message)
         .help(format!(
             "write `layers {count} of decoder {{ mixer attention {{ heads 32 }}  mlp swiglu }}`"
         ))
-        .help("to edit the layers there are, name a path: `layers[0..4].mixer.heads 8`")
+        .help("to edit existing layers, write a path: `layers[0..4].mixer.heads 8`")
 }
 
 pub(crate) fn too_many_layers(span: Span, limit: usize) -> Diagnostic {
@@ -248,13 +259,16 @@ pub(crate) fn too_many_layers(span: Span, limit: usize) -> Diagnostic {
 }
 
 pub(crate) fn not_a_definition(span: Span) -> Diagnostic {
-    Diagnostic::error("not-a-definition", span, "a definition is needed here")
-        .help("name a block, mixer or mlp, with configuration in braces: `attention { heads 32 }`")
+    Diagnostic::error("not-a-definition", span, "expected a definition here")
+        .help("write a block, mixer or mlp, with configuration in braces: `attention { heads 32 }`")
 }
 
 pub(crate) fn no_such_arch(span: Span, wanted: &str, found: &[String]) -> Diagnostic {
-    let d =
-        Diagnostic::error("no-such-arch", span, format!("this file defines no arch `{wanted}`"));
+    let d = Diagnostic::error(
+        "no-such-arch",
+        span,
+        format!("this file does not define an arch `{wanted}`"),
+    );
     if found.is_empty() {
         d.help(format!("define one: `arch {wanted} {{ … }}`"))
     } else {

@@ -28,7 +28,7 @@ impl Digest {
         Some(Digest(*hash.as_bytes()))
     }
 
-    /// The first 12 digits, for people.
+    /// The first 12 digits, for display.
     pub fn short(&self) -> String {
         self.to_string().chars().take(12).collect()
     }

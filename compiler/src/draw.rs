@@ -22,7 +22,7 @@ use crate::graph::{Body, Graph, Param};
 pub use dot::dot;
 pub use svg::svg;
 
-/// The most boxes in one picture; nobody reads more.
+/// The most boxes in one picture. A larger one would not be readable.
 pub const MAX_BOXES: usize = 400;
 /// The most kinds of layers drawn side by side.
 pub const MAX_KINDS: usize = 6;
@@ -32,6 +32,7 @@ pub const MAX_KINDS: usize = 6;
 pub struct Subject<'a> {
     /// The arch's name.
     pub name: &'a str,
+    /// Its graph, in canonical order.
     pub graph: &'a Graph,
     /// Fields that name definitions: `layers.0`, `layers.0.mixer`.
     pub fields: &'a [Field],
@@ -40,6 +41,7 @@ pub struct Subject<'a> {
 /// The graph has more boxes than a picture may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
+    /// Number of boxes that the picture would have.
     pub boxes: usize,
 }
 
@@ -48,6 +50,7 @@ pub struct TooLarge {
 pub struct LayerKind {
     /// Their numbers, ascending.
     pub layers: Vec<u32>,
+    /// Their common body.
     pub body: Rc<Body>,
 }
 

@@ -6,10 +6,7 @@
 //! down and nothing else; equal layers that do not use their number are elaborated once; every
 //! failure has a diagnostic, and no graph is returned with a failed part left out.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "what is left over is named in an error, whatever it is"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "any other value is named in an error")]
 
 mod blame;
 mod body;
@@ -34,8 +31,8 @@ use crate::diag;
 use crate::graph::{Body, Graph, NodeKind, Out};
 use crate::op::{self, Type};
 use crate::resolve::Library;
+use crate::tree::Value;
 use crate::tree::{Applied, ArchTree, ROLES};
-use crate::value::Value;
 use building::Building;
 use frame::Slots;
 
@@ -68,9 +65,11 @@ pub(crate) const FOR_THIS: &str = "for this";
 pub struct Field {
     /// `vocab`, `layers.3.mixer.rope.dims`, `layers.3.slots.A`.
     pub path: String,
+    /// The value as the language writes it.
     pub value: String,
     /// Written by someone (free), or a default (derived from written values).
     pub written: bool,
+    /// Place where it was written, or where the default stands.
     pub span: Span,
 }
 
@@ -79,6 +78,7 @@ pub struct Field {
 pub struct Elaborated {
     /// In text order. Only [`Elaborated::graph`] may read it.
     declared: Graph,
+    /// All configuration values, in the order found.
     pub fields: Vec<Field>,
 }
 
@@ -90,6 +90,7 @@ impl Elaborated {
     }
 }
 
+/// Unfolds the definitions of an arch into a graph and checks every shape. None if there are errors.
 pub fn elaborate(
     library: &Library,
     tree: &ArchTree,
@@ -100,7 +101,7 @@ pub fn elaborate(
 
 /// The graph with every declared slot, including empty ones. Only for [`crate::canonical::open_form`]:
 /// no other code handles an empty slot. Every arch that elaborates has one.
-pub fn elaborate_open(library: &Library, tree: &ArchTree) -> Option<Graph> {
+pub(crate) fn elaborate_open(library: &Library, tree: &ArchTree) -> Option<Graph> {
     elaborate_as(library, tree, &mut Diagnostics::new(), true).map(Elaborated::graph)
 }
 

@@ -1,8 +1,8 @@
 //! PASS Plan → Plan: replaces several steps by one kernel.
 //!
 //! In: steps in execution order, before liveness. Out: fewer steps. Must stay true: a value is fused
-//! away only if nothing else reads it; the result is the same function, rounded differently, so
-//! a platform field switches this pass; the kernel's name shows each fusion.
+//! away only if nothing else reads it; the result is the same function with different rounding, so a platform field
+//! switches this pass; kernel names show each fusion.
 //!
 //! Each rule is a file: `silu(gate) ⊙ up`; silu of a short convolution; a norm with a silu gate
 //! before or after it. Rules run in order, each on the result of the previous ones.
@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::plan::{Kernel, Plan, Step, ValId};
 
 /// Examines the step with this index and records its edits.
-type Rule = fn(&Plan, &Uses, usize, &mut Edits) -> Option<()>;
+type FusionRule = fn(&Plan, &Uses, usize, &mut Edits) -> Option<()>;
 
 pub(crate) fn fuse(plan: &mut Plan) {
-    const RULES: [Rule; 3] = [swiglu::rule, conv_silu::rule, gated_norm::rule];
+    const RULES: [FusionRule; 3] = [swiglu::rule, conv_silu::rule, gated_norm::rule];
     for rule in RULES {
-        let uses = Uses::of(plan);
+        let uses = Uses::new(plan);
         let mut edits = Edits::default();
         for at in 0..plan.steps.len() {
             let _ = rule(plan, &uses, at, &mut edits);
@@ -63,7 +63,7 @@ impl Edits {
 }
 
 impl Uses {
-    fn of(plan: &Plan) -> Uses {
+    fn new(plan: &Plan) -> Uses {
         let count = plan.values.len();
         let mut uses = Uses {
             makers: vec![None; count],

@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use dsl::Span;
 
+use crate::number::InitRule;
 use crate::op::{Attrs, Primitive, State, Type};
-use crate::value::InitRule;
 
 /// An index into one body's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,11 +23,14 @@ pub struct StateId(pub u32);
 /// One output of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Out {
+    /// Index into the nodes of the body.
     pub node: u32,
+    /// Number of the output, from 0.
     pub port: u32,
 }
 
 impl Out {
+    /// The first output, which is the only one of most nodes.
     pub fn first(node: u32) -> Out {
         Out { node, port: 0 }
     }
@@ -37,8 +40,11 @@ impl Out {
 /// absolute (`layers.3.mixer.wq`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
+    /// Instances from outside in, joined by dots; the last part is the parameter's own name.
     pub path: String,
+    /// Sizes, outermost first.
     pub shape: Vec<i64>,
+    /// Distribution of its initial values.
     pub init: InitRule,
     /// Its role: `linear`, `norm`, `canon`, `short_conv`, or a raw parameter's own name.
     pub role: String,
@@ -57,17 +63,24 @@ impl Param {
 /// A part of the dataflow over sequences, with its own parameters and states.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
+    /// Types of its inputs.
     pub inputs: Vec<Type>,
+    /// Parameters that it or a body inside it reads.
     pub params: Vec<Param>,
     /// One path and state per stateful node, in order of creation.
     pub states: Vec<(String, State)>,
+    /// Nodes; each reads only earlier ones.
     pub nodes: Vec<Node>,
+    /// The nodes' outputs that the body returns.
     pub outputs: Vec<Out>,
 }
 
+/// One operation of a body.
 #[derive(Clone, Debug)]
 pub struct Node {
+    /// What it computes.
     pub kind: NodeKind,
+    /// Operands, in order.
     pub inputs: Vec<Out>,
     /// One per output.
     pub types: Vec<Type>,
@@ -75,28 +88,42 @@ pub struct Node {
     pub span: Span,
 }
 
+/// What a node computes.
 #[derive(Clone, Debug)]
 pub enum NodeKind {
+    /// An input of the body, by index.
     Input(u32),
+    /// A parameter of the body.
     Param(ParamId),
+    /// A call of a primitive.
     Op {
+        /// The primitive.
         primitive: &'static Primitive,
+        /// Its resolved configuration.
         attrs: Attrs,
+        /// The state that it carries, if it has one.
         state: Option<StateId>,
     },
     /// A filled slot: its inputs are concatenated over channels, run through `fill`, split again.
     Slot {
+        /// Name of the slot.
         name: String,
+        /// The body that fills it.
         fill: Rc<Body>,
         /// The enclosing body's parameter and state for each of `fill`'s.
         params: Vec<ParamId>,
+        /// The enclosing body's state for each of `fill`'s.
         states: Vec<StateId>,
     },
     /// One layer; only in the top body.
     Layer {
+        /// Number of the layer, from 0.
         index: u32,
+        /// The layer's body; equal layers share one.
         body: Rc<Body>,
+        /// The top body's parameter for each of `body`'s.
         params: Vec<ParamId>,
+        /// The top body's state for each of `body`'s.
         states: Vec<StateId>,
     },
 }
@@ -106,15 +133,19 @@ pub enum NodeKind {
 pub struct Graph {
     /// `top.params` are the global parameters with absolute paths; `top.nodes` contains the layers.
     pub top: Body,
+    /// Number of token ids.
     pub vocab: i64,
+    /// Channels of the residual stream.
     pub dim: i64,
 }
 
 impl Body {
+    /// Type of an output.
     pub fn ty(&self, out: Out) -> &Type {
         &self.nodes[out.node as usize].types[out.port as usize]
     }
 
+    /// Appends a node and returns its index.
     pub fn push(&mut self, kind: NodeKind, inputs: Vec<Out>, types: Vec<Type>, span: Span) -> u32 {
         self.nodes.push(Node { kind, inputs, types, span });
         (self.nodes.len() - 1) as u32
@@ -151,6 +182,7 @@ impl Body {
 }
 
 impl Graph {
+    /// All parameters, in canonical order.
     pub fn params(&self) -> &[Param] {
         &self.top.params
     }

@@ -3,7 +3,7 @@
 //! In: a graph; each primitive's forward rule from `op/`. Out: steps, and the tape that
 //! `differentiate` reads backwards. Must stay true: there is one value per parameter, however often
 //! it is used, so shared parameters sum their gradients; states are numbered as in `graph.top`;
-//! only the graph, the precision and the stream decide the steps.
+//! the steps depend only on the graph, the precision and the stream.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,14 +12,15 @@ use std::rc::Rc;
 use crate::graph::{Body, Graph, Node, NodeKind, ParamId, StateId};
 use crate::op::{self, Attr, Attrs, Primitive, State, Type};
 use crate::plan::{
-    DType, Extent, Input, Kernel, Output, Phase, Plan, Recompute, Source, StatePart, Step, ValId,
-    Value, infer,
+    DType, Extent, Input, Kernel, Output, Phase, Plan, Precision, Recompute, Source, StatePart,
+    Step, Stream, ValId, Value, infer,
 };
-use crate::precision::{self, Precision};
+use crate::precision;
 
 /// The call that a forward or gradient rule lowers.
 #[derive(Clone, Debug)]
 pub struct Call<'g> {
+    /// Resolved configuration.
     pub attrs: Cow<'g, Attrs>,
     /// Tensors, then parameters. `canon` in a slot has as many tensors as the slot.
     pub operands: Vec<ValId>,
@@ -34,6 +35,7 @@ pub struct Call<'g> {
 /// The result of a forward rule.
 #[derive(Clone, Debug, Default)]
 pub struct Lowered {
+    /// One value for each result of the call.
     pub outputs: Vec<ValId>,
     /// Values that the gradient rule reads in addition to operands and outputs.
     pub saved: Vec<ValId>,
@@ -42,6 +44,7 @@ pub struct Lowered {
 }
 
 impl Lowered {
+    /// One result, with nothing saved and no state.
     pub fn one(output: ValId) -> Lowered {
         Lowered { outputs: vec![output], ..Lowered::default() }
     }
@@ -71,15 +74,6 @@ pub struct Lower<'g> {
     given: BTreeMap<Input, ValId>,
     /// Parameters so far, as converted by the precision policy.
     params: Vec<Option<ValId>>,
-}
-
-/// Whether a streaming plan reads and returns states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Stream {
-    /// Start from the given states; otherwise from zero.
-    pub state_in: bool,
-    /// Return the states after the last token.
-    pub state_out: bool,
 }
 
 pub(crate) enum Taped<'g> {
@@ -153,6 +147,7 @@ impl<'g> Lower<'g> {
         outputs
     }
 
+    /// The shape and name of a value of the plan.
     pub fn value(&self, id: ValId) -> &Value {
         &self.plan.values[id.0 as usize]
     }
@@ -166,9 +161,11 @@ impl<'g> Lower<'g> {
     pub fn widths(&self, id: ValId) -> Vec<i64> {
         let fixed = |dim: &Extent| match dim {
             Extent::Fixed(n) => Some(*n),
-            Extent::Batch | Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_) => {
-                None
-            }
+            Extent::Batch
+            | Extent::Time
+            | Extent::CacheLen(_)
+            | Extent::KvLen(_)
+            | Extent::NewCacheLen(_) => None,
         };
         self.value(id).dims.iter().filter_map(fixed).collect()
     }
@@ -417,7 +414,7 @@ pub(crate) fn state_parts(state: &State) -> Vec<(StatePart, Vec<Extent>)> {
             vec![(StatePart::Inputs, shape(Extent::Fixed(*steps), &[*channels]))]
         }
         State::KeyValue { kv_heads, key_dim, value_dim, window } => {
-            let past = Extent::Past(*window);
+            let past = Extent::CacheLen(*window);
             vec![
                 (StatePart::Keys, shape(past, &[*kv_heads, *key_dim])),
                 (StatePart::Values, shape(past, &[*kv_heads, *value_dim])),

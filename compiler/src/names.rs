@@ -1,20 +1,16 @@
-//! Static check of names: the references of an item, and undefined names.
+//! The names that an item mentions and binds.
 //!
-//! In: one file's tree and the library. Out: references for cycle detection; undefined names with
-//! suggestions, even in definitions that no arch uses. Must stay true: scopes are the same as in
-//! `elaborate`: body, configuration, arch fields, imports, std, in that order.
+//! In: an item of a file's tree. Out: the names it mentions, for cycle detection and the check of undefined names. Must
+//! stay true: scopes are the same as in `elaborate`: body, configuration, arch fields, imports, std, in that order.
 
 use std::collections::BTreeSet;
 
-use dsl::limits::MAX_ERRORS;
 use dsl::{ArchBody, Body, Segment, Select, Span, Statement};
-use dsl::{Arg, Ast, Diagnostics, Entry, Expr, ExprKind, FileId, Item, LayerList, LayerWhat, Name};
+use dsl::{Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Name};
 
-use crate::diag;
+use crate::diag::Use;
+use crate::number::InitRule;
 use crate::op;
-use crate::resolve::{Entity, Library};
-use crate::tree::MAX_CONFIG;
-use crate::value::InitRule;
 
 /// Fields of the enclosing arch that any body may read; `embed` is the token table's instance.
 pub(crate) const ARCH_NAMES: [&str; 6] = ["dim", "vocab", "norm_eps", "layer", "layers", "embed"];
@@ -23,7 +19,7 @@ pub(crate) const ARCH_NAMES: [&str; 6] = ["dim", "vocab", "norm_eps", "layer", "
 pub(crate) const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
 
 /// Names of the definitions that an item mentions, without locals.
-pub(crate) fn references(item: &Item) -> Vec<Name> {
+pub fn references(item: &Item) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.item(item);
     walk.found.into_iter().map(|found| found.name).collect()
@@ -37,7 +33,7 @@ pub(crate) fn references_in(expr: &Expr) -> Vec<Name> {
 }
 
 /// Every name in an expression, whatever its meaning.
-pub(crate) fn mentions(expr: &Expr) -> BTreeSet<String> {
+pub fn mentions(expr: &Expr) -> BTreeSet<String> {
     let mut walk = Walk { all: true, ..Walk::default() };
     walk.expr(expr);
     walk.found.into_iter().map(|found| found.name.text).collect()
@@ -65,89 +61,6 @@ pub(crate) fn is_built_in(name: &str) -> bool {
         || InitRule::NAMES.contains(&name)
 }
 
-/// Reports undefined names in the file, up to a readable number.
-pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagnostics) {
-    let mut unknown = 0usize;
-    for item in &ast.items {
-        if diagnostics.len() <= MAX_ERRORS
-            && let Item::Def(def) = item
-            && let Some(extra) = def.config.get(MAX_CONFIG)
-        {
-            diagnostics.push(diag::too_much_config(&extra.name, MAX_CONFIG));
-        }
-        let mut walk = Walk::default();
-        walk.item(item);
-        for Found { name, context, bound } in walk.found {
-            let text = name.text.as_str();
-            let entity = library.lookup(file, text);
-            let known = match context {
-                Use::Call => {
-                    entity.is_some()
-                        || op::find(text).is_some()
-                        || FUNCTIONS.contains(&text)
-                        || InitRule::NAMES.contains(&text)
-                }
-                Use::Value => {
-                    entity.is_some()
-                        || op::find(text).is_some()
-                        || op::WORDS.contains(&text)
-                        || InitRule::NAMES.contains(&text)
-                }
-                Use::Def => entity.is_some() || op::find(text).is_some(),
-            };
-            if !known {
-                unknown += 1;
-                if unknown > MAX_ERRORS {
-                    return;
-                }
-                // Do not suggest the definition itself: the language has no recursion.
-                let mut visible: Vec<&str> = library.visible(file);
-                visible.retain(|known| *known != item.name().text);
-                if walk.tables.contains(&name.span) {
-                    let table =
-                        |name: &&str| matches!(library.lookup(file, name), Some(Entity::Init(..)));
-                    visible.retain(table);
-                    diagnostics.push(diag::unknown_init_table(&name, &visible));
-                    continue;
-                }
-                let base = walk.bases.contains(&name.span);
-                // Suggest only names that are valid here.
-                visible.retain(|known| match library.lookup(file, known) {
-                    _ if base => library.arch(file, known).is_some(),
-                    Some(Entity::Def(_) | Entity::Alias(..)) | None => true,
-                    Some(Entity::Init(..) | Entity::Arch(..)) => false,
-                });
-                if base {
-                    diagnostics.push(diag::unknown_name(&name, context, &visible));
-                    continue;
-                }
-                let before = walk.bound.log.iter().take(bound).map(|(_, name)| name);
-                let callable =
-                    |name: &&String| context == Use::Value || walk.shared.contains(*name);
-                visible.extend(before.filter(callable).map(String::as_str));
-                visible.extend(FUNCTIONS);
-                visible.extend(InitRule::NAMES);
-                if context == Use::Value {
-                    visible.extend(ARCH_NAMES);
-                    visible.extend(op::WORDS);
-                }
-                diagnostics.push(diag::unknown_name(&name, context, &visible));
-            }
-        }
-    }
-}
-
-/// How a name is used.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Use {
-    /// Before parentheses.
-    Call,
-    /// Before braces, after `with`, after `is`.
-    Def,
-    /// Anywhere else.
-    Value,
-}
-
 /// The kind of a bound name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binds {
@@ -161,7 +74,7 @@ pub(crate) enum Binds {
 #[derive(Debug, Default)]
 pub(crate) struct Bound {
     names: BTreeSet<(Binds, String)>,
-    log: Vec<(Binds, String)>,
+    pub(crate) log: Vec<(Binds, String)>,
 }
 
 impl Bound {
@@ -208,25 +121,25 @@ impl Bound {
 }
 
 #[derive(Default)]
-struct Walk {
+pub(crate) struct Walk {
     /// Whether bound names count as mentions.
     all: bool,
-    bound: Bound,
-    found: Vec<Found>,
+    pub(crate) bound: Bound,
+    pub(crate) found: Vec<Found>,
     /// Names used as an init table.
-    tables: Vec<Span>,
+    pub(crate) tables: Vec<Span>,
     /// Names used as the base of an arch.
-    bases: Vec<Span>,
+    pub(crate) bases: Vec<Span>,
     /// Names of shared instances, which can be called.
-    shared: BTreeSet<String>,
+    pub(crate) shared: BTreeSet<String>,
 }
 
 /// A name that the body does not bind.
-struct Found {
-    name: Name,
-    context: Use,
+pub(crate) struct Found {
+    pub(crate) name: Name,
+    pub(crate) context: Use,
     /// The number of names bound before it.
-    bound: usize,
+    pub(crate) bound: usize,
 }
 
 impl Walk {
@@ -243,7 +156,7 @@ impl Walk {
         self.bound.insert(Binds::Value, &name.text);
     }
 
-    fn item(&mut self, item: &Item) {
+    pub(crate) fn item(&mut self, item: &Item) {
         match item {
             Item::Def(def) => {
                 for param in &def.config {

@@ -1,9 +1,11 @@
 //! The primitives: the only operations a `.canon` text cannot define for itself.
 //!
-//! In: nothing. Out: one table, [`ALL`], with each primitive's arguments, parameters, computation and
-//! cost. Each has a file of its name under `op/` with its paper and equation. Must stay true: a primitive
-//! exists only because it needs state over time or a kernel; mixers, gates, MLPs and decoders are not
-//! primitives; changing what a primitive computes raises its `revision`, part of every graph hash.
+//! In: nothing. Out: the list of them, [`ALL`]. Each has a file of its name under `op/` with every fact
+//! about it: paper and equation, shapes, cost, lowering, gradient rule, label, examples for the tests, and
+//! a plain reference. Must stay true: a primitive exists only because it needs state over time or a kernel;
+//! mixers, gates, MLPs and decoders are not primitives; changing what a primitive computes raises its
+//! `revision`, part of every graph hash; no other file of this crate names one function or scan in order
+//! to treat it apart, except the passes that fuse it.
 
 mod add;
 mod attention;
@@ -20,9 +22,11 @@ mod linear;
 mod logsigmoid;
 mod merge;
 mod mul;
+mod relu;
 mod repeat_heads;
 mod rms_norm;
 mod rope;
+mod rwkv6_scan;
 mod scale;
 mod short_conv;
 mod sigmoid;
@@ -31,17 +35,18 @@ mod softplus;
 mod split;
 mod ssd_scan;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use dsl::Decimal;
-
 use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
-use crate::plan::{Function, Kernel, ValId};
-use crate::value::{Ratio, Root};
+use crate::plan::{Kernel, ValId};
 
-/// Every primitive, by name. `param` is the 26th: it is syntax, and has its own node in the graph.
-pub static ALL: [&Primitive; 25] = [
+pub use crate::ir::{
+    Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn,
+    Mismatch, Owned, Shaped, Shown, State, Time, Type,
+};
+
+/// Every primitive, by name. `param` is not among them: it is syntax, and has its own node in the graph.
+pub static ALL: &[&Primitive] = &[
     &add::PRIMITIVE,
     &attention::PRIMITIVE,
     &canon::PRIMITIVE,
@@ -57,9 +62,11 @@ pub static ALL: [&Primitive; 25] = [
     &logsigmoid::PRIMITIVE,
     &merge::PRIMITIVE,
     &mul::PRIMITIVE,
+    &relu::PRIMITIVE,
     &repeat_heads::PRIMITIVE,
     &rms_norm::PRIMITIVE,
     &rope::PRIMITIVE,
+    &rwkv6_scan::PRIMITIVE,
     &scale::PRIMITIVE,
     &short_conv::PRIMITIVE,
     &sigmoid::PRIMITIVE,
@@ -69,6 +76,55 @@ pub static ALL: [&Primitive; 25] = [
     &ssd_scan::PRIMITIVE,
 ];
 
+/// A list of definitions as an enum, so that a new one does not compile until the runtime has a kernel for it.
+macro_rules! listed {
+    ($(#[$doc:meta])* $name:ident: $kind:ty { $($variant:ident => $definition:path,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $(
+                #[doc = concat!("Defined by `", stringify!($definition), "`.")]
+                $variant,
+            )*
+        }
+
+        impl $name {
+            /// All of them, in the order of the names.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// The definition in the primitive's own file.
+            pub fn definition(self) -> &'static $kind {
+                match self {
+                    $($name::$variant => &$definition,)*
+                }
+            }
+        }
+    };
+}
+
+listed! {
+    /// The primitives that are a function of one number.
+    Function: Scalar {
+        Exp => exp::FUNCTION,
+        LogSigmoid => logsigmoid::FUNCTION,
+        Relu => relu::FUNCTION,
+        Sigmoid => sigmoid::FUNCTION,
+        Silu => silu::FUNCTION,
+        Softplus => softplus::FUNCTION,
+    }
+}
+
+listed! {
+    /// The primitives that are a linear recurrence with a matrix per head.
+    Scan: Recurrence {
+        Delta => delta_scan::SCAN,
+        Gla => gla_scan::SCAN,
+        Rwkv6 => rwkv6_scan::SCAN,
+        Ssd => ssd_scan::SCAN,
+    }
+}
+
+/// The primitive with this name.
 pub fn find(name: &str) -> Option<&'static Primitive> {
     ALL.iter().copied().find(|p| p.name == name)
 }
@@ -78,12 +134,15 @@ pub const WORDS: [&str; 4] = ["interleaved", "half", "none", "silu"];
 
 /// The definition of one primitive: one file and one row of [`ALL`] each.
 pub struct Primitive {
+    /// Name in calls.
     pub name: &'static str,
     /// Raised when the mathematics changes; part of the structural hash.
     pub revision: u32,
     /// One line: the computation and its source.
     pub doc: &'static str,
+    /// Number of tensor operands.
     pub tensors: Arity,
+    /// Configuration parameters, in the order of positional arguments.
     pub config: &'static [Config],
     /// How it depends on other time steps.
     pub time: Time,
@@ -95,6 +154,12 @@ pub struct Primitive {
     pub forward: Forward,
     /// Emits the steps of its gradient.
     pub backward: Backward,
+    /// Its label and colour in diagrams.
+    pub drawn: Drawn,
+    /// Bodies of a block `(x)` that call it in every way its rules distinguish, with x
+    /// `[batch, time, 6]`, as their results are. The tests of gradients, streaming, shapes and kernels
+    /// run all of them, so nothing else has to list the primitives.
+    pub examples: &'static [&'static str],
 }
 
 impl fmt::Debug for Primitive {
@@ -103,308 +168,40 @@ impl fmt::Debug for Primitive {
     }
 }
 
-/// Operand counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arity {
-    Exactly(usize),
-    AtLeast(usize),
-}
-
-/// Rule 13 of the language: every op is one of these, and only `Stateful` ops see other time steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Time {
-    Pointwise,
-    /// Depends on the absolute position, not on other steps.
-    Positional,
-    /// Carries a [`State`].
-    Stateful,
-}
-
-/// One configuration parameter of a primitive.
-pub struct Config {
+/// A function of one number, in the plan and in the kernels.
+#[derive(Debug)]
+pub struct Scalar {
+    /// Its name in the text of a plan.
     pub name: &'static str,
-    pub kind: ConfigKind,
-    pub default: Default,
+    /// Whether the gradient rule reads the result rather than the operand.
+    pub keeps_result: bool,
+    #[cfg(test)]
+    pub(crate) value: fn(f64) -> f64,
+    /// f′, from the operand or from the result.
+    #[cfg(test)]
+    pub(crate) slope: fn(f64) -> f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigKind {
-    Int,
-    /// An integer, or `none`.
-    OptionalInt,
-    Decimal,
-    /// A decimal, a fraction or a root, all exact.
-    Number,
-    Bool,
-    Word(&'static [&'static str]),
-    /// Any further positional integers.
-    Ints,
-    /// Another instance's weight, to share it.
-    Weight,
-    Init,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Default {
-    Required,
-    Int(i64),
-    /// Mantissa and exponent of an exact decimal.
-    Decimal(i64, i32),
-    Bool(bool),
-    Word(&'static str),
-    /// Absent (`none`, no shared weight, the arch's own init).
-    Absent,
-    /// The arch's field of this name.
-    ArchField(&'static str),
-}
-
-/// A primitive's resolved configuration. All of it is part of the graph's identity.
-pub type Attrs = BTreeMap<&'static str, Attr>;
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Attr {
-    Int(i64),
-    Decimal(Decimal),
-    /// A number without a finite decimal form: `1/3`, `sqrt(2)`.
-    Root(Root),
-    Bool(bool),
-    Word(&'static str),
-    Ints(Vec<i64>),
-    None,
-}
-
-impl fmt::Display for Attr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Attr::Int(n) => write!(f, "{n}"),
-            Attr::Decimal(d) => write!(f, "{d}"),
-            Attr::Root(root) => write!(f, "{root}"),
-            Attr::Bool(b) => write!(f, "{b}"),
-            Attr::Word(w) => write!(f, "{w}"),
-            Attr::Ints(ns) => {
-                write!(f, "[")?;
-                for (i, n) in ns.iter().enumerate() {
-                    write!(f, "{}{n}", if i == 0 { "" } else { ", " })?;
-                }
-                write!(f, "]")
-            }
-            Attr::None => write!(f, "none"),
-        }
-    }
-}
-
-/// Accessors of [`Attrs`]. A missing name is a bug in the op's own file, which its tests would find.
-pub trait AttrsExt {
-    fn int(&self, name: &str) -> i64;
-    fn optional_int(&self, name: &str) -> Option<i64>;
-    fn decimal(&self, name: &str) -> Decimal;
-    fn number(&self, name: &str) -> Root;
-    fn flag(&self, name: &str) -> bool;
-    fn word(&self, name: &str) -> &'static str;
-    fn ints(&self, name: &str) -> &[i64];
-}
-
-impl AttrsExt for Attrs {
-    fn int(&self, name: &str) -> i64 {
-        self.optional_int(name).unwrap_or(0)
-    }
-
-    fn optional_int(&self, name: &str) -> Option<i64> {
-        match self.get(name) {
-            Some(Attr::Int(n)) => Some(*n),
-            Some(Attr::Decimal(d)) => d.to_int(),
-            Some(Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None)
-            | None => None,
-        }
-    }
-
-    fn decimal(&self, name: &str) -> Decimal {
-        match self.get(name) {
-            Some(Attr::Decimal(d)) => *d,
-            Some(Attr::Int(n)) => Decimal::from(*n),
-            Some(Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None)
-            | None => Decimal::ZERO,
-        }
-    }
-
-    fn number(&self, name: &str) -> Root {
-        match self.get(name) {
-            Some(Attr::Root(root)) => *root,
-            _ => Root::rational(
-                Ratio::from_decimal(self.decimal(name)).unwrap_or(Ratio { num: 0, den: 1 }),
-            ),
-        }
-    }
-
-    fn flag(&self, name: &str) -> bool {
-        self.get(name) == Some(&Attr::Bool(true))
-    }
-
-    fn word(&self, name: &str) -> &'static str {
-        match self.get(name) {
-            Some(Attr::Word(w)) => w,
-            Some(
-                Attr::Int(_)
-                | Attr::Decimal(_)
-                | Attr::Root(_)
-                | Attr::Bool(_)
-                | Attr::Ints(_)
-                | Attr::None,
-            )
-            | None => "none",
-        }
-    }
-
-    fn ints(&self, name: &str) -> &[i64] {
-        match self.get(name) {
-            Some(Attr::Ints(ns)) => ns,
-            Some(
-                Attr::Int(_)
-                | Attr::Decimal(_)
-                | Attr::Root(_)
-                | Attr::Bool(_)
-                | Attr::Word(_)
-                | Attr::None,
-            )
-            | None => &[],
-        }
-    }
-}
-
-/// The shape of a value: `[batch, time, dims…]`, or `dims…` for parameters and functions of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Type {
-    pub time: bool,
-    pub dims: Vec<i64>,
-    /// Token ids rather than numbers.
-    pub tokens: bool,
-}
-
-impl Type {
-    pub fn seq(dims: impl Into<Vec<i64>>) -> Type {
-        Type { time: true, dims: dims.into(), tokens: false }
-    }
-
-    pub fn constant(dims: impl Into<Vec<i64>>) -> Type {
-        Type { time: false, dims: dims.into(), tokens: false }
-    }
-
-    pub fn tokens() -> Type {
-        Type { time: true, dims: Vec::new(), tokens: true }
-    }
-
-    /// Elements per token, or in all for a constant.
-    pub fn elements(&self) -> i64 {
-        self.dims.iter().product()
-    }
-}
-
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<String> = Vec::new();
-        if self.time {
-            parts.extend(["batch".to_owned(), "time".to_owned()]);
-        }
-        parts.extend(self.dims.iter().map(i64::to_string));
-        write!(f, "[{}]", parts.join(", "))
-    }
-}
-
-/// The result of a shape rule.
-#[derive(Clone, Debug)]
-pub struct Shaped {
-    pub outputs: Vec<Type>,
-    /// Parameters that this call owns. They follow the tensors as operands, in this order.
-    pub params: Vec<Owned>,
-    pub state: Option<State>,
-    /// The configuration that identifies the node (beyond shapes and operand counts).
-    pub attrs: Attrs,
-}
-
-impl Shaped {
-    /// A result without parameters, state or configuration.
-    pub fn plain(output: Type) -> Shaped {
-        Shaped { outputs: vec![output], params: Vec::new(), state: None, attrs: Attrs::new() }
-    }
-}
-
-/// A parameter that a call owns.
-#[derive(Clone, Debug)]
-pub struct Owned {
-    /// The suffix after the instance name: empty, or `.bias`.
-    pub suffix: &'static str,
-    /// The row of the arch's init table.
-    pub role: &'static str,
-    pub shape: Vec<i64>,
-    /// The value of `fan_in` in its init rule.
-    pub fan_in: i64,
-}
-
-/// The state carried from one chunk of time to the next; zero before the first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The last `steps` inputs, each `channels` wide: `[batch, steps, channels]`.
-    Inputs { steps: i64, channels: i64 },
-    /// Keys and values, one row per past token, or the last `window` of them.
-    KeyValue { kv_heads: i64, key_dim: i64, value_dim: i64, window: Option<i64> },
-    /// A matrix per head, `[batch, heads, rows, columns]`, always f32.
-    Matrix { heads: i64, rows: i64, columns: i64 },
-}
-
-impl State {
-    /// Elements per sequence after `tokens` tokens.
-    pub fn elements(&self, tokens: i64) -> i64 {
-        match self {
-            State::Inputs { steps, channels } => steps * channels,
-            State::KeyValue { kv_heads, key_dim, value_dim, window } => {
-                kv_heads * (key_dim + value_dim) * window.map_or(tokens, |w| w.min(tokens))
-            }
-            State::Matrix { heads, rows, columns } => heads * rows * columns,
-        }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            State::Inputs { steps, channels } => write!(f, "inputs [{steps}, {channels}]"),
-            State::KeyValue { kv_heads, key_dim, value_dim, window } => {
-                let length = window.map_or("time".to_owned(), |w| w.to_string());
-                write!(f, "keys_values [{length}, {kv_heads}, {key_dim}+{value_dim}]")
-            }
-            State::Matrix { heads, rows, columns } => {
-                write!(f, "matrix f32 [{heads}, {rows}, {columns}]")
-            }
-        }
-    }
-}
-
-/// What a cost depends on besides shapes.
-#[derive(Clone, Copy, Debug)]
-pub struct Context {
-    pub seq_len: i64,
-}
-
-/// Per token: floating-point operations (a multiply-add counts as two), elements read and written,
-/// and elements of its operands or results that its gradient rule reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Cost {
-    pub flops: i64,
-    pub moved: i64,
-    pub saved: i64,
-}
-
-/// Why operands and configuration do not fit: the message and a suggestion.
-#[derive(Clone, Debug)]
-pub struct Mismatch {
-    pub message: String,
-    pub help: String,
-}
-
-impl Mismatch {
-    pub fn new(message: impl Into<String>, help: impl Into<String>) -> Mismatch {
-        Mismatch { message: message.into(), help: help.into() }
-    }
+/// A linear recurrence with one matrix per head, in the plan and in the kernels. Its gradient starts
+/// from zero state and recomputes the states.
+#[derive(Debug)]
+pub struct Recurrence {
+    /// Names of the two kernels in the text of a plan.
+    pub name: &'static str,
+    /// Name of the gradient kernel in the text of a plan.
+    pub gradient: &'static str,
+    /// Names of the operands, in order.
+    pub operands: &'static [&'static str],
+    /// The operand that the result has the shape of.
+    pub result: usize,
+    /// The operands that have the state's rows and columns as their last extent.
+    pub rows: usize,
+    /// The operand with the state's columns as its last extent.
+    pub columns: usize,
+    #[cfg(test)]
+    pub(crate) step: crate::plan::tests::scans::Step,
+    #[cfg(test)]
+    pub(crate) back: crate::plan::tests::scans::BackStep,
 }
 
 // Shared parts of shape and cost rules.
@@ -473,6 +270,24 @@ fn pointwise_backward(
     dy: &[Option<ValId>],
     f: Function,
 ) -> Gradients {
-    let saved = if f.keeps_result() { made.outputs[0] } else { call.operands[0] };
+    let saved = if f.definition().keeps_result { made.outputs[0] } else { call.operands[0] };
     vec![dy[0].map(|dy| l.one(Kernel::PointwiseGrad(f), &[dy, saved]))]
+}
+
+fn scan_forward(l: &mut Lower, call: &Call, scan: Scan) -> Lowered {
+    let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
+    let [y, state] = l.emit(Kernel::Scan { scan, state: !call.past.is_empty() }, &inputs);
+    let state = if call.keeps_state { vec![state] } else { Vec::new() };
+    Lowered { outputs: vec![y], saved: Vec::new(), state }
+}
+
+fn scan_backward(l: &mut Lower, call: &Call, dy: &[Option<ValId>], scan: Scan) -> Gradients {
+    let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
+    l.emit_all(Kernel::ScanGrad(scan), inputs).into_iter().map(Some).collect()
+}
+
+/// 1 / (1 + exp(−x)), for the references of functions that contain it.
+#[cfg(test)]
+fn logistic(x: f64) -> f64 {
+    1.0 / (1.0 + libm::exp(-x))
 }

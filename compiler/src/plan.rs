@@ -1,19 +1,19 @@
 //! The Plan: every step of forward, loss, backward and update, as data the runtime executes.
 //!
-//! In: `lower`, `differentiate` and `update` build it from a graph. Out: typed values, and steps
+//! In: the passes `plans`, `lower` and `differentiate` build it from a graph. Out: typed values, and steps
 //! that name a kernel, its operands and results, and the values to free after it. Must stay true:
 //! a value is written by one step and read only after it (checked by [`Plan::check`]); dtypes and
 //! shapes are explicit; runs of one plan differ only in their inputs; nothing depends on a
 //! device.
 
-mod build;
 pub mod kernel;
-mod liveness;
+pub(crate) mod liveness;
+mod options;
 mod shape;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
-mod update;
+pub(crate) mod update;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -22,14 +22,12 @@ use dsl::Span;
 
 use crate::graph::{ParamId, StateId};
 
-pub use crate::lower::Stream;
-pub use build::{
-    Decays, Loss, Optimizer, Options, Recompute, TrainOptions, evaluate, forward, train,
-};
-pub use kernel::{Activation, Function, Gate, Kernel, RopeLayout};
+pub use crate::op::{Function, Scan};
+pub use kernel::{Activation, Gate, Kernel, RopeLayout};
 pub use liveness::{Memory, Sizes};
+pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};
 pub(crate) use shape::infer;
-pub(crate) use update::decayed;
+pub use update::decayed;
 
 /// An index into [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,9 +36,11 @@ pub struct ValId(pub u32);
 /// One straight-line program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// All values; a [`ValId`] is an index into them.
     pub values: Vec<Value>,
     /// Inputs from the caller, without unused ones, in the order of [`Input`].
     pub inputs: Vec<(Input, ValId)>,
+    /// Executions of kernels, in order.
     pub steps: Vec<Step>,
     /// Values that the caller keeps. No `drop_after` frees them.
     pub outputs: Vec<(Output, ValId)>,
@@ -51,27 +51,33 @@ pub struct Plan {
 pub struct Value {
     /// A parameter's path, an input's name, or the name of a kernel's result (`y`, `rstd`).
     pub name: Cow<'static, str>,
+    /// Axes, outermost first.
     pub dims: Vec<Extent>,
+    /// Element type.
     pub dtype: DType,
 }
 
 /// One axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Extent {
+    /// Sequences in this call.
     Batch,
     /// Tokens in this call.
     Time,
     /// Rows of an incoming key-value state: tokens so far, at most the window.
-    Past(Option<i64>),
+    CacheLen(Option<i64>),
     /// `Past` + `Time`.
-    Seen(Option<i64>),
+    KvLen(Option<i64>),
     /// Rows of an outgoing windowed key-value state: `Seen`, at most the window.
-    Kept(i64),
+    NewCacheLen(i64),
+    /// This size in every call.
     Fixed(i64),
 }
 
+/// Element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DType {
+    /// Parameters, activations and gradients.
     F32,
     /// Only for sums and run-time scalars: losses, norms, learning rates.
     F64,
@@ -82,26 +88,35 @@ pub enum DType {
 /// One execution of one kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
+    /// The computation, with its constants.
     pub kernel: Kernel,
+    /// Operands, in the order that the kernel documents.
     pub inputs: Vec<ValId>,
+    /// Results, in the order that the kernel documents.
     pub outputs: Vec<ValId>,
     /// Values of earlier steps (or of this one) that no later step reads: the runtime frees their
     /// memory, or reuses it for this step's outputs if the kernel permits.
     pub drop_after: Vec<ValId>,
+    /// The part of training that it belongs to.
     pub phase: Phase,
     /// The graph node of the step; `None` for loss, sums and update.
     pub source: Option<Source>,
 }
 
+/// Parts of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
+    /// From tokens to logits.
     Forward,
+    /// The loss, and the gradient of the logits.
     Loss,
     /// The forward pass of a layer, run again because its values were not kept.
     Recompute,
+    /// Gradients, last layer first.
     Backward,
     /// Adds the sums of two groups of micro-batches.
     Combine,
+    /// Clipping and AdamW.
     Update,
 }
 
@@ -116,6 +131,7 @@ pub struct Source {
     pub node: u32,
     /// The primitive.
     pub op: &'static str,
+    /// Place in the text that declared the node.
     pub span: Span,
 }
 
@@ -140,11 +156,13 @@ pub enum Input {
     State(StateId, StatePart),
     /// The first of two sums to add: an output of `micro` or of `combine` itself.
     Left(Output),
+    /// The second of two sums to add.
     Right(Output),
     /// f32, with the parameter's shape: summed over the step's micro-batches.
     Gradient(ParamId),
     /// f32, with the parameter's shape: AdamW's running means; zeros before the first step.
     FirstMoment(ParamId),
+    /// f32, with the parameter's shape: AdamW's running means of squares; zeros before the first step.
     SecondMoment(ParamId),
 }
 
@@ -161,6 +179,7 @@ pub enum Output {
     Counted,
     /// [batch, time] i64: the most likely token; the lowest id among equals.
     Argmax,
+    /// The state after the last token of the call; shapes as in [`Input::State`].
     State(StateId, StatePart),
     /// f32, with the parameter's shape.
     Gradient(ParamId),
@@ -168,7 +187,9 @@ pub enum Output {
     GradNorm,
     /// Written over the input for the same parameter.
     Param(ParamId),
+    /// Written over the input for the same parameter.
     FirstMoment(ParamId),
+    /// Written over the input for the same parameter.
     SecondMoment(ParamId),
 }
 
@@ -204,14 +225,17 @@ pub struct TrainPlan {
 }
 
 impl Plan {
+    /// The value with this id.
     pub fn value(&self, id: ValId) -> Option<&Value> {
         self.values.get(id.0 as usize)
     }
 
+    /// The value that holds an input; None if nothing reads it.
     pub fn input(&self, input: Input) -> Option<ValId> {
         self.inputs.iter().find(|(i, _)| *i == input).map(|(_, id)| *id)
     }
 
+    /// The value that holds an output; None if the plan does not return it.
     pub fn output(&self, output: Output) -> Option<ValId> {
         self.outputs.iter().find(|(o, _)| *o == output).map(|(_, id)| *id)
     }

@@ -3,19 +3,12 @@
 //! In: the recipe's policy. `lower` calls this module at the few places where the policy matters. Out:
 //! casts, once a policy narrower than f32 exists. Must stay true: parameters, moments, gradients, states
 //! and losses are f32 under every policy; so are, inside the kernels, norm statistics, rotary angles,
-//! softmax and scans; `f32(x)` and the logits that the loss reads are islands (spec section 9).
+//! softmax and scans; `f32(x)` and the logits that the loss reads are islands.
 //!
 //! To add bf16: a `DType::Bf16`, a `Kernel::Cast { to }`, and a second arm in each `match` below.
 
 use crate::lower::Lower;
-use crate::plan::ValId;
-
-/// The compute dtype outside f32 islands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Precision {
-    #[default]
-    F32,
-}
+use crate::plan::{Precision, ValId};
 
 /// The value of a parameter in the forward pass, converted from the master copy.
 pub(crate) fn parameter(lower: &mut Lower, master: ValId) -> ValId {

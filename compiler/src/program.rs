@@ -18,22 +18,14 @@ use crate::inline;
 use crate::recover;
 use crate::resolve::{Library, import_target, resolve};
 use crate::tree::ArchTree;
+use crate::undefined::undefined;
 
-/// The standard definitions, in the language.
-pub const STD: [(&str, &str); 8] = [
-    ("std/attention.canon", include_str!("../../std/attention.canon")),
-    ("std/decoder.canon", include_str!("../../std/decoder.canon")),
-    ("std/gated_deltanet.canon", include_str!("../../std/gated_deltanet.canon")),
-    ("std/gla.canon", include_str!("../../std/gla.canon")),
-    ("std/head.canon", include_str!("../../std/head.canon")),
-    ("std/init.canon", include_str!("../../std/init.canon")),
-    ("std/mamba2.canon", include_str!("../../std/mamba2.canon")),
-    ("std/swiglu.canon", include_str!("../../std/swiglu.canon")),
-];
+pub use standard::FILES as STD;
 
 /// The standard definitions that a program may use in addition to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Std {
+    /// The definitions in `std/`, which are part of this crate.
     Embedded,
     /// None: a lock's text is self-contained, and later changes to std must not affect it.
     None,
@@ -45,8 +37,11 @@ const UNKNOWN: [&str; 2] = ["unknown-name", "unknown-init-table"];
 /// A set of parsed and resolved files.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// The texts, for rendering diagnostics.
     pub sources: Sources,
+    /// Definitions and names by file.
     pub library: Library,
+    /// Everything found while parsing and resolving.
     pub diagnostics: Diagnostics,
     files: Vec<FileId>,
 }
@@ -54,11 +49,17 @@ pub struct Program {
 /// One architecture, compiled.
 #[derive(Clone, Debug)]
 pub struct Compiled {
+    /// Name of the arch.
     pub name: String,
+    /// Its `///` lines.
     pub docs: Vec<String>,
+    /// Its fields and layers, with every edit applied.
     pub tree: ArchTree,
+    /// Its graph, in canonical order.
     pub graph: Graph,
+    /// All configuration values, defaults included.
     pub fields: Vec<Field>,
+    /// Digests of graph and manifest, with the hashed texts.
     pub identity: Identity,
     /// Canonical text: every definition it uses, then the arch without `with`.
     pub text: String,
@@ -90,11 +91,15 @@ impl Program {
         let asts: Vec<(FileId, Ast)> =
             files.into_iter().map(|(n, t)| parse(&mut sources, &n, &t)).collect();
         let files = asts.iter().map(|(file, _)| *file).collect();
-        let (library, found) = resolve(&sources, &asts, &standard);
+        let (library, mut found) = resolve(&sources, &asts, &standard);
+        for (file, ast) in asts.iter().chain(&standard) {
+            undefined(&library, *file, ast, &mut found);
+        }
         diagnostics.extend(found);
         Program { sources, library, diagnostics, files }
     }
 
+    /// Whether parsing or resolving found errors; then nothing compiles.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }

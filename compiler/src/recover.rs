@@ -1,5 +1,5 @@
-//! Finds more errors in an arch that has some: replaces each wrong value by one that may be right, and
-//! elaborates the arch again.
+//! Finds further errors in an arch with errors: replaces each wrong value by a plausible one, and elaborates the arch
+//! again.
 //!
 //! In: the tree as far as it could be built, and the errors so far. Out: the errors that do not follow
 //! from those. Must stay true: an error that may follow from an earlier one is not reported; at most
@@ -28,7 +28,7 @@ const DIM: i64 = 322_560;
 const VOCAB: i64 = 1024;
 
 /// Appends the errors of `tree` that are independent of those in `diagnostics` from `from` on.
-/// `built` says that the tree was already elaborated, so that the errors are about its values.
+/// `built` means that the tree was already elaborated, so the errors are about its values.
 pub(crate) fn further(
     library: &Library,
     mut tree: ArchTree,

@@ -8,15 +8,18 @@ use dsl::{
     Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Name, Segment, Select, Statement,
 };
 
-use crate::names::{Binds, Bound, Use};
+use crate::diag::Use;
+use crate::names::{Binds, Bound};
 
-pub(crate) struct Rename<F: FnMut(&str) -> Option<String>> {
+/// Gives free names of definitions other names. The function returns the new name, or None to keep the old one.
+pub struct Rename<F: FnMut(&str) -> Option<String>> {
     to: F,
     bound: Bound,
 }
 
 impl<F: FnMut(&str) -> Option<String>> Rename<F> {
-    pub(crate) fn new(to: F) -> Self {
+    /// A renaming by this function.
+    pub fn new(to: F) -> Self {
         Rename { to, bound: Bound::default() }
     }
 
@@ -32,7 +35,8 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
         self.bound.insert(Binds::Value, name);
     }
 
-    pub(crate) fn item(&mut self, item: &mut Item) {
+    /// Renames inside a definition, without its own name.
+    pub fn item(&mut self, item: &mut Item) {
         match item {
             Item::Def(def) => {
                 for param in &mut def.config {
@@ -79,7 +83,8 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
         }
     }
 
-    pub(crate) fn expr(&mut self, expr: &mut Expr) {
+    /// Renames inside an expression.
+    pub fn expr(&mut self, expr: &mut Expr) {
         match &mut expr.kind {
             ExprKind::Int(_) | ExprKind::Decimal(_) | ExprKind::Bool(_) => {}
             ExprKind::Name(name) => self.name(name, Use::Value),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use dsl::limits::MAX_ERRORS;
 use dsl::{
-    Alias, Arch, ArchBody, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources, Span,
+    Alias, Arch, ArchBody, Ast, DefKind, Diagnostics, FileId, InitTable, Item, Name, Sources, Span,
 };
 
 use crate::diag;
@@ -22,13 +22,18 @@ use crate::tree::DefItem;
 /// The definition of a name in a file's scope.
 #[derive(Clone, Debug)]
 pub enum Entity {
+    /// A definition with a body.
     Def(Rc<DefItem>),
+    /// A definition with configuration, and its file.
     Alias(Rc<Alias>, FileId),
+    /// A table of initial values, and its file.
     Init(Rc<InitTable>, FileId),
+    /// An arch, and its file.
     Arch(Rc<Arch>, FileId),
 }
 
 impl Entity {
+    /// The name as its own file writes it.
     pub fn name(&self) -> &Name {
         match self {
             Entity::Def(item) => &item.def.name,
@@ -82,6 +87,7 @@ pub fn import_target(importer: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// Gives every file its scope: its own definitions, its imports, then the standard ones. Reports cycles.
 pub fn resolve(
     sources: &Sources,
     files: &[(FileId, Ast)],
@@ -113,9 +119,6 @@ pub fn resolve(
     import(sources, files, &mut library, &mut diagnostics);
     import_cycles(sources, files, &mut diagnostics);
     call_cycles(files, &library, &mut diagnostics);
-    for (file, ast) in files.iter().chain(std) {
-        names::check(&library, *file, ast, &mut diagnostics);
-    }
     (library, diagnostics)
 }
 
@@ -138,7 +141,7 @@ fn hides_a_primitive(entity: &Entity, name: &str) -> bool {
         Entity::Alias(alias, _) => Some(alias.kind),
         Entity::Init(..) | Entity::Arch(..) => None,
     };
-    matches!(kind, Some(Kind::Block | Kind::Head)) && op::find(name).is_some()
+    matches!(kind, Some(DefKind::Block | DefKind::Head)) && op::find(name).is_some()
 }
 
 fn import(
@@ -276,7 +279,7 @@ fn base_of(item: &Item) -> Option<&Name> {
 
 impl Library {
     /// Finds `name` in a file: its definitions and imports, then std. An arch does not shadow a
-    /// definition of std: where a definition is expected, an arch is never meant.
+    /// definition of std: a name in the place of a definition never means an arch.
     pub fn lookup(&self, file: FileId, name: &str) -> Option<Entity> {
         let own = self.scopes.get(&file).and_then(|s| s.get(name));
         match (own, self.std.get(name)) {
@@ -294,7 +297,7 @@ impl Library {
     }
 
     /// The spans of all items an arch uses, including its own; `None` if one is missing.
-    pub fn used_by(&self, file: FileId, name: &str) -> Option<Vec<Span>> {
+    pub(crate) fn used_by(&self, file: FileId, name: &str) -> Option<Vec<Span>> {
         self.used(file, name).filter(|(_, all)| *all).map(|(used, _)| used)
     }
 

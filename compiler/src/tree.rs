@@ -4,29 +4,37 @@
 //! an edit makes them differ, so ten thousand equal layers cost as much as one; every setting keeps
 //! the file that its names are looked up in.
 
+mod value;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dsl::{ConfigParam, Def, Expr, FileId, Span};
 
 use crate::op::{self, ConfigKind, Primitive};
-use crate::value::Value;
+
+pub use value::Value;
 
 /// A definition with its file, which is the scope of its body.
 #[derive(Debug)]
 pub struct DefItem {
+    /// The file that defines it.
     pub file: FileId,
+    /// The definition's syntax tree.
     pub def: Def,
 }
 
 /// The callee of a call.
 #[derive(Clone, Debug)]
 pub enum Callable {
+    /// A primitive.
     Primitive(&'static Primitive),
+    /// A definition with a body.
     Def(Rc<DefItem>),
 }
 
 impl Callable {
+    /// Name of the primitive or definition.
     pub fn name(&self) -> &str {
         match self {
             Callable::Primitive(p) => p.name,
@@ -66,6 +74,7 @@ impl Callable {
         }
     }
 
+    /// Whether both are the same primitive, or the same definition of the same file.
     pub fn same(&self, other: &Callable) -> bool {
         match (self, other) {
             (Callable::Primitive(a), Callable::Primitive(b)) => a.name == b.name,
@@ -79,16 +88,20 @@ impl Callable {
 /// A definition with configuration and slot fills, not yet called.
 #[derive(Clone, Debug)]
 pub struct Applied {
+    /// The definition or primitive.
     pub callee: Callable,
+    /// Configuration by name, without defaults.
     pub config: BTreeMap<String, Setting>,
     /// Fills, including explicitly empty ones, by slot name. Other slots are empty.
     pub slots: BTreeMap<String, SlotSetting>,
     /// The depth of nested configured definitions; bounded by [`MAX_CHAIN`].
     pub height: usize,
+    /// Place of the expression.
     pub span: Span,
 }
 
 impl Applied {
+    /// A definition without configuration.
     pub fn bare(callee: Callable, span: Span) -> Applied {
         Applied { callee, config: BTreeMap::new(), slots: BTreeMap::new(), height: 1, span }
     }
@@ -97,29 +110,35 @@ impl Applied {
     pub(crate) fn raise(&mut self, child: Option<&Applied>) -> Result<(), String> {
         let height = child.map_or(1, |child| child.height + 1).max(self.height);
         if height > MAX_CHAIN {
-            return Err(format!("definitions nest at most {MAX_CHAIN} deep"));
+            return Err(format!("definitions can be nested at most {MAX_CHAIN} levels deep"));
         }
         self.height = height;
         Ok(())
     }
 
+    /// Name of the definition.
     pub fn name(&self) -> &str {
         self.callee.name()
     }
 }
 
+/// A configuration value as written.
 #[derive(Clone, Debug)]
 pub struct Setting {
+    /// The value, not yet evaluated.
     pub value: SettingValue,
+    /// Place of the entry or argument.
     pub span: Span,
 }
 
+/// A value before evaluation, with the scope that its names have.
 #[derive(Clone, Debug)]
 pub enum SettingValue {
     /// Evaluated with the arch's fields and that file's names.
     Expr(Rc<Expr>, FileId),
     /// From a body: evaluated with the body's bindings as well.
     Inside(Rc<Expr>, FileId, Around),
+    /// A definition with configuration.
     Def(Rc<Applied>),
 }
 
@@ -155,31 +174,42 @@ impl SettingValue {
 /// (a tensor, or bound in another branch) also shadows definitions.
 pub type Around = Option<Rc<BTreeMap<String, Option<Value>>>>;
 
+/// The filling of one slot.
 #[derive(Clone, Debug)]
 pub struct SlotSetting {
+    /// The definition that fills it; None if it is explicitly empty.
     pub fill: Option<Rc<Applied>>,
+    /// Place of the entry.
     pub span: Span,
 }
 
 /// One entry of the flattened list of layers.
 #[derive(Clone, Debug)]
 pub struct Layer {
+    /// The layer's definition with its configuration.
     pub applied: Rc<Applied>,
     /// Layers of one group are one instance.
     pub share: Option<u32>,
 }
 
+/// An arch as a tree: its fields, head, init table and flattened layers.
 #[derive(Clone, Debug)]
 pub struct ArchTree {
+    /// Name of the arch.
     pub name: String,
+    /// Its `///` lines.
     pub docs: Vec<String>,
     /// `vocab`, `dim`, `norm_eps`.
     pub fields: BTreeMap<String, Setting>,
+    /// The output head: `untied` by default; None after an error.
     pub head: Option<Rc<Applied>>,
-    /// The name of the init table chosen last, for people.
+    /// The name of the init table chosen last, for display.
     pub init_name: String,
+    /// Rules of initial values by the role of a parameter.
     pub init: BTreeMap<String, Setting>,
+    /// Layers, in order.
     pub layers: Vec<Layer>,
+    /// Place of the arch.
     pub span: Span,
 }
 

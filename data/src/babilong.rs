@@ -1,8 +1,8 @@
 //! In: the prompt file of a user's own Babilong checkout, a context and a question. Out: the prompt, filled as in the
 //! published experiments. Must stay true: this crate never holds the prompts' words, only their digests, so it notices
-//! a checkout of another version (data spec, 7.2).
+//! a checkout of another version.
 
-pub mod python;
+mod python;
 
 use std::collections::BTreeMap;
 
@@ -63,8 +63,11 @@ const PUBLISHED: [&str; 25] = [
 /// One task's unfilled prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
+    /// Says what the task is.
     pub instruction: String,
+    /// Solved examples of the task.
     pub examples: String,
+    /// Text after the examples, which asks for the form of the answer.
     pub post_prompt: String,
     /// The layout, with placeholders such as `{instruction}` and `{context}`.
     pub layout: String,
@@ -117,8 +120,8 @@ impl Prompts {
         };
         if !(1..=count).contains(&number) {
             return Err(DataError::new(
-                format!("babilong: {named} have no task qa{number}"),
-                format!("ask for qa1 to qa{count}"),
+                format!("babilong: {named} do not include task qa{number}"),
+                format!("choose one of qa1 to qa{count}"),
             ));
         }
         let digest = PUBLISHED.get((first + number - 1) as usize).copied().unwrap_or_default();
@@ -130,9 +133,10 @@ impl Prompts {
             .find(|prompt| hex(&Sha256::digest(prompt.fill(CONTEXT, QUESTION))) == digest)
             .ok_or_else(|| {
                 DataError::new(
-                    format!("babilong: the checkout has other words for qa{number} than the published experiments"),
+                    format!("babilong: the checkout's prompt for qa{number} differs from that of the published \
+                     experiments"),
                     format!(
-                        "check out the commit they name, or take what is there by name: {}",
+                        "check out the commit that they name, or choose a prompt by name: {}",
                         self.sets.keys().cloned().collect::<Vec<_>>().join(", ")
                     ),
                 )
@@ -254,7 +258,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden;
+    use support::golden;
 
     /// A file with the layout of the checkout's, in our own words.
     const FILE: &str = r#"
@@ -329,10 +333,10 @@ OTHER = {'qa1': 'no prompt'}
     fn what_a_checkout_lacks_is_said() {
         let prompts = Prompts::read(&[FILE]).unwrap();
         let cases = [
-            (prompts.published(Set::Default, 1), "other words for qa1"),
-            (prompts.published(Set::Default, 21), "have no task qa21"),
-            (prompts.published(Set::Part4, 6), "have no task qa6"),
-            (prompts.published(Set::Part4, 0), "have no task qa0"),
+            (prompts.published(Set::Default, 1), "prompt for qa1 differs"),
+            (prompts.published(Set::Default, 21), "do not include task qa21"),
+            (prompts.published(Set::Part4, 6), "do not include task qa6"),
+            (prompts.published(Set::Part4, 0), "do not include task qa0"),
             (prompts.named("PROMPT", None, 1), "no prompts `PROMPT`"),
             (prompts.named("PROMPTS", None, 3), "no task `qa3`"),
             (prompts.named("PROMPTS", Some("LONG"), 1), "no layout `LONG`"),

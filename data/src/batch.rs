@@ -19,8 +19,11 @@ pub struct Batch {
 /// An answer inside a window: targets `start..start + len` of row `row`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
+    /// Row of the micro-batch, from 0.
     pub row: usize,
+    /// Position of its first target in the row.
     pub start: usize,
+    /// Number of its targets inside the window.
     pub len: usize,
     /// Difficulty of the question: Depo's hops, Brevo's depth, Mano's operations. For Capo, the number of the value.
     pub level: u32,
@@ -29,10 +32,12 @@ pub struct Answer {
 }
 
 impl Batch {
+    /// Number of windows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
+    /// Number of inputs of each window.
     pub fn seq_len(&self) -> usize {
         self.seq_len
     }

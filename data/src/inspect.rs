@@ -7,14 +7,15 @@ mod lano;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::brevo::Brevo;
-use super::capo::Value;
-use super::depo::Depo;
-use super::lano::tree::Tree;
-use super::mano::Mano;
 use super::stream::Stream;
-use super::task::{Tape, Task};
 use super::write::text_of;
+use tasks::brevo::Brevo;
+use tasks::capo::Value;
+use tasks::depo::Depo;
+use tasks::lano::tree::Tree;
+use tasks::mano::Mano;
+use tasks::sample::Tape;
+use tasks::task::Task;
 
 /// The next sample of `stream`, described.
 pub fn inspect(stream: &mut Stream) -> String {
@@ -53,7 +54,7 @@ fn verdict(right: bool) -> &'static str {
 
 fn cycle(depo: &Depo, tape: &Tape) -> String {
     let Some(sample) = depo.parts(&tape.tokens) else {
-        return "these tokens are no sample of depo\n".to_owned();
+        return "these tokens are not a sample of depo\n".to_owned();
     };
     let next: BTreeMap<&[u32], &[u32]> =
         sample.edges.iter().map(|&[from, to]| (from, to)).collect();
@@ -86,7 +87,7 @@ fn graph(brevo: &Brevo, tape: &Tape) -> String {
     let (Some(span), Some(query_at)) =
         (tape.answers.first(), tape.tokens.iter().position(|&token| token == marks.query))
     else {
-        return "these tokens are no sample of brevo\n".to_owned();
+        return "these tokens are not a sample of brevo\n".to_owned();
     };
     let (prompt, rest) = tape.tokens.split_at(span.start);
     let answer = rest.get(..span.len).unwrap_or_default();
@@ -96,7 +97,7 @@ fn graph(brevo: &Brevo, tape: &Tape) -> String {
         brevo.names(answer),
     );
     let (Some(ends), Some(query), Some(order)) = parts else {
-        return "these tokens are no sample of brevo\n".to_owned();
+        return "these tokens are not a sample of brevo\n".to_owned();
     };
     let mut parents: BTreeMap<&[u32], Vec<&[u32]>> = BTreeMap::new();
     for edge in ends.chunks_exact(2) {
@@ -141,7 +142,7 @@ fn expression(mano: &Mano, tape: &Tape) -> String {
         Some((written, value, said)) => {
             format!("{written} = {said} modulo {} ({})\n", mano.modulus(), verdict(value == said),)
         }
-        None => "these tokens are no sample of mano\n".to_owned(),
+        None => "these tokens are not a sample of mano\n".to_owned(),
     }
 }
 
@@ -194,9 +195,9 @@ fn hops(tape: &Tape) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::Mode;
     use crate::window::Order;
     use serde_json::json;
+    use tasks::sample::Mode;
 
     fn stream(name: &str, params: serde_json::Value) -> Stream {
         Stream::new(Task::parse(name, params).unwrap(), Order::Published, Mode::Train, 42)
@@ -224,7 +225,7 @@ mod tests {
                 assert!(text.starts_with(&format!("{name} sample {number}: ")), "{text}");
                 assert!(
                     !text.contains("WRONG")
-                        && !text.contains("are no sample")
+                        && !text.contains("are not a sample")
                         && !text.contains('?'),
                     "{text}"
                 );
@@ -257,7 +258,7 @@ mod tests {
             // Meaningless tokens do not cause a panic.
             tape.tokens.truncate(3);
             tape.answers.clear();
-            assert!(describe(stream.task(), &tape, None).contains("are no sample"), "{name}");
+            assert!(describe(stream.task(), &tape, None).contains("are not a sample"), "{name}");
         }
     }
 
@@ -286,8 +287,8 @@ mod tests {
         );
         assert_eq!(
             of(&[1, 1, 2]),
-            "no sentence of the grammar: 1 of its tokens replaced make it one\n"
+            "not a sentence of the grammar: replacing 1 of its tokens makes it one\n"
         );
-        assert_eq!(of(&[1]), "no sentence of the grammar: no sentence has its length\n");
+        assert_eq!(of(&[1]), "not a sentence of the grammar: no sentence has this length\n");
     }
 }

@@ -1,48 +1,77 @@
+//! Training data as numbered windows of tokens: the synthetic tasks, and prepared text.
+//!
 //! In: the data section of a lock (a synthetic task with its parameters, or a prepared text file) and a seed. Out:
 //! windows of tokens by number, as plain integers. This crate uses no tensors, clock or threads. Must stay true: window
 //! `w` is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic, and equal data is always
 //! checked by digest.
 //!
-//! `cpython` makes the draws; `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` use it to write samples; `task` is
-//! the closed list of them. `window` packs samples, `text` packs documents, and both fill a `batch`; `babilong` fills
-//! prompts. `stream` gives samples one by one, and `write`, `inspect` and `stats` show them.
+//! The crate `tasks` writes samples. [`window`] packs samples, [`text`] packs documents, and both fill a [`batch`];
+//! [`babilong`] fills prompts. [`stream`] gives samples one by one, and [`mod@write`], [`inspect`] and [`stats`] show
+//! them.
+//!
+//! ```
+//! use canonc_data::batch::Batch;
+//! use canonc_data::window::{Ids, LossOn, Options, Order, TaskWindows};
+//! use canonc_data::{Split, settings};
+//!
+//! # fn main() -> Result<(), canonc_data::DataError> {
+//! let depo = ["N=10", "K=4", "mini_vocab=50", "min_tlen=1", "max_tlen=2"];
+//! let parameters = settings::parameters(&depo, |_| unreachable!("no value is a file"))?;
+//! let (task, mode) = settings::task("depo", parameters, None)?;
+//! let options = Options {
+//!     seq_len: 256,
+//!     seed: 1,
+//!     split: Split::Train,
+//!     mode,
+//!     order: Order::Indexed,
+//!     loss_on: LossOn::Answer,
+//!     ids: Ids::Published,
+//! };
+//! let (mut one, mut other) = (Batch::default(), Batch::default());
+//! TaskWindows::new(task.clone(), options)?.fill(40..44, &mut one)?;
+//! assert_eq!((one.rows(), one.seq_len(), one.inputs().len()), (4, 256, 4 * 256));
+//! // Window 43 is the same in any batch.
+//! TaskWindows::new(task, options)?.fill(43..44, &mut other)?;
+//! assert_eq!(one.window_digests()[3], other.window_digests()[0]);
+//! # Ok(())
+//! # }
+//! ```
+
+#![warn(missing_docs)]
 
 pub mod babilong;
 pub mod batch;
-pub mod brevo;
-pub mod capo;
-pub mod cpython;
-pub mod depo;
-pub mod inspect;
-pub mod lano;
-pub mod mano;
-pub mod multihop;
 pub mod settings;
 pub mod stats;
-pub mod stream;
-pub mod task;
 pub mod text;
 pub mod window;
-mod words;
+pub mod stream;
 pub mod write;
+pub mod inspect;
 
 use std::fmt;
 use std::ops::Range;
 
 use batch::Batch;
+use tasks::TaskError;
 use text::TextWindows;
 use window::TaskWindows;
 
 /// An error in data or its parameters, with advice on what to type next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataError {
+    /// What is wrong, in one sentence.
     pub message: String,
+    /// What to do next.
     pub help: String,
+    /// Whether the machine is at fault (a file cannot be written), rather than the input.
+    pub machine: bool,
 }
 
 impl DataError {
+    /// An error with its advice.
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> DataError {
-        DataError { message: message.into(), help: help.into() }
+        DataError { message: message.into(), help: help.into(), machine: false }
     }
 }
 
@@ -54,10 +83,18 @@ impl fmt::Display for DataError {
 
 impl std::error::Error for DataError {}
 
+impl From<TaskError> for DataError {
+    fn from(error: TaskError) -> DataError {
+        DataError::new(error.message, error.help)
+    }
+}
+
 /// A set of documents or windows: for training, or held out from training by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
+    /// Used for training.
     Train,
+    /// Kept out of training, for evaluation.
     HeldOut,
 }
 
@@ -74,7 +111,9 @@ impl Split {
 /// A numbered sequence of windows of any kind.
 #[derive(Clone, Debug)]
 pub enum Windows {
+    /// Samples of a synthetic task.
     Task(TaskWindows),
+    /// Prepared documents.
     Text(TextWindows),
 }
 
@@ -84,64 +123,6 @@ impl Windows {
         match self {
             Windows::Task(windows) => windows.fill(numbers, batch),
             Windows::Text(windows) => windows.fill(numbers, batch),
-        }
-    }
-}
-
-/// The reference vectors under `tests/golden`, for this crate's tests.
-#[cfg(test)]
-pub(crate) mod golden {
-    use serde_json::Value;
-    use sha2::{Digest, Sha256};
-
-    pub(crate) fn read(name: &str) -> Value {
-        let path = format!("{}/../tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
-        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-    }
-
-    pub(crate) fn cases(name: &str) -> Vec<Value> {
-        read(&format!("playground/{name}"))["cases"].as_array().unwrap().clone()
-    }
-
-    /// The case with this name.
-    pub(crate) fn case(name: &str, id: &str) -> Value {
-        cases(name).into_iter().find(|case| case["id"] == id).unwrap()
-    }
-
-    pub(crate) fn tokens(list: &Value) -> Vec<u32> {
-        list.as_array().unwrap().iter().map(|item| item.as_u64().unwrap() as u32).collect()
-    }
-
-    pub(crate) fn sha256(bytes: &[u8]) -> String {
-        hex(&Sha256::digest(bytes))
-    }
-
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    /// The digest of a stream of samples: the length and the items of each, all as u32 little-endian.
-    #[derive(Default)]
-    pub(crate) struct StreamDigest {
-        hash: Sha256,
-        samples: u64,
-        items: u64,
-    }
-
-    impl StreamDigest {
-        pub(crate) fn add(&mut self, items: impl ExactSizeIterator<Item = u32>) {
-            self.samples += 1;
-            self.items += items.len() as u64;
-            self.hash.update((items.len() as u32).to_le_bytes());
-            for item in items {
-                self.hash.update(item.to_le_bytes());
-            }
-        }
-
-        pub(crate) fn check(self, want: &Value) {
-            assert_eq!(self.samples, want["samples"]);
-            assert_eq!(self.items, want["items"]);
-            assert_eq!(hex(&self.hash.finalize()), want["sha256"]);
         }
     }
 }

@@ -4,7 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::DataError;
-use super::task::{Mode, Task, needs, required};
+use tasks::sample::Mode;
+use tasks::task::{Task, needs, required};
 
 /// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value is
 /// parsed as JSON, or else taken as text. `@PATH` means a file's content, which `read` returns: JSON, or a list of
@@ -19,14 +20,14 @@ pub fn parameters(
         let Some((name, value)) = setting.split_once('=').filter(|(name, _)| !name.is_empty())
         else {
             return Err(DataError::new(
-                format!("`{setting}` is no setting of a parameter"),
+                format!("`{setting}` does not set a parameter"),
                 "write NAME=VALUE, as in N=110",
             ));
         };
         let value = match value.strip_prefix('@') {
             Some("") => {
                 return Err(DataError::new(
-                    format!("`{setting}` names no file after the `@`"),
+                    format!("`{setting}` has no file name after the `@`"),
                     format!("write {name}=@FILE, or the value itself without `@`"),
                 ));
             }
@@ -46,8 +47,8 @@ fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
     match serde_json::from_str(text) {
         // JSON would round it silently.
         Ok(Value::Number(number)) if whole && number.is_f64() => Err(DataError::new(
-            format!("`{name}` is a number of {} digits", digits.len()),
-            "a whole number has 19 digits at the most",
+            format!("`{name}` is a number with {} digits", digits.len()),
+            "a whole number has at most 19 digits",
         )),
         Ok(value) => Ok(value),
         Err(_) => Ok(Value::String(text.to_owned())),
@@ -60,8 +61,8 @@ fn from_file(path: &str, text: &str) -> Result<Value, DataError> {
         Ok(value) => Ok(value),
         Err(error) if path.ends_with(".json") || text.trim_start().starts_with('{') => {
             Err(DataError::new(
-                format!("`{path}` is no JSON: {error}"),
-                "correct the file; a list of lines is a file whose name does not end in .json",
+                format!("`{path}` is not JSON: {error}"),
+                "correct the file; for a list of lines, use a name that does not end in .json",
             ))
         }
         Err(_) => {
@@ -84,8 +85,8 @@ pub fn task(
         Some(Value::Bool(false)) if name == "depo" => Some(Mode::Train),
         Some(value) => {
             return Err(DataError::new(
-                format!("{name}: QA is {value}, but it is true or false, and depo's alone"),
-                "leave QA out; the mode says which sizes are drawn",
+                format!("{name}: QA is {value}, but only depo has QA, and it is true or false"),
+                "remove QA; the mode decides which sizes are drawn",
             ));
         }
     };
@@ -93,17 +94,17 @@ pub fn task(
         && asked != mode
     {
         return Err(DataError::new(
-            "depo: QA says one mode and the mode another",
-            "leave QA out: test mode is what it stands for",
+            "depo: QA and the mode contradict each other",
+            "remove QA: it means test mode",
         ));
     }
     // A wrong parameter comes before a missing one; if only some are missing, all of them are named at once.
     let missing: Vec<&str> =
-        required(name).iter().copied().filter(|needed| !parameters.contains_key(*needed)).collect();
+        required(name).into_iter().filter(|needed| !parameters.contains_key(*needed)).collect();
     let task = Task::parse(name, Value::Object(parameters)).map_err(|error| {
         let is_missing = |needed: &&str| error.message == needs(name, needed);
         if missing.len() < 2 || !missing.iter().any(is_missing) {
-            return error;
+            return DataError::from(error);
         }
         let settings: Vec<String> = missing.iter().map(|name| format!("--set {name}=…")).collect();
         DataError::new(
@@ -129,8 +130,8 @@ fn listed(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden;
     use serde_json::json;
+    use support::golden;
 
     fn no_file(path: &str) -> Result<String, DataError> {
         Err(DataError::new(format!("there is no file `{path}`"), "write another path"))
@@ -172,15 +173,15 @@ mod tests {
             path => no_file(path),
         };
         let cases: [(&[&str], &str); 10] = [
-            (&["x=@bad.json"], "`bad.json` is no JSON: expected value at line 1"),
-            (&["x=@bad"], "`bad` is no JSON: EOF while parsing a value at line 2"),
-            (&["N=99999999999999999999"], "`N` is a number of 20 digits"),
-            (&["N=-99999999999999999999"], "`N` is a number of 20 digits"),
-            (&["N"], "`N` is no setting"),
-            (&["=3"], "`=3` is no setting"),
-            (&[""], "`` is no setting"),
+            (&["x=@bad.json"], "`bad.json` is not JSON: expected value at line 1"),
+            (&["x=@bad"], "`bad` is not JSON: EOF while parsing a value at line 2"),
+            (&["N=99999999999999999999"], "`N` is a number with 20 digits"),
+            (&["N=-99999999999999999999"], "`N` is a number with 20 digits"),
+            (&["N"], "`N` does not set a parameter"),
+            (&["=3"], "`=3` does not set a parameter"),
+            (&[""], "`` does not set a parameter"),
             (&["N=3", "N=4"], "`N` is set twice"),
-            (&["L=@"], "`L=@` names no file after the `@`"),
+            (&["L=@"], "`L=@` has no file name after the `@`"),
             (&["x=@missing"], "no file `missing`"),
         ];
         for (settings, want) in cases {
@@ -195,10 +196,13 @@ mod tests {
         assert_eq!(mode("depo", "QA=false", Some(Mode::Train)).unwrap().1, Mode::Train);
         assert_eq!(mode("depo", "M=3", Some(Mode::Test)).unwrap().1, Mode::Test);
         assert!(
-            mode("depo", "QA=true", Some(Mode::Train)).unwrap_err().message.contains("QA says")
+            mode("depo", "QA=true", Some(Mode::Train))
+                .unwrap_err()
+                .message
+                .contains("QA and the mode")
         );
         assert!(mode("depo", "QA=1", None).unwrap_err().message.contains("QA is 1"));
-        assert!(mode("brevo", "QA=true", None).unwrap_err().message.contains("depo's alone"));
+        assert!(mode("brevo", "QA=true", None).unwrap_err().message.contains("only depo has QA"));
     }
 
     #[test]
@@ -206,9 +210,9 @@ mod tests {
         let error = task("depo", Map::new(), None).unwrap_err();
         assert_eq!(
             error.message,
-            "task `depo` needs the parameters N, K, mini_vocab, min_tlen and max_tlen"
+            "task `depo` needs the parameters K, N, max_tlen, min_tlen and mini_vocab"
         );
-        assert!(error.help.starts_with("add --set N=… --set K=… "), "{error}");
+        assert!(error.help.starts_with("add --set K=… --set N=… "), "{error}");
         let error = task("mano", Map::new(), None).unwrap_err();
         assert_eq!(error.message, "task `mano` needs the parameter `L`");
         let wrong = parameters(&["n=3"], no_file).unwrap();

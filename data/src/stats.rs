@@ -3,15 +3,19 @@
 
 use std::collections::BTreeMap;
 
-use super::task::{Tape, Task};
+use tasks::sample::Tape;
+use tasks::task::Task;
 
 /// Statistics over samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Number of samples.
     pub samples: u64,
+    /// Number of tokens in all samples.
     pub tokens: u64,
     /// Length of the shortest sample; the longest follows.
     pub least: u64,
+    /// Length of the longest sample, in tokens.
     pub most: u64,
     /// Number of target tokens when only answers are targets.
     pub labelled: u64,
@@ -22,6 +26,7 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Counts one more sample.
     pub fn add(&mut self, tape: &Tape) {
         let Stats { samples, tokens, least, most, labelled, answers, uses } = self;
         let len = tape.tokens.len() as u64;
@@ -42,6 +47,7 @@ impl Stats {
         }
     }
 
+    /// Tokens per sample; 0 without samples.
     pub fn mean_tokens(&self) -> f64 {
         if self.samples == 0 { 0.0 } else { self.tokens as f64 / self.samples as f64 }
     }
@@ -61,7 +67,7 @@ impl Stats {
         let Stats { samples, tokens, least, most, labelled, answers, uses } = self;
         let mut text = format!(
             "task       {}\nsamples    {samples}\ntokens     {tokens}\nlength     {least} to {most}, mean {:.1}\n\
-             vocabulary {} of {} tokens used, {:.2} bits a token\n",
+             vocabulary {} of {} tokens used, {:.2} bits per token\n",
             task.name(),
             self.mean_tokens(),
             uses.iter().filter(|&&uses| uses > 0).count(),
@@ -70,7 +76,7 @@ impl Stats {
         );
         if task.has_labels() {
             let share = 100.0 * *labelled as f64 / (*tokens).max(1) as f64;
-            text += &format!("targets    {labelled} ({share:.1}%) when only answers are\n");
+            text += &format!("targets    {labelled} ({share:.1}%) if only answers count\n");
         }
         for (level, (count, length)) in answers {
             let mean = *length as f64 / *count as f64;
@@ -83,8 +89,8 @@ impl Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::Span;
     use serde_json::json;
+    use tasks::sample::Span;
 
     #[test]
     fn facts_are_counted() {

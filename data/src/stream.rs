@@ -2,11 +2,12 @@
 //! in the published order sample i is the i-th sample that the published script makes from that seed; in the indexed
 //! order it is the first sample of training window i, independent of all other samples.
 
-use super::cpython::Random;
-use super::lano::tree::Tree;
-use super::task::{Mode, Scratch, Tape, Task};
 use super::window::{Order, window_key};
 use super::{DataError, Split};
+use tasks::cpython::Random;
+use tasks::lano::tree::Tree;
+use tasks::sample::{Mode, Tape};
+use tasks::task::{Scratch, Task};
 
 /// Samples of a task by number.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ impl Stream {
     /// In the published order Capo's seeds are paired as in the published vectors (see [`Capo::paired`]), and people
     /// come in sequence. In the indexed order they are drawn.
     ///
-    /// [`Capo::paired`]: super::capo::Capo::paired
+    /// [`Capo::paired`]: tasks::capo::Capo::paired
     pub fn new(mut task: Task, order: Order, mode: Mode, seed: u64) -> Stream {
         let start = match (order, &mut task) {
             (Order::Published, Task::Capo(capo)) => capo.paired(seed),
@@ -49,6 +50,7 @@ impl Stream {
         }
     }
 
+    /// The task that makes the samples.
     pub fn task(&self) -> &Task {
         &self.task
     }
@@ -63,12 +65,12 @@ impl Stream {
         if number.checked_add(count).is_none() {
             return Err(DataError::new(
                 format!(
-                    "from is {number} and count {count}, but the last number of a sample is {}",
+                    "from is {number} and count {count}, but the largest sample number is {}",
                     u64::MAX - 1
                 ),
                 match u64::MAX - number {
-                    0 => "begin with a smaller number".to_owned(),
-                    left => format!("set count to {left} or less, or begin with a smaller number"),
+                    0 => "start from a smaller number".to_owned(),
+                    left => format!("set count to {left} or less, or start from a smaller number"),
                 },
             ));
         }
@@ -83,7 +85,7 @@ impl Stream {
                     "the published order is one sequence: its next sample is {}, not {number}",
                     self.next
                 ),
-                "begin at 0, or add --order indexed",
+                "start from 0, or add --order indexed",
             )),
         }
     }

@@ -1,5 +1,5 @@
-//! In: a prepared set of documents, seeds and window numbers. Out: windows of tokens (spec section 10). Each document
-//! is [bos] + its tokens + [eos]; bytes are one kind of token. Documents form one endless stream, pass after pass over
+//! In: a prepared set of documents, seeds and window numbers. Out: windows of tokens. Each document
+//! is `bos`, its tokens and `eos`; bytes are one kind of token. Documents form one endless stream, pass after pass over
 //! the split, each pass in its own order. The stream is cut into windows: cut `c` is stream tokens [c*S, c*S + S], so
 //! neighbours share one token and each token is a target once. `shuffle` maps window `w` to a cut. Must stay true:
 //! window `w` is a function of (documents, options, `w`); documents held out for a seed are never trained on with it.
@@ -11,10 +11,10 @@ pub mod index;
 pub mod lines;
 pub mod locked;
 pub mod losses;
-pub mod order;
+mod order;
 pub mod prepare;
 pub mod prepared;
-pub mod shuffle;
+mod shuffle;
 pub mod tokenizer;
 
 use std::ops::Range;
@@ -29,25 +29,24 @@ use tokenizer::Info;
 pub use order::SourceEpochs;
 pub use shuffle::Shuffle;
 
-/// The token before a document.
-pub const BOS: u32 = 256;
-/// The token after a document.
-pub const EOS: u32 = 257;
-/// Vocabulary size of the byte tokenizer.
-pub const VOCAB: u32 = 258;
+pub use tasks::{BOS, BYTES as VOCAB, EOS};
 
 /// The documents kept out of training: those with a content hash that, with this seed, falls in the first `per_million`
 /// parts of a million. Equal documents fall on the same side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldOut {
+    /// Seed of the choice.
     pub seed: u64,
+    /// Share of the documents, in millionths.
     pub per_million: u32,
 }
 
 /// Which special tokens a document gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
+    /// Whether the token `bos` precedes each document.
     pub bos: bool,
+    /// Whether the token `eos` follows each document.
     pub eos: bool,
 }
 
@@ -58,8 +57,11 @@ pub struct Options {
     pub seq_len: usize,
     /// Seed of the order of documents.
     pub seed: u64,
+    /// Training or held-out documents.
     pub split: Split,
+    /// The documents kept out of training.
     pub held_out: HeldOut,
+    /// Special tokens around each document.
     pub marks: Marks,
     /// Each source's share of the training documents, in the order of the index's sources. Empty means every document
     /// once per pass. Held-out windows always take every document once.
@@ -88,7 +90,7 @@ impl TextWindows {
         if options.seq_len == 0 || options.seq_len > 1 << 24 {
             return Err(DataError::new(
                 format!("seq_len is {}, but a window has 1 to {} inputs", options.seq_len, 1 << 24),
-                "set seq_len to the tokens of one window",
+                "set seq_len to the number of tokens in a window",
             ));
         }
         let Info { kind, bos, eos, .. } = *index.tokenizer();
@@ -119,6 +121,7 @@ impl TextWindows {
         })
     }
 
+    /// The options of these windows.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -152,9 +155,9 @@ impl TextWindows {
             let Some(start) = start else {
                 return Err(DataError::new(
                     format!(
-                        "window {number} of {seq_len} tokens lies beyond the longest stream there can be"
+                        "window {number} of {seq_len} tokens is beyond the longest possible stream"
                     ),
-                    "ask for fewer steps",
+                    "use fewer steps",
                 ));
             };
             let cut = self.cut(number, start);

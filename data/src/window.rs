@@ -1,6 +1,6 @@
-//! In: a task, a seed and window numbers. Out: windows packed from whole samples (data spec, section 8): samples in
+//! In: a task, a seed and window numbers. Out: windows packed from whole samples: samples in
 //! stream order until the window is full. The last one is cut and its rest dropped; the next window starts with the
-//! next sample. Capo's training windows begin anywhere in their first biography, as in the paper (data spec, 4.6). Must
+//! next sample. Capo's training windows begin anywhere in their first biography, as in the paper. Must
 //! stay true: in the indexed order window `w` is a function of (task digest, split, mode, seed, `w`) alone; the
 //! published order is one generator from one seed, so windows can only be made in sequence.
 
@@ -10,49 +10,31 @@ mod questions;
 use std::ops::Range;
 
 use super::batch::{Answer, Batch};
-use super::cpython::Random;
-use super::task::{Mode, Scratch, Tape, Task};
 use super::{DataError, Split};
 use key::generator;
 pub(super) use key::window_key;
+pub use lab::experiment::{Ids, LossOn, Order};
 pub use questions::Asked;
-
-/// The targets that count in the loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossOn {
-    /// Targets that the task labels: the answer and the marker before it.
-    Answer,
-    All,
-}
-
-/// How the seed determines windows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Each window from its own generator: any window in constant time, for any number of ranks.
-    Indexed,
-    /// All windows from one generator seeded once, as in the published scripts.
-    Published,
-}
-
-/// How tokens are numbered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ids {
-    /// The published generators' numbers, which leave thousands of ids unused.
-    Published,
-    /// By index in the task's alphabet, so a small model needs no table rows for unused numbers.
-    Dense,
-}
+use tasks::cpython::Random;
+use tasks::sample::{Mode, Tape};
+use tasks::task::{Scratch, Task};
 
 /// Everything except the task that determines the windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Inputs per window. A window holds one more token.
     pub seq_len: usize,
+    /// Seed of the samples.
     pub seed: u64,
+    /// Training or held-out windows.
     pub split: Split,
+    /// How sizes are drawn: as in training, or as in the published tests.
     pub mode: Mode,
+    /// The published or the indexed order of samples.
     pub order: Order,
+    /// Which targets the loss counts.
     pub loss_on: LossOn,
+    /// Published token numbers, or dense ones.
     pub ids: Ids,
 }
 
@@ -108,7 +90,7 @@ impl TaskWindows {
             (Order::Published, Split::HeldOut) => {
                 return Err(DataError::new(
                     "the published order is the training stream; nothing in it is held out",
-                    "evaluate on the indexed order, which the published one cannot meet",
+                    "evaluate on the indexed order, which shares no window with the published one",
                 ));
             }
         }
@@ -140,10 +122,12 @@ impl TaskWindows {
         }
     }
 
+    /// The task that makes the samples.
     pub fn task(&self) -> &Task {
         &self.task
     }
 
+    /// The options of these windows.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -186,7 +170,7 @@ impl TaskWindows {
                         "the published order is one sequence from one seed: its next window is {}, not {}",
                         self.next, numbers.start
                     ),
-                    "set order = \"indexed\" to reach any window, or replay the sequence up to it",
+                    "set order = \"indexed\" to read any window, or replay the sequence up to it",
                 ));
             }
         }

@@ -8,7 +8,8 @@ use std::io::{self, Write};
 
 use self::parquet::Columns;
 use super::stream::Stream;
-use super::task::{Tape, Task};
+use tasks::sample::Tape;
+use tasks::task::Task;
 
 /// Format of a file of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +26,11 @@ pub enum Format {
 /// Counts of samples and bytes written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
+    /// Samples written.
     pub samples: u64,
+    /// Tokens written.
     pub tokens: u64,
+    /// Bytes written.
     pub bytes: u64,
 }
 
@@ -191,11 +195,11 @@ fn push_words(bytes: &mut Vec<u8>, tape: &Tape, answered: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::golden;
     use crate::settings;
-    use crate::task::Mode;
     use crate::window::Order;
     use serde_json::{Map, Value, json};
+    use support::golden;
+    use tasks::sample::Mode;
 
     fn stream(name: &str, params: &Value, mode: Option<Mode>, seed: u64) -> Stream {
         let params: Map<String, Value> = params.as_object().unwrap().clone();

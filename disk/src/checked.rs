@@ -3,9 +3,9 @@
 //! meanwhile are detected or never used. A file that shrinks is an error with its position, never a short read, and a
 //! file is never mapped into memory.
 //!
-//! The first read of a block takes its BLAKE3 digest, and keeps a fingerprint of each [`PIECE`] of it in memory. A
+//! The first read of a block takes its BLAKE3 digest, and keeps a fingerprint of each 2 KiB of it in memory. A
 //! later read computes the fingerprints of the pieces that it touches. This is several times as fast as a digest, and
-//! as safe, since they are keyed with random numbers that never leave this process. See [`Key`].
+//! as safe, since they are keyed with random numbers that never leave this process.
 
 use std::fmt;
 use std::fs::File;
@@ -84,20 +84,28 @@ pub struct CheckedFile {
 pub enum ReadFault {
     /// The bytes differ from those that the digests cover.
     Changed {
+        /// Position of the changed block in the file, in bytes.
         block: Range<u64>,
+        /// Whether this process read the block before, and its bytes were correct then.
         read_before: bool,
     },
     /// The file ends before the range.
     Cut {
+        /// Position of the first missing block, in bytes.
         block: Range<u64>,
     },
     /// No digest covers the range.
     Outside {
+        /// The range that was asked for, in bytes.
         range: Range<u64>,
+        /// Number of bytes that the digests cover, from the start of the file.
         covered: u64,
     },
+    /// The system could not read the file.
     Io {
+        /// Position of the first block to read, in bytes.
         block: Range<u64>,
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -110,16 +118,16 @@ impl fmt::Display for ReadFault {
         };
         match self {
             ReadFault::Changed { block, read_before: false } => {
-                write!(f, "{} are not what was written", named(block))
+                write!(f, "{} differ from the bytes that were written", named(block))
             }
             ReadFault::Changed { block, read_before: true } => {
                 write!(f, "{} have changed since this process first read them", named(block))
             }
             ReadFault::Cut { block } => {
-                write!(f, "it ends before {}: it has become shorter", named(block))
+                write!(f, "it ends before {}: it became shorter", named(block))
             }
             ReadFault::Outside { range, covered } => {
-                write!(f, "bytes {} to {} lie outside of its {covered}", range.start, range.end)
+                write!(f, "bytes {} to {} are outside of its {covered}", range.start, range.end)
             }
             ReadFault::Io { block, error } => write!(f, "{} cannot be read: {error}", named(block)),
         }
@@ -133,7 +141,7 @@ pub struct ReadBuffer {
 }
 
 impl CheckedFile {
-    /// A file with one digest for each block of its first `covered` bytes.
+    /// A file with one BLAKE3 digest for each [`BLOCK`] of its first `covered` bytes. Reads nothing yet.
     pub fn new(file: File, covered: u64, digests: Vec<blake3::Hash>) -> CheckedFile {
         let fingerprints = digests.iter().map(|_| OnceLock::new()).collect();
         CheckedFile { file, covered, digests, key: Key::random(), fingerprints }
@@ -156,16 +164,18 @@ impl CheckedFile {
         Ok((CheckedFile::new(file, covered, digests), whole.finalize()))
     }
 
+    /// Number of bytes that the digests cover, from the start of the file.
     pub fn covered(&self) -> u64 {
         self.covered
     }
 
-    /// Ranges of the blocks with digests.
+    /// Positions of the blocks with digests, in bytes: [`BLOCK`] each, the last one possibly shorter.
     pub fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
         (0..self.digests.len() as u64).map(|block| self.block(block))
     }
 
-    /// Reads and checks the bytes of a range.
+    /// Reads and checks the bytes of a range. Fails if they are not the bytes that the digests cover, or cannot be
+    /// read.
     pub fn read<'b>(
         &self,
         range: Range<u64>,
@@ -255,12 +265,15 @@ impl CheckedFile {
     }
 }
 
+/// Fills `bytes` from position `at` of the file, without moving the file's cursor where the system can do that. A file
+/// that ends too early is an error.
 #[cfg(unix)]
 pub fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
 }
 
-/// Other systems move the file's only cursor, so one reader uses it at a time.
+/// Fills `bytes` from position `at` of the file. Systems other than Unix move the file's only cursor, so one reader
+/// uses it at a time. A file that ends too early is an error.
 #[cfg(not(unix))]
 pub fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
@@ -372,7 +385,7 @@ mod tests {
             &whole[BLOCK as usize..][..10]
         );
         let said = file.read(0..3 * BLOCK, &mut buffer).unwrap_err().to_string();
-        assert_eq!(said, "it ends before bytes 262144 to 524288 (block 1): it has become shorter");
+        assert_eq!(said, "it ends before bytes 262144 to 524288 (block 1): it became shorter");
         let said = file.read(2 * BLOCK + 5..2 * BLOCK + 9, &mut buffer).unwrap_err().to_string();
         assert!(said.contains("(block 2)"), "{said}");
     }

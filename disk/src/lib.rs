@@ -1,6 +1,33 @@
+//! Reads files that other people may have written, within limits, and writes files that are complete or absent.
+//!
 //! In: the path of a possibly untrusted file. Out: its content, or why it is not read. Must stay true: a pipe, a device
 //! or a folder is never read, so reads never block or run for ever; memory is limited by the kind of file, never by
 //! sizes that the file claims; a log is read a line at a time.
+//!
+//! A file that fits in memory is read at once ([`read`], [`read_text`]). A larger one is a [`checked::CheckedFile`],
+//! which detects bytes that change between two reads:
+//!
+//! ```
+//! use canonc_disk::checked::{CheckedFile, ReadBuffer, ReadFault};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("weights");
+//! canonc_disk::replace(&path, &[7; 300_000], || Ok(()))?;
+//! assert_eq!(canonc_disk::read(&path, canonc_disk::SMALL)?.len(), 300_000);
+//! let error = canonc_disk::read(&path, 1024).unwrap_err();
+//! assert_eq!(error.to_string(), "it has 292.9 KiB; at most 1 KiB are read");
+//!
+//! let (file, _digest) = CheckedFile::of_whole(canonc_disk::open_large(&path)?)?;
+//! let mut buffer = ReadBuffer::default();
+//! std::fs::write(&path, [8; 300_000])?;
+//! let read = file.read(100..104, &mut buffer);
+//! assert!(matches!(read, Err(ReadFault::Changed { .. })));
+//! # Ok(())
+//! # }
+//! ```
+
+#![warn(missing_docs)]
 
 pub mod checked;
 mod replace;
@@ -39,7 +66,8 @@ pub fn is_wrong_path(error: &io::Error) -> bool {
 /// Linux's ELOOP; the standard library's kind for it is unstable.
 const TOO_MANY_LINKS: i32 = 40;
 
-/// Opens a file for reading. Checks that it is a regular file before opening it, since opening a pipe blocks.
+/// Opens a file for reading. Refuses folders, pipes and devices with an error. Checks that it is a regular file
+/// before opening it, since opening a pipe blocks.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&std::fs::metadata(path)?)?;
     let file = File::open(path)?;
@@ -59,7 +87,7 @@ pub fn open_large(path: &Path) -> io::Result<File> {
         && is_zero(&file, metadata.len())?
     {
         return Err(refused(format!(
-            "it has {}, of which {} are on the disk: it was not written or copied whole",
+            "it has {}, but only {} are on the disk: it was not completely written or copied",
             dsl::size(metadata.len()),
             dsl::size(stored(&metadata))
         )));
@@ -81,7 +109,7 @@ fn is_zero(file: &File, length: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads the whole of a file of at most `most` bytes.
+/// Reads the whole of a file. One of more than `most` bytes is an error of the kind [`io::ErrorKind::FileTooLarge`].
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let length = file.metadata()?.len();
@@ -97,7 +125,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Like [`read`], for text.
+/// Like [`read`], for text. Bytes that are not UTF-8 are an error of the kind [`io::ErrorKind::InvalidData`].
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
@@ -220,7 +248,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("holes");
         File::create(&path).unwrap().set_len(4 << 40).unwrap();
-        assert!(open_large(&path).unwrap_err().to_string().contains("not written or copied whole"));
+        assert!(
+            open_large(&path).unwrap_err().to_string().contains("not completely written or copied")
+        );
         assert!(read(&path, SMALL).unwrap_err().to_string().contains("at most"));
         let ended = each_line(&path, |_| Ok::<(), ()>(()));
         assert!(ended.unwrap_err().to_string().contains("a line of more than"));

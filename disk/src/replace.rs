@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub const UNFINISHED: &str = ".unfinished-";
 
 /// Writes `bytes` to `path`, over any file already there. Calls `before_rename` when they are durable under the
-/// temporary name.
+/// temporary name. On an error the temporary file is deleted, and the old file is intact.
 pub fn replace(
     path: &Path,
     bytes: &[u8],
@@ -58,7 +58,7 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Other systems cannot open a folder as a file. Durability of their renames is up to them.
+/// Does nothing: systems other than Unix cannot open a folder as a file, and durability of renames is up to them.
 #[cfg(not(unix))]
 pub fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())

@@ -9,24 +9,32 @@ pub use render::{render, render_coloured};
 
 use crate::Span;
 
+/// Whether a diagnostic refuses the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
+    /// The input has no meaning, or must not be used.
     Error,
+    /// The input is accepted.
     Warning,
 }
 
 /// A place in a text and the message to show there.
 #[derive(Clone, Debug)]
 pub struct Label {
+    /// The place.
     pub span: Span,
+    /// The message there; empty where the place says enough.
     pub text: String,
 }
 
+/// An error or a warning, with its place and a correction.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
+    /// Whether it refuses the input.
     pub severity: Severity,
     /// A stable `kebab-case` word that tests and editors refer to.
     pub code: &'static str,
+    /// What is wrong, on one line and without a period at the end.
     pub message: String,
     /// The first label is the error's own place; the others are what it conflicts with.
     pub labels: Vec<Label>,
@@ -34,9 +42,11 @@ pub struct Diagnostic {
     pub help: Vec<String>,
 }
 
+/// Everything found in one pass, in the order to show it.
 pub type Diagnostics = Vec<Diagnostic>;
 
 impl Diagnostic {
+    /// An error at this place. `code` is a stable `kebab-case` word.
     pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic {
             severity: Severity::Error,
@@ -47,6 +57,7 @@ impl Diagnostic {
         }
     }
 
+    /// A warning at this place. `code` is a stable `kebab-case` word.
     pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
@@ -59,16 +70,19 @@ impl Diagnostic {
         self
     }
 
+    /// Adds a second place, such as the definition that this one conflicts with.
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
         self.labels.push(Label { span, text: text.into() });
         self
     }
 
+    /// Adds a line that says what to type instead.
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.help.push(text.into());
         self
     }
 
+    /// Whether it refuses the input.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
@@ -89,9 +103,9 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Likeness of a misspelling.
+/// How alike two words must be for one to count as a misspelling of the other.
 const CLOSE: f64 = 0.8;
-/// Fewest letters of a word in which one slip is not another word.
+/// Shorter words get no suggestion: a typo in them often makes another word.
 const LONG_ENOUGH: usize = 3;
 
 /// How alike two words are, from 0 to 1. In short words the usual measure does not see swapped letters (`rnu`).

@@ -15,7 +15,7 @@ use nom::{IResult, Parser};
 
 use crate::diag::{Diagnostics, syntax};
 use crate::limits::{MAX_ERRORS, MAX_NAME_BYTES, MAX_NESTING, MAX_TOKENS};
-use crate::{Comment, FileId, Kind, Span};
+use crate::{Comment, DefKind, FileId, Span};
 
 /// The reserved words. [`Keyword::is_soft`] ones are ordinary names wherever the grammar does not
 /// want a keyword.
@@ -24,7 +24,7 @@ pub(crate) enum Keyword {
     Import,
     From,
     As,
-    Kind(Kind),
+    Kind(DefKind),
     Init,
     Arch,
     With,
@@ -49,10 +49,10 @@ const KEYWORDS: [(&str, Keyword); 25] = [
     ("import", Keyword::Import),
     ("from", Keyword::From),
     ("as", Keyword::As),
-    ("block", Keyword::Kind(Kind::Block)),
-    ("mixer", Keyword::Kind(Kind::Mixer)),
-    ("mlp", Keyword::Kind(Kind::Mlp)),
-    ("head", Keyword::Kind(Kind::Head)),
+    ("block", Keyword::Kind(DefKind::Block)),
+    ("mixer", Keyword::Kind(DefKind::Mixer)),
+    ("mlp", Keyword::Kind(DefKind::Mlp)),
+    ("head", Keyword::Kind(DefKind::Head)),
     ("init", Keyword::Init),
     ("arch", Keyword::Arch),
     ("with", Keyword::With),
@@ -74,7 +74,7 @@ const KEYWORDS: [(&str, Keyword); 25] = [
 ];
 
 impl Keyword {
-    pub(crate) fn of(word: &str) -> Option<Keyword> {
+    pub(crate) fn parse(word: &str) -> Option<Keyword> {
         KEYWORDS.iter().find(|(w, _)| *w == word).map(|(_, keyword)| *keyword)
     }
 
@@ -192,7 +192,7 @@ pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
                 diagnostics.push(syntax::block_comment(Span::new(file, start, start + 2)));
                 continue;
             }
-            Lexeme::Word => match Keyword::of(written) {
+            Lexeme::Word => match Keyword::parse(written) {
                 Some(keyword) => TokenKind::Keyword(keyword),
                 None if written.len() > MAX_NAME_BYTES && written.is_ascii() => {
                     diagnostics.push(syntax::name_too_long(span, written.len()));

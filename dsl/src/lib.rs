@@ -1,23 +1,45 @@
-//! The `.canon` language: text in, syntax tree and diagnostics out.
+//! The `.canon` language for model architectures: its syntax tree, parser, formatter and diagnostics.
 //!
 //! In: the text of one file. Out: an [`Ast`] with a span on every node, and all independent
 //! [`Diagnostic`]s; in the other direction, the formatted text of a tree ([`print()`]). Must stay
 //! true: pure (no files, clock, environment); knows syntax, not models; never panics, and takes
 //! bounded time and memory on any input.
+//!
+//! The language is described in `LANGUAGE.md`. To format a file, or to show its errors:
+//!
+//! ```
+//! let mut sources = canonc_dsl::Sources::new();
+//! let file = sources.add("small.canon", "arch small { dim 64   layers 2 of decoder { mixer gla } }");
+//! let (ast, errors) = canonc_dsl::parse(file, sources.text(file));
+//! assert!(errors.is_empty());
+//! assert_eq!(ast.items[0].name().text, "small");
+//! let formatted = "arch small {\n  dim 64\n  layers 2 of decoder { mixer gla }\n}\n";
+//! assert_eq!(canonc_dsl::print(&ast), formatted);
+//!
+//! let file = sources.add("wrong.canon", "arch wrong { dim 64 +\n}\n");
+//! let (_, errors) = canonc_dsl::parse(file, sources.text(file));
+//! let shown = canonc_dsl::render(&sources, &errors);
+//! assert!(shown.starts_with("error") && shown.contains("wrong.canon:"), "{shown}");
+//! ```
 
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 mod ast;
+pub mod limits;
 mod diag;
 mod lex;
-pub mod limits;
 mod number;
 mod parse;
 mod print;
 mod size;
 mod span;
 
-pub use ast::*;
+pub use ast::{
+    Alias, Arch, ArchBody, Arg, Ast, BinaryOp, Body, Comment, ConfigParam, Def, DefKind, Entry,
+    Expr, ExprKind, Import, ImportName, InitTable, Item, LayerList, LayerWhat, Name, Path, Segment,
+    Select, Statement, UnaryOp,
+};
 pub use diag::{Diagnostic, Diagnostics, Label, Severity, render, render_coloured, suggest};
 pub use number::{Decimal, NumberError};
 pub use parse::{parse, parse_bytes};

@@ -5,7 +5,7 @@
 
 /// Bytes of one file. A larger file is refused before it is read.
 pub const MAX_SOURCE_BYTES: usize = 1 << 20;
-/// Words, numbers and signs in one file, without comments.
+/// Tokens in one file; comments do not count.
 pub const MAX_TOKENS: usize = 250_000;
 /// Bytes of one name: parameter paths consist of names, and ten thousand layers repeat them.
 pub const MAX_NAME_BYTES: usize = 100;

@@ -12,6 +12,7 @@ pub struct Decimal {
     exponent: i32,
 }
 
+/// Why digits or an operation give no [`Decimal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberError {
     /// Not a number.
@@ -20,6 +21,7 @@ pub enum NumberError {
     TooLarge,
     /// The quotient has no finite decimal expansion that fits.
     Inexact,
+    /// The divisor is zero.
     DivisionByZero,
 }
 
@@ -30,9 +32,12 @@ const MAX_EXPONENT: i32 = 400;
 
 #[expect(clippy::should_implement_trait, reason = "checked: each returns a Result")]
 impl Decimal {
+    /// 0
     pub const ZERO: Decimal = Decimal { mantissa: 0, exponent: 0 };
+    /// 1
     pub const ONE: Decimal = Decimal { mantissa: 1, exponent: 0 };
 
+    /// `mantissa * 10^exponent`, normalised. Fails beyond 30 digits or a power of ten beyond ±400.
     pub fn new(mantissa: i128, exponent: i32) -> Result<Decimal, NumberError> {
         let (mut m, mut e) = (mantissa, exponent);
         if m == 0 {
@@ -94,10 +99,12 @@ impl Decimal {
         (self.mantissa, self.exponent)
     }
 
+    /// Whether it is below zero.
     pub fn is_negative(self) -> bool {
         self.mantissa < 0
     }
 
+    /// Whether it is zero.
     pub fn is_zero(self) -> bool {
         self.mantissa == 0
     }
@@ -129,19 +136,23 @@ impl Decimal {
         }
     }
 
+    /// The exact sum.
     pub fn add(self, other: Decimal) -> Result<Decimal, NumberError> {
         let (a, b, exponent) = self.aligned(other)?;
         Decimal::new(a.checked_add(b).ok_or(NumberError::TooLarge)?, exponent)
     }
 
+    /// The number with the other sign.
     pub fn neg(self) -> Decimal {
         Decimal { mantissa: -self.mantissa, exponent: self.exponent }
     }
 
+    /// The exact difference.
     pub fn sub(self, other: Decimal) -> Result<Decimal, NumberError> {
         self.add(other.neg())
     }
 
+    /// The exact product.
     pub fn mul(self, other: Decimal) -> Result<Decimal, NumberError> {
         let m = self.mantissa.checked_mul(other.mantissa).ok_or(NumberError::TooLarge)?;
         Decimal::new(m, self.exponent + other.exponent)
@@ -160,6 +171,7 @@ impl Decimal {
         Decimal::new(m / other.mantissa, e)
     }
 
+    /// Order by value, also where the two are too far apart to subtract.
     pub fn compare(self, other: Decimal) -> Ordering {
         match self.aligned(other) {
             Ok((a, b, _)) => a.cmp(&b),

@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    // --- looking ---
+    // --- lookahead ---
 
     fn token(&self, ahead: usize) -> Token {
         let tokens = &self.lexed.tokens;
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
             self.report(syntax::reserved_word(self.span(), keyword.word()));
             return None;
         }
-        self.expected(what, "names are made of A-Z a-z 0-9 and `_`, and begin with no digit")
+        self.expected(what, "names are made of A-Z a-z 0-9 and `_`, and do not begin with a digit")
     }
 
     // --- brackets ---

@@ -9,12 +9,16 @@ pub struct FileId(pub u32);
 /// Bytes `start..end` of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
+    /// The file.
     pub file: FileId,
+    /// Offset of the first byte.
     pub start: u32,
+    /// Offset after the last byte.
     pub end: u32,
 }
 
 impl Span {
+    /// Bytes `start..end` of a file; offsets fit 32 bits, because longer texts are refused.
     pub fn new(file: FileId, start: usize, end: usize) -> Span {
         // `Sources` refuses texts beyond 4 GiB (MAX_SOURCE_BYTES), so this cannot truncate.
         Span { file, start: start as u32, end: end as u32 }
@@ -36,6 +40,7 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// No texts yet.
     pub fn new() -> Sources {
         Sources::default()
     }
@@ -46,10 +51,12 @@ impl Sources {
         FileId((self.files.len() - 1) as u32)
     }
 
+    /// The name under which the text was added; `<unknown>` for an id of other sources.
     pub fn name(&self, file: FileId) -> &str {
         self.files.get(file.0 as usize).map_or("<unknown>", |(name, _)| name)
     }
 
+    /// The text; empty for an id of other sources.
     pub fn text(&self, file: FileId) -> &str {
         self.files.get(file.0 as usize).map_or("", |(_, text)| text)
     }
@@ -59,6 +66,7 @@ impl Sources {
         self.files.iter().rposition(|(n, _)| n == name).map(|i| FileId(i as u32))
     }
 
+    /// All ids, in the order added.
     pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
         (0..self.files.len() as u32).map(FileId)
     }

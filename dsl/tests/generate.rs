@@ -213,7 +213,7 @@ fn docs() -> impl Strategy<Value = Vec<String>> {
 
 fn item() -> impl Strategy<Value = Item> {
     let span = nowhere();
-    let kind = select(&Kind::ALL[..]);
+    let kind = select(&DefKind::ALL[..]);
     let name = || one_of_names(&["to_be_numbered"]);
     let def = (
         (docs(), kind.clone(), vec(name(), 0..4), vec((name(), option::of(expr())), 0..5)),

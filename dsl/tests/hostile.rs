@@ -88,7 +88,7 @@ fn comments_to_the_brim() {
     assert_eq!(format_source(FILE, &text).unwrap(), text.trim_end_matches("// ").to_string());
 }
 
-/// A tree of the largest allowed height and nesting does not overflow anything that walks it.
+/// A tree of the largest allowed height and nesting overflows no function that walks it.
 #[test]
 fn as_deep_as_allowed() {
     let chain = "+ 1 ".repeat(MAX_EXPRESSION_HEIGHT - 1);
@@ -131,7 +131,7 @@ fn not_text() {
 
 /// An editor shows the text after a lone carriage return on a new line; here it would still be part of the comment.
 #[test]
-fn what_only_looks_like_the_end_of_a_line_is_refused() {
+fn characters_that_only_look_like_line_ends_are_refused() {
     let found = |text: &str| {
         let mut sources = dsl::Sources::new();
         let (_, found) = dsl::parse(sources.add("a.canon", text), text);

@@ -20,7 +20,7 @@ fn blocks() -> Vec<(String, usize, String)> {
 }
 
 #[test]
-fn blocks_do_what_they_say() {
+fn blocks_parse_or_fail_as_marked() {
     let (mut good, mut bad) = (0, 0);
     for (info, line, text) in blocks() {
         let mut sources = Sources::new();
@@ -33,13 +33,13 @@ fn blocks_do_what_they_say() {
                 good += 1;
             }
             "canon error" => {
-                assert!(!diagnostics.is_empty(), "the block at line {line} is not refused");
+                assert!(!diagnostics.is_empty(), "the block at line {line} is accepted");
                 bad += 1;
             }
             _ => {}
         }
     }
-    assert!(good >= 10 && bad >= 5, "{good} blocks and {bad} refused ones found");
+    assert!(good >= 10 && bad >= 5, "found {good} valid blocks and {bad} invalid ones");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn words_are_listed() {
         let (_, diagnostics) = parse(FileId(0), &format!("block f({word}) {{ {word} }}"));
         diagnostics.iter().any(|d| d.code == "reserved-word")
     };
-    let (reserved, soft) = (line("Reserved: "), line("Names as well: "));
+    let (reserved, soft) = (line("Reserved: "), line("Keywords that are also names: "));
     assert_eq!((reserved.len(), soft.len()), (18, 7));
     assert!(reserved.iter().all(|word| refused(word)));
     assert!(soft.iter().all(|word| !refused(word)));

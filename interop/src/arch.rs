@@ -24,8 +24,8 @@ pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
         (Some(compiled), None) => Ok(compiled),
         (_, broken) => {
             let why = broken.map_or("it does not compile", |d| d.message.as_str());
-            let message = format!("these sizes make no arch: {why}");
-            Err(ForeignError::new(name, message, "see what the configuration says of its sizes"))
+            let message = format!("these sizes do not make an arch: {why}");
+            Err(ForeignError::new(name, message, "check the sizes in the configuration"))
         }
     }
 }
@@ -35,8 +35,8 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
     let refuse = |why: String| {
         ForeignError::new(
             compiled.name.clone(),
-            format!("this arch is none of the released families: {why}"),
-            "only archs whose layers are all one layer of Llama, GLA5, GDN2 or Mamba2 can be given to other programs",
+            format!("this arch is not in one of the released families: {why}"),
+            "only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported",
         )
     };
     let fields =
@@ -49,7 +49,7 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
         return Ok(model);
     }
     Err(refuse(match differing(&compiled.fields, &again.fields) {
-        Some((path, ours, theirs)) => format!("`{path}` is {ours}, and theirs is {theirs}"),
+        Some((path, ours, theirs)) => format!("`{path}` is {ours}, but {theirs} in theirs"),
         None => "its definitions compute something else".to_owned(),
     }))
 }

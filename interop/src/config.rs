@@ -23,10 +23,10 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
+    /// The keys of a parsed file. Refuses a file that is not a map.
     pub fn new(file: &'a str, root: &'a Node) -> Result<Keys<'a>, ForeignError> {
         let Value::Map(_) = &root.value else {
-            let message =
-                format!("it holds {}, and keys with values are wanted", root.value.shown());
+            let message = format!("it has {} instead of keys with values", root.value.shown());
             return Err(ForeignError::new(file, message, "give the configuration file itself"));
         };
         let leaves = root.leaves().into_iter().filter(|(key, _)| !key.is_empty()).collect();
@@ -73,16 +73,19 @@ impl<'a> Keys<'a> {
         self.refuse(key, format!("and it should be {wanted}"), "write it as the release does")
     }
 
+    /// A whole number from 0 to 2^48; `None` without the key.
     pub fn int(&self, key: &str) -> Result<Option<i64>, ForeignError> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let whole = number(node).and_then(Decimal::to_int).filter(|n| (0..1 << 48).contains(n));
         whole.map(Some).ok_or_else(|| self.wrong(key, "a whole number from 0 to 2^48"))
     }
 
+    /// The same, or this default without the key.
     pub fn int_or(&self, key: &str, default: i64) -> Result<i64, ForeignError> {
         Ok(self.int(key)?.unwrap_or(default))
     }
 
+    /// A whole number above 0; an error without the key.
     pub fn positive(&self, key: &str) -> Result<i64, ForeignError> {
         match self.int(key)? {
             Some(n) if n > 0 => Ok(n),
@@ -90,15 +93,18 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A finite number; `None` without the key.
     pub fn decimal(&self, key: &str) -> Result<Option<Decimal>, ForeignError> {
         let Some(node) = self.node(key) else { return Ok(None) };
         number(node).map(Some).ok_or_else(|| self.wrong(key, "a finite number"))
     }
 
+    /// A finite number, or this default without the key.
     pub fn decimal_or(&self, key: &str, default: &str) -> Result<Decimal, ForeignError> {
         Ok(self.decimal(key)?.unwrap_or_else(|| decimal(default)))
     }
 
+    /// True or false, or this default without the key.
     pub fn bool_or(&self, key: &str, default: bool) -> Result<bool, ForeignError> {
         match self.node(key).map(|node| &node.value) {
             None => Ok(default),
@@ -109,6 +115,7 @@ impl<'a> Keys<'a> {
         }
     }
 
+    /// A text; `None` without the key.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, ForeignError> {
         match self.node(key).map(|node| &node.value) {
             None => Ok(None),
@@ -131,7 +138,7 @@ impl<'a> Keys<'a> {
         }
         let list = wanted.join(" or ");
         let help = match wanted {
-            [] => "leave it out or write null".to_owned(),
+            [] => "remove it or write null".to_owned(),
             _ => format!("only {list} can be expressed"),
         };
         Err(self.refuse(key, why, help))
@@ -153,11 +160,11 @@ impl<'a> Keys<'a> {
         Err(self.refuse(key, why, format!("write {}", wanted.join(" or "))))
     }
 
-    /// Reads a key with one supported value, which changes nothing, and lists it.
+    /// Reads a key with one supported value, which has no effect, and lists it.
     pub fn neutral(&self, key: &str, wanted: &[&str], why: &str) -> Result<(), ForeignError> {
         self.only(key, wanted, why)?;
         if let Some(node) = self.node(key) {
-            let why = format!("{}, which changes nothing", node.value.shown());
+            let why = format!("{}, which has no effect", node.value.shown());
             self.neutral.borrow_mut().push(LeftOut { name: key.to_owned(), why });
         }
         Ok(())
@@ -183,7 +190,7 @@ impl<'a> Keys<'a> {
         let untaken = || self.leaves.iter().filter(|(key, _)| !taken.contains(*key));
         // A key set to null switches nothing on, whatever it means.
         for (key, _) in untaken().filter(|(_, node)| node.value == Value::Null) {
-            let why = "null, which sets nothing".to_owned();
+            let why = "null, which has no effect".to_owned();
             self.neutral.borrow_mut().push(LeftOut { name: key.clone(), why });
         }
         let left: Vec<&String> =
@@ -199,9 +206,9 @@ impl<'a> Keys<'a> {
         let words = taken.iter().map(String::as_str).chain(known.iter().copied());
         let help = match dsl::suggest(first, words) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "take it out if it means nothing for the model or its training".to_owned(),
+            None => "remove it if it does not affect the model or its training".to_owned(),
         };
-        Err(self.refuse(first, format!("and no such key is known{more}"), help))
+        Err(self.refuse(first, format!("and this key is unknown{more}"), help))
     }
 }
 

@@ -8,12 +8,16 @@ use half::{bf16, f16};
 /// Storage types of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
+    /// IEEE single precision.
     F32,
+    /// bfloat16: the upper half of a single.
     Bf16,
+    /// IEEE half precision.
     F16,
 }
 
 impl Dtype {
+    /// Size of one value.
     pub fn bytes(self) -> u64 {
         match self {
             Dtype::F32 => 4,
@@ -39,6 +43,7 @@ impl Dtype {
         }
     }
 
+    /// The type with this name in safetensors.
     pub fn named(name: &str) -> Option<Dtype> {
         [Dtype::F32, Dtype::Bf16, Dtype::F16].into_iter().find(|dtype| dtype.name() == name)
     }
@@ -60,6 +65,7 @@ impl Dtype {
         }
     }
 
+    /// Encodes values as little-endian bytes, rounded to the nearest.
     pub fn encode(self, values: &[f32], out: &mut Vec<u8>) {
         match self {
             Dtype::F32 => out.extend(values.iter().flat_map(|v| v.to_le_bytes())),

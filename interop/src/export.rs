@@ -9,15 +9,16 @@ use std::cell::RefCell;
 use std::path::Path;
 
 use compiler::digest::Digest;
-use compiler::field::FieldValue;
-use compiler::lock::{ARCH_SEQ_LEN, Experiment};
 use compiler::program::Compiled;
+use lab::experiment::Experiment;
+use lab::field::FieldValue;
+use lab::lock::ARCH_SEQ_LEN;
 use minijinja::{Environment, UndefinedBehavior, context};
 
 use super::dtype::Dtype;
 use super::hf::{self, Described};
 use super::import::{put, whole};
-use super::lay::{self, Entry, Whose};
+use super::lay::{self, Entry, Target};
 use super::model::{Family, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
@@ -30,20 +31,28 @@ use records::run::digest_of;
 /// The format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
+    /// A folder that `transformers` loads.
     HuggingFace,
+    /// A checkpoint and configuration of Lingua.
     Lingua,
+    /// A Slurm script that trains the lock with Lingua.
     Slurm,
+    /// A model card alone.
     Card,
 }
 
 /// The inputs of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
+    /// The arch.
     pub compiled: &'a Compiled,
+    /// The lock, for its recipe and tokenizer.
     pub experiment: Option<&'a Experiment>,
     /// A file or folder of weights: ours, Hugging Face's or Lingua's.
     pub weights: Option<&'a Path>,
+    /// The format.
     pub to: To,
+    /// The storage type of the weights.
     pub dtype: Dtype,
     /// GPUs of one machine, for a Slurm script.
     pub gpus_per_node: i64,
@@ -126,7 +135,7 @@ fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), Forei
     }
     Err(ForeignError::new(
         shown(&file.path),
-        format!("its digest is {}, and the run's checkpoint has {}", found.short(), wanted.short()),
+        format!("its digest is {}, but the run's checkpoint has {}", found.short(), wanted.short()),
         "restore the file; `canonc verify` checks everything in the run's folder",
     ))
 }
@@ -149,12 +158,12 @@ impl Plan<'_> {
             ForeignError::new(
                 template,
                 format!("its template is broken: {error}"),
-                "this is a fault of canonc",
+                "this is a bug in canonc",
             )
         })
     }
 
-    fn entries(&self, whose: Whose, described: &Described) -> Vec<Entry> {
+    fn entries(&self, whose: Target, described: &Described) -> Vec<Entry> {
         let params = self.request.compiled.graph.params();
         let mut entries = lay::entries(&described.model, whose, described.norm, params);
         if described.turned {
@@ -184,7 +193,7 @@ impl Plan<'_> {
         self.put(folder, "config.json", &config)?;
         let generation = self.render("generation_config.json", context! {})?;
         self.put(folder, "generation_config.json", &generation)?;
-        let entries = self.entries(Whose::HuggingFace, &described);
+        let entries = self.entries(Target::HuggingFace, &described);
         let planned = lay::planned(&entries, false);
         let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
         self.written.borrow_mut().push("model.safetensors".to_owned());
@@ -209,7 +218,7 @@ impl Plan<'_> {
             let help = "name the lock of an experiment on text, or add --weights FILE";
             return Err(ForeignError::new(
                 self.name(),
-                "there is no training and no weights to write",
+                "it has neither training nor weights to write",
                 help,
             ));
         }
@@ -233,7 +242,7 @@ impl Plan<'_> {
         }
         self.put(folder, "default/params.json", &json::write(&Value::Map(root)))?;
         if let Some(weights) = &self.weights {
-            let entries = self.entries(Whose::Lingua, &described);
+            let entries = self.entries(Target::Lingua, &described);
             // The linear families' loader expects the tied table under both names.
             let linear = described.model.family() != Family::Llama;
             let planned = lay::planned(&entries, linear);
@@ -281,11 +290,11 @@ impl Plan<'_> {
             let (has, wants) =
                 (model.init.name().unwrap_or("of its own"), own.name().unwrap_or(""));
             return refuse(format!(
-                "its init table is {has}, and Lingua's trainer starts with {wants}"
+                "its init table is {has}, but Lingua's trainer starts with {wants}"
             ));
         }
         if self.is_half() {
-            return refuse("its RoPE has layout half, and Lingua's is interleaved".to_owned());
+            return refuse("its RoPE layout is half, but Lingua's is interleaved".to_owned());
         }
         match model.family() {
             Family::Llama => Ok(()),
@@ -301,7 +310,7 @@ impl Plan<'_> {
             let help = "name the lock of an experiment";
             return Err(ForeignError::new(
                 self.name(),
-                "an arch alone says nothing of training",
+                "an arch alone has no training settings",
                 help,
             ));
         };
@@ -334,9 +343,9 @@ impl Plan<'_> {
         let per_node = self.request.gpus_per_node.min(devices);
         if devices % per_node != 0 {
             let message = format!(
-                "`platform.devices` is {devices}, which is no whole number of machines of {per_node} GPUs"
+                "`platform.devices` is {devices}, which is not a multiple of the {per_node} GPUs of a machine"
             );
-            let help = "say how many GPUs a machine has: `--gpus-per-node N`";
+            let help = "give the number of GPUs per machine: `--gpus-per-node N`";
             return Err(ForeignError::new(experiment.name.clone(), message, help));
         }
         let text = self.render(

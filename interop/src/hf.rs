@@ -20,7 +20,9 @@ pub use write::{check_class, class, code_folder, published, write};
 /// A model as a configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
+    /// The model.
     pub model: Model,
+    /// The kernel of its gated norms, which names their parameters.
     pub norm: GatedNorm,
     /// Whether q and k in the files are for the other RoPE layout.
     pub turned: bool,
@@ -71,13 +73,13 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
             return Err(keys.refuse(
                 "architectures",
                 why,
-                "give a model that predicts the next token",
+                "use a model that predicts the next token",
             ));
         }
     }
     keys.idle(GENERAL);
-    keys.neutral("use_l2warp", &["false"], "and no loss here has that penalty")?;
-    keys.only("is_encoder_decoder", &["false"], "and only decoders are known")?;
+    keys.neutral("use_l2warp", &["false"], "and that penalty is not supported")?;
+    keys.only("is_encoder_decoder", &["false"], "and only decoders are supported")?;
     keys.only("pruned_heads", &["{}"], "and heads cannot be pruned")?;
     keys.only("pretraining_tp", &["1"], "and it changes how numbers are rounded")?;
     keys.only("attention_dropout", &["0"], "and dropout cannot be expressed")?;
@@ -105,7 +107,11 @@ impl Own {
                 None => None,
                 Some(name) => Some(Init::named(name).ok_or_else(|| {
                     let why = "and it should be a table of std/init.canon";
-                    keys.refuse("canonc.init", why, "leave it out: it says how parameters began")
+                    keys.refuse(
+                        "canonc.init",
+                        why,
+                        "remove it: it only describes initial parameters",
+                    )
                 })?),
             },
             roles => {
@@ -135,8 +141,8 @@ impl Own {
                 | Mixer::Gla5 { .. }
                 | Mixer::Gdn2 { .. }
                 | Mixer::Mamba2 { .. } => {
-                    let why = "and this model's rows stand as they are";
-                    return Err(keys.refuse("canonc.rope_layout", why, "leave it out"));
+                    let why = "and this model's rows are not reordered";
+                    return Err(keys.refuse("canonc.rope_layout", why, "remove it"));
                 }
             }
         }
@@ -153,8 +159,7 @@ pub(super) fn canon(
     let at = |name: &str| format!("{prefix}{name}");
     let set = keys.text(&at("canon_set"))?.unwrap_or_default();
     if let Some(other) = set.chars().find(|c| !letters.contains(*c)) {
-        let why =
-            format!("and `{other}` means nothing in this family, whose letters are {letters}");
+        let why = format!("and `{other}` is not a slot of this family, which has {letters}");
         return Err(keys.refuse(&at("canon_set"), why, "leave that letter out"));
     }
     if keys.bool_or(&at("canon_bias"), false)? {
@@ -182,7 +187,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
     keys.only("attention_bias", &["false"], "and attention has no biases here")?;
     keys.only("mlp_bias", &["false"], "and the MLP has no biases here")?;
     keys.only("hidden_act", &["silu"], "and the MLP's gate is silu")?;
-    keys.only("sliding_window", &[], "and the published classes pass over it")?;
+    keys.only("sliding_window", &[], "and the published classes ignore it")?;
     keys.idle(&["attention_dropout"]);
     for scaling in ["rope_scaling", "rope_parameters"] {
         for key in keys.below(scaling) {
@@ -256,7 +261,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
         (canon, layout, keys.bool_or("qk_norm", false)?, rope_dims)
     } else {
         for key in ["partial_rotary_factor", "rope_parameters.partial_rotary_factor"] {
-            keys.neutral(key, &["1"], "and RoPE turns the whole head")?;
+            keys.neutral(key, &["1"], "and RoPE rotates the whole head")?;
         }
         (Canon::NONE, RopeLayout::Half, false, head_dim)
     };
@@ -277,13 +282,13 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
     Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
 
-/// Channels that RoPE rotates; if absent, all of them (Q10, Q11).
+/// Channels that RoPE rotates; if absent, all of them. The readers of the release disagree about 0, so it is refused.
 pub(super) fn rope_dims(keys: &Keys<'_>, key: &str, head_dim: i64) -> Result<i64, ForeignError> {
     match keys.int(key)? {
         None => Ok(head_dim),
         Some(n) if n > 0 && n <= head_dim && n % 2 == 0 => Ok(n),
         Some(0) => {
-            let why = "where Lingua crashes and Hugging Face turns the whole head";
+            let why = "with which Lingua crashes and Hugging Face rotates the whole head";
             Err(keys.refuse(key, why, "write null for the whole head"))
         }
         Some(_) => {
@@ -301,9 +306,11 @@ pub(super) fn divided(
 ) -> Result<i64, ForeignError> {
     match dim.checked_rem(heads) {
         Some(0) => Ok(dim / heads),
-        _ => {
-            Err(keys.refuse(key, format!("which {heads} heads do not divide"), "write `head_dim`"))
-        }
+        _ => Err(keys.refuse(
+            key,
+            format!("which is not a multiple of {heads} heads"),
+            "write `head_dim`",
+        )),
     }
 }
 
@@ -311,7 +318,7 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
     keys.only(
         "attn_mode",
         &["chunk", "fused_chunk", "fused_recurrent"],
-        "and it is no way to compute it",
+        "and this is not an implementation of attention",
     )?;
     let (expand_k, expand_v) = if gla { ("0.5", "1") } else { ("1", "2") };
     keys.needed("expand_k", &["1"], expand_k, "and keys are as wide as the model")?;
@@ -325,7 +332,7 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
     keys.only("hidden_act", &["swish", "silu"], "and the MLP's gate is silu")?;
     keys.only("feature_map", &[], "and the reference does not use it")?;
     keys.only("clamp_min", &[], "and the reference does not use it")?;
-    keys.only("attn", &[], "and layers are all of one kind")?;
+    keys.only("attn", &[], "and all layers are of one kind")?;
     keys.only(
         "zeyuan_split_init",
         &["true"],
@@ -344,15 +351,15 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
     let (canon, b) = canon(keys, "", if gla { "AbCD" } else { "ABbCD" })?;
     let short_conv = keys.bool_or("use_short_conv", !gla)?;
     if short_conv != b && keys.has("canon_set") {
-        let absent = if keys.has("use_short_conv") { "" } else { " where it is absent" };
+        let absent = if keys.has("use_short_conv") { "" } else { " if it is absent" };
         let why =
-            format!("and `use_short_conv` is {short_conv}{absent}, where a `b` is the same thing");
+            format!("and `use_short_conv` is {short_conv}{absent}, where a `b` means the same");
         return Err(keys.refuse("canon_set", why, "make them agree"));
     }
     let hidden = match keys.int("intermediate_size")? {
         Some(n) => n,
         None => {
-            return Err(keys.refuse("intermediate_size", "and it has to be written", "write it"));
+            return Err(keys.refuse("intermediate_size", "and it is required", "write it"));
         }
     };
     let norm = match keys.bool_or("zeyuan_layernorm", false)? {
@@ -399,8 +406,8 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
             }
         };
         if limit != [Some(0.0), Some(f64::INFINITY)] {
-            let why = "and steps are not limited: [0.0, Infinity]";
-            return Err(keys.refuse("time_step_limit", why, "only that can be expressed"));
+            let why = "and steps are unlimited: [0.0, Infinity]";
+            return Err(keys.refuse("time_step_limit", why, "only that is supported"));
         }
     }
     // The first two only choose an implementation; the third is unused and −10344 in the published files.
@@ -446,7 +453,7 @@ fn mamba2_short_conv(keys: &Keys<'_>, b: bool) -> Result<bool, ForeignError> {
         return Err(keys.refuse("canon_set", why, "write `noconv1d`, and a `b` where it is false"));
     }
     if none {
-        let why = "and a mixer without its convolution has no bias for it";
+        let why = "and a mixer without convolution has no convolution bias";
         keys.neutral("use_conv_bias", &["false"], why)?;
     } else {
         keys.neutral("noconv1d", &["false"], "")?;

@@ -16,7 +16,7 @@ use compiler::program::Compiled;
 use super::config::Keys;
 use super::dtype::Dtype;
 use super::hf::Described;
-use super::lay::{LeftOut, Whose};
+use super::lay::{LeftOut, Target};
 use super::names::GatedNorm;
 use super::source::{Source, differing};
 use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
@@ -26,6 +26,7 @@ use super::{ForeignError, arch, hf, json, lingua, pth, recipe, shown, yaml};
 /// The source of an import, and settings that its files lack.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
+    /// A file or a folder.
     pub source: &'a Path,
     /// The name of the arch.
     pub name: Option<&'a str>,
@@ -38,17 +39,23 @@ pub struct Request<'a> {
 /// A source that has been read and checked.
 #[derive(Debug)]
 pub struct Imported {
+    /// The name of the arch.
     pub name: String,
+    /// The model that the files describe.
     pub described: Described,
     /// The arch in the `.canon` language.
     pub text: String,
+    /// The compiled arch.
     pub compiled: Compiled,
+    /// The published training, if the files give it.
     pub training: Option<Training>,
+    /// The weights, if they were asked for and found.
     pub weights: Option<Source>,
     /// Whether the source is a trainer's recipe, without weights.
     pub from_recipe: bool,
     /// Where weights were looked for and not found.
     pub looked_for: Vec<PathBuf>,
+    /// Entries of the checkpoint that are not parameters.
     pub left_out: Vec<LeftOut>,
     /// Every file that was read.
     pub files: Vec<ReadFile>,
@@ -144,17 +151,19 @@ fn kind(source: &Path) -> Result<Kind, ForeignError> {
     }
     let folder = source.parent().unwrap_or(Path::new(""));
     match source.file_name().and_then(|name| name.to_str()) {
-        _ if !source.exists() => refuse("it is not there".to_owned(), "name a folder or a file"),
+        _ if !source.exists() => refuse("it does not exist".to_owned(), "name a folder or a file"),
         Some(CONFIG) => {
-            of_folder(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok)
+            of_folder(folder).map_or_else(|| refuse("it is not a file".to_owned(), ""), Ok)
         }
-        Some(PARAMS) => released(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok),
+        Some(PARAMS) => {
+            released(folder).map_or_else(|| refuse("it is not a file".to_owned(), ""), Ok)
+        }
         Some(name) if name.ends_with(".yaml") || name.ends_with(".yml") => {
             Ok(Kind::Recipe(source.to_owned()))
         }
         Some(_) | None => refuse(
             "it is neither a folder, a config.json, a params.json nor a .yaml".to_owned(),
-            "give the folder that the weights are in, or a recipe of Lingua's trainer",
+            "name the folder with the weights, or a recipe of Lingua's trainer",
         ),
     }
 }
@@ -163,11 +172,11 @@ fn kind(source: &Path) -> Result<Kind, ForeignError> {
 /// are used directly, without an import.
 pub(super) fn described_beside(
     weights: &Path,
-    whose: Whose,
+    whose: Target,
 ) -> Result<Option<(PathBuf, Described)>, ForeignError> {
     let name = match whose {
-        Whose::HuggingFace => CONFIG,
-        Whose::Lingua => PARAMS,
+        Target::HuggingFace => CONFIG,
+        Target::Lingua => PARAMS,
     };
     let folder = weights.parent().unwrap_or(Path::new(""));
     let Some(path) = there(folder.join(name)) else { return Ok(None) };
@@ -175,8 +184,8 @@ pub(super) fn described_beside(
     let root = json::read(&place, &bytes_of(&path)?.0)?;
     let keys = Keys::new(&place, &root)?;
     let described = match whose {
-        Whose::HuggingFace => hf::read(&keys)?,
-        Whose::Lingua => lingua::read(&keys)?,
+        Target::HuggingFace => hf::read(&keys)?,
+        Target::Lingua => lingua::read(&keys)?,
     };
     Ok(Some((path, described)))
 }
@@ -191,11 +200,10 @@ fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOu
     let why = match above {
         Err(error) => format!("it does not describe a model: {}", error.message),
         Ok(above) => match differing(&above.model, &described.model) {
-            None => format!("it describes the model of {PARAMS} again"),
+            None => format!("it describes the same model as {PARAMS}"),
             Some((has, wants)) => {
-                let message = format!("it says `{has}`, and {PARAMS} says `{wants}`");
-                let help =
-                    "give a release whose files are of one model, or name the variant's folder";
+                let message = format!("it says `{has}`, but {PARAMS} says `{wants}`");
+                let help = "name a release with files of one model, or the variant's folder";
                 return Err(ForeignError::new(place, message, help));
             }
         },
@@ -207,9 +215,9 @@ fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOu
 pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     let kind = kind(request.source)?;
     let (config, weights, whose) = match &kind {
-        Kind::HuggingFace { config, weights } => (config, weights.as_ref(), Whose::HuggingFace),
-        Kind::Lingua { params, weights, config: _ } => (params, weights.as_ref(), Whose::Lingua),
-        Kind::Recipe(path) => (path, None, Whose::Lingua),
+        Kind::HuggingFace { config, weights } => (config, weights.as_ref(), Target::HuggingFace),
+        Kind::Lingua { params, weights, config: _ } => (params, weights.as_ref(), Target::Lingua),
+        Kind::Recipe(path) => (path, None, Target::Lingua),
     };
     let place = shown(config);
     let (bytes, config_read) = bytes_of(config)?;
@@ -220,18 +228,18 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     let keys = Keys::new(&place, &root)?;
     let mut left_out = Vec::new();
     let (described, training) = match whose {
-        Whose::HuggingFace => {
+        Target::HuggingFace => {
             if request.devices.is_some() {
-                let help = "leave --devices out";
+                let help = "remove --devices";
                 return Err(ForeignError::new(
                     place,
-                    "a Hugging Face folder says nothing of training",
+                    "a Hugging Face folder has no training settings",
                     help,
                 ));
             }
             (hf::read(&keys)?, None)
         }
-        Whose::Lingua => {
+        Target::Lingua => {
             let described = lingua::read(&keys)?;
             let training = if training::is_there(&keys) {
                 let vocab = described.model.vocab;
@@ -257,7 +265,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     left_out.extend(keys.neutrals());
     // A recipe has a field for it: platform.kernels.gated_norm.
     if described.norm == GatedNorm::Reference && training.is_none() {
-        let why = "which kernel norms and gates, and only a recipe says that".to_owned();
+        let why = "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
         left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
     }
     let name = match request.name {
@@ -267,7 +275,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     if identifier(&name) != name {
         let shown: String = name.chars().take(MAX_SHOWN).collect();
         let message = format!("{shown:?} cannot be the name of an arch");
-        let help = "use letters, digits and `_`, a letter first";
+        let help = "use letters, digits and `_`, starting with a letter";
         return Err(ForeignError::new("--name", message, help));
     }
     let text =
@@ -366,6 +374,7 @@ pub fn identifier(name: &str) -> String {
 }
 
 impl Imported {
+    /// The arch's parameters, in the order of the graph.
     pub fn params(&self) -> &[Param] {
         self.compiled.graph.params()
     }
@@ -445,8 +454,8 @@ pub(super) fn whole(
         Err(_) => true,
     };
     if taken {
-        let help = "name a folder that is not there yet, or an empty one";
-        return Err(ForeignError::new(shown(out), "something is there already", help));
+        let help = "name a new or empty folder";
+        return Err(ForeignError::new(shown(out), "it already exists", help));
     }
     let parent = out.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(failed)?;

@@ -13,7 +13,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
         ForeignError::new(
             format!("{name}:{line}"),
             format!("it is not JSON: {why}"),
-            "give the file as the program that made it wrote it",
+            "use the original file",
         )
     };
     if bytes.len() > MAX_BYTES {
@@ -21,7 +21,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
-        fail(1 + count_lines(before), "a byte that is no UTF-8".to_owned())
+        fail(1 + count_lines(before), "a byte that is not UTF-8".to_owned())
     })?;
     let mut reader = Reader { rest: text.trim_start_matches('\u{feff}'), line: 1, values: 0 };
     let node = reader.value(0).map_err(|why| fail(reader.line, why))?;
@@ -65,11 +65,7 @@ impl Reader<'_> {
 
     fn want(&mut self, word: &str) -> Result<(), String> {
         self.blanks();
-        if self.take(word) {
-            Ok(())
-        } else {
-            Err(format!("{} where `{word}` belongs", self.here()))
-        }
+        if self.take(word) { Ok(()) } else { Err(format!("{} instead of `{word}`", self.here())) }
     }
 
     fn here(&self) -> String {
@@ -81,7 +77,7 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Node, String> {
         if depth > MAX_DEPTH {
-            return Err(format!("it nests deeper than {MAX_DEPTH}"));
+            return Err(format!("it is nested more than {MAX_DEPTH} deep"));
         }
         self.values += 1;
         if self.values > MAX_VALUES {
@@ -119,7 +115,7 @@ impl Reader<'_> {
             let line = self.line;
             let key = self.text()?;
             if let Some(first) = places.insert(key.clone(), line) {
-                return Err(format!("{key:?} stands on line {first} and again on line {line}"));
+                return Err(format!("{key:?} is on line {first} and again on line {line}"));
             }
             self.want(":")?;
             entries.push((key, self.value(depth + 1)?));
@@ -153,7 +149,7 @@ impl Reader<'_> {
         loop {
             let mut chars = self.rest.chars();
             match chars.next() {
-                None => return Err("a text that does not end".to_owned()),
+                None => return Err("an unterminated string".to_owned()),
                 Some('"') => {
                     self.rest = chars.as_str();
                     return Ok(text);
@@ -170,10 +166,10 @@ impl Reader<'_> {
                         Some('t') => '\t',
                         Some('u') => self.escaped()?,
                         Some(c) => return Err(format!("the escape \\{c}")),
-                        None => return Err("a text that does not end".to_owned()),
+                        None => return Err("an unterminated string".to_owned()),
                     });
                 }
-                Some(c) if c < ' ' => return Err(format!("{c:?} inside a text")),
+                Some(c) if c < ' ' => return Err(format!("{c:?} inside a string")),
                 Some(c) => {
                     text.push(c);
                     self.rest = chars.as_str();
@@ -216,7 +212,7 @@ impl Reader<'_> {
             .unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);
         if !is_number(digits) {
-            return Err(format!("{} where a value belongs", self.here()));
+            return Err(format!("{} instead of a value", self.here()));
         }
         self.rest = rest;
         Ok(digits.to_owned())

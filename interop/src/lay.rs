@@ -15,27 +15,32 @@ use super::store::{PIECE, Planned, Store, Stored};
 
 /// The program that reads or writes the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum Target {
+    /// Hugging Face's `transformers`, and the release's classes for it.
     HuggingFace,
+    /// Lingua.
     Lingua,
 }
 
 /// One foreign tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// Name of the tensor in the file.
     pub theirs: String,
+    /// Its shape in the file.
     pub shape: Vec<i64>,
     /// Indices of the parameters stacked in it, from top to bottom.
     pub ours: Vec<usize>,
-    pub kind: Kind,
+    /// Whether a file must have it.
+    pub kind: EntryKind,
     /// The row reordering, if its rows are for the other RoPE layout.
-    pub turned: Option<Turned>,
+    pub turned: Option<RopePermutation>,
 }
 
 /// How the rows of each head are reordered for the other RoPE layout: channels paired as neighbours here are paired as
 /// halves there, or the other way round. Channels that RoPE does not rotate keep their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turned {
+pub struct RopePermutation {
     head_dim: u64,
     rope_dims: u64,
     /// Rows of q and k. In a filter of q, k and v, the rows of v follow and keep their place.
@@ -43,8 +48,10 @@ pub struct Turned {
     to_halves: bool,
 }
 
+/// Whether a file must have a tensor, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
+    /// A file without it is refused.
     Needed,
     /// A copy of the token table; may be absent and is not written.
     Repeated,
@@ -55,33 +62,35 @@ pub enum Kind {
 /// A checkpoint's entry that is not a parameter, and why it can be left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOut {
+    /// Name of the entry.
     pub name: String,
+    /// Why it can be left out, in words.
     pub why: String,
 }
 
 /// The maximum number of faults reported for one checkpoint.
-const TOLD: usize = 24;
+const MAX_FAULTS: usize = 24;
 
 /// Endings of names of tensors with values that RoPE computes.
 pub(super) const FREQUENCIES: [&str; 2] = ["rotary_emb.inv_freq", "rope.freqs"];
 
 /// The layout that a program uses for this model.
-pub(crate) fn layout(model: &Model, whose: Whose) -> &'static Layout {
+pub(crate) fn layout(model: &Model, target: Target) -> &'static Layout {
     let [hf_llama, lingua_llama, flash, mamba] = &LAYOUTS;
-    match (&model.mixer, whose) {
-        (Mixer::Attention(_), Whose::HuggingFace) => hf_llama,
-        (Mixer::Attention(_), Whose::Lingua) => lingua_llama,
+    match (&model.mixer, target) {
+        (Mixer::Attention(_), Target::HuggingFace) => hf_llama,
+        (Mixer::Attention(_), Target::Lingua) => lingua_llama,
         (Mixer::Gla5 { .. } | Mixer::Gdn2 { .. }, _) => flash,
         (Mixer::Mamba2 { .. }, _) => mamba,
     }
 }
 
 /// Every tensor of this model in the other program.
-pub fn entries(model: &Model, whose: Whose, norm: GatedNorm, params: &[Param]) -> Vec<Entry> {
+pub fn entries(model: &Model, target: Target, norm: GatedNorm, params: &[Param]) -> Vec<Entry> {
     let index: BTreeMap<&str, usize> =
         params.iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
-    let layout = layout(model, whose);
-    let prefixed = whose == Whose::Lingua && !matches!(model.mixer, Mixer::Attention(_));
+    let layout = layout(model, target);
+    let prefixed = target == Target::Lingua && !matches!(model.mixer, Mixer::Attention(_));
     let mut found = Vec::new();
     for row in layout.rows.iter().filter(|row| row.when.holds(model, norm)) {
         let layers = if row.theirs.contains("{i}") { model.layers } else { 1 };
@@ -91,10 +100,10 @@ pub fn entries(model: &Model, whose: Whose, norm: GatedNorm, params: &[Param]) -
                 row.ours.iter().map(|path| index.get(at(path).as_str()).copied()).collect();
             let Some(ours) = ours else { continue };
             let (kind, shape) = match row.when {
-                When::Zeros => (Kind::Zeros, zeros_shape(model)),
-                When::Repeated => (Kind::Repeated, stacked(&ours, params)),
+                When::Zeros => (EntryKind::Zeros, zeros_shape(model)),
+                When::Repeated => (EntryKind::Repeated, stacked(&ours, params)),
                 When::Always | When::Gla5 | When::Gla5Norm(_) | When::Gdn2 | When::Gdn2With(_) => {
-                    (Kind::Needed, stacked(&ours, params))
+                    (EntryKind::Needed, stacked(&ours, params))
                 }
             };
             let prefix = if prefixed { LINGUA_PREFIX } else { "" };
@@ -120,7 +129,7 @@ pub fn turn(entries: &mut [Entry], model: &Model, params: &[Param]) {
             Some(_) | None => continue,
         };
         let rows = count(heads) * head_dim;
-        entry.turned = Some(Turned { head_dim, rope_dims, rows, to_halves });
+        entry.turned = Some(RopePermutation { head_dim, rope_dims, rows, to_halves });
     }
 }
 
@@ -157,8 +166,8 @@ pub(super) fn rows(param: &Param) -> u64 {
 }
 
 /// The row in the half layout of a row in the interleaved layout.
-fn halved(row: u64, turned: Turned) -> u64 {
-    let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
+fn halved(row: u64, turned: RopePermutation) -> u64 {
+    let RopePermutation { head_dim, rope_dims, rows, to_halves: _ } = turned;
     let within = row % head_dim.max(1);
     if row >= rows || within >= rope_dims {
         return row;
@@ -167,8 +176,8 @@ fn halved(row: u64, turned: Turned) -> u64 {
 }
 
 /// The row in the interleaved layout of a row in the half layout.
-fn interleaved(row: u64, turned: Turned) -> u64 {
-    let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
+fn interleaved(row: u64, turned: RopePermutation) -> u64 {
+    let RopePermutation { head_dim, rope_dims, rows, to_halves: _ } = turned;
     let within = row % head_dim.max(1);
     if row >= rows || within >= rope_dims {
         return row;
@@ -178,12 +187,12 @@ fn interleaved(row: u64, turned: Turned) -> u64 {
 }
 
 /// The foreign row that holds our row `row`.
-pub(super) fn their_row(row: u64, turned: Turned) -> u64 {
+pub(super) fn their_row(row: u64, turned: RopePermutation) -> u64 {
     if turned.to_halves { halved(row, turned) } else { interleaved(row, turned) }
 }
 
 /// Our row that the foreign row `row` holds.
-pub(super) fn our_row(row: u64, turned: Turned) -> u64 {
+pub(super) fn our_row(row: u64, turned: RopePermutation) -> u64 {
     if turned.to_halves { interleaved(row, turned) } else { halved(row, turned) }
 }
 
@@ -202,7 +211,7 @@ pub fn check(
     let known: BTreeMap<&str, &Entry> = entries.iter().map(|e| (e.theirs.as_str(), e)).collect();
     for entry in entries {
         let Some(stored) = store.tensors.get(&entry.theirs) else {
-            if entry.kind == Kind::Needed {
+            if entry.kind == EntryKind::Needed {
                 faults.push(format!("missing: {} {:?}", entry.theirs, entry.shape));
             }
             continue;
@@ -210,13 +219,13 @@ pub fn check(
         if squeezed(&stored.shape) != squeezed(&entry.shape) {
             let (theirs, has) = (&entry.theirs, &stored.shape);
             faults.push(format!(
-                "shape: {theirs} is {has:?}, and the configuration makes it {:?}",
+                "shape: {theirs} is {has:?}, but the configuration needs {:?}",
                 entry.shape
             ));
         }
         if let Err(dtype) = &stored.dtype {
             faults.push(format!(
-                "dtype: {} is {dtype}, and weights are F32, BF16 or F16",
+                "dtype: {} is {dtype}, but weights must be F32, BF16 or F16",
                 entry.theirs
             ));
         }
@@ -240,7 +249,7 @@ pub fn check(
     if !faults.is_empty() {
         return Err(refused(place, wrong, faults));
     }
-    for entry in entries.iter().filter(|e| e.kind != Kind::Needed) {
+    for entry in entries.iter().filter(|e| e.kind != EntryKind::Needed) {
         if store.tensors.contains_key(&entry.theirs) {
             left_out.push(idle(place, store, entry, entries)?);
         }
@@ -271,31 +280,31 @@ pub fn check_ours(
         };
         if stored.shape != param.shape {
             faults.push(format!(
-                "shape: {name} is {:?}, and the arch makes it {:?}",
+                "shape: {name} is {:?}, but the arch needs {:?}",
                 stored.shape, param.shape
             ));
         }
         if let Err(dtype) = &stored.dtype {
-            faults.push(format!("dtype: {name} is {dtype}, and weights are F32, BF16 or F16"));
+            faults.push(format!("dtype: {name} is {dtype}, but weights must be F32, BF16 or F16"));
         }
     }
     if faults.is_empty() { Ok(()) } else { Err(refused(place, wrong, faults)) }
 }
 
 fn refused(place: &str, wrong: &str, mut faults: Vec<String>) -> ForeignError {
-    let more = match faults.len().saturating_sub(TOLD) {
+    let more = match faults.len().saturating_sub(MAX_FAULTS) {
         0 => String::new(),
         more => format!("\n  … and {more} more"),
     };
-    faults.truncate(TOLD);
+    faults.truncate(MAX_FAULTS);
     let message = format!("{wrong}\n  {}{more}", faults.join("\n  "));
-    ForeignError::new(place, message, "give weights of this very model")
+    ForeignError::new(place, message, "use weights of this model")
 }
 
 fn extra(name: &str, stored: &Stored) -> String {
-    let whose = LAYOUTS.iter().find(|other| is_of(other, name));
-    let whose = whose.map_or(String::new(), |other| format!(", a name of {}", other.name));
-    format!("extra: {name} {:?}{whose}", stored.shape)
+    let owner = LAYOUTS.iter().find(|other| is_of(other, name));
+    let owner = owner.map_or(String::new(), |other| format!(", a name of {}", other.name));
+    format!("extra: {name} {:?}{owner}", stored.shape)
 }
 
 /// The shape [c, k] of a filter [c, 1, k].
@@ -332,34 +341,35 @@ fn idle(
     entries: &[Entry],
 ) -> Result<LeftOut, ForeignError> {
     let name = entry.theirs.clone();
-    let table = entries.iter().find(|e| e.kind == Kind::Needed && e.ours == entry.ours);
+    let table = entries.iter().find(|e| e.kind == EntryKind::Needed && e.ours == entry.ours);
     let total: u64 = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
     let mut at = 0;
     while at < total {
         let count = PIECE.min(total - at);
         let values = store.values(&name, at, count)?;
         let (equal, why) = match (entry.kind, table) {
-            (Kind::Repeated, Some(table)) => {
+            (EntryKind::Repeated, Some(table)) => {
                 let other = store.values(&table.theirs, at, count)?;
                 let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                 (
                     bits(&other) == bits(&values),
-                    format!("it is tied to {} and differs from it", table.theirs),
+                    format!("it is tied to {} but differs from it", table.theirs),
                 )
             }
             _ => (
                 values.iter().all(|v| *v == 0.0),
-                "without its convolution the model has zeros there, and these are none".to_owned(),
+                "without its convolution the model has zeros there, but the file does not"
+                    .to_owned(),
             ),
         };
         if !equal {
-            let help = "give the checkpoint of the configuration beside it";
+            let help = "use the checkpoint that belongs to the configuration";
             return Err(ForeignError::new(place, format!("`{name}`: {why}"), help));
         }
         at += count;
     }
     let why = match (entry.kind, table) {
-        (Kind::Repeated, Some(table)) => format!("tied, and equal to {}", table.theirs),
+        (EntryKind::Repeated, Some(table)) => format!("tied, and equal to {}", table.theirs),
         _ => "zeros of a convolution that the model does not have".to_owned(),
     };
     Ok(LeftOut { name, why })
@@ -373,11 +383,11 @@ fn frequencies(
     model: &Model,
 ) -> Result<Result<(), String>, ForeignError> {
     let Mixer::Attention(attention) = &model.mixer else {
-        return Ok(Err(format!("extra: {name}, and this family has no RoPE")));
+        return Ok(Err(format!("extra: {name}, but this family has no RoPE")));
     };
     let want = attention.rope_dims / 2;
     if stored.shape != [want] {
-        return Ok(Err(format!("shape: {name} is {:?}, and RoPE has {want}", stored.shape)));
+        return Ok(Err(format!("shape: {name} is {:?}, but RoPE has {want}", stored.shape)));
     }
     let values = store.values(name, 0, want as u64)?;
     let theta = attention.theta.to_f64();
@@ -385,7 +395,7 @@ fn frequencies(
     for (i, has) in values.iter().enumerate() {
         let computed = libm::pow(theta, -2.0 * i as f64 / attention.rope_dims as f64);
         if (f64::from(*has) - computed).abs() > 1e-2 * computed {
-            return Ok(Err(format!("{name} has {has} at {i}, and rope_theta makes it {computed}")));
+            return Ok(Err(format!("{name} has {has} at {i}, but rope_theta gives {computed}")));
         }
     }
     Ok(Ok(()))
@@ -393,6 +403,6 @@ fn frequencies(
 
 /// The tensors to write; copies of the token table only if `repeats`.
 pub fn planned(entries: &[Entry], repeats: bool) -> Vec<(Planned, &Entry)> {
-    let written = entries.iter().filter(|e| repeats || e.kind != Kind::Repeated);
+    let written = entries.iter().filter(|e| repeats || e.kind != EntryKind::Repeated);
     written.map(|e| (Planned { name: e.theirs.clone(), shape: e.shape.clone() }, e)).collect()
 }

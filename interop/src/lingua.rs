@@ -1,7 +1,7 @@
 //! Reads and writes Lingua's `params.json` and recipe YAML.
 //!
 //! In: the keys of either, or a model and its training. Out: the other. Must stay true: every option that the release's
-//! own loader ignores is honoured (quirk Q12) or refused by name; an option without meaning for a family must have its
+//! own loader ignores is honoured or refused by name; an option without meaning for a family must have its
 //! default; absent keys have Lingua's defaults.
 
 use dsl::Decimal;
@@ -28,18 +28,18 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         let help = "give Lingua's params.json, or a recipe of its trainer";
         return Err(keys.refuse("model", "and it says what is trained", help));
     }
-    let why = "and only the families of the release are known";
+    let why = "and only the families of the release are supported";
     keys.only("model.model_name", &["Llama", "GLA5", "GDN2", "Mamba2"], why)?;
     let name = keys.text("model.model_name")?;
     // Chooses an implementation of attention; the result is the same.
     keys.idle(&["model.attn_impl"]);
     for (key, wanted, why) in [
-        ("model.sliding_window", "", "which the reference passes over unless attention is fmha"),
-        ("model.zeyuan_linearT", "false", "and its kernel is not known"),
+        ("model.sliding_window", "", "which the reference ignores unless attention is fmha"),
+        ("model.zeyuan_linearT", "false", "and its kernel is unknown"),
         ("model.zeyuan_alternate", "false", "and layers do not alternate in released models"),
         ("model.zeyuan_double", "", "and released models do not merge layers"),
-        ("model.init_base_std", "", "and how parameters start then cannot be expressed"),
-        ("model.init_std_factor", "disabled", "and how parameters start then cannot be expressed"),
+        ("model.init_base_std", "", "and that initialization cannot be expressed"),
+        ("model.init_std_factor", "disabled", "and that initialization cannot be expressed"),
     ] {
         let wanted: Vec<&str> = [wanted].into_iter().filter(|w| !w.is_empty()).collect();
         keys.only(key, &wanted, why)?;
@@ -87,7 +87,11 @@ fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
         None => {
             let known = TOKENIZERS.map(|(theirs, _, _)| theirs).join(", ");
             let why = format!("and it should be one of {known}");
-            Err(keys.refuse("data.tokenizer.name", why, "write `model.vocab_size` beside another"))
+            Err(keys.refuse(
+                "data.tokenizer.name",
+                why,
+                "with another tokenizer, write `model.vocab_size`",
+            ))
         }
     }
 }
@@ -168,7 +172,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
         Family::Gdn2 => "GDN2",
         Family::Mamba2 => "Mamba2",
     };
-    let nothing = format!("which means nothing for {name}: the reference passes over it");
+    let nothing = format!("which has no effect for {name}: the reference ignores it");
     for (key, default) in [
         ("model.qk_norm", "false"),
         ("model.head_dim", ""),
@@ -191,7 +195,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
             keys.only(
                 "model.zeyuan_layernorm",
                 &["false"],
-                "and Mamba2 has no gated norm to choose",
+                "and Mamba2 has no choice of gated norms",
             )?;
             let why = "which Mamba2 stores and never reads: it computes with 1e-5";
             keys.only("model.norm_eps", &["1e-5"], why)?;
@@ -204,7 +208,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
         }
     };
     let letters = match family {
-        // The reference has no slots after B in GLA5 (Q18), and no C and D in a Mamba2 without an MLP.
+        // The reference asserts that GLA5 has no slot B, and has no C and D in a Mamba2 without an MLP.
         Family::Llama | Family::Gla5 => "AbCD",
         Family::Gdn2 => "ABbCD",
         Family::Mamba2 if mlp => "ABbCD",
@@ -230,7 +234,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
             return Err(keys.refuse(
                 "model.hidden_dim",
                 why,
-                "write `mlp_type: mlp10`, or leave it out",
+                "write `mlp_type: mlp10`, or remove it",
             ));
         }
     };
@@ -316,12 +320,12 @@ pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> V
 }
 
 /// Refuses a model that the published loader would read as another one, or not at all: it ignores some of the keys that
-/// its trainer honours (quirk Q12).
+/// its trainer honours, such as `canon_kernel` and `head_dim`.
 pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
     let mut lost: Vec<String> = Vec::new();
     let mut only = |is: bool, field: &str, has: String, loads: &str| {
         if !is {
-            lost.push(format!("`{field}` is {has}, and it loads {loads}"));
+            lost.push(format!("`{field}` is {has}, but it loads {loads}"));
         }
     };
     match &model.mixer {
@@ -351,10 +355,8 @@ pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
     if lost.is_empty() {
         return Ok(());
     }
-    let message = format!(
-        "the published loader would build another model of this arch\n  {}",
-        lost.join("\n  ")
-    );
+    let message =
+        format!("the published loader would build a different model\n  {}", lost.join("\n  "));
     let help = "`--to hf` carries it; or change the arch";
     Err(ForeignError::new(name, message, help))
 }

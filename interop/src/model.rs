@@ -11,9 +11,13 @@ use dsl::Decimal;
 /// One released family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
+    /// A decoder with softmax attention and RoPE.
     Llama,
+    /// Gated linear attention, as in the release.
     Gla5,
+    /// Gated DeltaNet, as in the release.
     Gdn2,
+    /// Mamba2.
     Mamba2,
 }
 
@@ -29,35 +33,72 @@ pub enum RopeLayout {
 /// A model of one of the families.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
+    /// Number of token ids.
     pub vocab: i64,
+    /// Width of the residual stream.
     pub dim: i64,
+    /// Number of blocks.
     pub layers: i64,
+    /// Epsilon of every RMSNorm.
     pub norm_eps: Decimal,
+    /// The token mixer of every block.
     pub mixer: Mixer,
     /// Width of the gated MLP; `None` without one.
     pub hidden: Option<i64>,
+    /// Whether the output layer uses the token table.
     pub tied: bool,
+    /// The Canon layers of every block.
     pub canon: Canon,
+    /// The initial distributions.
     pub init: Init,
 }
 
 /// The token mixer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mixer {
+    /// Softmax attention.
     Attention(Attention),
-    Gla5 { heads: i64, short_conv: bool },
-    Gdn2 { heads: i64, short_conv: bool },
-    Mamba2 { heads: i64, state: i64, short_conv: bool },
+    /// Gated linear attention.
+    Gla5 {
+        /// Number of heads.
+        heads: i64,
+        /// Whether the mixer has its own short convolution.
+        short_conv: bool,
+    },
+    /// Gated DeltaNet.
+    Gdn2 {
+        /// Number of heads.
+        heads: i64,
+        /// Whether the mixer has its own short convolution.
+        short_conv: bool,
+    },
+    /// Mamba2.
+    Mamba2 {
+        /// Number of heads.
+        heads: i64,
+        /// Size of the state of each channel.
+        state: i64,
+        /// Whether the mixer has its own short convolution.
+        short_conv: bool,
+    },
 }
 
+/// Parameters of softmax attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attention {
+    /// Number of query heads.
     pub heads: i64,
+    /// Number of key and value heads; equal to `heads`, or a divisor of it.
     pub kv_heads: i64,
+    /// Channels of one head.
     pub head_dim: i64,
+    /// Whether q and k are normalised per head.
     pub qk_norm: bool,
+    /// Base of RoPE's frequencies.
     pub theta: Decimal,
+    /// Which channels RoPE rotates together.
     pub layout: RopeLayout,
+    /// Channels of each head that RoPE rotates.
     pub rope_dims: i64,
 }
 
@@ -66,18 +107,26 @@ pub struct Attention {
 pub struct Canon {
     /// The filled slots among A, B, C and D.
     pub slots: Vec<char>,
+    /// Number of tokens that a layer sees.
     pub kernel: i64,
+    /// Whether a layer adds its output to its input.
     pub residual: bool,
+    /// Whether SiLU follows the convolution.
     pub silu: bool,
 }
 
 /// Initial distributions: a standard table, or rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Init {
+    /// Lingua's truncated normals.
     Lingua,
+    /// Hugging Face's normals of 0.02.
     HuggingFace,
+    /// Those of the flash-linear-attention library.
     FlashLinear,
+    /// Those of the mamba library.
     Mamba,
+    /// One rule for each role.
     Rows(BTreeMap<String, String>),
 }
 
@@ -125,6 +174,7 @@ impl Init {
         TABLES.iter().find(|(_, init)| init == self).map(|(name, _)| *name)
     }
 
+    /// The standard table with this name.
     pub fn named(name: &str) -> Option<Init> {
         TABLES.iter().find(|(known, _)| *known == name).map(|(_, init)| init.clone())
     }
@@ -171,14 +221,17 @@ impl Init {
 }
 
 impl Canon {
+    /// No Canon layers.
     pub const NONE: Canon = Canon { slots: Vec::new(), kernel: 4, residual: true, silu: false };
 
+    /// Whether the slot `A`, `B`, `C` or `D` is filled.
     pub fn has(&self, slot: char) -> bool {
         self.slots.contains(&slot)
     }
 }
 
 impl Model {
+    /// The family that the mixer decides.
     pub fn family(&self) -> Family {
         match &self.mixer {
             Mixer::Attention(_) => Family::Llama,
@@ -188,6 +241,7 @@ impl Model {
         }
     }
 
+    /// Number of the mixer's heads.
     pub fn heads(&self) -> i64 {
         match &self.mixer {
             Mixer::Attention(attention) => attention.heads,

@@ -34,8 +34,10 @@ pub(crate) enum When {
 /// The kernel that computes norm and gate together: the release names a parameter after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum GatedNorm {
+    /// One fused kernel for norm and gate.
     #[default]
     Fused,
+    /// The reference implementation, without that kernel.
     Reference,
 }
 

@@ -13,27 +13,37 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// A value and its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
+    /// The value.
     pub value: Value,
+    /// Its line, from 1.
     pub line: usize,
 }
 
 /// A value of either format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
+    /// `null`, or nothing in YAML.
     Null,
+    /// True or false.
     Bool(bool),
     /// As written; also `Infinity`, `-Infinity` and `NaN` if the format allows them.
     Number(String),
+    /// A text.
     Text(String),
+    /// Values in order.
     List(Vec<Node>),
+    /// Keys and values, in the order of the file.
     Map(Vec<(String, Node)>),
 }
 
 /// One leaf: `model.dim`, `2048`, 12.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flat {
+    /// Path of the key, its parts joined by dots.
     pub key: String,
+    /// The value as text.
     pub value: String,
+    /// Its line, from 1.
     pub line: usize,
 }
 

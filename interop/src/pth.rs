@@ -17,7 +17,7 @@ use super::lay::LeftOut;
 use super::shown;
 use super::store::{Store, Stored, count};
 
-pub use pickle::Item;
+use pickle::Item;
 pub use write::write;
 
 /// The tensors under `model`, and a list of the file's other contents.
@@ -26,8 +26,8 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     let refuse = |why: String| {
         ForeignError::new(
             place.clone(),
-            format!("it is no checkpoint that can be trusted: {why}"),
-            "give a `consolidated.pth` as torch.save writes it: a map of tensors, and nothing else",
+            format!("it cannot be read safely: {why}"),
+            "use a `consolidated.pth` as torch.save writes it: a map of tensors and nothing else",
         )
     };
     let mut store = Store::default();
@@ -41,17 +41,17 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     {
         let order = String::from_utf8_lossy(&order).into_owned();
         return Err(refuse(format!(
-            "its numbers are {order:?}-endian, and little-endian ones are read"
+            "its numbers are {order:?}-endian, but only little-endian is supported"
         )));
     }
     let version = archive.optional("version").map_err(&refuse)?;
     let text = version.as_deref().map(|v| String::from_utf8_lossy(v).trim().to_owned());
     if !matches!(text.as_deref(), None | Some("2" | "3")) {
-        return Err(refuse(format!("its version is {text:?}, and 3 is read")));
+        return Err(refuse(format!("its version is {text:?}, but only 3 is supported")));
     }
     let root = pickle::read(&bytes).map_err(&refuse)?;
     let Item::Map(entries) = &root else {
-        return Err(refuse(format!("it holds {}, and a map is wanted", root.kind())));
+        return Err(refuse(format!("it has {} instead of a map", root.kind())));
     };
     let mut left_out = Vec::new();
     let mut model = None;
@@ -65,12 +65,12 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
                     placed(&archive, index, "optim", tensor).map(|_| ())
                 })
                 .map_err(&refuse)?;
-                let why = format!("the optimiser's state, {tensors} tensors, each sound");
+                let why = format!("the optimizer's state: {tensors} valid tensors");
                 left_out.push(LeftOut { name: key.clone(), why });
             }
             other => {
                 return Err(refuse(format!(
-                    "`{other}` is in it, and `model` and `optim` are known"
+                    "it has `{other}`, but only `model` and `optim` are supported"
                 )));
             }
         }
@@ -80,7 +80,7 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     };
     for (name, item) in entries {
         let Item::Tensor(tensor) = item else {
-            return Err(refuse(format!("`{name}` is {}, and a tensor is wanted", item.kind())));
+            return Err(refuse(format!("`{name}` is {} instead of a tensor", item.kind())));
         };
         let stored = placed(&archive, index, name, tensor).map_err(&refuse)?;
         store.tensors.insert(name.clone(), stored);
@@ -114,7 +114,7 @@ fn placed(
     if storage.count.checked_mul(size) != Some(bytes) {
         let (count, kind) = (storage.count, storage.kind.name());
         return Err(format!(
-            "`{name}`: storage {} is {count} values of {kind}, and data/{} has {bytes} bytes",
+            "`{name}`: storage {} is {count} values of {kind}, but data/{} has {bytes} bytes",
             storage.key, storage.key
         ));
     }

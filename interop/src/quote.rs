@@ -11,7 +11,7 @@ pub(super) fn add_filters(environment: &mut Environment<'_>) {
 }
 
 /// A word of a POSIX shell. Inside single quotes only a single quote is special.
-fn sh(text: &str) -> String {
+pub fn sh(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,:=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();

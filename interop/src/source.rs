@@ -13,7 +13,7 @@ use compiler::program::Compiled;
 
 use super::ForeignError;
 use super::hf::Described;
-use super::lay::{self, Entry, Kind, LeftOut, Turned, Whose};
+use super::lay::{self, Entry, EntryKind, LeftOut, RopePermutation, Target};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout};
 use super::store::{PIECE, Store};
@@ -25,12 +25,14 @@ pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), ForeignError>;
 /// Weights that hold every parameter of an arch.
 #[derive(Debug)]
 pub struct Source {
+    /// The tensors of the file.
     pub store: Store,
     /// The foreign tensors; `None` if the names are our paths.
     entries: Option<Vec<Entry>>,
     params: Vec<Param>,
     /// The program that the file's names come from.
     pub names: &'static str,
+    /// Entries of the file that are not parameters.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -50,7 +52,7 @@ impl Source {
     pub(super) fn described(
         mut store: Store,
         described: &Described,
-        whose: Whose,
+        whose: Target,
         params: &[Param],
         place: &Path,
     ) -> Result<Source, ForeignError> {
@@ -60,7 +62,7 @@ impl Source {
         if described.turned {
             lay::turn(&mut entries, model, params);
         }
-        let wrong = "its tensors are not its configuration's";
+        let wrong = "its tensors do not match its configuration";
         let left_out = lay::check(&shown(place), &store, &entries, model, wrong)?;
         let (entries, params) = (Some(entries), params.to_vec());
         Ok(Source { store, entries, params, names: lay::layout(model, whose).name, left_out })
@@ -86,7 +88,8 @@ impl Source {
         };
         rename(&mut store);
         let params = compiled.graph.params();
-        let of = |names: &str| format!("it does not hold this arch's weights (names of {names})");
+        let of =
+            |names: &str| format!("it does not contain this arch's weights (names of {names})");
         let layout = match names(&store, params).map_err(|why| refuse(&place, &why))? {
             Names::Ours => {
                 lay::check_ours(&place, &store, params, &of("canonc"))?;
@@ -97,15 +100,16 @@ impl Source {
         };
         let model = arch::model(compiled).map_err(|error| {
             let why = format!(
-                "its names are those of {}, which are known for the released families alone, and {}",
+                "it uses the names of {}, which are supported only for the released families, but {}",
                 layout.name, error.message
             );
-            ForeignError::new(place.clone(), why, "give weights under the paths that `canonc show` lists")
+            ForeignError::new(place.clone(), why, "use weights with the paths that `canonc show` lists")
         })?;
         let prefixed = store.tensors.keys().any(|name| name.contains(LINGUA_PREFIX));
-        let lingua = std::ptr::eq(layout, lay::layout(&model, Whose::Lingua));
-        let both = std::ptr::eq(layout, lay::layout(&model, Whose::HuggingFace));
-        let whose = if lingua && (prefixed || !both) { Whose::Lingua } else { Whose::HuggingFace };
+        let lingua = std::ptr::eq(layout, lay::layout(&model, Target::Lingua));
+        let both = std::ptr::eq(layout, lay::layout(&model, Target::HuggingFace));
+        let whose =
+            if lingua && (prefixed || !both) { Target::Lingua } else { Target::HuggingFace };
         let reference = store.tensors.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
         let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
         let mut entries = lay::entries(&model, whose, norm, params);
@@ -150,10 +154,10 @@ impl Source {
                 put(&self.store.values(&param.path, start + at, count)?)
             });
         };
-        let holds = |e: &&Entry| e.kind == Kind::Needed && e.ours.contains(&index);
+        let holds = |e: &&Entry| e.kind == EntryKind::Needed && e.ours.contains(&index);
         let Some(entry) = entries.iter().find(holds) else {
-            let message = format!("`{}` is in no tensor of that layout", param.path);
-            return Err(ForeignError::new("", message, "this is a fault of canonc"));
+            let message = format!("`{}` is not in any tensor of that layout", param.path);
+            return Err(ForeignError::new("", message, "this is a bug in canonc"));
         };
         let before =
             entry.ours.iter().take_while(|n| **n != index).filter_map(|n| self.params.get(*n));
@@ -172,7 +176,7 @@ impl Source {
 
     /// Passes one tensor of another program, made of these weights, to `put`, in pieces.
     pub fn theirs(&self, entry: &Entry, put: Put<'_>) -> Result<(), ForeignError> {
-        if entry.kind == Kind::Zeros {
+        if entry.kind == EntryKind::Zeros {
             let total = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
             return pieces(total, |_, count| put(&vec![0.0; count as usize]));
         }
@@ -191,7 +195,7 @@ impl Source {
         &self,
         index: usize,
         width: u64,
-        turned: Turned,
+        turned: RopePermutation,
         put: Put<'_>,
     ) -> Result<(), ForeignError> {
         let Some(param) = self.params.get(index) else { return Ok(()) };
@@ -250,8 +254,8 @@ fn rename(store: &mut Store) {
 }
 
 fn refuse(place: &str, why: &str) -> ForeignError {
-    let help = "give one program's weights under its names, or those under the paths that `canonc show` lists";
-    ForeignError::new(place, format!("it does not hold this arch's weights: {why}"), help)
+    let help = "use weights with one program's names, or with the paths that `canonc show` lists";
+    ForeignError::new(place, format!("it does not contain this arch's weights: {why}"), help)
 }
 
 /// The naming of a file: all names are ours, or all are from one layout. The checks find unknown names.
@@ -284,7 +288,7 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
             let all: Vec<&str> = store.tensors.keys().map(String::as_str).collect();
             match all.as_slice() {
                 [] => Err("it is empty".to_owned()),
-                all => Err(format!("its names are of no known program: {}", list(all))),
+                all => Err(format!("its names belong to no supported program: {}", list(all))),
             }
         }
         (ours, Some((layout, names))) => Err(format!(
@@ -298,28 +302,28 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
 }
 
 /// Which channels RoPE pairs in the rows of a file's q and k.
-fn rope_rows(model: &Model, whose: Whose, beside: Option<&Described>) -> RopeLayout {
+fn rope_rows(model: &Model, whose: Target, beside: Option<&Described>) -> RopeLayout {
     let own = |model: &Model| match &model.mixer {
         Mixer::Attention(attention) => attention.layout,
         Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => RopeLayout::Half,
     };
     match (whose, beside) {
-        (Whose::Lingua, _) => RopeLayout::Interleaved,
-        (Whose::HuggingFace, Some(Described { model, turned: true, .. })) => match own(model) {
+        (Target::Lingua, _) => RopeLayout::Interleaved,
+        (Target::HuggingFace, Some(Described { model, turned: true, .. })) => match own(model) {
             RopeLayout::Half => RopeLayout::Interleaved,
             RopeLayout::Interleaved => RopeLayout::Half,
         },
-        (Whose::HuggingFace, Some(described)) => own(&described.model),
+        (Target::HuggingFace, Some(described)) => own(&described.model),
         // Stock `transformers` has one RoPE layout; the published class uses the layout of the model's training.
-        (Whose::HuggingFace, None) if model.is_plain_llama() => RopeLayout::Half,
-        (Whose::HuggingFace, None) => own(model),
+        (Target::HuggingFace, None) if model.is_plain_llama() => RopeLayout::Half,
+        (Target::HuggingFace, None) => own(model),
     }
 }
 
 /// Refuses weights if the configuration in their folder describes another model than the arch.
 fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), ForeignError> {
     let Some((has, wants)) = differing(theirs, ours) else { return Ok(()) };
-    let message = format!("it says `{has}`, and the arch `{name}` has `{wants}`");
+    let message = format!("it says `{has}`, but the arch `{name}` has `{wants}`");
     let help = "name the arch of these weights, or `canonc import` the folder";
     Err(ForeignError::new(shown(config), message, help))
 }
@@ -352,7 +356,7 @@ pub fn file_of(path: &Path) -> Result<PathBuf, ForeignError> {
         Some(file) => Ok(file),
         None => {
             let message =
-                format!("no weights are in this folder: it has no {}", names.join(", no "));
+                format!("this folder contains no weights: it has no {}", names.join(", no "));
             Err(ForeignError::new(shown(path), message, "name a file of weights, or its folder"))
         }
     }

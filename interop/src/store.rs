@@ -26,6 +26,7 @@ pub const MAX_TENSORS: usize = 300_000;
 pub struct Stored {
     /// `Err` names a type that weights cannot have.
     pub dtype: Result<Dtype, String>,
+    /// Its extents, outermost first.
     pub shape: Vec<i64>,
     /// Index of its file.
     pub file: usize,
@@ -36,6 +37,7 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// Number of values; 0 if the shape overflows.
     pub fn count(&self) -> u64 {
         count(&self.shape).unwrap_or(0)
     }
@@ -49,7 +51,9 @@ pub fn count(shape: &[i64]) -> Option<u64> {
 /// A file that was read, with its contents' length and digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadFile {
+    /// The file's path.
     pub path: PathBuf,
+    /// Number of its bytes.
     pub bytes: u64,
     /// BLAKE3 of the bytes that are used.
     pub digest: blake3::Hash,
@@ -58,9 +62,11 @@ pub struct ReadFile {
 /// All tensors of a checkpoint.
 #[derive(Debug, Default)]
 pub struct Store {
+    /// The files that hold tensors.
     pub files: Vec<ReadFile>,
     /// The list of shards, if there is one.
     pub index: Option<ReadFile>,
+    /// Tensors by name.
     pub tensors: BTreeMap<String, Stored>,
     open: Vec<Arc<CheckedFile>>,
 }
@@ -98,7 +104,7 @@ impl Store {
         let (bytes, read) = bytes_of(index)?;
         let root = json::read(&name, &bytes)?;
         let refuse = |line: usize, why: String| {
-            let help = "give the index and the shards as they were published";
+            let help = "use the original index and shards";
             ForeignError::new(format!("{name}:{line}"), why, help)
         };
         let Some(Node { value: Value::Map(entries), .. }) = root.get("weight_map") else {
@@ -109,11 +115,17 @@ impl Store {
         for (tensor, node) in entries {
             let Value::Text(shard) = &node.value else {
                 let has = node.value.shown();
-                return Err(refuse(node.line, format!("`{tensor}` is in {has}, which is no file")));
+                return Err(refuse(
+                    node.line,
+                    format!("`{tensor}` is in {has}, which is not a file"),
+                ));
             };
             let plain = !shard.is_empty() && !shard.contains(['/', '\\']) && shard != "..";
             if !plain || shard == "." {
-                return Err(refuse(node.line, format!("`{shard}` is no file beside the index")));
+                return Err(refuse(
+                    node.line,
+                    format!("`{shard}` is not a file in the folder of the index"),
+                ));
             }
             wanted.insert(tensor, (shard, node.line));
             if !shards.contains(&shard.as_str()) {
@@ -130,11 +142,11 @@ impl Store {
             match wanted.remove(tensor.as_str()) {
                 Some((shard, _)) if shard == is => {}
                 Some((shard, line)) => {
-                    let why = format!("`{tensor}` is in {is}, and the index says {shard}");
+                    let why = format!("`{tensor}` is in {is}, but the index says {shard}");
                     return Err(refuse(line, why));
                 }
                 None => {
-                    let why = format!("`{tensor}` is in {is}, and the index does not list it");
+                    let why = format!("`{tensor}` is in {is}, but the index does not list it");
                     return Err(refuse(1, why));
                 }
             }
@@ -142,7 +154,7 @@ impl Store {
         match wanted.into_iter().next() {
             Some((tensor, (shard, line))) => Err(refuse(
                 line,
-                format!("the index says that `{tensor}` is in {shard}, and it is not"),
+                format!("the index says that `{tensor}` is in {shard}, but it is not"),
             )),
             None => Ok(store),
         }
@@ -150,8 +162,8 @@ impl Store {
 
     fn safetensors(&mut self, path: &Path) -> Result<(), ForeignError> {
         let refuse = |why: String| {
-            let message = format!("it is no safetensors file that can be used: {why}");
-            ForeignError::new(shown(path), message, "give a whole file as it was published")
+            let message = format!("it is not a usable safetensors file: {why}");
+            ForeignError::new(shown(path), message, "use the complete original file")
         };
         let file = self.add(path)?;
         let header = self.header(file, path)?;
@@ -160,12 +172,12 @@ impl Store {
         let root = json::read("its header", text.trim_ascii_end())
             .map_err(|error| refuse(format!("{}: {}", error.place, error.message)))?;
         let Value::Map(entries) = &root.value else {
-            return Err(refuse("its header is no map".to_owned()));
+            return Err(refuse("its header is not a map".to_owned()));
         };
         let mut spans = Vec::new();
         for (name, node) in entries.iter().filter(|(name, _)| name != "__metadata__") {
             let (dtype, shape, from, to) = described(node)
-                .ok_or_else(|| refuse(format!("`{name}` is not described as tensors are")))?;
+                .ok_or_else(|| refuse(format!("`{name}` is not described as a tensor")))?;
             let bytes =
                 dtype.as_ref().map_or(Some(to - from), |d| count(&shape)?.checked_mul(d.bytes()));
             if bytes != Some(to - from) {
@@ -180,7 +192,7 @@ impl Store {
             let stored = Stored { dtype, shape, file, at, strides: None };
             if let Some(before) = self.tensors.insert(name.clone(), stored) {
                 let other = shown(self.path(before.file));
-                return Err(refuse(format!("`{name}` is in it and in {other}")));
+                return Err(refuse(format!("`{name}` is both in it and in {other}")));
             }
         }
         // Contiguous, from the header's end to the file's end: tensors do not overlap, and no bytes are hidden.
@@ -190,13 +202,13 @@ impl Store {
         for (from, to, name) in spans {
             if from != free || to > data {
                 return Err(refuse(format!(
-                    "`{name}` lies at {from}..{to} of {data}, and {free} is where it belongs"
+                    "`{name}` is at {from}..{to} of {data}, but should start at {free}"
                 )));
             }
             free = to;
         }
         if free != data {
-            return Err(refuse(format!("its header speaks of {free} bytes, and it has {data}")));
+            return Err(refuse(format!("its header describes {free} bytes, but it has {data}")));
         }
         if self.tensors.len() > MAX_TENSORS {
             return Err(refuse(format!("it has more than {MAX_TENSORS} tensors")));
@@ -208,7 +220,8 @@ impl Store {
     fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, ForeignError> {
         let short = |n: u64| {
             let message = format!(
-                "it is no safetensors file that can be used: its header would be {n} bytes long, more than the file or {MAX_BYTES}"
+                "it is not a usable safetensors file: its header would be {n} bytes long, more than the file or \
+                 {MAX_BYTES}"
             );
             ForeignError::new(shown(path), message, "give a safetensors file")
         };
@@ -239,8 +252,8 @@ impl Store {
         let Some(stored) = self.tensors.get(name) else { return Ok(Vec::new()) };
         let place = shown(self.path(stored.file));
         let dtype = stored.dtype.clone().map_err(|has| {
-            let message = format!("`{name}` is {has}, and a weight is F32, BF16 or F16");
-            ForeignError::new(place.clone(), message, "store it as one of them")
+            let message = format!("`{name}` is {has}, but weights must be F32, BF16 or F16");
+            ForeignError::new(place.clone(), message, "convert it to one of them")
         })?;
         let size = dtype.bytes();
         let mut values = Vec::new();
@@ -262,10 +275,14 @@ impl Store {
             Some(at) => {
                 let (index, has) = (start + at as u64, values.get(at).copied().unwrap_or(0.0));
                 let message = format!(
-                    "`{name}` {:?} holds {has} at {index}, and weights are finite",
+                    "`{name}` {:?} has {has} at {index}, but weights must be finite",
                     stored.shape
                 );
-                Err(ForeignError::new(place, message, "this checkpoint is of a run that diverged"))
+                Err(ForeignError::new(
+                    place,
+                    message,
+                    "this checkpoint comes from a run that diverged",
+                ))
             }
         }
     }
@@ -315,7 +332,9 @@ pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), ForeignError>
 /// A tensor to write.
 #[derive(Clone, Debug)]
 pub struct Planned {
+    /// Name of the tensor.
     pub name: String,
+    /// Its extents, outermost first.
     pub shape: Vec<i64>,
 }
 

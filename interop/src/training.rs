@@ -1,18 +1,15 @@
 //! Lingua's training keys as fields of a recipe, and back.
 //!
-//! In: the keys of `params.json` or a recipe YAML; or the fields of an experiment. Out: the other. Must stay true: one
-//! table serves both directions; the size of a step follows from keys and the number of devices, never from a comment;
-//! a key without a field is listed as left out, or refused.
+//! In: keys of `params.json` or a recipe YAML, or an experiment. Out: the other. Must stay true: the size of a step follows
+//! from keys and the number of devices, never from a comment; a key without a field is listed as left out, or refused.
 
-#[cfg(test)]
-mod defaults;
 mod fixed;
 
 use std::collections::BTreeMap;
 
-use compiler::field::FieldValue;
-use compiler::lock::Experiment;
 use dsl::Decimal;
+use lab::experiment::Experiment;
+use lab::field::{self, Absent, FieldValue, quote};
 
 use super::ForeignError;
 use super::config::{Keys, decimal};
@@ -37,12 +34,12 @@ enum As {
     Words(&'static [(&'static str, &'static str)]),
 }
 
-/// A foreign key, our field, the meaning of an absent key, and when the key is written.
+/// A field with a key in the trainer's files. The field table has the key and the meaning of its absence.
 struct Pair {
-    theirs: &'static str,
     ours: &'static str,
     how: As,
-    absent: &'static str,
+    /// Overrides the table, or is given because the table has none.
+    absent: Option<&'static str>,
     write: Write,
 }
 
@@ -55,11 +52,29 @@ enum Write {
     Kind(&'static [&'static str]),
 }
 
-const fn pair(theirs: &'static str, ours: &'static str, how: As, absent: &'static str) -> Pair {
-    Pair { theirs, ours, how, absent, write: Write::Always }
+const fn pair(ours: &'static str, how: As) -> Pair {
+    Pair { ours, how, absent: None, write: Write::Always }
 }
 
 impl Pair {
+    const fn absent(self, absent: &'static str) -> Pair {
+        Pair { absent: Some(absent), ..self }
+    }
+
+    /// The key in the trainer's files: the table's first foreign name, or the field's own path.
+    fn theirs(&self) -> &'static str {
+        field::find(self.ours).and_then(|row| row.foreign.first().copied()).unwrap_or(self.ours)
+    }
+
+    /// The value, as the trainer writes it, that an absent key means.
+    fn if_absent(&self) -> &'static str {
+        let known = field::find(self.ours).map(|row| row.absent);
+        self.absent.unwrap_or(match known {
+            Some(Absent::Default(value) | Absent::Is(value)) => value,
+            Some(Absent::Unknown | Absent::As(_)) | None => "",
+        })
+    }
+
     const fn unlike(self) -> Pair {
         Pair { write: Write::Unlike, ..self }
     }
@@ -75,50 +90,51 @@ const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 /// Keys with an equivalent field.
 #[rustfmt::skip]
 const PAIRS: &[Pair] = &[
-    pair("steps", "budget.steps", As::Int, "1000"),
-    pair("seed", "lingua.seed", As::Int, "42"),
-    pair("model.seed", "seeds.init", As::Int, "42"),
-    pair("data.seed", "seeds.data", As::Int, "42"),
-    pair("model.z_loss", "loss.nll_square", As::Words(&[("true", "1e-4"), ("false", "0")]), "false"),
-    pair("optim.lr", "optimizer.lr", As::Real, "0.0003"),
-    pair("optim.weight_decay", "optimizer.weight_decay", As::Real, "0.1"),
-    pair("optim.epsilon", "optimizer.eps", As::Real, "1e-8"),
-    pair("optim.clip", "optimizer.clip", As::Real, "1"),
-    pair("optim.scheduler", "schedule.kind", As::Text, "cosine"),
-    pair("optim.warmup", "schedule.warmup", As::Int, "2000").of(WARMED),
-    pair("optim.lr_min_ratio", "schedule.lr_min_ratio", As::Real, "0.1").of(WARMED),
-    pair("optim.cycle_length", "schedule.cycle", As::Real, "1").of(&["cosine", "wsd"]),
-    pair("optim.cosine_theta", "schedule.theta", As::Real, "1").of(&["cosine"]),
-    pair("optim.decay_fraction", "schedule.decay_fraction", As::Real, "0.1").of(&["wsd"]),
-    pair("optim.exp_factor", "schedule.exp_factor", As::Real, "0.5").of(&["inv_sqrt"]),
-    pair("data.batch_size", "batch.sequences", As::Int, "2"),
-    pair("data.seq_len", "data.seq_len", As::Int, "2048"),
-    pair("data.add_bos", "data.add_bos", As::Bool, "true"),
-    pair("data.add_eos", "data.add_eos", As::Bool, "true"),
-    pair("data.root_dir", "lingua.root_dir", As::Text, "data"),
-    pair("data.prefetch_size", "lingua.prefetch_size", As::Int, "64"),
-    pair("data.load_async", "lingua.load_async", As::Bool, "true"),
-    pair("data.tokenizer.path", "lingua.tokenizer_path", As::Text, "tokenizer.model"),
-    pair("probe_freq", "lingua.probe_freq", As::IntOr("never"), "null"),
-    pair("logging.freq", "log.every", As::Int, "10"),
-    pair("distributed.fsdp_type", "lingua.fsdp_type", As::Text, "no_shard"),
-    pair("distributed.compile", "lingua.compile", As::Bool, "false"),
-    pair("distributed.model_dtype", "precision.policy", TYPES, "bf16"),
-    pair("distributed.matmul_allow_tf32", "lingua.matmul_allow_tf32", As::Bool, "false"),
-    pair("distributed.selective_activation_checkpointing", "platform.recompute", As::Words(&[("false", "\"nothing\""), ("true", "\"layers\"")]), "false"),
-    pair("profiling.run", "lingua.profiling", As::Bool, "false"),
-    pair("checkpoint.dump.every", "checkpoint.every", As::Int, "1000"),
-    pair("checkpoint.dump.keep", "checkpoint.keep", As::Int, "3"),
-    pair("checkpoint.eval.every", "evaluation.every", As::Int, "1000"),
-    pair("checkpoint.eval.keep", "lingua.eval_keep", As::Int, "0"),
-    pair("checkpoint.read_s3", "lingua.read_s3", As::Bool, "false").unlike(),
-    pair("async_eval_gpus", "lingua.async_eval_gpus", As::IntOr("0"), "null"),
-    pair("eval.harness.log_samples", "lingua.log_samples", As::Bool, "true"),
-    pair("eval.generator.max_tokens", "lingua.generator_max_tokens", As::Int, "1024"),
-    pair("eval.generator.dtype", "lingua.generator_dtype", As::Text, "bf16"),
-    pair("eval.generator.show_progress", "lingua.show_progress", As::Bool, "false"),
-    pair("eval.save_s3", "lingua.save_s3", As::Bool, "false").unlike(),
-    pair("eval.save_consolidated_to_local", "lingua.save_consolidated_to_local", As::Bool, "true").unlike(),
+    pair("budget.steps", As::Int),
+    pair("lingua.seed", As::Int),
+    pair("seeds.init", As::Int),
+    pair("seeds.data", As::Int),
+    pair("loss.nll_square", As::Words(&[("true", "1e-4"), ("false", "0")])).absent("false"),
+    pair("optimizer.lr", As::Real),
+    pair("optimizer.weight_decay", As::Real),
+    pair("optimizer.eps", As::Real),
+    pair("optimizer.clip", As::Real),
+    pair("schedule.kind", As::Text).absent("cosine"),
+    pair("schedule.warmup", As::Int).of(WARMED),
+    pair("schedule.lr_min_ratio", As::Real).of(WARMED),
+    pair("schedule.cycle", As::Real).of(&["cosine", "wsd"]),
+    pair("schedule.theta", As::Real).of(&["cosine"]),
+    pair("schedule.decay_fraction", As::Real).of(&["wsd"]),
+    pair("schedule.exp_factor", As::Real).of(&["inv_sqrt"]),
+    pair("batch.sequences", As::Int),
+    pair("data.seq_len", As::Int),
+    pair("data.add_bos", As::Bool),
+    pair("data.add_eos", As::Bool),
+    pair("lingua.root_dir", As::Text).absent("data"),
+    pair("lingua.prefetch_size", As::Int),
+    pair("lingua.load_async", As::Bool),
+    pair("lingua.tokenizer_path", As::Text).absent("tokenizer.model"),
+    pair("lingua.probe_freq", As::IntOr("never")),
+    pair("log.every", As::Int),
+    pair("lingua.fsdp_type", As::Text),
+    pair("lingua.compile", As::Bool),
+    pair("precision.policy", TYPES).absent("bf16"),
+    pair("lingua.matmul_allow_tf32", As::Bool),
+    pair("platform.recompute", As::Words(&[("false", "\"nothing\""), ("true", "\"layers\"")])).absent("false"),
+    pair("lingua.profiling", As::Bool),
+    pair("checkpoint.every", As::Int),
+    // The trainer's 0 keeps none, but a run here continues from one of at least two.
+    pair("checkpoint.keep", As::Int).absent("3"),
+    pair("evaluation.every", As::Int),
+    pair("lingua.eval_keep", As::Int),
+    pair("lingua.read_s3", As::Bool).unlike(),
+    pair("lingua.async_eval_gpus", As::IntOr("0")),
+    pair("lingua.log_samples", As::Bool),
+    pair("lingua.generator_max_tokens", As::Int),
+    pair("lingua.generator_dtype", As::Text),
+    pair("lingua.show_progress", As::Bool),
+    pair("lingua.save_s3", As::Bool).unlike(),
+    pair("lingua.save_consolidated_to_local", As::Bool).absent("true").unlike(),
 ];
 
 /// Tasks with more than a name in the release's entry: the additional keys and their values.
@@ -180,8 +196,8 @@ pub fn read(
         let value = ours(keys, pair)?;
         match pair.write {
             Write::Kind(kinds) if !kinds.contains(&kind) => {
-                let why = format!("which means nothing with `optim.scheduler` {kind}");
-                keys.only(pair.theirs, &[pair.absent], &why)?;
+                let why = format!("which has no effect with `optim.scheduler` {kind}");
+                keys.only(pair.theirs(), &[pair.if_absent()], &why)?;
             }
             Write::Always | Write::Unlike | Write::Kind(_) => {
                 training.insert(pair.ours.to_owned(), value);
@@ -209,20 +225,20 @@ pub fn read(
     tasks(keys, &mut set)?;
     keys.only("optim.annealing_step", &["1000"], "which no scheduler of the release reads")?;
     keys.only("data.n_views", &["2"], "and inputs and targets are two views")?;
-    keys.only("distributed.tp_size", &["1"], "and there is no tensor parallelism here")?;
-    keys.only("distributed.float8_recipe", &[], "and there is no float8 here")?;
+    keys.only("distributed.tp_size", &["1"], "and tensor parallelism is not supported")?;
+    keys.only("distributed.float8_recipe", &[], "and float8 is not supported")?;
     let rounding = "distributed.allow_bf16_reduced_precision_reduction";
     keys.only(rounding, &["true", "false"], "and it should be true or false")?;
     keys.only("eval.validation", &[], "and validation sets cannot be expressed")?;
-    keys.only("checkpoint.init_ckpt_path", &[], "and a run begins from its own initial values")?;
-    keys.only("checkpoint.continue_training_from_init", &["false"], "and a run begins at step 0")?;
+    keys.only("checkpoint.init_ckpt_path", &[], "and a run starts from its own initial values")?;
+    keys.only("checkpoint.continue_training_from_init", &["false"], "and a run starts at step 0")?;
     let mut left_out = Vec::new();
     // The trainer replaces it by data.seq_len.
     let seq_len = keys.node("data.seq_len").map(|node| &node.value);
     let forced = keys.node("model.max_seqlen").is_some_and(|node| Some(&node.value) == seq_len);
     for key in IDLE.into_iter().chain([rounding]) {
         if keys.has(key) && !(forced && key == "model.max_seqlen") {
-            let why = "decides no weight, and no field has it".to_owned();
+            let why = "it does not affect weights, and no field has it".to_owned();
             left_out.push(LeftOut { name: key.to_owned(), why });
         }
     }
@@ -232,13 +248,13 @@ pub fn read(
 
 /// The value of one key as TOML.
 fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, ForeignError> {
-    let key = pair.theirs;
+    let key = pair.theirs();
     let refuse = |wanted: &str| {
         keys.refuse(key, format!("and it should be {wanted}"), "write it as the release does")
     };
     match pair.how {
         As::Int => match keys.node(key) {
-            None => Ok(pair.absent.to_owned()),
+            None => Ok(pair.if_absent().to_owned()),
             Some(node) => match number(node).and_then(Decimal::to_int) {
                 Some(n) => Ok(n.to_string()),
                 None => Err(refuse("a whole number")),
@@ -252,11 +268,12 @@ fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, ForeignError> {
                 None => Err(refuse("a whole number or null")),
             },
         },
-        As::Real => Ok(real(keys.decimal_or(key, pair.absent)?)),
-        As::Bool => Ok(keys.bool_or(key, pair.absent == "true")?.to_string()),
-        As::Text => Ok(quoted(keys.text(key)?.unwrap_or(pair.absent))),
+        As::Real => Ok(real(keys.decimal_or(key, pair.if_absent())?)),
+        As::Bool => Ok(keys.bool_or(key, pair.if_absent() == "true")?.to_string()),
+        As::Text => Ok(quote(keys.text(key)?.unwrap_or(pair.if_absent()))),
         As::Words(words) => {
-            let said = keys.node(key).map_or(pair.absent.to_owned(), |node| node.value.plain());
+            let said =
+                keys.node(key).map_or(pair.if_absent().to_owned(), |node| node.value.plain());
             let found = words.iter().find(|(theirs, _)| *theirs == said);
             let known: Vec<&str> = words.iter().map(|(theirs, _)| *theirs).collect();
             found.map(|(_, ours)| (*ours).to_owned()).ok_or_else(|| refuse(&known.join(" or ")))
@@ -276,10 +293,6 @@ fn real(number: Decimal) -> String {
     number.to_string()
 }
 
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
 /// One source is a name; several are their names joined, and weights.
 fn sources(
     keys: &Keys<'_>,
@@ -296,7 +309,7 @@ fn sources(
     }
     keys.idle(&["data.sources"]);
     let name = if names.is_empty() { UNNAMED.to_owned() } else { names.join("+") };
-    set("data.source", quoted(&name));
+    set("data.source", quote(&name));
     if names.len() > 1 {
         // The smallest power of ten that makes all of them integers.
         let places = weights.iter().map(|w| -w.parts().1).max().unwrap_or(0).clamp(0, 9);
@@ -305,7 +318,7 @@ fn sources(
         let whole: Option<Vec<String>> =
             weights.iter().map(|w| whole(w).map(|n| n.to_string())).collect();
         let Some(whole) = whole else {
-            let why = "and its weights are no shares of nine decimals";
+            let why = "and its weights have more than nine decimals";
             return Err(keys.refuse("data.sources", why, "write fewer decimals"));
         };
         set("data.weights", format!("[{}]", whole.join(", ")));
@@ -326,7 +339,7 @@ fn tokenizer(
         let why = "and it should be bytes, sp or tiktoken";
         return Err(keys.refuse("data.tokenizer.name", why, "prepare the data with one of them"));
     };
-    set("data.tokenizer", quoted(ours));
+    set("data.tokenizer", quote(ours));
     if *ours != "bytes" {
         set("data.tokenizer_vocab", vocab.to_string());
     }
@@ -350,20 +363,21 @@ fn step(
             let key =
                 if shard.is_some() { "distributed.dp_shard" } else { "distributed.dp_replicate" };
             let why = format!("so that there are {said} devices, and --devices is {given}");
-            return Err(keys.refuse(key, why, "leave --devices out, or give the file of that run"));
+            return Err(keys.refuse(key, why, "remove --devices, or name the file of that run"));
         }
         (Some(n), _) | (None, Some(n)) => n,
         (None, None) => {
-            let why = "so the tokens of a step follow from no key";
-            let help = "say how many GPUs the run had: `--devices 128`; published recipes say so in their first comment only";
+            let why = "so no key determines the tokens of a step";
+            let help = "give the number of GPUs of the run: `--devices 128`; published recipes have it only in their \
+             first comment";
             return Err(keys.refuse("distributed.dp_shard", why, help));
         }
     };
     let accumulate = keys.int_or("grad_acc_steps", 1)?;
     let micro_batches = devices.checked_mul(accumulate).filter(|n| (1..=1 << 20).contains(n));
     let Some(micro_batches) = micro_batches else {
-        let why = format!("and with {devices} devices a step has no or too many micro-batches");
-        return Err(keys.refuse("grad_acc_steps", why, "see what it says"));
+        let why = format!("and with {devices} devices a step has no micro-batch or too many");
+        return Err(keys.refuse("grad_acc_steps", why, "check its value"));
     };
     set("batch.micro_batches", micro_batches.to_string());
     set("platform.devices", devices.to_string());
@@ -400,12 +414,11 @@ fn tasks(
                 && more_of.iter().all(|(k, v)| more.get(*k).is_some_and(|has| *v == has))
         };
         if name.is_empty() || !(more.is_empty() || published.is_some_and(same)) {
-            let why = format!("and the entry {} says more than a name", item.value.shown());
-            let help =
-                "only the release's own entries of boolq, social_iqa and lambada_openai are known";
+            let why = format!("and the entry {} has more than a name", item.value.shown());
+            let help = "only the release's own entries of boolq, social_iqa and lambada_openai are supported";
             return Err(keys.refuse(key, why, help));
         }
-        names.push(quoted(&name));
+        names.push(quote(&name));
     }
     set("lingua.harness_tasks", format!("[{}]", names.join(", ")));
     Ok(())
@@ -471,7 +484,7 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
     };
     let micro_batches = experiment.batch.micro_batches as i64;
     if micro_batches % devices != 0 {
-        let why = format!("{micro_batches} micro-batches are no whole number for each device");
+        let why = format!("{micro_batches} micro-batches are not a multiple of the devices");
         return Err(cannot(experiment, "platform.devices", &why));
     }
     let mut root = Vec::new();
@@ -484,11 +497,11 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
         }
         let Some(value) = experiment.value(pair.ours) else { continue };
         let value = theirs(experiment, pair, value)?;
-        let absent = value.plain() == pair.absent;
+        let absent = value.plain() == pair.if_absent();
         // The caller writes `model` as a whole; here each value is only checked to have a word.
-        let elsewhere = pair.theirs.starts_with("model.");
+        let elsewhere = pair.theirs().starts_with("model.");
         if !(elsewhere || pair.write == Write::Unlike && absent) {
-            put(&mut root, pair.theirs, value);
+            put(&mut root, pair.theirs(), value);
         }
     }
     put(&mut root, "grad_acc_steps", Value::Number((micro_batches / devices).to_string()));
@@ -520,7 +533,7 @@ fn theirs(experiment: &Experiment, pair: &Pair, value: &FieldValue) -> Result<Va
             Some(("true", _)) => Value::Bool(true),
             Some(("false", _)) => Value::Bool(false),
             Some((theirs, _)) => Value::Text((*theirs).to_owned()),
-            None => return Err(cannot(experiment, pair.ours, "Lingua has no word for it")),
+            None => return Err(cannot(experiment, pair.ours, "Lingua cannot express it")),
         },
         As::IntOr(word) if value.plain() == word => Value::Null,
         As::Real if value.plain() == "none" => Value::Number("0".to_owned()),

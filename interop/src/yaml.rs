@@ -74,7 +74,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
         ForeignError::new(
             format!("{name}:{line}"),
             why.to_owned(),
-            "write plain keys and values, each key once, without anchors, aliases or tags",
+            "use plain keys and values, each key once, without anchors, aliases or tags",
         )
     };
     if bytes.len() > MAX_YAML {
@@ -224,10 +224,10 @@ impl Builder {
 
     fn open(&mut self, open: Open, line: usize) -> Result<(), Refused> {
         if let Some(Open::Map(_, _, _, None)) = self.stack.last() {
-            return Err((line, "a key that is no plain text".to_owned()));
+            return Err((line, "a key that is not a plain string".to_owned()));
         }
         if self.stack.len() >= MAX_DEPTH {
-            return Err((line, format!("it nests deeper than {MAX_DEPTH}")));
+            return Err((line, format!("it is nested more than {MAX_DEPTH} deep")));
         }
         self.stack.push(open);
         Ok(())
@@ -245,7 +245,7 @@ impl Builder {
                 let first = entries.iter().find(|(k, _)| k == text).map_or(0, |(_, n)| n.line);
                 return Err((
                     line,
-                    format!("`{text}` stands on line {first} and again on line {line}"),
+                    format!("`{text}` is on line {first} and again on line {line}"),
                 ));
             }
             *key = Some(text.to_owned());
@@ -266,7 +266,7 @@ impl Builder {
             Some(Open::List(_, items)) => items.push(node),
             Some(Open::Map(_, entries, _, key)) => match key.take() {
                 Some(key) => entries.push((key, node)),
-                None => return Err((node.line, "a key that is no plain text".to_owned())),
+                None => return Err((node.line, "a key that is not a plain string".to_owned())),
             },
         }
         Ok(())
@@ -293,13 +293,15 @@ fn plain(text: &str) -> Result<Value, String> {
         _ => {
             let word = text.to_ascii_lowercase();
             if ["yes", "no", "on", "off", "y", "n"].contains(&word.as_str()) {
-                return Err(format!("`{text}`, a truth in YAML 1.1 and a text in YAML 1.2"));
+                return Err(format!("`{text}`, a boolean in YAML 1.1 but a string in YAML 1.2"));
             }
             let unsigned = text.strip_prefix('+').unwrap_or(text);
             if is_number(unsigned) {
                 Value::Number(unsigned.to_owned())
             } else if looks_numeric(unsigned) {
-                return Err(format!("`{text}`, a number in one YAML and a text in another"));
+                return Err(format!(
+                    "`{text}`, a number in one version of YAML but a string in another"
+                ));
             } else {
                 Value::Text(text.to_owned())
             }

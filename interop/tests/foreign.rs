@@ -1,5 +1,7 @@
 //! Models and recipes of other programs: import, export and errors. No libtorch.
 
+extern crate canonc_interop as interop;
+
 mod foreign {
     mod checkpoints;
     mod configs;

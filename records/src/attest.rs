@@ -1,6 +1,7 @@
 //! In: the facts and results of a finished run. Out: `attestation.toml`, and the same read back. Must stay true: claims
 //! are above the seal; time and duration are below it, so two runs of one lock on one machine claim the same text.
 
+use lab::field::quote;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -30,11 +31,13 @@ pub const MACHINE_FACTS: [&str; 10] = [
 /// The claims of a finished run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attestation {
+    /// The lock's name.
     pub name: String,
     /// The lock's `train` digest, which is its id.
     pub lock: Digest,
-    /// The lock's `eval` and `platform` digests.
+    /// The lock's `eval` digest, which determines the evaluations.
     pub eval: Digest,
+    /// The lock's `platform` digest, which determines the machine's settings.
     pub platform: Digest,
     /// Number of steps done.
     pub steps: u64,
@@ -42,12 +45,15 @@ pub struct Attestation {
     pub diverged: Option<u64>,
     /// Targets that counted, over all steps.
     pub counted: u64,
-    /// The metrics log's last chain digest, then its number of lines.
+    /// The metrics log's last chain digest.
     pub metrics: Digest,
+    /// Number of lines of the metrics log.
     pub lines: u64,
-    /// Digest of the last state's tensors, by part.
+    /// Digest of the last state's parameters.
     pub weights: Digest,
+    /// Digest of the first moments of the optimiser.
     pub first_moment: Digest,
+    /// Digest of the second moments.
     pub second_moment: Digest,
     /// Digest of the plan's text.
     pub plan: Digest,
@@ -102,16 +108,16 @@ impl Attestation {
              steps = {steps}\n{diverged}counted = {counted}\nmetrics = \"{metrics}\"\nlines = {lines}\n\
              weights = \"{weights}\"\nfirst_moment = \"{first_moment}\"\nsecond_moment = \"{second_moment}\"\n\
              plan = \"{plan}\"\nother_machines = {}\n",
-            quoted(name),
+            quote(name),
             list(other_machines),
         );
         text.push_str("\n[kernels]\n");
         for (kernel, paths) in kernels {
-            let _ = writeln!(text, "{} = {}", quoted(kernel), list(paths));
+            let _ = writeln!(text, "{} = {}", quote(kernel), list(paths));
         }
         text.push_str("\n[machine]\n");
         for (fact, value) in machine {
-            let _ = writeln!(text, "{} = {}", quoted(fact), quoted(value));
+            let _ = writeln!(text, "{} = {}", quote(fact), quote(value));
         }
         text
     }
@@ -175,10 +181,10 @@ impl Attestation {
             other_machines,
         } = wire;
         if version != 1 {
-            return Err(format!("it has version {version}, and this canonc reads version 1"));
+            return Err(format!("it has version {version}, but this canonc reads version 1"));
         }
         let digest =
-            |text: &str| Digest::parse(text).ok_or_else(|| format!("`{text}` is no digest"));
+            |text: &str| Digest::parse(text).ok_or_else(|| format!("`{text}` is not a digest"));
         Ok(Attestation {
             name,
             lock: digest(&lock)?,
@@ -232,12 +238,8 @@ struct Wire {
     other_machines: Vec<String>,
 }
 
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
 fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
-    let items: Vec<String> = items.into_iter().map(|item| quoted(item)).collect();
+    let items: Vec<String> = items.into_iter().map(|item| quote(item)).collect();
     format!("[{}]", items.join(", "))
 }
 
@@ -246,7 +248,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::run::Kind;
+    use crate::run::RunErrorKind;
 
     fn attestation() -> Attestation {
         let digest = |what: &str| Digest::of("test", what);
@@ -302,7 +304,7 @@ mod tests {
         let full = Faults::parse("attest-full").unwrap();
         let before = std::fs::read(&path).unwrap();
         let error = attestation().write(&path, Circumstances::default(), &full).unwrap_err();
-        assert_eq!(error.kind, Kind::Machine);
+        assert_eq!(error.kind, RunErrorKind::Machine);
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }

@@ -21,7 +21,7 @@ use compiler::graph::Graph;
 
 use crate::fault::{Faults, Point};
 use crate::run::{
-    RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
+    POINTER, RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
 };
 use disk as doors;
 
@@ -34,14 +34,19 @@ pub use manifest::{Content, FILE as MANIFEST, Manifest};
 /// The three sets of tensors in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
+    /// The parameters.
     Weights,
+    /// AdamW's running mean of the gradients.
     FirstMoment,
+    /// AdamW's running mean of the squared gradients.
     SecondMoment,
 }
 
+/// All parts, in the order of their files.
 pub const PARTS: [Part; 3] = [Part::Weights, Part::FirstMoment, Part::SecondMoment];
 
 impl Part {
+    /// The name in manifests and messages, as `first_moment`.
     pub fn name(self) -> &'static str {
         match self {
             Part::Weights => "weights",
@@ -50,6 +55,7 @@ impl Part {
         }
     }
 
+    /// The file's name in a checkpoint, as `first_moment.safetensors`.
     pub fn file(self) -> String {
         format!("{}.safetensors", self.name())
     }
@@ -75,21 +81,23 @@ pub struct Store {
 /// A checkpoint that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
+    /// The checkpoint's name.
     pub name: String,
+    /// Why it was refused, in words.
     pub why: String,
 }
 
 /// A checkpoint from which a run can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SavedCheckpoint {
+    /// The checkpoint's name.
     pub name: String,
+    /// What its manifest claims.
     pub manifest: Manifest,
 }
 
-/// Name of the file that names the newest checkpoint.
-pub const POINTER: &str = "latest";
-
 impl Store {
+    /// The checkpoints in a run's folder `checkpoints/`, for this lock and these parameters. Reads nothing yet.
     pub fn new(folder: PathBuf, lock: Digest, slots: Vec<Slot>) -> Store {
         Store { folder, lock, slots, verified: BTreeSet::new() }
     }
@@ -183,7 +191,7 @@ impl Store {
     pub fn find(
         &mut self,
         logged: impl Fn(Digest) -> bool,
-    ) -> Result<(Option<Found>, Vec<Refused>), RunError> {
+    ) -> Result<(Option<SavedCheckpoint>, Vec<Refused>), RunError> {
         let mut refused = Vec::new();
         let mut names = self.names()?;
         match self.pointer()? {
@@ -193,13 +201,13 @@ impl Store {
                 None => {
                     refused.push(Refused {
                         name,
-                        why: "`latest` names it, and it is gone".to_owned(),
+                        why: "`latest` names it, but it does not exist".to_owned(),
                     });
                 }
             },
             Pointer::Unreadable(text) => refused.push(Refused {
                 name: POINTER.to_owned(),
-                why: format!("it names no checkpoint: {text:?}"),
+                why: format!("it does not name a checkpoint: {text:?}"),
             }),
             Pointer::None => {}
         }
@@ -207,7 +215,7 @@ impl Store {
             match self.judge(&name, &logged) {
                 Ok(manifest) => {
                     self.verified.insert(name.clone());
-                    return Ok((Some(Found { name, manifest }), refused));
+                    return Ok((Some(SavedCheckpoint { name, manifest }), refused));
                 }
                 Err(why) => refused.push(Refused { name, why }),
             }
@@ -224,8 +232,7 @@ impl Store {
                 list.join("\n  ")
             ),
             format!(
-                "restore one, or delete {} to train again from step 0 (steps already logged have to come out the \
-                 same)",
+                "restore one, or delete {} to train again from step 0 (steps already logged must come out the same)",
                 self.folder.display()
             ),
         ))
@@ -233,11 +240,11 @@ impl Store {
 
     /// Every checkpoint that is complete, belongs to this lock, is in its step's folder, and has a chain that `logged`
     /// accepts; oldest first.
-    pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<Found>, RunError> {
+    pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<SavedCheckpoint>, RunError> {
         let mut kept = Vec::new();
         for name in self.names()? {
             if let Ok(manifest) = self.judge(&name, &logged) {
-                kept.push(Found { name, manifest });
+                kept.push(SavedCheckpoint { name, manifest });
             }
         }
         kept.reverse();
@@ -245,14 +252,18 @@ impl Store {
     }
 
     /// Passes every tensor of a checkpoint to `write`, as little-endian f32 bytes.
-    pub fn load(&self, found: &Found, write: &mut WriteTensor<'_>) -> Result<(), RunError> {
+    pub fn load(
+        &self,
+        found: &SavedCheckpoint,
+        write: &mut WriteTensor<'_>,
+    ) -> Result<(), RunError> {
         PARTS.into_iter().try_for_each(|part| self.load_part(found, part, write))
     }
 
     /// Passes every tensor of one part of a checkpoint to `write`.
     pub(crate) fn load_part(
         &self,
-        found: &Found,
+        found: &SavedCheckpoint,
         part: Part,
         write: &mut WriteTensor<'_>,
     ) -> Result<(), RunError> {
@@ -272,13 +283,13 @@ impl Store {
         let manifest = manifest::read(&place)?;
         if manifest.lock != self.lock {
             return Err(format!(
-                "it is of lock {}, and this is {}",
+                "it belongs to lock {}, not {}",
                 manifest.lock.short(),
                 self.lock.short()
             ));
         }
         if name_of(manifest.step) != name {
-            return Err(format!("it is of step {}", manifest.step));
+            return Err(format!("it belongs to step {}", manifest.step));
         }
         if !logged(manifest.chain) {
             return Err(format!(
@@ -310,7 +321,7 @@ impl Store {
             contents.push(content);
         }
         let [weights, first_moment, second_moment] = contents.try_into().map_err(|_| {
-            RunError::machine("a part is missing", "this is a fault of canonc; please report it")
+            RunError::machine("a part is missing", "this is a bug in canonc; please report it")
         })?;
         let manifest =
             Manifest { lock: self.lock, step, chain, weights, first_moment, second_moment };
@@ -378,22 +389,23 @@ fn another(place: &Path, there: &Manifest, now: &Manifest) -> RunError {
     let differs = PARTS.into_iter().find(|part| there.content(*part) != now.content(*part));
     let what = match differs {
         Some(part) => format!(
-            "its {} are {}, and now they are {}",
+            "its {} were {} and are now {}",
             part.name(),
             there.content(part).tensors.short(),
             now.content(part).tensors.short()
         ),
-        None => "it is of another metrics log".to_owned(),
+        None => "it belongs to another metrics log".to_owned(),
     };
     RunError::finding(
-        format!("{place} was reached before with another result: {what}"),
-        "look for what changed since: the machine, the build of canonc or libtorch, or memory that flips bits",
+        format!("{place} had another result before: {what}"),
+        "check what changed since: the machine, the build of canonc or libtorch, or failing memory",
     )
 }
 
 /// The content of `latest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pointer {
+    /// The name of the newest checkpoint.
     To(String),
     /// Its text is not a checkpoint's name.
     Unreadable(String),
@@ -431,7 +443,7 @@ pub fn intact(place: &Path, part: Part) -> Result<(), String> {
     let found = inspect::digest(&place.join(part.file())).map_err(|error| error.to_string())?;
     match found == saved {
         true => Ok(()),
-        false => Err(format!("it has digest {}, and had {}", found.short(), saved.short())),
+        false => Err(format!("it has digest {}, but had {}", found.short(), saved.short())),
     }
 }
 
@@ -488,7 +500,7 @@ pub fn step_of(name: &str) -> Option<u64> {
 fn damaged(path: &Path, why: &str) -> RunError {
     RunError::finding(
         format!("{} is damaged: {why}", path.display()),
-        "repeat the command: an earlier checkpoint is taken where there is one",
+        "repeat the command: it uses an earlier checkpoint if there is one",
     )
 }
 

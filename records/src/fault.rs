@@ -101,7 +101,7 @@ impl fmt::Display for NoSuchPoint {
         let Self(text) = self;
         write!(
             f,
-            "there is no fault point `{text}`\nhelp: write NAME or NAME:COUNT with one of {}",
+            "`{text}` is not a fault point\nhelp: write NAME or NAME:COUNT with one of {}",
             names.join(", ")
         )
     }
@@ -110,6 +110,7 @@ impl fmt::Display for NoSuchPoint {
 impl std::error::Error for NoSuchPoint {}
 
 impl Faults {
+    /// No faults, as in every ordinary run.
     pub fn none() -> Faults {
         Faults::default()
     }

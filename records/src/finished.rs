@@ -5,7 +5,7 @@
 //! again; no tensors are read and nothing is computed from the lock (`canonc verify` does both), so this is quick.
 
 use compiler::digest::Digest;
-use compiler::lock::{Digests, Experiment};
+use lab::experiment::{Digests, Experiment};
 
 use crate::attest::Attestation;
 use crate::job::Job;
@@ -15,7 +15,9 @@ use crate::run::{Paths, RunError, cannot_read};
 /// A lock's requirements for its finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
+    /// Digests of the lock's sections.
     pub digests: Digests,
+    /// Number of steps of the training.
     pub steps: u64,
     /// Steps between evaluations; 0 for the last step only.
     pub evaluates_every: u64,
@@ -67,13 +69,13 @@ pub fn records(
     expected: Expected,
     attestation: &Attestation,
 ) -> Result<Vec<Record>, RunError> {
-    of_the_lock(expected, attestation).map_err(|what| mismatch(paths, &what))?;
+    check_lock(expected, attestation).map_err(|what| mismatch(paths, &what))?;
     let (records, head) = metrics::read(&paths.metrics())?;
     of_the_log(attestation, &records, head)
-        .and_then(|()| whole(expected, attestation.diverged, &records))
+        .and_then(|()| check_complete(expected, attestation.diverged, &records))
         .map_err(|what| mismatch(paths, &what))?;
     if metrics::torn(&paths.metrics())?.is_some() {
-        return Err(mismatch(paths, "metrics.jsonl goes on after its last whole line"));
+        return Err(mismatch(paths, "metrics.jsonl continues after its last complete line"));
     }
     Ok(records)
 }
@@ -83,28 +85,29 @@ fn unfinished(paths: &Paths) -> RunError {
     let folder = paths.folder.display();
     if !paths.lock().exists() && !paths.metrics().exists() {
         return RunError::finding(
-            format!("the run in {folder} has not started: there is no lock in it"),
-            "`canonc run` on its lock trains it, or `canonc compare` on the lock of its comparison",
+            format!("the run in {folder} has not started: it has no lock"),
+            "train it with `canonc run` on its lock, or with `canonc compare` on the lock of its comparison",
         );
     }
     RunError::finding(
         format!("the run in {folder} is not finished: it has no attestation.toml"),
-        format!("`canonc run --lock {} --dir {folder}` goes on with it", paths.lock().display()),
+        format!("continue it with `canonc run --lock {} --dir {folder}`", paths.lock().display()),
     )
 }
 
+/// The error for a folder that is not the finished run of its lock; `what` names the difference.
 pub fn mismatch(paths: &Paths, what: &str) -> RunError {
     let folder = paths.folder.display();
     RunError::finding(
         format!("the run in {folder} is not the finished run of its lock: {what}"),
         format!(
-            "restore the folder from a copy, or move it away, and the same command runs it again from the start; \
+            "restore the folder from a copy, or move it away, and the same command trains it again from the start; \
              `canonc verify {folder}` lists every fault in it"
         ),
     )
 }
 
-fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), String> {
+fn check_lock(expected: Expected, attestation: &Attestation) -> Result<(), String> {
     let Expected { digests, steps, evaluates_every: _ } = expected;
     let pairs = [
         ("lock", attestation.lock, digests.train),
@@ -114,7 +117,7 @@ fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), Stri
     for (what, attested, locked) in pairs {
         if attested != locked {
             return Err(format!(
-                "it attests {what} {}, and the lock has {}",
+                "it attests {what} {}, but the lock has {}",
                 attested.short(),
                 locked.short()
             ));
@@ -122,7 +125,7 @@ fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), Stri
     }
     match attestation.diverged {
         None if attestation.steps != steps => Err(format!(
-            "it attests {}, and the lock has {steps}",
+            "it attests {}, but the lock has {steps}",
             dsl::counted(attestation.steps, "step")
         )),
         Some(at) if attestation.steps != at => Err(format!(
@@ -161,7 +164,7 @@ fn of_the_log(
     if head != Some(attestation.metrics) {
         let last = head.map_or_else(|| "nothing".to_owned(), |head| head.short());
         return Err(format!(
-            "it attests {} metrics lines whose chain ends with {}, and metrics.jsonl has {} and ends with {last}",
+            "it attests {} metrics lines with a chain that ends in {}, but metrics.jsonl has {} and ends in {last}",
             attestation.lines,
             attestation.metrics.short(),
             records.len()
@@ -179,7 +182,7 @@ fn of_the_log(
         ("counted targets", attestation.counted, counted),
     ] {
         if attested != logged {
-            return Err(format!("it attests {attested} {what}, and metrics.jsonl has {logged}"));
+            return Err(format!("it attests {attested} {what}, but metrics.jsonl has {logged}"));
         }
     }
     Ok(())
@@ -207,7 +210,7 @@ pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, S
                 {
                     if *theirs != ours {
                         return Err(format!(
-                            "metrics.jsonl is of {what} {}, and the lock has {}",
+                            "metrics.jsonl belongs to {what} {}, but the lock has {}",
                             theirs.short(),
                             ours.short()
                         ));
@@ -221,7 +224,7 @@ pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, S
             Record::Evaluation(evaluation) if owed && evaluation.step == step => owed = false,
             Record::Start(_) | Record::Step(_) | Record::Evaluation(_) => {
                 return Err(format!(
-                    "line {} of metrics.jsonl is {}, which does not follow there",
+                    "line {} of metrics.jsonl is {}, which is out of order",
                     at + 1,
                     record.place()
                 ));
@@ -233,7 +236,7 @@ pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, S
 
 /// Like [`order`], for a finished run: up to the last step with its evaluation and with every loss a number; or up to
 /// the step at which training diverged, by the attestation.
-pub(crate) fn whole(
+pub(crate) fn check_complete(
     expected: Expected,
     diverged: Option<u64>,
     records: &[Record],
@@ -275,10 +278,10 @@ fn ends_diverged(expected: Expected, at: u64, records: &[Record]) -> Result<(), 
     match (1..).zip(records).find_map(shows) {
         Some((line, (step, _))) if line == records.len() && step == at => Ok(()),
         Some((line, (_, what))) => Err(format!(
-            "{attested}, and line {line} of {} of metrics.jsonl shows that {what}",
+            "{attested}, but line {line} of {} of metrics.jsonl shows that {what}",
             records.len()
         )),
-        None => Err(format!("{attested}, and every loss in metrics.jsonl is a finite number")),
+        None => Err(format!("{attested}, but every loss in metrics.jsonl is a finite number")),
     }
 }
 
@@ -360,7 +363,7 @@ pub(crate) mod tests {
 
     fn refused(paths: &Paths, expected: Expected, what: &str) {
         let error = read(paths, expected).unwrap_err();
-        assert_eq!(error.kind, crate::run::Kind::Finding);
+        assert_eq!(error.kind, crate::run::RunErrorKind::Finding);
         assert!(error.message.contains(what), "{what}: {error}");
         assert!(error.message.contains(&paths.folder.display().to_string()), "{error}");
     }
@@ -384,18 +387,18 @@ pub(crate) mod tests {
         // Prefixes that end inside lines and between them.
         for end in (0..whole.len() - 1).step_by(41).chain([line_end]) {
             std::fs::write(paths.metrics(), &whole[..end]).unwrap();
-            refused(&paths, one, "it attests 7 metrics lines whose chain ends with");
+            refused(&paths, one, "it attests 7 metrics lines with a chain that ends in");
         }
         std::fs::write(paths.metrics(), format!("{whole}{{\"kind\":")).unwrap();
-        refused(&paths, one, "goes on after its last whole line");
+        refused(&paths, one, "continues after its last complete line");
         std::fs::remove_file(paths.metrics()).unwrap();
-        refused(&paths, one, "metrics.jsonl has 0 and ends with nothing");
+        refused(&paths, one, "metrics.jsonl has 0 and ends in nothing");
 
         let other = tempfile::tempdir().unwrap();
         let two = expected("two");
         let theirs = write(other.path(), two, &log_of(two));
         std::fs::copy(theirs.metrics(), paths.metrics()).unwrap();
-        refused(&paths, one, "it attests 7 metrics lines whose chain ends with");
+        refused(&paths, one, "it attests 7 metrics lines with a chain that ends in");
         // Together with its attestation it is consistent, but belongs to another lock.
         std::fs::copy(theirs.attestation(), paths.attestation()).unwrap();
         refused(&paths, one, "it attests lock");
@@ -499,7 +502,7 @@ pub(crate) mod tests {
             let paths = write(folder.path(), one, &records);
             refused(&paths, one, what);
         };
-        foreign("metrics.jsonl is of lock", 0, log_of(expected("two")).into_iter().next());
+        foreign("metrics.jsonl belongs to lock", 0, log_of(expected("two")).into_iter().next());
         foreign("line 1 of metrics.jsonl is step 1", 0, None);
         foreign("line 3 of metrics.jsonl is the evaluation after step 2", 2, None);
         foreign("line 4 of metrics.jsonl is step 3", 3, None);
@@ -518,7 +521,7 @@ pub(crate) mod tests {
         let cut = write(folder.path(), one, &records[..4]);
         refused(&cut, one, "metrics.jsonl ends with step 2 of 4");
         let longer = Expected { steps: 5, ..one };
-        refused(&cut, longer, "it attests 4 steps, and the lock has 5");
+        refused(&cut, longer, "it attests 4 steps, but the lock has 5");
         for changed in [
             Digests { eval: one.digests.train, ..one.digests },
             Digests { platform: one.digests.train, ..one.digests },

@@ -1,7 +1,7 @@
 //! In: an init rule, a seed, a parameter's key and a range of its elements. Out: those elements. Must stay true: the
 //! key is the manifest's; element `e` is a function of (rule, seed, key, `e`) alone, so shards, threads and two arms
 //! that share a path get equal bits; it uses only integer arithmetic, IEEE add/multiply/divide/sqrt and libm, so every
-//! platform gets equal bits too. The rules are those of the released models (spec, section 7).
+//! platform gets equal bits too. The rules are those of the released models.
 
 mod digest;
 pub mod normal;
@@ -10,7 +10,7 @@ pub mod philox;
 use std::fmt;
 
 use compiler::graph::Param;
-use compiler::value::InitRule;
+use compiler::number::InitRule;
 
 pub use digest::digest;
 use normal::{distribution, quantile};
@@ -18,32 +18,47 @@ use philox::Philox;
 
 /// The initial distribution of a parameter's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rule {
+pub enum DrawRule {
+    /// All elements are 1.
     Ones,
+    /// All elements are 0.
     Zeros,
+    /// All elements have this value.
     Constant(f64),
+    /// Normal with mean 0.
     Normal {
+        /// Standard deviation.
         std: f64,
     },
     /// Normal, truncated to within `bound_in_std` standard deviations of 0.
     TruncNormal {
+        /// Standard deviation before truncation.
         std: f64,
+        /// Largest absolute value, in standard deviations.
         bound_in_std: f64,
     },
+    /// Uniform between two bounds.
     Uniform {
+        /// Lower bound.
         lo: f64,
+        /// Upper bound.
         hi: f64,
     },
     /// ln U(lo, hi): Mamba's and Gated DeltaNet's `A_log`.
     LogUniform {
+        /// Lower bound, before the logarithm; above 0.
         lo: f64,
+        /// Upper bound, before the logarithm.
         hi: f64,
     },
     /// The inverse softplus of a time step that is drawn log-uniformly and raised to `floor`, as in their `dt_bias`: dt
     /// + ln(1 - exp(-dt)) with dt = max(exp(U(ln lo, ln hi)), floor).
     TimeStep {
+        /// Smallest time step drawn; above 0.
         lo: f64,
+        /// Largest time step drawn.
         hi: f64,
+        /// Smallest time step after the draw.
         floor: f64,
     },
 }
@@ -51,7 +66,7 @@ pub enum Rule {
 /// A rule with numbers that do not define a distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadRule {
-    rule: Rule,
+    rule: DrawRule,
     why: &'static str,
 }
 
@@ -60,7 +75,7 @@ impl fmt::Display for BadRule {
         let Self { rule, why } = self;
         write!(
             f,
-            "the init rule {rule:?} cannot be drawn from: {why}\nhelp: correct the rule in the arch"
+            "the init rule {rule:?} cannot be used: {why}\nhelp: correct the rule in the arch"
         )
     }
 }
@@ -73,33 +88,43 @@ pub fn draw(param: &Param, seed: u64, first: u64, out: &mut [f32]) -> Result<(),
 }
 
 /// Converts the compiler's exact rule into one to draw from.
-fn rule_of(rule: &InitRule) -> Rule {
+fn rule_of(rule: &InitRule) -> DrawRule {
     match rule {
-        InitRule::Ones => Rule::Ones,
-        InitRule::Zeros => Rule::Zeros,
-        InitRule::Constant(value) => Rule::Constant(value.to_f64()),
-        InitRule::Normal { std } => Rule::Normal { std: std.to_f64() },
+        InitRule::Ones => DrawRule::Ones,
+        InitRule::Zeros => DrawRule::Zeros,
+        InitRule::Constant(value) => DrawRule::Constant(value.to_f64()),
+        InitRule::Normal { std } => DrawRule::Normal { std: std.to_f64() },
         InitRule::TruncNormal { std, bound } => {
-            Rule::TruncNormal { std: std.to_f64(), bound_in_std: bound.to_f64() }
+            DrawRule::TruncNormal { std: std.to_f64(), bound_in_std: bound.to_f64() }
         }
-        InitRule::Uniform { limit } => Rule::Uniform { lo: -limit.to_f64(), hi: limit.to_f64() },
-        InitRule::LogUniform { lo, hi } => Rule::LogUniform { lo: lo.to_f64(), hi: hi.to_f64() },
+        InitRule::Uniform { limit } => {
+            DrawRule::Uniform { lo: -limit.to_f64(), hi: limit.to_f64() }
+        }
+        InitRule::LogUniform { lo, hi } => {
+            DrawRule::LogUniform { lo: lo.to_f64(), hi: hi.to_f64() }
+        }
         InitRule::TimeStep { lo, hi, floor } => {
-            Rule::TimeStep { lo: lo.to_f64(), hi: hi.to_f64(), floor: floor.to_f64() }
+            DrawRule::TimeStep { lo: lo.to_f64(), hi: hi.to_f64(), floor: floor.to_f64() }
         }
     }
 }
 
 /// Writes elements `first..first + out.len()` of a parameter to `out`. `key` is its key in the manifest.
-pub fn fill(rule: &Rule, seed: u64, key: &str, first: u64, out: &mut [f32]) -> Result<(), BadRule> {
+pub fn fill(
+    rule: &DrawRule,
+    seed: u64,
+    key: &str,
+    first: u64,
+    out: &mut [f32],
+) -> Result<(), BadRule> {
     check(rule)?;
     let philox = Philox::new(&generator(seed, key));
     match *rule {
-        Rule::Ones => out.fill(1.0),
-        Rule::Zeros => out.fill(0.0),
-        Rule::Constant(value) => out.fill(value as f32),
-        Rule::Normal { std } => each(&philox, first, out, |u| quantile(u) * std),
-        Rule::TruncNormal { std, bound_in_std } => {
+        DrawRule::Ones => out.fill(1.0),
+        DrawRule::Zeros => out.fill(0.0),
+        DrawRule::Constant(value) => out.fill(value as f32),
+        DrawRule::Normal { std } => each(&philox, first, out, |u| quantile(u) * std),
+        DrawRule::TruncNormal { std, bound_in_std } => {
             // The share of the normal below -bound; the rest of the mass is symmetric about a half.
             let below = distribution(-bound_in_std);
             let (within, bound) = (1.0 - 2.0 * below, bound_in_std * std);
@@ -107,9 +132,11 @@ pub fn fill(rule: &Rule, seed: u64, key: &str, first: u64, out: &mut [f32]) -> R
                 (quantile(below + u * within) * std).clamp(-bound, bound)
             });
         }
-        Rule::Uniform { lo, hi } => each(&philox, first, out, |u| lo + (hi - lo) * u),
-        Rule::LogUniform { lo, hi } => each(&philox, first, out, |u| libm::log(lo + (hi - lo) * u)),
-        Rule::TimeStep { lo, hi, floor } => {
+        DrawRule::Uniform { lo, hi } => each(&philox, first, out, |u| lo + (hi - lo) * u),
+        DrawRule::LogUniform { lo, hi } => {
+            each(&philox, first, out, |u| libm::log(lo + (hi - lo) * u))
+        }
+        DrawRule::TimeStep { lo, hi, floor } => {
             let (lo, hi) = (libm::log(lo), libm::log(hi));
             each(&philox, first, out, |u| {
                 let step = libm::exp(lo + (hi - lo) * u).max(floor);
@@ -121,25 +148,25 @@ pub fn fill(rule: &Rule, seed: u64, key: &str, first: u64, out: &mut [f32]) -> R
 }
 
 /// Checks that the rule's numbers define a distribution.
-pub fn check(rule: &Rule) -> Result<(), BadRule> {
+pub fn check(rule: &DrawRule) -> Result<(), BadRule> {
     let why = |holds: bool, why| if holds { Ok(()) } else { Err(BadRule { rule: *rule, why }) };
     let range =
         |lo: f64, hi: f64| why(lo.is_finite() && hi.is_finite() && lo <= hi, "it needs lo <= hi");
     let spread = |std: f64| why(std.is_finite() && std >= 0.0, "std must be 0 or more");
     match *rule {
-        Rule::Ones | Rule::Zeros => Ok(()),
-        Rule::Constant(value) => why(value.is_finite(), "the value must be finite"),
-        Rule::Normal { std } => spread(std),
-        Rule::TruncNormal { std, bound_in_std } => {
+        DrawRule::Ones | DrawRule::Zeros => Ok(()),
+        DrawRule::Constant(value) => why(value.is_finite(), "the value must be finite"),
+        DrawRule::Normal { std } => spread(std),
+        DrawRule::TruncNormal { std, bound_in_std } => {
             spread(std)?;
             why(bound_in_std.is_finite() && bound_in_std > 0.0, "the bound must be above 0")
         }
-        Rule::Uniform { lo, hi } => range(lo, hi),
-        Rule::LogUniform { lo, hi } => {
+        DrawRule::Uniform { lo, hi } => range(lo, hi),
+        DrawRule::LogUniform { lo, hi } => {
             range(lo, hi)?;
             why(lo >= 0.0 && hi > 0.0, "a logarithm needs lo >= 0 and hi > 0")
         }
-        Rule::TimeStep { lo, hi, floor } => {
+        DrawRule::TimeStep { lo, hi, floor } => {
             range(lo, hi)?;
             why(
                 lo > 0.0 && floor.is_finite() && floor >= 0.0,
@@ -176,21 +203,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn filled(rule: Rule, seed: u64, path: &str, first: u64, count: usize) -> Vec<f32> {
+    fn filled(rule: DrawRule, seed: u64, path: &str, first: u64, count: usize) -> Vec<f32> {
         let mut out = vec![0.0; count];
         fill(&rule, seed, path, first, &mut out).unwrap();
         out
     }
 
-    const RULES: [Rule; 8] = [
-        Rule::Ones,
-        Rule::Zeros,
-        Rule::Constant(0.1),
-        Rule::Normal { std: 0.02 },
-        Rule::TruncNormal { std: 0.0625, bound_in_std: 3.0 },
-        Rule::Uniform { lo: -0.5, hi: 0.5 },
-        Rule::LogUniform { lo: 0.0, hi: 16.0 },
-        Rule::TimeStep { lo: 0.001, hi: 0.1, floor: 1e-4 },
+    const RULES: [DrawRule; 8] = [
+        DrawRule::Ones,
+        DrawRule::Zeros,
+        DrawRule::Constant(0.1),
+        DrawRule::Normal { std: 0.02 },
+        DrawRule::TruncNormal { std: 0.0625, bound_in_std: 3.0 },
+        DrawRule::Uniform { lo: -0.5, hi: 0.5 },
+        DrawRule::LogUniform { lo: 0.0, hi: 16.0 },
+        DrawRule::TimeStep { lo: 0.001, hi: 0.1, floor: 1e-4 },
     ];
 
     proptest! {
@@ -231,7 +258,7 @@ mod tests {
 
     #[test]
     fn seed_and_path_both_key_the_draws() {
-        let draws = |seed, path| filled(Rule::Normal { std: 1.0 }, seed, path, 0, 64);
+        let draws = |seed, path| filled(DrawRule::Normal { std: 1.0 }, seed, path, 0, 64);
         assert_ne!(draws(1, "embed"), draws(2, "embed"));
         assert_ne!(draws(1, "embed"), draws(1, "head"));
     }
@@ -239,16 +266,16 @@ mod tests {
     #[test]
     fn rules_that_are_no_distribution_are_refused() {
         let bad = [
-            Rule::Constant(f64::NAN),
-            Rule::Normal { std: -1.0 },
-            Rule::Normal { std: f64::INFINITY },
-            Rule::TruncNormal { std: 1.0, bound_in_std: 0.0 },
-            Rule::TruncNormal { std: 1.0, bound_in_std: f64::NAN },
-            Rule::Uniform { lo: 1.0, hi: 0.0 },
-            Rule::LogUniform { lo: -1.0, hi: 1.0 },
-            Rule::LogUniform { lo: 0.0, hi: 0.0 },
-            Rule::TimeStep { lo: 0.0, hi: 0.1, floor: 0.0 },
-            Rule::TimeStep { lo: 0.001, hi: 0.1, floor: -1.0 },
+            DrawRule::Constant(f64::NAN),
+            DrawRule::Normal { std: -1.0 },
+            DrawRule::Normal { std: f64::INFINITY },
+            DrawRule::TruncNormal { std: 1.0, bound_in_std: 0.0 },
+            DrawRule::TruncNormal { std: 1.0, bound_in_std: f64::NAN },
+            DrawRule::Uniform { lo: 1.0, hi: 0.0 },
+            DrawRule::LogUniform { lo: -1.0, hi: 1.0 },
+            DrawRule::LogUniform { lo: 0.0, hi: 0.0 },
+            DrawRule::TimeStep { lo: 0.0, hi: 0.1, floor: 0.0 },
+            DrawRule::TimeStep { lo: 0.001, hi: 0.1, floor: -1.0 },
         ];
         for rule in bad {
             let error = fill(&rule, 0, "p", 0, &mut [0.0]).unwrap_err();
@@ -256,22 +283,22 @@ mod tests {
         }
     }
 
-    /// The rule of a released parameter (spec, section 7), and its mean, standard deviation and bound.
+    /// The rule of a released parameter, and its mean, standard deviation and bound.
     struct Expected {
-        rule: Rule,
+        rule: DrawRule,
         mean: f64,
         std: f64,
         bound: f64,
     }
 
     fn constant(value: f64) -> Expected {
-        let rule = if value == 1.0 { Rule::Ones } else { Rule::Zeros };
+        let rule = if value == 1.0 { DrawRule::Ones } else { DrawRule::Zeros };
         Expected { rule, mean: value, std: 0.0, bound: value }
     }
 
     fn uniform(bound: f64) -> Expected {
         Expected {
-            rule: Rule::Uniform { lo: -bound, hi: bound },
+            rule: DrawRule::Uniform { lo: -bound, hi: bound },
             mean: 0.0,
             std: bound / 3f64.sqrt(),
             bound,
@@ -279,7 +306,7 @@ mod tests {
     }
 
     fn normal(std: f64) -> Expected {
-        Expected { rule: Rule::Normal { std }, mean: 0.0, std, bound: f64::INFINITY }
+        Expected { rule: DrawRule::Normal { std }, mean: 0.0, std, bound: f64::INFINITY }
     }
 
     /// `bound` absolute, as the released code gives it.
@@ -288,7 +315,7 @@ mod tests {
         let density = (-c * c / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
         let variance = 1.0 - 2.0 * c * density / (1.0 - 2.0 * distribution(-c));
         Expected {
-            rule: Rule::TruncNormal { std, bound_in_std: c },
+            rule: DrawRule::TruncNormal { std, bound_in_std: c },
             mean: 0.0,
             std: std * variance.sqrt(),
             bound,
@@ -305,7 +332,7 @@ mod tests {
         let mean = (part(hi, 1) - part(lo, 1)) / (hi - lo);
         let square = (part(hi, 2) - part(lo, 2)) / (hi - lo);
         let std = (square - mean * mean).sqrt();
-        Expected { rule: Rule::LogUniform { lo, hi }, mean, std, bound: f64::INFINITY }
+        Expected { rule: DrawRule::LogUniform { lo, hi }, mean, std, bound: f64::INFINITY }
     }
 
     fn time_step() -> Expected {
@@ -320,7 +347,7 @@ mod tests {
         // Its smallest value, at dt = 0.001.
         let bound = -(0.001 + (1.0 - f64::exp(-0.001)).ln());
         Expected {
-            rule: Rule::TimeStep { lo, hi, floor },
+            rule: DrawRule::TimeStep { lo, hi, floor },
             mean,
             std: (square - mean * mean).sqrt(),
             bound,
@@ -418,7 +445,7 @@ mod tests {
                     if bound.is_finite()
                         && std > 0.0
                         && count > 1e4
-                        && !matches!(rule, Rule::TruncNormal { .. })
+                        && !matches!(rule, DrawRule::TruncNormal { .. })
                     {
                         assert!(most > 0.99 * bound, "bound {bound}, {place}");
                     }

@@ -5,23 +5,23 @@
 mod estimate;
 mod repeated;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::graph::Graph;
-use compiler::lock::{self, DataSource, Device, Digests, EvaluationMode, Experiment};
-use compiler::plan::{self, Plan, Stream, TrainPlan};
+use compiler::plan::{Plan, Stream, TrainPlan};
+use compiler::plans;
+use lab::experiment::{DataSource, Device, Digests, Experiment};
 
 use crate::checkpoint::{self, Slot};
-use crate::run::{RunError, digest_of};
+use crate::run::{KernelNames, RunError, digest_of};
 use crate::schedule::{self, Schedule};
 use data::batch::Batch;
-use data::task::{Mode, Task};
 use data::text::index::TextIndex;
 use data::text::{self, TextWindows};
-use data::window::{self, Ids, LossOn, Order, TaskWindows};
+use data::window::{self, Order, TaskWindows};
 use data::{Split, Windows};
+use tasks::sample::Mode;
 
 pub use estimate::{Estimate, estimate, fits};
 pub use repeated::repeated;
@@ -32,29 +32,47 @@ pub const PLAN_TAG: &str = "canonc.plan.v1";
 /// Everything that determines a run, and the cadence of its checkpoints, evaluations and logs.
 #[derive(Debug)]
 pub struct Job {
+    /// The lock's name.
     pub name: String,
+    /// The lock's text.
     pub lock_text: String,
+    /// Digests of the lock's sections.
     pub digests: Digests,
+    /// The graph of the lock's arch.
     pub graph: Graph,
+    /// The plans of a training step.
     pub plans: TrainPlan,
+    /// The plan that scores evaluation windows.
     pub evaluation: Plan,
     /// The plan that writes answers in evaluations, if the task needs it.
     pub writing: Option<Plan>,
+    /// Seed of the initial parameters.
     pub init_seed: u64,
+    /// Number of optimiser steps.
     pub steps: u64,
+    /// Micro-batches in one step.
     pub micro_batches: u64,
     /// Number of windows in one micro-batch.
     pub rows: u64,
+    /// Inputs in one window.
     pub seq_len: u64,
+    /// Peak learning rate.
     pub lr: f64,
+    /// Shape of the learning rate over the run.
     pub schedule: Schedule,
+    /// Training windows.
     pub train: Windows,
+    /// Windows of evaluations.
     pub held_out: Windows,
+    /// Number of windows in one evaluation.
     pub evaluation_windows: u64,
     /// Number of samples generated in one evaluation, if the task needs it.
     pub evaluation_samples: u64,
+    /// Metrics that evaluations report.
     pub metrics: Metrics,
+    /// When to save, evaluate and log.
     pub cadence: Cadence,
+    /// The kind of device that the lock asks for.
     pub device: Device,
 }
 
@@ -74,6 +92,7 @@ pub struct Cadence {
 /// Metrics that evaluations report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metrics {
+    /// Mean loss over counted targets.
     pub loss: bool,
     /// Token accuracy of answers.
     pub tokens: bool,
@@ -92,9 +111,9 @@ impl Metrics {
         let reports =
             |name: &str| experiment.evaluation.metrics.iter().any(|metric| metric == name);
         Metrics {
-            loss: reports("loss"),
+            loss: reports("eval_loss"),
             tokens: reports("token_accuracy"),
-            answers: reports("answer_accuracy"),
+            answers: reports("exact_match"),
             bits: reports("bits"),
             kl: reports("kl"),
             validity: reports("validity"),
@@ -103,10 +122,12 @@ impl Metrics {
 }
 
 impl Cadence {
+    /// Whether a checkpoint is due after this step. The last step always saves one, whatever this returns.
     pub fn saves_after(&self, step: u64) -> bool {
         self.checkpoint > 0 && step.is_multiple_of(self.checkpoint)
     }
 
+    /// Whether an evaluation is due after this step of a run with `last` steps.
     pub fn evaluates_after(&self, step: u64, last: u64) -> bool {
         step == last || (self.evaluation > 0 && step.is_multiple_of(self.evaluation))
     }
@@ -172,7 +193,7 @@ impl Job {
             .checked_mul(count)
             .and_then(|micro_batches| micro_batches.checked_mul(rows))
             .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
-            .ok_or_else(|| input("the windows of this run are more than can be numbered"))?;
+            .ok_or_else(|| input("this run has too many windows"))?;
         match &mut self.train {
             // The published order can only be walked, so a resumed run walks it again.
             Windows::Task(windows) => windows.replay_to(first),
@@ -225,26 +246,6 @@ pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
     Ok(KernelNames::of(&training, &evaluation, writing.as_ref()))
 }
 
-/// The kernels of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelNames {
-    /// Kernels that every step executes.
-    pub always: BTreeSet<&'static str>,
-    /// Kernels in any plan.
-    pub known: BTreeSet<&'static str>,
-}
-
-impl KernelNames {
-    fn of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> KernelNames {
-        let TrainPlan { micro, combine, update } = training;
-        let names =
-            |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
-        let always: BTreeSet<&str> = [micro, update].into_iter().flat_map(names).collect();
-        let sometimes = [combine, evaluation].into_iter().chain(writing).flat_map(names);
-        KernelNames { known: always.iter().copied().chain(sometimes).collect(), always }
-    }
-}
-
 /// The plans that a job executes.
 struct Plans {
     training: TrainPlan,
@@ -257,15 +258,15 @@ fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
     let Some(options) = experiment.train_options() else {
         return Err(RunError::machine(
             "the lock asks for precision.policy = \"bf16\", which this canonc cannot run yet",
-            "lock it with policy = \"f32\" under [precision], which is another experiment with another id",
+            "set policy = \"f32\" under [precision], which is another experiment with another id",
         ));
     };
     let stream = Stream { state_in: true, state_out: true };
     let writes = writes(experiment);
     Ok(Plans {
-        training: plan::train(graph, &options),
-        evaluation: plan::evaluate(graph, options.loss, options.common),
-        writing: writes.then(|| plan::forward(graph, stream, options.common)),
+        training: plans::train(graph, &options),
+        evaluation: plans::evaluate(graph, options.loss, options.common),
+        writing: writes.then(|| plans::forward(graph, stream, options.common)),
     })
 }
 
@@ -281,7 +282,7 @@ pub fn learns(experiment: &Experiment) -> bool {
 fn writes(experiment: &Experiment) -> bool {
     let metrics = Metrics::of(experiment);
     match &experiment.data.source {
-        DataSource::Task { name, .. } => match name.as_str() {
+        DataSource::Task { task, .. } => match task.name() {
             "brevo" => metrics.answers,
             "lano" => metrics.kl || metrics.validity,
             _ => false,
@@ -298,29 +299,35 @@ fn text_of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> S
     text
 }
 
-fn schedule(schedule: &lock::Schedule) -> Schedule {
+fn schedule(schedule: &lab::experiment::Schedule) -> Schedule {
     match *schedule {
-        lock::Schedule::Constant => Schedule::Constant,
-        lock::Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => Schedule::Cosine {
-            warmup,
-            lr_min_ratio: lr_min_ratio.to_f64(),
-            cycle: cycle.to_f64(),
-            theta: theta.to_f64(),
-        },
-        lock::Schedule::Linear { warmup, lr_min_ratio } => {
+        lab::experiment::Schedule::Constant => Schedule::Constant,
+        lab::experiment::Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => {
+            Schedule::Cosine {
+                warmup,
+                lr_min_ratio: lr_min_ratio.to_f64(),
+                cycle: cycle.to_f64(),
+                theta: theta.to_f64(),
+            }
+        }
+        lab::experiment::Schedule::Linear { warmup, lr_min_ratio } => {
             Schedule::Linear { warmup, lr_min_ratio: lr_min_ratio.to_f64() }
         }
-        lock::Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => Schedule::InvSqrt {
-            warmup,
-            lr_min_ratio: lr_min_ratio.to_f64(),
-            exponent: exp_factor.to_f64(),
-        },
-        lock::Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => Schedule::Wsd {
-            warmup,
-            lr_min_ratio: lr_min_ratio.to_f64(),
-            cycle: cycle.to_f64(),
-            decay: decay_fraction.to_f64(),
-        },
+        lab::experiment::Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => {
+            Schedule::InvSqrt {
+                warmup,
+                lr_min_ratio: lr_min_ratio.to_f64(),
+                exponent: exp_factor.to_f64(),
+            }
+        }
+        lab::experiment::Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => {
+            Schedule::Wsd {
+                warmup,
+                lr_min_ratio: lr_min_ratio.to_f64(),
+                cycle: cycle.to_f64(),
+                decay: decay_fraction.to_f64(),
+            }
+        }
     }
 }
 
@@ -333,29 +340,16 @@ pub fn windows(
         .map_err(|_| input("a window is longer than this machine can address"))?;
     let seeds = experiment.seeds;
     match &experiment.data.source {
-        DataSource::Task { name, params, order, ids } => {
-            let task = Task::parse(name, params.clone())?;
-            let mode = match experiment.evaluation.mode {
-                Some(EvaluationMode::Train) => Mode::Train,
-                Some(EvaluationMode::Test) | None => Mode::Test,
-            };
+        DataSource::Task { task, order, ids } => {
+            let mode = experiment.evaluation.mode.unwrap_or(Mode::Test);
             let train = window::Options {
                 seq_len,
                 seed: seeds.data,
                 split: Split::Train,
                 mode: Mode::Train,
-                order: match order {
-                    lock::Order::Indexed => Order::Indexed,
-                    lock::Order::Published => Order::Published,
-                },
-                loss_on: match experiment.data.loss_on {
-                    lock::LossOn::Answer => LossOn::Answer,
-                    lock::LossOn::All => LossOn::All,
-                },
-                ids: match ids {
-                    lock::Ids::Published => Ids::Published,
-                    lock::Ids::Dense => Ids::Dense,
-                },
+                order: *order,
+                loss_on: experiment.data.loss_on,
+                ids: *ids,
             };
             let held_out = window::Options {
                 seed: seeds.eval,
@@ -372,7 +366,7 @@ pub fn windows(
             if let Some(differs) = text::locked::mismatch(tokenizer, index.tokenizer()) {
                 return Err(RunError::finding(
                     differs,
-                    "prepare them with the lock's tokenizer, or lock an experiment with theirs",
+                    "prepare them with the lock's tokenizer, or build an experiment with theirs",
                 ));
             }
             let make = |split, seed| {
@@ -403,7 +397,7 @@ fn the_documents(
     };
     let Some(index) = documents else {
         return Err(RunError::input(
-            format!("the lock trains on the documents \"{name}\", and none are given"),
+            format!("the lock trains on the documents \"{name}\", but none are given"),
             "name the prepared file with --data PATH",
         ));
     };
@@ -424,7 +418,7 @@ fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), R
     if digest == digest_of(*index.documents_digest()) {
         return Err(RunError::finding(
             format!(
-                "an earlier canonc bound the lock to the documents \"{name}\" alone, which do not say what their tokens are"
+                "an earlier canonc bound the lock only to the documents \"{name}\", not to their tokens"
             ),
             "bind it again: `canonc bind LOCK --data PATH`",
         ));
@@ -432,11 +426,11 @@ fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), R
     if found != digest {
         return Err(RunError::finding(
             format!(
-                "the documents \"{name}\" are not those that were locked: their digest is {}, the lock has {}",
+                "the documents \"{name}\" are not those of the lock: their digest is {}, the lock has {}",
                 found.short(),
                 digest.short()
             ),
-            "name the prepared file that was bound with --data PATH, or restore it; other documents are another lock",
+            "name the prepared file that was bound with --data PATH, or restore it; other documents need another lock",
         ));
     }
     Ok(())

@@ -3,22 +3,50 @@
 //! In: a lock, and the files of a run. Out: the job that the lock describes, and recomputed claims of a run. Must stay
 //! true: no libtorch; everything that follows from a lock or from bytes on disk is computed again, never taken from a
 //! copy; a file is complete or absent.
+//!
+//! A run's log is a chain of digests, so no line can be changed alone:
+//!
+//! ```
+//! use compiler::digest::Digest;
+//! use canonc_records::fault::Faults;
+//! use canonc_records::metrics::{self, Log, Record, Step};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("metrics.jsonl");
+//! let mut log = Log::open(&path)?;
+//! for (step, loss) in [(1, 5.5), (2, 4.75)] {
+//!     let batch = Digest::of("example", "the windows of the step");
+//!     let step = Step { step, loss: Some(loss), grad_norm: 1.0, lr: 3e-4, batch, counted: 4096 };
+//!     log.append(&Record::Step(step), &Faults::none())?;
+//! }
+//! let (records, head) = metrics::read(&path)?;
+//! assert_eq!((records.len(), head), (2, log.head()));
+//!
+//! let text = std::fs::read_to_string(&path)?;
+//! std::fs::write(&path, text.replace("5.5", "2.5"))?;
+//! assert!(metrics::read(&path).is_err());
+//! # Ok(())
+//! # }
+//! ```
 
-pub mod attest;
-pub mod checkpoint;
+#![warn(missing_docs)]
+
 pub mod fault;
-pub mod finished;
-pub mod init;
-pub mod job;
-pub mod metrics;
-pub mod overlap;
 pub mod platform;
 pub mod progress;
 pub mod reduce;
 pub mod run;
+pub mod attest;
+pub mod checkpoint;
+pub mod init;
+pub mod metrics;
 pub mod schedule;
-pub mod sign;
+pub mod job;
+pub mod finished;
+pub mod overlap;
 pub mod verify;
+pub mod sign;
 
 #[cfg(test)]
 mod golden {

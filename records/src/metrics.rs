@@ -42,6 +42,7 @@ pub struct Log {
 /// How a record was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
+    /// It was written at the end of the log.
     New,
     /// The log already had it, with the same bytes.
     Proved,
@@ -77,7 +78,7 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunErr
         let place = || format!("line {} of {}", at + 1, path.display());
         let record = Record::parse(line).ok_or_else(|| {
             RunError::finding(
-                format!("{} is not a metrics line this canonc knows", place()),
+                format!("{} is not a metrics line of this version of canonc", place()),
                 "read it with the canonc that wrote it",
             )
         })?;
@@ -86,7 +87,7 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunErr
         if !record.is_written(&body) {
             return Err(RunError::finding(
                 format!(
-                    "{} is not as canonc writes it: it has {body}, and canonc writes {}",
+                    "{} is not as canonc writes it: it has {body}, but canonc writes {}",
                     place(),
                     record.text()
                 ),
@@ -235,7 +236,7 @@ fn read_lines(path: &Path) -> Result<Read, RunError> {
                 let head = chain(read.heads.last().copied(), &body);
                 if head != claimed {
                     let (head, claimed) = (head.short(), claimed.short());
-                    let what = format!("its chain should be {head} and is {claimed}");
+                    let what = format!("its chain should be {head}, but is {claimed}");
                     return Err(altered(path, number, &what));
                 }
                 read.heads.push(head);
@@ -275,10 +276,10 @@ fn differs(path: &Path, logged: &str, record: &Record) -> RunError {
     if what.is_empty() {
         what.push(format!("logged {logged}, now {}", record.text()));
     }
-    let help = "look for what changed since: the machine, the build of canonc or libtorch, or memory that flips \
-         bits; a new folder (--dir) starts the run again without this claim";
+    let help = "check what changed since: the machine, the build of canonc or libtorch, or failing memory; a new \
+     folder (--dir) starts the run again without this claim";
     RunError::finding(
-        format!("{} is not what {} has: {}", record.place(), path.display(), what.join("; ")),
+        format!("{} differs from {}: {}", record.place(), path.display(), what.join("; ")),
         help,
     )
 }
@@ -394,11 +395,11 @@ mod tests {
         assert_eq!(log.append(&step(1, 2.0), &Faults::none()).unwrap(), Appended::Proved);
         let error = log.append(&step(2, 1.0 + f64::EPSILON), &Faults::none()).unwrap_err();
         assert!(
-            error.message.starts_with("step 2 is not what")
+            error.message.starts_with("step 2 differs from")
                 && error.message.contains("loss was 1.0 and is 1.0000000000000002"),
             "{error}"
         );
-        assert_eq!(error.kind, crate::run::Kind::Finding);
+        assert_eq!(error.kind, crate::run::RunErrorKind::Finding);
         assert!(!log.go_on_after(Digest::of("test", "unknown")));
     }
 

@@ -7,18 +7,20 @@
 use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
-use compiler::lock::{DataSource, Experiment};
+use lab::experiment::{DataSource, Experiment};
 
 use crate::job::Job;
 use crate::run::RunError;
 use data::Windows;
-use data::task::Task;
 use data::window::{Asked, TaskWindows};
+use tasks::task::Task;
 
 /// Number of questions, and how many of them occur in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
+    /// Number of questions.
     pub questions: u64,
+    /// Number of those that occur in training.
     pub shown: u64,
 }
 
@@ -32,14 +34,17 @@ impl Share {
 /// The overlap of evaluation and training.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
-    /// Number of training windows searched, from the first one on; then the questions with answers in them.
+    /// Number of training windows searched, from the first one on.
     pub windows: u64,
+    /// Number of questions with answers in those training windows.
     pub trained: u64,
     /// Number of windows in the whole training.
     pub of_windows: u64,
     /// Questions of one evaluation with scored answers, including repeated ones.
     pub all: Share,
+    /// Different questions of one evaluation.
     pub distinct: Share,
+    /// Questions of one evaluation by level.
     pub levels: BTreeMap<u32, Share>,
     /// Questions in the evaluation windows, which losses and token accuracy are measured on. Only where a model writes
     /// its answers are these not the same as `all`.
@@ -93,7 +98,7 @@ pub fn overlap_of_tokens(
 ) -> Result<Overlap, RunError> {
     let documents = || {
         RunError::input(
-            "documents ask no questions that could be the same",
+            "documents have no questions to compare",
             "name a recipe of brevo, depo, mano or multihop",
         )
     };
@@ -119,7 +124,7 @@ pub fn overlap_of_tokens(
         }
         Task::Capo(_) | Task::Lano(_) => {
             return Err(RunError::input(
-                format!("{} asks no questions that could be the same", held_out.task().name()),
+                format!("{} has no questions to compare", held_out.task().name()),
                 "name a recipe of brevo, depo, mano or multihop",
             ));
         }

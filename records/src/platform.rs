@@ -16,8 +16,11 @@ pub use variables::{Effect, effect};
 /// The instruction sets that ATen can be limited to. They give different results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpuCapability {
+    /// ATen's baseline code, without these instruction sets.
     Default,
+    /// AVX2.
     Avx2,
+    /// AVX-512.
     Avx512,
 }
 
@@ -35,8 +38,11 @@ pub enum BlasMode {
 /// The requirements of a lock's platform section; `None` means the machine's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlatformSpec {
+    /// Number of threads.
     pub threads: Option<u32>,
+    /// The instruction set of ATen's kernels.
     pub cpu_capability: Option<CpuCapability>,
+    /// How MKL chooses its code.
     pub blas: Option<BlasMode>,
 }
 
@@ -90,7 +96,7 @@ impl fmt::Display for BlasMode {
     }
 }
 
-/// The variables that enforce the spec, sorted by name.
+/// The environment variables that enforce a lock's platform section, sorted by name.
 pub fn required_env(spec: &PlatformSpec) -> Vec<(&'static str, String)> {
     let PlatformSpec { threads, cpu_capability, blas } = spec;
     let mut env = BTreeMap::new();

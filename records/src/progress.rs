@@ -17,11 +17,15 @@ pub struct Progress {
 /// The status to show after a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
+    /// Number of the step, from 1.
     pub step: u64,
+    /// Number of steps of the run.
     pub total: u64,
     /// `None` if no target counted.
     pub loss: Option<f64>,
+    /// Learning rate of the step.
     pub lr: f64,
+    /// Training tokens per second, smoothed over steps.
     pub tokens_per_second: f64,
     /// Estimated seconds to the last step.
     pub left: f64,
@@ -31,10 +35,12 @@ pub struct Status {
 const NEWEST: f64 = 0.1;
 
 impl Progress {
+    /// The progress of a run of `total` steps of `tokens` tokens each.
     pub fn new(total: u64, tokens: u64) -> Progress {
         Progress { total, tokens, seconds: None }
     }
 
+    /// The status after a step that took `seconds`.
     pub fn step(&mut self, step: u64, loss: Option<f64>, lr: f64, seconds: f64) -> Status {
         let smoothed = match self.seconds {
             None => seconds,

@@ -22,18 +22,28 @@ pub struct Tree<T> {
 pub enum ReduceError {
     /// Giving each rank an aligned subtree needs a power of two.
     Ranks {
+        /// Number of the rank, from 0.
         rank: u64,
+        /// Number of ranks.
         ranks: u64,
     },
+    /// A part was given to a rank that does not own it.
     NotOwned {
+        /// Index of the part.
         index: u64,
+        /// Indices that the rank owns.
         owned: Range<u64>,
     },
+    /// A part was given twice.
     Twice {
+        /// Index of the part.
         index: u64,
     },
+    /// The sum was asked for before all parts were given.
     Missing {
+        /// Number of parts given.
         arrived: u64,
+        /// Indices that the rank owns.
         owned: Range<u64>,
     },
 }
@@ -49,16 +59,17 @@ impl fmt::Display for ReduceError {
             }
             Self::NotOwned { index, owned } => write!(
                 f,
-                "micro-batch {index} arrived, but this sum is over {} up to {}\nhelp: this is a fault of canonc; please report it",
+                "micro-batch {index} arrived, but this sum is over {} up to {}\nhelp: this is a bug in canonc; \
+                 please report it",
                 owned.start, owned.end
             ),
             Self::Twice { index } => write!(
                 f,
-                "micro-batch {index} arrived twice\nhelp: this is a fault of canonc; please report it"
+                "micro-batch {index} arrived twice\nhelp: this is a bug in canonc; please report it"
             ),
             Self::Missing { arrived, owned } => write!(
                 f,
-                "only {arrived} of micro-batches {} up to {} arrived\nhelp: this is a fault of canonc; please report it",
+                "only {arrived} of micro-batches {} up to {} arrived\nhelp: this is a bug in canonc; please report it",
                 owned.start, owned.end
             ),
         }

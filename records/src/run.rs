@@ -23,23 +23,26 @@ use crate::fault::{Faults, Point};
 pub(crate) use disk::{UNFINISHED, parent, replace, sweep, sync_folder, unfinished};
 pub use errors::{cannot_read, cannot_write, digest_of};
 pub use event::Event;
-pub use kernels::{Kernels, kernel_lines};
+pub use kernels::{KernelNames, Kernels, kernel_lines};
 pub use kernels::{parse as parse_kernels, wrong as wrong_kernels};
 
-pub use owner::{belongs, read_experiment, read_lock};
+pub use owner::{belongs, of_another_version, read_experiment, read_lock};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
 
 /// Why a run stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError {
-    pub kind: Kind,
+    /// The kind of error.
+    pub kind: RunErrorKind,
+    /// What is wrong, in one sentence.
     pub message: String,
+    /// What to do next.
     pub help: String,
 }
 
 /// The kind of error, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RunErrorKind {
     /// A claim is false: 1.
     Finding,
     /// Invalid input: 2.
@@ -49,16 +52,19 @@ pub enum Kind {
 }
 
 impl RunError {
+    /// A claim that is false.
     pub fn finding(message: impl Into<String>, help: impl Into<String>) -> RunError {
-        RunError { kind: Kind::Finding, message: message.into(), help: help.into() }
+        RunError { kind: RunErrorKind::Finding, message: message.into(), help: help.into() }
     }
 
+    /// Invalid input.
     pub fn input(message: impl Into<String>, help: impl Into<String>) -> RunError {
-        RunError { kind: Kind::Input, message: message.into(), help: help.into() }
+        RunError { kind: RunErrorKind::Input, message: message.into(), help: help.into() }
     }
 
+    /// A failure of this machine.
     pub fn machine(message: impl Into<String>, help: impl Into<String>) -> RunError {
-        RunError { kind: Kind::Machine, message: message.into(), help: help.into() }
+        RunError { kind: RunErrorKind::Machine, message: message.into(), help: help.into() }
     }
 }
 
@@ -72,38 +78,48 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 impl From<DataError> for RunError {
-    fn from(DataError { message, help }: DataError) -> RunError {
+    fn from(DataError { message, help, machine: _ }: DataError) -> RunError {
         RunError::input(message, help)
     }
 }
 
+/// The file in a run's `checkpoints/` that names the newest checkpoint.
+pub const POINTER: &str = "latest";
+
 /// The names in a run's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
+    /// The run's folder.
     pub folder: PathBuf,
 }
 
 impl Paths {
+    /// The names in this folder, which need not exist.
     pub fn new(folder: impl Into<PathBuf>) -> Paths {
         Paths { folder: folder.into() }
     }
 
+    /// The lock's text, `lock`.
     pub fn lock(&self) -> PathBuf {
         self.folder.join("lock")
     }
 
+    /// The metrics log: losses and evaluations, in a hash chain.
     pub fn metrics(&self) -> PathBuf {
         self.folder.join("metrics.jsonl")
     }
 
+    /// Seconds of each step.
     pub fn timings(&self) -> PathBuf {
         self.folder.join("timings.jsonl")
     }
 
+    /// Starts, interruptions and ends of processes; see [`Event`].
     pub fn events(&self) -> PathBuf {
         self.folder.join("events.jsonl")
     }
 
+    /// The plan's text.
     pub fn plan(&self) -> PathBuf {
         self.folder.join("plan.txt")
     }
@@ -113,10 +129,12 @@ impl Paths {
         self.folder.join("kernels.txt")
     }
 
+    /// The folder of checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.folder.join("checkpoints")
     }
 
+    /// The claims of the finished run.
     pub fn attestation(&self) -> PathBuf {
         self.folder.join("attestation.toml")
     }
@@ -126,6 +144,7 @@ impl Paths {
         self.folder.join("attestation.toml.sig")
     }
 
+    /// The file that a process locks while it writes to the folder.
     pub fn writer(&self) -> PathBuf {
         self.folder.join("writer")
     }
@@ -134,6 +153,7 @@ impl Paths {
 /// A run's folder, held for writing until it is dropped or the process is gone.
 #[derive(Debug)]
 pub struct RunFolder {
+    /// The names in the folder.
     pub paths: Paths,
     /// The system releases this file's lock however the process ends.
     _writer: File,
@@ -216,10 +236,10 @@ fn refuse_links(paths: &Paths) -> Result<(), RunError> {
     if fs::symlink_metadata(&checkpoints).is_ok_and(|found| !found.is_dir()) {
         return Err(RunError::finding(
             format!(
-                "{} is not the folder of a run's checkpoints, but a link or a file",
+                "{} is a link or a file, not a run's folder of checkpoints",
                 checkpoints.display()
             ),
-            "put the folder itself there, or name another run's folder with --dir",
+            "put the folder itself there, or name another folder with --dir",
         ));
     }
     for path in [
@@ -231,14 +251,11 @@ fn refuse_links(paths: &Paths) -> Result<(), RunError> {
         paths.kernels(),
         paths.attestation(),
         paths.writer(),
-        paths.checkpoints().join(crate::checkpoint::POINTER),
+        paths.checkpoints().join(POINTER),
     ] {
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
             return Err(RunError::finding(
-                format!(
-                    "{} is a link, a folder or a device, and not a file of a run",
-                    path.display()
-                ),
+                format!("{} is a link, a folder or a device, not a file of a run", path.display()),
                 "put the file itself there, or name another folder with --dir",
             ));
         }
@@ -259,10 +276,10 @@ fn refuse_strange(paths: &Paths) -> Result<(), RunError> {
         if name != "writer" && !name.starts_with(UNFINISHED) {
             return Err(RunError::input(
                 format!(
-                    "{} is no run's folder: it has no `lock`, but holds `{name}`",
+                    "{} is not a run's folder: it has no `lock`, but contains `{name}`",
                     paths.folder.display()
                 ),
-                "name an empty folder, or a new one, with --dir",
+                "name an empty or new folder with --dir",
             ));
         }
     }
@@ -288,8 +305,8 @@ fn hold(path: &Path) -> Result<File, RunError> {
             let who = who.trim();
             let by = if who.is_empty() { "another process".to_owned() } else { who.to_owned() };
             return Err(RunError::machine(
-                format!("{} is being written by {by}", parent(path).display()),
-                "wait until it is done or end it, or name another folder with --dir",
+                format!("{} is in use by {by}", parent(path).display()),
+                "wait until it finishes, end it, or name another folder with --dir",
             ));
         }
         Err(TryLockError::Error(error)) => return Err(write(error)),
@@ -329,8 +346,8 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let first = open(temporary.path()).unwrap();
         let error = open(temporary.path()).unwrap_err();
-        assert_eq!(error.kind, Kind::Machine);
-        let by = format!("is being written by process {}", std::process::id());
+        assert_eq!(error.kind, RunErrorKind::Machine);
+        let by = format!("is in use by process {}", std::process::id());
         assert!(error.message.ends_with(&by), "{error}");
         drop(first);
         // The file of a process that is gone holds nothing.
@@ -347,8 +364,8 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         fs::write(temporary.path().join("thesis.tex"), "").unwrap();
         let error = open(temporary.path()).unwrap_err();
-        assert!(error.message.contains("holds `thesis.tex`"), "{error}");
-        assert_eq!(error.kind, Kind::Input);
+        assert!(error.message.contains("contains `thesis.tex`"), "{error}");
+        assert_eq!(error.kind, RunErrorKind::Input);
     }
 
     #[test]
@@ -365,9 +382,9 @@ mod tests {
     fn a_place_that_cannot_be_written_is_the_machines_fault() {
         let temporary = tempfile::tempdir().unwrap();
         let error = cannot_write(temporary.path(), &io::ErrorKind::PermissionDenied.into());
-        assert_eq!(error.kind, Kind::Machine);
+        assert_eq!(error.kind, RunErrorKind::Machine);
         let error = cannot_write(temporary.path(), &io::ErrorKind::StorageFull.into());
-        assert_eq!(error.kind, Kind::Machine);
+        assert_eq!(error.kind, RunErrorKind::Machine);
     }
 
     #[test]
@@ -377,7 +394,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         for path in [file.clone(), file.join("run"), temporary.path().join("n".repeat(300))] {
             let error = open(&path).unwrap_err();
-            assert_eq!(error.kind, Kind::Input, "{error}");
+            assert_eq!(error.kind, RunErrorKind::Input, "{error}");
             assert!(error.message.contains(&path.display().to_string()), "{error}");
         }
     }

@@ -1,7 +1,7 @@
 //! In: a schedule and a step. Out: the factor of the base learning rate at that step. Must stay true: libm only, so a
-//! lock's learning rates have the same bits everywhere; step 0 of a warm-up is factor 0, as released (spec, section 8);
+//! lock's learning rates have the same bits everywhere; step 0 of a warm-up is factor 0, as released;
 //! from the last step on a cosine or linear factor is `lr_min_ratio` (the reference's cosine jumps back to 1 there, a
-//! step that is never trained; spec, quirk Q23).
+//! step that is never trained).
 
 use std::fmt;
 
@@ -11,27 +11,42 @@ pub enum Schedule {
     /// Half a cosine wave per cycle, every second one rising; `cycle` is a cycle's part of the run, and `theta` bends
     /// the progress.
     Cosine {
+        /// Steps of linear warm-up.
         warmup: u64,
+        /// Smallest rate, as a share of the peak rate.
         lr_min_ratio: f64,
+        /// Length of a cycle, as a share of the run.
         cycle: f64,
+        /// Exponent of the progress since the warm-up; 1 for a plain cosine.
         theta: f64,
     },
+    /// Falls linearly from the peak to the smallest rate.
     Linear {
+        /// Steps of linear warm-up.
         warmup: u64,
+        /// Smallest rate, as a share of the peak rate.
         lr_min_ratio: f64,
     },
     /// (warmup / step) ^ exponent, never below `lr_min_ratio`.
     InvSqrt {
+        /// Steps of linear warm-up.
         warmup: u64,
+        /// Smallest rate, as a share of the peak rate.
         lr_min_ratio: f64,
+        /// Exponent of the decay.
         exponent: f64,
     },
+    /// The peak rate at every step.
     Constant,
     /// Warm-up, stable, decay (hyperbolic, over the last `decay` of the elapsed steps when a cycle ends).
     Wsd {
+        /// Steps of linear warm-up.
         warmup: u64,
+        /// Smallest rate, as a share of the peak rate.
         lr_min_ratio: f64,
+        /// Length of a cycle, as a share of the run.
         cycle: f64,
+        /// Share of the elapsed steps that the decay at the end of a cycle takes.
         decay: f64,
     },
 }
@@ -54,7 +69,10 @@ pub fn check(schedule: &Schedule, total: u64) -> Result<(), BadSchedule> {
     let ratio = |value: f64, least_open: bool, name: &str| match value {
         value if value > 0.0 && value <= 1.0 => Ok(()),
         0.0 if !least_open => Ok(()),
-        _ => bad(format!("schedule: {name} is {value}"), &format!("set {name} to a fraction of 1")),
+        _ => bad(
+            format!("schedule: {name} is {value}"),
+            &format!("set {name} to a number from 0 to 1"),
+        ),
     };
     let power = |value: f64, name: &str| {
         if value.is_finite() && value > 0.0 {
@@ -217,7 +235,7 @@ mod tests {
                 let step = step as u64;
                 let got = factor(&schedule, step, total);
                 match schedule {
-                    // The one deliberate difference (quirk Q23).
+                    // The one deliberate difference: the reference jumps back to 1 after the last step.
                     Schedule::Cosine { lr_min_ratio, .. } if step == total => {
                         assert_eq!((want.as_f64(), got), (Some(1.0), lr_min_ratio));
                     }

@@ -49,7 +49,12 @@ pub enum Refused {
     /// It is not a signature of this file.
     Bad(String),
     /// It may be valid, but its kind of key is not built in.
-    Unsupported { signer: Box<Signer>, why: String },
+    Unsupported {
+        /// The key that the signature names.
+        signer: Box<Signer>,
+        /// What is not supported, in words.
+        why: String,
+    },
 }
 
 /// The signature of `message`, as text.
@@ -66,7 +71,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     // The signature does not cover the version, and the crate accepts versions that never existed.
     if read.version() != SshSig::VERSION {
         return Err(Refused::Bad(format!(
-            "it is an SSH signature of version {}, and there is only version {}",
+            "it is an SSH signature of version {}, but only version {} exists",
             read.version(),
             SshSig::VERSION
         )));
@@ -74,7 +79,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     // Nor does it cover inner lengths, so accept only the one text that OpenSSH writes.
     let written = read.to_pem(LineEnding::LF).unwrap_or_default();
     if written != signature {
-        return Err(Refused::Bad("it is not written as OpenSSH writes a signature".to_owned()));
+        return Err(Refused::Bad("it is not as OpenSSH writes a signature".to_owned()));
     }
     if read.namespace() != NAMESPACE {
         return Err(Refused::Bad(format!(
@@ -91,7 +96,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     match PublicKey::from(read.public_key().clone()).verify(NAMESPACE, message, &read) {
         Ok(()) => Ok(signer),
         Err(_) => Err(Refused::Bad(format!(
-            "it is not key {}'s signature of the file as it is now",
+            "it is not a signature of the current file by key {}",
             signer.fingerprint()
         ))),
     }
@@ -111,6 +116,7 @@ fn is_elsewhere(algorithm: &Algorithm) -> bool {
 /// A run that was signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
+    /// The signer's key.
     pub signer: Signer,
     /// The key's comment, often its owner's name; may be empty.
     pub comment: String,
@@ -128,11 +134,8 @@ pub fn sign_run(
     let lock = paths.lock();
     let text = disk::read_text(&lock, disk::SMALL).map_err(|error| {
         RunError::input(
-            format!(
-                "{} is not the folder of a run: its lock cannot be read: {error}",
-                folder.display()
-            ),
-            "name a folder that `canonc run` made, such as runs/NAME",
+            format!("{} is not a run's folder: its lock cannot be read: {error}", folder.display()),
+            "name a folder written by `canonc run`, such as runs/NAME",
         )
     })?;
     let experiment = read_experiment(&lock.display().to_string(), &text)?;
@@ -151,7 +154,7 @@ pub fn sign_run(
     let target = paths.signature();
     if target.exists() && !again {
         return Err(RunError::input(
-            format!("{} exists: the run is signed already", target.display()),
+            format!("{} exists: the run is already signed", target.display()),
             format!("`canonc verify {}` checks it; --replace signs again", folder.display()),
         ));
     }
@@ -178,7 +181,7 @@ fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, RunError> {
         )
     })?;
     if std::str::from_utf8(&bytes).is_ok_and(|text| PublicKey::from_openssh(text).is_ok()) {
-        let what = "is a public key, and a signature needs the private one";
+        let what = "is a public key, but a signature needs the private key";
         return Err(elsewhere(path, attestation, what));
     }
     let key = PrivateKey::from_openssh(&bytes).map_err(|error| {
@@ -202,7 +205,7 @@ fn elsewhere(key: &Path, attestation: &Path, what: &str) -> RunError {
     RunError::input(
         format!("{} {what}", key.display()),
         format!(
-            "let ssh-keygen sign; the result is the same file: ssh-keygen -Y sign -n {NAMESPACE} -f {} {}",
+            "sign with ssh-keygen, which writes the same file: ssh-keygen -Y sign -n {NAMESPACE} -f {} {}",
             key.display(),
             attestation.display()
         ),

@@ -13,7 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use compiler::lock::{DataSource, Experiment};
+use lab::experiment::{DataSource, Experiment};
 
 use crate::attest::Attestation;
 use crate::checkpoint::{self, name_of};
@@ -77,8 +77,8 @@ pub fn verify(
             Ok(job) => log::check_data(log, job, which, &mut report),
             Err(error) if absent || others.is_some() => {
                 let why = match others {
-                    None => "not recomputed: the documents are not here",
-                    Some(_) => "not recomputed: the documents here are others",
+                    None => "not recomputed: the documents are not available",
+                    Some(_) => "not recomputed: these are other documents",
                 };
                 let of = |what: &str| format!("{what}: {}", error.message);
                 report.trusted_since(Subject::Batches, why, of("batches of all steps"));
@@ -89,7 +89,7 @@ pub fn verify(
                 report.undecided(format!("batches and held-out windows: {}", error.message));
             }
             Err(error) => report.broken(format!(
-                "metrics.jsonl has steps of a run that cannot be made from its lock: {}",
+                "metrics.jsonl has steps of a run that cannot be prepared from its lock: {}",
                 error.message
             )),
         }
@@ -117,17 +117,18 @@ pub fn verify(
 
 /// Whether the prepared tokens are those of the documents in the lock's digest. Bytes are their own tokens.
 fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Report) {
-    let bytes = compiler::field::FieldValue::text("bytes");
+    let bytes = lab::field::FieldValue::text("bytes");
     match documents.check() {
         Ok(()) if experiment.value("data.tokenizer") == Some(&bytes) => report.recomputed(
             Subject::Tokens,
-            "tokens of the documents: each document has the digest that the lock's covers",
+            "tokens of the documents: each document has the digest that the lock covers",
         ),
         // The lock's digest covers them, but the tokenizer is not here.
         Ok(()) => report.trusted_since(
             Subject::Tokens,
             "prepare them again to compare",
-            "tokens of the documents: they are those that the lock names; only preparing them again shows that the tokenizer made them",
+            "tokens of the documents: they are those of the lock; only preparing them again shows that the tokenizer \
+             made them",
         ),
         Err(error) => report.broken(format!("the prepared documents: {}", error.message)),
     }
@@ -172,7 +173,7 @@ fn special_files(paths: &Paths, report: &mut Report) {
         let hidden = name.starts_with('.');
         if !hidden && std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
             report.broken(format!(
-                "{name} is a link, and a run has no links: what it leads to is not of this folder and can be replaced"
+                "{name} is a link, but a run has no links: its target is outside of this folder and can be replaced"
             ));
         }
         match std::fs::metadata(&path) {
@@ -180,18 +181,19 @@ fn special_files(paths: &Paths, report: &mut Report) {
                 let tensors = path.extension().is_some_and(|end| end == "safetensors");
                 if !tensors && found.len() > MAX_TEXT {
                     let bytes = dsl::size(found.len());
-                    report.broken(format!("{name} has {bytes}, more than a text of a run"));
+                    report
+                        .broken(format!("{name} has {bytes}, too large for a text file of a run"));
                 }
             }
             Ok(found) if found.is_dir() => {
                 if FILES.iter().any(|file| path.file_name().is_some_and(|name| name == *file)) {
-                    report.broken(format!("{name} is a folder, and a run has a file there"));
+                    report.broken(format!("{name} is a folder, but should be a file"));
                 }
             }
             Ok(_) => report.broken(format!("{name} is neither a file nor a folder")),
             // A process that trains meanwhile renames and deletes what it has written.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => report.broken(format!("{name} cannot be looked at: {error}")),
+            Err(error) => report.broken(format!("{name} cannot be inspected: {error}")),
         }
     }
 }
@@ -209,8 +211,8 @@ fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunEr
     }
     let folder = paths.folder.display();
     Err(RunError::input(
-        format!("{folder} is not the folder of a run: its lock cannot be read: {why}"),
-        "name a folder that `canonc run` made, such as runs/NAME, or a lock",
+        format!("{folder} is not a run's folder: its lock cannot be read: {why}"),
+        "name a folder written by `canonc run`, such as runs/NAME, or a lock",
     ))
 }
 
@@ -232,7 +234,7 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
     let slots = checkpoint::slots(&experiment.arch.compiled.graph);
     let elements = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elements() as u64));
     if elements > MAX_DRAWN {
-        let why = "too many to draw here";
+        let why = "too many to recompute here";
         report.trusted_since(
             Subject::InitialWeights,
             why,
@@ -246,7 +248,7 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
             format!("initial weights {}: drawn again from the lock's seed", drawn.short()),
         ),
         Ok(drawn) => report.broken(format!(
-            "metrics.jsonl: it says that the run began with weights {}, and the lock's seed gives {}",
+            "metrics.jsonl: it says that the run began with weights {}, but the lock's seed gives {}",
             initial.short(),
             drawn.short()
         )),
@@ -280,14 +282,12 @@ fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
     strange.sort_unstable();
     hidden.sort_unstable();
     for name in strange {
-        report.broken_stray(format!(
-            "{name} is no part of a run, and no run writes it: move it elsewhere"
-        ));
+        report.broken_stray(format!("{name} is not part of a run: move it elsewhere"));
     }
     if !hidden.is_empty() {
         report.trusted(
             Subject::OtherFiles,
-            format!("hidden files, which were not read: {}", hidden.join(", ")),
+            format!("hidden files that were not read: {}", hidden.join(", ")),
         );
     }
     Ok(())
@@ -307,7 +307,7 @@ fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
         );
         report.trusted(
             Subject::Training,
-            "the weights and moments after the start: their digests hold, and only training again can prove that \
+            "the weights and moments after the start: their digests match, but only training again can prove that \
              the lock leads to them",
         );
     }
@@ -326,8 +326,8 @@ fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
     );
     report.trusted(
         Subject::Times,
-        "times, numbers of processes, and the machines of earlier processes: timings.jsonl, events.jsonl and what \
-         is below the attestation's seal are not sealed",
+        "times, numbers of processes, and the machines of earlier processes: timings.jsonl, events.jsonl and the \
+         lines below the attestation's seal are not sealed",
     );
 }
 

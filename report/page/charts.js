@@ -51,7 +51,7 @@ function pairSpec(pair, number) {
     const drawn = line(first.treated, mean, { dense });
     if (drawn && mean.steps.length) lines.push({ ...drawn, raw: null, label: "mean", mean: true, pair: true, runs: lines.flatMap(line => line.runs) });
   }
-  const noise = pair.again.map(({ again, base }) => difference(again, base, what)).filter(Boolean);
+  const noise = pair.replicate.map(({ replicate, base }) => difference(replicate, base, what)).filter(Boolean);
   let band = null;
   if (pair.noise && noise.length >= FEWEST_REPETITIONS && first) {
     // The same smoothing as the lines have, then the standard deviation of one difference, whose expected value is 0.
@@ -68,7 +68,7 @@ function pairSpec(pair, number) {
   const noted = pair.published
     ? (band ? "dashed: ± twice the published jitter of logged points, which is not noise between seeds" : "one seed each, so the noise between seeds is unknown")
     : band ? `grey: ± one standard deviation of a single A/A difference (${noise.length} repetitions); compare single lines with it, not their mean`
-    : pair.again.length ? `A/A noise unknown (${noise.length} of ${FEWEST_REPETITIONS} repetitions with other init and data seeds, or no variance)` : "no A/A arm, so the noise is unknown";
+    : pair.replicate.length ? `A/A noise unknown (${noise.length} of ${FEWEST_REPETITIONS} repetitions with other init and data seeds, or no variance)` : "no A/A arm, so the noise is unknown";
   const ended = shown.filter(({ treated, base }) => treated.diverged || base.diverged).length;
   const lost = ended ? `✗ ${ended} of ${shown.length} seeds diverged: their differences end there, and so does the mean` : "";
   return {

@@ -50,14 +50,14 @@ const byName = name => RUNS.find(run => run.published && run.name === name);
 const PAIRS = PAGE.pairs.map(pair => ({
   title: pair.title, noise: pair.noise, jitter: null, published: false,
   lines: pair.lines.map(([treated, base]) => ({ treated: RUNS[treated], base: RUNS[base] })),
-  again: pair.again.map(([again, base]) => ({ again: RUNS[again], base: RUNS[base] })),
+  replicate: pair.replicate.map(([replicate, base]) => ({ replicate: RUNS[replicate], base: RUNS[base] })),
 }));
 for (const size of ["1B", "3B", "8B"]) {
   const lines = PAGE.published.twins.map(twin => ({ treated: byName(twin.treated), base: byName(twin.base) }));
   const own = lines.filter(line => line.base.size === size);
   const order = PAGE.published.orders.find(order => order.size === size);
   if (own.length) PAIRS.push({
-    title: `published ${size}: Canon against its twin`, lines: own, again: [], published: true,
+    title: `published ${size}: Canon against its twin`, lines: own, replicate: [], published: true,
     noise: false, jitter: order ? 2 * order.jitter : null,
   });
 }

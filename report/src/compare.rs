@@ -36,7 +36,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use compiler::digest::Digest;
-use compiler::lock::{Choose, Experiment, Selection};
+use lab::comparison::{Selection, SelectionMode};
+use lab::experiment::Experiment;
 
 use disk::json_lines;
 use records::attest::Attestation;
@@ -51,31 +52,31 @@ use crate::statistics::{Better, Paired, SignFlip, sign_flip};
 pub use analysis::{Analysis, Member, analysis_of, together};
 pub(crate) use analysis::{better, strictest};
 pub(crate) use caption::level;
-pub use compiler::lock::Role;
 pub use costs::Costs;
-pub use diverged::Lost;
+pub use diverged::DivergedSeeds;
 pub(crate) use diverged::diverged;
-pub use effect::{Itself, NoInterval, NoNoise, STEADY, Varied};
+pub use effect::{AaNoise, NoInterval, NoNoise, STEADY, Varied};
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
-pub use looks::{LOOKS, Looked};
+pub use lab::comparison::Role;
+pub use looks::{ArmLook, LOOKS};
 pub use methods::methods;
 #[cfg(test)]
 use metric::MEASURES;
 use metric::rank;
 pub use metric::{called, measured, unit};
-pub use nuisance::{Edge, End};
-pub use over::Over;
+pub use nuisance::{AxisEnd, Edge};
+pub use over::MeasuredOn;
 pub use parts::{NoParts, Single};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
-pub(crate) use seen::neutral;
-pub use seen::{Counted, Seen, Shown, label, seen};
+pub use seen::{Counted, RunOverlap, TrainingOverlap, label, seen};
 pub use siblings::{EarlierReport, LeftOut, REPORTED, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{
     at, effect_cells, interval_head, judged, mean_cell, over_cell, p_cell, percent, title,
 };
+pub use unit::Unit;
 
 /// The logged curves of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,8 +87,9 @@ pub struct Curves {
     pub metrics: BTreeMap<String, Vec<(u64, f64)>>,
     /// By metric, the number of questions, tokens or targets behind its last value, if logged.
     pub asked: BTreeMap<String, u64>,
-    /// Evaluation windows, and samples that the model writes at an evaluation, by the lock.
+    /// Windows of one evaluation, by the lock.
     pub windows: Option<u64>,
+    /// Samples that the model writes at one evaluation, by the lock.
     pub samples: Option<u64>,
     /// By metric, the score of each question after the last step, if logged.
     pub questions: BTreeMap<String, Single>,
@@ -110,14 +112,18 @@ pub struct Curves {
 pub struct Run {
     /// Index in the list of seeds; runs with equal index are paired.
     pub seed: usize,
+    /// Its logged curves.
     pub curves: Curves,
     /// What training contained of its evaluation questions; `None` if that was not counted, as for documents.
-    pub shown: Option<Shown>,
+    pub shown: Option<RunOverlap>,
 }
 
+/// One arm of a comparison, with its runs.
 #[derive(Clone, Debug)]
 pub struct Arm {
+    /// The arm's name in the lock.
     pub name: String,
+    /// Base, treatment or replicate of the base.
     pub role: Role,
     /// The runs at each point of the grid.
     pub points: Vec<Vec<Run>>,
@@ -130,6 +136,7 @@ pub struct Comparison {
     pub arms: Vec<Arm>,
     /// Names of the grid's points; a single unnamed one without a grid.
     pub points: Vec<String>,
+    /// How the lock selects a point of the grid for each arm.
     pub selection: Selection,
     /// What the lock proved. By default nothing, and then no arm is called controlled.
     pub proved: Proved,
@@ -138,43 +145,37 @@ pub struct Comparison {
 /// A treatment arm, and the points at which it and the base are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
+    /// The comparison that both arms belong to.
     pub of: &'a Comparison,
+    /// The treated arm.
     pub arm: &'a Arm,
+    /// The base.
     pub base: &'a Arm,
     /// The replicate of the base with other seeds, at the base's point.
-    pub again: Option<&'a Arm>,
+    pub replicate: Option<&'a Arm>,
+    /// Index of the treated arm's point.
     pub arm_point: usize,
+    /// Index of the base's point, also that of its replicate.
     pub base_point: usize,
     /// The number of seeds that a stopping rule needed to decide; later ones are not shown. `None` means all.
     pub seeds: Option<usize>,
 }
 
-/// The unit of a metric, which decides how two values are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Natural logarithms, compared by difference.
-    Nats,
-    /// A fraction of one, compared by difference.
-    Share,
-    /// Bits, compared by difference.
-    Count,
-    /// A measure that this version does not know, compared by difference.
-    Unknown,
-    /// Compared by ratio.
-    Seconds,
-}
-
 /// A mean, and the number of runs that had the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
+    /// The mean.
     pub value: f64,
+    /// Number of runs.
     pub runs: usize,
 }
 
 /// A metric of a pair.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
+    /// The metric, as named in tables.
     pub metric: String,
+    /// The metric's unit.
     pub unit: Unit,
     /// Means of the base, the treated arm and the replicate, if present.
     pub means: Vec<Option<Mean>>,
@@ -182,6 +183,7 @@ pub struct Row {
     pub paired: Vec<f64>,
     /// Whether the result is valid at every look, as under a stopping rule.
     pub anytime: bool,
+    /// Whether lower or higher values are better.
     pub better: Better,
     /// The mean difference and its interval (the t interval, or the anytime-valid one), or why there is none. For
     /// seconds, of the logarithms of ratios.
@@ -191,13 +193,13 @@ pub struct Row {
     /// The secondary analysis: the bootstrap interval, which is too narrow for few seeds.
     pub bootstrap: Option<Interval>,
     /// The difference between the base and its replicate; `None` without a replicate.
-    pub itself: Option<Result<Itself, NoNoise>>,
+    pub itself: Option<Result<AaNoise, NoNoise>>,
     /// Questions, tokens or targets behind each value; the minimum if the numbers differ.
     pub asked: Option<u64>,
     /// What each value was measured on, with its unit.
-    pub over: Option<Over>,
+    pub over: Option<MeasuredOn>,
     /// What training contained of its questions; `None` for a metric without questions, or if that was not counted.
-    pub seen: Option<Seen>,
+    pub seen: Option<TrainingOverlap>,
     /// The squared standard error of the mean difference, split by seed and question; `None` for a metric without
     /// questions.
     pub parts: Option<Result<Split, NoParts>>,
@@ -207,9 +209,9 @@ pub struct Row {
 const TAIL: f64 = 0.1;
 pub(crate) const TRAINING_LOSS: &str = "training loss";
 const STEP_TIME: &str = "step time";
-const HELD_OUT_LOSS: &str = "held-out loss";
-const TOKENS_RIGHT: &str = "answer tokens right";
-const ANSWERS_RIGHT: &str = "whole answers right";
+const EVAL_LOSS: &str = "eval_loss";
+const TOKEN_ACCURACY: &str = "token_accuracy";
+const EXACT_MATCH: &str = "exact_match";
 
 /// Reads the log of a finished run of this lock; refuses any other folder.
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
@@ -251,14 +253,14 @@ impl Curves {
                         curves.metrics.entry(name).or_default().push((eval.step, value));
                     };
                     let score = |score: &Score| (score.ratio(), Some(score.of));
-                    put(HELD_OUT_LOSS.to_owned(), eval.nll, Some(eval.counted));
+                    put(EVAL_LOSS.to_owned(), eval.nll, Some(eval.counted));
                     let (right, of) = score(&eval.tokens);
-                    put(TOKENS_RIGHT.to_owned(), right, of);
+                    put(TOKEN_ACCURACY.to_owned(), right, of);
                     let (right, of) = score(&eval.exact());
-                    put(ANSWERS_RIGHT.to_owned(), right, of);
+                    put(EXACT_MATCH.to_owned(), right, of);
                     for (level, of_level) in &eval.answers {
                         let (right, of) = score(of_level);
-                        put(format!("{ANSWERS_RIGHT}, level {level}"), right, of);
+                        put(format!("{EXACT_MATCH}, level {level}"), right, of);
                     }
                     for (name, value) in &eval.measures {
                         put(measured(name).to_owned(), Some(*value), None);
@@ -280,8 +282,8 @@ fn timed_on(attestation: &Attestation) -> Option<String> {
     attestation.other_machines.is_empty().then_some(text)
 }
 
-/// The median step time, and the number of timed steps. Timings depend on the machine and prove nothing. A run without timings has none, and so has
-/// a run that shared the machine with others, which its file of timings records.
+/// The median step time, and the number of timed steps. Timings depend on the machine and prove nothing. `None` for a
+/// run without timings, or if its file of timings records that it shared the machine with others.
 fn median_step_seconds(path: &Path) -> Option<(f64, u64)> {
     let lines = json_lines(path);
     if lines.iter().any(|line| line.get("beside").is_some()) {
@@ -376,6 +378,7 @@ fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
 }
 
 impl Comparison {
+    /// The base; `None` if the comparison has no arms.
     pub fn base(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.role == Role::Base)
     }
@@ -396,9 +399,9 @@ impl Comparison {
         let score = |runs: &Vec<Run>| {
             let mean = mean_of(runs, self.judged_by())?;
             // Adding 0.0 makes -0.0 and 0.0 equal.
-            let better_is_less = match self.selection.choose {
-                Choose::Least => mean.value + 0.0,
-                Choose::Most => 0.0 - mean.value,
+            let better_is_less = match self.selection.mode {
+                SelectionMode::Min => mean.value + 0.0,
+                SelectionMode::Max => 0.0 - mean.value,
             };
             let diverged = diverged(runs);
             let all = mean.runs + diverged == runs.len() && mean.value.is_finite();
@@ -425,7 +428,7 @@ impl Comparison {
         }
         match arm.role {
             Role::Treatment if per_arm => self.best(arm),
-            Role::Base | Role::Treatment | Role::Again => self.best(self.base()?),
+            Role::Base | Role::Treatment | Role::Replicate => self.best(self.base()?),
         }
     }
 
@@ -459,23 +462,26 @@ impl Comparison {
         arm_point: usize,
         base_point: usize,
     ) -> Pair<'a> {
-        let again = self.arms.iter().find(|arm| arm.role == Role::Again);
+        let replicate = self.arms.iter().find(|arm| arm.role == Role::Replicate);
         let seeds = self.decided_after(base, arm);
-        Pair { of: self, arm, base, again, arm_point, base_point, seeds }
+        Pair { of: self, arm, base, replicate, arm_point, base_point, seeds }
     }
 }
 
 impl<'a> Pair<'a> {
+    /// The base's runs, in order of seeds, as far as they are shown.
     pub fn base_runs(&self) -> &'a [Run] {
         self.shown(self.base.points.get(self.base_point))
     }
 
+    /// The treated arm's runs, in order of seeds, as far as they are shown.
     pub fn arm_runs(&self) -> &'a [Run] {
         self.shown(self.arm.points.get(self.arm_point))
     }
 
-    pub fn again_runs(&self) -> &'a [Run] {
-        self.shown(self.again.and_then(|arm| arm.points.get(self.base_point)))
+    /// The replicate's runs, in order of seeds, as far as they are shown; empty without a replicate.
+    pub fn replicate_runs(&self) -> &'a [Run] {
+        self.shown(self.replicate.and_then(|arm| arm.points.get(self.base_point)))
     }
 
     /// The runs of a point in order of seeds, up to the look that decided.
@@ -490,7 +496,7 @@ impl<'a> Pair<'a> {
 
     /// The number of replicates of the base with other seeds.
     pub fn repetitions(&self) -> usize {
-        paired(self.base_runs(), self.again_runs()).len()
+        paired(self.base_runs(), self.replicate_runs()).len()
     }
 
     /// The row of one metric.
@@ -501,11 +507,11 @@ impl<'a> Pair<'a> {
 
     /// One row per metric, in reading order. A metric of the family has a row even if no run has it.
     pub fn rows(&self) -> Vec<Row> {
-        let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
+        let (base, arm, replicate) = (self.base_runs(), self.arm_runs(), self.replicate_runs());
         let mut names: Vec<String> = base
             .iter()
             .chain(arm)
-            .chain(again)
+            .chain(replicate)
             .flat_map(|run| run.curves.finals().into_keys())
             .chain(analysis_of(self.of).family)
             .collect();
@@ -515,14 +521,14 @@ impl<'a> Pair<'a> {
     }
 
     fn row_of(&self, metric: String) -> Row {
-        let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
+        let (base, arm, replicate) = (self.base_runs(), self.arm_runs(), self.replicate_runs());
         let mut means = vec![mean_of(base, &metric), mean_of(arm, &metric)];
-        means.extend(self.again.map(|_| mean_of(again, &metric)));
+        means.extend(self.replicate.map(|_| mean_of(replicate, &metric)));
         let unit = unit(&metric);
         let Analysis { confidence, max_seeds, .. } = analysis_of(self.of);
         let anytime = max_seeds.is_some();
         let paired = differences(base, arm, &metric);
-        let of_itself = values(base, again, &metric);
+        let of_itself = values(base, replicate, &metric);
         let varied = self.of.proved.varied;
         let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
         let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
@@ -545,7 +551,7 @@ impl<'a> Pair<'a> {
             },
             bootstrap: if anytime { None } else { interval(&paired) },
             anytime,
-            itself: self.again.map(noise),
+            itself: self.replicate.map(noise),
             asked: asked.min().copied(),
             over: over::over(base, arm, &metric),
             seen: self.seen(&metric),

@@ -8,9 +8,10 @@
 mod fingerprint;
 mod spikes;
 
+use crate::statistics::median;
 use std::collections::BTreeMap;
 
-use compiler::audit::{Findings, Kind, Place, Subject};
+use lab::audit::{Findings, Occurrence, Scope, Subject};
 
 pub use fingerprint::{Fingerprint, fingerprints};
 pub use spikes::{SPIKE, Spike, spikes};
@@ -27,7 +28,9 @@ pub struct Curves(BTreeMap<String, Points>);
 pub struct BadCurves {
     /// Line number, starting at 1.
     pub line: usize,
+    /// What is wrong, in one sentence.
     pub message: String,
+    /// What to do next.
     pub help: String,
 }
 
@@ -40,7 +43,7 @@ impl Curves {
     /// Parses `run,x,loss` below a header line; fields are separated by commas or tabs.
     pub fn parse(text: &str) -> Result<Curves, BadCurves> {
         let bad = |line: usize, message: String| {
-            let help = "write a line of names, then lines `model,tokens,loss`".to_owned();
+            let help = "write a header line, then lines `model,tokens,loss`".to_owned();
             BadCurves { line, message, help }
         };
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
@@ -48,13 +51,13 @@ impl Curves {
         let separator = if header.contains('\t') { '\t' } else { ',' };
         if header.split(separator).count() != 3 {
             let columns = header.split(separator).count();
-            return Err(bad(1, format!("curves have three columns, and these have {columns}")));
+            return Err(bad(1, format!("curves have three columns, but these have {columns}")));
         }
         let mut curves = Curves::default();
         for (line, cells) in lines.filter(|(_, line)| !line.trim().is_empty()) {
             let cells: Vec<&str> = cells.split(separator).map(str::trim).collect();
             let [run, x, loss] = cells.as_slice() else {
-                return Err(bad(line, format!("3 columns, and cells in {} of them", cells.len())));
+                return Err(bad(line, format!("3 columns, but cells in {} of them", cells.len())));
             };
             let number = |name: &str, cell: &str| match cell.parse::<f64>() {
                 Ok(number) if number.is_finite() => Ok(number),
@@ -81,6 +84,7 @@ impl Curves {
         Ok(())
     }
 
+    /// The curve of a run.
     pub fn get(&self, run: &str) -> Option<&Points> {
         self.0.get(run)
     }
@@ -114,7 +118,9 @@ impl Curves {
 /// Runs with the same positions, each with its losses.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
+    /// The positions, in the file's unit of progress.
     pub places: Vec<f64>,
+    /// Each run's name, and its losses at these positions.
     pub runs: Vec<(&'a str, Vec<f64>)>,
 }
 
@@ -131,7 +137,7 @@ pub fn findings(curves: &Curves, subjects: &[Subject], found: &mut Findings) {
                     print.ratio(),
                     elevated.len(),
                 );
-                found.add("data-order", Kind::Run, "curve", message, place(run, says));
+                found.add("data-order", Scope::Run, "curve", message, place(run, says));
             }
         }
         let mut events: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -141,26 +147,14 @@ pub fn findings(curves: &Curves, subjects: &[Subject], found: &mut Findings) {
             events.entry(run).or_default().push(format!("{at} +{excess:.3}"));
         }
         for (run, events) in events {
-            let message = format!("leaves its siblings by more than {SPIKE}");
-            found.add("loss-spike", Kind::Set, "curve", message, place(run, events.join("; ")));
+            let message = format!("differs from its siblings by more than {SPIKE}");
+            found.add("loss-spike", Scope::Set, "curve", message, place(run, events.join("; ")));
         }
     }
 }
 
-fn place(run: &str, says: String) -> Place {
-    Place { experiment: run.to_owned(), against: None, says }
-}
-
-/// The median; the mean of the two middle values for an even number; 0 for no values.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match (sorted.get(middle.wrapping_sub(1)), sorted.get(middle)) {
-        (Some(low), Some(high)) if sorted.len().is_multiple_of(2) => (low + high) / 2.0,
-        (_, Some(value)) => *value,
-        (_, None) => 0.0,
-    }
+fn place(run: &str, says: String) -> Occurrence {
+    Occurrence { experiment: run.to_owned(), against: None, says }
 }
 
 /// Values minus their running median over `width` neighbours.
@@ -193,14 +187,5 @@ mod tests {
         }
         let mut curves = Curves::parse("model\tx\tloss\na\t1\t2\n").unwrap();
         assert!(curves.extend(curves.clone()).unwrap_err().contains("two curves of `a`"));
-    }
-
-    #[test]
-    fn medians() {
-        assert_eq!(median(&[]).to_bits(), 0.0f64.to_bits());
-        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
-        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-12);
-        let flat = residual(&[1.0, 1.0, 9.0, 1.0, 1.0], 3);
-        assert!((flat[2] - 8.0).abs() < 1e-12 && flat[1].abs() < 1e-12);
     }
 }

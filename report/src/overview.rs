@@ -10,15 +10,17 @@ use std::fmt::Write as _;
 
 use crate::compare::{
     Comparison, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged, effect_cells,
-    interval_head, judged, level, mean_cell, neutral, over_cell, p_cell, percent, strictest,
-    together,
+    interval_head, judged, level, mean_cell, over_cell, p_cell, percent, strictest, together,
 };
+use crate::markup::escaped;
 use crate::statistics::{Confidence, Judged};
 
 /// A comparison and its task.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
+    /// The task's name.
     pub task: &'a str,
+    /// The comparison.
     pub comparison: &'a Comparison,
 }
 
@@ -161,7 +163,7 @@ pub fn caption(entries: &[Entry<'_>]) -> String {
     }
     format!(
         "{family}: p is that of the {test} of each line, and Holm's adjustment counts all lines \
-         at level {}. The design says what the arms differ in by their locks, not how large the effect is.",
+         at level {}. The design shows how the arms differ by their locks, not how large the effect is.",
         level(strictest(&comparisons))
     )
 }
@@ -190,7 +192,7 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
     let y = TOP + HEIGHT + 62.0;
     let open = lines.iter().any(|line| !line.controlled());
     let open =
-        if open { "; dashed: not controlled, so the treatment is not what differs" } else { "" };
+        if open { "; dashed: not controlled, so more than the treatment differs" } else { "" };
     let _ = write!(
         svg,
         "<text x=\"{LEFT}\" y=\"{y}\" fill=\"#59636e\">open: base; filled: treated; bars are means, dots single \
@@ -201,9 +203,10 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
 
 fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     let Some(first) = lines.first() else { return };
-    // If training contained the questions of any line, the panel is not called held-out.
+    // If training contained the questions of any line, the panel says so.
     let open = lines.iter().any(|line| line.pair.label(&line.metric) != line.metric);
-    let named = if open { neutral(&first.metric) } else { first.metric.clone() };
+    let named =
+        if open { format!("{} (not held out)", first.metric) } else { first.metric.clone() };
     let unit = lines.iter().find_map(|line| Some(line.row.as_ref()?.unit)).unwrap_or(Unit::Nats);
     let values = |line: &Line<'_>| {
         [line.pair.base_runs(), line.pair.arm_runs()].map(|runs| {
@@ -304,10 +307,6 @@ fn beyond<'n>(base: &str, arm: &'n str) -> &'n str {
     if rest.is_empty() { arm } else { rest }
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,7 +320,7 @@ mod tests {
         let Table { head, rows, .. } = table(&entries);
         assert_eq!(head.len(), rows[0].len());
         let line = [
-            "held-out loss",
+            "eval_loss",
             "llama",
             "2.5000 nats",
             "canon",
@@ -342,10 +341,10 @@ mod tests {
         assert_eq!(
             svg.matches("<circle").count(),
             8,
-            "a dot for each run but those of the base again"
+            "a dot for each run except those of the replicate"
         );
         assert_eq!(svg.matches("stroke=\"#0550ae\"").count(), 4);
-        assert!(svg.contains("depo &lt;K=2>") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains("depo &lt;K=2&gt;") && svg.ends_with("</svg>\n"), "{svg}");
         assert!(!svg.contains("NaN"), "{svg}");
     }
 

@@ -16,13 +16,13 @@ mod verdicts;
 
 use std::collections::BTreeMap;
 
-use compiler::lock::Role;
+use lab::comparison::Role;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::compare::{
-    Comparison, Itself, Summary, TRAINING_LOSS, Table, at, methods, neutral, paired, summary, title,
+    AaNoise, Comparison, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
 };
 use crate::overview::{self, Entry};
 use crate::statistics::noise::OfMean;
@@ -34,11 +34,15 @@ pub use spikes::Spike;
 /// The heading above a comparison's tables: its design, without any result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Heading {
+    /// The comparison's name.
     pub title: String,
+    /// The verdicts of all arms in one line.
     pub verdict: String,
+    /// Whether every treated arm is controlled.
     pub controlled: bool,
     /// Whether each treatment is one factor, so that a difference can be attributed to it.
     pub attributable: bool,
+    /// The id of the comparison's lock.
     pub lock_id: String,
     /// One line each: consequences, and the differences between the arms' platforms.
     pub notes: Vec<String>,
@@ -47,8 +51,11 @@ pub struct Heading {
 /// One comparison with its runs.
 #[derive(Clone, Debug)]
 pub struct Part {
+    /// Its heading.
     pub heading: Heading,
+    /// Its tables and sentences.
     pub summary: Summary,
+    /// The runs of all arms.
     pub runs: Vec<Run>,
     /// A paragraph for a paper.
     methods: String,
@@ -66,7 +73,7 @@ struct Paired {
     /// Pairs of treated and base run.
     lines: Vec<(usize, usize)>,
     /// Pairs of replicate and base run; their differences are noise.
-    again: Vec<(usize, usize)>,
+    replicate: Vec<(usize, usize)>,
     /// Differences of the final training loss (treated minus base), and the noise of their mean if known.
     finals: Vec<f64>,
     noise: Option<OfMean>,
@@ -82,9 +89,11 @@ impl Paired {
 /// Everything that a page shows.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// The comparisons, in order.
     pub parts: Vec<Part>,
     /// Runs outside any comparison.
     pub alone: Vec<Run>,
+    /// Published curves to show with them.
     pub published: Published,
     /// Omitted items, with reasons.
     pub left_out: Vec<String>,
@@ -126,10 +135,13 @@ impl Part {
                     let treated = place(&pair.arm.name, Role::Treatment, pair.arm_point, run.seed)?;
                     Some((treated, base(run.seed)?))
                 });
-            let again = paired(pair.base_runs(), pair.again_runs());
-            let again = again.into_iter().filter_map(|(_, run)| {
-                let arm = pair.again?;
-                Some((place(&arm.name, Role::Again, pair.base_point, run.seed)?, base(run.seed)?))
+            let replicate = paired(pair.base_runs(), pair.replicate_runs());
+            let replicate = replicate.into_iter().filter_map(|(_, run)| {
+                let arm = pair.replicate?;
+                Some((
+                    place(&arm.name, Role::Replicate, pair.base_point, run.seed)?,
+                    base(run.seed)?,
+                ))
             });
             let named = title(comparison, &pair);
             let row = pair.rows().into_iter().find(|row| row.metric == TRAINING_LOSS);
@@ -143,10 +155,10 @@ impl Part {
                     false => named,
                 },
                 lines: lines.collect(),
-                again: again.collect(),
+                replicate: replicate.collect(),
                 noise: row.as_ref().and_then(|row| match row.itself {
-                    Some(Ok(Itself::OfMean(of))) => Some(of),
-                    Some(Ok(Itself::Ratio(_)) | Err(_)) | None => None,
+                    Some(Ok(AaNoise::OfMean(of))) => Some(of),
+                    Some(Ok(AaNoise::Ratio(_)) | Err(_)) | None => None,
                 }),
                 finals: row.map(|row| row.paired).unwrap_or_default(),
             }
@@ -159,18 +171,6 @@ impl Part {
 }
 
 impl Report {
-    /// A metric's name on this page. It is called held-out only if that is true of every run. For runs outside
-    /// comparisons the overlap with training is not counted, so only a task without questions leaves the name.
-    fn calls(&self, metric: &str) -> String {
-        let asks = |run: &Run| {
-            let task = run.experiment.value("data.task").map(|task| task.plain());
-            task.is_some_and(|task| task != "lano")
-        };
-        let held_out = self.parts.iter().all(|part| part.comparison.is_held_out(metric))
-            && !self.alone.iter().any(asks);
-        if held_out { metric.to_owned() } else { neutral(metric) }
-    }
-
     /// All runs, in the page's numbering.
     fn runs(&self) -> Vec<&Run> {
         self.parts.iter().flat_map(|part| &part.runs).chain(&self.alone).collect()
@@ -192,7 +192,7 @@ impl Report {
             pairs.extend(part.pairs.iter().map(|pair| Paired {
                 title: format!("{name}{}", pair.title),
                 lines: moved(&pair.lines),
-                again: moved(&pair.again),
+                replicate: moved(&pair.replicate),
                 ..pair.clone()
             }));
             first += part.runs.len();

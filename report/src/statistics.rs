@@ -59,3 +59,27 @@ impl Confidence {
         Confidence(1.0 - self.alpha() / tests.max(1) as f64)
     }
 }
+
+/// The median, which is the mean of the two middle values for an even number; 0 for no values.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match (sorted.get(middle.wrapping_sub(1)), sorted.get(middle)) {
+        (Some(low), Some(high)) if sorted.len().is_multiple_of(2) => (low + high) / 2.0,
+        (_, Some(value)) => *value,
+        (_, None) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]).to_bits(), 0.0f64.to_bits());
+        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
+        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-12);
+    }
+}

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crc::{CRC_32_ISCSI, Crc};
 
-use crate::compare::{TRAINING_LOSS, neutral};
+use crate::compare::TRAINING_LOSS;
 use crate::page::Run;
 
 /// Castagnoli's polynomial, as in TFRecords.
@@ -60,7 +60,7 @@ fn tag(name: &str) -> String {
     };
     let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     // The overlap with training is not counted here, so no loss is called held-out.
-    format!("{group}/{}", neutral(name).chars().map(plain).collect::<String>())
+    format!("{group}/{}", name.chars().map(plain).collect::<String>())
 }
 
 fn record(data: &[u8]) -> Vec<u8> {
@@ -181,6 +181,6 @@ mod tests {
     #[test]
     fn tags_are_groups_and_plain_words() {
         assert_eq!(tag(TRAINING_LOSS), "training/training_loss");
-        assert_eq!(tag("whole answers right, level 2"), "evaluation/whole_answers_right__level_2");
+        assert_eq!(tag("exact_match, level 2"), "evaluation/exact_match__level_2");
     }
 }

@@ -10,7 +10,8 @@
 //! [`generate`]: crate::generate::generate
 
 use compiler::graph::Graph;
-use compiler::plan::{self, Options, Plan, Stream};
+use compiler::plan::{Options, Plan, Stream};
+use compiler::plans;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Carried, ExecuteError, Machine, Streamer, check_ids};
@@ -32,7 +33,7 @@ pub struct Prompt<'a> {
 
 /// Sampling options for all prompts.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct How {
+pub struct SamplingOptions {
     /// 0 takes the likeliest token.
     pub temperature: f64,
     pub top_k: Option<usize>,
@@ -70,7 +71,7 @@ struct Row<'a> {
 impl Decoder {
     pub fn new(graph: &Graph, options: Options, machine: Machine) -> Result<Decoder, ExecuteError> {
         let stream = Stream { state_in: true, state_out: true };
-        Decoder::of(plan::forward(graph, stream, options), graph.vocab, machine)
+        Decoder::of(plans::forward(graph, stream, options), graph.vocab, machine)
     }
 
     /// Takes a streaming plan with states as inputs and outputs.
@@ -88,7 +89,7 @@ impl Decoder {
         &self,
         weights: &Weights,
         prompts: &[Prompt<'_>],
-        how: How,
+        how: SamplingOptions,
     ) -> Result<Vec<Text>, RunError> {
         check(&how.sampling(0))?;
         for (number, prompt) in prompts.iter().enumerate() {
@@ -120,7 +121,7 @@ impl Decoder {
         &self,
         weights: &Weights,
         prompts: &[(usize, Prompt<'a>)],
-        how: How,
+        how: SamplingOptions,
     ) -> Result<Vec<Row<'a>>, RunError> {
         let mut rows: Vec<Row<'a>> =
             prompts.iter().map(|(n, prompt)| Row::new(*n, *prompt)).collect();
@@ -176,7 +177,7 @@ impl Decoder {
     }
 }
 
-impl How {
+impl SamplingOptions {
     fn sampling(&self, seed: u64) -> Sampling {
         Sampling { temperature: self.temperature, top_k: self.top_k, seed }
     }
@@ -189,7 +190,7 @@ impl<'a> Row<'a> {
     }
 
     /// The token to feed at position `at`, given the logits there: the rest of its prompt, then drawn tokens.
-    fn next(&mut self, at: usize, logits: &[f64], how: How) -> Result<i64, RunError> {
+    fn next(&mut self, at: usize, logits: &[f64], how: SamplingOptions) -> Result<i64, RunError> {
         if let Some(token) = self.prompt.tokens.get(at) {
             return Ok(*token);
         }

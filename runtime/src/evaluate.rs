@@ -16,14 +16,14 @@ use tch::{Device, Kind, Tensor};
 
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
-use crate::train::{State, tensors, values};
+use crate::state::{State, tensors, values};
 use data::Windows;
 use data::batch::{Answer, Batch};
-use data::capo::bits::Losses;
-use data::task::Task;
 use records::job::{Job, Metrics};
 use records::metrics::{Asked, Evaluation, Questions, Score};
 use records::run::{RunError, digest_of};
+use tasks::capo::bits::Losses;
+use tasks::task::Task;
 
 /// The plans of a job's evaluations, bound to a machine.
 #[derive(Debug)]

@@ -15,7 +15,6 @@ mod trace;
 mod train;
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, Step, ValId, Value};
@@ -23,8 +22,10 @@ use tch::{Device, Kind, Tensor};
 
 use crate::kernels::arrange::copy;
 use crate::kernels::{CudaLibrary, KernelError, cuda_devices, cuda_library, rope};
+
 use records::run::RunError;
 
+pub use crate::error::ExecuteError;
 pub use choose::{Choice, Paths, choose};
 pub use stream::{Carried, Streamer};
 pub use trace::Traced;
@@ -50,12 +51,12 @@ impl Machine {
             return Ok(Self { device: Device::Cuda(0), kind, kernels });
         }
         let why = match cuda_library() {
-            CudaLibrary::Absent => "its libtorch is for CPUs alone".to_owned(),
-            CudaLibrary::Loaded => "no NVIDIA GPU answers".to_owned(),
-            CudaLibrary::Failed(why) => format!("libtorch_cuda does not load: {why}"),
+            CudaLibrary::Absent => "its libtorch supports only CPUs".to_owned(),
+            CudaLibrary::Loaded => "no NVIDIA GPU responds".to_owned(),
+            CudaLibrary::Failed(why) => format!("libtorch_cuda cannot be loaded: {why}"),
         };
         let message = format!("this machine cannot use CUDA: {why}");
-        Err(RunError::machine(message, "run on the CPU; `canonc doctor` says what there is"))
+        Err(RunError::machine(message, "run on the CPU; `canonc doctor` shows what is available"))
     }
 }
 
@@ -73,48 +74,6 @@ pub struct KernelRequest {
 impl KernelRequest {
     pub const FASTEST: Self = Self { all: false, canon: false, gated_norm: false };
     pub const REFERENCE: Self = Self { all: true, ..Self::FASTEST };
-}
-
-/// Why a plan could not be run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecuteError {
-    message: String,
-}
-
-impl ExecuteError {
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
-    }
-}
-
-impl fmt::Display for ExecuteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ExecuteError {}
-
-impl From<ExecuteError> for RunError {
-    /// Inputs are checked earlier, so an error here is the machine's, usually a lack of memory.
-    fn from(error: ExecuteError) -> Self {
-        RunError::machine(
-            error.message,
-            "see that the machine has the memory that `--dry-run` names",
-        )
-    }
-}
-
-impl From<KernelError> for ExecuteError {
-    fn from(error: KernelError) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
-impl From<tch::TchError> for ExecuteError {
-    fn from(error: tch::TchError) -> Self {
-        KernelError::from(error).into()
-    }
 }
 
 /// Runs one kernel alone, as a plan on `machine` would. `operands` have the values' types in that plan. libtorch may
@@ -239,7 +198,7 @@ impl Executor {
             let operands: Option<Vec<&Tensor>> =
                 step.inputs.iter().map(|id| values.get(id.0 as usize)?.as_ref()).collect();
             let (Some(operands), Some(choice)) = (operands, self.choices.get(n)) else {
-                return Err(self.broken(n, "an operand is not there"));
+                return Err(self.broken(n, "an operand is missing"));
             };
             let began = watch.is_some().then(Instant::now);
             let context = dispatch::Context {
@@ -251,7 +210,7 @@ impl Executor {
             let results = dispatch::run(&step.kernel, *choice, &operands, &context)
                 .map_err(|error| self.broken(n, &error.to_string()))?;
             if results.len() != step.outputs.len() {
-                return Err(self.broken(n, "its kernel gave another number of results"));
+                return Err(self.broken(n, "its kernel returned a wrong number of results"));
             }
             if let Some(trace) = self.trace.borrow_mut().as_mut() {
                 trace.add(n, &results)?;
@@ -282,7 +241,7 @@ impl Executor {
         let mut outputs = Vec::with_capacity(self.plan.outputs.len());
         for ((output, id), copied) in self.plan.outputs.iter().zip(&self.copies) {
             let Some(value) = values.get(id.0 as usize).and_then(Option::as_ref) else {
-                return Err(ExecuteError::new(format!("the plan never makes {output}")));
+                return Err(ExecuteError::new(format!("the plan does not compute {output}")));
             };
             let value = if *copied { copy(value)? } else { value.shallow_clone() };
             outputs.push((*output, value));
@@ -304,7 +263,7 @@ impl Executor {
         let dims: Vec<i64> = value.dims.iter().map(|d| d.at(sizes)).collect();
         if tensor.size() != dims {
             return Err(ExecuteError::new(format!(
-                "{input} ({}) is of shape {:?}, and the plan takes {dims:?}",
+                "{input} ({}) has shape {:?}, but the plan needs {dims:?}",
                 value.name,
                 tensor.size()
             )));
@@ -312,7 +271,7 @@ impl Executor {
         let kind = self.kind_of(value.dtype);
         if tensor.kind() != kind {
             return Err(ExecuteError::new(format!(
-                "{input} ({}) is {:?}, and the plan takes {kind:?}",
+                "{input} ({}) is {:?}, but the plan needs {kind:?}",
                 value.name,
                 tensor.kind()
             )));

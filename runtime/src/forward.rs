@@ -6,9 +6,8 @@
 use std::path::Path;
 
 use compiler::graph::Graph;
-use compiler::plan::{
-    self, Decays, IGNORED, Loss, Optimizer, Options, Recompute, Stream, TrainOptions,
-};
+use compiler::plan::{Decays, IGNORED, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
+use compiler::plans;
 use tch::{Kind, Tensor};
 
 use crate::execute::{
@@ -63,11 +62,11 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
             ));
         }
     } else if *gradients {
-        return Err(RunError::input("gradients of no loss", "give --targets"));
+        return Err(RunError::input("gradients need a loss", "give --targets"));
     }
     let weights = weights.on(machine.device, machine.kind)?;
     let options = Options::default();
-    let streamer = Streamer::new(plan::forward(graph, Stream::default(), options), *machine)?;
+    let streamer = Streamer::new(plans::forward(graph, Stream::default(), options), *machine)?;
     let start = streamer.start(tokens.size().first().copied().unwrap_or(0))?;
     let (logits, _) = streamer.forward(&weights, tokens, &start)?;
     let mut answer =
@@ -75,13 +74,13 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
     let Some(targets) = targets else { return Ok(answer) };
 
     let counted = counted(targets)?;
-    let evaluator = Evaluator::new(plan::evaluate(graph, *loss, options), *machine)?;
+    let evaluator = Evaluator::new(plans::evaluate(graph, *loss, options), *machine)?;
     let Evaluation { nll, argmax: _, loss_sum, counted: _ } =
         evaluator.evaluate(&weights, tokens, targets)?;
     answer.paths.merge(&evaluator.paths());
     answer.measured = Some(Measured { loss: loss_sum / counted as f64, counted, nll });
     if *gradients {
-        let trainer = Trainer::new(plan::train(graph, &backward_only(*loss, options)), *machine)?;
+        let trainer = Trainer::new(plans::train(graph, &backward_only(*loss, options)), *machine)?;
         let scale = 1.0 / counted as f64;
         let Sums { gradients, .. } = trainer.micro_batch(&weights, tokens, targets, scale)?;
         answer.paths.merge(&trainer.paths());
@@ -98,7 +97,7 @@ impl Answer {
         file::write(path, &all, Some("forward"))
     }
 
-    /// The tensors of the file: `logits`; `loss` [1] f64 and `nll`, if there were targets; `grad.<path>`.
+    /// The tensors of the file: `logits`; `loss` \[1\] f64 and `nll`, if there were targets; `grad.<path>`.
     pub fn named(&self) -> Vec<(String, Tensor)> {
         let mut named = vec![("logits".to_owned(), self.logits.shallow_clone())];
         if let Some(Measured { loss, counted: _, nll }) = &self.measured {
@@ -121,7 +120,7 @@ fn counted(targets: &Tensor) -> Result<i64, RunError> {
         .map_err(ExecuteError::from)?;
     if count == 0 {
         return Err(RunError::input(
-            format!("all targets are {IGNORED}, so there is no loss"),
+            format!("all targets are {IGNORED}, so the loss is undefined"),
             "give at least one target",
         ));
     }

@@ -7,7 +7,8 @@
 use std::ops::ControlFlow;
 
 use compiler::graph::Graph;
-use compiler::plan::{self, Options, Stream};
+use compiler::plan::{Options, Stream};
+use compiler::plans;
 use tch::Kind;
 
 use crate::execute::{Carried, ExecuteError, Machine, Paths, Streamer, check_ids};
@@ -63,7 +64,7 @@ pub fn generate(
     check_ids("the prompt's tokens", &Streamer::row(prompt)?, graph.vocab, false)?;
     let weights = weights.on(machine.device, machine.kind)?;
     let stream = Stream { state_in: true, state_out: true };
-    let streamer = Streamer::new(plan::forward(graph, stream, Options::default()), *machine)?;
+    let streamer = Streamer::new(plans::forward(graph, stream, Options::default()), *machine)?;
     let mut carried = streamer.start(1)?;
     let mut last = Vec::new();
     for piece in prompt.chunks(PREFILL) {
@@ -90,7 +91,7 @@ pub(crate) fn check(sampling: &Sampling) -> Result<(), RunError> {
     if !temperature.is_finite() || temperature < 0.0 {
         return Err(RunError::input(
             format!("the temperature is {temperature}"),
-            "give one of 0 (the likeliest token) or more",
+            "give at least 0; 0 always takes the most likely token",
         ));
     }
     if top_k == Some(0) {
@@ -121,8 +122,8 @@ pub(crate) fn choose(
     let Sampling { temperature, top_k, seed: _ } = sampling;
     if let Some(bad) = logits.iter().find(|logit| logit.is_nan() || **logit == f64::INFINITY) {
         return Err(RunError::finding(
-            format!("the model gave a logit of {bad}"),
-            "see that the weights are those of a run that did not diverge",
+            format!("the model returned a logit of {bad}"),
+            "check that the weights come from a run that did not diverge",
         ));
     }
     let logit = |i: &usize| logits.get(*i).copied().unwrap_or(f64::NEG_INFINITY);
@@ -135,7 +136,7 @@ pub(crate) fn choose(
     order.sort_by(by_logit);
     order.truncate(top_k.unwrap_or(usize::MAX));
     let Some(best) = order.first() else {
-        return Err(RunError::input("the vocabulary is empty", "give an arch with tokens"));
+        return Err(RunError::input("the vocabulary is empty", "use an arch with a vocabulary"));
     };
     let most = logit(best);
     let weights: Vec<f64> = order

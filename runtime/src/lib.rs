@@ -3,15 +3,17 @@
 //! In: locks, plans and windows of tokens. Out: training, evaluation, generation, and their records. Must stay true:
 //! a run is a function of its lock; device and dtype are arguments everywhere.
 
-pub mod bench;
-pub mod decode;
-pub mod evaluate;
+pub mod kernels;
+mod error;
+pub mod observe;
+pub mod weights;
 pub mod execute;
+pub mod bench;
 pub mod forward;
 pub mod generate;
-pub mod kernels;
-pub mod observe;
+pub mod decode;
+pub mod state;
+pub mod evaluate;
+pub mod train;
 pub mod replay;
 pub mod reproduce;
-pub mod train;
-pub mod weights;

@@ -14,7 +14,7 @@ use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::train;
 use records::attest::Attestation;
-use records::checkpoint::{Found, Store};
+use records::checkpoint::{SavedCheckpoint, Store};
 use records::job::{Job, estimate, fits};
 use records::metrics::{self, Evaluation, Record, Start, Step};
 use records::platform::memory_limit;
@@ -41,7 +41,7 @@ pub struct Replay {
     /// Number of steps computed again, then number of logged steps.
     pub steps: u64,
     pub of_steps: u64,
-    /// Number of those steps whose update of the weights was compared, through the step after it or a checkpoint.
+    /// Number of those steps with a compared weight update, through the next step or a checkpoint.
     pub updates: u64,
     /// First and last step of each stretch.
     pub stretches: Vec<(u64, u64)>,
@@ -73,7 +73,7 @@ pub(crate) struct Replayer {
     pub(crate) store: Store,
     pub(crate) log: Logged,
     /// Oldest first.
-    pub(crate) kept: Vec<Found>,
+    pub(crate) kept: Vec<SavedCheckpoint>,
     pub(crate) platform: Platform,
     pub(crate) attestation: Option<Attestation>,
 }
@@ -112,7 +112,7 @@ impl Replayer {
         let (log, heads) = Logged::read(paths)?;
         if log.steps.is_empty() {
             return Err(RunError::input(
-                format!("{} has no logged step to compute again", paths.folder.display()),
+                format!("{} has no logged step to train again", paths.folder.display()),
                 "`canonc run` trains it",
             ));
         }
@@ -142,7 +142,7 @@ impl Replayer {
     }
 }
 
-/// Computes steps again, from the initial weights and from every kept checkpoint. Calls `told` after each step.
+/// Computes steps again, from the initial weights and from every kept checkpoint. Calls `observer` after each step.
 pub fn replay(
     paths: &Paths,
     job: Job,
@@ -265,7 +265,7 @@ impl Replay {
             match maybe_rounding {
                 false => report.broken(format!("replay: {text}")),
                 true => report.undecided(format!(
-                    "replay: {text}; that may be rounding, which this machine cannot decide: {}",
+                    "replay: {text}; this may be rounding, which this machine cannot decide: {}",
                     other.trim_start_matches(", ")
                 )),
             }
@@ -300,7 +300,7 @@ impl Replay {
                     (
                         format!("{rest} of {}", dsl::counted(*of_steps, "step")),
                         format!(
-                            "losses and gradient norms of {}: --replay all trains them again, too",
+                            "losses and gradient norms of {}: --replay all trains them again",
                             dsl::counted(rest, "step")
                         ),
                     ),
@@ -309,7 +309,7 @@ impl Replay {
         }
         if *evaluations > 0 {
             let text = format!(
-                "{evaluations} of {} made again: the same bits",
+                "{evaluations} of {}: the same bits",
                 dsl::counted(*of_evaluations, "evaluation")
             );
             match evaluations == of_evaluations {
@@ -322,7 +322,7 @@ impl Replay {
                         (
                             format!("{rest} of {of_evaluations}"),
                             format!(
-                                "scores of {}: --replay all makes them again, too",
+                                "scores of {}: --replay all recomputes them",
                                 dsl::counted(rest, "evaluation")
                             ),
                         ),

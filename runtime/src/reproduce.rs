@@ -9,7 +9,7 @@ mod reason;
 
 use crate::execute::Machine;
 use crate::replay::{Origin, Platform, Replayer};
-use crate::train::State;
+use crate::state::State;
 use records::checkpoint::{StateDifference, compare};
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
@@ -38,7 +38,7 @@ pub struct Reproduction {
 /// The first difference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct First {
-    pub place: Place,
+    pub place: RunPoint,
     /// The values that differ, both of them.
     pub text: String,
     /// The first tensor that differs, at this checkpoint: the first one compared after the first difference.
@@ -54,7 +54,7 @@ pub struct First {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RunPoint {
     /// The initial weights.
     Start,
     Step(u64),
@@ -62,13 +62,13 @@ pub enum Place {
     Checkpoint(u64),
 }
 
-impl Place {
+impl RunPoint {
     pub fn text(self) -> String {
         match self {
-            Place::Start => "the initial weights".to_owned(),
-            Place::Step(step) => format!("step {step}"),
-            Place::Evaluation(step) => format!("the evaluation after step {step}"),
-            Place::Checkpoint(step) => format!("the checkpoint of step {step}"),
+            RunPoint::Start => "the initial weights".to_owned(),
+            RunPoint::Step(step) => format!("step {step}"),
+            RunPoint::Evaluation(step) => format!("the evaluation after step {step}"),
+            RunPoint::Checkpoint(step) => format!("the checkpoint of step {step}"),
         }
     }
 }
@@ -78,7 +78,7 @@ pub trait Observer {
     fn step(&mut self, step: &Step);
     fn evaluation(&mut self, evaluation: &Evaluation);
     /// Called with the first difference when it is found. The run continues to the next checkpoint to name a tensor.
-    fn differs(&mut self, place: Place, text: &str);
+    fn differs(&mut self, place: RunPoint, text: &str);
 }
 
 /// Runs a run again from its initial weights, up to its first difference and on to the checkpoint after that.
@@ -111,7 +111,7 @@ pub fn reproduce(
         observer.step(&step);
         if let Some(text) = again.replayer.step_differs(&step) {
             let roundings = [again.is_rounding(&step), again.replayer.is_rounding(&step, 1)];
-            let first = First::new(Place::Step(step.step), text, roundings);
+            let first = First::new(RunPoint::Step(step.step), text, roundings);
             observer.differs(first.place, &first.text);
             let first = again.explain(first, &step, state, observer)?;
             found.first = Some(first.judged(&found.checkpoints));
@@ -124,7 +124,7 @@ pub fn reproduce(
             if let Some(text) = again.replayer.evaluation_differs(&evaluation) {
                 let slight = again.replayer.is_score_rounding(&evaluation, 0);
                 let near = again.is_score_rounding(&evaluation);
-                let mut first = First::new(Place::Evaluation(state.step), text, [near, slight]);
+                let mut first = First::new(RunPoint::Evaluation(state.step), text, [near, slight]);
                 observer.differs(first.place, &first.text);
                 first.tensor = again.next_checkpoint(&mut state, observer)?;
                 if matches!(first.tensor, Some((_, None))) {
@@ -141,7 +141,7 @@ pub fn reproduce(
                 let step = state.step;
                 // The code below has its own state, and some machines cannot hold two.
                 drop(state);
-                let place = Place::Checkpoint(step);
+                let place = RunPoint::Checkpoint(step);
                 let other = found.platform != Platform::Same;
                 let mut first = First::new(place, difference.text(), [other, false]);
                 observer.differs(place, &first.text);
@@ -165,7 +165,8 @@ pub fn reproduce(
     Ok(found)
 }
 
-const LOG_ONLY: &str = "the tensors of the next checkpoint are the same bits, so that training agrees: only the log is wrong";
+const LOG_ONLY: &str = "the tensors of the next checkpoint are the same bits, so training agrees: only the log is \
+ wrong";
 
 /// A run that is being computed again.
 struct Again {
@@ -175,7 +176,7 @@ struct Again {
 }
 
 impl First {
-    fn new(place: Place, text: String, [maybe_rounding, slight]: [bool; 2]) -> First {
+    fn new(place: RunPoint, text: String, [maybe_rounding, slight]: [bool; 2]) -> First {
         First {
             place,
             text,
@@ -200,11 +201,11 @@ impl Again {
         let initial = state.weights_digest(&self.replayer.job)?;
         Ok((initial != start.initial).then(|| {
             let text = format!(
-                "they are {} in the log, and {} now",
+                "they are {} in the log but {} now",
                 start.initial.short(),
                 initial.short()
             );
-            First::new(Place::Start, text, [false; 2])
+            First::new(RunPoint::Start, text, [false; 2])
         }))
     }
 

@@ -4,7 +4,6 @@
 
 mod alternate;
 mod machine;
-mod state;
 mod timing;
 
 use std::collections::BTreeSet;
@@ -16,6 +15,7 @@ use compiler::digest::Digest;
 
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
+use crate::state::State;
 use disk::json_lines;
 use records::attest::{Attestation, Circumstances};
 use records::checkpoint::{self, Manifest, Refused, Store};
@@ -33,9 +33,7 @@ use records::verify;
 pub use alternate::alternate;
 pub(crate) use machine::{facts, line};
 pub use machine::{machine, spec};
-pub use state::{State, gradients};
-pub(crate) use state::{tensors, values};
-pub use timing::{How, Timing, time};
+pub use timing::{Timing, TimingMethod, time};
 
 /// Options of a process that runs a job. They do not affect results.
 #[derive(Debug)]
@@ -48,7 +46,7 @@ pub struct Options<'a> {
 }
 
 /// Receives a run's progress.
-pub trait Watch {
+pub trait Observer {
     fn step(&mut self, step: &Step, seconds: f64);
     fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64);
     /// An event that a person should know about: something found, cut, refused or proved.
@@ -57,7 +55,7 @@ pub trait Watch {
 
 /// The outcome of training.
 #[derive(Clone, Debug, PartialEq)]
-pub enum End {
+pub enum TrainOutcome {
     /// All steps are done and attested.
     Finished(Attestation),
     /// The run was already finished.
@@ -74,22 +72,24 @@ pub fn train(
     folder: &Path,
     machine: Machine,
     options: &Options<'_>,
-    watch: &mut dyn Watch,
-) -> Result<End, RunError> {
+    observer: &mut dyn Observer,
+) -> Result<TrainOutcome, RunError> {
     let ours = |found: &str| belongs(folder, job.digests, job.cadence.evaluation, found);
     // Create nothing for a run that cannot be trained. A finished run needs no more memory.
     if !Paths::new(folder).attestation().exists() {
         fits(&estimate(job), memory_limit().as_ref())?;
     }
     let folder = RunFolder::open(folder, &job.lock_text, ours, options.faults)?;
-    if let Some((done, records)) = attested(job, &folder, watch)? {
+    if let Some((done, records)) = attested(job, &folder, observer)? {
         return Ok(match diverged(&records, job.steps) {
-            Some((_, why)) if done.diverged.is_some() => End::Diverged { attestation: done, why },
-            Some(_) | None => End::Already(done),
+            Some((_, why)) if done.diverged.is_some() => {
+                TrainOutcome::Diverged { attestation: done, why }
+            }
+            Some(_) | None => TrainOutcome::Already(done),
         });
     }
     fits(&estimate(job), memory_limit().as_ref())?;
-    let mut run = Run::begin(job, folder, machine, options, watch)?;
+    let mut run = Run::begin(job, folder, machine, options, observer)?;
     let end = run.go_on();
     if let Err(error) = &end {
         let why = error.message.clone();
@@ -108,7 +108,7 @@ fn diverged(records: &[Record], last: u64) -> Option<(u64, String)> {
 fn attested(
     job: &Job,
     folder: &RunFolder,
-    watch: &mut dyn Watch,
+    observer: &mut dyn Observer,
 ) -> Result<Option<(Attestation, Vec<Record>)>, RunError> {
     let path = folder.paths.attestation();
     let Ok(text) = disk::read_text(&path, disk::SMALL) else { return Ok(None) };
@@ -122,11 +122,11 @@ fn attested(
             }
             return Ok(Some((attestation, records)));
         }
-        Ok(attestation) => format!("it is of lock {}", attestation.lock.short()),
+        Ok(attestation) => format!("it belongs to lock {}", attestation.lock.short()),
         Err(why) => why,
     };
     let event = Event::CheckpointRefused { name: "attestation.toml".to_owned(), why };
-    watch.event(&event);
+    observer.event(&event);
     folder.record(&event)?;
     Ok(None)
 }
@@ -136,7 +136,7 @@ struct Run<'a> {
     job: &'a mut Job,
     folder: RunFolder,
     options: &'a Options<'a>,
-    watch: &'a mut dyn Watch,
+    observer: &'a mut dyn Observer,
     trainer: Trainer,
     measurer: Measurer,
     state: State,
@@ -160,10 +160,10 @@ impl<'a> Run<'a> {
         folder: RunFolder,
         machine: Machine,
         options: &'a Options<'a>,
-        watch: &'a mut dyn Watch,
+        observer: &'a mut dyn Observer,
     ) -> Result<Run<'a>, RunError> {
         let mut tell = |event: Event| {
-            watch.event(&event);
+            observer.event(&event);
             folder.record(&event)
         };
         let mut log = Log::open(&folder.paths.metrics())?;
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
             job,
             folder,
             options,
-            watch,
+            observer,
             trainer,
             measurer,
             state,
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn go_on(&mut self) -> Result<End, RunError> {
+    fn go_on(&mut self) -> Result<TrainOutcome, RunError> {
         if self.log.head().is_none() {
             let initial = self.state.weights_digest(self.job)?;
             let start = Start { lock: self.job.id(), eval: self.job.digests.eval, initial };
@@ -226,7 +226,7 @@ impl<'a> Run<'a> {
                 self.checkpoint()?;
                 self.tell(Event::Interrupted { step })?;
             }
-            return Ok(End::Interrupted { step });
+            return Ok(TrainOutcome::Interrupted { step });
         }
         while self.state.step < last && self.diverged.is_none() {
             self.step()?;
@@ -244,7 +244,7 @@ impl<'a> Run<'a> {
             }
             if stops {
                 self.tell(Event::Interrupted { step })?;
-                return Ok(End::Interrupted { step });
+                return Ok(TrainOutcome::Interrupted { step });
             }
         }
         if self.log.left_to_prove() > 0 {
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
         if logged? == Appended::New {
             self.time(&format!("{{\"step\":{},\"seconds\":{seconds:?}}}", step.step))?;
         }
-        self.watch.step(&step, seconds);
+        self.observer.step(&step, seconds);
         self.diverges(&Record::Step(step));
         Ok(())
     }
@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
         let is_saved = self.saved.as_ref().is_some_and(|saved| saved.step == step);
         let saved = if is_saved { Ok(()) } else { self.checkpoint() };
         let then = match saved {
-            Ok(()) => format!("step {step} is saved, and the same command goes on from there"),
+            Ok(()) => format!("step {step} was saved; the same command continues from there"),
             Err(why) => format!("step {step} was not saved: {}", why.message),
         };
         RunError { help: format!("{}; {then}", error.help), ..error }
@@ -325,7 +325,7 @@ impl<'a> Run<'a> {
             let step = self.state.step;
             self.time(&format!("{{\"evaluation\":{step},\"evaluation_seconds\":{seconds:?}}}"))?;
         }
-        self.watch.evaluation(&evaluation, seconds);
+        self.observer.evaluation(&evaluation, seconds);
         self.diverges(&Record::Evaluation(evaluation));
         Ok(())
     }
@@ -360,7 +360,7 @@ impl<'a> Run<'a> {
         {
             return Err(planted(
                 &path,
-                &format!("line {line} is {found}, and the run wrote {expected}"),
+                &format!("line {line} is {found}, but the run wrote {expected}"),
             ));
         }
         let mut paths = self.trainer.paths();
@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
         Ok(self.kernels.clone())
     }
 
-    fn finish(&mut self) -> Result<End, RunError> {
+    fn finish(&mut self) -> Result<TrainOutcome, RunError> {
         let (Some(saved), Some(metrics)) = (self.saved.take(), self.log.head()) else {
             return Err(RunError::input(
                 "the lock has no steps to run",
@@ -414,11 +414,11 @@ impl<'a> Run<'a> {
         match self.diverged.take() {
             None => {
                 self.tell(Event::Finished { step: self.state.step })?;
-                Ok(End::Finished(attestation))
+                Ok(TrainOutcome::Finished(attestation))
             }
             Some(why) => {
                 self.tell(Event::Diverged { step: self.state.step, why: why.clone() })?;
-                Ok(End::Diverged { attestation, why })
+                Ok(TrainOutcome::Diverged { attestation, why })
             }
         }
     }
@@ -432,7 +432,7 @@ impl<'a> Run<'a> {
     }
 
     fn tell(&mut self, event: Event) -> Result<(), RunError> {
-        self.watch.event(&event);
+        self.observer.event(&event);
         self.folder.record(&event)
     }
 }
@@ -467,7 +467,7 @@ fn nothing_counted(job: &Job, step: u64) -> RunError {
         windows => format!("all of its {windows} windows of {} tokens", job.seq_len),
     };
     RunError::finding(
-        format!("step {step} has no loss: not one target counts, since {of} end before an answer"),
+        format!("step {step} has no loss: no target counts, because {of} end before an answer"),
         "raise data.seq_len until whole samples fit, raise batch.sequences, make the task's samples shorter, \
          or count every token with data.loss_on = \"all\"; then build the recipe again",
     )

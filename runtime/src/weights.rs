@@ -13,7 +13,7 @@ use compiler::graph::{Graph, Param};
 use compiler::program::Compiled;
 use tch::{Device, Kind, Tensor};
 
-use crate::execute::ExecuteError;
+use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
 use interop::ForeignError;
 use interop::source::Source;

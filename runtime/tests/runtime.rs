@@ -9,6 +9,7 @@ mod runtime {
     mod erasure;
     mod golden;
     mod gradients;
+    mod scans;
     mod streaming;
     mod support;
     mod uses;

@@ -25,7 +25,7 @@ arch smallcanon_release = smallcanon with { mixer.rope.dims 2 }
 fn recipe(arch: &str, more: &str) -> String {
     format!(
         "arch = \"../arch/small.canon#{arch}\"\n\
-         data = {{ task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }}\n\
+         data = {{ task = \"depo\", seq_len = 64, depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2, ids = \"dense\" }}\n\
          batch = {{ sequences = 4 }}\n\
          optimizer = {{ lr = 0.003, weight_decay = 0.1 }}\n\
          schedule = {{ kind = \"cosine\", warmup = 10 }}\n\
@@ -305,7 +305,7 @@ fn the_published_set_as_configurations() {
 fn keys_that_only_another_trainer_reads() {
     let text = |arch: &str, more: &str| {
         recipe(arch, more).replace(
-            "data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }",
+            "data = { task = \"depo\", seq_len = 64, depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2, ids = \"dense\" }",
             "data = { task = \"text\", seq_len = 64, source = \"books\" }",
         )
     };
@@ -358,9 +358,9 @@ fn keys_of_launches() {
         ("launcher", "launcher:\n  gpus: 128\n", 0, ""),
         ("product", "launch:\n  nnodes: 16\n  nproc_per_node: 8\n", 0, ""),
         ("lightning", "trainer:\n  devices: 8\n  num_nodes: 16\n", 0, ""),
-        ("nodes", "nodes: 16\n", 0, "nodes = 16 (how many devices each node has is not said)"),
-        ("tasks", "slurm:\n  ntasks: 16\n", 0, "how many devices each task has is not said"),
-        ("either", "nodes: 16\ngpus: 8\n", 0, "whether on each node or in all is not said"),
+        ("nodes", "nodes: 16\n", 0, "nodes = 16 (the number of devices per node is not given)"),
+        ("tasks", "slurm:\n  ntasks: 16\n", 0, "the number of devices per task is not given"),
+        ("either", "nodes: 16\ngpus: 8\n", 0, "it is unclear whether that is per node or in total"),
         ("auto", "devices: auto\n", 0, "`devices` is auto (it is not a number from 1 on)"),
         ("two", "world_size: 64\nn_gpus: 128\n", 1, "`world_size` is 64, `n_gpus` is 128"),
         (

@@ -53,7 +53,7 @@ fn the_recipe_reference_is_what_the_field_table_says() {
     let json = canonc(&root(), &["show", "--recipe-fields", "--json"]);
     let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let fields = value["fields"].as_array().unwrap();
-    assert_eq!(fields.len(), compiler::field::TABLE.len());
+    assert_eq!(fields.len(), lab::field::TABLE.len());
     for field in fields {
         let path = field["path"].as_str().unwrap();
         assert!(printed.stdout.contains(&format!("| `{path}` |")), "{path}");

@@ -18,7 +18,7 @@ arch smallcanon = small with { canon A, B, C, D }
 
 const RECIPE: &str = "\
 arch = \"../arch/small.canon#small\"
-data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }
+data = { task = \"depo\", seq_len = 64, depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2, ids = \"dense\" }
 batch = { sequences = 4 }
 optimizer = { lr = 0.003, weight_decay = 0.1 }
 schedule = { kind = \"cosine\", warmup = 10 }
@@ -121,9 +121,9 @@ fn a_confounded_comparison_is_not_locked() {
 fn nothing_of_anyone_else_is_written_over() {
     let dir = project();
     let dir = dir.path();
-    let mut text = String::new();
+    let mut snapshots: Vec<(String, String)> = Vec::new();
     let mut show = |what: &str, ran: Ran| {
-        text += &format!("# {what}\n{}\n", shown(&ran, dir));
+        snapshots.push((what.to_string(), shown(&ran, dir)));
     };
     std::fs::create_dir(dir.join("lockfiles")).unwrap();
     std::fs::write(dir.join("lockfiles/a.lock"), "my own notes\n").unwrap();
@@ -158,7 +158,7 @@ fn nothing_of_anyone_else_is_written_over() {
     show("no such arch", canonc(dir, &["build", "recipes/b.toml"]));
     edit(dir, "recipes/pair.toml", "b.toml", "c.toml");
     show("no such arm", canonc(dir, &["build", "recipes/pair.toml"]));
-    insta::assert_snapshot!(text);
+    support::assert_cases!("tests/cli", "nothing_of_anyone_else_is_written_over", snapshots);
 }
 
 #[test]
@@ -188,13 +188,17 @@ fn what_differs_in_many_places_is_told_once_and_costs_name_their_length() {
         .unwrap();
     let built = canonc(dir, &["build", "arch/small.canon", "recipes/a.toml", "recipes/c.toml"]);
     assert_eq!(built.code, 0, "{}", built.stderr);
-    let mut text = String::new();
+    let mut snapshots: Vec<(String, String)> = Vec::new();
     for (a, b) in [("deep", "bare"), ("a", "c")] {
         let files = [a, b].map(|name| format!("lockfiles/{name}.lock"));
         let ran = canonc(dir, &["diff", &files[0], &files[1]]);
-        text += &format!("# {a} and {b}\n{}\n", shown(&ran, dir));
+        snapshots.push((format!("{a} and {b}"), shown(&ran, dir)));
     }
-    insta::assert_snapshot!("told_once", text);
+    support::assert_cases!(
+        "tests/cli",
+        "what_differs_in_many_places_is_told_once_and_costs_name_their_length",
+        snapshots
+    );
 }
 
 #[test]
@@ -213,10 +217,10 @@ fn exit_codes_of_diff() {
     assert!(
         json.stdout.starts_with("{\n  \"schema\": \"canonc.diff.v1\"") && json.stderr.is_empty()
     );
-    let mut text = String::new();
+    let mut snapshots: Vec<(String, String)> = Vec::new();
     let mut show = |what: &str, ran: Ran| {
         assert_eq!(ran.code, 2, "{what}");
-        text += &format!("# {what}\n{}\n", shown(&ran, dir));
+        snapshots.push((what.to_string(), shown(&ran, dir)));
     };
     show("a treatment of nothing", diff(&["--treatment", "rope.dims"]));
     show("another kind", canonc(dir, &["diff", "lockfiles/small.lock", "lockfiles/a.lock"]));
@@ -224,11 +228,11 @@ fn exit_codes_of_diff() {
     show("a folder", canonc(dir, &["diff", "lockfiles/small.lock", "lockfiles"]));
     edit(dir, "lockfiles/small.lock", "heads 2", "heads 4");
     show("edited by hand", diff(&[]));
-    edit(dir, "lockfiles/small.lock", "version = 2", "version = 9");
+    edit(dir, "lockfiles/small.lock", "version = 3", "version = 9");
     show("another version", diff(&[]));
     std::fs::write(dir.join("lockfiles/small.lock"), b"\xff\xfe").unwrap();
     show("no text", diff(&[]));
-    insta::assert_snapshot!("not_judged", text);
+    support::assert_cases!("tests/cli", "exit_codes_of_diff", snapshots);
 }
 
 fn index(dir: &Path, name: &str, documents: &str) {
@@ -247,9 +251,9 @@ fn binding_closes_a_lock_and_building_again_keeps_it() {
     std::fs::write(dir.join("recipes/t.toml"), recipe.join("\n") + "\n").unwrap();
     index(dir, "c4.index", "{\"text\": \"hello, you\"}\n{\"text\": \"world\"}\n");
     index(dir, "other.index", "{\"text\": \"something else altogether\"}\n");
-    let mut text = String::new();
+    let mut snapshots: Vec<(String, String)> = Vec::new();
     let mut show = |what: &str, ran: Ran| {
-        text += &format!("# {what}\n{}\n", shown(&ran, dir));
+        snapshots.push((what.to_string(), shown(&ran, dir)));
     };
     show("open", canonc(dir, &["build", "recipes/t.toml"]));
     show("no data", canonc(dir, &["bind", "lockfiles/t.lock", "--data", "c5.index"]));
@@ -262,7 +266,11 @@ fn binding_closes_a_lock_and_building_again_keeps_it() {
     show("built with another rate", canonc(dir, &["build", "recipes/t.toml"]));
     assert_eq!(canonc(dir, &["build", "recipes/a.toml"]).code, 0);
     show("nothing to bind", canonc(dir, &["bind", "lockfiles/a.lock", "--data", "c4.index"]));
-    insta::assert_snapshot!(text);
+    support::assert_cases!(
+        "tests/cli",
+        "binding_closes_a_lock_and_building_again_keeps_it",
+        snapshots
+    );
     // 100 steps of 4 windows of 16 tokens, over 19 tokens: two documents with their marks.
     let lock = std::fs::read_to_string(dir.join("lockfiles/t.lock")).unwrap();
     assert!(

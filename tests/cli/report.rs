@@ -14,7 +14,9 @@ use std::fs;
 use std::path::Path;
 
 use compiler::digest::Digest;
-use compiler::lock::{self, Experiment, Lock, Role};
+use lab::comparison::Role;
+use lab::experiment::Experiment;
+use lab::lock::{self, Lock};
 use records::attest::{Attestation, Circumstances};
 use records::fault::Faults;
 use records::metrics::{Evaluation, Log, Record, Score, Start, Step};
@@ -38,7 +40,7 @@ arch smallcanon = small with { canon A, C, D }
 
 const RECIPE: &str = "\
 arch = \"../arch/small.canon#small\"
-data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }
+data = { task = \"depo\", seq_len = 64, depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2, ids = \"dense\" }
 batch = { sequences = 4 }
 optimizer = { lr = 0.003, weight_decay = 0.1 }
 schedule = { kind = \"cosine\", warmup = 10 }
@@ -56,7 +58,7 @@ treated = \"b.toml\"
 [seeds]
 init = [11, 12]
 data = [21, 22]
-[again]
+[replicate]
 init = [31]
 data = [41]
 ";
@@ -84,7 +86,7 @@ fn loss(role: Role, seed: usize, step: u64) -> f64 {
     let course = 2.0 + 3.0 / x + 0.1 * seed as f64 + 0.004 * ((step * 7919 % 11) as f64);
     match role {
         Role::Base => course,
-        Role::Again => course + 0.02,
+        Role::Replicate => course + 0.02,
         Role::Treatment => {
             let spike = if seed == 0 && step == SPIKE { 1.5 } else { 0.0 };
             course - 0.2 * x / STEPS as f64 + spike
@@ -146,7 +148,7 @@ fn finish_as(
                 "another order".to_owned()
             }
             Role::Base | Role::Treatment => format!("seed {seed}"),
-            Role::Again => "again".to_owned(),
+            Role::Replicate => "replicate".to_owned(),
         };
         append(Record::Step(Step {
             step,
@@ -248,7 +250,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     exits(0, &ran);
     assert!(ran.stderr.contains("page: out/page.html (5 runs"), "{}", ran.stderr);
     let Some(saw) = driven(&dir.path().join("out"), "page.html", &[]) else { return };
-    let labels = ["plain #1", "plain #2", "treated #1", "treated #2", "plain again #1"];
+    let labels = ["plain #1", "plain #2", "treated #1", "treated #2", "plain replicate #1"];
     let runs: Vec<(&str, Role, usize)> = labels
         .into_iter()
         .zip([
@@ -256,7 +258,7 @@ fn the_page_does_in_a_browser_what_it_says() {
             (Role::Base, 1),
             (Role::Treatment, 0),
             (Role::Treatment, 1),
-            (Role::Again, 0),
+            (Role::Replicate, 0),
         ])
         .map(|(label, (role, seed))| (label, role, seed))
         .collect();
@@ -344,7 +346,7 @@ fn the_page_does_in_a_browser_what_it_says() {
             Role::Treatment => {
                 assert!((delta.parse::<f64>().unwrap() - gap(*seed, 30)).abs() < 1e-4, "{row}");
             }
-            Role::Base | Role::Again => assert_eq!(delta, ""),
+            Role::Base | Role::Replicate => assert_eq!(delta, ""),
         }
     }
 
@@ -451,7 +453,7 @@ fn hostile_words_stay_words() {
     let hostile = "</script><img src=x onerror=hacked=1>' \\u2028 \\u003c{{ x }}<!--";
     let dir = project();
     let text = RECIPE
-        .replace("data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }", &format!(
+        .replace("data = { task = \"depo\", seq_len = 64, depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2, ids = \"dense\" }", &format!(
             "data = {{ task = \"text\", seq_len = 64, source = \"{}\", digest = \"{}\" }}",
             hostile.replace("\\u003c", "\\\\u003c"),
             "ab".repeat(32)
@@ -518,7 +520,7 @@ fn event_files_hold_every_scalar_at_its_step_and_time() {
         holds(record, "training/training_loss", loss(Role::Treatment, 0, step));
         holds(record, "training/gradient_norm", 1.0 / step as f64);
         if step % 20 == 0 {
-            holds(record, "evaluation/answer_tokens_right", step as f64 / 100.0);
+            holds(record, "evaluation/token_accuracy", step as f64 / 100.0);
         }
     }
     // Equal runs give equal bytes.
@@ -566,10 +568,10 @@ fn bad_input_says_what_to_type() {
         (&["report"][..], "required", "--help"),
         (
             &["report", "--published", "gla5conv"],
-            "no published model is called `gla5conv`",
+            "no published model matches `gla5conv`",
             "did you mean `GLA5",
         ),
-        (&["report", "nothing"], "`nothing` holds no run", "canonc run"),
+        (&["report", "nothing"], "`nothing` contains no run", "canonc run"),
         (&["report", "lockfiles/small.lock"], "is the lock of an architecture", "canonc show"),
         (
             &["report", "lockfiles/b.lock"],

@@ -5,17 +5,18 @@
 
 use std::fs;
 
-use compiler::lock::{self, Lock, Role};
+use lab::comparison::Role;
+use lab::lock::{self, Lock};
 use serde_json::Value;
 
 use super::super::{canonc, folder};
 use super::report::finish_with;
 
-const DEPO: &str =
-    "task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2";
+const DEPO: &str = "task = \"depo\", seq_len = 64, depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2";
 
 /// Twelve questions, which training shows again and again.
-const MANO: &str = "task = \"mano\", seq_len = 64, L = 1, value_mod = 2, knowledge_augment = false";
+const MANO: &str =
+    "task = \"mano\", seq_len = 64, mano.L = 1, mano.value_mod = 2, mano.knowledge_augment = false";
 
 const RECIPE: &str = "\
 arch = \"archs.canon#small8\"
@@ -135,13 +136,13 @@ fn a_loss_on_questions_that_training_showed_is_not_called_held_out() {
             ["scaling"].into_iter().chain(locks.iter().map(String::as_str)).collect();
         let ran = canonc(dir.path(), &all);
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-        assert_eq!(ran.stdout.contains("held-out"), held_out, "{}", ran.stdout);
+        assert_eq!(!ran.stdout.contains("seen in training"), held_out, "{}", ran.stdout);
         let ran = canonc(dir.path(), &[&all[..], &["--json"]].concat());
         let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!(found["metric"], "held-out loss");
+        assert_eq!(found["metric"], "eval_loss");
         let label = found["label"].as_str().unwrap();
-        let shown = "evaluation loss, seen in training (100% of questions)";
-        assert_eq!(label, if held_out { "held-out loss" } else { shown });
+        let shown = "eval_loss, seen in training (100% of questions)";
+        assert_eq!(label, if held_out { "eval_loss" } else { shown });
         assert!(!dir.path().join("runs/w8/overlap.jsonl").exists(), "nothing is written");
         // A loss of training steps needs no questions.
         let ran = canonc(dir.path(), &[&all[..], &["--loss", "training", "--json"]].concat());
@@ -273,6 +274,6 @@ fn another_treatment_at_another_size_is_refused() {
         ["scaling"].into_iter().chain(locks.iter().map(String::as_str)).collect();
     let ran = canonc(dir.path(), &words);
     assert_eq!(ran.code, 2, "{}", ran.stdout);
-    assert!(ran.stderr.contains("the treatment is another one"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the treatment differs between"), "{}", ran.stderr);
     assert!(ran.stderr.contains("kernel"), "{}", ran.stderr);
 }

@@ -57,9 +57,17 @@ fn shared_layers_count_once() {
 
 #[test]
 fn standard_definitions() {
-    for name in ["std", "canon"] {
-        insta::assert_snapshot!(name, canonc(&root(), &["show", name]).text(&root()));
+    insta::assert_snapshot!("canon", canonc(&root(), &["show", "canon"]).text(&root()));
+    // After the definitions come the primitives, one line each, with the words of their own files.
+    let all = canonc(&root(), &["show", "std"]).text(&root());
+    let (definitions, primitives) = all.split_once("primitives\n").unwrap();
+    insta::assert_snapshot!("std", definitions);
+    let mut lines = primitives.lines();
+    for (primitive, line) in compiler::op::ALL.iter().zip(lines.by_ref()) {
+        let (name, doc) = line.trim_start().split_once(' ').unwrap();
+        assert_eq!((name, doc.trim_start()), (primitive.name, primitive.doc));
     }
+    assert_eq!(lines.next(), Some("--- stderr"));
     for (name, file) in [("attention", "attention"), ("decoder", "decoder"), ("lingua", "init")] {
         let ran = canonc(&root(), &["show", name]);
         let file = format!("std/{file}.canon");

@@ -59,7 +59,11 @@ fn the_program_alone_knows_its_version_and_the_language() {
     );
     let output = started(&program, &["generate", "runs/none"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    assert!(said(&output).contains("there is no `canonc-torch`"), "{}", said(&output));
+    assert!(
+        said(&output).contains("`canonc-torch`, which computes with tensors, is missing"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]

@@ -4,11 +4,11 @@ use std::fs;
 
 use serde_json::Value;
 
-use compiler::lock::Lock;
+use lab::lock::Lock;
 
 use crate::{DEPO, Place, experiment};
 
-const MULTIHOP: &str = "task = \"multihop\"\nN = 2\nk = 1\nseq_len = 200\n";
+const MULTIHOP: &str = "multihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n";
 
 fn trained() -> (Place, String) {
     let data = DEPO.split("[data]\n").nth(1).unwrap().split("[batch]").next().unwrap();
@@ -75,7 +75,7 @@ fn what_cannot_be_asked_is_refused() {
     let ask = format!("answer lockfiles/small.lock --weights {weights} --questions");
     for (words, what) in [
         (format!("{ask} bad.jsonl"), "bad.jsonl:2: "),
-        (format!("{ask} empty.jsonl"), "asks nothing"),
+        (format!("{ask} empty.jsonl"), "has no questions"),
         (format!("{ask} none.jsonl"), "none.jsonl"),
         ("data babilong --prompts prompts.py --task 1 --questions bad.jsonl".to_owned(), "prompts"),
         ("data babilong --prompts none.py --task 1 --questions bad.jsonl".to_owned(), "none.py"),

@@ -37,7 +37,7 @@ const COMPARE: &str = "compare lockfiles/both.lock";
 /// Two seeds of a base and a treated arm, and one replicate of the base.
 fn two_arms(changes: &[(&str, &str)]) -> Place {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
-                    [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[again]\ninit = [3]\ndata = [3]\n";
+                    [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[replicate]\ninit = [3]\ndata = [3]\n";
     comparison(&[("plain", "small", &[SHORT]), ("treated", "small_canon", changes)], declared)
 }
 
@@ -62,15 +62,15 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
     let place = two_arms(&[SHORT]);
     place.exits(0, "build both.toml");
     let said = place.exits(2, "run --lock lockfiles/both.lock");
-    assert!(said.contains("`canonc compare lockfiles/both.lock` runs all of its arms"), "{said}");
+    assert!(said.contains("`canonc compare lockfiles/both.lock` trains all of its arms"), "{said}");
     let read = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
     let first = place.type_in(COMPARE);
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
     let before = table(&read(first));
-    let wanted = "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect measured on \
+    let wanted = "plain treated plain replicate paired difference 95% t interval A/A: SE of mean p p, Holm effect measured on \
                   SE: seeds and questions";
     assert!(before.iter().any(|line| line == wanted), "{before:?}");
-    let seeds = "Means over seeds (plain 2, treated 2, plain again 1);";
+    let seeds = "Means over seeds (plain 2, treated 2, plain replicate 1);";
     assert!(before.iter().any(|line| line.starts_with(seeds)), "{before:?}");
 
     let (one, two) = ("runs/both/both-treated-seed1", "runs/both/both-plain-seed1");
@@ -113,8 +113,8 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
 #[test]
 fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
-                    [seeds]\ninit = [1]\ndata = [1]\n[again]\ninit = [2]\ndata = [2]\n\
-                    [grid]\n\"optimizer.lr\" = [0.00001, 0.03]\n[selection]\nmetric = \"loss\"\n";
+                    [seeds]\ninit = [1]\ndata = [1]\n[replicate]\ninit = [2]\ndata = [2]\n\
+                    [grid]\n\"optimizer.lr\" = [0.00001, 0.03]\n[selection]\nmetric = \"eval_loss\"\n";
     let arms: [Arm<'_>; 3] = [
         ("plain", "small", &[SHORT]),
         ("first", "small_a", &[SHORT]),
@@ -127,14 +127,14 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
     for what in [
         "first (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
         "full (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
-        "held-out loss at every point of the grid\n",
-        "each arm is judged at its own point of the grid with the least held-out loss",
-        "held-out loss, paired at each point of the grid\n",
-        "held-out loss, best per arm beside best of the base for all\n",
+        "eval_loss at every point of the grid\n",
+        "each arm is judged at its own point of the grid with the lowest eval_loss",
+        "eval_loss, paired at each point of the grid\n",
+        "eval_loss, best per arm and best of the base for all\n",
         "first: best per arm (declared)",
         "full: best of the base for all  ",
         "n = 1: no interval",
-        "The base was repeated once with other seeds; its A/A noise is unknown below 3 repetitions.",
+        "The base was repeated once with other seeds; its A/A noise is unknown with fewer than 3 repetitions.",
         "\nWarning: the best point of first (optimizer.lr 0.03) has the highest optimizer.lr of the grid",
         "Means over 1 seed;",
     ] {
@@ -163,7 +163,10 @@ fn arms_on_other_platforms_say_so_and_their_seconds_are_not_compared() {
     // Three means in milliseconds, no ratio, no interval; one replicate does not show how steady the machine is.
     assert_eq!(row[8..10], ["–", "–"], "{said}");
     assert_eq!(row[10..15].join(" "), "unknown: 1 of 3 repetitions", "{said}");
-    assert!(said.contains("had not the same platform and machine are not compared"), "{said}");
+    assert!(
+        said.contains("are compared only between runs on the same platform and machine"),
+        "{said}"
+    );
     let page = fs::read_to_string(place.path("runs/both/report.html")).unwrap();
     assert!(page.contains("platform.fuse true → false"));
 }
@@ -219,7 +222,7 @@ fn two_runs_at_a_time_give_the_same_table() {
     // Equal except for timings, which concurrent runs do not have.
     let timed = [
         " (of step times the geometric mean of treatment over base)",
-        " A ratio of times has an interval, on the log scale, only where the base against itself stays within ×1.05.",
+        " A ratio of times has an interval (on the log scale) only if the base against itself stays within ×1.05.",
     ];
     for sentence in timed {
         assert!(one.last().unwrap().contains(sentence) && !said.contains(sentence), "{said}");
@@ -240,7 +243,7 @@ fn two_runs_at_a_time_give_the_same_table() {
 #[test]
 fn the_document_has_every_number_and_stands_alone() {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
-                    [seeds]\ninit = [1, 2, 3]\ndata = [1, 2, 3]\n[again]\ninit = [4]\ndata = [4]\n\
+                    [seeds]\ninit = [1, 2, 3]\ndata = [1, 2, 3]\n[replicate]\ninit = [4]\ndata = [4]\n\
                     [grid]\n\"optimizer.lr\" = [0.00001, 0.03]\n[match]\non = \"parameters\"\nwithin = 0.5\n";
     let arms: [Arm<'_>; 2] = [("plain", "small", &[SHORT]), ("treated", "small_canon", &[SHORT])];
     let place = comparison(&arms, declared);
@@ -326,6 +329,6 @@ fn what_is_refused_has_written_nothing() {
     place.exits(0, "build both.toml");
     let before = files(&place.path("runs"));
     let said = place.exits(2, COMPARE);
-    assert!(said.contains("holds a run of another lock"), "{said}");
+    assert!(said.contains("contains a run of another lock"), "{said}");
     assert!(files(&place.path("runs")) == before, "something was written");
 }

@@ -11,7 +11,7 @@ const UNSTABLE: [(&str, &str); 2] = [("lr = 0.01", "lr = 1e9"), ("warmup = 2", "
 fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
                     [seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
-                    [grid]\n\"optimizer.lr\" = [0.03, 1000000000]\n[selection]\nmetric = \"loss\"\n";
+                    [grid]\n\"optimizer.lr\" = [0.03, 1000000000]\n[selection]\nmetric = \"eval_loss\"\n";
     let quick: [(&str, &str); 2] = [SHORT, ("warmup = 2", "warmup = 0")];
     let arms: [Arm<'_>; 2] = [("plain", "small", &quick), ("treated", "small_canon", &quick)];
     let place = comparison(&arms, declared);
@@ -19,7 +19,7 @@ fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
     for _ in 0..2 {
         let said = place.exits(0, "compare lockfiles/both.lock");
         for what in [
-            "diverged at step 2; the other runs go on",
+            "diverged at step 2; the other runs continue",
             "2 of 2 diverged",
             "Warning: 2 of 2 runs of treated (optimizer.lr 1e9) diverged (seed 1 at step 2, seed 2 at step 2)",
             "treated (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
@@ -43,7 +43,7 @@ fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
 fn a_damaged_run_that_diverged_stops_the_comparison() {
     let arms: [Arm<'_>; 2] = [("plain", "small", &UNSTABLE), ("treated", "small_canon", &UNSTABLE)];
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
-                    [again]\ninit = [3]\ndata = [3]\n";
+                    [replicate]\ninit = [3]\ndata = [3]\n";
     let place = comparison(&arms, declared);
     place.exits(0, "build both.toml");
     assert!(place.exits(0, "compare lockfiles/both.lock").contains("diverged at step 2"));
@@ -78,7 +78,7 @@ fn locks_that_are_run_one_after_another_do_not_wait_for_one_that_diverges() {
     let place = Place::new(&experiment("small", DEPO, &UNSTABLE));
     let mut other = experiment("small_canon", DEPO, &[]);
     other.name = "other".to_owned();
-    place.lock("other", &compiler::lock::Lock::Experiment(other));
+    place.lock("other", &lab::lock::Lock::Experiment(other));
     let said = place.exits(1, "run lockfiles/small.lock lockfiles/other.lock");
     assert!(said.contains("training diverged") && said.contains("step 6/6"), "{said}");
     assert_eq!(place.attestation("runs/other").diverged, None);
@@ -94,7 +94,7 @@ fn a_divergence_that_the_log_does_not_show_is_a_finding() {
     let path = place.path("runs/small/attestation.toml");
     let none = records::fault::Faults::none();
     attestation.write(&path, records::attest::Circumstances::default(), &none).unwrap();
-    let what = "it attests that training diverged at step 6, and every loss";
+    let what = "it attests that training diverged at step 6, but every loss";
     for command in ["verify small", "run lockfiles/small.lock", "report runs/small --out page.html"]
     {
         let said = place.exits(1, command);

@@ -43,7 +43,7 @@ fn a_lock_with_the_name_of_a_path_or_a_script_is_refused_by_every_command() {
             let output = place.type_in(words);
             let said = said(&output);
             assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {said}");
-            assert!(said.contains("is not a name"), "{words}: {said}");
+            assert!(said.contains("is not a valid name"), "{words}: {said}");
             assert!(!said.contains('\u{1b}'), "{words}: {said:?}");
         }
         assert_eq!(files(place.root.path()), before);
@@ -68,7 +68,7 @@ fn no_command_writes_over_what_canonc_did_not_write_there() {
             let before = fs::read(place.path(theirs)).unwrap();
             let said = place.exits(2, &words);
             let inside = theirs.starts_with("runs/") && said.contains("is inside the run in");
-            assert!(inside || said.contains("that canonc wrote"), "{words}: {said}");
+            assert!(inside || said.contains("written by canonc"), "{words}: {said}");
             assert_eq!(fs::read(place.path(theirs)).unwrap(), before, "{words}");
         }
     }
@@ -94,7 +94,7 @@ fn only_the_weights_of_the_lock_and_the_run_are_exported() {
     let place = Place::new(&experiment("small", DEPO, &[]));
     place.exits(0, "run");
     let other = experiment("small", DEPO, &[("lr = 0.01", "lr = 0.02")]);
-    place.lock("other", &compiler::lock::Lock::Experiment(other));
+    place.lock("other", &lab::lock::Lock::Experiment(other));
     place.exits(0, "run lockfiles/other.lock --dir runs/other");
     let step =
         |run: &str, step: u64| place.path(&format!("runs/{run}/checkpoints/step-{step:010}"));

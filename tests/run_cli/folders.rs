@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use compiler::lock::Lock;
+use lab::lock::Lock;
 
 use crate::{ARCH, DEPO, Place, experiment};
 

@@ -142,7 +142,7 @@ fn links_and_paths_of_the_wrong_kind_for_runs() {
     {
         for wrong in ["file", "file/in", "pipe", "lost", "/dev/null"] {
             let said = place.exits(2, &command.replace("OUT", wrong));
-            assert!(said.contains("and a folder is needed"), "{command} {wrong}: {said}");
+            assert!(said.contains("but a folder is needed"), "{command} {wrong}: {said}");
         }
         let real = format!("real{number}");
         fs::create_dir(place.path(&real)).unwrap();

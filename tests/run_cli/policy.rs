@@ -50,5 +50,5 @@ fn nothing_needs_to_be_measured() {
     place.exits(0, "run");
     place.exits(0, "verify small");
     let log = fs::read_to_string(place.path("runs/small/metrics.jsonl")).unwrap();
-    assert!(log.contains("\"nll\":null,\"counted\":0"), "{log}");
+    assert!(log.contains("\"eval_loss\":null,\"counted\":0"), "{log}");
 }

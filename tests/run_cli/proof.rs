@@ -81,7 +81,7 @@ fn an_edited_loss_is_found_by_replay_and_by_reproduction_alone() {
     place.exits(0, "reproduce small --out again");
     place.holds("again");
     let said = place.exits(0, "reproduce small --out again");
-    assert!(said.contains("`again` is already finished, not computed now"), "{said}");
+    assert!(said.contains("`again` is already finished; nothing was trained"), "{said}");
     place.exits(0, "reproduce small --against again");
     assert!(fs::read(place.path("runs/small/attestation.toml")).unwrap() == before);
 
@@ -102,17 +102,17 @@ fn an_edited_loss_is_found_by_replay_and_by_reproduction_alone() {
     let json = place.type_in("reproduce small --json").stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!((&json["same"], &json["first"]["place"]), (&false.into(), &"step 3".into()));
-    assert!(place.exits(2, "reproduce nowhere").contains("is not the folder of a run"));
+    assert!(place.exits(2, "reproduce nowhere").contains("is not a run's folder"));
 }
 
 #[test]
 fn an_attestation_is_signed_and_the_signature_checked() {
     let place = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 2")]));
     let sign = format!("sign small --key {}", key("ed25519").display());
-    assert!(place.exits(2, &sign).contains("is not the folder of a run"));
+    assert!(place.exits(2, &sign).contains("is not a run's folder"));
     place.exits(75, "run --stop-after-step 1");
     let said = place.exits(1, &sign);
-    assert!(said.contains("is not finished") && said.contains("goes on with it"), "{said}");
+    assert!(said.contains("is not finished") && said.contains("continue it with"), "{said}");
     place.exits(0, "run");
     assert!(place.exits(0, "verify small").contains("is not signed"));
     let said = place.exits(0, &sign);
@@ -120,7 +120,7 @@ fn an_attestation_is_signed_and_the_signature_checked() {
         said.contains("signed runs/small/attestation.toml with ssh-ed25519 key SHA256:"),
         "{said}"
     );
-    assert!(place.exits(2, &sign).contains("is signed already"));
+    assert!(place.exits(2, &sign).contains("is already signed"));
     place.exits(0, &format!("{sign} --replace"));
     let said = place.exits(0, "verify small");
     assert!(
@@ -177,7 +177,7 @@ fn an_attestation_is_signed_and_the_signature_checked() {
     text = text.replacen("processes = 2", "processes = 1", 1);
     fs::write(&attestation, text).unwrap();
     for words in ["verify small", "verify small --signers ada"] {
-        assert!(place.exits(1, words).contains("signature of the file as it is now"), "{words}");
+        assert!(place.exits(1, words).contains("signature of the current file"), "{words}");
     }
     fs::remove_file(&signature).unwrap();
     assert!(place.exits(1, "verify small --signers ada").contains("not signed"));

@@ -129,20 +129,20 @@ fn refusals_say_what_to_type() {
     let ask = "--arch golden --tokens t.safetensors --out o.safetensors";
     let forward = |rest: &str| format!("forward a.canon {ask} {rest}");
     for (code, words, part) in [
-        (2, forward("--weights none.safetensors"), "there is no `none.safetensors`"),
-        (2, forward("--weights t.safetensors"), "t.safetensors does not hold this arch's weights"),
-        (2, forward("--weights t.safetensors"), "`t.safetensors` was asked to be weights of the arch `golden`"),
+        (2, forward("--weights none.safetensors"), "`none.safetensors` does not exist"),
+        (2, forward("--weights t.safetensors"), "t.safetensors does not contain this arch's weights"),
+        (2, forward("--weights t.safetensors"), "`t.safetensors` was given as weights for the arch `golden`"),
         (2, forward("--weights w.safetensors --targets other"), "has no tensor `other`"),
-        (2, forward("--weights w.safetensors --targets none/other"), "there is no `none/other`"),
+        (2, forward("--weights w.safetensors --targets none/other"), "`none/other` does not exist"),
         (2, forward("--weights w.safetensors --grad"), "--targets"),
         (2, forward("--weights w.safetensors --dtype f16"), "f16"),
         (2, "forward a.canon --weights w.safetensors --tokens t.safetensors --out o.safetensors".to_owned(), "--arch base"),
-        (2, "forward a.canon --arch golden --weights w.safetensors --tokens t.safetensors --out no/o.safetensors".to_owned(), "there is no folder `no`"),
+        (2, "forward a.canon --arch golden --weights w.safetensors --tokens t.safetensors --out no/o.safetensors".to_owned(), "the folder `no` does not exist"),
         (2, "generate a.canon --arch golden --weights w.safetensors".to_owned(), "--prompt TEXT"),
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt A".to_owned(), "vocabulary of 258"),
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 97".to_owned(), "use ids of 0..97"),
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1 --temperature=-1".to_owned(), "temperature is -1"),
-        (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1 --temperature -0.5".to_owned(), "temperature is -0.5; it is a number from 0"),
+        (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1 --temperature -0.5".to_owned(), "temperature is -0.5; give a number that is at least 0"),
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens -1".to_owned(), "use ids of 0..97"),
         (2, "bench step".to_owned(), "FILE"),
     ] {

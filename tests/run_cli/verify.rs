@@ -69,7 +69,7 @@ fn verify_exits_1_for_what_is_missing_swapped_or_added() {
     place.exits(0, "verify small");
     let latest = place.path(&format!("{checkpoints}/latest"));
     fs::write(&latest, "").unwrap();
-    assert!(place.exits(1, "verify small").contains("has to name a checkpoint"));
+    assert!(place.exits(1, "verify small").contains("should name a checkpoint"));
     fs::write(&latest, "step-0000000006\n").unwrap();
     let kernels = place.path("runs/small/kernels.txt");
     let text = fs::read_to_string(&kernels).unwrap();
@@ -78,5 +78,5 @@ fn verify_exits_1_for_what_is_missing_swapped_or_added() {
     fs::write(&kernels, text).unwrap();
     fs::remove_dir_all(step(6)).unwrap();
     let said = place.exits(1, "verify small");
-    assert!(said.contains("there is no checkpoint of the last step, 6"), "{said}");
+    assert!(said.contains("the last step, 6, has no checkpoint"), "{said}");
 }

@@ -33,7 +33,7 @@ pub(super) fn generators() -> Outcome {
     }
     output::data(&output::table(&rows, &[false, true, true, true, true], 0))?;
     let mut rows = vec![
-        ["", "tokens", "is it a sentence", "law of every next token"].map(str::to_owned).to_vec(),
+        ["", "tokens", "sentence check", "next-token probabilities"].map(str::to_owned).to_vec(),
     ];
     for config in ["cfg3b", "cfg3f", "cfg3i", "cfg3k"] {
         let Parsing { tokens, membership_ms, law_ms } =
@@ -47,8 +47,8 @@ pub(super) fn generators() -> Outcome {
     }
     output::data(&format!("\n{}", output::table(&rows, &[false, true, true, true], 0)))?;
     output::note(
-        "one core; the stand-in is our own Python of as many draws as the published generator, run here just before; \
-         medians of 15 sentences",
+        "one core; the stand-in is our own Python script with as many random draws as the published generator, timed \
+         here just now; medians of 15 sentences",
     );
     Ok(Exit::Fine)
 }

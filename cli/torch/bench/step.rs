@@ -76,7 +76,7 @@ fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Ou
     let right: Vec<bool> = (0..2 + 3 * lengths.len()).map(|column| column > 0).collect();
     output::data(&output::table(&rows, &right, 0))?;
     output::note(&format!(
-        "a training step of {} sequence(s) of T tokens on {threads} threads; medians; ratio of times to the first",
+        "a training step of {} sequence(s) of T tokens on {threads} threads; medians; ratios are to the first time",
         args.batch
     ));
     Ok(Exit::Fine)

@@ -15,10 +15,10 @@ use crate::diag;
 use crate::names;
 use crate::op;
 use crate::resolve::Entity;
+use crate::tree::Value;
 use crate::tree::{
     Applied, Around, Callable, MAX_CHAIN, MAX_CONFIG, Setting, SettingValue, SlotSetting,
 };
-use crate::value::Value;
 
 impl Builder<'_> {
     /// A value written in an arch or a body: an expression to evaluate later, or a definition.
@@ -141,7 +141,7 @@ impl Builder<'_> {
         Some(applied.clone())
     }
 
-    /// The fill that `canon A, B { … }` is short for.
+    /// The fill that `canon A, B { … }` abbreviates.
     pub(super) fn canon(
         &mut self,
         file: FileId,
@@ -273,19 +273,19 @@ impl Builder<'_> {
         put: &Put,
     ) -> Result<(), String> {
         match (path, put) {
-            ([], _) => return Err("a layer is replaced by a definition only".to_owned()),
+            ([], _) => return Err("a layer can only be replaced by a definition".to_owned()),
             ([slot], Put::Slot(setting)) => {
                 applied.raise(setting.fill.as_deref())?;
                 applied.slots.insert(slot.text.clone(), setting.clone());
                 if applied.slots.len() > MAX_CONFIG {
-                    return Err(format!("at most {MAX_CONFIG} slots are filled in one place"));
+                    return Err(format!("at most {MAX_CONFIG} slots can be filled in one place"));
                 }
             }
             // Fills are stored on the layer, so that each slot has one name.
             ([first, rest @ ..], Put::Slot(_)) => {
                 let slot = rest.last().unwrap_or(first);
                 return Err(format!(
-                    "slots belong to the layer, whatever in it declares them: write `{}`",
+                    "slots belong to the layer, even if a part of it declares them: write `{}`",
                     slot.text
                 ));
             }
@@ -326,7 +326,7 @@ impl Builder<'_> {
 
     /// The definition configured at `name`, as written or by default.
     pub(super) fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, String> {
-        let no_definition = || format!("`{name}` of `{}` is no definition", applied.name());
+        let no_definition = || format!("`{name}` of `{}` is not a definition", applied.name());
         match applied.config.get(name) {
             Some(Setting { value: SettingValue::Def(child), .. }) => return Ok(child.clone()),
             Some(_) => return Err(no_definition()),
@@ -340,7 +340,7 @@ impl Builder<'_> {
         let mentioned = names::mentions(default);
         if let Some(other) = item.def.config.iter().find(|c| mentioned.contains(&c.name.text)) {
             return Err(format!(
-                "`{name}` of `{}` is computed from `{}`: set it whole",
+                "`{name}` of `{}` is computed from `{}`: set it as a whole",
                 applied.name(),
                 other.name.text
             ));

@@ -9,12 +9,13 @@ use dsl::{Diagnostic, Name, Span, suggest};
 use super::{chain, list};
 
 pub(crate) fn missing_arch_field(arch: Span, field: &str) -> Diagnostic {
-    Diagnostic::error("missing-arch-field", arch, format!("the arch does not say its `{field}`"))
-        .help(match field {
+    Diagnostic::error("missing-arch-field", arch, format!("the arch does not set `{field}`")).help(
+        match field {
             "vocab" => "add `vocab 32000`",
             "dim" => "add `dim 2048`",
             _ => "add `norm_eps 1e-5`",
-        })
+        },
+    )
 }
 
 pub(crate) fn bad_arch_field(span: Span, field: &str, got: &str, want: &str) -> Diagnostic {
@@ -24,21 +25,21 @@ pub(crate) fn bad_arch_field(span: Span, field: &str, got: &str, want: &str) -> 
 
 pub(crate) fn missing_config(call: Span, callee: &str, name: &str) -> Diagnostic {
     Diagnostic::error("missing-config", call, format!("`{callee}` needs `{name}`"))
-        .help(format!("say it where `{callee}` is configured or called: `{name} …`"))
+        .help(format!("set it where `{callee}` is configured or called: `{name} …`"))
 }
 
 pub(crate) fn wrong_kind(span: Span, what: &str, got: &str, want: &str) -> Diagnostic {
     // Quote a name, but not a description.
     let what = if what.contains(' ') { what.to_owned() } else { format!("`{what}`") };
     Diagnostic::error("wrong-kind", span, format!("{what} is {got}, but must be {want}"))
-        .help(format!("give {want}"))
+        .help(format!("write {want}"))
 }
 
 pub(crate) fn set_by_caller(span: Span, name: &str, callee: &str, call: Span) -> Diagnostic {
     Diagnostic::error(
         "set-by-caller",
         span,
-        format!("`{name}` of `{callee}` is given by the definition that calls it"),
+        format!("`{name}` of `{callee}` is set by the definition that calls it"),
     )
     .here("set here")
     .label(call, "given here")
@@ -51,11 +52,11 @@ pub(crate) fn not_callable(name: &Name, got: &str) -> Diagnostic {
         name.span,
         format!("`{}` is {got}, not a definition", name.text),
     )
-    .help("only blocks, mixers, mlps and primitives are applied to tensors")
+    .help("only blocks, mixers, mlps and primitives can be applied to tensors")
 }
 
 pub(crate) fn tensor_count(span: Span, callee: &str, got: usize, want: &str) -> Diagnostic {
-    Diagnostic::error("tensor-count", span, format!("`{callee}` takes {want}, but gets {got}"))
+    Diagnostic::error("tensor-count", span, format!("`{callee}` takes {want}, but was given {got}"))
         .help("tensors come first, then configuration")
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn argument_twice(name: &str, span: Span) -> Diagnostic {
 }
 
 pub(crate) fn not_a_tensor(span: Span, got: &str) -> Diagnostic {
-    Diagnostic::error("not-a-tensor", span, format!("a tensor is needed here, but this is {got}"))
+    Diagnostic::error("not-a-tensor", span, format!("expected a tensor here, but this is {got}"))
         .help("tensors come before configuration in a call")
 }
 
@@ -96,7 +97,7 @@ pub(crate) fn tensor_as_config(span: Span, what: &str) -> Diagnostic {
     Diagnostic::error(
         "tensor-as-config",
         span,
-        format!("`{what}` is configuration, which is known before any tensor is"),
+        format!("`{what}` is configuration, which cannot depend on tensors"),
     )
     .help("pass a number, a word or a definition")
 }
@@ -110,31 +111,35 @@ pub(crate) fn result_count(span: Span, got: usize, want: usize) -> Diagnostic {
         "result-count",
         span,
         format!(
-            "this gives {got} {}, but {want} {} wanted",
+            "this returns {got} {}, but {want} {} expected",
             tensors(got),
             if want == 1 { "is" } else { "are" }
         ),
     )
-    .help("name as many results as there are: `a, b = …`")
+    .help("bind as many names as there are results: `a, b = …`")
 }
 
 pub(crate) fn layer_result(span: Span, callee: &str, got: &str, want: &str) -> Diagnostic {
-    Diagnostic::error("layer-result", span, format!("layer `{callee}` turns {want} into {got}"))
-        .help("a layer returns one tensor of the shape it was given")
+    Diagnostic::error(
+        "layer-result",
+        span,
+        format!("layer `{callee}` takes {want} but returns {got}"),
+    )
+    .help("a layer must return one tensor with the shape of its input")
 }
 
 pub(crate) fn head_result(span: Span, callee: &str, got: &str, want: &str) -> Diagnostic {
     Diagnostic::error(
         "head-result",
         span,
-        format!("head `{callee}` gives {got}, not logits {want}"),
+        format!("head `{callee}` returns {got}, not logits {want}"),
     )
     .help("end the head with `linear output (…, vocab)`")
 }
 
 pub(crate) fn name_used_before(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error("not-bound", span, format!("`{name}` has no value here"))
-        .help("bind it first, in every branch that leads here")
+        .help("bind it before this line, in every branch")
 }
 
 pub(crate) fn instance_twice(name: &str, span: Span, before: Span) -> Diagnostic {
@@ -145,7 +150,7 @@ pub(crate) fn instance_twice(name: &str, span: Span, before: Span) -> Diagnostic
     )
     .here("again here")
     .label(before, "first here")
-    .help("name the calls apart, or make one instance with `share` and call that twice")
+    .help("give the calls different names, or make one instance with `share` and call it twice")
 }
 
 pub(crate) fn instance_case(name: &str, span: Span, other: &str, before: Span) -> Diagnostic {
@@ -155,16 +160,16 @@ pub(crate) fn instance_case(name: &str, span: Span, other: &str, before: Span) -
         format!("`{name}` and `{other}` differ only in case"),
     )
     .label(before, format!("`{other}` is here"))
-    .help("give one of them another name")
+    .help("rename one of them")
 }
 
 pub(crate) fn shared_differs(path: &str, span: Span, got: &str, want: &str) -> Diagnostic {
     Diagnostic::error(
         "shared-differs",
         span,
-        format!("the shared parameter `{path}` is {want}, but here {got} is needed"),
+        format!("the shared parameter `{path}` is {want}, but this needs {got}"),
     )
-    .help("sharing needs equal shapes")
+    .help("shared parameters must have equal shapes")
 }
 
 pub(crate) fn shared_layers_differ(span: Span, first: usize, second: usize) -> Diagnostic {
@@ -173,23 +178,23 @@ pub(crate) fn shared_layers_differ(span: Span, first: usize, second: usize) -> D
         span,
         format!("layers {first} and {second} are one shared instance, but own different parameters"),
     )
-    .help("edit all layers of a `share` alike; `layer` may decide what they compute, not what they own")
+    .help("edit all layers of a `share` in the same way; `layer` may change their computation, but not their parameters")
 }
 
 pub(crate) fn shared_layers_apart(span: Span, first: usize, second: usize) -> Diagnostic {
     Diagnostic::error(
         "shared-layers-apart",
         span,
-        format!("layers {first} and {second} are one shared instance, but no repeated list holds both"),
+        format!("layers {first} and {second} are one shared instance, but are not in one repeated list"),
     )
-    .help("write the shared layer in one list that repeats, such as `6 of [share a, b]`, and edit every repetition alike")
+    .help("write the shared layer in one repeated list, such as `6 of [share a, b]`, and edit every repetition in the same way")
 }
 
 pub(crate) fn shared_start(path: &str, span: Span, got: &str, want: &str) -> Diagnostic {
     Diagnostic::error(
         "shared-start",
         span,
-        format!("the shared parameter `{path}` starts as {want}, but here as {got}"),
+        format!("the shared parameter `{path}` is initialised with {want}, but here with {got}"),
     )
     .help("give the init rule once, where the parameter is first used")
 }
@@ -198,7 +203,7 @@ pub(crate) fn shared_named(name: &Name, share: &str) -> Diagnostic {
     Diagnostic::error(
         "shared-named",
         name.span,
-        format!("`{share}` is one shared instance, it cannot be called `{}` as well", name.text),
+        format!("`{share}` is one shared instance and cannot also be called `{}`", name.text),
     )
     .help(format!("write `{share} (…)`"))
 }
@@ -209,7 +214,7 @@ pub(crate) fn slot_below(span: Span, name: &str, holder: &str) -> Diagnostic {
         span,
         format!("slot `{name}` is filled on `{holder}`, but slots belong to the layer"),
     )
-    .help(format!("write `canon {name}` or `fill {name} with …` on the layer, beside its `mixer`"))
+    .help(format!("write `canon {name}` or `fill {name} with …` on the layer, next to its `mixer`"))
 }
 
 pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnostic {
@@ -225,7 +230,7 @@ pub(crate) fn no_init(role: &str, path: &str, span: Span) -> Diagnostic {
     Diagnostic::error(
         "no-init",
         span,
-        format!("nothing says how `{path}` starts: the arch's init table has no `{role}`"),
+        format!("`{path}` has no init rule: the arch's init table has no `{role}`"),
     )
     .help(format!("add a row (`init.{role} normal(0.02)`), or `init = …` to this call"))
 }
@@ -235,7 +240,7 @@ pub(crate) fn init_arguments(span: Span, name: &str, got: usize, want: usize) ->
         "init-arguments",
         span,
         format!(
-            "`{name}` takes {want} {}, but gets {got}",
+            "`{name}` takes {want} {}, but was given {got}",
             if want == 1 { "number" } else { "numbers" }
         ),
     )
@@ -243,22 +248,18 @@ pub(crate) fn init_arguments(span: Span, name: &str, got: usize, want: usize) ->
 }
 
 pub(crate) fn bad_init(span: Span, rule: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("bad-init", span, format!("`{rule}` is not possible: {why}"))
+    Diagnostic::error("bad-init", span, format!("`{rule}` is not valid: {why}"))
         .help("see LANGUAGE.md for the init rules")
 }
 
 pub(crate) fn not_an_init(span: Span, got: &str) -> Diagnostic {
-    Diagnostic::error(
-        "not-an-init",
-        span,
-        format!("an init rule is needed here, but this is {got}"),
-    )
-    .help("write, for example, `normal(0.02)` or `ones`")
+    Diagnostic::error("not-an-init", span, format!("expected an init rule here, but this is {got}"))
+        .help("write, for example, `normal(0.02)` or `ones`")
 }
 
 pub(crate) fn inexact_division(span: Span, a: &str, b: &str) -> Diagnostic {
     Diagnostic::error("inexact-division", span, format!("{a} divided by {b} is not exact"))
-        .help("name the rounding: `floor(a / b)` or `ceil_to(a / b, 256)`")
+        .help("round explicitly: `floor(a / b)` or `ceil_to(a / b, 256)`")
 }
 
 /// `set` is the place of the setting that makes the default of `rule` inexact.
@@ -269,10 +270,11 @@ pub(crate) fn inexact_default(
     (a, b): (i64, i64),
     help: &str,
 ) -> Diagnostic {
-    let message = format!("`{name}` follows as `{rule}`, and {a} divided by {b} is not exact");
+    let message =
+        format!("the default of `{name}` is `{rule}`, but {a} divided by {b} is not exact");
     Diagnostic::error("inexact-default", set, message)
         .here("set here")
-        .label(rule_at, "follows here")
+        .label(rule_at, "default defined here")
         .help(help)
 }
 
@@ -291,7 +293,7 @@ pub(crate) fn out_of_range(span: Span, what: &str) -> Diagnostic {
         "out-of-range",
         span,
         format!(
-            "{what} is out of range: a number that is computed with is a fraction of whole numbers up to 1.7e38"
+            "{what} is out of range: numbers in calculations are fractions of integers up to 1.7e38"
         ),
     )
     .help("use a number from 1e-38 to 1e38, with fewer digits")
@@ -299,7 +301,7 @@ pub(crate) fn out_of_range(span: Span, what: &str) -> Diagnostic {
 
 pub(crate) fn operands(span: Span, op: &str, a: &str, b: &str) -> Diagnostic {
     Diagnostic::error("operands", span, format!("`{op}` does not take {a} and {b}"))
-        .help("tensors take `+`, `-`, `*` with tensors and `*`, `/` with numbers; numbers take all, roots `*` and `/` with numbers and roots")
+        .help("tensors support `+`, `-`, `*` with tensors and `*`, `/` with numbers; numbers support all operators; roots support `*` and `/` with numbers and roots")
 }
 
 pub(crate) fn too_large(span: Span, what: &str, got: &str, limit: i64) -> Diagnostic {
@@ -309,26 +311,30 @@ pub(crate) fn too_large(span: Span, what: &str, got: &str, limit: i64) -> Diagno
 
 pub(crate) fn too_deep(span: Span, limit: usize, chain_of: &[String]) -> Diagnostic {
     let shown = chain(chain_of.iter().map(String::as_str));
-    Diagnostic::error("too-deep", span, format!("calls nest deeper than {limit}: {shown}"))
-        .help("flatten the definitions")
+    Diagnostic::error(
+        "too-deep",
+        span,
+        format!("calls are nested more than {limit} levels deep: {shown}"),
+    )
+    .help("flatten the definitions")
 }
 
 pub(crate) fn expression_too_deep(span: Span, limit: usize) -> Diagnostic {
     Diagnostic::error(
         "expression-too-deep",
         span,
-        format!("expressions and the calls in them nest deeper than {limit}"),
+        format!("expressions and the calls in them are nested more than {limit} levels deep"),
     )
-    .help("compute a part first: `name = …`")
+    .help("compute part of it first: `name = …`")
 }
 
 pub(crate) fn too_many_steps(span: Span, limit: usize) -> Diagnostic {
     Diagnostic::error(
         "too-many-steps",
         span,
-        format!("working this out takes more than {limit} steps"),
+        format!("evaluating this takes more than {limit} steps"),
     )
-    .help("repeat equal layers with `layers N of …`, or call fewer definitions from one another")
+    .help("repeat equal layers with `layers N of …`, or nest fewer calls")
 }
 
 pub(crate) fn too_many_elements(span: Span, limit: i64) -> Diagnostic {
@@ -344,7 +350,7 @@ pub(crate) fn text_too_large(span: Span, why: &str) -> Diagnostic {
     Diagnostic::error(
         "text-too-large",
         span,
-        format!("the text of this arch with all it uses could not be read back: {why}"),
+        format!("the text of this arch, with every definition it uses, cannot be read back: {why}"),
     )
     .help("write equal layers once, as `24 of …`")
 }
@@ -360,7 +366,7 @@ pub(crate) fn too_many(span: Span, what: &str, limit: usize) -> Diagnostic {
 
 pub(crate) fn slot_outside(span: Span, name: &str) -> Diagnostic {
     Diagnostic::error("slot-outside", span, format!("slot `{name}` is inside another slot's fill"))
-        .help("a fill declares no slots of its own")
+        .help("a fill cannot declare slots")
 }
 
 pub(crate) fn slot_shape(span: Span, name: &str, got: &str) -> Diagnostic {
@@ -376,20 +382,24 @@ pub(crate) fn fill_result(span: Span, slot: &str, got: &str, want: &str) -> Diag
     Diagnostic::error(
         "fill-result",
         span,
-        format!("the fill of slot `{slot}` turns {want} into {got}"),
+        format!("the fill of slot `{slot}` takes {want} but returns {got}"),
     )
-    .help("a slot is filled by a block that returns the shape it was given")
+    .help("fill a slot with a block that returns the shape of its input")
 }
 
 pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str]) -> Diagnostic {
-    let d = Diagnostic::error("unknown-slot", span, format!("{layer} declares no slot `{slot}`"));
+    let d = Diagnostic::error(
+        "unknown-slot",
+        span,
+        format!("{layer} does not declare a slot `{slot}`"),
+    );
     let d = if declared.is_empty() {
         d.help("it declares no slots")
     } else {
         d.help(format!("it declares {}", list(declared.iter().copied())))
     };
     d.help(format!(
-        "a slot is declared where it is used: `slot {slot}(…)` in the layer, its mixer or its mlp"
+        "declare the slot where it is used: `slot {slot}(…)` in the layer, its mixer or its mlp"
     ))
 }
 
@@ -397,7 +407,7 @@ pub(crate) fn unused_result(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error(
         "unused-parameters",
         span,
-        format!("`{name}` owns parameters that no output uses"),
+        format!("`{name}` has parameters that no output uses"),
     )
     .help("use its result, or remove the call")
 }

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 
 use crate::graph::{Body, Node, NodeKind, Out, ParamId};
-use crate::op::{Attr, Attrs, AttrsExt, ConfigKind, Primitive, Time, Type};
+use crate::ir::set;
+use crate::op::{Attrs, Colour, ConfigKind, Primitive, Shown, Type};
 
-/// The kind of a box, which decides its colour.
+/// The kind of a box, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     /// An input or output.
@@ -134,7 +135,7 @@ impl<'a> Builder<'a> {
         let Some(node) = self.body.nodes.get(id as usize) else { return };
         let mut drawn = match &node.kind {
             NodeKind::Input(_) => {
-                let dims = node.types.first().map(shape).unwrap_or_default();
+                let dims = node.types.first().map(Type::extents).unwrap_or_default();
                 Box { inputs: 0, ..Box::new(Class::Terminal, input, dims) }
             }
             NodeKind::Param(param) => {
@@ -143,7 +144,7 @@ impl<'a> Builder<'a> {
                 }
                 let param = self.body.params.get(param.0 as usize);
                 let path = param.map_or("", |param| &param.path);
-                let note = node.types.first().map(shape).unwrap_or_default();
+                let note = node.types.first().map(Type::extents).unwrap_or_default();
                 let details = param.map(|p| format!("{path}, init {}", p.init));
                 Box {
                     inputs: 0,
@@ -205,7 +206,7 @@ impl<'a> Builder<'a> {
     pub(super) fn outputs(&mut self, name: &str) {
         for out in self.body.outputs.clone() {
             let dims = self.body.nodes.get(out.node as usize);
-            let dims = dims.and_then(|node| node.types.get(out.port as usize)).map(shape);
+            let dims = dims.and_then(|node| node.types.get(out.port as usize)).map(Type::extents);
             let terminal = Box::new(Class::Terminal, name, dims.unwrap_or_default());
             let this = self.push(Box { outputs: 0, ..terminal });
             self.line(out, this, 0);
@@ -220,7 +221,19 @@ impl<'a> Builder<'a> {
             .collect();
         let path = params.first().map_or("", |param| &param.path);
         let input = node.inputs.first().map(|out| self.body.ty(*out));
-        let mut drawn = op_words(primitive, attrs, input, node.types.first());
+        let (title, note) = (primitive.drawn.label)(&Shown {
+            name: primitive.name,
+            attrs,
+            input,
+            output: node.types.first(),
+        });
+        let class = match primitive.drawn.colour {
+            Colour::Matrix => Class::Matrix,
+            Colour::Norm => Class::Norm,
+            Colour::Plain => Class::Plain,
+            Colour::Time => Class::Time,
+        };
+        let mut drawn = Box::new(class, title, note);
         if !path.is_empty() {
             if drawn.title != last(path) {
                 drawn.title = format!("{} {}", drawn.title, last(path));
@@ -261,58 +274,11 @@ fn param_of(body: &Body, out: Out) -> Option<ParamId> {
     }
 }
 
-/// Class, title and note of a primitive.
-fn op_words(
-    primitive: &Primitive,
-    attrs: &Attrs,
-    input: Option<&Type>,
-    output: Option<&Type>,
-) -> Box {
-    let name = primitive.name;
-    let out = output.map(shape).unwrap_or_default();
-    let width = |ty: Option<&Type>| ty.and_then(|ty| ty.dims.last()).copied().unwrap_or(0);
-    let class = match primitive.time {
-        Time::Positional | Time::Stateful => Class::Time,
-        Time::Pointwise => match name {
-            "linear" | "embed" => Class::Matrix,
-            "rms_norm" | "l2_norm" => Class::Norm,
-            _ => Class::Plain,
-        },
-    };
-    let (title, note) = match name {
-        "linear" => (name.to_owned(), format!("{} → {}", width(input), width(output))),
-        "embed" => (name.to_owned(), format!("→ {out}")),
-        "add" => ("+".to_owned(), String::new()),
-        "mul" => ("×".to_owned(), String::new()),
-        "heads" => (format!("heads {}", attrs.int("count")), String::new()),
-        "scale" => (format!("scale {}", values(attrs)), String::new()),
-        "rope" => {
-            let (dims, head_dim) = (attrs.int("dims"), width(input));
-            let part = if dims == head_dim {
-                format!("all {dims} channels")
-            } else {
-                format!("{dims} of {head_dim} channels")
-            };
-            (name.to_owned(), part)
-        }
-        "attention" | "gla_scan" | "delta_scan" | "ssd_scan" => {
-            let window = match attrs.get("window") {
-                Some(Attr::Int(window)) => format!(", window {window}"),
-                Some(_) | None => String::new(),
-            };
-            (name.to_owned(), format!("heads {out}{window}"))
-        }
-        _ if class == Class::Time => (name.to_owned(), words(attrs)),
-        _ => (name.to_owned(), String::new()),
-    };
-    Box::new(class, title, note)
-}
-
 /// The words for a slot's fill: the op if it is a single one, with its configuration.
 fn fill_words(fill: &Body) -> (String, String) {
     let mut ops =
         fill.reachable().into_iter().filter_map(|id| match &fill.nodes.get(id as usize)?.kind {
-            NodeKind::Op { primitive, attrs, .. } => Some((primitive.name, words(attrs))),
+            NodeKind::Op { primitive, attrs, .. } => Some((primitive.name, set(attrs))),
             NodeKind::Input(_)
             | NodeKind::Param(_)
             | NodeKind::Slot { .. }
@@ -323,27 +289,6 @@ fn fill_words(fill: &Body) -> (String, String) {
         (Some((name, words)), 0) => (name.to_owned(), words),
         (Some((name, _)), more) => ("block".to_owned(), format!("{name} and {more} more")),
     }
-}
-
-/// The attributes that are set: `kernel 4, residual`.
-fn words(attrs: &Attrs) -> String {
-    let words = attrs.iter().filter_map(|(name, value)| match value {
-        Attr::Bool(true) => Some((*name).to_owned()),
-        Attr::Bool(false) | Attr::None | Attr::Word("none") => None,
-        Attr::Int(_) | Attr::Decimal(_) | Attr::Root(_) | Attr::Word(_) | Attr::Ints(_) => {
-            Some(format!("{name} {value}"))
-        }
-    });
-    words.collect::<Vec<_>>().join(", ")
-}
-
-fn values(attrs: &Attrs) -> String {
-    attrs.values().map(Attr::to_string).collect::<Vec<_>>().join(" ")
-}
-
-/// The extents without batch and time: `32 × 64`.
-pub(super) fn shape(ty: &Type) -> String {
-    ty.dims.iter().map(i64::to_string).collect::<Vec<_>>().join(" × ")
 }
 
 /// `wq` of `mixer.wq`.

@@ -13,7 +13,7 @@ use super::{Building, Elaborator, join};
 use crate::diag;
 use crate::graph::{Out, Param};
 use crate::names::{bound_by, mentions};
-use crate::value::Value;
+use crate::tree::Value;
 
 impl Elaborator<'_> {
     pub(super) fn statements(

@@ -15,12 +15,13 @@ use super::{Building, Elaborator, Field, MAX_DEPTH, join};
 use crate::diag;
 use crate::graph::Out;
 use crate::names::{FUNCTIONS, mentions};
+use crate::number::InitRule;
 use crate::op::Arity;
+use crate::tree::Value;
 use crate::tree::{Applied, Around, Callable, DefItem};
-use crate::value::{InitRule, Value};
 
 /// An init rule as written. Evaluated once the parameter's `fan_in` is known.
-pub(super) type Rule = (Expr, Around, FileId);
+pub(super) type InitExpr = (Expr, Around, FileId);
 
 /// The inputs of a call, whatever its callee.
 pub(super) struct Call {
@@ -28,7 +29,7 @@ pub(super) struct Call {
     pub(super) tensors: Vec<Out>,
     /// Configuration given in the call itself, by name.
     pub(super) passed: BTreeMap<String, (Value, Span)>,
-    pub(super) init: Option<Rule>,
+    pub(super) init: Option<InitExpr>,
     pub(super) path: String,
     pub(super) field: Option<Rc<str>>,
     pub(super) slots: Rc<Slots>,
@@ -41,7 +42,7 @@ pub(super) struct Call {
 struct Arguments {
     tensors: Vec<Out>,
     passed: BTreeMap<String, (Value, Span)>,
-    init: Option<Rule>,
+    init: Option<InitExpr>,
 }
 
 impl Elaborator<'_> {
@@ -71,7 +72,7 @@ impl Elaborator<'_> {
         let name = instance.unwrap_or(callee);
         let path = join(&f.path, &name.text);
         let taken = f.instances.get(&name.text).copied();
-        // A second call with one name is valid if it owns nothing: try it at a path of its own.
+        // A second call with the same name is valid if it owns no parameters: try it at a separate path.
         let second = taken.filter(|_| !shared);
         let call = Call {
             span,
@@ -470,7 +471,7 @@ impl Elaborator<'_> {
             false => Vec::new(),
         };
         let help = match near.is_empty() {
-            true => format!("set `{name}` as well, or `{set}` so that `{rule}` comes out even"),
+            true => format!("set `{name}` as well, or `{set}` so that `{rule}` is exact"),
             false => format!(
                 "set `{set}` to a number that divides `{what}`, such as {}; or set `{name}` as well",
                 near.join(" or ")

@@ -13,9 +13,10 @@ use super::prim::exact;
 use super::{Building, Elaborator, MAX_EVALUATIONS};
 use crate::diag;
 use crate::graph::Out;
+use crate::number::{Ratio, Root};
 use crate::op;
 use crate::tree::Around;
-use crate::value::{Ratio, Root, Value};
+use crate::tree::Value;
 
 const ONE: Root = Root { radicand: Ratio { num: 1, den: 1 }, degree: 1 };
 const MINUS_ONE: Root = Root { radicand: Ratio { num: -1, den: 1 }, degree: 1 };
@@ -137,7 +138,7 @@ impl Elaborator<'_> {
             (UnaryOp::Not, Value::Bool(v)) => Some(Value::Bool(!v)),
             (UnaryOp::Neg, Value::Tensors(_)) => self.scale(&value, MINUS_ONE, span, b),
             (UnaryOp::Neg, number) if number.as_ratio().is_some() => {
-                number.as_ratio().map(|r| r.neg().to_value(span))
+                number.as_ratio().map(|r| Value::of_ratio(r.neg(), span))
             }
             (UnaryOp::Neg, Value::Root(root)) => Some(Value::Root(root.neg())),
             (UnaryOp::Neg, number) if out_of_range(number) => self.too_wide(&number.text(), span),
@@ -207,7 +208,9 @@ impl Elaborator<'_> {
             };
             let what = || format!("{} {} {}", left.text(), word(op), right.text());
             return match result {
-                Some(r) if r.den != 1 || i64::try_from(r.num).is_ok() => Some(r.to_value(span)),
+                Some(r) if r.den != 1 || i64::try_from(r.num).is_ok() => {
+                    Some(Value::of_ratio(r, span))
+                }
                 Some(_) => {
                     self.diagnostics.push(diag::overflow(span, &what()));
                     None
@@ -286,16 +289,20 @@ impl Elaborator<'_> {
         }
         let ratios: Option<Vec<Ratio>> = args.iter().map(Value::as_ratio).collect();
         let result = match (callee.text.as_str(), args, ratios.as_deref()) {
-            ("floor", _, Some([x])) => Ratio::new(x.floor(), 1).map(|r| r.to_value(span)),
+            ("floor", _, Some([x])) => Ratio::new(x.floor(), 1).map(|r| Value::of_ratio(r, span)),
             ("ceil_to", _, Some([x, step])) if step.den == 1 && step.num > 0 => {
                 let steps = x.div(*step).map(|q| -(q.neg().floor()));
                 steps
                     .and_then(|n| n.checked_mul(step.num))
                     .and_then(|n| Ratio::new(n, 1))
-                    .map(|r| r.to_value(span))
+                    .map(|r| Value::of_ratio(r, span))
             }
-            ("min", _, Some([x, y])) => Some((if less(*y, *x) { *y } else { *x }).to_value(span)),
-            ("max", _, Some([x, y])) => Some((if less(*x, *y) { *y } else { *x }).to_value(span)),
+            ("min", _, Some([x, y])) => {
+                Some(Value::of_ratio(if less(*y, *x) { *y } else { *x }, span))
+            }
+            ("max", _, Some([x, y])) => {
+                Some(Value::of_ratio(if less(*x, *y) { *y } else { *x }, span))
+            }
             ("sqrt", [x], _) => as_root(x).and_then(Root::sqrt).map(|r| simplest(r, span)),
             ("rsqrt", [x], _) => as_root(x)
                 .filter(|r| r.radicand.num > 0)
@@ -333,7 +340,7 @@ pub(super) fn out_of_range(value: &Value) -> bool {
 }
 
 fn simplest(root: Root, span: Span) -> Value {
-    if root.degree == 1 { root.radicand.to_value(span) } else { Value::Root(root) }
+    if root.degree == 1 { Value::of_ratio(root.radicand, span) } else { Value::Root(root) }
 }
 
 fn less(a: Ratio, b: Ratio) -> bool {

@@ -16,10 +16,11 @@ use super::{Building, Elaborator, join};
 use crate::arch;
 use crate::diag;
 use crate::names::{self, ARCH_NAMES, FUNCTIONS};
+use crate::number::InitRule;
 use crate::op;
 use crate::resolve::Entity;
+use crate::tree::Value;
 use crate::tree::{Applied, Around, Callable};
-use crate::value::{InitRule, Value};
 
 pub(super) struct Frame {
     /// The file that names are looked up in.

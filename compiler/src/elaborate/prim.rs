@@ -8,14 +8,15 @@ use std::rc::Rc;
 
 use dsl::{Decimal, Span};
 
-use super::call::{Call, Rule};
+use super::call::{Call, InitExpr};
 use super::eval::as_root;
 use super::{Building, Elaborator, Field, MAX_ELEMENTS, MAX_WIDTH, join};
 use crate::diag;
 use crate::graph::{NodeKind, Out, Param, ParamId};
+use crate::number::InitRule;
 use crate::op::{self, Attr, Attrs, Config, ConfigKind, Default, Primitive, Type};
 use crate::tree::Applied;
-use crate::value::{InitRule, Value};
+use crate::tree::Value;
 
 impl Elaborator<'_> {
     /// A node without parameters, from an operator or a reshape.
@@ -272,7 +273,7 @@ impl Elaborator<'_> {
         b: &Building,
         id: ParamId,
         owned: &op::Owned,
-        init: &Option<Rule>,
+        init: &Option<InitExpr>,
         span: Span,
     ) -> Option<ParamId> {
         let rule = match init {
@@ -311,7 +312,7 @@ impl Elaborator<'_> {
         &mut self,
         b: &mut Building,
         owned: &op::Owned,
-        init: &Option<Rule>,
+        init: &Option<InitExpr>,
         call: &Call,
     ) -> Option<ParamId> {
         let path = join(&call.path, owned.suffix);
@@ -357,7 +358,7 @@ impl Elaborator<'_> {
         role: &str,
         path: &str,
         fan_in: i64,
-        given: Option<Rule>,
+        given: Option<InitExpr>,
         span: Span,
     ) -> Option<InitRule> {
         if given.is_none() && self.reads.is_some() {

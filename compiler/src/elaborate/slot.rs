@@ -15,7 +15,7 @@ use super::{Building, Elaborator, Field, join};
 use crate::diag;
 use crate::graph::{Body, NodeKind, Out, Param};
 use crate::op::Type;
-use crate::value::Value;
+use crate::tree::Value;
 
 impl Elaborator<'_> {
     pub(super) fn slot(

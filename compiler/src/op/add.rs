@@ -1,6 +1,6 @@
 //! `a + b`: a + b, element by element; a parameter is broadcast over batch and time.
 
-use super::{Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, Time, Type};
+use super::{Arity, Attrs, Colour, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type};
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
 
@@ -15,6 +15,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn { colour: Colour::Plain, label: |_| ("+".to_owned(), String::new()) },
+    examples: &["param p [6] init ones  linear w (x + x, 6) + p + (p + p)"],
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

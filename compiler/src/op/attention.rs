@@ -3,8 +3,8 @@
 //! `window w` a token sees itself and the w − 1 before it. Softmax in f32.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
-    Shaped, State, Time, Type, per_head,
+    Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn,
+    Mismatch, Primitive, Shaped, State, Time, Type, per_head,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -20,6 +20,22 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn {
+        colour: Colour::Time,
+        label: |s| {
+            let (title, note) = s.per_head();
+            match s.attrs.optional_int("window") {
+                Some(window) => (title, format!("{note}, window {window}")),
+                None => (title, note),
+            }
+        },
+    },
+    examples: &[
+        "q = heads(linear q (x, 8), 4)  k = heads(linear k (x, 4), 2)  v = heads(linear v (x, 6), 2) \
+         linear o (merge(attention(q, k, v)), 6)",
+        "q = heads(linear q (x, 8), 4)  k = heads(linear k (x, 2), 1)  v = heads(linear v (x, 3), 1) \
+         linear o (merge(attention(q, k, v, window = 2)), 6)",
+    ],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -3,8 +3,8 @@
 //! Language Models, Part 4.1, section 3). The last tap multiplies the current token.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned,
-    Primitive, Shaped, State, Time, Type, channels,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Owned, Primitive, Shaped, State, Time, Type, channels,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Activation, Kernel, ValId};
@@ -30,6 +30,12 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn::TIME,
+    examples: &[
+        "canon c (x)",
+        "canon c (x, kernel = 3, residual = false, activation = silu)",
+        "canon c (x, kernel = 1)",
+    ],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

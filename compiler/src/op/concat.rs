@@ -1,6 +1,6 @@
 //! `concat(a, b, …)`: channels side by side, in operand order.
 
-use super::{Arity, Attrs, Mismatch, Primitive, Shaped, Time, Type, channels, reshape_cost};
+use super::{Arity, Attrs, Drawn, Mismatch, Primitive, Shaped, Time, Type, channels, reshape_cost};
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
 
@@ -15,6 +15,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: reshape_cost,
     forward,
     backward,
+    drawn: Drawn::PLAIN,
+    examples: &["concat(linear a (x, 2), linear b (x, 4))"],
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -3,10 +3,9 @@
 //! `o_t = Dk^(−1/2) Sᵀ q_t`.
 
 use super::{
-    Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, State, Time, Type, gla_scan, per_head,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
+    Type, gla_scan, per_head, scan_backward, scan_forward,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "delta_scan",
@@ -17,8 +16,12 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost,
-    forward,
-    backward,
+    forward: |l, call| scan_forward(l, call, Scan::Delta),
+    backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Delta),
+    drawn: Drawn::PER_HEAD,
+    examples: &["q = l2_norm(heads(linear q (x, 6), 2))  k = l2_norm(heads(linear k (x, 6), 2)) \
+         beta = sigmoid(linear b (x, 2))  g = logsigmoid(linear g (x, 2)) \
+         linear o (merge(delta_scan(q, k, heads(linear v (x, 8), 2), beta, g)), 6)"],
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -50,17 +53,57 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
     Cost { flops: base.flops / 3 * 4, ..base }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
-    let [y, state] = l.emit(Kernel::DeltaScan { state: !call.past.is_empty() }, &inputs);
-    let state = if call.keeps_state { vec![state] } else { Vec::new() };
-    Lowered { outputs: vec![y], saved: Vec::new(), state }
-}
-
 /// With S′ = exp(g_t) S_{t−1}, u = v_t − S′ᵀ k_t and dS the gradient of S_t (+ d^(−1/2) q_t dy_tᵀ):
 /// dβ = (dSᵀ k)·u, e = β dSᵀ k, dv = e, dk = β dS u − S′ e, dS′ = dS − k eᵀ, dg = Σ dS′ ⊙ S′,
 /// dS_{t−1} = exp(g_t) dS′. States are recomputed.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
-    l.emit_all(Kernel::DeltaScanGrad, inputs).into_iter().map(Some).collect()
+pub(super) static SCAN: Recurrence = Recurrence {
+    name: "delta_scan",
+    gradient: "delta_scan_grad",
+    operands: &["q", "k", "v", "beta", "g"],
+    result: 2,
+    rows: 0,
+    columns: 2,
+    #[cfg(test)]
+    step: reference::step,
+    #[cfg(test)]
+    back: reference::back,
+};
+
+/// One head, token by token: what every kernel of it is compared to.
+#[cfg(test)]
+mod reference {
+    use crate::plan::tests::scans::{At, Back, Matrix, dot, operands, read_out, scaled};
+    use crate::plan::tests::tensor::Tensor;
+
+    /// One token: changes the state, returns the result.
+    pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {
+        let [q, k, v, beta, g] = operands(x, at);
+        let decay = libm::exp(g[0]);
+        s.each(|_, _, x| *x *= decay);
+        let known = s.transposed_times(k);
+        let error: Vec<f64> = v.iter().zip(known).map(|(v, s)| v - s).collect();
+        s.add_outer(k, &scaled(&error, beta[0]));
+        scaled(&s.transposed_times(q), read_out(q))
+    }
+
+    pub(super) fn back(x: &[&Tensor], back: &mut Back, at: At) {
+        let [q, k, v, beta, g] = operands(x, at);
+        let out = scaled(back.dy, read_out(q));
+        back.ds.add_outer(q, &out);
+        back.add(0, at, &back.after.times(&out));
+        let decay = libm::exp(g[0]);
+        let mut decayed = back.before.clone();
+        decayed.each(|_, _, x| *x *= decay);
+        let known = decayed.transposed_times(k);
+        let u: Vec<f64> = v.iter().zip(known).map(|(v, s)| v - s).collect();
+        let through = back.ds.transposed_times(k);
+        back.add(3, at, &[dot(&through, &u)]);
+        let e = scaled(&through, beta[0]);
+        back.add(2, at, &e);
+        back.add(1, at, &scaled(&back.ds.times(&u), beta[0]));
+        back.add(1, at, &scaled(&decayed.times(&e), -1.0));
+        back.ds.add_outer(&scaled(k, -1.0), &e);
+        back.add(4, at, &[back.ds.dot(&decayed)]);
+        back.ds.each(|_, _, x| *x *= decay);
+    }
 }

@@ -1,8 +1,8 @@
 //! `embed (tokens)`: row `token` of a `[vocab, dim]` table.
 
 use super::{
-    Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned, Primitive,
-    Shaped, Time, Type,
+    Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Owned, Primitive, Shaped, Time, Type,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -23,6 +23,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn {
+        colour: Colour::Matrix,
+        label: |s| {
+            let to = s.output.map(Type::extents).unwrap_or_default();
+            (s.name.to_owned(), format!("→ {to}"))
+        },
+    },
+    examples: &["x"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -1,9 +1,9 @@
 //! `exp(x)`: exp(x), element by element
 
 use super::{
-    Arity, Primitive, Time, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
+    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
-use crate::plan::Function;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "exp",
@@ -16,4 +16,15 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: pointwise_cost,
     forward: |l, call| pointwise_forward(l, call, Function::Exp),
     backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Exp),
+    drawn: Drawn::PLAIN,
+    examples: &["exp(x)"],
+};
+
+pub(super) static FUNCTION: Scalar = Scalar {
+    name: "exp",
+    keeps_result: true,
+    #[cfg(test)]
+    value: libm::exp,
+    #[cfg(test)]
+    slope: |y| y,
 };

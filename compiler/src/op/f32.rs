@@ -1,6 +1,6 @@
 //! `f32(x)`: marks an f32 island; every other dtype comes from the recipe's precision.
 
-use super::{Arity, Primitive, Time, pointwise_shape, reshape_cost};
+use super::{Arity, Drawn, Primitive, Time, pointwise_shape, reshape_cost};
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::ValId;
 use crate::precision;
@@ -16,6 +16,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: reshape_cost,
     forward,
     backward,
+    drawn: Drawn::PLAIN,
+    examples: &["f32(linear w (x, 6)) * f32(x)"],
 };
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

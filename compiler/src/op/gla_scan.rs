@@ -2,10 +2,9 @@
 //! S `[Dk, Dv]`: `S ← diag(exp g_t) S + k_t v_tᵀ`, `o_t = Dk^(−1/2) Sᵀ q_t`, g ≤ 0 per key channel.
 
 use super::{
-    Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, State, Time, Type, per_head,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
+    Type, per_head, scan_backward, scan_forward,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "gla_scan",
@@ -16,8 +15,12 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost,
-    forward,
-    backward,
+    forward: |l, call| scan_forward(l, call, Scan::Gla),
+    backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Gla),
+    drawn: Drawn::PER_HEAD,
+    examples: &["g = heads(logsigmoid(linear g (x, 6)), 2) \
+         o = gla_scan(heads(linear q (x, 6), 2), heads(linear k (x, 6), 2), heads(linear v (x, 4), 2), g) \
+         linear o (merge(o), 6)"],
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -48,17 +51,46 @@ pub(super) fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> 
     Cost { flops: 6 * rows * values, moved: n, saved: n }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
-    let [y, state] = l.emit(Kernel::GlaScan { state: !call.past.is_empty() }, &inputs);
-    let state = if call.keeps_state { vec![state] } else { Vec::new() };
-    Lowered { outputs: vec![y], saved: Vec::new(), state }
-}
-
 /// With dS the gradient of the state, from the last token to the first: dS += d^(−1/2) q_t dy_tᵀ,
 /// dq_t = d^(−1/2) S_t dy_t, dk_t = dS v_t, dv_t = dSᵀ k_t, dg_t = rows of exp(g_t) S_{t−1} ⊙ dS summed,
 /// dS ← diag(exp g_t) dS. States are recomputed.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
-    l.emit_all(Kernel::GlaScanGrad, inputs).into_iter().map(Some).collect()
+pub(super) static SCAN: Recurrence = Recurrence {
+    name: "gla_scan",
+    gradient: "gla_scan_grad",
+    operands: &["q", "k", "v", "g"],
+    result: 2,
+    rows: 0,
+    columns: 2,
+    #[cfg(test)]
+    step: reference::step,
+    #[cfg(test)]
+    back: reference::back,
+};
+
+/// One head, token by token: what every kernel of it is compared to.
+#[cfg(test)]
+mod reference {
+    use crate::plan::tests::scans::{At, Back, Matrix, exp, operands, read_out, scaled};
+    use crate::plan::tests::tensor::Tensor;
+
+    /// One token: changes the state, returns the result.
+    pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {
+        let [q, k, v, g] = operands(x, at);
+        let decay = exp(g);
+        s.each(|i, _, x| *x *= decay[i]);
+        s.add_outer(k, v);
+        scaled(&s.transposed_times(q), read_out(q))
+    }
+
+    pub(super) fn back(x: &[&Tensor], back: &mut Back, at: At) {
+        let [q, k, v, g] = operands(x, at);
+        let out = scaled(back.dy, read_out(q));
+        back.ds.add_outer(q, &out);
+        back.add(0, at, &back.after.times(&out));
+        back.add(1, at, &back.ds.times(v));
+        back.add(2, at, &back.ds.transposed_times(k));
+        let decay = exp(g);
+        back.ds.each(|i, _, x| *x *= decay[i]);
+        back.add(3, at, &back.before.row_products(back.ds));
+    }
 }

@@ -1,8 +1,8 @@
 //! `heads(x, n)`: `[…, n·d]` to `[…, n, d]`; head j is channels `j·d .. (j+1)·d`.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time,
-    Type, reshape_cost,
+    Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Default, Drawn, Mismatch, Primitive,
+    Shaped, Time, Type, reshape_cost,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -18,6 +18,11 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: reshape_cost,
     forward,
     backward,
+    drawn: Drawn {
+        colour: Colour::Plain,
+        label: |s| (format!("heads {}", s.attrs.int("count")), String::new()),
+    },
+    examples: &["linear o (merge(rms_norm n (heads(x, 3))), 6)"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

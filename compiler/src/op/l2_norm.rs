@@ -2,8 +2,8 @@
 //! root: the query and key normalisation of Gated DeltaNet (Yang et al. 2024, section 3.3).
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
-    Shaped, Time, Type, last,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Primitive, Shaped, Time, Type, last,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -19,6 +19,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn::NORM,
+    examples: &["l2_norm(x)"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -1,8 +1,8 @@
 //! `linear w (x, out)`: `x Wᵀ (+ b)` with W `[out, in]`, over the last axis.
 
 use super::{
-    Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned, Primitive,
-    Shaped, Time, Type, channels,
+    Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Owned, Primitive, Shaped, Shown, Time, Type, channels,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -23,6 +23,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn {
+        colour: Colour::Matrix,
+        label: |s| {
+            let (from, to) = (Shown::width(s.input), Shown::width(s.output));
+            (s.name.to_owned(), format!("{from} → {to}"))
+        },
+    },
+    examples: &["linear b (linear a (x, 5, bias = true), 6)"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

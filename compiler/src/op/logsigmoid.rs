@@ -1,9 +1,11 @@
 //! `logsigmoid(x)`: ln σ(x) = −softplus(−x), without overflow at either end
 
+#[cfg(test)]
+use super::logistic;
 use super::{
-    Arity, Primitive, Time, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
+    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
-use crate::plan::Function;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "logsigmoid",
@@ -16,4 +18,15 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: pointwise_cost,
     forward: |l, call| pointwise_forward(l, call, Function::LogSigmoid),
     backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::LogSigmoid),
+    drawn: Drawn::PLAIN,
+    examples: &["logsigmoid(x)"],
+};
+
+pub(super) static FUNCTION: Scalar = Scalar {
+    name: "logsigmoid",
+    keeps_result: false,
+    #[cfg(test)]
+    value: |x| x.min(0.0) - libm::log1p(libm::exp(-x.abs())),
+    #[cfg(test)]
+    slope: |x| logistic(-x),
 };

@@ -1,6 +1,8 @@
 //! `merge(x)`: `[…, n, d]` to `[…, n·d]`, the inverse of `heads`.
 
-use super::{Arity, Attrs, Mismatch, Primitive, Shaped, Time, Type, heads, per_head, reshape_cost};
+use super::{
+    Arity, Attrs, Drawn, Mismatch, Primitive, Shaped, Time, Type, heads, per_head, reshape_cost,
+};
 use crate::lower::{Call, Lower, Lowered};
 use crate::plan::Kernel;
 
@@ -15,6 +17,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: reshape_cost,
     forward,
     backward: heads::backward,
+    drawn: Drawn::PLAIN,
+    examples: &["merge(heads(x, 2) * heads(linear w (x, 6), 2))"],
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

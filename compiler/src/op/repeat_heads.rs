@@ -2,8 +2,8 @@
 //! grouped-query attention (Ainslie et al. 2023, section 2.2).
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
-    Shaped, Time, Type, per_head,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Primitive, Shaped, Time, Type, per_head,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -19,6 +19,10 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn::PLAIN,
+    examples: &[
+        "linear o (merge(rms_norm n (repeat_heads(heads(x, 2), 3)) * heads(linear w (x, 18), 6)), 6)",
+    ],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -2,8 +2,8 @@
 //! eq. 4). Statistics and the product with w in f32, one cast at the end.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned,
-    Primitive, Shaped, Time, Type, last,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Owned, Primitive, Shaped, Time, Type, last,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -23,6 +23,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn::NORM,
+    examples: &["rms_norm n (x)"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -3,8 +3,8 @@
 //! the other channels are copied. Angles in f32, computed from `dims`, not from the head's width.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
-    Shaped, Time, Type, per_head,
+    Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn,
+    Mismatch, Primitive, Shaped, Shown, Time, Type, per_head,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, RopeLayout, ValId};
@@ -28,6 +28,20 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn {
+        colour: Colour::Time,
+        label: |s| {
+            let (dims, width) = (s.attrs.int("dims"), Shown::width(s.input));
+            let part = match dims == width {
+                true => format!("all {dims} channels"),
+                false => format!("{dims} of {width} channels"),
+            };
+            (s.name.to_owned(), part)
+        },
+    },
+    examples: &[
+        "merge(rope(heads(x, 1))) * merge(rope(heads(linear w (x, 6), 1), theta = 100, layout = half, dims = 4))",
+    ],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

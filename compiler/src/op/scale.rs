@@ -1,8 +1,8 @@
 //! `x * 0.5`, `-x`, `x / 3`, `x * rsqrt(48)`: multiplies every element by one exact number.
 
 use super::{
-    Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
-    Shaped, Time, Type,
+    Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Primitive, Shaped, Time, Type,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -18,6 +18,11 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost,
     forward,
     backward,
+    drawn: Drawn {
+        colour: Colour::Plain,
+        label: |s| (format!("scale {}", s.attrs.number("by")), String::new()),
+    },
+    examples: &["x * 0.25 - linear w (x, 6) / 4"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -2,8 +2,8 @@
 //! linear mixers (the paper's `b`). Mamba2's has a bias.
 
 use super::{
-    Arity, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Owned, Primitive, Shaped, Time,
-    Type, canon,
+    Arity, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Owned, Primitive, Shaped,
+    Time, Type, canon,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Activation, ValId};
@@ -24,6 +24,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: canon::cost,
     forward,
     backward,
+    drawn: Drawn::TIME,
+    examples: &["short_conv s (x) + short_conv t (x, kernel = 3, bias = true)"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -1,9 +1,11 @@
 //! `silu(x)`: x · σ(x) (Elfwing et al. 2018, eq. 3)
 
+#[cfg(test)]
+use super::logistic;
 use super::{
-    Arity, Primitive, Time, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
+    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
-use crate::plan::Function;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "silu",
@@ -16,4 +18,15 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: pointwise_cost,
     forward: |l, call| pointwise_forward(l, call, Function::Silu),
     backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Silu),
+    drawn: Drawn::PLAIN,
+    examples: &["silu(x) + silu(linear g (x, 6)) * linear u (x, 6)"],
+};
+
+pub(super) static FUNCTION: Scalar = Scalar {
+    name: "silu",
+    keeps_result: false,
+    #[cfg(test)]
+    value: |x| x * logistic(x),
+    #[cfg(test)]
+    slope: |x| logistic(x) * (1.0 + x * (1.0 - logistic(x))),
 };

@@ -1,9 +1,11 @@
 //! `softplus(x)`: ln(1 + exp(x)), linear above 20 as in libtorch
 
+#[cfg(test)]
+use super::logistic;
 use super::{
-    Arity, Primitive, Time, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
+    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
-use crate::plan::Function;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "softplus",
@@ -16,4 +18,15 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: pointwise_cost,
     forward: |l, call| pointwise_forward(l, call, Function::Softplus),
     backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Softplus),
+    drawn: Drawn::PLAIN,
+    examples: &["softplus(x)"],
+};
+
+pub(super) static FUNCTION: Scalar = Scalar {
+    name: "softplus",
+    keeps_result: false,
+    #[cfg(test)]
+    value: |x| if x > 20.0 { x } else { libm::log1p(libm::exp(x)) },
+    #[cfg(test)]
+    slope: |x| if x > 20.0 { 1.0 } else { logistic(x) },
 };

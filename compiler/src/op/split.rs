@@ -1,8 +1,8 @@
 //! `a, b = split(x, m, n)`: the channels of x in consecutive pieces of the given widths.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time,
-    Type, channels, reshape_cost,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Primitive, Shaped,
+    Time, Type, channels, reshape_cost,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -18,6 +18,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     cost: reshape_cost,
     forward,
     backward,
+    drawn: Drawn::PLAIN,
+    examples: &["a, b, c = split(linear w (x, 9), 3, 4, 2)  linear o (concat(c, b), 6)"],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {

@@ -3,10 +3,9 @@
 //! `y_t = S c_t + d x_t`; head j reads group ⌊j·groups/heads⌋ of b and c.
 
 use super::{
-    Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, State, Time, Type, per_head,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
+    Type, per_head, scan_backward, scan_forward,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "ssd_scan",
@@ -17,8 +16,13 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost,
-    forward,
-    backward,
+    forward: |l, call| scan_forward(l, call, Scan::Ssd),
+    backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Ssd),
+    drawn: Drawn::PER_HEAD,
+    examples: &["param A [4] init ones  param D [4] init ones \
+         y = ssd_scan(heads(linear x (x, 8), 4), softplus(linear dt (x, 4)), -exp(f32(A)), \
+         heads(linear b (x, 6), 2), heads(linear c (x, 6), 2), D) \
+         linear o (merge(y), 6)"],
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -55,17 +59,51 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 6 * columns * values, moved: n, saved: n }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
-    let [y, state] = l.emit(Kernel::SsdScan { state: !call.past.is_empty() }, &inputs);
-    let state = if call.keeps_state { vec![state] } else { Vec::new() };
-    Lowered { outputs: vec![y], saved: Vec::new(), state }
-}
-
 /// With α = exp(dt a), dS the gradient of S_t (+ dy_t c_tᵀ): dc = S_tᵀ dy, dx = dt dS b + d dy,
 /// db = dt dSᵀ x, ddt = Σ a α S_{t−1} ⊙ dS + x·(dS b), da = Σ dt α S_{t−1} ⊙ dS, dd = Σ x·dy,
 /// dS_{t−1} = α dS; sums over a group's heads for b and c. States are recomputed.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
-    l.emit_all(Kernel::SsdScanGrad, inputs).into_iter().map(Some).collect()
+pub(super) static SCAN: Recurrence = Recurrence {
+    name: "ssd_scan",
+    gradient: "ssd_scan_grad",
+    operands: &["x", "dt", "a", "b", "c", "d"],
+    result: 0,
+    rows: 0,
+    columns: 3,
+    #[cfg(test)]
+    step: reference::step,
+    #[cfg(test)]
+    back: reference::back,
+};
+
+/// One head, token by token: what every kernel of it is compared to.
+#[cfg(test)]
+mod reference {
+    use crate::plan::tests::scans::{At, Back, Matrix, dot, operands, scaled};
+    use crate::plan::tests::tensor::Tensor;
+
+    /// One token: changes the state, returns the result.
+    pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {
+        let [x, dt, a, b, c, d] = operands(x, at);
+        let decay = libm::exp(dt[0] * a[0]);
+        s.each(|_, _, x| *x *= decay);
+        s.add_outer(&scaled(x, dt[0]), b);
+        s.times(c).iter().zip(x).map(|(y, x)| y + d[0] * x).collect()
+    }
+
+    pub(super) fn back(x: &[&Tensor], back: &mut Back, at: At) {
+        let [x, dt, a, b, c, d] = operands(x, at);
+        let dy = back.dy;
+        back.ds.add_outer(dy, c);
+        back.add(4, at, &back.after.transposed_times(dy));
+        let written = back.ds.times(b);
+        back.add(0, at, &scaled(&written, dt[0]));
+        back.add(0, at, &scaled(dy, d[0]));
+        back.add(3, at, &scaled(&back.ds.transposed_times(x), dt[0]));
+        let decay = libm::exp(dt[0] * a[0]);
+        let kept = decay * back.before.dot(back.ds);
+        back.add(1, at, &[a[0] * kept + dot(x, &written)]);
+        back.add(2, at, &[dt[0] * kept]);
+        back.add(5, at, &[dot(x, dy)]);
+        back.ds.each(|_, _, x| *x *= decay);
+    }
 }

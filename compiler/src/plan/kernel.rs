@@ -11,18 +11,27 @@
 use dsl::Decimal;
 
 use super::Extent;
-use crate::value::Root;
+use crate::number::Root;
+use crate::op::{Function, Scan};
 
+/// Computations that the runtime has a kernel for. b is batch, t is time; each variant gives operands, results and
+/// formula.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kernel {
     // Tables and projections.
-    /// In: tokens [b, t] i64, table [v, c]. Out: y [b, t, c] = table[tokens].
+    /// In: tokens [b, t] i64, table [v, c]. Out: y [b, t, c] = table\[tokens\].
     Embed,
     /// In: dy [b, t, c], tokens [b, t] i64. Out: dtable [v, c]: row i sums dy where tokens = i, in
     /// (b, t) order; zeros elsewhere.
-    EmbedGrad { vocab: i64 },
-    /// In: x [b, t, i], weight [o, i], and if `bias` bias [o]. Out: y [b, t, o] = x weightᵀ (+ bias).
-    Linear { bias: bool },
+    EmbedGrad {
+        /// Rows of the table.
+        vocab: i64,
+    },
+    /// In: x [b, t, i], weight [o, i], and if `bias` bias \[o\]. Out: y [b, t, o] = x weightᵀ (+ bias).
+    Linear {
+        /// Whether a bias is added.
+        bias: bool,
+    },
     /// In: dy [b, t, o], weight [o, i]. Out: dx [b, t, i] = dy weight.
     LinearGradInput,
     /// In: dy [b, t, o], x [b, t, i]. Out: dweight [o, i] = Σ_{b,t} dyᵀ x.
@@ -32,21 +41,27 @@ pub enum Kernel {
     SumTokens,
 
     // Norms, over the last axis c. Statistics in f32.
-    /// In: x […, c], weight [c]. Out: y […, c] = weight ⊙ x · rstd, rstd […] = 1/sqrt(mean x² + eps).
-    RmsNorm { eps: Decimal },
-    /// In: dy […, c], x […, c], weight [c], rstd […]. Out: dx […, c], dweight [c].
+    /// In: x […, c], weight \[c\]. Out: y […, c] = weight ⊙ x · rstd, rstd […] = 1/sqrt(mean x² + eps).
+    RmsNorm {
+        /// Added to the mean of squares.
+        eps: Decimal,
+    },
+    /// In: dy […, c], x […, c], weight \[c\], rstd […]. Out: dx […, c], dweight \[c\].
     /// With n = x · rstd, g = dy ⊙ weight: dx = rstd (g − n mean(g ⊙ n)), dweight = Σ… dy ⊙ n.
     RmsNormGrad,
     /// In: x […, c]. Out: y […, c] = x · rnorm, rnorm […] = 1/sqrt(Σ x² + eps).
-    L2Norm { eps: Decimal },
+    L2Norm {
+        /// Added to the sum of squares.
+        eps: Decimal,
+    },
     /// In: dy […, c], y […, c], rnorm […]. Out: dx […, c] = rnorm (dy − y Σ(dy ⊙ y)).
     L2NormGrad,
 
     // Element by element.
     /// In: x […]. Out: y […] = f(x).
     Pointwise(Function),
-    /// In: dy […], and s […]: the operand x of silu, softplus and logsigmoid, the result y of
-    /// sigmoid and exp ([`Function::keeps_result`]). Out: dx […] = dy f′.
+    /// In: dy […], and s […]: the operand x, or the result y if the function's definition
+    /// `keeps_result`. Out: dx […] = dy f′.
     PointwiseGrad(Function),
     /// In: a, b, with equal trailing dims; if only one has [b, t] in front, the other is broadcast.
     /// Out: y = a + b.
@@ -54,98 +69,170 @@ pub enum Kernel {
     /// In: as `Add`. Out: y = a ⊙ b.
     Mul,
     /// In: x […]. Out: y […] = by · x, with `by` rounded once, to the nearest f64.
-    Scale { by: Root },
+    Scale {
+        /// The factor.
+        by: Root,
+    },
     /// In: gate […], up […]. Out: y […] = silu(gate) ⊙ up. Created by `fuse`.
     SwiGlu,
     /// In: dy […], gate […], up […]. Out: dgate […], dup […].
     SwiGluGrad,
-    /// In: x […, c], gate […, c], weight [c]. Out: y […, c], rstd […]. Created by `fuse`. With gate
+    /// In: x […, c], gate […, c], weight \[c\]. Out: y […, c], rstd […]. Created by `fuse`. With gate
     /// `After` the norm: y = weight ⊙ x · rstd ⊙ silu(gate), rstd = 1/sqrt(mean x² + eps). With gate
     /// `Before`: u = x ⊙ silu(gate), y = weight ⊙ u · rstd, rstd = 1/sqrt(mean u² + eps).
-    GatedRmsNorm { eps: Decimal, gate: Gate },
-    /// In: dy […, c], x […, c], gate […, c], weight [c], rstd […]. Out: dx […, c], dgate […, c],
-    /// dweight [c].
-    GatedRmsNormGrad { gate: Gate },
+    GatedRmsNorm {
+        /// Added to the mean of squares.
+        eps: Decimal,
+        /// Position of the gate.
+        gate: Gate,
+    },
+    /// In: dy […, c], x […, c], gate […, c], weight \[c\], rstd […]. Out: dx […, c], dgate […, c],
+    /// dweight \[c\].
+    GatedRmsNormGrad {
+        /// Position of the gate.
+        gate: Gate,
+    },
 
     // Rearrangements.
     /// In: x [b, t, …]. Out: the same elements as [b, t, dims…]. A view.
-    Reshape { dims: Vec<i64> },
+    Reshape {
+        /// Axes after batch and time.
+        dims: Vec<i64>,
+    },
     /// In: n tensors [b, t, c_i]. Out: [b, t, Σ c_i], in operand order.
     Concat,
     /// In: x [b, t, Σ widths]. Out: one [b, t, w] for each of `widths`, in order. Views.
-    Split { widths: Vec<i64> },
+    Split {
+        /// Channels of each result.
+        widths: Vec<i64>,
+    },
     /// In: none. Out: zeros of these dims, the gradient of an unused result.
-    Zeros { dims: Vec<Extent> },
+    Zeros {
+        /// All axes.
+        dims: Vec<Extent>,
+    },
     /// In: x [b, t, h, d]. Out: y [b, t, h·times, d]; head j is head ⌊j/times⌋ of x.
-    RepeatHeads { times: i64 },
+    RepeatHeads {
+        /// Copies of each head.
+        times: i64,
+    },
     /// In: dy [b, t, h·times, d]. Out: dx [b, t, h, d], summed over each head's copies.
-    RepeatHeadsGrad { times: i64 },
+    RepeatHeadsGrad {
+        /// Copies of each head.
+        times: i64,
+    },
 
     // Positions and time.
     /// In: x [b, t, h, d], position [] i64 of the first token. Out: y [b, t, h, d]: the first `dims`
     /// channels of each head rotated by the angle (position + t) · theta^(−2i/dims) of pair i, in
     /// f32; the rest copied. `inverse` rotates by the negative angle, which is the gradient rule.
-    Rope { theta: Decimal, dims: i64, layout: RopeLayout, inverse: bool },
+    Rope {
+        /// Base of the frequencies.
+        theta: Decimal,
+        /// Rotated channels of each head.
+        dims: i64,
+        /// Which channels make a pair.
+        layout: RopeLayout,
+        /// Whether to rotate backwards.
+        inverse: bool,
+    },
     /// In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t. Out: y [b, t, h, e], lse
     /// [b, h, t] = ln Σ_j exp(score). score = q kᵀ / sqrt(d); query i sees keys j with
     /// 0 ≤ (s − t + i) − j, and with `window` also < window; query head j reads kv head ⌊j·kv/h⌋.
     /// Softmax in f32.
-    Attention { window: Option<i64> },
+    Attention {
+        /// Number of visible tokens, with the query's own; None for all.
+        window: Option<i64>,
+    },
     /// In: dy [b, t, h, e], q [b, t, h, d], k [b, t, kv, d], v [b, t, kv, e], y [b, t, h, e], lse
     /// [b, h, t]. Out: dq, dk, dv, each shaped like its operand.
-    AttentionGrad { window: Option<i64> },
+    AttentionGrad {
+        /// As in `Attention`.
+        window: Option<i64>,
+    },
     /// In: past [b, p, …], x [b, t, …]. Out: [b, p + t, …].
     AppendTime,
     /// In: x [b, s, …]. Out: the last min(rows, s) along time, in its own memory.
-    LastTime { rows: i64 },
+    LastTime {
+        /// Largest number of rows to keep.
+        rows: i64,
+    },
     /// Canon layers and short convolutions: depthwise and causal over time.
     /// In: `parts` tensors x_i [b, t, c_i], read as one x with c = Σ c_i channels without concatenating
-    /// them; weight [c, kernel], with the last tap for the current token; if `bias` bias [c]; if `state`
+    /// them; weight [c, kernel], with the last tap for the current token; if `bias` bias \[c\]; if `state`
     /// past [b, kernel − 1, c], else zeros. Out: `parts` tensors y_i [b, t, c_i] of
     /// y = act(conv(x) + bias), plus x if `residual`.
     CausalConv {
+        /// Number of taps.
         kernel: i64,
+        /// Whether x is added to the result.
         residual: bool,
+        /// Function of the convolution and bias.
         activation: Activation,
+        /// Number of operands x_i.
         parts: usize,
+        /// Whether a bias is added.
         bias: bool,
+        /// Whether a past is given.
         state: bool,
     },
     /// In: `parts` tensors dy_i [b, t, c_i], `parts` tensors x_i [b, t, c_i], weight [c, kernel], if
-    /// `bias` bias [c]; zeros before the start. Out: `parts` tensors dx_i [b, t, c_i], dweight
-    /// [c, kernel], if `bias` dbias [c].
-    CausalConvGrad { kernel: i64, residual: bool, activation: Activation, parts: usize, bias: bool },
+    /// `bias` bias \[c\]; zeros before the start. Out: `parts` tensors dx_i [b, t, c_i], dweight
+    /// [c, kernel], if `bias` dbias \[c\].
+    CausalConvGrad {
+        /// Number of taps.
+        kernel: i64,
+        /// Whether x was added to the result.
+        residual: bool,
+        /// Function of the convolution and bias.
+        activation: Activation,
+        /// Number of operands x_i.
+        parts: usize,
+        /// Whether a bias was added.
+        bias: bool,
+    },
     /// In: `parts` tensors x_i [b, t, c_i]; if `state` past [b, kernel − 1, c]. Out: [b, kernel − 1,
     /// c]: the last kernel − 1 rows of past (or zeros) followed by x, parts concatenated, in its own
     /// memory.
-    CausalConvState { kernel: i64, parts: usize, state: bool },
-    /// In: q, k, g [b, t, h, d], v [b, t, h, e]; if `state` S [b, h, d, e]. Out: y [b, t, h, e], S
-    /// after the last token [b, h, d, e]. S ← diag(exp g_t) S + k_t v_tᵀ, y_t = d^(−1/2) Sᵀ q_t.
-    GlaScan { state: bool },
-    /// In: dy [b, t, h, e], q, k, v, g; zero state. Out: dq, dk, dv, dg, each shaped like its operand.
-    GlaScanGrad,
-    /// In: q, k [b, t, h, d], v [b, t, h, e], beta, g [b, t, h]; if `state` S [b, h, d, e]. Out: y
-    /// [b, t, h, e], S after the last token. S ← exp(g_t) S, S ← S + β_t k_t (v_t − Sᵀ k_t)ᵀ,
-    /// y_t = d^(−1/2) Sᵀ q_t.
-    DeltaScan { state: bool },
-    /// In: dy [b, t, h, e], q, k, v, beta, g; zero state. Out: dq, dk, dv, dbeta, dg.
-    DeltaScanGrad,
-    /// In: x [b, t, h, p], dt [b, t, h], a [h], b and c [b, t, groups, n], d [h]; if `state` S
-    /// [b, h, p, n]. Out: y [b, t, h, p], S after the last token. S ← exp(dt_t a) S + dt_t x_t b_tᵀ,
-    /// y_t = S c_t + d x_t; head j reads group ⌊j·groups/h⌋ of b and c.
-    SsdScan { state: bool },
-    /// In: dy [b, t, h, p], x, dt, a, b, c, d; zero state. Out: dx, ddt, da, db, dc, dd.
-    SsdScanGrad,
+    CausalConvState {
+        /// Number of taps.
+        kernel: i64,
+        /// Number of operands x_i.
+        parts: usize,
+        /// Whether a past is given.
+        state: bool,
+    },
+    /// A linear recurrence, with the equations of its definition. In: its operands; if `state` S
+    /// [b, h, rows, columns], else zeros. Out: y [b, t, h, …], S after the last token.
+    Scan {
+        /// The recurrence.
+        scan: Scan,
+        /// Whether an initial state is given.
+        state: bool,
+    },
+    /// In: dy [b, t, h, …], the operands of `Scan`; zero state. Out: a gradient for each operand, shaped
+    /// like it.
+    ScanGrad(Scan),
 
     // Loss.
-    /// In: logits [b, t, v], targets [b, t] i64. Out: nll [b, t] = lse − logits[target], 0 where
+    /// In: logits [b, t, v], targets [b, t] i64. Out: nll [b, t] = lse − logits\[target\], 0 where
     /// ignored; lse [b, t] = ln Σ exp(logits); loss [] f64 = Σ over counted targets of
     /// nll + nll_square · nll² + z_loss · lse²; counted [] i64.
-    CrossEntropy { nll_square: Decimal, z_loss: Decimal },
+    CrossEntropy {
+        /// Factor of the squared loss of each target.
+        nll_square: Decimal,
+        /// Factor of the squared lse of each target.
+        z_loss: Decimal,
+    },
     /// In: logits [b, t, v], targets [b, t] i64, nll [b, t], lse [b, t], scale [] f64. Out: dlogits
     /// [b, t, v] = scale · ((1 + 2 nll_square nll)(p − onehot(target)) + 2 z_loss lse p) with
     /// p = exp(logits − lse); 0 where ignored. May overwrite logits if they are dropped.
-    CrossEntropyGrad { nll_square: Decimal, z_loss: Decimal },
+    CrossEntropyGrad {
+        /// As in `CrossEntropy`.
+        nll_square: Decimal,
+        /// As in `CrossEntropy`.
+        z_loss: Decimal,
+    },
     /// In: logits [b, t, v]. Out: [b, t] i64, the lowest index of the maximum.
     Argmax,
 
@@ -156,27 +243,25 @@ pub enum Kernel {
     /// that order, of each gradient's sum of squares.
     GradNorm,
     /// In: norm [] f64. Out: coefficient [] f64 = min(1, max / (norm + 1e-6)), or 1 without `max`.
-    Clip { max: Option<Decimal> },
+    Clip {
+        /// Largest norm that is left as it is; None clips nothing.
+        max: Option<Decimal>,
+    },
     /// In: parameter p, gradient g, moments m and v, all with one shape; coefficient [] f64, learning
     /// rate lr [] f64, step number n [] i64 from 1. Out: p, m, v, written over their inputs.
     /// g ← coefficient · g; p ← p (1 − lr · decay); m ← β1 m + (1 − β1) g; v ← β2 v + (1 − β2) g²;
     /// p ← p − lr · (m / (1 − β1ⁿ)) / (sqrt(v) / sqrt(1 − β2ⁿ) + eps) (Loshchilov and Hutter 2019,
     /// algorithm 2).
-    AdamW { beta1: Decimal, beta2: Decimal, eps: Decimal, decay: Decimal },
-}
-
-/// A scalar function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Function {
-    /// x σ(x).
-    Silu,
-    /// 1 / (1 + exp(−x)).
-    Sigmoid,
-    /// ln(1 + exp x); equal to x above 20.
-    Softplus,
-    /// −ln(1 + exp(−x)), without overflow.
-    LogSigmoid,
-    Exp,
+    AdamW {
+        /// Decay of the running mean.
+        beta1: Decimal,
+        /// Decay of the running mean of squares.
+        beta2: Decimal,
+        /// Added to the denominator.
+        eps: Decimal,
+        /// Weight decay; 0 for parameters without.
+        decay: Decimal,
+    },
 }
 
 /// The position of a norm's silu gate.
@@ -188,6 +273,7 @@ pub enum Gate {
     After,
 }
 
+/// The channels of a head that a rotary embedding rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RopeLayout {
     /// Pair i is channels 2i and 2i + 1.
@@ -199,28 +285,10 @@ pub enum RopeLayout {
 /// The activation of a convolution, before the residual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activation {
+    /// No function.
     Identity,
+    /// x · sigmoid(x).
     Silu,
-}
-
-impl Function {
-    /// Whether the gradient rule reads the result rather than the operand.
-    pub fn keeps_result(self) -> bool {
-        match self {
-            Function::Sigmoid | Function::Exp => true,
-            Function::Silu | Function::Softplus | Function::LogSigmoid => false,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Function::Silu => "silu",
-            Function::Sigmoid => "sigmoid",
-            Function::Softplus => "softplus",
-            Function::LogSigmoid => "logsigmoid",
-            Function::Exp => "exp",
-        }
-    }
 }
 
 impl Kernel {

@@ -9,7 +9,9 @@ use super::{DType, Extent, Kernel, Plan, ValId};
 /// The run-time values of a plan's variable extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
+    /// Sequences in the call.
     pub batch: i64,
+    /// Tokens per sequence in the call.
     pub time: i64,
     /// Tokens before this call: the rows of a growing key-value state.
     pub past: i64,
@@ -109,20 +111,22 @@ fn compact(plan: &mut Plan, inputs: &[ValId]) {
 }
 
 impl Extent {
+    /// The size of the axis in such a call.
     pub fn at(self, sizes: Sizes) -> i64 {
         let past = |window: Option<i64>| window.map_or(sizes.past, |w| w.min(sizes.past));
         match self {
             Extent::Batch => sizes.batch,
             Extent::Time => sizes.time,
-            Extent::Past(window) => past(window),
-            Extent::Seen(window) => past(window) + sizes.time,
-            Extent::Kept(window) => (past(Some(window)) + sizes.time).min(window),
+            Extent::CacheLen(window) => past(window),
+            Extent::KvLen(window) => past(window) + sizes.time,
+            Extent::NewCacheLen(window) => (past(Some(window)) + sizes.time).min(window),
             Extent::Fixed(n) => n,
         }
     }
 }
 
 impl DType {
+    /// Bytes of one element.
     pub fn bytes(self) -> i64 {
         match self {
             DType::F32 => 4,

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::{DType, Extent, Kernel, Plan, ValId, Value};
+use crate::op::Recurrence;
 
 /// The results of `kernel` applied to `inputs`.
 pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
@@ -72,13 +73,13 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::AttentionGrad { window: _ } => vec![like("dq", 1), like("dk", 2), like("dv", 3)],
         Kernel::AppendTime => {
             let seen = match dims(0).get(1) {
-                Some(Extent::Past(window)) => Extent::Seen(*window),
+                Some(Extent::CacheLen(window)) => Extent::KvLen(*window),
                 other => other.copied().unwrap_or(Extent::Time),
             };
             vec![f32("seen", join(&[Extent::Batch, seen], skip(dims(1), 2)))]
         }
         Kernel::LastTime { rows } => {
-            vec![f32("kept", join(&[Extent::Batch, Extent::Kept(*rows)], skip(dims(0), 2)))]
+            vec![f32("kept", join(&[Extent::Batch, Extent::NewCacheLen(*rows)], skip(dims(0), 2)))]
         }
         Kernel::CausalConv { parts, kernel: _, residual: _, activation: _, bias: _, state: _ } => {
             (0..*parts).map(|i| like("y", i)).collect()
@@ -94,26 +95,17 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             let dims = vec![Extent::Batch, Extent::Fixed(kernel - 1), Extent::Fixed(width)];
             vec![f32("state", dims)]
         }
-        Kernel::GlaScan { state: _ } | Kernel::DeltaScan { state: _ } => {
-            vec![like("y", 2), f32("state", matrix(dims(0), dims(2)))]
+        Kernel::Scan { scan, state: _ } => {
+            let Recurrence { result, rows, columns, .. } = *scan.definition();
+            vec![like("y", result), f32("state", matrix(dims(rows), dims(columns)))]
         }
-        Kernel::SsdScan { state: _ } => {
-            vec![like("y", 0), f32("state", matrix(dims(0), dims(3)))]
+        Kernel::ScanGrad(scan) => {
+            let named = |(i, name): (usize, &&str)| Value {
+                name: Cow::Owned(format!("d{name}")),
+                ..like("", i + 1)
+            };
+            scan.definition().operands.iter().enumerate().map(named).collect()
         }
-        Kernel::GlaScanGrad => {
-            vec![like("dq", 1), like("dk", 2), like("dv", 3), like("dg", 4)]
-        }
-        Kernel::DeltaScanGrad => {
-            vec![like("dq", 1), like("dk", 2), like("dv", 3), like("dbeta", 4), like("dg", 5)]
-        }
-        Kernel::SsdScanGrad => vec![
-            like("dx", 1),
-            like("ddt", 2),
-            like("da", 3),
-            like("db", 4),
-            like("dc", 5),
-            like("dd", 6),
-        ],
         Kernel::CrossEntropy { nll_square: _, z_loss: _ } => vec![
             f32("nll", take(dims(0), 2)),
             f32("lse", take(dims(0), 2)),
@@ -160,7 +152,11 @@ fn extent(dim: Option<&Extent>) -> i64 {
     match dim {
         Some(Extent::Fixed(n)) => *n,
         Some(
-            Extent::Batch | Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_),
+            Extent::Batch
+            | Extent::Time
+            | Extent::CacheLen(_)
+            | Extent::KvLen(_)
+            | Extent::NewCacheLen(_),
         )
         | None => 0,
     }

@@ -11,9 +11,9 @@ mod moves;
 mod norms;
 mod optimizer;
 mod passes;
-mod scans;
+pub(crate) mod scans;
 mod streaming;
-mod tensor;
+pub(crate) mod tensor;
 mod time;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use dsl::Decimal;
 
 use self::interpret::run;
 use self::tensor::{Random, Tensor};
-use super::{Input, Loss, Optimizer, Options, Plan, Recompute, TrainOptions, build};
+use super::{Decays, Input, Loss, Optimizer, Options, Plan, Recompute, TrainOptions};
 use crate::graph::{Graph, ParamId};
 use crate::program::{Program, Std};
 
@@ -55,7 +55,7 @@ fn options(fuse: bool, recompute: Recompute, loss: Loss) -> TrainOptions {
         beta2: decimal("0.95"),
         eps: decimal("1e-8"),
         weight_decay: decimal("0.1"),
-        decays: build::Decays::All,
+        decays: Decays::All,
         clip: Some(decimal("1")),
     };
     let common = Options { fuse, ..Options::default() };

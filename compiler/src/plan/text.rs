@@ -16,6 +16,7 @@ use super::{
 const TAG: &str = "canonc.plan.v1";
 
 impl Plan {
+    /// One line for each input, step and output. Everything that changes the execution is in it.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (input, id) in &self.inputs {
@@ -48,6 +49,7 @@ impl Plan {
         text
     }
 
+    /// Digest of the text.
     pub fn digest(&self) -> Digest {
         Digest::of(TAG, &self.text())
     }
@@ -77,11 +79,13 @@ impl Plan {
 }
 
 impl TrainPlan {
+    /// The texts of the three plans, each under its name.
     pub fn text(&self) -> String {
         let TrainPlan { micro, combine, update } = self;
         format!("micro\n{}combine\n{}update\n{}", micro.text(), combine.text(), update.text())
     }
 
+    /// Digest of the text.
     pub fn digest(&self) -> Digest {
         Digest::of(TAG, &self.text())
     }
@@ -132,12 +136,8 @@ impl Kernel {
             Kernel::CausalConv { .. } => "causal_conv",
             Kernel::CausalConvGrad { .. } => "causal_conv_grad",
             Kernel::CausalConvState { .. } => "causal_conv_state",
-            Kernel::GlaScan { .. } => "gla_scan",
-            Kernel::GlaScanGrad => "gla_scan_grad",
-            Kernel::DeltaScan { .. } => "delta_scan",
-            Kernel::DeltaScanGrad => "delta_scan_grad",
-            Kernel::SsdScan { .. } => "ssd_scan",
-            Kernel::SsdScanGrad => "ssd_scan_grad",
+            Kernel::Scan { scan, .. } => scan.definition().name,
+            Kernel::ScanGrad(scan) => scan.definition().gradient,
             Kernel::CrossEntropy { .. } => "cross_entropy",
             Kernel::CrossEntropyGrad { .. } => "cross_entropy_grad",
             Kernel::Argmax => "argmax",
@@ -154,7 +154,7 @@ impl Kernel {
             Kernel::EmbedGrad { vocab } => vec![format!("vocab {vocab}")],
             Kernel::Linear { bias } => vec![format!("bias {bias}")],
             Kernel::RmsNorm { eps } | Kernel::L2Norm { eps } => vec![format!("eps {eps}")],
-            Kernel::Pointwise(f) | Kernel::PointwiseGrad(f) => vec![f.name().to_owned()],
+            Kernel::Pointwise(f) | Kernel::PointwiseGrad(f) => vec![f.definition().name.to_owned()],
             Kernel::GatedRmsNorm { eps, gate } => {
                 vec![format!("eps {eps}"), format!("gate {gate}")]
             }
@@ -197,9 +197,7 @@ impl Kernel {
             Kernel::CausalConvState { kernel, parts, state } => {
                 vec![format!("kernel {kernel}"), format!("parts {parts}"), format!("state {state}")]
             }
-            Kernel::GlaScan { state } | Kernel::DeltaScan { state } | Kernel::SsdScan { state } => {
-                vec![format!("state {state}")]
-            }
+            Kernel::Scan { scan: _, state } => vec![format!("state {state}")],
             Kernel::CrossEntropy { nll_square, z_loss }
             | Kernel::CrossEntropyGrad { nll_square, z_loss } => {
                 vec![format!("nll_square {nll_square}"), format!("z_loss {z_loss}")]
@@ -223,9 +221,7 @@ impl Kernel {
             | Kernel::SwiGluGrad
             | Kernel::Concat
             | Kernel::AppendTime
-            | Kernel::GlaScanGrad
-            | Kernel::DeltaScanGrad
-            | Kernel::SsdScanGrad
+            | Kernel::ScanGrad(_)
             | Kernel::Argmax
             | Kernel::Accumulate
             | Kernel::GradNorm => Vec::new(),
@@ -246,9 +242,9 @@ impl fmt::Display for Extent {
         match self {
             Extent::Batch => f.write_str("b"),
             Extent::Time => f.write_str("t"),
-            Extent::Past(window) => windowed(f, "past", window),
-            Extent::Seen(window) => windowed(f, "seen", window),
-            Extent::Kept(window) => write!(f, "kept({window})"),
+            Extent::CacheLen(window) => windowed(f, "past", window),
+            Extent::KvLen(window) => windowed(f, "seen", window),
+            Extent::NewCacheLen(window) => write!(f, "kept({window})"),
             Extent::Fixed(n) => write!(f, "{n}"),
         }
     }

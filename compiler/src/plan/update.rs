@@ -6,14 +6,14 @@
 
 use dsl::Decimal;
 
-use super::build::{Decays, Optimizer};
+use super::options::{Decays, Optimizer};
 use super::{
     DType, Extent, Input, Kernel, Output, Phase, Plan, Step, ValId, Value, infer, liveness,
 };
 use crate::graph::{Graph, Param, ParamId};
 
 /// left + right for every output of `micro`.
-pub(super) fn combine(micro: &Plan) -> Plan {
+pub(crate) fn combine(micro: &Plan) -> Plan {
     let mut plan = Plan::default();
     for (output, id) in &micro.outputs {
         let Some(value) = micro.value(*id) else { continue };
@@ -28,7 +28,7 @@ pub(super) fn combine(micro: &Plan) -> Plan {
 }
 
 /// Computes the norm and clipping coefficient, then updates every parameter.
-pub(super) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
+pub(crate) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
     let Optimizer { beta1, beta2, eps, weight_decay, decays, clip } = *optimizer;
     let mut plan = Plan::default();
     let number = |name: &'static str, dtype| Value { name: name.into(), dims: Vec::new(), dtype };
@@ -67,7 +67,7 @@ pub(super) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
 }
 
 /// Whether weight decay applies to a parameter. Locks hash the answer, because graphs do not contain roles.
-pub(crate) fn decayed(param: &Param, decays: Decays) -> bool {
+pub fn decayed(param: &Param, decays: Decays) -> bool {
     match decays {
         Decays::All => true,
         Decays::Matrices => matches!(param.role.as_str(), "linear" | "embed"),

@@ -7,12 +7,12 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
-use super::support::{TEXT, program_of, read, said, with_layers};
 use compiler::elaborate::{
     MAX_DEPTH, MAX_ELEMENTS, MAX_EVALUATIONS, MAX_FIELDS, MAX_NODES, MAX_PATHS, MAX_STEPS,
     MAX_TENSORS, MAX_TOTAL, MAX_WIDTH,
 };
 use compiler::tree::{MAX_CHAIN, MAX_CONFIG, MAX_LAYERS};
+use support::programs::{TEXT, program_of, read, said, with_layers};
 
 pub(crate) const MEMORY: usize = 256 << 20;
 /// Hundredths of a second of processor time after which a text counts as endless. This is a hundred times the worst
@@ -287,7 +287,7 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["too-many-edits"],
         ),
         (
-            "an expression to the brim, at every depth",
+            "the largest expression, at every depth",
             arch(
                 repeat(31, |i| {
                     format!("block b{i}(x) {{ b{}(x){} }}\n", i + 1, " + x".repeat(250))
@@ -297,7 +297,7 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             &[],
         ),
         (
-            "calls nested to the brim, at every depth",
+            "the deepest nesting of calls, at every depth",
             arch(
                 repeat(31, |i| {
                     format!(
@@ -368,7 +368,7 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["too-many"],
         ),
         (
-            "settings that are not there",
+            "settings that do not exist",
             arch(
                 String::new(),
                 &format!("1 of decoder {{ {} }}", repeat(60_000, |i| format!("c{i} {i}\n"))),
@@ -376,7 +376,7 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["no-such-config"],
         ),
         (
-            "edits of what is not there",
+            "edits of missing fields",
             format!(
                 "{}arch b = a with {{\n{}}}",
                 arch(String::new(), &format!("10 of {LAYER}")),
@@ -394,7 +394,7 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["edit-changes-nothing"],
         ),
         (
-            "roles that are not there",
+            "roles that do not exist",
             arch(String::new(), &format!("1 of {LAYER}")).replace(
                 "init lingua",
                 &format!(
@@ -433,7 +433,7 @@ fn hostile_texts_are_cheap() {
 
 /// The result of a text in a child process, within the limits: codes, and processor time.
 pub(crate) fn in_a_child(test: &str, text: &str) -> (Vec<String>, u64) {
-    let folder = super::support::scratch("bounds");
+    let folder = support::scratch!("bounds");
     let name = blake3::hash(text.as_bytes()).to_hex();
     let file = folder.join(format!("{name}.canon"));
     std::fs::write(&file, text).unwrap();

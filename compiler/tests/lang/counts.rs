@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use compiler::analyse::{Analysis, analyse};
 
-use super::support::{arch, read};
+use support::programs::{arch, read};
 
 /// `GDN2Canon-1B-Nemo-1T-lr0.002` is our `gdn2canon_1B`. The release's own Llamas with Canon layers
 /// also rotate only a quarter of each head, which adds no parameters.

@@ -13,8 +13,8 @@ use compiler::graph::Graph;
 use compiler::program::Compiled;
 use proptest::prelude::*;
 
-use super::generate::random;
-use super::support::{arch, compiled, files, with_layers};
+use support::generate::random;
+use support::programs::{arch, compiled, files, with_layers};
 
 fn assert_same(erased: &Graph, twin: &Compiled, name: &str) {
     let identity = identify(erased);

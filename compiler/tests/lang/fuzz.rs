@@ -13,7 +13,7 @@ use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 
 use super::bounds::{LAYER, MEMORY, TIME, in_a_child, report, used};
-use super::support::{TEXT, program_of, read, said, with_layers};
+use support::programs::{TEXT, program_of, read, said, with_layers};
 
 /// A random text of the language's words: mostly wrong, often nearly right.
 fn words() -> impl Strategy<Value = String> {

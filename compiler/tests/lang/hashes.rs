@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use compiler::program::{Program, Std};
 
-use super::support::{compiled_in, files, program, read};
+use support::programs::{compiled_in, files, program, read};
 
 struct Mutation {
     base: String,
@@ -52,7 +52,7 @@ fn every_mutation_is_another_graph() {
 }
 
 #[test]
-fn what_is_one_graph_agrees() {
+fn archs_of_one_graph_agree() {
     let files: Vec<String> =
         files("tests/cases/hash", ".canon").into_iter().filter(|f| f.contains("/agree_")).collect();
     assert!(files.len() >= 8);
@@ -77,7 +77,7 @@ fn what_is_one_graph_agrees() {
             match rule {
                 "graph, manifest" => assert!(manifests, "{name}: manifests differ"),
                 "graph, not manifest" => assert!(!manifests, "{name}: manifests are the same"),
-                _ => panic!("{file}: no such rule: {rule}"),
+                _ => panic!("{file}: unknown rule: {rule}"),
             }
         }
         assert!(compiled.len() - apart.len() >= 2, "{file}: nothing to compare");

@@ -9,16 +9,15 @@ use std::rc::Rc;
 
 use compiler::analyse::analyse;
 use compiler::graph::{Body, Graph, NodeKind};
-use compiler::plan::{
-    Decays, Loss, Optimizer, Options, Recompute, Stream, TrainOptions, evaluate, forward, train,
-};
+use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
+use compiler::plans::{evaluate, forward, train};
 use compiler::program::{Compiled, Program, Std};
 use dsl::{Decimal, FileId, Span};
 use proptest::prelude::*;
 
-use super::generate::random;
 use super::reorder::reordered;
-use super::support::{TEXT, arch, compiled_in, files, program, read, with_layers};
+use support::generate::random;
+use support::programs::{TEXT, arch, compiled_in, files, program, read, with_layers};
 
 /// Checks that the archs of the two texts have one id and one result.
 fn assert_one_result(a: &Compiled, b: &Compiled, name: &str) {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use dsl::Diagnostic;
 
-use super::support::{TEXT, files, program, program_of, read, said, with_layers};
+use support::programs::{TEXT, files, program, program_of, read, said, with_layers};
 
 const CASES: &str = "tests/cases/elaborate";
 
@@ -31,7 +31,7 @@ fn shown(stem: &str) -> String {
     let file = format!("{CASES}/{stem}.canon");
     let program = program(&file);
     let all = said(&program, &file);
-    assert!(!all.is_empty(), "{stem} is not refused");
+    assert!(!all.is_empty(), "{stem} is accepted");
     all.iter().for_each(well_made);
     let code = stem.trim_start_matches("err_").replace('_', "-");
     let known = codes().contains(&code);
@@ -43,7 +43,7 @@ fn well_made(d: &Diagnostic) {
     assert!(!d.help.is_empty(), "{}: no help", d.code);
     for text in d.help.iter().chain([&d.message]) {
         assert!(!text.ends_with('.'), "{}: trailing period: {text}", d.code);
-        assert!(!text.trim().is_empty(), "{}: nothing said", d.code);
+        assert!(!text.trim().is_empty(), "{}: empty label", d.code);
     }
 }
 
@@ -70,7 +70,7 @@ fn codes() -> BTreeSet<String> {
 fn every_constructor_has_a_case() {
     let constructors = constructors();
     assert!(constructors.len() > 60);
-    assert_eq!(codes().len(), constructors.len(), "one code a constructor");
+    assert_eq!(codes().len(), constructors.len(), "one code per constructor");
     let cases: BTreeSet<String> = files(CASES, ".canon")
         .iter()
         .map(|file| file.trim_start_matches(&format!("{CASES}/err_")).trim_end_matches(".canon"))
@@ -82,7 +82,7 @@ fn every_constructor_has_a_case() {
     assert!(missing.is_empty(), "no case in {CASES} for {missing:?}");
     for file in files(CASES, ".snap") {
         let case = file.replace(".snap", ".canon");
-        assert!(super::support::root().join(&case).exists(), "{file} has no case");
+        assert!(support::programs::root().join(&case).exists(), "{file} has no case");
     }
 }
 
@@ -90,13 +90,13 @@ fn every_constructor_has_a_case() {
 const ELSEWHERE: [&str; 2] = ["no-such-arch", "text-too-large"];
 
 #[test]
-fn an_arch_that_is_not_there() {
+fn a_missing_arch() {
     let program = program_of(&with_layers("", "2 of nope"));
     let (compiled, found) = program.compile(TEXT, "b");
     assert!(compiled.is_none());
     assert_eq!(
         program.render(&found).trim_end(),
-        "error[no-such-arch]: this file defines no arch `b`\n  --> test.canon:1:1\n  |\n1 |\n  | ^\n  |\n  = help: it defines `a`"
+        "error[no-such-arch]: this file does not define an arch `b`\n  --> test.canon:1:1\n  |\n1 |\n  | ^\n  |\n  = help: it defines `a`"
     );
     let empty = program_of("");
     let (_, found) = empty.compile(TEXT, "b");

@@ -10,7 +10,7 @@ use compiler::graph::{Body, NodeKind};
 use compiler::op::{self, Time};
 use compiler::program::{Compiled, Program, Std};
 
-use super::support::{TEXT, arch, codes, compiled, compiled_in, with_layers};
+use support::programs::{TEXT, arch, codes, compiled, compiled_in, with_layers};
 
 /// The manifest by path: shape, rule and key.
 fn manifest(compiled: &Compiled) -> BTreeMap<String, String> {
@@ -398,7 +398,7 @@ fn rule_10_edits_select_and_replace_and_defaults_follow() {
     );
 }
 
-/// Every primitive in one body.
+/// Primitives of every kind in one body.
 const EVERYTHING: &str = "block l(x) {
   q = heads(linear wq (x, dim, bias = true), 4)
   k = heads(linear wk (x, dim / 2), 2)
@@ -430,29 +430,32 @@ fn ops(body: &Body, visit: &mut dyn FnMut(&'static op::Primitive, bool)) {
 }
 
 #[test]
-fn rules_12_and_13_every_primitive_is_used_and_states_what_it_carries() {
+fn rules_12_and_13_every_primitive_states_what_it_carries() {
     let compiled = layers(EVERYTHING, "2 of l");
+    for primitive in op::ALL {
+        assert!(primitive.revision >= 1 && !primitive.doc.is_empty(), "{}", primitive.name);
+    }
+    assert!(op::ALL.is_sorted_by_key(|primitive| primitive.name));
     let mut seen = BTreeMap::new();
     ops(&compiled.graph.top, &mut |primitive, state| {
         assert_eq!(primitive.time == Time::Stateful, state, "{}", primitive.name);
-        seen.insert(primitive.name, primitive.time);
+        seen.insert(primitive.name, primitive);
     });
-    let all: Vec<&str> = op::ALL.iter().map(|p| p.name).collect();
-    assert_eq!(seen.keys().copied().collect::<Vec<_>>(), all, "sorted, and all of them");
-    let positional: Vec<&str> =
-        seen.iter().filter(|(_, time)| **time == Time::Positional).map(|(name, _)| *name).collect();
-    assert_eq!(positional, ["rope"]);
-    let stateful: Vec<&str> =
-        seen.iter().filter(|(_, time)| **time == Time::Stateful).map(|(name, _)| *name).collect();
+    assert!(seen.len() >= 25, "{:?}", seen.keys());
+    let of = |time: Time| seen.values().filter(move |p| p.time == time).map(|p| p.name);
+    assert_eq!(of(Time::Positional).collect::<Vec<_>>(), ["rope"]);
     assert_eq!(
-        stateful,
+        of(Time::Stateful).collect::<Vec<_>>(),
         ["attention", "canon", "delta_scan", "gla_scan", "short_conv", "ssd_scan"]
     );
     for primitive in op::ALL {
-        assert!(primitive.revision >= 1 && !primitive.doc.is_empty(), "{}", primitive.name);
-        // The revision is part of the identity.
-        let node = format!("{}@{} {{", primitive.name, primitive.revision);
-        assert!(compiled.identity.graph_text.contains(&node), "{node}");
+        for body in primitive.examples {
+            let text = with_layers(&format!("block l(x) {{ {body} }}"), "2 of l");
+            let compiled = support::programs::compiled(&text.replace("dim 16", "dim 6"));
+            // The revision is part of the identity.
+            let node = format!("{}@{} {{", primitive.name, primitive.revision);
+            assert!(compiled.identity.graph_text.contains(&node), "{node}");
+        }
     }
     // A value that nothing uses adds nothing.
     let idle = layers(
@@ -465,9 +468,9 @@ fn rules_12_and_13_every_primitive_is_used_and_states_what_it_carries() {
 }
 
 #[test]
-fn rule_15_docs_are_kept_and_every_mistake_is_told_once() {
+fn rule_15_docs_are_kept_and_every_mistake_is_reported_once() {
     let text = with_layers("", "1 of nope").replace("arch a", "/// One.\n///  Two.\narch a");
-    let program = super::support::program_of(&text);
+    let program = support::programs::program_of(&text);
     assert_eq!(program.library.archs(program.files()[0])[0].docs, ["One.", " Two."]);
     // The same error in many layers is one report, however many definitions share it.
     let many = with_layers(

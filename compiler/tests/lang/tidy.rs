@@ -4,11 +4,12 @@
 //! order; libraries that belong to one module are used only there; no file is longer than the
 //! limit; `unsafe` is in one place; no text names the machine it was written on.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use compiler::op;
 
-use super::support::{files, read, root};
+use support::programs::{files, read, root};
 
 /// The maximum length of a file of code, in lines.
 const LINES: usize = 600;
@@ -63,16 +64,18 @@ fn spoken(line: &str) -> &str {
 }
 
 /// The crates in dependency order, each with the crates of the repository that it may use.
-const CRATES: [(&str, &[&str]); 9] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("dsl", &[]),
+    ("tasks", &["dsl"]),
     ("compiler", &["dsl"]),
+    ("lab", &["dsl", "tasks", "compiler"]),
     ("disk", &["dsl"]),
-    ("data", &["dsl", "compiler", "disk"]),
-    ("records", &["dsl", "compiler", "disk", "data"]),
-    ("interop", &["dsl", "compiler", "disk", "records"]),
-    ("report", &["dsl", "compiler", "disk", "data", "records"]),
-    ("runtime", &["dsl", "compiler", "disk", "data", "records", "interop"]),
-    ("cli", &["dsl", "compiler", "disk", "data", "records", "interop", "report"]),
+    ("data", &["dsl", "tasks", "compiler", "lab", "disk"]),
+    ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data"]),
+    ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
+    ("report", &["dsl", "compiler", "lab", "disk", "data", "records"]),
+    ("runtime", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "interop"]),
+    ("cli", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "interop", "report"]),
 ];
 
 #[test]
@@ -99,6 +102,102 @@ fn data_flows_one_way() {
         for line in dependencies.lines().take_while(|line| !line.starts_with('[')) {
             let key = line.split(['.', ' ', '=']).next().unwrap();
             assert!(!above.contains(&key), "{manifest} depends on {key}");
+        }
+    }
+}
+
+/// A file without comments and without its unit tests.
+fn program_of(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    text[..end].lines().map(spoken).collect::<Vec<_>>().join("\n")
+}
+
+/// The names after `crate::` in a text, also in groups: `use crate::{a, b::c}`.
+fn crate_names(text: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, found) in text.match_indices("crate::") {
+        if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let rest = &text[at + found.len()..];
+        let word = |text: &str| -> String {
+            text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+        };
+        let Some(group) = rest.strip_prefix('{') else {
+            names.insert(word(rest));
+            continue;
+        };
+        let (mut depth, mut start) = (0, true);
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => start = true,
+                c if depth == 0 && start && !c.is_whitespace() => {
+                    names.insert(word(&group[at..]));
+                    start = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    names
+}
+
+/// Modules of the compiler that may use one another: a primitive's rules emit steps of a plan, a plan's kernels name the
+/// functions and scans that primitives define, and nodes of a graph name their primitive.
+const TOGETHER: [&str; 5] = ["graph", "op", "plan", "precision", "lower"];
+
+/// Each crate lists its modules in dependency order: a module uses only those above it in `lib.rs`. Unit tests may use
+/// any.
+#[test]
+fn modules_use_only_those_above_them() {
+    for (folder, _) in CRATES.iter().filter(|(folder, _)| *folder != "cli") {
+        let lib = read(&format!("{folder}/src/lib.rs"));
+        let modules: Vec<&str> = lib
+            .lines()
+            .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "))
+            .filter_map(|line| line.strip_suffix(';'))
+            .collect();
+        assert!(modules.len() > 1, "{folder}: {modules:?}");
+        let files: Vec<(String, String)> = code()
+            .into_iter()
+            .filter_map(|(name, text)| {
+                Some((name.strip_prefix(&format!("{folder}/src/"))?.to_owned(), text))
+            })
+            .collect();
+        // Modules that only tests compile, as paths without an ending.
+        let mut tests = BTreeSet::new();
+        for (name, text) in &files {
+            let folder = name.trim_end_matches("lib.rs").trim_end_matches(".rs");
+            let lines: Vec<&str> = text.lines().collect();
+            for pair in lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]") {
+                if let Some((_, module)) = pair[1].split_once("mod ") {
+                    let module = module.trim_end_matches([';', ' ', '{']);
+                    tests.insert(format!("{folder}/{module}").trim_start_matches('/').to_owned());
+                }
+            }
+        }
+        for (name, text) in &files {
+            let path = name.trim_end_matches(".rs");
+            let is_test =
+                tests.iter().any(|test| path == test || path.starts_with(&format!("{test}/")));
+            let module = path.split('/').next().unwrap_or(path);
+            let Some(place) = modules.iter().position(|known| *known == module) else { continue };
+            if is_test {
+                continue;
+            }
+            for used in crate_names(&program_of(text)) {
+                if TOGETHER.contains(&module) && TOGETHER.contains(&used.as_str()) {
+                    continue;
+                }
+                let below = modules.iter().position(|known| *known == used);
+                assert!(
+                    below.is_none_or(|below| below <= place),
+                    "{folder}/src/{name} uses `{used}`, which is below `{module}` in lib.rs"
+                );
+            }
         }
     }
 }
@@ -165,6 +264,7 @@ fn files_of_others_are_opened_in_one_place() {
     let opens = ["fs::read(", "fs::read_to_string(", "File::open("];
     for (name, text) in code() {
         let is_source = name.contains("/src/") || name.starts_with("cli/");
+        let is_source = is_source && !name.starts_with("tests/");
         if !is_source || name.ends_with("tests.rs") || OPENS.contains(&name.as_str()) {
             continue;
         }
@@ -179,11 +279,14 @@ fn files_of_others_are_opened_in_one_place() {
 }
 
 #[test]
-fn files_are_short_and_say_what_they_are() {
+fn files_are_short_and_have_a_header() {
     for (name, text) in code() {
         let lines = text.lines().count();
         assert!(lines <= LINES, "{name} has {lines} lines, more than {LINES}");
-        assert!(text.starts_with("//! "), "{name} does not open with what it is");
+        assert!(
+            text.starts_with("//! "),
+            "{name} does not begin with a `//!` line that describes it"
+        );
     }
 }
 
@@ -198,8 +301,8 @@ fn unsafe_has_one_home() {
             assert!(quoted || !has_word(line, "unsafe"), "{name}: {line}");
         }
     }
-    for library in ["dsl/src/lib.rs", "compiler/src/lib.rs"] {
-        assert!(read(library).contains("#![forbid(unsafe_code)]"), "{library}");
+    for library in ["dsl", "tasks", "compiler", "lab"].map(|name| format!("{name}/src/lib.rs")) {
+        assert!(read(&library).contains("#![forbid(unsafe_code)]"), "{library}");
     }
 }
 
@@ -214,7 +317,7 @@ fn nothing_is_left_undone() {
         }
     }
     for name in all() {
-        assert!(!name.ends_with(".proptest-regressions"), "{name}: make it a case of its own");
+        assert!(!name.ends_with(".proptest-regressions"), "{name}: make it a separate case");
     }
 }
 
@@ -274,12 +377,7 @@ fn nothing_points_at_one_machine() {
 fn every_primitive_has_its_file() {
     let names: Vec<String> =
         op::ALL.iter().map(|p| format!("compiler/src/op/{}.rs", p.name)).collect();
-    let not_ops = ["compiler/src/op/grad.rs", "compiler/src/op/lower.rs"];
-    let found: Vec<String> = files("compiler/src/op", ".rs")
-        .into_iter()
-        .filter(|file| !not_ops.contains(&file.as_str()))
-        .collect();
-    assert_eq!(found, names);
+    assert_eq!(files("compiler/src/op", ".rs"), names);
     for primitive in op::ALL {
         let text = read(&format!("compiler/src/op/{}.rs", primitive.name));
         assert!(text.contains("pub(super) static PRIMITIVE: Primitive"), "{}", primitive.name);

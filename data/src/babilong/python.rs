@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// The value assigned to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(super) enum Value {
     Text(String),
     Dict(BTreeMap<String, Value>),
 }
@@ -14,7 +14,7 @@ pub enum Value {
 const DEPTH: usize = 16;
 
 /// All literal assignments, including single entries (`NAME['key'] = …`). Later ones replace earlier ones.
-pub fn assignments(source: &str) -> BTreeMap<String, Value> {
+pub(super) fn assignments(source: &str) -> BTreeMap<String, Value> {
     let mut values = BTreeMap::new();
     for line in tokens(source).split(|token| *token == Token::Sign(LINE)) {
         let (name, key, from) = match line {

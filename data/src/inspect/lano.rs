@@ -2,9 +2,9 @@
 //! below them on one line in brackets. Must stay true: the number of lines is at most the number of symbols on the
 //! upper levels, down to the second level above the tokens.
 
-use crate::lano::chart::{Chart, Parses};
-use crate::lano::grammar::Grammar;
-use crate::lano::tree::Tree;
+use tasks::lano::chart::{Chart, Parses};
+use tasks::lano::grammar::Grammar;
+use tasks::lano::tree::Tree;
 
 /// Number of levels written in brackets on one line, including the tokens' level.
 const BRACKETED: usize = 4;
@@ -12,10 +12,12 @@ const BRACKETED: usize = 4;
 pub(super) fn sentence(grammar: &Grammar, tokens: &[u32], tree: Option<&Tree>) -> String {
     let Some(chart) = Chart::new(grammar, tokens) else {
         let nearest = match grammar.least_substitutions(tokens) {
-            Some(repair) => format!("{} of its tokens replaced make it one", repair.substitutions),
-            None => "no sentence has its length".to_owned(),
+            Some(repair) => {
+                format!("replacing {} of its tokens makes it one", repair.substitutions)
+            }
+            None => "no sentence has this length".to_owned(),
         };
-        return format!("no sentence of the grammar: {nearest}\n");
+        return format!("not a sentence of the grammar: {nearest}\n");
     };
     let parses = match chart.parses() {
         Parses::Exactly(1) => "one parse".to_owned(),
@@ -24,7 +26,7 @@ pub(super) fn sentence(grammar: &Grammar, tokens: &[u32], tree: Option<&Tree>) -
     };
     let law = grammar.law(tokens);
     let mut text = format!(
-        "a sentence with {parses}, probability e^{:.2}, {:.3} nats a token to be expected\n",
+        "a sentence with {parses}, probability e^{:.2}, {:.3} nats per token expected\n",
         law.log_probability(),
         law.entropy(),
     );

@@ -19,14 +19,14 @@ pub fn save(index: &TextIndex, path: &Path) -> Result<(), DataError> {
     let temporary = temporary_beside(path);
     let written = write_synced(index, &temporary).and_then(|()| {
         fs::rename(&temporary, path)?;
-        sync_folder(path)
+        disk::sync_folder(disk::parent(path))
     });
     written.map_err(|error| {
         // Only our own temporary file is removed. If that fails too, the first error is the one to show.
         let _ = fs::remove_file(&temporary);
         DataError::new(
             format!("cannot write {}: {error}", path.display()),
-            "check that the folder is there, writable and has room",
+            "check that the folder exists, is writable and has free space",
         )
     })
 }
@@ -42,7 +42,7 @@ pub fn load(path: &Path) -> Result<TextIndex, DataError> {
     if path.is_dir() {
         return Err(DataError::new(
             format!("{} is a folder, not prepared documents", path.display()),
-            "name the file that `canonc data prepare` wrote",
+            "name a file written by `canonc data prepare`",
         ));
     }
     let mut file = disk::open_large(path).map_err(unreadable)?;
@@ -57,12 +57,12 @@ pub fn load(path: &Path) -> Result<TextIndex, DataError> {
         Ok(index) => Ok(index),
         Err(Fault::Io(error)) => Err(unreadable(error)),
         Err(Fault::Version(version)) => Err(DataError::new(
-            format!("{} has version {version}, and this canonc reads 1 and 2", path.display()),
-            "make it again with `canonc data prepare`",
+            format!("{} has version {version}, but this canonc reads 1 and 2", path.display()),
+            "prepare it again with `canonc data prepare`",
         )),
         Err(Fault::Damaged(how)) => Err(DataError::new(
             format!("{} is damaged: {how}", path.display()),
-            "make it again with `canonc data prepare`, or restore the file",
+            "prepare it again with `canonc data prepare`, or restore the file",
         )),
     }
 }
@@ -121,19 +121,6 @@ fn write_synced(index: &TextIndex, path: &Path) -> io::Result<()> {
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-#[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
-/// Other systems cannot open a folder as a file. Durability of their renames is up to them.
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
-}
-
 enum Fault {
     Io(io::Error),
     Version(String),
@@ -150,7 +137,7 @@ impl Reader {
     fn bytes(&mut self, count: u64) -> Result<Vec<u8>, Fault> {
         if count > self.left {
             return Err(Fault::Damaged(format!(
-                "{count} bytes should follow, but only {} do",
+                "{count} bytes should follow, but only {} remain",
                 self.left
             )));
         }
@@ -168,7 +155,7 @@ impl Reader {
 }
 
 fn read(reader: &mut Reader) -> Result<TextIndex, Fault> {
-    let not_ours = || Fault::Damaged("it does not begin as a prepared text file does".to_owned());
+    let not_ours = || Fault::Damaged("it does not begin like a prepared text file".to_owned());
     if reader.bytes(MAGIC.len() as u64).map_err(|_| not_ours())? != MAGIC {
         return Err(not_ours());
     }
@@ -202,7 +189,7 @@ fn read(reader: &mut Reader) -> Result<TextIndex, Fault> {
     let found = reader.hasher.finalize();
     let written = reader.bytes(blake3::OUT_LEN as u64)?;
     if written != found.as_bytes() || reader.left > 0 {
-        return Err(Fault::Damaged("the digest at its end is not that of its contents".to_owned()));
+        return Err(Fault::Damaged("the digest at its end does not match its contents".to_owned()));
     }
     documents.finish().map_err(|error| Fault::Damaged(error.message))
 }

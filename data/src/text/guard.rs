@@ -28,7 +28,7 @@ pub(super) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     result.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        format!("the library that reads it gave up: {}", text.unwrap_or_default())
+        format!("the library that reads it failed: {}", text.unwrap_or_default())
     })
 }
 
@@ -41,9 +41,9 @@ mod tests {
         assert_eq!(guarded(|| 3), Ok(3));
         let error = guarded(|| [1, 2][std::hint::black_box(7)]).unwrap_err();
         assert!(
-            error.starts_with("the library that reads it gave up: index out of bounds"),
+            error.starts_with("the library that reads it failed: index out of bounds"),
             "{error}"
         );
-        assert_eq!(guarded(|| guarded(|| panic!("{}", "inner"))).unwrap().err().unwrap().len(), 40);
+        assert_eq!(guarded(|| guarded(|| panic!("{}", "inner"))).unwrap().err().unwrap().len(), 39);
     }
 }

@@ -18,7 +18,9 @@ pub use super::lines::{OnBadLine, Report};
 /// One source's files, in reading order, each with its name for messages.
 #[derive(Debug)]
 pub struct SourceFiles<R> {
+    /// The source's name, as locks and reports call it.
     pub name: String,
+    /// The name and the content of each file.
     pub files: Vec<(String, R)>,
 }
 
@@ -37,7 +39,9 @@ pub struct TextIndex {
 /// A named range of documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
+    /// The source's name.
     pub name: String,
+    /// Numbers of its documents.
     pub documents: Range<u32>,
 }
 
@@ -100,10 +104,12 @@ impl TextIndex {
         self.ends.len()
     }
 
+    /// Whether there is no document.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
+    /// The sources, in the order of their documents.
     pub fn sources(&self) -> &[Source] {
         &self.sources
     }
@@ -213,7 +219,7 @@ impl TextIndex {
 pub(super) fn malformed(report: &Report) -> DataError {
     DataError::new(
         report.malformed_lines(),
-        "correct these lines, or leave them out with `canonc data prepare --malformed skip`",
+        "correct these lines, or skip them with `canonc data prepare --malformed skip`",
     )
 }
 
@@ -252,13 +258,13 @@ impl Documents {
         if start == end {
             return Err(DataError::new(
                 format!("source `{name}` has no documents"),
-                "give it JSON lines with a `text` or `content` field, or leave the source out",
+                "give it JSON lines with a `text` or `content` field, or remove the source",
             ));
         }
         if self.sources.iter().any(|source| source.name == name) {
             return Err(DataError::new(
-                format!("there are two sources called `{name}`"),
-                "rename one, or put their files into one source",
+                format!("two sources are called `{name}`"),
+                "rename one, or merge them into one source",
             ));
         }
         self.sources.push(Source { name, documents: start..end });
@@ -268,10 +274,7 @@ impl Documents {
     pub(super) fn finish(self) -> Result<TextIndex, DataError> {
         let Documents { sources, bytes, ends } = self;
         if sources.is_empty() {
-            return Err(DataError::new(
-                "there are no sources of text",
-                "name at least one file of JSON lines",
-            ));
+            return Err(DataError::new("no text is given", "name at least one file of JSON lines"));
         }
         let mut digests = Vec::with_capacity(ends.len());
         let mut start = 0;
@@ -318,7 +321,7 @@ fn read_file(
         let unreadable = |error| {
             DataError::new(
                 format!("cannot read {file}: {error}"),
-                "check that the file is there and readable",
+                "check that the file exists and is readable",
             )
         };
         let read =
@@ -439,7 +442,7 @@ mod tests {
             files: vec![("f".to_owned(), Cursor::new(b"{\"text\":\"x\"}".to_vec()))],
         };
         let error = TextIndex::build(vec![source(), source()], OnBadLine::Skip).unwrap_err();
-        assert!(error.message.contains("two sources called `a`"), "{error}");
+        assert!(error.message.contains("two sources are called `a`"), "{error}");
         let none: Vec<SourceFiles<Cursor<Vec<u8>>>> = Vec::new();
         assert!(TextIndex::build(none, OnBadLine::Skip).is_err());
     }

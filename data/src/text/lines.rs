@@ -17,6 +17,7 @@ pub enum Field {
     /// `text`, or `content` in its absence.
     #[default]
     Usual,
+    /// The field or column of this name.
     Named(String),
 }
 
@@ -60,6 +61,7 @@ pub enum OnBadLine {
 pub struct Report {
     /// Lines of text files, rows of tables.
     pub lines: u64,
+    /// Documents read, without empty ones.
     pub documents: u64,
     /// Bytes of the documents in UTF-8.
     pub bytes: u64,
@@ -109,9 +111,11 @@ impl Report {
 /// A line that gave no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
+    /// Name of the file.
     pub file: String,
     /// Line number, from 1.
     pub line: u64,
+    /// Why the line has no document, in words.
     pub why: String,
 }
 
@@ -148,7 +152,7 @@ pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
     }
 }
 
-const TWICE: &str = "a field stands twice: ";
+const TWICE: &str = "a field is given twice: ";
 
 /// The wanted fields of an object, in order of preference: absent, not a string, or a string.
 struct Fields<'a>(&'a Field);
@@ -290,7 +294,7 @@ mod tests {
             (
                 r#"{"text": "a", "text": "a"}"#,
                 &usual,
-                Err("a field stands twice: `text` or `content`"),
+                Err("a field is given twice: `text` or `content`"),
             ),
             (r#"{"text": "a", "n": 1, "n": 2}"#, &usual, Ok("a")),
             (

@@ -2,7 +2,7 @@
 //! lock's tokenizer. Must stay true: every value comes from the lock; documents of another tokenizer are never read as
 //! if they were of this one.
 
-use compiler::lock::{self, DataSource, Tokenizer};
+use lab::experiment::{DataSource, Tokenizer};
 
 use super::shuffle::Shuffle;
 use super::tokenizer::Info;
@@ -31,9 +31,9 @@ pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> 
             marks: Marks { bos: *add_bos, eos: *add_eos },
             weights: weights.clone(),
             shuffle: match *shuffle {
-                lock::Shuffle::Buffer { windows } => Shuffle::Buffer { windows },
-                lock::Shuffle::Documents => Shuffle::Documents,
-                lock::Shuffle::Windows => Shuffle::Windows,
+                lab::experiment::Shuffle::Buffer { windows } => Shuffle::Buffer { windows },
+                lab::experiment::Shuffle::Documents => Shuffle::Documents,
+                lab::experiment::Shuffle::Windows => Shuffle::Windows,
             },
         }),
     }
@@ -44,7 +44,7 @@ pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
     let Info { kind: has_kind, digest: has_digest, vocab: has_vocab, bos: _, eos: _ } = documents;
     let differ = |field: &str, lock: &dyn std::fmt::Display, has: &dyn std::fmt::Display| {
         Some(format!(
-            "the lock's data.{field} is {lock}, and the documents were prepared with {has}"
+            "the lock's data.{field} is {lock}, but the documents were prepared with {has}"
         ))
     };
     match lock {
@@ -70,7 +70,7 @@ pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
 mod tests {
     use super::*;
     use compiler::digest::Digest;
-    use compiler::lock::TokenizerKind;
+    use lab::experiment::TokenizerKind;
 
     #[test]
     fn each_difference_is_told_with_both_values() {
@@ -90,15 +90,15 @@ mod tests {
         let said = |lock, has: &Info| mismatch(&lock, has).unwrap();
         assert!(
             said(Tokenizer::Bytes, &has)
-                .contains("is bytes, and the documents were prepared with tiktoken")
+                .contains("is bytes, but the documents were prepared with tiktoken")
         );
         assert!(
-            said(lock(TokenizerKind::HuggingFace, None, 300), &has).contains("is huggingface, and")
+            said(lock(TokenizerKind::HuggingFace, None, 300), &has).contains("is huggingface, but")
         );
         assert!(
             said(lock(TokenizerKind::Tiktoken, None, 300), &Info::bytes()).ends_with("with bytes")
         );
-        assert!(said(lock(TokenizerKind::Tiktoken, None, 301), &has).contains("is 301, and"));
+        assert!(said(lock(TokenizerKind::Tiktoken, None, 301), &has).contains("is 301, but"));
         let text = said(lock(TokenizerKind::Tiktoken, Some(other.as_str()), 300), &has);
         assert!(
             text.contains(&other.as_str()[..12]) && text.ends_with(&hex.as_str()[..12]),

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Counts of lost text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Losses {
@@ -18,6 +19,7 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Adds the counts of further documents.
     pub fn add(&mut self, next: Losses) {
         let Losses { characters, dropped, unknown } = next;
         self.characters += characters;
@@ -30,7 +32,7 @@ impl Losses {
         let mut found = Vec::new();
         if self.dropped > 0 {
             found.push(format!(
-                "the tokenizer has no token for {} of {} characters ({}), and drops them",
+                "the tokenizer has no token for {} of {} characters ({}) and drops them",
                 self.dropped,
                 self.characters,
                 share(self.dropped, self.characters)
@@ -38,7 +40,7 @@ impl Losses {
         }
         if self.unknown > 0 {
             found.push(format!(
-                "{} of {tokens} tokens ({}) are the tokenizer's token for what it does not know",
+                "{} of {tokens} tokens ({}) are the tokenizer's token for unknown text",
                 self.unknown,
                 share(self.unknown, tokens)
             ));

@@ -14,7 +14,7 @@ use super::{HeldOut, Marks, Options, document_tokens};
 /// A keyed bijection of 0..n: a balanced Feistel network on the next even power of two, iterated until the result is in
 /// range (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 #[derive(Clone, Debug)]
-pub struct Permutation {
+pub(super) struct Permutation {
     n: u64,
     half_bits: u32,
     /// None for the identity permutation.
@@ -23,7 +23,7 @@ pub struct Permutation {
 
 impl Permutation {
     /// The permutation of 0..n for `key`; `n` is at least 1.
-    pub fn new(n: u64, key: &blake3::Hash) -> Permutation {
+    pub(super) fn new(n: u64, key: &blake3::Hash) -> Permutation {
         let bits = 64 - n.saturating_sub(1).leading_zeros();
         let mut keys = [0; 8];
         let (mut bytes, mut reader) =
@@ -36,12 +36,12 @@ impl Permutation {
     }
 
     /// The identity permutation of 0..n.
-    pub fn identity(n: u64) -> Permutation {
+    pub(super) fn identity(n: u64) -> Permutation {
         Permutation { n, half_bits: 1, keys: None }
     }
 
     /// The image of `i`, which must be below `n`.
-    pub fn at(&self, i: u64) -> u64 {
+    pub(super) fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.n);
         let Some(keys) = &self.keys else { return i };
         let mask = (1u64 << self.half_bits) - 1;
@@ -99,6 +99,7 @@ impl SourceOrder {
 /// How much a run reads of one source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceEpochs {
+    /// The source's name.
     pub name: String,
     /// Number of documents in the split.
     pub documents: u64,
@@ -127,7 +128,7 @@ impl Order {
         let Options { seq_len: _, seed, split, held_out, marks, weights, shuffle } = options;
         if held_out.per_million > 1_000_000 {
             return Err(DataError::new(
-                format!("{} of a million documents are to be held out", held_out.per_million),
+                format!("held_out is {} of a million documents", held_out.per_million),
                 "hold out 0 to 1000000",
             ));
         }
@@ -148,13 +149,13 @@ impl Order {
                 }
                 Split::HeldOut => (
                     "for evaluation",
-                    "raise data.held_out in the recipe, or prepare more documents: each text file is one, or with \
-                     `canonc data prepare --lines` each line",
+                    "raise data.held_out in the recipe, or prepare more documents: each text file is one document, \
+                     or with `canonc data prepare --lines` each line",
                 ),
             };
             return Err(DataError::new(
                 format!(
-                    "data.held_out = {} of {} gives none {part}",
+                    "data.held_out = {} of {} leaves none {part}",
                     f64::from(held_out.per_million) / 1e6,
                     dsl::counted(index.len(), "document")
                 ),
@@ -170,8 +171,8 @@ impl Order {
         if let Some(source) = sources.iter().find(|source| source.tokens == 0) {
             let name = index.sources().get(source.number).map_or("", |source| &source.name);
             return Err(DataError::new(
-                format!("the documents of source `{name}` have no token, marks included"),
-                "leave the source out, or set add_bos or add_eos under [data]",
+                format!("the documents of source `{name}` have no tokens, not even bos or eos"),
+                "remove the source, or set add_bos or add_eos under [data]",
             ));
         }
         let as_listed = matches!(shuffle.of_split(*split), Shuffle::Buffer { .. });
@@ -399,18 +400,18 @@ fn weigh(
     let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
     if total == 0 {
         return Err(DataError::new(
-            "every weight is 0: no source would be read",
-            "give the sources that are read a weight of 1 or more",
+            "every weight is 0, so no source would be read",
+            "give at least one source a weight of 1 or more",
         ));
     }
     if weights.len() != sources.len() {
         return Err(DataError::new(
             format!(
-                "data.weights has {}, and the documents have {}",
+                "data.weights has {}, but the documents have {}",
                 dsl::counted(weights.len(), "weight"),
                 dsl::counted(sources.len(), "source")
             ),
-            "give each source one weight, in the order in which they were prepared, and at least one of them above 0",
+            "give each source one weight, in the order in which they were prepared, with at least one above 0",
         ));
     }
     let mut left = slots;

@@ -22,18 +22,20 @@ use super::tokenizer::Tokenizer;
 
 pub use fault::Fault;
 pub use input::{Format, Plain, format_of, format_of_file, is_open_pipe};
-pub use partial::CANNOT_WRITE;
 
 /// A named list of files, in reading order.
 #[derive(Clone, Debug)]
 pub struct SourceInput {
+    /// The source's name.
     pub name: String,
+    /// Its files.
     pub files: Vec<Input>,
 }
 
 /// A file, or standard input.
 #[derive(Clone, Debug)]
 pub struct Input {
+    /// Path of the file; `None` for standard input.
     pub path: Option<PathBuf>,
     /// Its name in messages and in the manifest.
     pub name: String,
@@ -44,11 +46,15 @@ pub struct Input {
 /// A request to prepare data.
 #[derive(Debug)]
 pub struct Request<'a> {
+    /// The sources, in the order of their documents.
     pub sources: &'a [SourceInput],
+    /// The field or column that holds a document.
     pub field: Field,
     /// How to split files of plain text.
     pub plain: Plain,
+    /// What to do with lines without a usable document.
     pub on_bad_line: OnBadLine,
+    /// The tokenizer of all documents.
     pub tokenizer: &'a Tokenizer,
     /// Number of threads that make tokens. It does not affect the result.
     pub workers: usize,
@@ -63,7 +69,9 @@ pub struct Request<'a> {
 pub struct Done {
     /// Bytes read of the input files on disk.
     pub read: u64,
+    /// Documents written.
     pub documents: u64,
+    /// Tokens written.
     pub tokens: u64,
 }
 
@@ -74,15 +82,20 @@ pub enum News {
     Resumed(Done),
     /// Starts again: the earlier work is damaged, or is for other files or another tokenizer.
     Anew(&'static str),
+    /// The work has advanced to here.
     Progress(Done),
 }
 
 /// The outcome of a preparation.
 #[derive(Debug)]
-pub enum End {
+pub enum PrepareOutcome {
+    /// The prepared file is complete.
     Finished {
+        /// Counts of lines, documents and bytes.
         report: Report,
+        /// Text that the tokenizer lost.
         losses: Losses,
+        /// Number of tokens in the file, without marks.
         tokens: u64,
     },
     /// Interrupted; the same request continues from here.
@@ -95,14 +108,14 @@ pub fn prepare(
     out: &Path,
     stop: &AtomicBool,
     told: &mut dyn FnMut(&News),
-) -> Result<End, DataError> {
+) -> Result<PrepareOutcome, DataError> {
     if let Some((report, losses, tokens)) = partial::finished(request, out)? {
-        return Ok(End::Finished { report, losses, tokens });
+        return Ok(PrepareOutcome::Finished { report, losses, tokens });
     }
     let mut partial = partial::Partial::open(request, out, told)?;
     if work::run(request, &mut partial, stop, told)? == work::Stop::Asked {
         partial.save()?;
-        return Ok(End::Interrupted(partial.done()));
+        return Ok(PrepareOutcome::Interrupted(partial.done()));
     }
     let report = partial.report();
     if request.on_bad_line == OnBadLine::Refuse && report.malformed > 0 {
@@ -115,12 +128,12 @@ pub fn prepare(
         partial.remove()?;
         let why = losses.warnings(tokens).first().map_or(String::new(), |why| format!(": {why}"));
         return Err(DataError::new(
-            format!("nothing of the documents is left{why}"),
-            "take a tokenizer that knows their script, or `--tokenizer bytes`",
+            format!("no part of the documents is left{why}"),
+            "use a tokenizer that knows their script, or `--tokenizer bytes`",
         ));
     }
     partial.finish()?;
-    Ok(End::Finished { report, losses, tokens })
+    Ok(PrepareOutcome::Finished { report, losses, tokens })
 }
 
 #[cfg(test)]

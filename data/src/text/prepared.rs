@@ -33,32 +33,48 @@ const TRAILER: u64 = 24 + 32;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
+    /// Version of the file format.
     pub version: u32,
     /// The identity of the documents, for any tokenizer.
     pub identity: String,
+    /// Number of documents in all sources.
     pub documents: u64,
+    /// Number of tokens in all documents, without marks.
     pub tokens: u64,
+    /// The tokenizer that made the tokens.
     pub tokenizer: TokenizerEntry,
+    /// The sources, in the order of their documents.
     #[serde(rename = "source")]
     pub sources: Vec<SourceEntry>,
 }
 
+/// Facts about a tokenizer in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenizerEntry {
+    /// Its kind, by the name that recipes use.
     pub kind: String,
+    /// Digest of everything that decides an id, in hexadecimal.
     pub digest: String,
+    /// Number of token ids, including special ones.
     pub vocab: u32,
+    /// The token before a document.
     pub bos: Option<u32>,
+    /// The token after a document.
     pub eos: Option<u32>,
 }
 
+/// Counts for one source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceEntry {
+    /// The source's name.
     pub name: String,
+    /// Number of its documents.
     pub documents: u64,
+    /// Number of its tokens, without marks.
     pub tokens: u64,
+    /// Its files, in reading order.
     #[serde(rename = "file")]
     pub files: Vec<FileEntry>,
 }
@@ -67,12 +83,19 @@ pub struct SourceEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
+    /// Name of the file, as given.
     pub name: String,
+    /// Lines of a text file, rows of a table.
     pub lines: u64,
+    /// Documents read, without empty ones.
     pub documents: u64,
+    /// Bytes of the documents in UTF-8.
     pub bytes: u64,
+    /// Lines of white space.
     pub blank: u64,
+    /// Lines with malformed JSON or without text.
     pub malformed: u64,
+    /// Documents of zero bytes.
     pub empty: u64,
 }
 
@@ -188,25 +211,25 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
         || listed != blocks_at.div_ceil(BLOCK) * 32
         || !(blocks_at - documents_at).is_multiple_of(ENTRY)
     {
-        return Err(damaged("its parts do not follow each other"));
+        return Err(damaged("its parts are not contiguous"));
     }
     let (blocks, manifest) = (read(blocks_at..manifest_at)?, read(manifest_at..trailer_at)?);
     if written != trailer_digest(&blocks, &manifest, offsets).as_bytes() {
-        return Err(damaged("the digest at its end is not that of its list of digests"));
+        return Err(damaged("the digest at its end does not match its list of digests"));
     }
     let text = std::str::from_utf8(&manifest).map_err(|_| damaged("its manifest is not text"))?;
     let manifest: Manifest = toml::from_str(text)
         .map_err(|error| damaged(&format!("its manifest: {}", error.message())))?;
     let info = manifest.tokenizer.info().ok_or_else(|| damaged("its tokenizer is unknown"))?;
     let documents = blake3::Hash::from_hex(&manifest.identity)
-        .map_err(|_| damaged("the digest of its documents is not one"))?;
+        .map_err(|_| damaged("the digest of its documents is malformed"))?;
     let counts = manifest.sources.iter().map(|source| source.documents);
     let identity = identity::of_blocks(&info, counts, manifest.tokens, &blocks);
     let mut sources = Vec::new();
     let mut start = 0u32;
     for SourceEntry { name, documents, tokens: _, files: _ } in &manifest.sources {
         let end = u32::try_from(*documents).ok().and_then(|count| start.checked_add(count));
-        let end = end.ok_or_else(|| damaged("it has more documents than can be numbered"))?;
+        let end = end.ok_or_else(|| damaged("it has too many documents"))?;
         if name.chars().any(char::is_control) {
             return Err(damaged("the name of a source has a control character"));
         }
@@ -229,10 +252,10 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
         || total != prepared.manifest.tokens
         || prepared.tokens_at(total) != documents_at
     {
-        return Err(damaged("its manifest does not count what it holds"));
+        return Err(damaged("its manifest has wrong counts"));
     }
     if found != documents {
-        return Err(damaged("its identity is not that of its documents"));
+        return Err(damaged("its identity does not match its documents"));
     }
     Ok(TextIndex::of_prepared(sources, ends, [identity, documents], info, prepared))
 }
@@ -271,7 +294,7 @@ impl Prepared {
                 Err(damaged(
                     &self.path,
                     &format!(
-                        "its token {place} has id {id}, and its tokenizer has ids below {vocab}"
+                        "its token {place} has id {id}, but its tokenizer has ids below {vocab}"
                     ),
                 ))
             }
@@ -330,7 +353,7 @@ impl Prepared {
         if hasher.finalize() == *digest {
             return Ok(());
         }
-        Err(damaged(&self.path, &format!("document {number} is not the one that its digest is of")))
+        Err(damaged(&self.path, &format!("document {number} does not match its digest")))
     }
 
     /// Each document's end, and the identity of all documents.
@@ -399,7 +422,7 @@ impl Prepared {
             }
             ReadFault::Io { .. } => DataError::new(
                 format!("cannot read {}: {fault}", self.path.display()),
-                "check the disk that it is on, and repeat",
+                "check its disk, and repeat",
             ),
         })
     }
@@ -412,7 +435,7 @@ fn number(bytes: &[u8]) -> u64 {
 fn damaged(path: &Path, how: &str) -> DataError {
     DataError::new(
         format!("{} is damaged: {how}", path.display()),
-        "make it again with `canonc data prepare`, or restore the file",
+        "prepare it again with `canonc data prepare`, or restore the file",
     )
 }
 

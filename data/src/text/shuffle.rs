@@ -20,7 +20,10 @@ pub enum Shuffle {
     /// Lingua's order: documents in the order of their files, with blocks of this many consecutive cuts permuted.
     /// Lingua fills its buffer, shuffles it, and refills it while emptying it, so between two shuffles exactly its
     /// content comes out. The permutations are ours; Lingua's are numpy's.
-    Buffer { windows: u64 },
+    Buffer {
+        /// Number of cuts in a block.
+        windows: u64,
+    },
 }
 
 impl Shuffle {

@@ -3,10 +3,10 @@
 use super::index::{OnBadLine, SourceFiles};
 use super::*;
 use crate::batch::digest_of_windows;
-use crate::golden;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use support::golden;
 
 const BOTH: Marks = Marks { bos: true, eos: true };
 const NOTHING_HELD: HeldOut = HeldOut { seed: 0, per_million: 0 };
@@ -224,12 +224,12 @@ fn empty_splits_and_wrong_weights_are_refused() {
     let train = options(8, Split::Train, NOTHING_HELD);
     assert!(
         message(Options { split: Split::HeldOut, ..train.clone() })
-            .contains("of 5 documents gives none")
+            .contains("of 5 documents leaves none")
     );
     let all_held = HeldOut { seed: 0, per_million: 1_000_000 };
     assert!(
         message(Options { held_out: all_held, ..train.clone() })
-            .contains("of 5 documents gives none")
+            .contains("of 5 documents leaves none")
     );
     let too_much = HeldOut { seed: 0, per_million: 1_000_001 };
     assert!(message(Options { held_out: too_much, ..train.clone() }).contains("1000001"));
@@ -239,7 +239,7 @@ fn empty_splits_and_wrong_weights_are_refused() {
     );
     assert!(
         message(Options { weights: vec![1, 1, 1], ..train.clone() })
-            .contains("3 weights, and the documents have 2 sources")
+            .contains("3 weights, but the documents have 2 sources")
     );
     assert!(message(Options { weights: vec![1, 100], ..train.clone() }).contains("`a`"));
     assert!(message(Options { seq_len: 0, ..train.clone() }).contains("seq_len is 0"));

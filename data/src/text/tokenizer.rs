@@ -19,16 +19,22 @@ use super::{BOS, EOS, VOCAB};
 /// The kinds of tokenizer, under the names that recipes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Each byte is its own token; no file.
     Bytes,
+    /// `tokenizer.json` of Hugging Face's tokenizers.
     Huggingface,
+    /// A SentencePiece model of type BPE.
     Sentencepiece,
+    /// A tiktoken rank file, as published with Llama 3.
     Tiktoken,
 }
 
 impl Kind {
+    /// All kinds.
     pub const ALL: [Kind; 4] =
         [Kind::Bytes, Kind::Huggingface, Kind::Sentencepiece, Kind::Tiktoken];
 
+    /// The name that recipes use.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Bytes => "bytes",
@@ -38,6 +44,7 @@ impl Kind {
         }
     }
 
+    /// The kind with this name.
     pub fn parse(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -59,6 +66,7 @@ impl fmt::Display for Kind {
 /// The facts about a tokenizer in a lock and in a prepared file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
+    /// Its kind.
     pub kind: Kind,
     /// Digest of the file's bytes and everything else that decides an id.
     pub digest: blake3::Hash,
@@ -94,7 +102,9 @@ impl Info {
 /// Names of the mark tokens, if the file does not decide them or the user wants others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MarkNames {
+    /// The token before a document.
     pub bos: Option<String>,
+    /// The token after a document.
     pub eos: Option<String>,
 }
 
@@ -125,6 +135,7 @@ struct Found {
 pub const MOST_BYTES: u64 = 256 << 20;
 
 impl Tokenizer {
+    /// The tokenizer that needs no file.
     pub fn bytes() -> Tokenizer {
         Tokenizer { info: Info::bytes(), engine: Engine::Bytes }
     }
@@ -139,8 +150,8 @@ impl Tokenizer {
         let read = match kind {
             Kind::Bytes => {
                 return Err(DataError::new(
-                    format!("the bytes tokenizer has no file, and `{name}` is given"),
-                    "leave it out, or say of what kind it is",
+                    format!("the bytes tokenizer has no file, but `{name}` is given"),
+                    "remove it, or name its kind",
                 ));
             }
             Kind::Huggingface => guarded(|| huggingface::read(file, marks)),
@@ -170,7 +181,7 @@ impl Tokenizer {
             if let Some(id) = id.filter(|id| *id >= vocab) {
                 return Err(DataError::new(
                     format!(
-                        "`{name}` puts token {id} {place} a document, and its ids end at {}",
+                        "`{name}` puts token {id} {place} a document, but its ids end at {}",
                         vocab.saturating_sub(1)
                     ),
                     "correct its post-processor, or name another token with --bos or --eos",
@@ -180,6 +191,7 @@ impl Tokenizer {
         Ok(Tokenizer { info: Info::new(kind, file, vocab, bos, eos), engine })
     }
 
+    /// Its kind, digest, vocabulary and marks.
     pub fn info(&self) -> &Info {
         &self.info
     }
@@ -200,7 +212,7 @@ impl Tokenizer {
         let vocab = self.info.vocab;
         match out.iter().skip(before).find(|id| **id >= vocab) {
             None => Ok(()),
-            Some(id) => Err(format!("the tokenizer gave token {id}, and it has {vocab} of them")),
+            Some(id) => Err(format!("the tokenizer returned token {id}, but has only {vocab}")),
         }
     }
 }

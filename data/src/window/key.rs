@@ -4,8 +4,8 @@
 
 use super::Options;
 use crate::Split;
-use crate::cpython::Random;
-use crate::task::Mode;
+use tasks::cpython::Random;
+use tasks::sample::Mode;
 
 /// The generator of an indexed window.
 pub(super) fn generator(task: &blake3::Hash, options: &Options, number: u64) -> Random {

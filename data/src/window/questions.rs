@@ -3,7 +3,7 @@
 //! be compared; complete answers here are the same as in `fill`.
 
 use super::TaskWindows;
-use crate::task::Span;
+use tasks::sample::Span;
 
 /// Which questions of a window to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +49,9 @@ mod tests {
     use super::*;
     use crate::Split;
     use crate::batch::Batch;
-    use crate::task::{Mode, Task};
     use serde_json::json;
+    use tasks::sample::Mode;
+    use tasks::task::Task;
 
     /// The same from the batch alone: from each complete answer back to the last token that begins a sample.
     #[test]

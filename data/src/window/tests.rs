@@ -1,5 +1,5 @@
 //! Contents of windows: whole samples in stream order, independent of batch and rank; targets where labels say; dense
-//! numbers for published ones. A slow implementation of section 8 of the data spec must give the same windows.
+//! numbers for published ones. A slow implementation of the packing must give the same windows.
 
 use super::*;
 use crate::batch::{IGNORED, digest_of_windows};
@@ -37,7 +37,7 @@ fn batch(windows: &mut TaskWindows, numbers: Range<u64>) -> Batch {
     batch
 }
 
-/// Section 8, implemented the slow way: samples one by one, cut at the window's end.
+/// The packing, implemented the slow way: samples one by one, cut at the window's end.
 fn packed_slowly(
     task: &Task,
     mode: Mode,

@@ -12,7 +12,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
 use super::text_of;
-use crate::task::Tape;
+use tasks::sample::Tape;
 
 /// A row group is written once it has this many tokens.
 const GROUP: usize = 1 << 20;

@@ -32,7 +32,7 @@ pub fn render_coloured(sources: &Sources, diagnostics: &[Diagnostic]) -> String 
 }
 
 fn one(sources: &Sources, diagnostic: &Diagnostic, colour: bool) -> String {
-    let excerpts = Excerpts::of(sources, diagnostic.labels.iter().map(|label| label.span));
+    let excerpts = Excerpts::new(sources, diagnostic.labels.iter().map(|label| label.span));
     let labels = diagnostic.labels.iter().enumerate().map(|(i, label)| {
         let style = match i {
             0 => shown::LabelStyle::Primary,
@@ -61,7 +61,7 @@ fn one(sources: &Sources, diagnostic: &Diagnostic, colour: bool) -> String {
         term::emit_into_string(&config, &excerpts, &report).ok()
     };
     match text {
-        // codespan pads some lines.
+        // codespan pads some lines with spaces.
         Some(text) => text.lines().fold(String::new(), |out, line| out + line.trim_end() + "\n"),
         // Even without an excerpt, the message says what is wrong.
         None => format!("{}: {}\n\n", diagnostic.code, diagnostic.message),
@@ -107,7 +107,7 @@ struct Line {
 }
 
 impl Excerpts {
-    fn of(sources: &Sources, spans: impl Iterator<Item = Span>) -> Excerpts {
+    fn new(sources: &Sources, spans: impl Iterator<Item = Span>) -> Excerpts {
         // file → line index → (the line's range in the source, its first mark)
         let mut wanted: BTreeMap<FileId, BTreeMap<usize, (Range<usize>, usize)>> = BTreeMap::new();
         for span in spans {

@@ -16,13 +16,13 @@ pub(crate) fn source_too_large(file: FileId, bytes: usize) -> Diagnostic {
     let message = format!("the file has {}", crate::over(bytes as u64, MAX_SOURCE_BYTES as u64));
     Diagnostic::error("source-too-large", Span::new(file, 0, 0), message)
         .here("not read")
-        .help("split it into files and `import` what each needs")
+        .help("split it into several files and `import` between them")
 }
 
 pub(crate) fn too_many_tokens(span: Span) -> Diagnostic {
-    let message = format!("the file has more than {MAX_TOKENS} words and signs");
+    let message = format!("the file has more than {MAX_TOKENS} tokens");
     Diagnostic::error("too-many-tokens", span, message)
-        .here("not read from here on")
+        .here("the rest of the file is not read")
         .help("write repeated layers as `24 of decoder { … }`, or split the file")
 }
 
@@ -32,23 +32,28 @@ pub(crate) fn name_too_long(span: Span, bytes: usize) -> Diagnostic {
 }
 
 pub(crate) fn nesting_too_deep(span: Span) -> Diagnostic {
-    Diagnostic::error("nesting-too-deep", span, format!("nested more than {MAX_NESTING} deep"))
-        .here("one level too many")
-        .help("name an inner part: `name = …` in a body, or a definition of its own")
+    Diagnostic::error(
+        "nesting-too-deep",
+        span,
+        format!("nested more than {MAX_NESTING} levels deep"),
+    )
+    .here("one level too many")
+    .help("name an inner part: `name = …` in a body, or a definition of its own")
 }
 
 pub(crate) fn expression_too_tall(span: Span) -> Diagnostic {
-    let message = format!("the expression is more than {MAX_EXPRESSION_HEIGHT} operators high");
+    let message =
+        format!("the expression is nested more than {MAX_EXPRESSION_HEIGHT} operators deep");
     Diagnostic::error("expression-too-tall", span, message)
         .here("this operator is one too many")
-        .help("compute a part first: `name = …`")
+        .help("compute part of it first: `name = …`")
 }
 
 pub(crate) fn too_many_errors(span: Span) -> Diagnostic {
     let message = format!("more than {MAX_ERRORS} errors");
     Diagnostic::error("too-many-errors", span, message)
-        .here("not read from here on")
-        .help("repair the first ones and check again")
+        .here("the rest of the file is not read")
+        .help("fix these errors and check again")
 }
 
 // --- characters, numbers, strings ---
@@ -82,8 +87,9 @@ pub(crate) fn bad_character(span: Span, text: &str) -> Diagnostic {
         }
         None if text.is_ascii() => error(format!("`{text}` has no meaning in this language"))
             .help("remove it, or put it into a `//` comment"),
-        None => error(format!("`{text}` is not ASCII"))
-            .help("names are made of A-Z a-z 0-9 and `_`; other characters only stand in comments"),
+        None => error(format!("`{text}` is not ASCII")).help(
+            "names are made of A-Z a-z 0-9 and `_`; other characters are allowed only in comments",
+        ),
     }
 }
 
@@ -107,7 +113,7 @@ pub(crate) fn block_comment(span: Span) -> Diagnostic {
 }
 
 pub(crate) fn unterminated_string(span: Span) -> Diagnostic {
-    Diagnostic::error("unterminated-string", span, "the text in quotes does not end on its line")
+    Diagnostic::error("unterminated-string", span, "the string does not end on its line")
         .here("opened here")
         .help("close it with `\"`")
 }
@@ -119,7 +125,7 @@ pub(crate) fn bad_import_path(span: Span) -> Diagnostic {
 }
 
 pub(crate) fn string_outside_import(span: Span) -> Diagnostic {
-    Diagnostic::error("string-outside-import", span, "only `import` takes text in quotes")
+    Diagnostic::error("string-outside-import", span, "only `import` takes a string")
         .help("write a name without quotes: `layout interleaved`")
 }
 
@@ -159,8 +165,8 @@ pub(crate) fn expected_keyword(span: Span, word: &str, found: &str) -> Diagnosti
 }
 
 pub(crate) fn reserved_word(span: Span, word: &str) -> Diagnostic {
-    Diagnostic::error("reserved-word", span, format!("`{word}` is a word of the language"))
-        .here("a name is wanted here")
+    Diagnostic::error("reserved-word", span, format!("`{word}` is a keyword"))
+        .here("expected a name here")
         .help(format!("choose another name, for example `{word}_`"))
 }
 
@@ -170,13 +176,13 @@ pub(crate) fn unknown_definition(span: Span, word: &str, near: Option<&str>) -> 
     match near {
         Some(near) => error.help(format!("did you mean `{near}`?")),
         None => {
-            error.help("a file holds `import`, `block`, `mixer`, `mlp`, `head`, `init`, `arch`")
+            error.help("a file contains `import`, `block`, `mixer`, `mlp`, `head`, `init`, `arch`")
         }
     }
 }
 
 pub(crate) fn unknown_statement(span: Span, word: &str, near: &str) -> Diagnostic {
-    Diagnostic::error("unknown-statement", span, format!("`{word}` is no word of the language"))
+    Diagnostic::error("unknown-statement", span, format!("`{word}` is not a keyword"))
         .help(format!("did you mean `{near}`?"))
 }
 
@@ -222,7 +228,7 @@ pub(crate) fn case_clash(span: Span, name: &str, other: &str, first: Span) -> Di
     let message = format!("`{name}` and `{other}` differ only in case");
     Diagnostic::error("case-clash", span, message)
         .label(first, format!("`{other}` is here"))
-        .help("rename one of them: file systems and readers take them for the same name")
+        .help("rename one of them: file systems and readers confuse the two")
 }
 
 pub(crate) fn duplicate_name(span: Span, name: &str, first: Span) -> Diagnostic {
@@ -245,15 +251,13 @@ pub(crate) fn unused_value(span: Span, sign: Option<&str>) -> Diagnostic {
         .here("only the last expression of a body is its result")
         .help("give it a name: `name = …`");
     match sign {
-        Some(sign) => {
-            error.help(format!("or move `{sign}` up, if it goes on with the line before"))
-        }
+        Some(sign) => error.help(format!("or move `{sign}` up, if it continues the line before")),
         None => error,
     }
 }
 
 pub(crate) fn value_in_if(span: Span) -> Diagnostic {
-    Diagnostic::error("value-in-if", span, "`if` holds statements, it has no value")
+    Diagnostic::error("value-in-if", span, "`if` contains statements and has no value")
         .help("give it a name in each branch: `h = …`, and use `h` after the `if`")
 }
 
@@ -263,12 +267,12 @@ pub(crate) fn else_without_if(span: Span) -> Diagnostic {
 }
 
 pub(crate) fn stray_semicolon(span: Span) -> Diagnostic {
-    Diagnostic::error("stray-semicolon", span, "`;` only stands between tensors and configuration")
+    Diagnostic::error("stray-semicolon", span, "`;` only separates tensors from configuration")
         .help("end the line, or write `,` between entries")
 }
 
 pub(crate) fn assignment_in_condition(span: Span) -> Diagnostic {
-    Diagnostic::error("assignment-in-condition", span, "`=` does not compare").help("write `==`")
+    Diagnostic::error("assignment-in-condition", span, "`=` is not a comparison").help("write `==`")
 }
 
 pub(crate) fn chained_comparison(span: Span, first: Span) -> Diagnostic {
@@ -280,14 +284,15 @@ pub(crate) fn chained_comparison(span: Span, first: Span) -> Diagnostic {
 
 pub(crate) fn operator_on_new_line(span: Span, operator: &str) -> Diagnostic {
     let message = format!("a line cannot begin with `{operator}`");
-    Diagnostic::error("operator-on-new-line", span, message)
-        .help(format!("end the line before with `{operator}`, or put parentheses around the whole"))
+    Diagnostic::error("operator-on-new-line", span, message).help(format!(
+        "end the previous line with `{operator}`, or put the whole expression in parentheses"
+    ))
 }
 
 pub(crate) fn bracket_on_new_line(span: Span, bracket: &str) -> Diagnostic {
-    let message = format!("`{bracket}` stands alone");
+    let message = format!("`{bracket}` has no name before it");
     Diagnostic::error("bracket-on-new-line", span, message)
-        .here("a bracket belongs to the name before it, on the same line")
+        .here("a bracket must be on the same line as the name it belongs to")
         .help(format!("move `{bracket}` up to the end of the line before"))
 }
 
@@ -313,10 +318,12 @@ pub(crate) fn value_on_new_line(span: Span, found: &str, path: &str, value: Span
 }
 
 pub(crate) fn entry_in_slot_list(span: Span, found: &str, name: &str) -> Diagnostic {
-    let message = format!("{found} stands in a list of slots");
+    let message = format!("{found} cannot be in a list of slots");
     Diagnostic::error("entry-in-slot-list", span, message)
-        .here(format!("`{name}` before it was read as a slot"))
-        .help(format!("a list of slots ends with its line: write `{name} …` on the next"))
+        .here(format!("`{name}` before it is read as a slot"))
+        .help(format!(
+            "a list of slots ends at the end of the line: write `{name} …` on the next line"
+        ))
 }
 
 pub(crate) fn bad_selection(span: Span, found: &str) -> Diagnostic {
@@ -328,7 +335,7 @@ pub(crate) fn bad_selection(span: Span, found: &str) -> Diagnostic {
 }
 
 pub(crate) fn empty_selection(span: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("empty-selection", span, format!("this selects no layer: {why}"))
+    Diagnostic::error("empty-selection", span, format!("this does not select any layer: {why}"))
         .help("layers count from 0, and the end of a range is excluded: `layers[0..6]`")
 }
 
@@ -338,6 +345,6 @@ pub(crate) fn misplaced_layers(span: Span) -> Diagnostic {
 }
 
 pub(crate) fn layers_by_dot(span: Span, index: &str) -> Diagnostic {
-    Diagnostic::error("layers-by-dot", span, "layers are selected in brackets")
+    Diagnostic::error("layers-by-dot", span, "layers are selected with brackets")
         .help(format!("write `layers[{index}]`"))
 }

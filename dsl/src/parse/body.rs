@@ -226,7 +226,7 @@ impl Parser<'_> {
         self.bump();
         let name = self.name("the name of the shared instance")?;
         self.expect(TokenKind::Assign, "`=`", "write `share name = linear { … }`")?;
-        let callee = self.name("what is shared")?;
+        let callee = self.name("the definition to share")?;
         let entries = if self.kind() == TokenKind::LBrace && self.joined(0) {
             Some(self.entries()?)
         } else {

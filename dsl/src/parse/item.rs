@@ -9,8 +9,8 @@ use super::expr::Braces;
 use crate::diag::{suggest, syntax};
 use crate::lex::{Keyword, TokenKind};
 use crate::{
-    Alias, Arch, ArchBody, Ast, ConfigParam, Def, Import, ImportName, InitTable, Item, Kind, Name,
-    Span,
+    Alias, Arch, ArchBody, Ast, ConfigParam, Def, DefKind, Import, ImportName, InitTable, Item,
+    Name, Span,
 };
 
 const DEFINITION_WORDS: [&str; 7] = ["import", "block", "mixer", "mlp", "head", "init", "arch"];
@@ -143,7 +143,7 @@ impl Parser<'_> {
                 let near = suggest(word, DEFINITION_WORDS);
                 self.report(syntax::unknown_definition(start, &self.clipped(word), near));
                 // `blok decoder(x) { … }`: continue, to find more errors.
-                match near.and_then(Keyword::of) {
+                match near.and_then(Keyword::parse) {
                     Some(Keyword::Kind(kind)) if self.is_name(1) => {
                         self.def_or_alias(docs, start, kind)
                     }
@@ -161,7 +161,7 @@ impl Parser<'_> {
     }
 
     /// `mixer NAME(x; config) { body }` or `mixer NAME = other { entries }`
-    fn def_or_alias(&mut self, docs: Vec<String>, start: Span, kind: Kind) -> Option<Item> {
+    fn def_or_alias(&mut self, docs: Vec<String>, start: Span, kind: DefKind) -> Option<Item> {
         self.bump();
         let name = self.name("the name of the definition")?;
         match self.kind() {

@@ -31,7 +31,7 @@ impl Parser<'_> {
     }
 
     /// `[…]` or `share a`, if one of them begins here.
-    #[expect(clippy::option_option, reason = "outer: reported; inner: neither stands here")]
+    #[expect(clippy::option_option, reason = "outer: reported; inner: there is neither here")]
     fn layer_group(&mut self) -> Option<Option<LayerWhat>> {
         if self.kind() == TokenKind::LBracket {
             let list = self.list(("`[`", "write `[a, b]`"), |p| p.layer_list())?;

@@ -300,7 +300,7 @@ impl Builder<'_> {
         let doc = self.expr(value);
         let word = doc.first_text().split(' ').next().unwrap_or("");
         let begins_name = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && Keyword::of(word).is_none_or(Keyword::is_soft);
+            && Keyword::parse(word).is_none_or(Keyword::is_soft);
         match path.segments.as_slice() {
             [Segment::Name(name)] if name.text == "canon" && begins_name && !roles => {
                 concat(vec![text("("), doc, text(")")])

@@ -84,12 +84,13 @@ pub fn check_class(name: &str, model: &Model) -> Result<(), ForeignError> {
     }
     let Attention { rope_dims, head_dim, .. } = attention;
     let message = format!(
-        "`rope.dims` is {rope_dims}, and the published class turns {turns} of a head's {head_dim} channels then"
+        "`rope.dims` is {rope_dims}, with which the published class rotates {turns} of a head's {head_dim} channels"
     );
-    Err(ForeignError::new(name, message, "take another `rope.dims`: a power of two is kept"))
+    Err(ForeignError::new(name, message, "use another `rope.dims`: a power of two is exact"))
 }
 
-/// How many channels of a head the published classes rotate: a quotient in f64, multiplied and truncated (quirk Q10).
+/// How many channels of a head the published classes rotate: a quotient in f64, multiplied and truncated, so one too
+/// few for awkward widths (30 of 88), never for powers of two.
 pub(crate) fn turned_channels(attention: &Attention) -> i64 {
     let head_dim = attention.head_dim as f64;
     (head_dim * (attention.rope_dims as f64 / head_dim)) as i64

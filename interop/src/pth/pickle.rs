@@ -18,7 +18,7 @@ const MAX_AXES: usize = 8;
 
 /// A value in a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
+pub(crate) enum Item {
     None,
     Bool(bool),
     Int(i64),
@@ -32,7 +32,7 @@ pub enum Item {
 
 /// A view of a storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
+pub(crate) struct Tensor {
     pub(super) storage: Storage,
     pub(super) offset: u64,
     pub(super) shape: Vec<i64>,
@@ -137,7 +137,7 @@ impl<'a> Machine<'a> {
     fn pop(&mut self) -> Result<Cell, String> {
         match self.stack.pop() {
             Some(Cell::Mark) | None => {
-                Err(format!("its pickle takes what is not there, at byte {}", self.at))
+                Err(format!("its pickle pops from an empty stack, at byte {}", self.at))
             }
             Some(cell) => Ok(cell),
         }
@@ -165,23 +165,23 @@ impl<'a> Machine<'a> {
         let depth = |cell: &Cell| if let Cell::Tuple(_, depth) = cell { *depth } else { 0 };
         let depth = 1 + cells.iter().map(depth).max().unwrap_or(0);
         if depth > MAX_DEPTH {
-            return Err(format!("it nests deeper than {MAX_DEPTH}"));
+            return Err(format!("it is nested more than {MAX_DEPTH} deep"));
         }
         self.stack.push(Cell::Tuple(cells.into(), depth));
         Ok(())
     }
 
     fn text(&mut self, length: u64) -> Result<(), String> {
-        let length = usize::try_from(length).map_err(|_| "a text is too long".to_owned())?;
+        let length = usize::try_from(length).map_err(|_| "a string is too long".to_owned())?;
         let bytes = self.take(length)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| "a text is not UTF-8".to_owned())?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "a string is not UTF-8".to_owned())?;
         self.stack.push(Cell::Text(text.into()));
         Ok(())
     }
 
     fn keep(&mut self, place: u32) -> Result<(), String> {
         match self.stack.last() {
-            None | Some(Cell::Mark) => Err("its pickle keeps what is not there".to_owned()),
+            None | Some(Cell::Mark) => Err("its pickle memoizes from an empty stack".to_owned()),
             Some(cell) => {
                 self.memo.insert(place, cell.clone());
                 Ok(())
@@ -191,8 +191,9 @@ impl<'a> Machine<'a> {
 
     fn recall(&mut self, place: u32) -> Result<(), String> {
         let cell = self.memo.get(&place).cloned();
-        self.stack
-            .push(cell.ok_or_else(|| format!("its pickle recalls {place}, which it never kept"))?);
+        self.stack.push(
+            cell.ok_or_else(|| format!("its pickle reads memo {place}, which was never written"))?,
+        );
         Ok(())
     }
 
@@ -206,11 +207,15 @@ impl<'a> Machine<'a> {
 
     fn run(&mut self) -> Result<Cell, String> {
         if self.byte()? != 0x80 {
-            return Err("its pickle does not begin as one".to_owned());
+            return Err("it does not begin like a pickle".to_owned());
         }
         match self.byte()? {
             2..=4 => {}
-            other => return Err(format!("its pickle is of protocol {other}, and 2 to 4 are read")),
+            other => {
+                return Err(format!(
+                    "its pickle uses protocol {other}, but only 2 to 4 are supported"
+                ));
+            }
         }
         loop {
             let at = self.at;
@@ -219,7 +224,7 @@ impl<'a> Machine<'a> {
                     let root = self.pop()?;
                     return match self.stack.is_empty() {
                         true => Ok(root),
-                        false => Err("its pickle leaves something over".to_owned()),
+                        false => Err("its pickle leaves values on the stack".to_owned()),
                     };
                 }
                 b'}' => {
@@ -321,7 +326,7 @@ impl<'a> Machine<'a> {
                 0x93 => {
                     let (name, module) = (self.pop()?, self.pop()?);
                     let (Cell::Text(module), Cell::Text(name)) = (module, name) else {
-                        return Err("its pickle names something without a name".to_owned());
+                        return Err("its pickle has a global without a name".to_owned());
                     };
                     self.stack.push(Cell::Global(global(&module, &name)?));
                 }
@@ -347,13 +352,19 @@ impl<'a> Machine<'a> {
                 }
                 Ok(())
             }
-            _ => Err(format!("its pickle appends to what is no list, at byte {}", self.at)),
+            _ => Err(format!(
+                "its pickle appends to a value that is not a list, at byte {}",
+                self.at
+            )),
         }
     }
 
     fn set(&mut self, cells: Vec<Cell>) -> Result<(), String> {
         let Some(Cell::Map(place)) = self.stack.last() else {
-            return Err(format!("its pickle sets a key of what is no map, at byte {}", self.at));
+            return Err(format!(
+                "its pickle sets a key of a value that is not a map, at byte {}",
+                self.at
+            ));
         };
         let Some(map) = self.maps.get_mut(*place) else { return Ok(()) };
         let mut cells = cells.into_iter();
@@ -368,7 +379,7 @@ impl<'a> Machine<'a> {
     fn reduce(&mut self) -> Result<(), String> {
         let (arguments, callee) = (self.pop()?, self.pop()?);
         let (Cell::Tuple(arguments, _), Cell::Global(callee)) = (&arguments, &callee) else {
-            return Err("its pickle calls what cannot be called".to_owned());
+            return Err("its pickle calls a value that is not a function".to_owned());
         };
         let made = match (callee, arguments.as_ref()) {
             (Global::OrderedDict, []) => {
@@ -406,17 +417,16 @@ impl<'a> Machine<'a> {
     /// A cell with all its contents. `budget` bounds the growth by sharing.
     fn item(&self, cell: &Cell, depth: usize, budget: &mut usize) -> Result<Item, String> {
         if depth > MAX_DEPTH {
-            return Err(format!("it nests deeper than {MAX_DEPTH}"));
+            return Err(format!("it is nested more than {MAX_DEPTH} deep"));
         }
-        *budget = budget.checked_sub(1).ok_or("it holds itself many times over")?;
+        *budget = budget.checked_sub(1).ok_or("it contains itself too often")?;
         Ok(match cell {
             Cell::None => Item::None,
             Cell::Bool(b) => Item::Bool(*b),
             Cell::Int(n) => Item::Int(*n),
             Cell::Float(x) => Item::Float(*x),
             Cell::Text(text) => {
-                *budget =
-                    budget.checked_sub(text.len()).ok_or("it holds itself many times over")?;
+                *budget = budget.checked_sub(text.len()).ok_or("it contains itself too often")?;
                 Item::Text(text.to_string())
             }
             Cell::Tensor(tensor) => Item::Tensor((**tensor).clone()),
@@ -440,20 +450,20 @@ impl<'a> Machine<'a> {
                         | Cell::Global(_)
                         | Cell::Storage(_)
                         | Cell::Tensor(_) => {
-                            return Err("a key is neither a text nor a number".to_owned());
+                            return Err("a key is neither a string nor a number".to_owned());
                         }
                     };
                     *budget =
-                        budget.checked_sub(name.len()).ok_or("it holds itself many times over")?;
+                        budget.checked_sub(name.len()).ok_or("it contains itself too often")?;
                     if map.contains_key(&name) {
-                        return Err(format!("`{name}` is in it twice"));
+                        return Err(format!("`{name}` occurs twice"));
                     }
                     map.insert(name, self.item(value, depth + 1, budget)?);
                 }
                 Item::Map(map)
             }
             Cell::Mark | Cell::Global(_) | Cell::Storage(_) => {
-                return Err("it holds a name or a storage where a value belongs".to_owned());
+                return Err("it has a name or a storage instead of a value".to_owned());
             }
         })
     }
@@ -492,13 +502,13 @@ fn storage(id: &Cell) -> Result<Storage, String> {
             let plain =
                 key.len() <= 20 && !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit());
             if !plain {
-                return Err(format!("a storage is called {key:?}, and they are numbered"));
+                return Err(format!("a storage is called {key:?}, but storages are numbered"));
             }
             let count =
                 u64::try_from(*count).map_err(|_| format!("a storage of {count} values"))?;
             Ok(Storage { kind: *kind, key: key.to_string(), count })
         }
-        _ => Err("a storage is not named as torch names them".to_owned()),
+        _ => Err("a storage does not have a name as torch gives them".to_owned()),
     }
 }
 
@@ -508,7 +518,7 @@ fn extents(cells: &[Cell]) -> Result<Vec<i64>, String> {
     }
     let one = |cell: &Cell| {
         let count = if let Cell::Int(n) = cell { Some(*n).filter(|n| *n >= 0) } else { None };
-        count.ok_or_else(|| "a tensor's shape or strides are no counts".to_owned())
+        count.ok_or_else(|| "a tensor's shape or strides are not counts".to_owned())
     };
     cells.iter().map(one).collect()
 }

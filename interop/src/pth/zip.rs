@@ -114,10 +114,10 @@ impl Archive {
             match &folder {
                 None => folder = Some(own),
                 Some(folder) if *folder == own => {}
-                Some(folder) => return Err(format!("{name:?} lies outside {folder:?}")),
+                Some(folder) => return Err(format!("{name:?} is outside of {folder:?}")),
             }
             if entries.contains_key(&rest) {
-                return Err(format!("{name:?} is in it twice"));
+                return Err(format!("{name:?} occurs twice"));
             }
             entries.insert(rest, (name, entry));
         }
@@ -140,7 +140,7 @@ impl Archive {
             local(&file, name, entry)?;
             free =
                 entry.at.checked_add(entry.size).filter(|end| *end <= at).ok_or_else(|| {
-                    format!("{name:?} of {} bytes leaves the archive", entry.size)
+                    format!("{name:?} of {} bytes exceeds the archive", entry.size)
                 })?;
         }
         if at - free > MAX_GAP {
@@ -162,7 +162,7 @@ impl Archive {
         }
         let bytes = read_at(&self.file, entry.at, entry.size)?;
         if crc32fast::hash(&bytes) != entry.crc {
-            return Err(format!("{name} does not have its checksum"));
+            return Err(format!("{name} does not match its checksum"));
         }
         entry.used.set(true);
         Ok(Some(bytes))
@@ -179,7 +179,7 @@ impl Archive {
                 hash.update(piece.map_err(|fault| fault.to_string())?);
             }
             if hash.finalize() != entry.crc {
-                return Err(format!("{name} does not have its checksum"));
+                return Err(format!("{name} does not match its checksum"));
             }
             entry.used.set(true);
         }
@@ -192,7 +192,7 @@ impl Archive {
             !(entry.used.get() || SMALL.contains(&name.as_str()) && entry.size <= 64)
         };
         match self.entries.iter().find(idle) {
-            Some((name, _)) => Err(format!("{name:?} is in it, and no tensor uses it")),
+            Some((name, _)) => Err(format!("{name:?} is not used by any tensor")),
             None => Ok(()),
         }
     }
@@ -200,7 +200,7 @@ impl Archive {
 
 /// The records at the archive's end.
 fn directory(file: &CheckedFile, length: u64) -> Result<Directory, String> {
-    let not = || "it is no zip archive, as torch.save has written since 1.6".to_owned();
+    let not = || "it is not a zip archive, as written by torch.save since 1.6".to_owned();
     let end = length.checked_sub(22).ok_or_else(not)?;
     let bytes = read_at(file, end, 22)?;
     let mut bytes = Bytes(&bytes);
@@ -219,15 +219,11 @@ fn directory(file: &CheckedFile, length: u64) -> Result<Directory, String> {
     let bytes = read_at(file, locator, 20)?;
     let mut bytes = Bytes(&bytes);
     if bytes.u32()? != LOCATOR64 {
-        return if large {
-            Err("it is large and does not say how large".to_owned())
-        } else {
-            Ok(plain)
-        };
+        return if large { Err("it lacks the record of its size".to_owned()) } else { Ok(plain) };
     }
     let (disk, record, disks) = (bytes.u32()?, bytes.u64()?, bytes.u32()?);
     if disk != 0 || disks != 1 || record.checked_add(56) != Some(locator) {
-        return Err("its second end record is not where it belongs".to_owned());
+        return Err("its second end record is misplaced".to_owned());
     }
     let bytes = read_at(file, record, 56)?;
     let mut bytes = Bytes(&bytes);
@@ -270,13 +266,15 @@ fn central(bytes: &mut Bytes<'_>) -> Result<(String, Entry), String> {
         return Err(format!("{name:?} is encrypted, in another part, or of an unknown kind"));
     }
     if method != 0 {
-        return Err(format!("{name:?} is compressed (method {method}), and torch stores"));
+        return Err(format!(
+            "{name:?} is compressed (method {method}), but torch does not compress"
+        ));
     }
     let mut large = Bytes(large);
     let mut wide = |small: u32| if small == u32::MAX { large.u64() } else { Ok(u64::from(small)) };
     let (size, packed, header) = (wide(size)?, wide(packed)?, wide(header)?);
     if size != packed {
-        return Err(format!("{name:?} has {packed} bytes and would become {size}"));
+        return Err(format!("{name:?} has {packed} bytes but claims {size}"));
     }
     Ok((name, Entry { header, at: 0, size, crc, used: Cell::new(false) }))
 }
@@ -301,7 +299,7 @@ fn checked_name(name: &str) -> Result<(String, String), String> {
     let odd =
         name.len() > MAX_NAME || name.contains(['\\', ':']) || name.chars().any(char::is_control);
     if odd || parts.iter().any(bad) || parts.len() < 2 {
-        return Err(format!("{name:?} is a name that torch.save does not give"));
+        return Err(format!("{name:?} is not a name that torch.save uses"));
     }
     let (folder, rest) = name.split_once('/').unwrap_or((name, ""));
     Ok((folder.to_owned(), rest.to_owned()))

@@ -3,7 +3,7 @@
 //! In: an experiment. Out: an error if Lingua could not train it. Must stay true: a value that its configuration cannot
 //! express is refused by name, never left out.
 
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 
 use super::cannot;
 use crate::ForeignError;
@@ -12,7 +12,7 @@ use crate::ForeignError;
 const FIXED: [(&str, &str, &str); 7] = [
     ("data.task", "\"text\"", "Lingua trains on text"),
     ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
-    ("data.held_out", "0", "Lingua trains on every document: hold none out, measure nothing"),
+    ("data.held_out", "0", "Lingua trains on every document: hold none out, and evaluate nothing"),
     ("loss.z_loss", "0", "Lingua has no such term; its z_loss is loss.nll_square"),
     ("optimizer.decay", "\"all\"", "Lingua decays every parameter"),
     ("optimizer.kind", "\"adamw\"", "Lingua trains with AdamW"),

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use compiler::lock::{Experiment, LockedArch};
-use compiler::recipe;
 use interop::arch;
 use interop::dtype::Dtype;
 use interop::export::{self, To};
 use interop::import::{Imported, Request, read};
 use interop::model::{Init, Mixer, RopeLayout};
 use interop::store::Store;
+use lab::experiment::{Experiment, LockedArch};
+use lab::recipe;
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/checkpoints")
@@ -232,13 +232,13 @@ fn shards_are_one_checkpoint() {
     let mut wrong = map.clone();
     wrong[0] = wrong[0].replace(names[0], names[1]);
     write(&wrong);
-    assert!(refused(place.path()).contains("and the index says"), "{}", refused(place.path()));
+    assert!(refused(place.path()).contains("but the index says"), "{}", refused(place.path()));
     wrong.remove(0);
     write(&wrong);
     assert!(refused(place.path()).contains("the index does not list it"));
     wrong[0] = wrong[0].replace(names[0], "../evil.safetensors");
     write(&wrong);
-    assert!(refused(place.path()).contains("no file beside the index"));
+    assert!(refused(place.path()).contains("not a file in the folder of the index"));
 }
 
 /// A copy of a golden checkpoint's folder, with a change to its JSON.
@@ -268,12 +268,7 @@ fn each_option_is_honoured_or_refused_by_name() {
     // Checkpoint, text in its configuration, its replacement, text in the error.
     let cases = [
         ("hf_llama", "\"llama\"", "\"qwen2\"", "`model_type` is \"qwen2\""),
-        (
-            "hf_llama",
-            "\"hidden_size\": 32",
-            "\"hidden_size\": 48",
-            "and the configuration makes it",
-        ),
+        ("hf_llama", "\"hidden_size\": 32", "\"hidden_size\": 48", "but the configuration needs"),
         (
             "hf_llama",
             "\"attention_bias\": false",
@@ -286,12 +281,7 @@ fn each_option_is_honoured_or_refused_by_name() {
             "\"rope_scaling\": {\"factor\": 2.0}",
             "`rope_scaling.factor` is 2.0",
         ),
-        (
-            "hf_llama",
-            "\"vocab_size\": 97",
-            "\"vocab_size\": 97, \"vocab_size\": 98",
-            "stands on line",
-        ),
+        ("hf_llama", "\"vocab_size\": 97", "\"vocab_size\": 97, \"vocab_size\": 98", "is on line"),
         (
             "hf_llama",
             "\"rms_norm_eps\": 1e-05",
@@ -302,23 +292,23 @@ fn each_option_is_honoured_or_refused_by_name() {
             "hf_llama",
             "\"vocab_size\": 97",
             "\"vocab_size\": 97, \"num_experts\": 8",
-            "`num_experts` is 8, and no such key is known",
+            "`num_experts` is 8, and this key is unknown",
         ),
         (
             "hf_llama",
             "\"tie_word_embeddings\": false",
             "\"tie_word_embeddings\": true",
-            "tied to model.embed_tokens.weight and differs",
+            "tied to model.embed_tokens.weight but differs",
         ),
         ("hf_llamacanon", "\"canon_bias\": false", "\"canon_bias\": true", "`canon_bias` is true"),
         (
             "hf_llamacanon",
             "\"canon_kernel\": 4",
             "\"canon_kernel\": 3",
-            "and the configuration makes it [32, 1, 3]",
+            "but the configuration needs [32, 1, 3]",
         ),
         ("hf_llamacanon", "\"rope_dim\": 4", "\"rope_dim\": 0", "`rope_dim` is 0"),
-        ("hf_llamacanon", "\"ABCD\"", "\"ABCE\"", "`E` means nothing"),
+        ("hf_llamacanon", "\"ABCD\"", "\"ABCE\"", "`E` is not a slot"),
         (
             "hf_llamacanon",
             "\"rope_version\": \"lingua\"",
@@ -329,25 +319,25 @@ fn each_option_is_honoured_or_refused_by_name() {
             "lingua_llamacanon",
             "\"head_dim\": null",
             "\"head_dim\": 16",
-            "and the configuration makes it [64, 32]",
+            "but the configuration needs [64, 32]",
         ),
         (
             "lingua_llamacanon",
             "\"ffn_dim_multiplier\": null",
             "\"ffn_dim_multiplier\": 4.0",
-            "and the configuration makes it",
+            "but the configuration needs",
         ),
         (
             "lingua_llamacanon",
             "\"multiple_of\": 256",
             "\"multiple_of\": 32",
-            "and the configuration makes it [96, 32]",
+            "but the configuration needs [96, 32]",
         ),
         (
             "lingua_llamacanon",
             "\"weight_tying\": false",
             "\"weight_tying\": true",
-            "it is tied to tok_embeddings.weight and differs from it",
+            "it is tied to tok_embeddings.weight but differs from it",
         ),
         (
             "lingua_llamacanon",
@@ -361,7 +351,7 @@ fn each_option_is_honoured_or_refused_by_name() {
             "\"sliding_window\": 128",
             "`model.sliding_window` is 128",
         ),
-        ("lingua_gla5", "\"AbbCD\"", "\"ABbCD\"", "`B` means nothing"),
+        ("lingua_gla5", "\"AbbCD\"", "\"ABbCD\"", "`B` is not a slot"),
         (
             "lingua_gla5",
             "\"zeyuan_layernorm\": false",
@@ -372,7 +362,7 @@ fn each_option_is_honoured_or_refused_by_name() {
             "lingua_gla5",
             "\"qk_norm\": false",
             "\"qk_norm\": true",
-            "`model.qk_norm` is true, which means nothing for GLA5",
+            "`model.qk_norm` is true, which has no effect for GLA5",
         ),
         (
             "lingua_gdn2",
@@ -476,7 +466,7 @@ fn every_tensor_is_used_checked_or_refused() {
         let imported = import(place.path(), None);
         let out = place.path().join("out");
         let said = imported.write(&out).unwrap_err().to_string();
-        assert!(said.contains(&format!("`model.norm.weight` [32] holds {hole} at 2")), "{said}");
+        assert!(said.contains(&format!("`model.norm.weight` [32] has {hole} at 2")), "{said}");
         assert!(!out.exists(), "half of it was written");
         let left: Vec<_> =
             fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -491,7 +481,7 @@ fn every_tensor_is_used_checked_or_refused() {
     let place = with_tensors("hf_llama", |t| frequencies(t, 10_000.0));
     assert_eq!(import(place.path(), None).left_out.len(), 1);
     let place = with_tensors("hf_llama", |t| frequencies(t, 500_000.0));
-    assert!(refused(place.path()).contains("rope_theta makes it"));
+    assert!(refused(place.path()).contains("rope_theta gives"));
     let place = with_tensors("hf_llama_tied", |t| {
         let table = t["model.embed_tokens.weight"].clone();
         t.insert("lm_head.weight".to_owned(), table);

@@ -97,7 +97,7 @@ fn what_a_key_means_is_what_the_published_class_makes_of_it() {
         ("GLACanon", json!({"expand_v": "absent"}), Err("the class takes as 1")),
         ("GLACanon", json!({"output_gate_rank": "absent"}), Err("the class takes as null")),
         ("GLACanon", json!({"output_gate_rank": null}), Err("`output_gate_rank` is null")),
-        ("GLACanon", json!({"use_short_conv": "absent"}), Err("is false where it is absent")),
+        ("GLACanon", json!({"use_short_conv": "absent"}), Err("is false if it is absent")),
         ("GatedDeltaNetCanon", json!({"expand_v": "absent"}), Ok("gated_deltanet")),
         ("GatedDeltaNetCanon", json!({"use_short_conv": "absent"}), Ok("gated_deltanet")),
         ("GatedDeltaNetCanon", json!({"head_dim": "absent"}), Err("the class takes as 256")),
@@ -269,17 +269,17 @@ fn what_the_published_loader_cannot_carry_is_refused_by_name_before_anything_is_
     let mamba = |eps: &str, state: &str| mamba.replace("EPS", eps).replace("STATE", state);
     let canon = "canon A, B, C, D { kernel 4 }";
     for (text, wanted) in [
-        (llama("", "", "", "canon A { kernel 3 }"), "`canon.kernel` is 3, and it loads 4"),
+        (llama("", "", "", "canon A { kernel 3 }"), "`canon.kernel` is 3, but it loads 4"),
         (llama("", "", "", "canon A { residual false }"), "`canon.residual` is false"),
         (llama("", "", "", "canon A { activation silu }"), "`canon.activation` is silu"),
-        (llama("", "head_dim 16", "", canon), "`head_dim` is 16, and it loads dim / heads"),
+        (llama("", "head_dim 16", "", canon), "`head_dim` is 16, but it loads dim / heads"),
         (llama("head tied", "", "", canon), "`head` is tied"),
-        (mamba("1e-6", "64"), "`norm_eps` is 1e-6, and it loads 1e-5"),
-        (mamba("1e-5", "32"), "`state` is 32, and it loads 64, 128 or 256"),
+        (mamba("1e-6", "64"), "`norm_eps` is 1e-6, but it loads 1e-5"),
+        (mamba("1e-5", "32"), "`state` is 32, but it loads 64, 128 or 256"),
         // 30 of 88: the class's quotient is 29.999…
         (
             llama("", "", "dims 30", "").replace("dim 32", "dim 352"),
-            "`rope.dims` is 30, and it loads 29",
+            "`rope.dims` is 30, but it loads 29",
         ),
     ] {
         let place = tempfile::tempdir().unwrap();

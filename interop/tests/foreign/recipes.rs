@@ -8,13 +8,13 @@ use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-use compiler::lock::{Experiment, LockedArch};
-use compiler::recipe;
 use interop::dtype::Dtype;
 use interop::export::{self, To};
 use interop::import::{Imported, Request, identifier, read};
 use interop::node::{Node, Value};
 use interop::{training, yaml};
+use lab::experiment::{Experiment, LockedArch};
+use lab::recipe;
 
 type Row = BTreeMap<String, String>;
 
@@ -174,13 +174,13 @@ fn a_recipe_that_does_not_say_its_devices_is_refused() {
     let said = read(&Request { source: &path, name: None, devices: None, weights: true })
         .unwrap_err()
         .to_string();
-    assert!(said.contains("the tokens of a step follow from no key"), "{said}");
+    assert!(said.contains("no key determines the tokens of a step"), "{said}");
     assert!(said.contains("--devices 128"), "{said}");
     // The keys give the number, and the command line another one.
     fs::write(&path, format!("{text}\nx: 1\n")).unwrap();
     let said = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
         .unwrap_err();
-    assert!(said.message.contains("`x` is 1, and no such key is known"), "{said}");
+    assert!(said.message.contains("`x` is 1, and this key is unknown"), "{said}");
     fs::write(&path, text.replace("  tp_size: 1\n", "  tp_size: 1\n  dp_shard: 64\n")).unwrap();
     let said = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
         .unwrap_err();
@@ -197,7 +197,7 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
     fs::write(&path, published(row)).unwrap();
     let mut imported = import(&path, "m", Some(128));
     for (from, to, wanted) in [
-        ("norm_eps 1e-5", "norm_eps 1e-6", "`norm_eps` is 1e-6, and it loads 1e-5"),
+        ("norm_eps 1e-5", "norm_eps 1e-6", "`norm_eps` is 1e-6, but it loads 1e-5"),
         ("state 128", "state 32", "`state` is 32"),
     ] {
         let text = imported.text.replace(from, to);
@@ -233,7 +233,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             "kind = \"cosine\"\n[optimizer]\ndecay = \"matrices\"",
             "optimizer.decay",
         ),
-        ("devices = 128", "devices = 48", "no whole number for each device"),
+        ("devices = 128", "devices = 48", "not a multiple of the devices"),
         ("devices = 128", "fuse = true", "a launch needs the number of devices"),
         ("held_out = 0", "held_out = 0.1", "hold none out"),
         ("nll_square = 1e-4", "nll_square = 1e-3", "loss.nll_square"),
@@ -244,7 +244,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             text = good.replace("[optimizer]\n", "[optimizer]\ndecay = \"matrices\"\n");
         }
         if to.contains("held_out") {
-            text = text.replace("metrics = []", "metrics = [\"loss\"]");
+            text = text.replace("metrics = []", "metrics = [\"eval_loss\"]");
         }
         let arch = Rc::new(LockedArch::new(&imported.compiled).unwrap());
         let mut sources = dsl::Sources::new();

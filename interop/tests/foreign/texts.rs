@@ -36,7 +36,7 @@ fn json_is_strict_but_for_what_python_writes() {
         assert!(read(text).is_err(), "{text:?}");
     }
     let deep = "[".repeat(100_000);
-    assert!(read(&deep).unwrap_err().message.contains("nests deeper"));
+    assert!(read(&deep).unwrap_err().message.contains("is nested more than"));
     let twice = read("{\n\"a\": 1,\n\"b\": 2,\n\"a\": 3}").unwrap_err();
     assert_eq!(twice.place, "c.json:4");
     assert!(twice.message.contains("line 2 and again on line 4"), "{}", twice.message);
@@ -67,19 +67,19 @@ fn yaml_is_plain_keys_and_values() {
         ("a: 1\nb: &x 2\n", 2, "an anchor"),
         ("a: 1\nb: *x\n", 2, ""),
         ("a: &x {k: 1}\nb: *x\n", 1, "an anchor"),
-        ("a: 1\nb: 2\na: 3\n", 3, "`a` stands on line 1 and again on line 3"),
+        ("a: 1\nb: 2\na: 3\n", 3, "`a` is on line 1 and again on line 3"),
         ("a: !!python/object/apply:os.system [ls]\n", 1, "a tag"),
         ("a: !x 1\n", 1, "a tag"),
         ("b: 1\n<<: {a: 1}\n", 2, "a merge key"),
-        ("a: yes\n", 1, "a truth in YAML 1.1"),
-        ("a: 010\n", 1, "a number in one YAML"),
-        ("a: 1_000\n", 1, "a number in one YAML"),
-        ("a: 0x10\n", 1, "a number in one YAML"),
-        ("a: 1:30\n", 1, "a number in one YAML"),
+        ("a: yes\n", 1, "a boolean in YAML 1.1"),
+        ("a: 010\n", 1, "a number in one version of YAML"),
+        ("a: 1_000\n", 1, "a number in one version of YAML"),
+        ("a: 0x10\n", 1, "a number in one version of YAML"),
+        ("a: 1:30\n", 1, "a number in one version of YAML"),
         ("a: ${b}\n", 1, "OmegaConf would replace"),
         ("a: 1\n---\nb: 2\n", 2, "a second document"),
         ("a: [1\n", 2, ""),
-        ("? [1]\n: 2\n", 1, "a key that is no plain text"),
+        ("? [1]\n: 2\n", 1, "a key that is not a plain string"),
         ("a.b: 1\n", 1, "as a key"),
         ("", 1, "it is empty"),
     ] {

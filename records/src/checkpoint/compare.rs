@@ -2,30 +2,40 @@
 //! that differ in any bit, and by how much. Must stay true: tensors are compared in parameter order, weights first, so
 //! the first difference is always the same one.
 
-use super::{Found, PARTS, Part, ReadTensor, Store};
+use super::{PARTS, Part, ReadTensor, SavedCheckpoint, Store};
 use crate::run::RunError;
 
 /// The first tensor that differs, and the number that differ in each part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateDifference {
+    /// The first tensor that differs: by part, then in parameter order.
     pub first: TensorDifference,
+    /// Number of parameters that differ.
     pub weights: usize,
+    /// Number of first moments that differ.
     pub first_moment: usize,
+    /// Number of second moments that differ.
     pub second_moment: usize,
     /// Number of tensors in each part.
     pub of: usize,
 }
 
+/// How two states differ in one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorDifference {
+    /// The part that the tensor belongs to.
     pub part: Part,
+    /// The parameter's path.
     pub path: String,
-    /// Number of elements that differ in any bit, then the number of all elements.
+    /// Number of elements that differ in any bit.
     pub elements: usize,
+    /// Number of elements of the tensor.
     pub of: usize,
-    /// The first element that differs, in row-major order, and its two values.
+    /// Index of the first element that differs, in row-major order.
     pub at: usize,
+    /// The value in the saved state.
     pub kept: f32,
+    /// The value in the other state.
     pub other: f32,
 }
 
@@ -46,7 +56,7 @@ impl StateDifference {
 /// Compares a kept checkpoint with the tensors that `other` returns, as little-endian f32 bytes.
 pub fn compare(
     store: &Store,
-    found: &Found,
+    found: &SavedCheckpoint,
     other: &mut ReadTensor<'_>,
 ) -> Result<Option<StateDifference>, RunError> {
     let mut difference = None;
@@ -58,8 +68,8 @@ pub fn compare(
 
 /// Compares two kept checkpoints. At most two parts are in memory: one of each.
 pub fn compare_kept(
-    one: (&Store, &Found),
-    other: (&Store, &Found),
+    one: (&Store, &SavedCheckpoint),
+    other: (&Store, &SavedCheckpoint),
 ) -> Result<Option<StateDifference>, RunError> {
     let mut difference = None;
     for part in PARTS {
@@ -83,7 +93,7 @@ pub fn compare_kept(
 
 fn compare_part(
     store: &Store,
-    found: &Found,
+    found: &SavedCheckpoint,
     part: Part,
     other: &mut ReadTensor<'_>,
     difference: &mut Option<StateDifference>,

@@ -20,11 +20,14 @@ use crate::run::{RunError, cannot_write, digest_of};
 /// A parameter's entry in every file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
+    /// The parameter's path.
     pub path: String,
+    /// Its extents, outermost first; empty for a scalar.
     pub shape: Vec<usize>,
 }
 
 impl Slot {
+    /// The slot of a parameter of the graph.
     pub fn of(param: &Param) -> Slot {
         Slot {
             path: param.path.clone(),
@@ -32,6 +35,7 @@ impl Slot {
         }
     }
 
+    /// Number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
@@ -44,6 +48,7 @@ pub struct TensorDigests {
 }
 
 impl TensorDigests {
+    /// Adds a tensor with the little-endian f32 bytes of its elements.
     pub fn add(&mut self, slot: &Slot, bytes: &[u8]) {
         self.push(slot, tensor_hasher().update(bytes).finalize());
     }
@@ -53,6 +58,7 @@ impl TensorDigests {
         let _ = writeln!(self.text, "{} f32 {:?} {digest}", slot.path, slot.shape);
     }
 
+    /// The digest of all tensors added.
     pub fn finish(self) -> Digest {
         Digest::of("canonc.tensors.v1", &self.text)
     }
@@ -105,7 +111,7 @@ pub(super) fn save(
     let head = head_of(header, slots).map_err(|why| {
         RunError::machine(
             format!("{} cannot be written: {why}", path.display()),
-            "this is a fault of canonc; please report it",
+            "this is a bug in canonc; please report it",
         )
     })?;
     file.write_all(&head).map_err(io)?;
@@ -117,7 +123,7 @@ pub(super) fn save(
         if bytes.len() != 4 * slot.elements() {
             return Err(RunError::machine(
                 format!("{} has {} bytes, not 4 x {:?}", slot.path, bytes.len(), slot.shape),
-                "this is a fault of canonc; please report it",
+                "this is a bug in canonc; please report it",
             ));
         }
         digests.add(slot, &bytes);
@@ -182,7 +188,7 @@ pub(super) fn load(
     let mut digests = TensorDigests::default();
     let file = SafeTensors::deserialize(&bytes).map_err(|error| error.to_string())?;
     if file.len() != slots.len() {
-        return Err(format!("it holds {} tensors, not {}", file.len(), slots.len()));
+        return Err(format!("it has {} tensors, not {}", file.len(), slots.len()));
     }
     for (index, slot) in slots.iter().enumerate() {
         let tensor = file.tensor(&slot.path).map_err(|error| error.to_string())?;
@@ -204,7 +210,7 @@ pub(super) fn load(
 
 /// The error for tensors that differ from the saved ones.
 pub(super) fn other_tensors(found: Digest, saved: Digest) -> String {
-    format!("its tensors have digest {}, and those saved had {}", found.short(), saved.short())
+    format!("its tensors have digest {}, but {} was saved", found.short(), saved.short())
 }
 
 /// Digests all bytes written through it.

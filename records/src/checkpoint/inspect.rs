@@ -36,7 +36,7 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
     let length = file.inner.metadata()?.len();
     if length > most {
         let why = format!(
-            "it has {length} bytes, and the tensors of the lock's arch take less than {most}"
+            "it has {length} bytes, but the tensors of the lock's arch need less than {most}"
         );
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
@@ -48,7 +48,7 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
         file: digest_of(hasher.finalize()),
         tensors: match (tensors, rest) {
             (Ok(digest), 0) => Ok(digest),
-            (Ok(_), rest) => Err(format!("it goes on for {rest} bytes after its last tensor")),
+            (Ok(_), rest) => Err(format!("it has {rest} more bytes after its last tensor")),
             (Err(why), _) => Err(why),
         },
     })
@@ -115,7 +115,7 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
             None => return format!("it has no tensor {path}"),
             Some(info) if info.dtype != Dtype::F32 || info.shape != *shape => {
                 return format!(
-                    "{path} is {:?} {:?}, and the lock's arch has F32 {shape:?}",
+                    "{path} is {:?} {:?}, but the lock's arch has F32 {shape:?}",
                     info.dtype, info.shape
                 );
             }
@@ -125,15 +125,17 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
     let known: BTreeSet<&str> = slots.iter().map(|slot| slot.path.as_str()).collect();
     let extra = metadata.offset_keys().into_iter().find(|name| !known.contains(name.as_str()));
     if let Some(extra) = extra {
-        return format!("it has a tensor {extra}, and the lock's arch has no such parameter");
+        return format!("it has a tensor {extra}, but the lock's arch has no such parameter");
     }
     let written = metadata.metadata().as_ref().and_then(|entries| entries.get("canonc"));
     match written {
         Some(written) if written == header => {
-            "its header is not the one that canonc writes for these tensors".to_owned()
+            "its header is not as canonc writes it for these tensors".to_owned()
         }
-        Some(written) => format!("it says that it is of {written}, and it should be of {header}"),
-        None => format!("it does not say that it is of {header}"),
+        Some(written) => {
+            format!("it claims to belong to {written}, but it should belong to {header}")
+        }
+        None => format!("it does not name {header}"),
     }
 }
 

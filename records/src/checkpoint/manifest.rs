@@ -27,14 +27,18 @@ pub struct Manifest {
     pub step: u64,
     /// Chain of the metrics log, after that step's lines.
     pub chain: Digest,
+    /// The file of parameters.
     pub weights: Content,
+    /// The file of first moments.
     pub first_moment: Content,
+    /// The file of second moments.
     pub second_moment: Content,
 }
 
 /// The content of one of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
+    /// Size of the file.
     pub bytes: u64,
     /// BLAKE3 of the file.
     pub file: Digest,
@@ -49,6 +53,7 @@ impl Manifest {
         self.step == other.step && PARTS.iter().all(same)
     }
 
+    /// The content of the file of this part.
     pub fn content(&self, part: Part) -> Content {
         match part {
             Part::Weights => self.weights,
@@ -78,10 +83,10 @@ impl Manifest {
             toml::from_str(unseal(TAG, text)?).map_err(|error| error.message().to_owned())?;
         let Wire { version, lock, step, chain, weights, first_moment, second_moment } = wire;
         if version != 1 {
-            return Err(format!("it has version {version}, and this canonc reads version 1"));
+            return Err(format!("it has version {version}, but this canonc reads version 1"));
         }
         let digest =
-            |text: &str| Digest::parse(text).ok_or_else(|| format!("`{text}` is no digest"));
+            |text: &str| Digest::parse(text).ok_or_else(|| format!("`{text}` is not a digest"));
         let content = |wire: WireContent| {
             let WireContent { bytes, file, tensors } = wire;
             Ok::<_, String>(Content { bytes, file: digest(&file)?, tensors: digest(&tensors)? })
@@ -135,7 +140,7 @@ pub(super) fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
     for entry in fs::read_dir(place).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
         if expected.remove(&name).is_none() && name != FILE {
-            return Err(format!("it holds `{name}`, which is no part of a checkpoint"));
+            return Err(format!("it contains `{name}`, which is not part of a checkpoint"));
         }
     }
     if let Some(missing) = expected.keys().next() {
@@ -160,16 +165,16 @@ fn verify_part(
     let Inspected { bytes, file, tensors } = inspect(&place.join(part.file()), header, slots)
         .map_err(|error| format!("cannot be read: {error}"))?;
     if bytes != saved.bytes {
-        return Err(format!("has {bytes} bytes, and had {}", saved.bytes));
+        return Err(format!("has {bytes} bytes, but had {}", saved.bytes));
     }
     if file != saved.file {
-        return Err(format!("has digest {}, and had {}", file.short(), saved.file.short()));
+        return Err(format!("has digest {}, but had {}", file.short(), saved.file.short()));
     }
     match tensors {
         Ok(tensors) if tensors == saved.tensors => Ok(()),
         Ok(tensors) => {
-            Err(format!("is not what was saved: {}", other_tensors(tensors, saved.tensors)))
+            Err(format!("is not as it was saved: {}", other_tensors(tensors, saved.tensors)))
         }
-        Err(why) => Err(format!("does not hold the tensors of a state: {why}")),
+        Err(why) => Err(format!("does not contain the tensors of a state: {why}")),
     }
 }

@@ -159,21 +159,18 @@ fn a_newer_one_that_was_never_announced_is_passed_over_and_written_again() {
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
     // The same step with another result is a finding, and the old checkpoint stays.
     let error = save(&mut folder.store, 10, 11, &Faults::none()).unwrap_err();
-    assert_eq!(error.kind, crate::run::Kind::Finding);
-    assert!(
-        error.message.contains("reached before with another result: its weights are"),
-        "{error}"
-    );
+    assert_eq!(error.kind, crate::run::RunErrorKind::Finding);
+    assert!(error.message.contains("had another result before: its weights were"), "{error}");
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
 }
 
 #[test]
 fn pointers_that_point_nowhere_are_said_and_survived() {
     for (pointer, why) in [
-        ("", "latest: it names no checkpoint"),
-        ("step-00000", "latest: it names no checkpoint"),
-        ("../../etc\n", "latest: it names no checkpoint"),
-        ("step-0000000099\n", "step-0000000099: `latest` names it, and it is gone"),
+        ("", "latest: it does not name a checkpoint"),
+        ("step-00000", "latest: it does not name a checkpoint"),
+        ("../../etc\n", "latest: it does not name a checkpoint"),
+        ("step-0000000099\n", "step-0000000099: `latest` names it, but it does not exist"),
     ] {
         let folder = Folder::with(&[5, 10]);
         fs::write(folder.root.path().join("latest"), pointer).unwrap();
@@ -199,8 +196,8 @@ fn damage_falls_back_with_a_reason_and_is_repaired_by_the_next_save() {
         ("checkpoint.toml: ", |folder| {
             fs::remove_file(folder.path(10, "checkpoint.toml")).unwrap()
         }),
-        ("it holds `extra`", |folder| fs::write(folder.path(10, "extra"), "").unwrap()),
-        ("it is of step 5", |folder| {
+        ("it contains `extra`", |folder| fs::write(folder.path(10, "extra"), "").unwrap()),
+        ("it belongs to step 5", |folder| {
             for file in ["weights.safetensors", "first_moment.safetensors"] {
                 fs::copy(folder.path(5, file), folder.path(10, file)).unwrap();
             }
@@ -208,7 +205,7 @@ fn damage_falls_back_with_a_reason_and_is_repaired_by_the_next_save() {
                 fs::copy(folder.path(5, file), folder.path(10, file)).unwrap();
             }
         }),
-        ("it is of lock", |folder| {
+        ("it belongs to lock", |folder| {
             let other = Digest::of("test", "another lock");
             fs::remove_dir_all(folder.root.path().join(name_of(10))).unwrap();
             let mut store = Store::new(folder.root.path().to_owned(), other, slots());
@@ -230,7 +227,7 @@ fn damage_falls_back_with_a_reason_and_is_repaired_by_the_next_save() {
             Ok(_) => assert_eq!(folder.find().unwrap(), (Some(10), vec![]), "{why}"),
             // Complete, but not a step of this run, so we must not delete it.
             Err(error) => assert!(
-                why.starts_with("it is of") && error.message.contains("instead"),
+                why.starts_with("it belongs to") && error.message.contains("instead"),
                 "{why}: {error}"
             ),
         }

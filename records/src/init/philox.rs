@@ -14,6 +14,7 @@ pub struct Philox {
 const LANES: usize = 8;
 
 impl Philox {
+    /// The generator of a key, at its first block.
     pub fn new(key: &blake3::Hash) -> Philox {
         let mut words = [0u32; 4];
         for (word, bytes) in words.iter_mut().zip(key.as_bytes().chunks_exact(4)) {

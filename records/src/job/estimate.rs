@@ -5,7 +5,7 @@
 
 use compiler::plan::Sizes;
 
-use compiler::lock::Device;
+use lab::experiment::Device;
 
 use super::Job;
 use crate::platform::MemoryLimit;
@@ -17,6 +17,7 @@ use data::text::SourceEpochs;
 /// The resources a run needs, except time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
+    /// Number of parameters.
     pub parameters: u64,
     /// Bytes of the weights and both moments.
     pub state_bytes: u64,
@@ -26,6 +27,7 @@ pub struct Estimate {
     pub host_bytes: u64,
     /// Peak size of the folder, when a checkpoint is written in addition to those kept.
     pub disk_bytes: u64,
+    /// Training tokens.
     pub tokens: u64,
     /// How often each source's training documents are read; `None` for generated data.
     pub epochs: Option<Vec<SourceEpochs>>,
@@ -40,6 +42,7 @@ const WRITTEN_TOGETHER: i64 = 256;
 /// Bytes per line of metrics, events and timings.
 const LINE_BYTES: u64 = 400;
 
+/// Estimates a job's memory and disk use from its plans; runs nothing.
 pub fn estimate(job: &Job) -> Estimate {
     let parameters: u64 = job.slots().iter().map(|slot| slot.elements() as u64).sum();
     let weights = parameters.saturating_mul(4);
@@ -94,14 +97,14 @@ pub fn fits(estimate: &Estimate, limit: Option<&MemoryLimit>) -> Result<(), RunE
         return Ok(());
     }
     let help = if state_bytes > bytes {
-        "take a smaller arch, or run it where there is more memory"
+        "use a smaller arch, or a machine with more memory"
     } else {
         "lower batch.sequences and raise batch.micro_batches by as much, lower data.seq_len, or set \
-         platform.recompute = \"layers\" in the recipe and build it again; or run it where there is more memory"
+         platform.recompute = \"layers\" in the recipe and build it again; or use a machine with more memory"
     };
     Err(RunError::machine(
         format!(
-            "the run needs {} of memory (weights and moments {}), and {by} {}",
+            "the run needs {} of memory (weights and moments {}), but {by} {}",
             progress::bytes(*host_bytes),
             progress::bytes(*state_bytes),
             progress::bytes(*bytes)
@@ -133,10 +136,10 @@ mod tests {
         let judged = |host, state| fits(&estimate(host, state), Some(&limit));
         assert_eq!(judged(6 << 30, 1 << 30), Ok(()));
         let error = judged(7 << 30, 1 << 30).unwrap_err();
-        assert_eq!(error.kind, crate::run::Kind::Machine);
+        assert_eq!(error.kind, crate::run::RunErrorKind::Machine);
         assert_eq!(
             error.message,
-            "the run needs 7.0 GiB of memory (weights and moments 1.0 GiB), and this machine has 6.0 GiB"
+            "the run needs 7.0 GiB of memory (weights and moments 1.0 GiB), but this machine has 6.0 GiB"
         );
         assert!(error.help.contains("batch.sequences"), "{error}");
         assert!(judged(9 << 30, 8 << 30).unwrap_err().help.contains("smaller arch"));

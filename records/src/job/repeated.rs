@@ -13,8 +13,8 @@ pub fn repeated(job: &Job, estimate: &Estimate) -> Vec<String> {
     let mut warnings = Vec::new();
     for source in estimate.epochs.iter().flatten().filter(|source| source.epochs > PASSES) {
         warnings.push(format!(
-            "training reads {} {:.0} times; after about {PASSES} passes further ones teach little, and the evaluation \
-             loss may rise again; prepare more text or lower budget.steps",
+            "training reads {} {:.0} times; after about {PASSES} passes more of them help little, and eval_loss may \
+             rise again; prepare more text or lower budget.steps",
             source.name, source.epochs
         ));
     }

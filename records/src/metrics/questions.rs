@@ -74,12 +74,12 @@ impl Questions {
         let found: BTreeMap<u32, Score> =
             self.answers.iter().map(|(level, right)| (*level, counted(right))).collect();
         if found != *answers {
-            return Some("logged answers one by one that do not add up to its counts".to_owned());
+            return Some("logged single answers that do not add up to its counts".to_owned());
         }
         let right = self.tokens.iter().fold(0u64, |sum, right| sum.saturating_add(*right));
         (right != tokens.right || self.tokens.len() as u64 > tokens.of).then(|| {
             format!(
-                "logged {right} tokens right answer by answer, and {} of {} in its counts",
+                "logged {right} right tokens answer by answer, but {} of {} in its counts",
                 tokens.right, tokens.of
             )
         })
@@ -129,6 +129,7 @@ impl Asked {
         }
     }
 
+    /// The digest of the questions added so far, with their answers.
     pub fn digest(&self) -> blake3::Hash {
         self.0.finalize()
     }

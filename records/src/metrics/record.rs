@@ -15,7 +15,9 @@ use super::Questions;
 pub enum Record {
     /// The first line.
     Start(Start),
+    /// One update.
     Step(Step),
+    /// An evaluation after an update.
     Evaluation(Evaluation),
 }
 
@@ -39,6 +41,7 @@ pub struct Step {
     pub loss: Option<f64>,
     /// Norm of the summed gradients, before clipping.
     pub grad_norm: f64,
+    /// Learning rate of the update.
     pub lr: f64,
     /// Digest of the step's windows, in order.
     pub batch: Digest,
@@ -49,9 +52,11 @@ pub struct Step {
 /// Results of an evaluation after `step` updates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
+    /// Number of updates before the evaluation.
     pub step: u64,
     /// Mean −ln p over counted targets, if it is reported and there are any.
     pub nll: Option<f64>,
+    /// Number of targets that counted.
     pub counted: u64,
     /// Token accuracy over complete answers, each token predicted from the true ones before it; empty for text.
     pub tokens: Score,
@@ -68,11 +73,14 @@ pub struct Evaluation {
 /// A count out of a total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
+    /// Number that are right.
     pub right: u64,
+    /// Number of all.
     pub of: u64,
 }
 
 impl Score {
+    /// Counts one more answer.
     pub fn add(&mut self, right: bool) {
         self.of += 1;
         self.right += u64::from(right);
@@ -99,7 +107,7 @@ impl Record {
     pub fn text(&self) -> String {
         match self {
             Record::Start(Start { lock, eval, initial }) => format!(
-                "{{\"kind\":\"start\",\"version\":1,\"lock\":\"{lock}\",\"eval\":\"{eval}\",\"initial\":\"{initial}\"}}"
+                "{{\"kind\":\"start\",\"version\":2,\"lock\":\"{lock}\",\"eval\":\"{eval}\",\"initial\":\"{initial}\"}}"
             ),
             Record::Step(Step { step, loss, grad_norm, lr, batch, counted }) => format!(
                 "{{\"kind\":\"step\",\"step\":{step},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"batch\":\"{batch}\",\"counted\":{counted}}}",
@@ -117,7 +125,7 @@ impl Record {
                 questions,
             }) => {
                 let mut text = format!(
-                    "{{\"kind\":\"eval\",\"step\":{step},\"nll\":{},\"counted\":{counted},\"tokens\":{},\"answers\":{{",
+                    "{{\"kind\":\"eval\",\"step\":{step},\"eval_loss\":{},\"counted\":{counted},\"token_accuracy\":{},\"exact_match\":{{",
                     optional(*nll),
                     score(*tokens),
                 );
@@ -174,7 +182,7 @@ impl Record {
                 counted: count("counted")?,
             })),
             "eval" => {
-                let answers = value.get("answers")?.as_object()?.iter();
+                let answers = value.get("exact_match")?.as_object()?.iter();
                 let measures = match value.get("measures") {
                     None => BTreeMap::new(),
                     Some(measures) => measures
@@ -185,9 +193,9 @@ impl Record {
                 };
                 Some(Record::Evaluation(Evaluation {
                     step: count("step")?,
-                    nll: mean("nll")?,
+                    nll: mean("eval_loss")?,
                     counted: count("counted")?,
-                    tokens: read_score(value.get("tokens")?)?,
+                    tokens: read_score(value.get("token_accuracy")?)?,
                     answers: answers
                         .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
                         .collect::<Option<_>>()?,
@@ -239,7 +247,7 @@ impl Record {
         let now = &now.as_logged(self);
         let (before, after) = (members(self), members(now));
         if before.iter().map(|(name, _)| name).ne(after.iter().map(|(name, _)| name)) {
-            return vec![format!("logged is {}, now comes {}", self.place(), now.place())];
+            return vec![format!("the log has {}, but now comes {}", self.place(), now.place())];
         }
         let pairs = before.iter().zip(&after).filter(|(before, after)| before != after);
         let said = |((name, before), (_, after)): (&(String, String), &(String, String))| {
@@ -310,7 +318,7 @@ mod tests {
         let record = Record::Evaluation(evaluation);
         assert_eq!(
             record.text(),
-            r#"{"kind":"eval","step":100,"nll":1.25,"counted":44,"tokens":{"right":9,"of":12},"answers":{"2":{"right":4,"of":5},"10":{"right":0,"of":3}}}"#
+            r#"{"kind":"eval","step":100,"eval_loss":1.25,"counted":44,"token_accuracy":{"right":9,"of":12},"exact_match":{"2":{"right":4,"of":5},"10":{"right":0,"of":3}}}"#
         );
         assert_eq!(Record::parse(&record.text()), Some(record.clone()));
         let Record::Evaluation(evaluation) = record else { panic!("{record:?}") };
@@ -367,7 +375,7 @@ mod tests {
         });
         assert_eq!(
             start.differences(&evaluation),
-            ["logged is the start, now comes the evaluation after step 3"]
+            ["the log has the start, but now comes the evaluation after step 3"]
         );
         assert_eq!(Score::default().ratio(), None);
     }
@@ -383,7 +391,7 @@ mod tests {
         assert_eq!(Record::parse(&older), Some(Record::Step(step)));
         // With a nonzero count there must be a mean.
         assert_eq!(Record::parse(&text.replace("\"counted\":0", "\"counted\":1")), None);
-        let older = r#"{"kind":"eval","step":4,"nll":0.0,"counted":0,"tokens":{"right":0,"of":0},"answers":{}}"#;
+        let older = r#"{"kind":"eval","step":4,"eval_loss":0.0,"counted":0,"token_accuracy":{"right":0,"of":0},"exact_match":{}}"#;
         let Some(Record::Evaluation(read)) = Record::parse(older) else { panic!("{older}") };
         assert_eq!(read.nll, None);
     }

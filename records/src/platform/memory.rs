@@ -9,6 +9,7 @@ use super::{field, kibibytes};
 /// The maximum number of bytes that this process can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
+    /// Size of the limit.
     pub bytes: u64,
     /// The cause of the limit, as a clause: `this machine has`.
     pub by: &'static str,
@@ -26,8 +27,8 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     let space = address_space(&proc("self/limits")).map(|limit| limit.saturating_sub(mapped));
     let limits = [
         (machine, "this machine has"),
-        (group, "the control group of this process may hold"),
-        (space, "this process may take (ulimit -v)"),
+        (group, "the control group of this process allows"),
+        (space, "this process may use (ulimit -v)"),
     ];
     let limits =
         limits.into_iter().filter_map(|(bytes, by)| Some(MemoryLimit { bytes: bytes?, by }));

@@ -17,7 +17,7 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
     if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
         return RunError::machine(
             format!("the disk is full: {path} was not written"),
-            "make room and repeat the command; the run goes on from its last checkpoint",
+            "free some space and repeat the command; the run continues from its last checkpoint",
         );
     }
     if matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
@@ -28,7 +28,7 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
     }
     RunError::machine(
         format!("{path} was not written: {error}"),
-        "see that the folder can be made and the disk is well, or name another folder with --dir",
+        "check that the folder can be created and the disk works, or name another folder with --dir",
     )
 }
 
@@ -58,10 +58,11 @@ pub fn cannot_read(path: &Path, error: &io::Error) -> RunError {
     }
     RunError::machine(
         format!("{} cannot be read: {error}", path.display()),
-        "see that it is there and readable, and repeat the command",
+        "check that it exists and is readable, and repeat the command",
     )
 }
 
+/// A BLAKE3 hash as a digest of a lock.
 pub fn digest_of(hash: blake3::Hash) -> Digest {
     Digest::parse(&hash.to_hex()).expect("a hash is 64 lower-case hexadecimal digits")
 }

@@ -10,37 +10,52 @@ use serde_json::json;
 pub enum Event {
     /// A process began to train, after `step` steps.
     Started {
+        /// Number of steps done before.
         step: u64,
+        /// The machine, in one line.
         machine: String,
     },
     /// A torn line at the end of the metrics log was removed.
     MetricsCut {
+        /// The text that was removed.
         line: String,
     },
     /// A checkpoint was not used, and why.
     CheckpointRefused {
+        /// The checkpoint's name.
         name: String,
+        /// Why it was refused, in words.
         why: String,
     },
     /// Steps up to here were logged before, and gave the same results again.
     Proved {
+        /// The last of these steps.
         step: u64,
+        /// Number of lines of the log that were compared.
         lines: u64,
     },
     /// A checkpoint was saved and training ended before its last step.
     Interrupted {
+        /// Number of steps done.
         step: u64,
     },
+    /// Training ended with an error.
     Failed {
+        /// Number of steps done.
         step: u64,
+        /// The error, in words.
         why: String,
     },
+    /// The run reached its end and was attested.
     Finished {
+        /// Number of steps of the run.
         step: u64,
     },
     /// Training diverged at this step, which is attested, with the value that shows it.
     Diverged {
+        /// The step at which training diverged.
         step: u64,
+        /// The value that shows it, in words.
         why: String,
     },
 }

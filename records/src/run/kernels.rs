@@ -4,8 +4,33 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use compiler::plan::{Plan, TrainPlan};
+
 use super::{Difference, first_difference};
-use crate::job::KernelNames;
+
+/// The kernels of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelNames {
+    /// Kernels that every step executes.
+    pub always: BTreeSet<&'static str>,
+    /// Kernels in any plan.
+    pub known: BTreeSet<&'static str>,
+}
+
+impl KernelNames {
+    pub(crate) fn of(
+        training: &TrainPlan,
+        evaluation: &Plan,
+        writing: Option<&Plan>,
+    ) -> KernelNames {
+        let TrainPlan { micro, combine, update } = training;
+        let names =
+            |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
+        let always: BTreeSet<&str> = [micro, update].into_iter().flat_map(names).collect();
+        let sometimes = [combine, evaluation].into_iter().chain(writing).flat_map(names);
+        KernelNames { known: always.iter().copied().chain(sometimes).collect(), always }
+    }
+}
 
 /// The paths that each kernel took, in every process so far.
 pub type Kernels = BTreeMap<String, BTreeSet<String>>;
@@ -26,7 +51,7 @@ pub fn parse(text: &str) -> (Kernels, Option<String>) {
     }
     let differs = first_difference(text, &kernel_lines(&kernels));
     let why = differs.map(|Difference { line, found, expected }| {
-        format!("kernels.txt: line {line} is {found}, and canonc writes {expected}")
+        format!("kernels.txt: line {line} is {found}, but canonc writes {expected}")
     });
     (kernels, why)
 }
@@ -50,7 +75,7 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
     }
     let missing = always.iter().filter(|name| trained && !kernels.contains_key(**name));
     wrong.extend(missing.map(|name| {
-        format!("kernels.txt: it lacks {name}, which every step of the lock's plan executes")
+        format!("kernels.txt: {name} is missing, which every step of the lock's plan executes")
     }));
     wrong
 }

@@ -4,7 +4,9 @@
 
 use std::path::Path;
 
-use compiler::lock::{self, Digests, Experiment, Lock, LockError};
+use lab::error::LockError;
+use lab::experiment::{Digests, Experiment};
+use lab::lock::{self, Lock};
 
 use super::RunError;
 
@@ -18,8 +20,22 @@ pub fn read_experiment(name: &str, text: &str) -> Result<Experiment, RunError> {
     lock::runnable(read_lock(name, text)?).map_err(|error| lock_error(name, error))
 }
 
+/// What to do with a run whose lock another version of canonc wrote.
+pub fn of_another_version(folder: &Path) -> String {
+    format!(
+        "read this run with the canonc that wrote it; to train it again, move `{}` away and repeat",
+        folder.display()
+    )
+}
+
 fn lock_error(name: &str, error: LockError) -> RunError {
-    let LockError { code: _, message, line, help } = error;
+    let LockError { code, message, line, help } = error;
+    let path = Path::new(name);
+    // The lock of a run is part of it: building the recipe again does not change it.
+    let help = match path.parent().filter(|_| code == "lock-version" && path.ends_with("lock")) {
+        Some(folder) => of_another_version(folder),
+        None => help,
+    };
     let place = line.map_or_else(String::new, |line| format!(":{line}"));
     RunError::input(format!("{name}{place}: {message}"), help)
 }
@@ -44,7 +60,7 @@ pub fn belongs(
         if theirs != ours {
             return Err(RunError::input(
                 format!(
-                    "{} holds a run of another {what}: of \"{name}\", {}, and this one has {}",
+                    "{} contains a run of another {what}: \"{name}\" with {}, but this one has {}",
                     folder.display(),
                     theirs.short(),
                     ours.short()
@@ -56,11 +72,11 @@ pub fn belongs(
     if theirs.evaluation.every != evaluates_every {
         return Err(RunError::input(
             format!(
-                "the run in {} is evaluated with evaluation.every = {}, and the lock now says {evaluates_every}",
+                "the run in {} uses evaluation.every = {}, but the lock now has {evaluates_every}",
                 folder.display(),
                 theirs.evaluation.every
             ),
-            "lines of its log depend on that: name another folder with --dir, or go on with the lock as it was",
+            "lines of its log depend on it: name another folder with --dir, or continue with the earlier lock",
         ));
     }
     Ok(())

@@ -22,9 +22,9 @@ pub fn unseal<'a>(tag: &str, text: &'a str) -> Result<&'a str, String> {
     match claimed {
         Some(claimed) if claimed == found => Ok(body),
         Some(claimed) => {
-            Err(format!("its seal is {} and its text has {}", claimed.short(), found.short()))
+            Err(format!("its seal is {}, but its text has {}", claimed.short(), found.short()))
         }
-        None => Err("its seal is no digest".to_owned()),
+        None => Err("its seal is not a digest".to_owned()),
     }
 }
 
@@ -33,7 +33,7 @@ pub fn refuse_other_text(found: &str, written: &str) -> Result<(), String> {
     match first_difference(found, written) {
         None => Ok(()),
         Some(Difference { line, found, expected }) => {
-            Err(format!("line {line} is {found}, and canonc writes {expected}"))
+            Err(format!("line {line} is {found}, but canonc writes {expected}"))
         }
     }
 }
@@ -41,8 +41,11 @@ pub fn refuse_other_text(found: &str, written: &str) -> Result<(), String> {
 /// The first line in which two texts differ, with both lines quoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
+    /// Number of the line, from 1.
     pub line: usize,
+    /// The line of the first text, in quotes.
     pub found: String,
+    /// The line of the second text, in quotes.
     pub expected: String,
 }
 
@@ -80,11 +83,11 @@ mod tests {
         let text = "one\ntwo\n";
         assert_eq!(refuse_other_text(text, text), Ok(()));
         for (found, why) in [
-            ("one\n2\n", "line 2 is `2`, and canonc writes `two`"),
-            ("one\ntwo\nthree\n", "line 3 is `three`, and canonc writes nothing"),
-            ("one\n", "line 2 is nothing, and canonc writes `two`"),
-            ("one\ntwo", "line 2 is \"two\", and canonc writes \"two\\n\""),
-            ("one\n\ntwo\n", "line 2 is ``, and canonc writes `two`"),
+            ("one\n2\n", "line 2 is `2`, but canonc writes `two`"),
+            ("one\ntwo\nthree\n", "line 3 is `three`, but canonc writes nothing"),
+            ("one\n", "line 2 is nothing, but canonc writes `two`"),
+            ("one\ntwo", "line 2 is \"two\", but canonc writes \"two\\n\""),
+            ("one\n\ntwo\n", "line 2 is ``, but canonc writes `two`"),
         ] {
             assert_eq!(refuse_other_text(found, text), Err(why.to_owned()));
         }

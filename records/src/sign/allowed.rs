@@ -90,17 +90,14 @@ impl Line {
 
     fn refuses(&self, identity: Option<&str>, now: i64) -> Option<String> {
         if self.certificate_authority {
-            return Some("as an authority for certificates, which canonc does not read".to_owned());
+            return Some("as a certificate authority, which canonc does not support".to_owned());
         }
         match identity {
             Some(identity) if !matches_list(&self.principals, identity) => {
                 return Some(format!("as {}, not as {identity}", self.principals));
             }
             None if self.allowed().next().is_none() => {
-                return Some(format!(
-                    "for nobody: `{}` excludes every name in it",
-                    self.principals
-                ));
+                return Some(format!("for nobody: `{}` excludes every name", self.principals));
             }
             Some(_) | None => {}
         }
@@ -113,7 +110,7 @@ impl Line {
             return Some("it is not valid yet".to_owned());
         }
         if self.valid_before.is_some_and(|before| now >= before) {
-            return Some("it is not valid any more".to_owned());
+            return Some("it has expired".to_owned());
         }
         None
     }
@@ -123,7 +120,7 @@ fn line(number: usize, text: &str) -> Result<Line, String> {
     let (principals, rest) = word(text)?;
     let mut line = Line {
         number,
-        principals: unquoted(principals).ok_or("its names have a quote inside")?.to_owned(),
+        principals: unquoted(principals).ok_or("its names contain a quote")?.to_owned(),
         key: KeyData::Ed25519(ssh_key::public::Ed25519PublicKey([0; 32])),
         certificate_authority: false,
         namespaces: None,
@@ -138,7 +135,7 @@ fn line(number: usize, text: &str) -> Result<Line, String> {
             let key = PublicKey::from_openssh(rest).map_err(|with| {
                 let first = rest.split_whitespace().next().unwrap_or_default();
                 let error = if first.is_empty() { without } else { with };
-                format!("it has no public key that can be read ({error})")
+                format!("its public key cannot be read ({error})")
             })?;
             let mut names = BTreeSet::new();
             for option in split_outside_quotes(options) {
@@ -325,12 +322,12 @@ mod tests {
         let good = format!("# people\n\nada {key} a comment\n");
         assert_eq!(AllowedSigners::parse(&good).unwrap().lines.len(), 1);
         for (bad, why) in [
-            ("ada", "no public key"),
-            ("ada ssh-ed25519 AAAA", "no public key"),
+            ("ada", "its public key cannot be read"),
+            ("ada ssh-ed25519 AAAA", "its public key cannot be read"),
             ("ada colour=\"red\" KEY", "`colour` is not an option"),
             ("ada namespaces=git KEY", "not in quotes"),
             ("ada valid-before=\"20200101Z\",valid-before=\"20990101Z\" KEY", "given twice"),
-            ("a\"d\"a KEY", "a quote inside"),
+            ("a\"d\"a KEY", "contain a quote"),
             ("ada namespaces=\"x KEY", "a quote is not closed"),
             ("ada valid-after=\"20200101\" KEY", "UTC"),
         ] {

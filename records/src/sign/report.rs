@@ -11,6 +11,7 @@ use crate::verify::{Report, Subject};
 /// The signers that the reader trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct Trusted<'a> {
+    /// The list of trusted signers.
     pub signers: &'a AllowedSigners,
     /// The list's name in messages.
     pub file: &'a str,
@@ -27,11 +28,11 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match trusted {
                 Some(Trusted { file, .. }) => report.broken_signature(format!(
-                    "attestation.toml.sig is not there: the run is not signed, so nobody in {file} signed it"
+                    "attestation.toml.sig is missing: the run is not signed, so nobody in {file} signed it"
                 )),
                 None => report.trusted(
                     Subject::Signature,
-                    "the attestation is not signed: nothing says who vouches for it",
+                    "the attestation is not signed: nobody vouches for it",
                 ),
             }
             return;
@@ -78,7 +79,7 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
         report.trusted(
             Subject::Signature,
             format!(
-                "signed by {algorithm} key {fingerprint}, and the owner of the key was not checked: name a list of \
+                "signed by {algorithm} key {fingerprint}; the owner of the key was not checked: name a list of \
                  signers with --signers FILE"
             ),
         );

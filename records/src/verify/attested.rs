@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use compiler::digest::Digest;
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 
 use super::log::Log;
 use super::{Report, Subject, read};
@@ -68,7 +68,7 @@ fn check_plan(
         Ok(Some(found)) => found,
         Ok(None) => {
             if begun {
-                report.broken("plan.txt is gone; every run that has begun has one");
+                report.broken("plan.txt is missing; every run that has started has one");
             }
             return None;
         }
@@ -87,14 +87,15 @@ fn check_plan(
     let here = env!("CARGO_PKG_VERSION");
     match (first_difference(&found, &made), other_canonc(attestation)) {
         (None, _) => report
-            .recomputed(Subject::Plan, "plan: compiled again from the lock, the same in every line"),
+            .recomputed(Subject::Plan, "plan: compiled again from the lock, identical"),
         // Another canonc may plan the same computation with other steps.
         (Some(_), Some(by)) => report.trusted(
             Subject::Plan,
-            format!("plan.txt: the attestation says that canonc {by} made it, and this canonc {here} would take other steps"),
+            format!("plan.txt: the attestation says that canonc {by} made it, but this canonc {here} makes another \
+             plan"),
         ),
         (Some(Difference { line, found, expected }), None) => report.broken(format!(
-            "plan.txt: line {line} is {found}, and the lock compiles to {expected}"
+            "plan.txt: line {line} is {found}, but the lock compiles to {expected}"
         )),
     }
     Some(Digest::of(PLAN_TAG, &found))
@@ -112,7 +113,7 @@ fn check_kernels(
         Ok(Some(text)) => text,
         Ok(None) => {
             if trained {
-                report.broken("kernels.txt is gone; every run that has saved a checkpoint has one");
+                report.broken("kernels.txt is missing; every run with a checkpoint has one");
             }
             return None;
         }
@@ -145,7 +146,7 @@ fn check_claims(
     let mut same = |what: &str, claimed: Digest, found: Digest| {
         if claimed != found {
             wrong.push(format!(
-                "it claims {what} {}, and that is {}",
+                "it claims {what} {}, but it is {}",
                 claimed.short(),
                 found.short()
             ));
@@ -181,14 +182,14 @@ fn check_claims(
     // An existing but invalid one is a separate finding.
     if !found.last_is_there {
         wrong.push(format!(
-            "it claims weights {}, and there is no checkpoint of the last step, {}",
+            "it claims weights {}, but the last step, {}, has no checkpoint",
             attestation.weights.short(),
             attestation.steps
         ));
     }
     if let Some(log) = found.log {
         if log_head.is_none() {
-            wrong.push("the metrics log it claims a chain of is empty or gone".to_owned());
+            wrong.push("the metrics log of its chain is empty or missing".to_owned());
         }
         let (lines, counted) = (
             log.heads.len() as u64,
@@ -202,25 +203,25 @@ fn check_claims(
             ("steps", attestation.steps, attestation.diverged.unwrap_or(experiment.budget.steps)),
         ] {
             if claimed != found {
-                wrong.push(format!("it claims {claimed} {what}, and there are {found}"));
+                wrong.push(format!("it claims {claimed} {what}, but there are {found}"));
             }
         }
         agrees.push("log".to_owned());
     }
     if let Some(kernels) = kernels {
         if kernels != attestation.kernels {
-            wrong.push("it claims other kernels than kernels.txt".to_owned());
+            wrong.push("its kernels differ from kernels.txt".to_owned());
         }
         agrees.push("kernels".to_owned());
     }
     wrong.extend(wrong_machine(attestation, experiment));
     report.trusted(
         Subject::Kernels,
-        "which implementation of each kernel was used: the attestation says it, and kernels.txt repeats it",
+        "the implementation of each kernel: only the attestation and kernels.txt name it",
     );
     report.trusted(
         Subject::Machine,
-        "the machine, its libraries and the version of canonc: only the attestation says which they were",
+        "the machine, its libraries and the version of canonc: only the attestation names them",
     );
     // A run may be continued under another name of its lock, since no id covers the name.
     if attestation.name != experiment.name {
@@ -249,7 +250,7 @@ fn wrong_machine(attestation: &Attestation, experiment: &Experiment) -> Vec<Stri
     let mut wrong = Vec::new();
     if other_canonc(Some(attestation)).is_none() {
         let missing = MACHINE_FACTS.iter().filter(|fact| !machine.contains_key(**fact));
-        wrong.extend(missing.map(|fact| format!("it does not say the machine's {fact}")));
+        wrong.extend(missing.map(|fact| format!("it lacks the machine's {fact}")));
         let unknown = machine
             .keys()
             .filter(|fact| !MACHINE_FACTS.contains(&fact.as_str()) && !fact.starts_with("env."));
@@ -265,7 +266,7 @@ fn wrong_machine(attestation: &Attestation, experiment: &Experiment) -> Vec<Stri
         if let (Some(required), Some(claimed)) = (required, machine.get(fact))
             && !claimed.eq_ignore_ascii_case(&required)
         {
-            wrong.push(format!("it claims {fact} {claimed}, and the lock requires {required}"));
+            wrong.push(format!("it claims {fact} {claimed}, but the lock requires {required}"));
         }
     }
     let blas = platform.blas.as_deref().and_then(BlasMode::named);
@@ -273,7 +274,7 @@ fn wrong_machine(attestation: &Attestation, experiment: &Experiment) -> Vec<Stri
         let claimed = machine.get(&format!("env.{variable}"));
         if claimed != Some(&required) {
             let claimed = claimed.map_or("nothing", String::as_str);
-            wrong.push(format!("it claims {variable} {claimed}, and the lock requires {required}"));
+            wrong.push(format!("it claims {variable} {claimed}, but the lock requires {required}"));
         }
     }
     wrong

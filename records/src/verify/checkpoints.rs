@@ -7,14 +7,15 @@ use std::io;
 use std::path::Path;
 
 use compiler::digest::Digest;
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 
 use super::log::Log;
 use super::{Report, Subject};
 use crate::checkpoint::{
-    self, Manifest, PARTS, POINTER, Part, Pointer, Slot, TensorDigests, name_of, tensor_hasher,
+    self, Manifest, PARTS, Part, Pointer, Slot, TensorDigests, name_of, tensor_hasher,
 };
 use crate::metrics::{Record, Start};
+use crate::run::POINTER;
 use crate::run::{Paths, RunError, UNFINISHED, cannot_read};
 
 /// The last step of a run, and whether the run reached it.
@@ -86,14 +87,13 @@ fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(),
         report.trusted(
             Subject::OtherFiles,
             format!(
-                "unfinished work of a process, which was not read and which the next one deletes: {}",
+                "unfinished files of a process, which were not read and which the next process deletes: {}",
                 unfinished.join(", ")
             ),
         );
     }
     for name in strange {
-        report
-            .broken_stray(format!("checkpoints/{name} is not a checkpoint, and no run writes it"));
+        report.broken_stray(format!("checkpoints/{name} is not a checkpoint"));
     }
     Ok(())
 }
@@ -109,14 +109,14 @@ fn check_one(
     let said = checkpoint::manifest(&place)?;
     if said.lock != experiment.id() {
         return Err(format!(
-            "it is of lock {}, and the run is of {}",
+            "it belongs to lock {}, but the run to {}",
             said.lock.short(),
             experiment.id().short()
         ));
     }
     if name_of(said.step) != name {
         return Err(format!(
-            "it is the state after step {}, and its folder is named {name}",
+            "it is the state after step {}, but its folder is named {name}",
             said.step
         ));
     }
@@ -128,7 +128,7 @@ fn check_one(
         let head = log.head_after(manifest.step);
         if head != Some(manifest.chain) {
             return Err(format!(
-                "it was saved when the metrics log had chain {} after step {}, and the log here has {}",
+                "it was saved when the metrics log had chain {} after step {}, but this log has {}",
                 manifest.chain.short(),
                 manifest.step,
                 head.map_or_else(|| "no such step".to_owned(), |head| head.short())
@@ -151,7 +151,7 @@ fn check_start(manifest: &Manifest, log: &Log, slots: &[Slot]) -> Result<(), Str
         let found = manifest.content(part).tensors;
         if found != expected {
             return Err(format!(
-                "its {} are {}, and before the first step they are {}",
+                "its {} are {}, but before the first step they are {}",
                 part.name(),
                 found.short(),
                 expected.short()
@@ -202,27 +202,27 @@ fn check_latest(
     let newest = names.first();
     match pointer {
         Pointer::Unreadable(text) => report.broken(format!(
-            "checkpoints/{POINTER} has to name a checkpoint, and its text is {text:?}"
+            "checkpoints/{POINTER} should name a checkpoint, but its text is {text:?}"
         )),
         Pointer::None if finished => report.broken(format!(
-            "checkpoints/{POINTER} is gone; it has to name {}",
+            "checkpoints/{POINTER} is missing; it should name {}",
             name_of(last)
         )),
         // A process that ended between its first checkpoint and the pointer leaves one checkpoint.
         Pointer::None if names.len() > 1 => {
-            report.broken(format!("checkpoints/{POINTER} is gone, and there are checkpoints"));
+            report.broken(format!("checkpoints/{POINTER} is missing, but there are checkpoints"));
         }
         Pointer::None => {}
         Pointer::To(name) if finished && name != name_of(last) => report.broken(format!(
-            "checkpoints/{POINTER} names {name}, and the last step's is {}",
+            "checkpoints/{POINTER} names {name}, but the last step's is {}",
             name_of(last)
         )),
         Pointer::To(name) if !names.contains(&name) => {
-            report.broken(format!("checkpoints/{POINTER} names {name}, which is gone"));
+            report.broken(format!("checkpoints/{POINTER} names {name}, which is missing"));
         }
         Pointer::To(name) if newest != Some(&name) => report.trusted(
             Subject::Checkpoints,
-            format!("checkpoints newer than {name}, which {POINTER} names: a process ended while it saved one"),
+            format!("checkpoints newer than {name}, the one that {POINTER} names: a process ended while it saved one"),
         ),
         Pointer::To(name) => report.checked(
             Subject::Checkpoints,

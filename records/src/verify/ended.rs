@@ -54,7 +54,8 @@ pub(super) fn check_events(
     let lines: Vec<&str> = text.lines().collect();
     if lines.is_empty() {
         if begun {
-            report.broken(format!("{NAME} is gone or empty; every run that has begun has one"));
+            report
+                .broken(format!("{NAME} is missing or empty; every run that has started has one"));
         }
         return Told::default();
     }
@@ -72,7 +73,7 @@ pub(super) fn check_events(
         }
     }
     if begun && !other_canonc && !kinds.contains(&Some("started")) {
-        report.broken(format!("{NAME} has no process that started, and the log has steps"));
+        report.broken(format!("{NAME} has no started process, but the log has steps"));
     }
     let ended = kinds.iter().any(|kind| matches!(kind, Some("finished" | "diverged")));
     Told { ended }
@@ -118,12 +119,12 @@ pub(super) fn check_unattested(
     match end {
         // Whether it is there is looked at again, after whether a process holds the folder: it may have ended meanwhile.
         Some(end) if !at_work(&paths.writer()) && !paths.attestation().exists() => report.broken(format!(
-            "attestation.toml is gone: {end}, and a run is attested right after that; `canonc run` on its lock attests \
-             what is there"
+            "attestation.toml is missing: {end}, and a run is attested right after that; `canonc run` on its lock \
+             writes the attestation"
         )),
         Some(_) | None => report.trusted(
             Subject::Attestation,
-            "attestation: there is none, since the run is not finished",
+            "attestation: none, because the run is not finished",
         ),
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 
 use super::{Report, Subject};
 use crate::finished::{self, Reached};
@@ -19,6 +19,7 @@ use data::batch::{Answer, Batch, digest_of_windows};
 pub enum Remake {
     /// [`REMADE`] steps spread evenly over the run, and its last one; all steps if there are no more.
     Spread,
+    /// All steps.
     Every,
 }
 
@@ -68,13 +69,11 @@ pub(super) fn check(
     report: &mut Report,
 ) -> Option<Log> {
     if let Ok(Some(_)) = metrics::torn(&paths.metrics()) {
-        let what = "metrics.jsonl goes on after its last whole line";
+        let what = "metrics.jsonl continues after its last complete line";
         match finished {
             true => report.broken(what),
-            false => report.trusted(
-                Subject::Log,
-                format!("{what}; the run cuts that off when it is continued"),
-            ),
+            false => report
+                .trusted(Subject::Log, format!("{what}; the run removes that when it continues")),
         }
     }
     let (records, heads) = match metrics::read_with_heads(&paths.metrics()) {
@@ -87,7 +86,7 @@ pub(super) fn check(
     let expected = experiment.into();
     let last = experiment.budget.steps;
     let in_order = finished::order(expected, &records).and_then(|reached| match finished {
-        true => finished::whole(expected, diverged, &records).map(|()| reached),
+        true => finished::check_complete(expected, diverged, &records).map(|()| reached),
         false => Ok(reached),
     });
     match in_order {
@@ -138,7 +137,7 @@ pub fn plausible(records: &[Record], experiment: &Experiment) -> Result<usize, S
         }
         let locked = rate(step.saturating_sub(1));
         if locked.to_bits() != lr.to_bits() {
-            return Err(format!("step {step} logged lr {lr:?}, and the lock gives {locked:?}"));
+            return Err(format!("step {step} logged lr {lr:?}, but the lock gives {locked:?}"));
         }
         count += 1;
     }
@@ -162,7 +161,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
     if tokens * 16 > MAX_STEP {
         report.trusted(
             Subject::Batches,
-            format!("batches of all steps: one has {tokens} tokens, too many to make here"),
+            format!("batches of all steps: one has {tokens} tokens, too many to recompute here"),
         );
         return;
     }
@@ -196,7 +195,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
     }
     let made = |remade| {
         format!(
-            "data of {remade} of {} made again: the same digests and counted targets",
+            "data of {remade} of {}: the same digests and counted targets",
             dsl::counted(count, "step")
         )
     };
@@ -210,10 +209,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
             (part(remade), made(remade)),
             (
                 part(rest),
-                format!(
-                    "data of {rest} of {}: `--all` makes it again",
-                    dsl::counted(count, "step")
-                ),
+                format!("data of {rest} of {}: `--all` recomputes it", dsl::counted(count, "step")),
             ),
         );
     }
@@ -228,7 +224,7 @@ fn check_batch(job: &mut Job, step: &Step) -> Result<Result<(), String>, RunErro
     Ok(match (digest, counted) == (step.batch, step.counted) {
         true => Ok(()),
         false => Err(format!(
-            "step {} logged batch {} with {} targets, and the lock gives {} with {counted}",
+            "step {} logged batch {} with {} targets, but the lock gives {} with {counted}",
             step.step,
             step.batch.short(),
             step.counted,
@@ -258,8 +254,11 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
         let windows = job.evaluation_windows;
         report.trusted_since(
             Subject::HeldOut,
-            "too many to make here",
-            format!("held-out windows: {windows} of {} tokens, too many to make here", job.seq_len),
+            "too many to recompute here",
+            format!(
+                "held-out windows: {windows} of {} tokens, too many to recompute here",
+                job.seq_len
+            ),
         );
         return;
     }
@@ -276,7 +275,7 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
     if per_question && last.is_some_and(|last| last.questions.is_none()) {
         report.trusted(
             Subject::HeldOut,
-            "the last evaluation: its single questions were not logged, so their part of the variance is unknown",
+            "the last evaluation: scores of single questions were not logged, so their part of the variance is unknown",
         );
     }
     for evaluation in log.evaluations() {
@@ -288,7 +287,7 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
     report.recomputed(
         Subject::HeldOut,
         format!(
-            "held-out windows of {} made again: as many targets and answers",
+            "held-out windows of {}: the same numbers of targets and answers",
             dsl::counted(count, "evaluation")
         ),
     );
@@ -318,7 +317,7 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
     let Evaluation { step, nll, counted, tokens, answers, measures, questions } = evaluation;
     let same = |what: &str, logged: u64, locked: u64| match logged == locked {
         true => Ok(()),
-        false => Err(format!("logged {logged} {what}, and the lock gives {locked}")),
+        false => Err(format!("logged {logged} {what}, but the lock gives {locked}")),
     };
     if nll.is_some_and(|nll| nll < 0.0) {
         return Err("logged a negative cross-entropy".to_owned());
@@ -341,7 +340,9 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
     match questions {
         None => {}
         Some(_) if *step != job.steps => {
-            return Err("logged single questions, which only the last one does".to_owned());
+            return Err(
+                "logged scores of single questions, which only the last evaluation does".to_owned()
+            );
         }
         Some(questions) => {
             if let Some(why) = questions.mismatch(*tokens, answers) {
@@ -349,7 +350,8 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
             }
             // If the model writes its answers, other questions come after those of the windows.
             if job.writing.is_none() && questions.asked != digest_of(found.asked.digest()) {
-                return Err("logged single questions of other windows than the lock's".to_owned());
+                return Err("logged scores of single questions for other windows than the lock's"
+                    .to_owned());
             }
         }
     }
@@ -361,7 +363,7 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
     ];
     let known = |name: &str| asked.iter().any(|(known, asked)| *asked && *known == name);
     if let Some(name) = measures.keys().find(|name| !known(name)) {
-        return Err(format!("logged `{name}`, which the lock does not ask for"));
+        return Err(format!("logged `{name}`, which the lock does not request"));
     }
     match answers.values().chain([tokens]).find(|score| score.right > score.of) {
         None => Ok(()),

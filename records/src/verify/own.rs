@@ -30,9 +30,11 @@ pub fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result
             return Err(format!("checkpoints/latest names {latest}, not {name}"));
         }
         Pointer::Unreadable(text) => {
-            return Err(format!("checkpoints/latest holds {text:?}, not {name}"));
+            return Err(format!("checkpoints/latest contains {text:?}, not {name}"));
         }
-        Pointer::None => return Err(format!("checkpoints/latest is gone; it has to name {name}")),
+        Pointer::None => {
+            return Err(format!("checkpoints/latest is missing; it should name {name}"));
+        }
     }
     let manifest = checkpoint::verify(&folder.join(&name), &job.slots())
         .map_err(|why| format!("checkpoints/{name}: {why}"))?;
@@ -46,7 +48,7 @@ pub fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result
     ] {
         if attested != found {
             return Err(format!(
-                "checkpoints/{name} has {what} {}, and the run came to {}",
+                "checkpoints/{name} has {what} {}, but the run computed {}",
                 found.short(),
                 attested.short()
             ));
@@ -68,7 +70,7 @@ fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), Stri
         let found =
             disk::read_text(&path, disk::TEXT).map_err(|error| format!("{name}: {error}"))?;
         if let Some(Difference { line, found, expected }) = first_difference(&found, &written) {
-            return Err(format!("{name}: line {line} is {found}, and the run wrote {expected}"));
+            return Err(format!("{name}: line {line} is {found}, but the run wrote {expected}"));
         }
     }
     Ok(())
@@ -85,13 +87,13 @@ fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
 /// A continued run did not draw its initial weights itself.
 fn start(job: &Job, records: &[Record]) -> Result<(), String> {
     let Some(Record::Start(Start { initial, .. })) = records.first() else {
-        return Err("metrics.jsonl does not begin with a start".to_owned());
+        return Err("metrics.jsonl does not begin with a start line".to_owned());
     };
     let drawn = init::digest(&job.graph, job.init_seed).map_err(|error| error.to_string())?;
     match drawn == *initial {
         true => Ok(()),
         false => Err(format!(
-            "metrics.jsonl says that it began with weights {}, and the lock's seed gives {}",
+            "metrics.jsonl says that it began with weights {}, but the lock's seed gives {}",
             initial.short(),
             drawn.short()
         )),
@@ -101,10 +103,12 @@ fn start(job: &Job, records: &[Record]) -> Result<(), String> {
 fn refused(paths: &Paths, why: &str) -> RunError {
     let folder = paths.folder.display();
     RunError::finding(
-        format!("the run in {folder} is done and cannot be attested: read back from disk, {why}"),
         format!(
-            "look for another program that writes there, or a disk that fails; then move {folder} away and run \
-             the lock again"
+            "the run in {folder} is complete but cannot be attested: read back from disk, {why}"
+        ),
+        format!(
+            "look for another program that writes there, or a failing disk; then move {folder} away and run the lock \
+             again"
         ),
     )
 }

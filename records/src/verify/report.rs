@@ -16,6 +16,7 @@ pub enum Subject {
     InitialWeights,
     /// The plan of training, evaluation and generation.
     Plan,
+    /// The learning rate of each step.
     LearningRates,
     /// The windows of each step and their counted targets.
     Batches,
@@ -39,6 +40,7 @@ pub enum Subject {
     Kernels,
     /// The machines and libraries of the run.
     Machine,
+    /// The attestation's text and its seal.
     Attestation,
     /// The signer of the attestation.
     Signature,
@@ -79,9 +81,11 @@ impl Subject {
 /// A claim and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Claim {
+    /// What the claim is about.
     pub subject: Subject,
     /// How much of the subject, as `64 of 600 steps`, or why not; `None` for all of it.
     pub part: Option<String>,
+    /// The claim and its result, in words.
     pub text: String,
 }
 
@@ -96,9 +100,10 @@ pub struct Report {
     pub trusted: Vec<Claim>,
     /// False, with both values.
     pub broken: Vec<String>,
-    /// How many of `broken` are about the signer, and how many about files that do not belong to a run.
+    /// How many of `broken` are about the signer.
     #[serde(skip)]
     pub about_signature: usize,
+    /// How many of `broken` are about files that do not belong to a run.
     #[serde(skip)]
     pub about_strays: usize,
     /// Different on a machine that may round differently: neither true nor false here.
@@ -106,14 +111,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds a claim that was recomputed with an equal result.
     pub fn recomputed(&mut self, subject: Subject, text: impl Into<String>) {
         self.recomputed.push(Claim { subject, part: None, text: text.into() });
     }
 
+    /// Adds a claim that agrees with another record of the run.
     pub fn checked(&mut self, subject: Subject, text: impl Into<String>) {
         self.checked.push(Claim { subject, part: None, text: text.into() });
     }
 
+    /// Adds a claim that is taken on trust.
     pub fn trusted(&mut self, subject: Subject, text: impl Into<String>) {
         self.trusted.push(Claim { subject, part: None, text: text.into() });
     }
@@ -135,6 +143,7 @@ impl Report {
         self.trusted.push(claim(trusted));
     }
 
+    /// Adds a finding: a claim that is false.
     pub fn broken(&mut self, text: impl Into<String>) {
         self.broken.push(text.into());
     }
@@ -151,6 +160,7 @@ impl Report {
         self.broken(text);
     }
 
+    /// Adds a claim that this machine cannot decide.
     pub fn undecided(&mut self, text: impl Into<String>) {
         self.undecided.push(text.into());
     }

@@ -5,7 +5,7 @@
 //! a declared row without data still counts; a row outside the family gets no word; comparisons shown together
 //! form one family.
 
-use compiler::lock::{self, Stop};
+use lab::comparison::Stop;
 use serde::Serialize;
 
 use super::effect::NoInterval;
@@ -22,6 +22,7 @@ pub struct Analysis {
     pub family: Vec<String>,
     /// In the unit of the primary metric.
     pub margin: Option<Margin>,
+    /// Confidence of the whole family.
     pub confidence: Confidence,
     /// With a stopping rule, the maximum number of seeds.
     pub max_seeds: Option<usize>,
@@ -31,9 +32,9 @@ pub struct Analysis {
 
 impl Analysis {
     /// The analysis that a lock declares; `None` if all its values are neutral.
-    pub(crate) fn declared(locked: &lock::Comparison) -> Option<Analysis> {
+    pub(crate) fn declared(locked: &lab::comparison::Comparison) -> Option<Analysis> {
         // The bound on timing noise is not part of the tests.
-        let lock::Analysis { primary, family, margin, level, stop, time_bound: _ } =
+        let lab::comparison::Analysis { primary, family, margin, level, stop, time_bound: _ } =
             &locked.analysis;
         let confidence = Confidence::new(1.0 - level.to_f64())?;
         let neutral = *primary == locked.selection.metric
@@ -72,7 +73,7 @@ pub fn analysis_of(comparison: &Comparison) -> Analysis {
 
 /// The direction in which a metric improves, from the field table.
 pub(crate) fn better(metric: &str) -> Better {
-    let least = compiler::field::LESS_IS_BETTER.iter().any(|name| called(name) == metric);
+    let least = lab::field::LESS_IS_BETTER.iter().any(|name| called(name) == metric);
     match least || metric == super::TRAINING_LOSS || metric == super::STEP_TIME {
         true => Better::Less,
         false => Better::More,
@@ -82,11 +83,14 @@ pub(crate) fn better(metric: &str) -> Better {
 /// One test of a family.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
+    /// Name of the treated arm.
     pub arm: String,
     /// The points of the treated arm and the base; `None` if the rule could select none. Then the test has no p value,
     /// and still counts.
     pub points: Option<(usize, usize)>,
+    /// The metric, as named in tables.
     pub metric: String,
+    /// The word for its difference, with the evidence.
     pub judged: Judged,
 }
 

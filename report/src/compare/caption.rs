@@ -73,16 +73,14 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
         let fewest =
             if rows.iter().any(|row| row.anytime) { "more".to_owned() } else { FEWEST.to_string() };
         return format!(
-            "There is no interval: it needs {fewest} seeds, and differences that are not all equal."
+            "No interval is shown: it needs {fewest} seeds and differences that are not all equal."
         );
     }
     if rows.iter().any(|row| row.anytime) {
         let Coverage { normal, skewed } = sequential::COVERS;
         return format!(
             "A stopping rule is declared, so the {level} interval and p are anytime-valid: they hold at all looks \
-             together, and are wider than those of one look. Simulated shares of sequences of 30 looks with no 95% \
-             interval that misses the true mean: {normal}% where differences are normal, {skewed}% where they are as \
-             skewed as an exponential distribution."
+             together, and are wider than those of one look. In simulations with 30 looks, the share of sequences in which every 95% interval contains the true mean is {normal}% for normal differences and {skewed}% for differences as skewed as an exponential distribution."
         );
     }
     let mut said = format!("The {level} interval is the paired t interval of the mean difference.");
@@ -93,8 +91,8 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
         });
         let covered: Vec<String> = covered.collect();
         said.push_str(&format!(
-            " Simulated shares of such intervals that hold the true mean, where differences are normal and where they \
-             are as skewed as an exponential distribution: {}.",
+            " In simulations, the share of such intervals that contain the true mean, for normal differences and for \
+             differences as skewed as an exponential distribution, is {}.",
             covered.join("; ")
         ));
     } else {
@@ -126,12 +124,10 @@ pub(super) fn tests(
         None => "t test",
         Some(_) => "sequential test (one over the greatest e value so far)",
     };
-    let called = |metric: &String| comparison.calls(metric);
-    let names: Vec<String> = analysis.family.iter().map(called).collect();
     let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
     let source =
         if analysis.declared { "declared" } else { "by default the metric of the selection" };
-    let names = names.join(", ");
+    let names = analysis.family.join(", ");
     let family_is = format!("The family ({source}) is {tests}: {names} of each treated arm");
     let tested = family.iter().any(|member| member.judged.p_adjusted.is_some());
     let mut said = match rows.iter().any(|row| row.result.is_ok()) {
@@ -140,24 +136,25 @@ pub(super) fn tests(
     };
     said.push_str(&match tested {
         true => format!(
-            "; Holm's adjustment keeps its level at {}. Other rows are exploratory: their p is not adjusted and they get \
-             no word.",
+            "; Holm's adjustment keeps its level at {}. Other rows are exploratory: their p is not adjusted and they \
+             get no conclusion.",
             level(analysis.confidence)
         ),
-        false => "; none has a p value, so none is decided. Other rows are exploratory and get no word.".to_owned(),
+        false => "; none has a p value, so none is decided. Other rows are exploratory and get no \
+         conclusion.".to_owned(),
     });
     let unselected: BTreeSet<&str> =
         family.iter().filter(|m| m.points.is_none()).map(|m| m.arm.as_str()).collect();
     if !unselected.is_empty() {
         said.push_str(&format!(
-            " For {} no point could be selected: the declared tests count and are undecided, and rows at single points \
-             are exploratory.",
+            " For {} no point could be selected: the declared tests are counted as undecided, and rows at single \
+             points are exploratory.",
             unselected.into_iter().collect::<Vec<_>>().join(", ")
         ));
     }
     if rows.iter().any(|row| row.sign_flip.is_some()) {
         said.push_str(&format!(
-            " The sign-flip p (from {} seeds on) assumes symmetric differences and nothing else.",
+            " The sign-flip p (from {} seeds on) only assumes symmetric differences.",
             sign_flip::FEWEST
         ));
     }
@@ -165,7 +162,7 @@ pub(super) fn tests(
         Some(margin) => said.push_str(&format!(
             " Equivalent means within the declared margin of {} in {}, by two one-sided tests{}.",
             margin.size(),
-            comparison.calls(&analysis.primary),
+            &analysis.primary,
             if analysis.max_seeds.is_some() { " that are valid at every look" } else { "" }
         )),
         None => said.push_str(" No margin is declared, so no row can be called equivalent."),
@@ -198,8 +195,8 @@ fn undecided(comparison: &Comparison, family: &[Member]) -> String {
     }
     if excludes {
         said.push_str(
-            " An undecided row whose interval excludes zero is undecided because all tests of the family count, or \
-             because runs diverged.",
+            " If a row is undecided although its interval excludes zero, the reason is the adjustment for the whole \
+             family, or diverged runs.",
         );
     }
     if unknown && !holds {
@@ -215,14 +212,16 @@ pub(crate) fn level(confidence: Confidence) -> String {
 
 /// The difference between the base and its replicates, and their number.
 fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
-    if !comparison.arms.iter().any(|arm| arm.role == Role::Again) {
-        return "There is no A/A arm, so the noise of the base is not measured.".to_owned();
+    if !comparison.arms.iter().any(|arm| arm.role == Role::Replicate) {
+        return "The comparison has no A/A arm, so the noise of the base is not measured."
+            .to_owned();
     }
     let have = pairs.iter().map(Pair::repetitions).min().unwrap_or(0);
     let repeated = if have == 1 { "once".to_owned() } else { format!("{have} times") };
     if have < noise::FEWEST {
         return format!(
-            "The base was repeated {repeated} with other seeds; its A/A noise is unknown below {} repetitions.",
+            "The base was repeated {repeated} with other seeds; its A/A noise is unknown with fewer than {} \
+             repetitions.",
             noise::FEWEST
         );
     }
@@ -234,17 +233,17 @@ fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
             (false, false) => "init and data seeds",
         };
         return format!(
-            "The repetitions of the base share {same}, with it or among themselves: its A/A noise needs other init and \
-             other data seeds, all of them distinct."
+            "The replicates share {same} with the base or with each other: A/A noise needs other init and other data \
+             seeds, all distinct."
         );
     }
     let mut said = format!(
         "A/A: the base was repeated {repeated} with other init and data seeds; the number is the standard error that \
-         seeds alone give a mean of as many differences as the row has. It needs a variance, and most values off the \
-         metric's floor and ceiling."
+         seeds alone cause in a mean of as many differences as the row has. It needs a variance, and most values \
+         away from the metric's floor and ceiling."
     );
     if pairs.iter().any(|pair| pair.arm_point != pair.base_point) {
-        said.push_str(" It is of the base's point, not of an arm's own point.");
+        said.push_str(" It is measured at the base's point, not at an arm's own point.");
     }
     said
 }
@@ -255,23 +254,24 @@ pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String>
         let some = rows.iter().any(|row| row.result.is_ok());
         let which = match comparison.proved.questions {
             _ if rows.iter().all(|row| row.paired.len() <= 1) => {
-                "There is one pair of runs, so differences are those of these runs on these windows, and no number here \
-                 says how far they would differ with other seeds"
+                "There is one pair of runs: differences are those of these runs on these windows, and nothing here \
+                 shows how they would vary with other seeds"
             }
             Some(Asked::Same) if !some => {
-                "All seeds are evaluated on the same windows, so the spread over seeds does not contain the part of the \
-                 questions"
+                "All seeds are evaluated on the same windows, so the spread over seeds does not include the variance \
+                 of the questions"
             }
             Some(Asked::Same) => {
                 "All seeds are evaluated on the same windows, so intervals hold for other seeds and these questions, \
                  not for other questions"
             }
             Some(Asked::Fresh) => {
-                "Each seed is evaluated on its own windows, so the spread over seeds contains the part of the questions"
+                "Each seed is evaluated on its own windows, so the spread over seeds includes the variance of the \
+                 questions"
             }
             None => {
-                "Whether all seeds are evaluated on the same windows is not known, so the part of the questions is not \
-                 known either"
+                "It is unknown whether all seeds are evaluated on the same windows, so the variance of the questions \
+                 is unknown too"
             }
         };
         format!("{which}. {}", parts(rows))
@@ -286,8 +286,8 @@ fn parts(rows: &[Row]) -> String {
         return "SE is over the questions of these runs only.".to_owned();
     }
     if of.iter().any(Result::is_ok) {
-        return "SE splits the standard error of the mean difference, paired by question: more seeds lower the part of \
-                the seeds, more questions that of the questions, and either what a question does in one run (both)."
+        return "SE splits the standard error of the mean difference, paired by question: more seeds reduce the part \
+         of the seeds, more questions that of the questions, and either reduces their interaction (both)."
             .to_owned();
     }
     match of.iter().any(|parts| matches!(parts, Err(NoParts::NotRecorded))) {
@@ -312,15 +312,14 @@ fn times(pairs: &[Pair<'_>], rows: &[Row]) -> Option<String> {
     let mut said = Vec::new();
     if pairs.iter().any(apart) {
         said.push(
-            "Step times of runs that had not the same platform and machine are not compared, and neither are those in \
-             folders of different comparisons."
+            "Step times are compared only between runs on the same platform and machine, in the folder of one \
+             comparison."
                 .to_owned(),
         );
     }
     if rows.iter().any(|row| row.unit == Unit::Seconds && !row.paired.is_empty()) {
         said.push(format!(
-            "A ratio of times has an interval, on the log scale, only where the base against itself stays within \
-             ×{}.",
+            "A ratio of times has an interval (on the log scale) only if the base against itself stays within ×{}.",
             pairs.first().map_or(STEADY, |pair| pair.of.proved.steady())
         ));
     }
@@ -353,10 +352,10 @@ fn seeds(comparison: &Comparison) -> String {
 
 /// The selection rule, and its result.
 fn rule(comparison: &Comparison) -> String {
-    let metric = comparison.calls(comparison.judged_by());
-    let which = match comparison.selection.choose {
-        compiler::lock::Choose::Least => "least",
-        compiler::lock::Choose::Most => "most",
+    let metric = comparison.judged_by();
+    let which = match comparison.selection.mode {
+        lab::comparison::SelectionMode::Min => "lowest",
+        lab::comparison::SelectionMode::Max => "highest",
     };
     let rule = if comparison.selection.per_arm {
         format!("each arm is judged at its own point of the grid with the {which} {metric}")
@@ -367,7 +366,7 @@ fn rule(comparison: &Comparison) -> String {
     let looked_at = |role| match role {
         Role::Base => true,
         Role::Treatment => comparison.selection.per_arm,
-        Role::Again => false,
+        Role::Replicate => false,
     };
     let lacking: Vec<&str> = comparison
         .arms
@@ -378,16 +377,16 @@ fn rule(comparison: &Comparison) -> String {
     let name = if comparison.selection.per_arm { PER_ARM } else { OF_BASE };
     if lacking.is_empty() {
         return format!(
-            "By the locked rule {rule} (*), on the evaluation windows that are reported here: declared is \"{name}\", and \
-             the other way of judging is shown for comparison only. A best point is the best of {} on the very windows \
-             that are reported, so its value is too good by the choice; the differences paired at each point are not. \
-             The base again is judged at the base's point.",
+            "By the locked rule {rule} (*), on the evaluation windows that are reported here: the declared rule is \
+             \"{name}\", and the other rule is shown only for comparison. A best point is selected from {} on the \
+             reported windows themselves, so its value is biased; the differences paired at each point are not. \
+             The replicate is judged at the base's point.",
             comparison.points.len()
         );
     }
     format!(
-        "By the locked rule {rule}, but no point of {} has that in every run: what the rule cannot judge is shown \
-         at every point, and none of these is chosen.",
+        "By the locked rule {rule}, but no point of {} has it in every run: arms that the rule cannot judge are \
+         shown at every point, and none of these is selected.",
         lacking.join(", ")
     )
 }

@@ -60,7 +60,7 @@ fn captions_say_of_rows_what_is_so() {
     let mut lost = of_losses(&NINE);
     diverge(&mut lost, 1, &[4]);
     let said = summary(&lost).caption;
-    assert!(!said.contains(both) && said.contains("whose interval excludes zero"), "{said}");
+    assert!(!said.contains(both) && said.contains("although its interval excludes zero"), "{said}");
     let said = summary(&of_losses(&NINE[..1])).caption;
     assert!(
         !said.contains(both) && said.contains("A row without an interval is undecided"),
@@ -68,12 +68,12 @@ fn captions_say_of_rows_what_is_so() {
     );
     let mut equal = of_shares(&[0.5, 0.5, 0.5], &[0.75, 0.75, 0.75]);
     let loss = vec![(20, 1.5)];
-    equal.arms[1].points[0][0].curves.metrics.insert(HELD_OUT_LOSS.to_owned(), loss);
+    equal.arms[1].points[0][0].curves.metrics.insert(EVAL_LOSS.to_owned(), loss);
     let said = summary(&equal).caption;
     assert!(said.contains("are equal, so their spread") && !said.contains("ceiling, so"), "{said}");
 }
 
-/// Where no point can be selected the paragraph says so, and names each point of which a run diverged.
+/// If no point can be selected, the paragraph says so and names each point with a diverged run.
 #[test]
 fn no_selection_is_claimed_where_every_point_diverged() {
     let mut comparison = super::tests::three_points(true);
@@ -123,7 +123,7 @@ fn times_of_other_sessions_are_not_compared() {
 #[test]
 fn the_family_is_the_declared_one_whatever_the_runs_gave() {
     let declare = |mut comparison: Comparison| {
-        let family = [HELD_OUT_LOSS, TOKENS_RIGHT].map(str::to_owned).to_vec();
+        let family = [EVAL_LOSS, TOKEN_ACCURACY].map(str::to_owned).to_vec();
         comparison.proved.analysis =
             Some(Analysis { family, declared: true, ..analysis_of(&comparison) });
         comparison
@@ -131,7 +131,7 @@ fn the_family_is_the_declared_one_whatever_the_runs_gave() {
     let mut full = declare(three_points(true));
     // Seeds differ a little, so that differences have a variance.
     for run in full.arms[1].points.iter_mut().flatten() {
-        for metric in [HELD_OUT_LOSS, TOKENS_RIGHT] {
+        for metric in [EVAL_LOSS, TOKEN_ACCURACY] {
             for (_, value) in run.curves.metrics.get_mut(metric).unwrap() {
                 *value -= [0.0, 0.01, 0.03][run.seed];
             }
@@ -171,7 +171,7 @@ fn the_family_is_the_declared_one_whatever_the_runs_gave() {
     nothing.arms.truncate(2);
     let section = &summary(&nothing).sections[0];
     let cells: Vec<&str> = section.table.rows[0].iter().map(String::as_str).collect();
-    assert_eq!(cells[..3], [HELD_OUT_LOSS, "3 of 3 diverged", "3 of 3 diverged"]);
+    assert_eq!(cells[..3], [EVAL_LOSS, "3 of 3 diverged", "3 of 3 diverged"]);
     assert_eq!(section.table.effects, ["undecided", "undecided"]);
     let warning = &nothing.warnings()[0];
     assert!(warning.starts_with("Warning: 3 of 3 runs of llama (optimizer.lr 0.001)"), "{warning}");
@@ -190,7 +190,7 @@ fn the_family_is_the_declared_one_whatever_the_runs_gave() {
     assert!(adjusted(&members) <= adjusted(&alone) && adjusted(&members) <= single, "{single}");
 }
 
-/// With one pair of runs there is no interval, no p value and no statement about other seeds.
+/// One pair of runs gives neither an interval nor a p value nor a statement about other seeds.
 #[test]
 fn one_seed_claims_nothing_of_other_seeds() {
     for (n, asked) in [
@@ -221,10 +221,10 @@ fn one_seed_claims_nothing_of_other_seeds() {
                 assert!(!text.contains(claim), "n = {n}: {claim}: {text}");
             }
         }
-        assert!(summary.caption.contains("There is no interval: it needs 3 seeds"));
+        assert!(summary.caption.contains("No interval is shown: it needs 3 seeds"));
         assert!(summary.caption.contains("No row has a p value"), "{}", summary.caption);
         assert!(methods.contains("no test has a p value, so nothing is decided"), "{methods}");
-        let alone = "no number here says how far they would differ with other seeds";
+        let alone = "nothing here shows how they would vary with other seeds";
         assert_eq!(summary.caption.contains(alone), n == 1, "{}", summary.caption);
         assert_eq!(methods.contains("of one seed"), n == 1, "{methods}");
         assert!(summary.secondary[0].table.rows.iter().all(|row| row[2] == "–" || n > 1));

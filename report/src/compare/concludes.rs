@@ -12,7 +12,7 @@ use crate::statistics::draws::Draws;
 use crate::statistics::equivalence::{Margin, Open};
 use crate::statistics::sequential::Decision;
 
-/// Differences of nine seeds whose mean is not chance.
+/// Differences of nine seeds with a significant mean.
 pub(super) const NINE: [f64; 9] = [-0.3, -0.1, -0.25, -0.05, -0.2, -0.35, 0.05, -0.15, -0.25];
 
 /// Of the losses of a base the treated arm differs by these; the repetitions of the base by 0.1 up and down.
@@ -27,13 +27,13 @@ pub(super) fn of_losses(differences: &[f64]) -> Comparison {
             arm("llama", Role::Base, vec![(0..n).map(|s| run(s, base(s), 0.5)).collect()]),
             arm("canon", Role::Treatment, vec![treated]),
             arm(
-                "llama again",
-                Role::Again,
+                "llama replicate",
+                Role::Replicate,
                 vec![(0..n).map(|s| run(s, base(s) + sign(s), 0.5)).collect()],
             ),
         ],
         points: vec![String::new()],
-        selection: by("loss", Choose::Least, true),
+        selection: by("eval_loss", SelectionMode::Min, true),
         proved: proved(&["canon"], &[]),
     }
 }
@@ -47,10 +47,10 @@ pub(super) fn of_shares(base: &[f64], treated: &[f64]) -> Comparison {
         arms: vec![
             arm("llama", Role::Base, vec![runs(base)]),
             arm("canon", Role::Treatment, vec![runs(treated)]),
-            arm("llama again", Role::Again, vec![runs(base)]),
+            arm("llama replicate", Role::Replicate, vec![runs(base)]),
         ],
         points: vec![String::new()],
-        selection: by("token_accuracy", Choose::Most, true),
+        selection: by("token_accuracy", SelectionMode::Max, true),
         proved: proved(&["canon"], &[]),
     }
 }
@@ -95,7 +95,7 @@ fn each_number_of_seeds_has_what_it_supports() {
 fn nine_seeds_find_what_single_runs_hide() {
     let comparison = of_losses(&NINE);
     let pairs = comparison.pairs();
-    let row = pairs[0].row(HELD_OUT_LOSS).unwrap();
+    let row = pairs[0].row(EVAL_LOSS).unwrap();
     assert!(row.result.unwrap().p < 0.01);
     // Each A/A distance is 0.1; the noise of a mean of nine is a third of it.
     assert_eq!(row.itself_cell(), "±0.0333 nats");
@@ -112,7 +112,9 @@ fn nine_seeds_find_what_single_runs_hide() {
         comparison.proved.varied = Varied { init, data };
         assert_eq!(cell(&comparison, "A/A"), format!("unknown: same {same}"));
         assert!(
-            summary(&comparison).caption.contains(&format!("of the base share {same}, with it"))
+            summary(&comparison)
+                .caption
+                .contains(&format!("replicates share {same} with the base"))
         );
     }
 }
@@ -133,7 +135,7 @@ fn a_floor_a_ceiling_and_no_variance_give_no_number() {
         assert!(!text.contains("±0.0 ") && !text.contains("NaN"), "{text}");
         let document = json([("c", "00".to_owned(), &comparison)]);
         let row = &document.comparisons[0].pairs[0].rows;
-        let row = row.iter().find(|row| row.metric == TOKENS_RIGHT).unwrap();
+        let row = row.iter().find(|row| row.metric == TOKEN_ACCURACY).unwrap();
         assert_eq!(row.interval.is_none(), row.no_interval.is_some());
         assert!(row.noise.is_none() && row.no_noise.is_some());
     }
@@ -148,13 +150,13 @@ fn better_goes_by_the_metric_s_direction() {
     assert_eq!(cell(&of_shares(&high, &low), "effect"), "worse");
     for (metric, direction) in [
         (TRAINING_LOSS, Better::Less),
-        (HELD_OUT_LOSS, Better::Less),
+        (EVAL_LOSS, Better::Less),
         (STEP_TIME, Better::Less),
-        ("KL from the true law", Better::Less),
-        (TOKENS_RIGHT, Better::More),
-        (ANSWERS_RIGHT, Better::More),
-        ("bits learnt", Better::More),
-        ("sentences valid", Better::More),
+        ("KL from the true distribution", Better::Less),
+        (TOKEN_ACCURACY, Better::More),
+        (EXACT_MATCH, Better::More),
+        ("bits learned", Better::More),
+        ("valid sentences", Better::More),
     ] {
         assert_eq!(better(metric), direction, "{metric}");
     }
@@ -187,7 +189,7 @@ fn equivalent_needs_a_declared_margin() {
 fn a_declared_row_without_data_counts() {
     let mut comparison = of_losses(&NINE);
     let alone = comparison.family()[0].judged.p_adjusted.unwrap();
-    let family = [HELD_OUT_LOSS, ANSWERS_RIGHT, TRAINING_LOSS].map(str::to_owned).to_vec();
+    let family = [EVAL_LOSS, EXACT_MATCH, TRAINING_LOSS].map(str::to_owned).to_vec();
     comparison.proved.analysis =
         Some(Analysis { family, declared: true, ..analysis_of(&comparison) });
     let members = comparison.family();
@@ -225,9 +227,9 @@ fn twelve_rows_are_one_family() {
 
 #[test]
 fn a_time_needs_a_steady_machine() {
-    let timed = |treated: [f64; 3], again: [f64; 3]| {
+    let timed = |treated: [f64; 3], replicate: [f64; 3]| {
         let mut comparison = of_losses(&NINE[..3]);
-        for (at, seconds) in [(1, treated), (2, again)] {
+        for (at, seconds) in [(1, treated), (2, replicate)] {
             for (run, seconds) in comparison.arms[at].points[0].iter_mut().zip(seconds) {
                 run.curves.step_seconds = Some(seconds);
             }
@@ -241,7 +243,10 @@ fn a_time_needs_a_steady_machine() {
     assert_eq!(row.interval_cell(), "unsteady, A/A ×1.26: no interval");
     // A ratio and its inverse lead to the same conclusion.
     let row = timed([0.02, 0.005, 0.01], [0.0101, 0.0099, 0.01]);
-    assert_eq!(row.difference_cell(Lost { pairs: 3, ..Lost::default() }), "×1.00");
+    assert_eq!(
+        row.difference_cell(DivergedSeeds { pairs: 3, ..DivergedSeeds::default() }),
+        "×1.00"
+    );
     let row = two_seeds().pairs()[0].row(STEP_TIME).unwrap();
     assert_eq!(row.interval_cell(), "A/A timed 1 of 3 times: no interval");
 }
@@ -301,9 +306,9 @@ fn each_arm_has_its_costs_and_its_tuning() {
     assert!(section.title.starts_with("size, cost and tuning"), "{}", section.title);
     let size = ["120128", "1.94e12", "4000"];
     let tuning = ["3", "9", "2.21e7"];
-    let [_, canon, again] = section.table.rows.as_slice() else { panic!() };
+    let [_, canon, replicate] = section.table.rows.as_slice() else { panic!() };
     for (row, name, measured) in
-        [(canon, "canon", ["–", "–"]), (again, "llama again", ["10.0 ms", "300 MiB"])]
+        [(canon, "canon", ["–", "–"]), (replicate, "llama replicate", ["10.0 ms", "300 MiB"])]
     {
         assert_eq!(
             (row[0].as_str(), &row[1..4], &row[4..6]),
@@ -312,9 +317,12 @@ fn each_arm_has_its_costs_and_its_tuning() {
         assert_eq!(row[6..], tuning);
     }
     let document = json([("name", "id".to_owned(), &comparison)]);
-    let [_, canon, again] = document.comparisons[0].arms.as_slice() else { panic!() };
-    assert_eq!(again.measured.peak_memory_bytes, Some(300 << 20));
-    assert_eq!(again.measured.step_seconds.map(|seconds| (seconds * 1e6).round()), Some(10_000.0));
+    let [_, canon, replicate] = document.comparisons[0].arms.as_slice() else { panic!() };
+    assert_eq!(replicate.measured.peak_memory_bytes, Some(300 << 20));
+    assert_eq!(
+        replicate.measured.step_seconds.map(|seconds| (seconds * 1e6).round()),
+        Some(10_000.0)
+    );
     assert_eq!((canon.measured.step_seconds, canon.measured.peak_memory_bytes), (None, None));
     assert_eq!((canon.tuning.points, canon.tuning.runs), (3, 9));
 }
@@ -323,9 +331,9 @@ fn each_arm_has_its_costs_and_its_tuning() {
 fn the_methods_paragraph_names_the_lock_and_what_was_done() {
     let text = methods("demo", "abc123", &of_losses(&NINE));
     for what in [
-        "demo (lock abc123) holds canon against llama; design: canon against llama: controlled for canon.",
+        "demo (lock abc123) compares canon with llama; design: canon against llama: controlled for canon.",
         "paired by seed (9 pairs a row)",
-        "The primary metric is held-out loss (that of the selection, which is the default)",
+        "The primary metric is eval_loss (that of the selection, which is the default)",
         "at n = 9 they cover 95% for normal and 89% for exponentially skewed",
         "Holm's method over 1 test (",
         "No equivalence margin was declared",
@@ -335,7 +343,7 @@ fn the_methods_paragraph_names_the_lock_and_what_was_done() {
         assert!(text.contains(what), "{what}: {text}");
     }
     let text = methods("demo", "abc123", &two_seeds());
-    assert!(text.contains("There are no intervals: one needs 3 seeds"), "{text}");
+    assert!(text.contains("No intervals are shown: they need 3 seeds"), "{text}");
     assert!(text.contains("The noise of the base was not estimated"), "{text}");
 }
 
@@ -348,7 +356,7 @@ fn what_is_not_a_number_is_not_passed_over() {
     assert_eq!(cell(&comparison, "effect"), "undecided");
     // A seed with a missing value is counted.
     let mut comparison = of_losses(&NINE[..3]);
-    comparison.arms[1].points[0][2].curves.metrics.remove(HELD_OUT_LOSS);
+    comparison.arms[1].points[0][2].curves.metrics.remove(EVAL_LOSS);
     assert_eq!(cell(&comparison, "95% t interval"), "n = 2: no interval");
     assert!(cell(&comparison, "paired difference").ends_with("(2 of 3)"));
 }
@@ -433,7 +441,7 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     assert!(summary(&shown(3)).sections[0].table.head.contains(&head.to_owned()));
     assert_eq!(cell(&shown(3), "95% anytime"), "n = 3: no interval");
     let ends = |comparison: &Comparison| {
-        let row = comparison.pairs()[0].row(HELD_OUT_LOSS).unwrap();
+        let row = comparison.pairs()[0].row(EVAL_LOSS).unwrap();
         (row.ends(), row.paired.len())
     };
     let ((narrow, _), (wide, _)) = (ends(&fixed), ends(&shown(4)));
@@ -464,7 +472,7 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     // A lock can be written after the runs, so the paragraph does not say that it was not.
     let text = methods("c", "00", &shown(7));
     assert!(!text.contains("declared before the runs") && !text.contains("were run one after"));
-    assert!(text.contains("does not show that this was before the runs"), "{text}");
+    assert!(text.contains("does not prove that it did so before the runs"), "{text}");
     let mut chosen = shown(7);
     assert_eq!(chosen.used_seeds(), Some(decided.n));
     chosen.proved.siblings.taken = vec!["runs/fixed/a".into(), "runs/fixed/b".into()];
@@ -474,7 +482,7 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     assert_eq!((shown(3).used_seeds(), fixed.used_seeds()), (Some(3), None));
     // One seed is not "1 seeds", and what training showed is not called held-out.
     let mut one = shown(1);
-    super::tests::show(&mut one, Some(Seen::ByDesign));
+    super::tests::show(&mut one, Some(TrainingOverlap::ByDesign));
     let text = methods("c", "00", &one);
     assert!(text.contains("after 1 seed the rule") && !text.contains("held-out"), "{text}");
 }
@@ -487,7 +495,7 @@ fn the_shown_interval_covers_however_often_one_looks() {
         let values: Vec<f64> = (0..12).map(|_| mean + draws.normal()).collect();
         (1..=12).all(|n| {
             let comparison = sequential(&values[..n], 12);
-            let row = comparison.pairs()[0].row(HELD_OUT_LOSS).unwrap();
+            let row = comparison.pairs()[0].row(EVAL_LOSS).unwrap();
             row.ends().is_none_or(|(low, high)| low <= mean && mean <= high)
         })
     };

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 use serde::Serialize;
 
 use super::table::{NOTHING, Section, Table};
@@ -14,11 +14,13 @@ use super::{Comparison, Curves, Role, Unit};
 /// Costs of one run, derived from its lock; `None` if the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Costs {
+    /// Number of parameters.
     pub parameters: Option<f64>,
     /// FLOPs of the whole training.
     pub flops: Option<f64>,
     /// Elements per token that the backward pass keeps, without recomputation.
     pub activations: Option<f64>,
+    /// Training tokens.
     pub tokens: Option<f64>,
     /// Optimiser steps that these tokens are of.
     #[serde(skip)]
@@ -52,6 +54,7 @@ pub struct Measured {
 pub struct Tuning {
     /// Points of the grid that were run.
     pub points: usize,
+    /// Runs of all these points.
     pub runs: usize,
     /// Training tokens of all these runs.
     pub tokens: Option<f64>,
@@ -61,8 +64,8 @@ pub struct Tuning {
 const IN_FOLDER: &str = "\nfolder ";
 
 impl Curves {
-    /// Marks the session that the seconds are of: the comparison whose folder the run is in. A run in no comparison's
-    /// folder was not interleaved with others, and its seconds are compared with none.
+    /// Records the session in which the run was timed: the comparison that its folder belongs to. A run outside of a
+    /// comparison was not interleaved with others, so its times are not compared.
     pub fn timed_in(&mut self, place: &Path, folder: &Path) {
         let session = place.parent().filter(|session| Some(*session) != folder.parent());
         self.timed_on = self
@@ -83,7 +86,7 @@ impl Comparison {
     /// The cost of one run of an arm; the replicate costs as much as the base.
     pub(super) fn costs(&self, arm: &super::Arm) -> Option<Costs> {
         let name = match arm.role {
-            Role::Again => self.base()?.name.as_str(),
+            Role::Replicate => self.base()?.name.as_str(),
             Role::Base | Role::Treatment => arm.name.as_str(),
         };
         self.proved.costs.get(name).copied()
@@ -129,7 +132,7 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
         comparison.arms.iter().map(|arm| comparison.measured(arm)).collect();
     let timed = measured.iter().any(|of| of.step_seconds.is_some());
     let weighed = measured.iter().any(|of| of.peak_memory_bytes.is_some());
-    let mut head = vec!["", "parameters", "training FLOPs a run", "activations a token"];
+    let mut head = vec!["", "parameters", "training FLOPs per run", "activations per token"];
     head.extend(timed.then_some("step time"));
     head.extend(weighed.then_some("peak memory"));
     head.extend(["points tried", "runs", "tokens of all runs"]);

@@ -32,20 +32,21 @@ pub(super) fn of_none(runs: &[Run], nothing: &str) -> String {
 
 /// Seeds of a pair of arms, and the seeds without a difference because a run diverged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Lost {
+pub struct DivergedSeeds {
     /// Number of seeds.
     pub pairs: usize,
     /// Only the base diverged.
     pub base: usize,
     /// Only the treated run diverged.
     pub treated: usize,
+    /// Both runs diverged.
     pub both: usize,
 }
 
-impl Lost {
+impl DivergedSeeds {
     /// The suffix of a difference over `had` of these seeds, and of its word; empty if all have one.
     pub(crate) fn of(self, had: usize) -> String {
-        let Lost { pairs, base, treated, both } = self;
+        let DivergedSeeds { pairs, base, treated, both } = self;
         let counts =
             [(treated, "diverged"), (base, "of the base diverged"), (both, "of both diverged")];
         let counts = counts.into_iter().filter(|(count, _)| *count > 0);
@@ -56,8 +57,8 @@ impl Lost {
 
 impl Pair<'_> {
     /// The number of seeds of the pair, and how many of them diverged.
-    pub fn lost(&self) -> Lost {
-        let mut lost = Lost::default();
+    pub fn lost(&self) -> DivergedSeeds {
+        let mut lost = DivergedSeeds::default();
         for (base, treated) in paired(self.base_runs(), self.arm_runs()) {
             lost.pairs += 1;
             match (base.curves.diverged.is_some(), treated.curves.diverged.is_some()) {
@@ -72,7 +73,8 @@ impl Pair<'_> {
 }
 
 impl Comparison {
-    /// One sentence for each treated arm whose runs were attested on other machines than the base's of the same seed.
+    /// One sentence for each treated arm with runs that were attested on other machines than the base's runs of the same
+    /// seed.
     pub(super) fn other_machines(&self) -> Vec<String> {
         let Some(base) = self.base() else { return Vec::new() };
         let mut said = Vec::new();

@@ -11,7 +11,7 @@ use super::Unit;
 use crate::statistics::noise::{self, Bounds, OfMean};
 use crate::statistics::paired::Paired;
 use crate::statistics::ratio::{self, Refused};
-use crate::statistics::sequential::Rule;
+use crate::statistics::sequential::StoppingRule;
 use crate::statistics::{Confidence, Margin, Noise, Undefined};
 
 /// The largest ratio of the base to itself at which a time still has an interval, unless the lock declares another
@@ -21,7 +21,9 @@ pub const STEADY: f64 = 1.05;
 /// Which seeds the replicates of the base change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Varied {
+    /// The seed of the initial parameters.
     pub init: bool,
+    /// The seed of the data.
     pub data: bool,
 }
 
@@ -29,6 +31,7 @@ pub struct Varied {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "no_interval")]
 pub enum NoInterval {
+    /// The statistics are undefined.
     Undefined(Undefined),
     /// For a time.
     Time(Refused),
@@ -37,7 +40,7 @@ pub enum NoInterval {
 /// The difference between the base and its replicate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Itself {
+pub enum AaNoise {
     /// The noise due to seeds alone, of a mean over as many differences as the row has.
     OfMean(OfMean),
     /// For times: a ratio of at least 1.
@@ -48,7 +51,9 @@ pub enum Itself {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "no_noise")]
 pub enum NoNoise {
+    /// The statistics are undefined.
     Undefined(Undefined),
+    /// For a time.
     Time(Refused),
     /// The replicates share a seed with the base.
     NotVaried(Varied),
@@ -81,7 +86,7 @@ pub(super) fn result(
 /// The mean difference with an interval and a p value that stay valid under repeated looks.
 fn at_any_look(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
     let found = Paired::of(differences, confidence)?;
-    let rule = Rule::new(confidence, MOST_LOOKS);
+    let rule = StoppingRule::new(confidence, MOST_LOOKS);
     let too_few = Undefined::TooFew { have: differences.len(), need: rule.fewest() };
     let look = rule.at(differences).ok_or(too_few)?;
     let (low, high) = look.interval.ok_or(too_few)?;
@@ -90,7 +95,7 @@ fn at_any_look(differences: &[f64], confidence: Confidence) -> Result<Paired, Un
 
 /// Anytime p value of the hypothesis that the true difference is at or beyond the margin.
 pub(super) fn beyond(differences: &[f64], margin: Margin, confidence: Confidence) -> Option<f64> {
-    Rule::new(confidence, MOST_LOOKS).beyond(differences, margin)
+    StoppingRule::new(confidence, MOST_LOOKS).beyond(differences, margin)
 }
 
 /// Bounds the search for the first possible interval; no declared level needs this many seeds.
@@ -103,11 +108,11 @@ pub(super) fn noise(
     n: usize,
     varied: Varied,
     confidence: Confidence,
-) -> Result<Itself, NoNoise> {
+) -> Result<AaNoise, NoNoise> {
     let bounds = match unit {
         Unit::Seconds => {
             let found = ratio::base_against_itself(&ratios(of_itself));
-            return found.map(Itself::Ratio).map_err(NoNoise::Time);
+            return found.map(AaNoise::Ratio).map_err(NoNoise::Time);
         }
         Unit::Share => Some(Bounds::SHARE),
         Unit::Nats | Unit::Count | Unit::Unknown => None,
@@ -116,12 +121,12 @@ pub(super) fn noise(
         return Err(NoNoise::NotVaried(varied));
     }
     Noise::of_pairs(of_itself, bounds, confidence)
-        .map(|noise| Itself::OfMean(noise.of_mean(n)))
+        .map(|noise| AaNoise::OfMean(noise.of_mean(n)))
         .map_err(NoNoise::Undefined)
 }
 
 fn ratios(of_itself: &[(f64, f64)]) -> Vec<f64> {
-    of_itself.iter().map(|(base, again)| again / base).collect()
+    of_itself.iter().map(|(base, replicate)| replicate / base).collect()
 }
 
 impl NoInterval {

@@ -25,7 +25,9 @@ const KEY: &str = "canonc.bootstrap.v1";
 /// An interval of a mean paired difference.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Interval {
+    /// Lower end.
     pub low: f64,
+    /// Upper end.
     pub high: f64,
     /// Number of differences.
     pub n: usize,

@@ -12,9 +12,9 @@ use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
-    ANSWERS_RIGHT, Analysis, Comparison, Edge, Equal, Interval, Itself, Looked, Lost, Member,
-    NoInterval, NoNoise, NoParts, Over, Pair, Role, Row, Seen, Siblings, analysis_of, at, extreme,
-    label, methods, summary, together,
+    AaNoise, Analysis, ArmLook, Comparison, DivergedSeeds, EXACT_MATCH, Edge, Equal, Interval,
+    MeasuredOn, Member, NoInterval, NoNoise, NoParts, Pair, Role, Row, Siblings, TrainingOverlap,
+    analysis_of, at, extreme, label, methods, summary, together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Split;
@@ -25,74 +25,102 @@ const SCHEMA: &str = "canonc.compare.v2";
 /// All requested comparisons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document {
+    /// Name and version of this format.
     pub schema: &'static str,
     /// Whether every treated arm of every comparison is controlled.
     pub controlled: bool,
     /// Whether each of them is controlled for one factor.
     pub attributable: bool,
+    /// Each comparison, in the order asked for.
     pub comparisons: Vec<One>,
     /// The primary rows of all comparisons as one family, in their order.
     pub together: Vec<OneOfAll>,
 }
 
+/// One primary row in the family of all comparisons.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneOfAll {
+    /// Name of the comparison.
     pub comparison: String,
+    /// Name of the treated arm.
     pub arm: String,
+    /// The metric, as named in tables.
     pub metric: String,
+    /// Its word within that family.
     pub judged: Judged,
 }
 
+/// One comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct One {
+    /// The comparison's name.
     pub name: String,
     /// The id of the comparison's lock.
     pub lock: String,
+    /// Whether every treated arm is controlled.
     pub controlled: bool,
+    /// Whether every treated arm is controlled for one factor.
     pub attributable: bool,
     /// The verdicts of all arms in one line.
     pub verdict: String,
+    /// All arms, the base first.
     pub arms: Vec<OneArm>,
     /// The points of the grid; one empty name without a grid.
     pub points: Vec<String>,
-    pub selection: Rule,
+    /// How a point of the grid is selected.
+    pub selection: SelectionRule,
+    /// The declared tests.
     pub analysis: Analysis,
+    /// How intervals are computed.
     pub interval: Method,
     /// At the points of the locked rule, or at every point if it cannot choose; every metric.
     pub pairs: Vec<OnePair>,
     /// At equal points; only the judged metric. Empty without a grid, as the next two are.
     pub paired_at_each_point: Vec<OnePair>,
+    /// Each arm at its own best point against the base at its own.
     pub best_per_arm: Vec<OnePair>,
+    /// Each arm at the base's best point.
     pub best_of_base_for_all: Vec<OnePair>,
     /// With a stopping rule: the look at each arm that its rows show.
-    pub looks: Vec<Looked>,
+    pub looks: Vec<ArmLook>,
     /// Other locks of the same arms, and finished seeds that this lock leaves out.
     pub siblings: Siblings,
     /// How many questions with answers training contained, over all runs; null if that was not counted.
-    pub seen: Option<Seen>,
+    pub seen: Option<TrainingOverlap>,
     /// The largest ratio of the base to itself at which ratios of times have an interval.
     pub time_bound: f64,
+    /// Important warnings: divergences, chosen seeds, edges of the grid.
     pub warnings: Vec<String>,
+    /// Other facts: locks of the same arms.
     pub notes: Vec<String>,
+    /// The caption of its tables.
     pub caption: String,
     /// A paragraph for a paper.
     pub methods: String,
 }
 
+/// One arm.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneArm {
+    /// The arm's name.
     pub name: String,
-    /// `base`, `treated` or `again`.
+    /// `base`, `treated` or `replicate`.
     pub role: &'static str,
     /// Null for the base and its replicate.
     pub verdict: Option<String>,
+    /// Whether the lock proves that only the treatment differs; null for the base and its replicate.
     pub controlled: Option<bool>,
+    /// Whether the arm is controlled for one factor; null for the base and its replicate.
     pub attributable: Option<bool>,
     /// Factors of the treatment. Several are a bundle, and no difference can be attributed to one of them.
     pub factors: Option<usize>,
+    /// Costs of one run, derived from its lock.
     pub costs: Option<Costs>,
+    /// Measured costs of its runs.
     pub measured: Measured,
+    /// How much it was tuned.
     pub tuning: Tuning,
+    /// The quantity that the lock matches with the base, if any.
     pub matched: Option<Equal>,
     /// Finished runs at each point.
     pub runs: Vec<usize>,
@@ -102,20 +130,25 @@ pub struct OneArm {
     pub at_the_edge: Vec<OneEdge>,
 }
 
+/// An axis of the grid that ends at an arm's best point.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneEdge {
+    /// The field that the axis varies.
     pub path: String,
     /// `lowest` or `highest`.
-    pub end: super::End,
+    pub end: super::AxisEnd,
 }
 
+/// How a point of the grid is selected.
 #[derive(Clone, Debug, Serialize)]
-pub struct Rule {
-    /// The metric's name in the lock; `called` is its name in tables.
+pub struct SelectionRule {
+    /// The metric's name in the lock.
     pub metric: String,
+    /// The metric's name in tables.
     pub called: &'static str,
-    /// `least` or `most`.
-    pub choose: &'static str,
+    /// `min` or `max`.
+    pub mode: &'static str,
+    /// Whether each arm has its own best point; if not, all use the base's.
     pub per_arm: bool,
     /// `best per arm` or `best of the base for all`.
     pub declared: &'static str,
@@ -125,52 +158,74 @@ pub struct Rule {
     pub selected_on_reported: bool,
 }
 
+/// How intervals are computed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Method {
+    /// The share of intervals that should hold the truth, such as 0.95.
     pub level: f64,
+    /// Name of the method.
     pub method: &'static str,
     /// Fewest differences for an interval.
     pub fewest: usize,
+    /// Name of the secondary method.
     pub secondary: &'static str,
 }
 
+/// A treated arm against the base, each at one point.
 #[derive(Clone, Debug, Serialize)]
 pub struct OnePair {
+    /// Name of the treated arm.
     pub arm: String,
+    /// Name of the base.
     pub base: String,
     /// The arms with their points, as named in tables.
     pub title: String,
+    /// Whether the lock proves that only the treatment differs.
     pub controlled: bool,
+    /// Whether the arm is controlled for one factor.
     pub attributable: bool,
+    /// The verdict in one line.
     pub verdict: String,
     /// An index into `points`.
     pub arm_point: usize,
+    /// An index into `points`.
     pub base_point: usize,
     /// Seeds of the rows, and seeds without a difference because a run diverged.
-    pub seeds: Lost,
+    pub seeds: DivergedSeeds,
+    /// One row for each metric.
     pub rows: Vec<OneRow>,
 }
 
+/// One metric of a pair.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneRow {
+    /// The metric, as named in tables.
     pub metric: String,
     /// The row's label in tables: the metric, and why its questions are not held out, if they are not.
     pub label: String,
     /// `nats`, `share` and `count`, compared by difference; or `seconds`, compared by ratio.
     pub unit: &'static str,
-    /// Means over runs; null if no run has the metric.
+    /// Mean over the base's runs; null if no run has the metric.
     pub base: Option<f64>,
+    /// Mean over the treated arm's runs; null if no run has the metric.
     pub treated: Option<f64>,
-    pub again: Option<f64>,
-    /// Paired differences, seed by seed, and their number.
+    /// Mean over the replicate's runs; null if no run has the metric.
+    pub replicate: Option<f64>,
+    /// Paired differences, in order of seeds.
     pub paired: Vec<f64>,
+    /// Number of differences.
     pub n: usize,
+    /// Mean difference; for seconds, the geometric mean ratio.
     pub difference: Option<f64>,
+    /// The smallest difference.
     pub lowest: Option<f64>,
+    /// The largest difference.
     pub highest: Option<f64>,
+    /// Whether lower or higher values are better.
     pub better: Better,
     /// The t interval, or the anytime-valid one; if null, `no_interval` gives the reason.
     pub interval: Option<OneInterval>,
+    /// Why there is no interval.
     pub no_interval: Option<NoInterval>,
     /// Present for six or more seeds.
     pub sign_flip: Option<SignFlip>,
@@ -181,29 +236,36 @@ pub struct OneRow {
     /// Only for rows of the family.
     pub judged: Option<Judged>,
     /// The difference between the base and its replicate; null without an A/A arm, or if `no_noise` gives a reason.
-    pub noise: Option<Itself>,
+    pub noise: Option<AaNoise>,
+    /// Why the noise is unknown.
     pub no_noise: Option<NoNoise>,
     /// Questions, tokens or targets behind each value.
     pub asked: Option<u64>,
     /// What each value was measured on.
-    pub over: Option<Over>,
+    pub over: Option<MeasuredOn>,
     /// How many of the row's questions training contained; null if it has none, or if they were not counted.
-    pub seen: Option<Seen>,
+    pub seen: Option<TrainingOverlap>,
     /// The squared standard error split by seed and question; null for a metric without an evaluation, or if
     /// `no_parts` gives a reason.
     pub parts: Option<Split>,
+    /// Why the parts are unknown.
     pub no_parts: Option<NoParts>,
 }
 
 /// The interval of the mean difference; for times its ends are ratios.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneInterval {
+    /// Lower end.
     pub low: f64,
+    /// Upper end.
     pub high: f64,
+    /// Number of differences.
     pub n: usize,
-    /// Of the mean (`sd`: of single differences); for times, of logarithms.
+    /// Standard error of the mean; for times, of logarithms.
     pub standard_error: f64,
+    /// Standard deviation of single differences; for times, of logarithms.
     pub sd: f64,
+    /// Two-sided p value for no difference.
     pub p: f64,
     /// Whether the interval and p hold at all looks together, as under a stopping rule.
     pub anytime: bool,
@@ -256,12 +318,12 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         verdict: comparison.verdict(),
         arms: arms(comparison),
         points: comparison.points.clone(),
-        selection: Rule {
+        selection: SelectionRule {
             metric: selection.metric.clone(),
             called: judged,
-            choose: match selection.choose {
-                compiler::lock::Choose::Least => "least",
-                compiler::lock::Choose::Most => "most",
+            mode: match selection.mode {
+                lab::comparison::SelectionMode::Min => "min",
+                lab::comparison::SelectionMode::Max => "max",
             },
             per_arm: selection.per_arm,
             declared: if selection.per_arm { PER_ARM } else { OF_BASE },
@@ -292,7 +354,7 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         best_of_base_for_all: of_metric(comparison.judged(false)),
         looks: comparison.last_looks(),
         siblings: comparison.proved.siblings.clone(),
-        seen: comparison.seen(ANSWERS_RIGHT),
+        seen: comparison.seen(EXACT_MATCH),
         time_bound: comparison.proved.steady(),
         warnings: comparison.warnings(),
         notes: comparison.notes(),
@@ -310,7 +372,7 @@ fn arms(comparison: &Comparison) -> Vec<OneArm> {
             role: match arm.role {
                 Role::Base => "base",
                 Role::Treatment => "treated",
-                Role::Again => "again",
+                Role::Replicate => "replicate",
             },
             verdict: treated.then(|| comparison.standing(&arm.name)),
             controlled: treated.then(|| comparison.is_controlled(&arm.name)),
@@ -377,7 +439,7 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
         unit: row.unit.word(),
         base: of(0),
         treated: of(1),
-        again: of(2),
+        replicate: of(2),
         n: row.paired.len(),
         difference: row.mean_difference(),
         lowest: extreme(row.paired.iter().copied(), f64::min),

@@ -9,27 +9,30 @@
 use serde::Serialize;
 
 use super::{Analysis, Arm, Comparison, Role, Unit, analysis_of, metric_of, paired, unit};
-use crate::statistics::sequential::{Decision, Look, Rule};
+use crate::statistics::sequential::{Decision, Look, StoppingRule};
 
 /// The file of looks in a comparison's folder: one object per line, with the id of the lock.
 pub const LOOKS: &str = "looks.jsonl";
 
 /// A look at one arm after a seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Looked {
+pub struct ArmLook {
+    /// Name of the treated arm.
     pub arm: String,
+    /// The primary metric, as named in tables.
     pub metric: String,
+    /// The state of its test.
     #[serde(flatten)]
     pub look: Look,
 }
 
 impl Comparison {
     /// The look at each treated arm after `seeds` seeds; empty without a stopping rule.
-    pub fn looks(&self, seeds: usize) -> Vec<Looked> {
+    pub fn looks(&self, seeds: usize) -> Vec<ArmLook> {
         let analysis = analysis_of(self);
         let (Some(most), Some(base)) = (analysis.max_seeds, self.base()) else { return Vec::new() };
         let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
-        let looked = treated.map(|arm| Looked {
+        let looked = treated.map(|arm| ArmLook {
             arm: arm.name.clone(),
             metric: analysis.primary.clone(),
             look: self.look(&analysis, base, arm, seeds.min(most), most),
@@ -38,7 +41,7 @@ impl Comparison {
     }
 
     /// The looks after all seeds so far, or each arm's decisive look.
-    pub fn last_looks(&self) -> Vec<Looked> {
+    pub fn last_looks(&self) -> Vec<ArmLook> {
         self.looks(self.seeds())
     }
 
@@ -70,7 +73,7 @@ impl Comparison {
     /// One look at an arm, at the arm's share of the level.
     fn look(&self, analysis: &Analysis, base: &Arm, arm: &Arm, seeds: usize, most: usize) -> Look {
         let level = analysis.confidence.of_each(self.tested().len() * analysis.family.len());
-        let rule = Rule { margin: analysis.margin, ..Rule::new(level, most) };
+        let rule = StoppingRule { margin: analysis.margin, ..StoppingRule::new(level, most) };
         // A comparison with a rule has a single point.
         let [base, arm] = [base, arm].map(|arm| arm.points.first().map_or(&[][..], Vec::as_slice));
         let pairs = paired(base, arm);
@@ -100,12 +103,12 @@ impl Comparison {
 
     /// The rule's decision on each arm, one sentence each.
     pub(super) fn decisions(&self) -> Vec<String> {
-        let said = |Looked { arm, metric, look }: Looked| {
+        let said = |ArmLook { arm, metric, look }: ArmLook| {
             let what = match look.decision {
                 Decision::Continue => "the rule has not decided yet",
                 Decision::Differs => "the arms differ",
                 Decision::Equivalent => "the arms are equivalent within the margin",
-                Decision::Exhausted => "nothing is decided, and no seeds are left",
+                Decision::Exhausted => "nothing is decided, and no seeds remain",
             };
             let later = self.seeds().saturating_sub(look.n);
             let later = match (look.decision, later) {
@@ -118,7 +121,7 @@ impl Comparison {
                 }
                 _ => String::new(),
             };
-            let (metric, seeds) = (self.calls(&metric), dsl::counted(look.n, "seed"));
+            let (metric, seeds) = (&metric, dsl::counted(look.n, "seed"));
             format!("{arm}, by {metric}: after {seeds} {what}{later}.")
         };
         self.last_looks().into_iter().map(said).collect()

@@ -18,8 +18,7 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     let analysis = analysis_of(comparison);
     let pairs = comparison.pairs();
     let rows: Vec<Row> = pairs.iter().filter_map(|pair| pair.row(&analysis.primary)).collect();
-    let family: Vec<String> =
-        analysis.family.iter().map(|metric| comparison.calls(metric)).collect();
+    let family: Vec<String> = analysis.family.clone();
     let base = comparison.base().map_or("", |arm| arm.name.as_str());
     let treated: Vec<&str> = comparison
         .arms
@@ -28,7 +27,7 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
         .map(|arm| arm.name.as_str())
         .collect();
     let mut said = vec![format!(
-        "The comparison {name} (lock {lock}) holds {} against {base}; design: {}.",
+        "The comparison {name} (lock {lock}) compares {} with {base}; design: {}.",
         treated.join(", "),
         comparison.verdict()
     )];
@@ -44,7 +43,7 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     }
     said.push(format!(
         "The primary metric is {}{}.",
-        comparison.calls(&analysis.primary),
+        &analysis.primary,
         if analysis.declared { "" } else { " (that of the selection, which is the default)" }
     ));
     match analysis.max_seeds {
@@ -73,7 +72,7 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
         format!("{} ({} of each treated arm)", counted(members.len(), "test"), family.join(", "));
     said.push(match members.iter().any(|member| member.judged.p_adjusted.is_some()) {
         true => format!(
-            "P values are two-sided {test}, adjusted by Holm's method over {tests}, level {}.",
+            "P values come from two-sided {test}, adjusted by Holm's method over {tests}, at level {}.",
             level(analysis.confidence)
         ),
         false => format!("The family is {tests}; no test has a p value, so nothing is decided."),
@@ -90,8 +89,8 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
         if lost.base + lost.treated + lost.both > 0 {
             let kept = lost.pairs - lost.base - lost.treated - lost.both;
             said.push(format!(
-                "Runs diverged: the differences of {} are those of{}, and no word was given that a diverged run, ranked worst, could \
-                 change.",
+                "Runs diverged: the differences of {} are those of{}, and no conclusion was given that a diverged \
+                 run, ranked worst, could change.",
                 at(comparison, &pair.arm.name, pair.arm_point),
                 lost.of(kept).replace(['(', ')'], "")
             ));
@@ -117,7 +116,7 @@ fn interval(rows: &[Row], confidence: Confidence) -> String {
     let least = rows.iter().filter_map(|row| row.result.ok()).map(|found| found.n).min();
     let Some(n) = least else {
         return format!(
-            "There are no intervals: one needs {FEWEST} seeds, with differences that are not all equal."
+            "No intervals are shown: they need {FEWEST} seeds with differences that are not all equal."
         );
     };
     match covers(n) {
@@ -138,17 +137,17 @@ fn interval(rows: &[Row], confidence: Confidence) -> String {
 /// How a point of the grid was selected, or that none was.
 fn selection(comparison: &Comparison) -> String {
     let points = comparison.points.len();
-    let metric = comparison.calls(comparison.judged_by());
+    let metric = comparison.judged_by();
     let none: Vec<&str> = comparison
         .arms
         .iter()
-        .filter(|arm| arm.role != Role::Again && comparison.chosen(arm).is_none())
+        .filter(|arm| arm.role != Role::Replicate && comparison.chosen(arm).is_none())
         .map(|arm| arm.name.as_str())
         .collect();
     if !none.is_empty() {
         return format!(
-            "{points} grid points were tried for each arm; none was selected for {}, as no point of the arm that the \
-             rule goes by has {metric} in every run that did not diverge.",
+            "{points} grid points were tried for each arm; none was selected for {}, because no point of the arm \
+             that the rule uses has {metric} in every run that did not diverge.",
             none.join(", ")
         );
     }
@@ -163,9 +162,8 @@ fn selection(comparison: &Comparison) -> String {
 fn order(comparison: &Comparison) -> [String; 1] {
     let taken = comparison.proved.siblings.taken.len();
     [match taken {
-        0 => {
-            "The lock declares the rule; it does not show that this was before the runs.".to_owned()
-        }
+        0 => "The lock declares the rule; it does not prove that it did so before the runs."
+            .to_owned(),
         _ => format!(
             "{taken} of the runs were taken from other comparisons, so the rule and the order of seeds may have been \
              chosen after their results."

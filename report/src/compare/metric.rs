@@ -3,14 +3,14 @@
 //! In: a metric of a log or of a lock. Out: its name in tables, its unit. Must stay true: a measure that this version
 //! does not know keeps its own name and has no unit.
 
-use super::{ANSWERS_RIGHT, HELD_OUT_LOSS, STEP_TIME, TOKENS_RIGHT, TRAINING_LOSS, Unit};
+use super::{EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit};
 
 /// Further measures of an evaluation: their names in tables and their units.
 pub(super) const MEASURES: [(&str, &str, Unit); 4] = [
-    ("bits", "bits learnt", Unit::Count),
-    ("bits_per_parameter", "bits learnt a parameter", Unit::Count),
-    ("kl", "KL from the true law", Unit::Nats),
-    ("validity", "sentences valid", Unit::Share),
+    ("bits", "bits learned", Unit::Count),
+    ("bits_per_parameter", "bits learned per parameter", Unit::Count),
+    ("kl", "KL from the true distribution", Unit::Nats),
+    ("validity", "valid sentences", Unit::Share),
 ];
 
 /// A measure's name in tables.
@@ -21,11 +21,11 @@ pub fn measured(name: &str) -> &str {
 /// The name in tables of a metric of `evaluation.metrics`.
 pub fn called(metric: &str) -> &'static str {
     match metric {
-        "answer_accuracy" => ANSWERS_RIGHT,
-        "token_accuracy" => TOKENS_RIGHT,
+        "exact_match" => EXACT_MATCH,
+        "token_accuracy" => TOKEN_ACCURACY,
         _ => {
             let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
-            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
+            measure.map_or(EVAL_LOSS, |(_, called, _)| called)
         }
     }
 }
@@ -34,8 +34,8 @@ pub fn called(metric: &str) -> &'static str {
 pub fn unit(metric: &str) -> Unit {
     match metric {
         STEP_TIME => Unit::Seconds,
-        TRAINING_LOSS | HELD_OUT_LOSS => Unit::Nats,
-        _ if metric.starts_with(TOKENS_RIGHT) || metric.starts_with(ANSWERS_RIGHT) => Unit::Share,
+        TRAINING_LOSS | EVAL_LOSS => Unit::Nats,
+        _ if metric.starts_with(TOKEN_ACCURACY) || metric.starts_with(EXACT_MATCH) => Unit::Share,
         _ => {
             let found = MEASURES.iter().find(|(_, called, _)| *called == metric);
             found.map_or(Unit::Unknown, |(.., unit)| *unit)
@@ -47,9 +47,9 @@ pub fn unit(metric: &str) -> Unit {
 pub(super) fn rank(metric: &str) -> u8 {
     match metric {
         TRAINING_LOSS => 0,
-        HELD_OUT_LOSS => 1,
-        TOKENS_RIGHT => 2,
-        ANSWERS_RIGHT => 3,
+        EVAL_LOSS => 1,
+        TOKEN_ACCURACY => 2,
+        EXACT_MATCH => 3,
         STEP_TIME => 5,
         _ => 4,
     }

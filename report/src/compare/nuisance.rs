@@ -12,16 +12,20 @@ const LOOSE: f64 = 0.05;
 /// An end of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum End {
+pub enum AxisEnd {
+    /// The smallest value.
     Lowest,
+    /// The largest value.
     Highest,
 }
 
 /// A best point at the edge of the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
+    /// The field that the axis varies.
     pub path: String,
-    pub end: End,
+    /// The end at which the best point is.
+    pub end: AxisEnd,
 }
 
 /// Names of the two rules.
@@ -66,10 +70,10 @@ impl Comparison {
             }
             let mut push = |end| edges.push(Edge { path: axis.path.clone(), end });
             if Some(here) == low {
-                push(End::Lowest);
+                push(AxisEnd::Lowest);
             }
             if Some(here) == high {
-                push(End::Highest);
+                push(AxisEnd::Highest);
             }
         }
         edges
@@ -82,8 +86,8 @@ impl Comparison {
             let share: f64 = within.parse().ok()?;
             (share > LOOSE).then(|| {
                 format!(
-                    "Warning: [match] allows {arm} {within} of the base's {on} ({apart}): a match within more than \
-                     {LOOSE} leaves room for {on} to explain a difference."
+                    "Warning: [match] allows {arm} {within} of the base's {on} ({apart}): with more than {LOOSE}, \
+                     {on} could explain a difference."
                 )
             })
         };
@@ -105,7 +109,7 @@ impl Comparison {
         if self.points.len() < 2 {
             return warnings;
         }
-        for arm in self.arms.iter().filter(|arm| arm.role != Role::Again) {
+        for arm in self.arms.iter().filter(|arm| arm.role != Role::Replicate) {
             let best = self.best_points(arm);
             let Some(first) = best.first().copied() else { continue };
             if best.len() > 1 {
@@ -114,17 +118,17 @@ impl Comparison {
                     best.len(),
                     self.points.len(),
                     arm.name,
-                    self.calls(self.judged_by()),
+                    self.judged_by(),
                     self.points.get(first).map_or("", String::as_str)
                 ));
             }
             for Edge { path, end } in self.edges(first) {
                 let end = match end {
-                    End::Lowest => "lowest",
-                    End::Highest => "highest",
+                    AxisEnd::Lowest => "lowest",
+                    AxisEnd::Highest => "highest",
                 };
                 warnings.push(format!(
-                    "Warning: the best point of {} has the {end} {path} of the grid: the optimum may lie outside.",
+                    "Warning: the best point of {} has the {end} {path} of the grid: the optimum may be outside.",
                     at(self, &arm.name, first)
                 ));
             }

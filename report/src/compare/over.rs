@@ -6,13 +6,15 @@
 use serde::Serialize;
 
 use super::{
-    ANSWERS_RIGHT, Curves, HELD_OUT_LOSS, Run, STEP_TIME, TOKENS_RIGHT, TRAINING_LOSS, metric_of,
+    Curves, EVAL_LOSS, EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, metric_of,
 };
 
 /// The items that each value of a row was measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Over {
+pub struct MeasuredOn {
+    /// The smallest number of items of any run.
     pub fewest: u64,
+    /// The largest number of items of any run.
     pub most: u64,
     /// Plural: `questions`.
     pub unit: &'static str,
@@ -32,11 +34,11 @@ impl Curves {
         match metric {
             TRAINING_LOSS => Some((self.tail() as u64, "steps at the end", None)),
             STEP_TIME => Some((self.timed_steps?, "timed steps", None)),
-            HELD_OUT_LOSS => logged("targets", windows),
-            TOKENS_RIGHT => logged("tokens", windows),
-            _ if metric.starts_with(ANSWERS_RIGHT) => logged("questions", asked_in),
-            "sentences valid" => Some((self.samples?, "written sentences", None)),
-            "KL from the true law" => Some((self.samples?, "sentences", None)),
+            EVAL_LOSS => logged("targets", windows),
+            TOKEN_ACCURACY => logged("tokens", windows),
+            _ if metric.starts_with(EXACT_MATCH) => logged("questions", asked_in),
+            "valid sentences" => Some((self.samples?, "written sentences", None)),
+            "KL from the true distribution" => Some((self.samples?, "sentences", None)),
             // Of biographies, the log has only their mean.
             _ => Some((windows?, "windows", None)),
         }
@@ -44,13 +46,13 @@ impl Curves {
 }
 
 /// What the values of these runs were measured on; `None` if a log does not say it.
-pub(super) fn over(base: &[Run], arm: &[Run], metric: &str) -> Option<Over> {
+pub(super) fn over(base: &[Run], arm: &[Run], metric: &str) -> Option<MeasuredOn> {
     let ended = base.iter().chain(arm).filter(|run| metric_of(run, metric).is_some());
     let all: Vec<One> = ended.filter_map(|run| run.curves.over(metric)).collect();
     let (_, unit, windows) = *all.first()?;
     let counts = || all.iter().map(|(count, ..)| *count);
     let same = all.iter().all(|(_, _, other)| *other == windows);
-    Some(Over {
+    Some(MeasuredOn {
         fewest: counts().min()?,
         most: counts().max()?,
         unit,
@@ -58,10 +60,10 @@ pub(super) fn over(base: &[Run], arm: &[Run], metric: &str) -> Option<Over> {
     })
 }
 
-impl Over {
+impl MeasuredOn {
     /// `900 targets in 4 windows`
     pub fn text(self) -> String {
-        let Over { fewest, most, unit, windows } = self;
+        let MeasuredOn { fewest, most, unit, windows } = self;
         let count = match fewest == most {
             true => format!("{most}"),
             false => format!("{fewest} … {most}"),
@@ -97,20 +99,20 @@ mod tests {
             let run = one(|curves| {
                 (curves.windows, curves.samples) = (Some(4), Some(64));
                 curves.metrics.insert(metric.to_owned(), vec![(20, 0.5)]);
-                curves.asked.insert(format!("{ANSWERS_RIGHT}, level 2"), 60);
+                curves.asked.insert(format!("{EXACT_MATCH}, level 2"), 60);
             });
-            over(&[run], &[], metric).map(Over::text)
+            over(&[run], &[], metric).map(MeasuredOn::text)
         };
         for (metric, text) in [
             (TRAINING_LOSS, "2 steps at the end"),
-            (HELD_OUT_LOSS, "900 targets in 4 windows"),
-            (TOKENS_RIGHT, "200 tokens in 4 windows"),
-            ("sentences valid", "64 written sentences"),
-            ("KL from the true law", "64 sentences"),
-            ("bits learnt", "4 windows"),
-            ("bits learnt a parameter", "4 windows"),
+            (EVAL_LOSS, "900 targets in 4 windows"),
+            (TOKEN_ACCURACY, "200 tokens in 4 windows"),
+            ("valid sentences", "64 written sentences"),
+            ("KL from the true distribution", "64 sentences"),
+            ("bits learned", "4 windows"),
+            ("bits learned per parameter", "4 windows"),
             // With written answers, each question is asked alone.
-            ("whole answers right, level 2", "60 questions"),
+            ("exact_match, level 2", "60 questions"),
         ] {
             assert_eq!(lano(metric).as_deref(), Some(text), "{metric}");
         }
@@ -123,11 +125,11 @@ mod tests {
     fn numbers_that_differ_between_runs_are_both_given() {
         let of = |count: u64, windows: u64| {
             one(|curves| {
-                curves.asked.insert(HELD_OUT_LOSS.to_owned(), count);
+                curves.asked.insert(EVAL_LOSS.to_owned(), count);
                 curves.windows = Some(windows);
             })
         };
-        let text = |a: Run, b: Run| over(&[a], &[b], HELD_OUT_LOSS).unwrap().text();
+        let text = |a: Run, b: Run| over(&[a], &[b], EVAL_LOSS).unwrap().text();
         assert_eq!(text(of(58, 4), of(60, 4)), "58 … 60 targets in 4 windows");
         assert_eq!(text(of(60, 4), of(60, 8)), "60 targets");
         assert_eq!(text(of(1, 1), of(1, 1)), "1 target in 1 window");

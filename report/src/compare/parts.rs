@@ -11,7 +11,7 @@ use compiler::digest::Digest;
 use serde::Serialize;
 
 use super::seen::of_level;
-use super::{ANSWERS_RIGHT, Run, STEP_TIME, TOKENS_RIGHT, TRAINING_LOSS, Unit, paired, unit};
+use super::{EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit, paired, unit};
 use crate::statistics::questions::{Asked, Refused, Split, split};
 use crate::statistics::{Confidence, Undefined};
 use records::metrics::{Evaluation, Questions};
@@ -37,6 +37,7 @@ pub enum NoParts {
     OtherQuestions,
     /// Some seeds have the same questions, but not all.
     Mixed,
+    /// The statistics refuse the scores.
     Refused(Refused),
 }
 
@@ -50,13 +51,13 @@ pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
         }
     };
     let share = |right: &bool| f64::from(u8::from(*right));
-    put(ANSWERS_RIGHT.to_owned(), answers.values().flatten().map(share).collect());
+    put(EXACT_MATCH.to_owned(), answers.values().flatten().map(share).collect());
     for (level, right) in answers {
         put(of_level(*level), right.iter().map(share).collect());
     }
     // Weight an answer by its length, so that the mean over answers is the share of all tokens.
     let scale = tokens.len() as f64 / evaluation.tokens.of as f64;
-    put(TOKENS_RIGHT.to_owned(), tokens.iter().map(|right| *right as f64 * scale).collect());
+    put(TOKEN_ACCURACY.to_owned(), tokens.iter().map(|right| *right as f64 * scale).collect());
     found
 }
 
@@ -68,7 +69,7 @@ pub(super) fn of(
     confidence: Confidence,
 ) -> Option<Result<Split, NoParts>> {
     let of_questions = unit(metric) == Unit::Share
-        && (metric.starts_with(ANSWERS_RIGHT) || metric.starts_with(TOKENS_RIGHT));
+        && (metric.starts_with(EXACT_MATCH) || metric.starts_with(TOKEN_ACCURACY));
     let ended = |run: &Run| run.curves.last(metric).is_some();
     let pairs = paired(base, arm).into_iter().filter(|(base, arm)| ended(base) && ended(arm));
     let pairs: Vec<(&Run, &Run)> = pairs.collect();
@@ -106,14 +107,14 @@ impl NoParts {
     pub(crate) fn brief(self) -> String {
         match self {
             NoParts::NotRecorded => "question part not recorded".to_owned(),
-            NoParts::OneMean => "not split: one mean a run".to_owned(),
-            NoParts::OtherQuestions => "arms were asked other questions".to_owned(),
+            NoParts::OneMean => "not split: one mean per run".to_owned(),
+            NoParts::OtherQuestions => "arms had different questions".to_owned(),
             NoParts::Mixed => "some seeds share their questions".to_owned(),
             NoParts::Refused(Refused::TooFewSeeds { have, need }) => {
                 format!("{have} of {need} seeds")
             }
             NoParts::Refused(Refused::OtherNumber { .. }) => {
-                "seeds have other numbers of questions".to_owned()
+                "seeds have different numbers of questions".to_owned()
             }
             NoParts::Refused(Refused::Undefined(undefined)) => match undefined {
                 Undefined::TooFew { have, need } => format!("{have} of {need} questions"),
@@ -151,7 +152,7 @@ mod tests {
     use super::super::tests::{by, proved, two_seeds};
     use super::super::{Arm, Comparison, Role, summary};
     use super::*;
-    use compiler::lock::Choose;
+    use lab::comparison::SelectionMode;
 
     /// A run with the given answers right.
     fn run(seed: usize, asked: &str, right: &[u8]) -> Run {
@@ -159,10 +160,10 @@ mod tests {
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;
         let mut run = super::super::tests::run(seed, 1.0, mean);
         let curves = &mut run.curves;
-        curves.asked.insert(ANSWERS_RIGHT.to_owned(), right.len() as u64);
-        curves.metrics.insert(ANSWERS_RIGHT.to_owned(), vec![(20, mean)]);
+        curves.asked.insert(EXACT_MATCH.to_owned(), right.len() as u64);
+        curves.metrics.insert(EXACT_MATCH.to_owned(), vec![(20, mean)]);
         let asked = Digest::of("test", asked);
-        curves.questions.insert(ANSWERS_RIGHT.to_owned(), Single { asked, scores });
+        curves.questions.insert(EXACT_MATCH.to_owned(), Single { asked, scores });
         run
     }
 
@@ -179,19 +180,19 @@ mod tests {
                 Arm { name: "b".to_owned(), role: Role::Treatment, points: vec![runs(3)] },
             ],
             points: vec![String::new()],
-            selection: by("answer_accuracy", Choose::Most, true),
+            selection: by("exact_match", SelectionMode::Max, true),
             proved: proved(&["b"], &[]),
         }
     }
 
     fn found(comparison: &Comparison) -> Result<Split, NoParts> {
-        comparison.pairs()[0].row(ANSWERS_RIGHT).unwrap().parts.unwrap()
+        comparison.pairs()[0].row(EXACT_MATCH).unwrap().parts.unwrap()
     }
 
     #[test]
     fn questions_are_paired_across_arms_and_seeds() {
         let same = comparison(|_| "same".to_owned());
-        let row = same.pairs()[0].row(ANSWERS_RIGHT).unwrap();
+        let row = same.pairs()[0].row(EXACT_MATCH).unwrap();
         let split = row.parts.unwrap().unwrap();
         assert_eq!((split.asked, split.seeds, split.questions), (Asked::Same, 3, 40));
         assert!((split.mean - row.mean_difference().unwrap()).abs() < 1e-12);
@@ -218,7 +219,7 @@ mod tests {
         let two = two_seeds();
         let rows = two.pairs()[0].rows();
         let of = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().parts;
-        assert_eq!(of(TOKENS_RIGHT), Some(Err(NoParts::NotRecorded)));
+        assert_eq!(of(TOKEN_ACCURACY), Some(Err(NoParts::NotRecorded)));
         assert_eq!(of(super::super::TRAINING_LOSS), None);
     }
 
@@ -244,8 +245,8 @@ mod tests {
             let scores = &found[metric].scores;
             scores.iter().sum::<f64>() / scores.len() as f64
         };
-        assert!((mean(TOKENS_RIGHT) - 8.0 / 12.0).abs() < 1e-12);
-        assert!((mean(ANSWERS_RIGHT) - 2.0 / 3.0).abs() < 1e-12);
-        assert!((mean(&format!("{ANSWERS_RIGHT}, level 1")) - 0.5).abs() < 1e-12);
+        assert!((mean(TOKEN_ACCURACY) - 8.0 / 12.0).abs() < 1e-12);
+        assert!((mean(EXACT_MATCH) - 2.0 / 3.0).abs() < 1e-12);
+        assert!((mean(&format!("{EXACT_MATCH}, level 1")) - 0.5).abs() < 1e-12);
     }
 }

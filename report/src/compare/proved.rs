@@ -6,8 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiler::lock;
-
 use super::{Analysis, Arm, Comparison, Costs, Role, Siblings, Varied};
 use crate::statistics::questions::Asked;
 
@@ -43,6 +41,7 @@ pub struct Claim {
     pub controlled: bool,
     /// Factors of the treatment. With several, no difference can be attributed to one.
     pub factors: usize,
+    /// The quantity that the lock matches, if any.
     pub matched: Option<Equal>,
 }
 
@@ -53,8 +52,11 @@ pub struct Equal {
     pub on: &'static str,
     /// The derived field.
     pub path: &'static str,
+    /// The declared tolerance.
     pub within: String,
+    /// The quantity in the base.
     pub base: i128,
+    /// The quantity in the treated arm.
     pub arm: i128,
     /// How much the arm exceeds the base: `+0.35%`, `equal`.
     pub apart: String,
@@ -63,7 +65,9 @@ pub struct Equal {
 /// A field that the grid varies, and its value at each point, if numeric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
+    /// The field, as in locks.
     pub path: String,
+    /// Its value at each point; `None` if it is not a number.
     pub values: Vec<Option<f64>>,
 }
 
@@ -75,8 +79,8 @@ impl Claim {
 }
 
 /// Seeds that several pairs have in common.
-fn repeated(seeds: &[lock::Seeds]) -> Vec<String> {
-    let of = |what: &str, seed: fn(&lock::Seeds) -> u64| {
+fn repeated(seeds: &[lab::experiment::Seeds]) -> Vec<String> {
+    let of = |what: &str, seed: fn(&lab::experiment::Seeds) -> u64| {
         let distinct: BTreeSet<u64> = seeds.iter().map(seed).collect();
         match distinct.first() {
             Some(only) if distinct.len() == 1 && seeds.len() > 1 => Some(format!(
@@ -97,16 +101,16 @@ fn repeated(seeds: &[lock::Seeds]) -> Vec<String> {
 
 /// Which seeds are all distinct, of the base and its repetition together: pairs that share one differ by less than
 /// seeds make runs differ.
-fn varied(base: &[lock::Seeds], again: &[lock::Seeds]) -> Varied {
-    let distinct = |of: fn(&lock::Seeds) -> u64| {
-        let used = || base.iter().take(again.len()).chain(again).map(of);
-        !again.is_empty() && used().collect::<BTreeSet<u64>>().len() == used().count()
+fn varied(base: &[lab::experiment::Seeds], replicate: &[lab::experiment::Seeds]) -> Varied {
+    let distinct = |of: fn(&lab::experiment::Seeds) -> u64| {
+        let used = || base.iter().take(replicate.len()).chain(replicate).map(of);
+        !replicate.is_empty() && used().collect::<BTreeSet<u64>>().len() == used().count()
     };
     Varied { init: distinct(|seeds| seeds.init), data: distinct(|seeds| seeds.data) }
 }
 
 /// The windows of an evaluation follow from `seeds.eval` alone.
-fn questions(locked: &lock::Comparison) -> Option<Asked> {
+fn questions(locked: &lab::comparison::Comparison) -> Option<Asked> {
     let evals: std::collections::BTreeSet<u64> =
         locked.seeds.iter().map(|seeds| seeds.eval).collect();
     match evals.len() {
@@ -120,7 +124,8 @@ fn questions(locked: &lock::Comparison) -> Option<Asked> {
 pub(crate) const NOT_CONTROLLED: &str = "NOT CONTROLLED";
 
 impl Proved {
-    pub fn of(locked: &lock::Comparison) -> Proved {
+    /// What a comparison's lock proves.
+    pub fn of(locked: &lab::comparison::Comparison) -> Proved {
         let claims = locked.verdicts.iter().map(|(arm, verdict)| {
             let matched = locked.matching.zip(locked.matched.get(arm));
             let matched = matched.map(|(of, found)| Equal {
@@ -154,7 +159,7 @@ impl Proved {
             claims: claims.collect(),
             axes: axes.collect(),
             analysis: Analysis::declared(locked),
-            varied: varied(&locked.seeds, &locked.again),
+            varied: varied(&locked.seeds, &locked.replicate),
             repeated: repeated(&locked.seeds),
             questions: questions(locked),
             time_bound: Some(locked.analysis.time_bound.to_f64()),
@@ -180,7 +185,7 @@ impl Proved {
             Some(Claim { verdict, controlled: false, factors: _, matched: _ }) => {
                 format!("{NOT_CONTROLLED}: {verdict}")
             }
-            None => format!("{NOT_CONTROLLED}: nothing proves what this arm differs in"),
+            None => format!("{NOT_CONTROLLED}: nothing proves how this arm differs"),
         }
     }
 
@@ -208,6 +213,7 @@ impl Comparison {
         self.proved.claims.get(arm).is_some_and(Claim::is_attributable)
     }
 
+    /// Whether the lock proves that only the treatment of this arm differs from the base.
     pub fn is_controlled(&self, arm: &str) -> bool {
         self.proved.claims.get(arm).is_some_and(|claim| claim.controlled)
     }
@@ -236,33 +242,36 @@ mod tests {
     #[test]
     fn pairs_that_share_a_seed_are_warned_of() {
         let of = |init: [u64; 3]| {
-            let seeds =
-                init.iter().zip(1..).map(|(&init, data)| lock::Seeds { init, data, eval: 0 });
+            let seeds = init.iter().zip(1..).map(|(&init, data)| lab::experiment::Seeds {
+                init,
+                data,
+                eval: 0,
+            });
             repeated(&seeds.collect::<Vec<_>>())
         };
         assert!(of([1, 2, 3]).is_empty());
         assert!(of([1, 1, 1])[0].contains("all 3 pairs have init seed 1"));
         assert!(of([1, 1, 2])[0].contains("3 pairs have 2 different init seeds"));
-        assert!(repeated(&[lock::Seeds { init: 1, data: 1, eval: 0 }]).is_empty());
+        assert!(repeated(&[lab::experiment::Seeds { init: 1, data: 1, eval: 0 }]).is_empty());
     }
 
     #[test]
     fn one_seed_for_all_repetitions_is_not_varied() {
-        let seeds = |numbers: &[(u64, u64)]| -> Vec<lock::Seeds> {
+        let seeds = |numbers: &[(u64, u64)]| -> Vec<lab::experiment::Seeds> {
             numbers
                 .iter()
-                .map(|(init, data)| lock::Seeds { init: *init, data: *data, eval: 0 })
+                .map(|(init, data)| lab::experiment::Seeds { init: *init, data: *data, eval: 0 })
                 .collect()
         };
         let base = seeds(&[(1, 1), (2, 2), (3, 3)]);
-        for (again, init, data) in [
+        for (replicate, init, data) in [
             ([(101, 101), (102, 102), (103, 103)], true, true),
             ([(101, 102), (101, 103), (101, 104)], false, true),
             ([(101, 102), (102, 102), (103, 102)], true, false),
             // The base's own seeds in another order.
             ([(2, 11), (3, 12), (1, 13)], false, true),
         ] {
-            assert_eq!(varied(&base, &seeds(&again)), Varied { init, data }, "{again:?}");
+            assert_eq!(varied(&base, &seeds(&replicate)), Varied { init, data }, "{replicate:?}");
         }
         assert_eq!(varied(&base, &[]), Varied::default());
         // Seeds of the base without a repetition do not count.

@@ -10,14 +10,15 @@ use std::collections::BTreeMap;
 use records::overlap::Share;
 use serde::Serialize;
 
-use super::{ANSWERS_RIGHT, Comparison, HELD_OUT_LOSS, Pair, Run, STEP_TIME, TRAINING_LOSS};
+use super::{Comparison, EVAL_LOSS, EXACT_MATCH, Pair, Run, STEP_TIME, TRAINING_LOSS};
 
 /// The largest share of questions in the training data at which an evaluation is still called held-out.
 const MOST: f64 = 0.01;
 
 /// How much of one run's evaluation its training contained.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum RunOverlap {
+    /// By comparing questions.
     Counted(Counted),
     /// The task evaluates facts that it trained on, by design: Capo's people, in other sentences.
     ByDesign,
@@ -32,8 +33,9 @@ pub struct Counted {
     pub in_windows: Share,
     /// Questions with a scored answer, by level.
     pub answers: BTreeMap<u32, Share>,
-    /// Training windows that were inspected; `of_windows` is their total number.
+    /// Training windows that were inspected.
     pub windows: u64,
+    /// Number of all training windows.
     pub of_windows: u64,
 }
 
@@ -41,10 +43,10 @@ impl Counted {
     /// The questions of a metric.
     fn of(&self, metric: &str) -> Share {
         let levels = self.answers.iter().filter(|(level, _)| match metric {
-            ANSWERS_RIGHT => true,
+            EXACT_MATCH => true,
             _ => metric == of_level(**level),
         });
-        match metric.starts_with(ANSWERS_RIGHT) {
+        match metric.starts_with(EXACT_MATCH) {
             true => levels.fold(Share::default(), |sum, (_, share)| add(sum, *share)),
             false => self.in_windows,
         }
@@ -53,7 +55,7 @@ impl Counted {
 
 /// The metric of one level's answers.
 pub(super) fn of_level(level: u32) -> String {
-    format!("{ANSWERS_RIGHT}, level {level}")
+    format!("{EXACT_MATCH}, level {level}")
 }
 
 fn add(a: Share, b: Share) -> Share {
@@ -66,14 +68,16 @@ fn add(a: Share, b: Share) -> Share {
 /// How much of a row's evaluation training contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Seen {
+pub enum TrainingOverlap {
     /// Questions of one evaluation, over all runs of the row.
     Questions {
+        /// Number of questions.
         questions: u64,
         /// Those found with their answer, word for word, in the inspected training windows.
         shown: u64,
-        /// Training windows that were inspected; `of_windows` is their total number.
+        /// Training windows that were inspected.
         windows: u64,
+        /// Number of all training windows.
         of_windows: u64,
     },
     /// The task evaluates facts that it trained on, by design: Capo's people, in other sentences.
@@ -82,7 +86,7 @@ pub enum Seen {
 
 /// What the training of these runs contained of a metric's questions; `None` for a metric without questions, or if
 /// they were not counted, as for documents.
-pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option<Seen> {
+pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option<TrainingOverlap> {
     if [TRAINING_LOSS, STEP_TIME].contains(&metric) {
         return None;
     }
@@ -90,8 +94,8 @@ pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option
     for run in runs {
         match &run.shown {
             None => {}
-            Some(Shown::ByDesign) => return Some(Seen::ByDesign),
-            Some(Shown::Counted(of)) => {
+            Some(RunOverlap::ByDesign) => return Some(TrainingOverlap::ByDesign),
+            Some(RunOverlap::Counted(of)) => {
                 counted.insert(&of.of, of);
             }
         }
@@ -100,7 +104,7 @@ pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option
         counted.values().map(|of| part(of)).fold(0, u64::saturating_add)
     };
     let all = counted.values().fold(Share::default(), |sum, of| add(sum, of.of(metric)));
-    (all.questions > 0).then(|| Seen::Questions {
+    (all.questions > 0).then(|| TrainingOverlap::Questions {
         questions: all.questions,
         shown: all.shown,
         windows: sum(|of| of.windows),
@@ -109,32 +113,29 @@ pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option
 }
 
 /// A metric's label in tables: its name, and why its questions are not held out, if they are not.
-pub fn label(metric: &str, seen: Option<Seen>) -> String {
-    match seen.and_then(Seen::why) {
-        Some(why) => format!("{}, {why}", neutral(metric)),
+pub fn label(metric: &str, seen: Option<TrainingOverlap>) -> String {
+    match seen.and_then(TrainingOverlap::why) {
+        Some(why) => format!("{metric}, {why}"),
         None => metric.to_owned(),
     }
 }
 
-/// A metric's name without the claim that its questions are held out.
-pub(crate) fn neutral(metric: &str) -> String {
-    metric.replace(HELD_OUT_LOSS, "evaluation loss")
-}
-
-impl Seen {
+impl TrainingOverlap {
     /// The share of the questions known to be in the training data.
     pub fn share(self) -> Option<f64> {
         match self {
-            Seen::Questions { questions: 0, .. } | Seen::ByDesign => None,
-            Seen::Questions { questions, shown, .. } => Some(shown as f64 / questions as f64),
+            TrainingOverlap::Questions { questions: 0, .. } | TrainingOverlap::ByDesign => None,
+            TrainingOverlap::Questions { questions, shown, .. } => {
+                Some(shown as f64 / questions as f64)
+            }
         }
     }
 
     /// Why an evaluation must not be called held-out.
     fn why(self) -> Option<String> {
         let (windows, of_windows) = match self {
-            Seen::ByDesign => return Some("of people seen in training".to_owned()),
-            Seen::Questions { windows, of_windows, .. } => (windows, of_windows),
+            TrainingOverlap::ByDesign => return Some("of people seen in training".to_owned()),
+            TrainingOverlap::Questions { windows, of_windows, .. } => (windows, of_windows),
         };
         let share = self.share()?;
         let whole = windows == of_windows;
@@ -151,13 +152,13 @@ impl Seen {
     /// The sentence for a caption; `alike` if all rows have the same share.
     fn sentence(self, alike: bool) -> Option<String> {
         let (shown, questions, windows, of_windows) = match self {
-            Seen::ByDesign => {
+            TrainingOverlap::ByDesign => {
                 return Some(
-                    "Evaluations are of the people that training showed, in other sentences, so they are not held out."
+                    "The evaluation asks about people seen in training, in other sentences, so it is not held out."
                         .to_owned(),
                 );
             }
-            Seen::Questions { shown, questions, windows, of_windows } => {
+            TrainingOverlap::Questions { shown, questions, windows, of_windows } => {
                 (shown, questions, windows, of_windows)
             }
         };
@@ -193,8 +194,8 @@ fn percent(share: f64) -> String {
 
 impl Pair<'_> {
     /// What training contained of a metric's questions, in all runs of the pair.
-    pub(super) fn seen(&self, metric: &str) -> Option<Seen> {
-        let runs = [self.base_runs(), self.arm_runs(), self.again_runs()];
+    pub(super) fn seen(&self, metric: &str) -> Option<TrainingOverlap> {
+        let runs = [self.base_runs(), self.arm_runs(), self.replicate_runs()];
         seen(metric, runs.into_iter().flatten())
     }
 
@@ -210,7 +211,7 @@ impl Comparison {
     }
 
     /// What training contained of a metric's questions, in all runs.
-    pub(super) fn seen(&self, metric: &str) -> Option<Seen> {
+    pub(super) fn seen(&self, metric: &str) -> Option<TrainingOverlap> {
         seen(metric, self.runs())
     }
 
@@ -219,76 +220,60 @@ impl Comparison {
         label(metric, self.seen(metric))
     }
 
-    /// A metric's name in a sentence, or a sentence that contains it.
-    pub fn calls(&self, metric: &str) -> String {
-        if self.is_held_out(HELD_OUT_LOSS) { metric.to_owned() } else { neutral(metric) }
-    }
-
-    /// Whether the evaluation of a metric may be called held-out, as far as known.
-    pub(crate) fn is_held_out(&self, metric: &str) -> bool {
-        self.seen(metric).and_then(Seen::why).is_none()
-    }
-
     /// What training contained of the questions, in one sentence.
     pub(super) fn overlap(&self) -> Option<String> {
         let pairs = self.pairs();
         let rows = pairs.iter().flat_map(Pair::rows);
         let mut whys = rows.filter_map(|row| Some(row.seen?.why()));
         let first = whys.next()?;
-        self.seen(HELD_OUT_LOSS)?.sentence(whys.all(|why| why == first))
+        self.seen(EVAL_LOSS)?.sentence(whys.all(|why| why == first))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{show, two_seeds};
-    use super::super::{TOKENS_RIGHT, json, summary};
+    use super::super::{TOKEN_ACCURACY, json, summary};
     use super::*;
     use crate::overview::{self, Entry};
 
-    fn counted(shown: u64, windows: u64) -> Seen {
-        Seen::Questions { questions: 1000, shown, windows, of_windows: 50 }
+    fn counted(shown: u64, windows: u64) -> TrainingOverlap {
+        TrainingOverlap::Questions { questions: 1000, shown, windows, of_windows: 50 }
     }
 
     #[test]
     fn questions_that_training_showed_are_not_called_held_out() {
         for (seen, label_of_loss) in [
-            (None, "held-out loss"),
-            (Some(counted(10, 50)), "held-out loss"),
-            (Some(counted(11, 50)), "evaluation loss, seen in training (1.1% of questions)"),
-            (Some(counted(380, 50)), "evaluation loss, seen in training (38% of questions)"),
-            (
-                Some(counted(380, 9)),
-                "evaluation loss, seen in training (at least 38% of questions)",
-            ),
-            (Some(counted(0, 9)), "evaluation loss, overlap with training not known"),
-            (Some(Seen::ByDesign), "evaluation loss, of people seen in training"),
+            (None, "eval_loss"),
+            (Some(counted(10, 50)), "eval_loss"),
+            (Some(counted(11, 50)), "eval_loss, seen in training (1.1% of questions)"),
+            (Some(counted(380, 50)), "eval_loss, seen in training (38% of questions)"),
+            (Some(counted(380, 9)), "eval_loss, seen in training (at least 38% of questions)"),
+            (Some(counted(0, 9)), "eval_loss, overlap with training not known"),
+            (Some(TrainingOverlap::ByDesign), "eval_loss, of people seen in training"),
         ] {
             let mut comparison = two_seeds();
             show(&mut comparison, seen);
-            assert_eq!(comparison.label(HELD_OUT_LOSS), label_of_loss);
+            assert_eq!(comparison.label(EVAL_LOSS), label_of_loss);
             assert_eq!(comparison.label(TRAINING_LOSS), TRAINING_LOSS);
-            let row = comparison.label(TOKENS_RIGHT);
-            assert_eq!(row == TOKENS_RIGHT, label_of_loss == HELD_OUT_LOSS);
+            let row = comparison.label(TOKEN_ACCURACY);
+            assert_eq!(row == TOKEN_ACCURACY, label_of_loss == EVAL_LOSS);
             let entries = [Entry { task: "task", comparison: &comparison }];
-            let texts = [
-                summary(&comparison).text(),
-                overview::table(&entries).text(),
-                overview::picture(&entries),
-            ];
-            for text in texts {
-                assert_eq!(
-                    text.contains("held-out loss"),
-                    label_of_loss == HELD_OUT_LOSS,
-                    "{seen:?}\n{text}"
-                );
+            let marked = label_of_loss != EVAL_LOSS;
+            for text in [summary(&comparison).text(), overview::table(&entries).text()] {
+                let mark = label_of_loss.trim_start_matches(EVAL_LOSS);
+                assert_eq!(marked && text.contains(mark), marked, "{seen:?}\n{text}");
+                assert!(text.contains(label_of_loss), "{seen:?}\n{text}");
+                assert!(marked || !text.contains("eval_loss, "), "{seen:?}\n{text}");
             }
+            let picture = overview::picture(&entries);
+            assert_eq!(picture.contains("eval_loss (not held out)"), marked, "{seen:?}\n{picture}");
             let said = summary(&comparison).caption.contains("Training showed");
-            assert_eq!(said, matches!(seen, Some(Seen::Questions { .. })));
+            assert_eq!(said, matches!(seen, Some(TrainingOverlap::Questions { .. })));
             // Programs find the metric by its name; the label is separate.
             let document = json([("name", "id".to_owned(), &comparison)]);
             let row = &document.comparisons[0].pairs[0].rows[1];
-            assert_eq!((row.metric.as_str(), row.label.as_str()), (HELD_OUT_LOSS, label_of_loss));
+            assert_eq!((row.metric.as_str(), row.label.as_str()), (EVAL_LOSS, label_of_loss));
             assert_eq!((document.comparisons[0].seen, row.seen), (seen, seen));
         }
     }
@@ -302,8 +287,8 @@ mod tests {
             for level in [1, 2] {
                 run.curves.metrics.insert(of_level(level), vec![(20, 0.5)]);
             }
-            run.curves.metrics.insert(ANSWERS_RIGHT.to_owned(), vec![(20, 0.5)]);
-            run.shown = Some(Shown::Counted(Counted {
+            run.curves.metrics.insert(EXACT_MATCH.to_owned(), vec![(20, 0.5)]);
+            run.shown = Some(RunOverlap::Counted(Counted {
                 of: run.seed.to_string(),
                 in_windows: share(1000, 2),
                 answers: BTreeMap::from([(1, share(50, 40)), (2, share(150, 0))]),
@@ -316,11 +301,11 @@ mod tests {
         assert_eq!(
             labels[1..6],
             [
-                HELD_OUT_LOSS,
-                TOKENS_RIGHT,
-                "whole answers right, seen in training (20% of questions)",
-                "whole answers right, level 1, seen in training (80% of questions)",
-                "whole answers right, level 2"
+                EVAL_LOSS,
+                TOKEN_ACCURACY,
+                "exact_match, seen in training (20% of questions)",
+                "exact_match, level 1, seen in training (80% of questions)",
+                "exact_match, level 2"
             ]
         );
         let document = json([("name", "id".to_owned(), &comparison)]);
@@ -330,11 +315,11 @@ mod tests {
         };
         // Two seeds have two evaluations; runs of one seed share theirs.
         let pooled = |questions, shown| {
-            Some(Seen::Questions { questions, shown, windows: 18, of_windows: 18 })
+            Some(TrainingOverlap::Questions { questions, shown, windows: 18, of_windows: 18 })
         };
-        assert_eq!(of("whole answers right, level 1"), pooled(100, 80));
-        assert_eq!(of("whole answers right, level 2"), pooled(300, 0));
-        assert_eq!(of(HELD_OUT_LOSS), pooled(2000, 4));
+        assert_eq!(of("exact_match, level 1"), pooled(100, 80));
+        assert_eq!(of("exact_match, level 2"), pooled(300, 0));
+        assert_eq!(of(EVAL_LOSS), pooled(2000, 4));
         assert_eq!(of(TRAINING_LOSS), None);
         let caption = summary(&comparison).caption;
         assert!(caption.contains("4 of 2000 questions (0.2%)"), "{caption}");
@@ -357,11 +342,11 @@ mod tests {
                 of_windows: 90,
                 ..Counted::default()
             };
-            run.shown = Some(Shown::Counted(counted));
+            run.shown = Some(RunOverlap::Counted(counted));
         }
         comparison.arms.push(other);
         let labels: Vec<String> =
-            comparison.pairs().iter().map(|pair| pair.label(HELD_OUT_LOSS)).collect();
-        assert_eq!(labels, [HELD_OUT_LOSS, "evaluation loss, seen in training (45% of questions)"]);
+            comparison.pairs().iter().map(|pair| pair.label(EVAL_LOSS)).collect();
+        assert_eq!(labels, [EVAL_LOSS, "eval_loss, seen in training (45% of questions)"]);
     }
 }

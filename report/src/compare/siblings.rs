@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use compiler::lock::{self, Role, Seeds, Stop};
+use lab::comparison::{Role, Stop};
+use lab::experiment::Seeds;
 
 use disk::{SMALL, read_text};
 use records::attest::Attestation;
@@ -20,7 +21,9 @@ use dsl::counted;
 /// A lock that compares the same arms.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Sibling {
+    /// The comparison's name.
     pub name: String,
+    /// Path of its lock.
     pub path: PathBuf,
     /// The id of the comparison.
     pub id: String,
@@ -31,7 +34,9 @@ pub struct Sibling {
 /// A finished seed that is in no pair of this comparison.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LeftOut {
+    /// Seed of the initial parameters.
     pub init: u64,
+    /// Seed of the data.
     pub data: u64,
     /// Arms with a finished run of this seed, and the folders of their runs.
     pub arms: BTreeMap<String, Vec<PathBuf>>,
@@ -44,6 +49,7 @@ pub struct LeftOut {
 pub struct Siblings {
     /// Seeds of this lock that its rows are of: with a stopping rule, those up to the look that decided.
     pub used: usize,
+    /// Other locks of the same arms.
     pub locks: Vec<Sibling>,
     /// Finished runs of treated arms, by seed.
     pub left_out: Vec<LeftOut>,
@@ -60,7 +66,9 @@ pub struct Siblings {
 /// Looks under another lock.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct EarlierLooks {
+    /// The id of that lock.
     pub lock: String,
+    /// Number of looks.
     pub looks: usize,
     /// The last decision: `continue`, `differs`, `equivalent` or `exhausted`.
     pub decision: String,
@@ -69,6 +77,7 @@ pub struct EarlierLooks {
 /// Results that were shown under another lock.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct EarlierReport {
+    /// The id of that lock.
     pub lock: String,
     /// The number of this lock's seeds with a treated run among them.
     pub seeds: usize,
@@ -151,7 +160,7 @@ impl Siblings {
 /// Looks for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders, `places` are the
 /// folders of the runs that are compared, and `used` the seeds that the rows are of, where a stopping rule decided.
 pub fn siblings(
-    comparison: &lock::Comparison,
+    comparison: &lab::comparison::Comparison,
     locks: &Path,
     runs: &Path,
     places: &[PathBuf],
@@ -177,7 +186,7 @@ fn taken(places: &[PathBuf], folder: &Path) -> Vec<PathBuf> {
     places.iter().filter(|place| !place.starts_with(folder)).cloned().collect()
 }
 
-fn earlier_looks(comparison: &lock::Comparison, folder: &Path) -> Vec<EarlierLooks> {
+fn earlier_looks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<EarlierLooks> {
     let own = comparison.id().to_string();
     let mut found: Vec<EarlierLooks> = Vec::new();
     for line in disk::json_lines(&folder.join(super::LOOKS)) {
@@ -199,7 +208,7 @@ fn earlier_looks(comparison: &lock::Comparison, folder: &Path) -> Vec<EarlierLoo
 
 /// Results shown before this lock's own, of runs that it shares. The file is in the order of time.
 fn earlier_reports(
-    comparison: &lock::Comparison,
+    comparison: &lab::comparison::Comparison,
     folder: &Path,
     used: usize,
 ) -> Vec<EarlierReport> {
@@ -228,7 +237,7 @@ fn earlier_reports(
     lines.take_while(|report| report.lock != own).filter(|report| report.seeds > 0).collect()
 }
 
-fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
+fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<Sibling> {
     let own = comparison.id().to_string();
     let grid: Vec<&str> =
         comparison.grid.iter().flat_map(|row| &row.paths).map(String::as_str).collect();
@@ -259,8 +268,8 @@ fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
         let (base, treated) = match theirs.is_empty() {
             true => (*base, treated.clone()),
             false => {
-                let key = |arm: &lock::Arm| key(&arm.experiment.train_text(), &free);
-                let is_base = |arm: &&lock::Arm| arm.name == comparison.base;
+                let key = |arm: &lab::comparison::Arm| key(&arm.experiment.train_text(), &free);
+                let is_base = |arm: &&lab::comparison::Arm| arm.name == comparison.base;
                 let base = comparison.arms.iter().find(is_base).map_or(*base, key);
                 (base, comparison.arms.iter().filter(|arm| !is_base(arm)).map(key).collect())
             }
@@ -274,15 +283,19 @@ fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
     found
 }
 
-fn left_out(comparison: &lock::Comparison, folder: &Path, of_rows: usize) -> Vec<LeftOut> {
+fn left_out(
+    comparison: &lab::comparison::Comparison,
+    folder: &Path,
+    of_rows: usize,
+) -> Vec<LeftOut> {
     let mut of_key: BTreeMap<Digest, (&str, Role)> = BTreeMap::new();
     let mut used: BTreeSet<(u64, u64)> = BTreeSet::new();
     for run in comparison.runs() {
-        let role = if run.role == Role::Again { Role::Base } else { run.role };
+        let role = if run.role == Role::Replicate { Role::Base } else { run.role };
         of_key.insert(key(&run.experiment.train_text(), &[]), (run.arm.as_str(), role));
     }
     for Seeds { init, data, eval: _ } in
-        comparison.seeds.iter().take(of_rows).chain(&comparison.again)
+        comparison.seeds.iter().take(of_rows).chain(&comparison.replicate)
     {
         used.insert((*init, *data));
     }

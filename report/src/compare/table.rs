@@ -12,8 +12,8 @@ use super::diverged::{of_none, of_runs};
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    Comparison, Itself, Lost, Mean, NoInterval, NoNoise, Over, Pair, Role, Row, Run, Unit,
-    analysis_of, costs, label, mean, mean_of, parts, unit,
+    AaNoise, Comparison, DivergedSeeds, Mean, MeasuredOn, NoInterval, NoNoise, Pair, Role, Row,
+    Run, Unit, analysis_of, costs, label, mean, mean_of, parts, unit,
 };
 use crate::statistics::paired::{Coverage, Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged, sequential};
@@ -21,7 +21,9 @@ use crate::statistics::{Confidence, Effect, Judged, sequential};
 /// A table's cells.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Table {
+    /// The heads of the columns.
     pub head: Vec<String>,
+    /// The cells of each row, as many as there are columns.
     pub rows: Vec<Vec<String>>,
     /// For each row `better`, `worse`, `equivalent` or `undecided`; empty for a row that is not judged.
     pub effects: Vec<&'static str>,
@@ -30,16 +32,20 @@ pub struct Table {
 /// A titled table; a comparison of two arms needs no title.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Section {
+    /// The title; empty if none is needed.
     pub title: String,
+    /// The cells.
     pub table: Table,
 }
 
 /// All tables and sentences of a comparison.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Summary {
+    /// The tables, in order.
     pub sections: Vec<Section>,
     /// Single differences and bootstrap intervals, only for a page.
     pub secondary: Vec<Section>,
+    /// What the tables show, and how it was computed.
     pub caption: String,
     /// Important warnings: divergences, chosen seeds, edges of the grid.
     pub warnings: Vec<String>,
@@ -49,6 +55,7 @@ pub struct Summary {
 
 pub(super) const NOTHING: &str = "–";
 
+/// All tables and sentences of a comparison.
 pub fn summary(comparison: &Comparison) -> Summary {
     let pairs = comparison.pairs();
     let family = comparison.family();
@@ -131,18 +138,18 @@ pub(crate) fn percent(confidence: Confidence) -> String {
 fn spread_head<'r>(pair: Option<&Pair<'_>>, rows: impl Iterator<Item = &'r Row>) -> Vec<String> {
     let confidence = pair.map_or(Confidence::NINETY_FIVE, |pair| analysis_of(pair.of).confidence);
     let mut head = vec!["paired difference".to_owned(), interval_head(confidence, rows)];
-    head.extend(pair.and_then(|pair| pair.again).map(|_| "A/A: SE of mean".to_owned()));
+    head.extend(pair.and_then(|pair| pair.replicate).map(|_| "A/A: SE of mean".to_owned()));
     head
 }
 
 /// The mean difference, its interval, and the difference of the base from its replicate.
 fn spread(pair: &Pair<'_>, row: Option<&Row>) -> Vec<String> {
     let Some(row) = row else {
-        let columns = 2 + usize::from(pair.again.is_some());
+        let columns = 2 + usize::from(pair.replicate.is_some());
         return vec![NOTHING.to_owned(); columns];
     };
     let mut line = vec![row.difference_cell(pair.lost()), row.interval_cell()];
-    line.extend(pair.again.map(|_| row.itself_cell()));
+    line.extend(pair.replicate.map(|_| row.itself_cell()));
     line
 }
 
@@ -152,7 +159,7 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
     let over = rows.iter().any(|row| row.over.is_some());
     let split = rows.iter().any(|row| row.parts.is_some());
     let mut head = vec![String::new(), pair.base.name.clone(), pair.arm.name.clone()];
-    head.extend(pair.again.map(|arm| arm.name.clone()));
+    head.extend(pair.replicate.map(|arm| arm.name.clone()));
     head.extend(spread_head(Some(pair), rows.iter()));
     head.push("p".to_owned());
     if flips {
@@ -212,12 +219,12 @@ pub(crate) fn p_cell(p: Option<f64>) -> String {
 
 /// What each value was measured on.
 pub(crate) fn over_cell(row: &Row) -> String {
-    row.over.map_or_else(|| NOTHING.to_owned(), Over::text)
+    row.over.map_or_else(|| NOTHING.to_owned(), MeasuredOn::text)
 }
 
 fn cells(pair: &Pair<'_>, row: &Row) -> Vec<String> {
     let mut line = vec![label(&row.metric, row.seen)];
-    let runs = [pair.base_runs(), pair.arm_runs(), pair.again_runs()];
+    let runs = [pair.base_runs(), pair.arm_runs(), pair.replicate_runs()];
     for (mean, runs) in row.means.iter().zip(runs) {
         line.push(mean_cell(row.unit, *mean, runs));
     }
@@ -260,7 +267,7 @@ impl Row {
     }
 
     /// The mean difference, with the number of pairs it covers.
-    pub(crate) fn difference_cell(&self, lost: Lost) -> String {
+    pub(crate) fn difference_cell(&self, lost: DivergedSeeds) -> String {
         let found = self.mean_difference();
         found.map_or_else(
             || NOTHING.to_owned(),
@@ -291,8 +298,8 @@ impl Row {
     pub(crate) fn itself_cell(&self) -> String {
         match self.itself {
             None => NOTHING.to_owned(),
-            Some(Ok(Itself::OfMean(of))) => self.unit.width(of.standard_error),
-            Some(Ok(Itself::Ratio(ratio))) => format!("×{ratio:.2} (A/A)"),
+            Some(Ok(AaNoise::OfMean(of))) => self.unit.width(of.standard_error),
+            Some(Ok(AaNoise::Ratio(ratio))) => format!("×{ratio:.2} (A/A)"),
             Some(Err(why)) => NoNoise::brief(why),
         }
     }
@@ -348,7 +355,7 @@ fn both_rules(comparison: &Comparison) -> Option<Section> {
         let name = row.first().and_then(|cell| cell.rsplit_once(": ")).map_or("", |(name, _)| name);
         comparison.arms.iter().position(|arm| arm.name == name)
     });
-    let title = format!("{}, {PER_ARM} beside {OF_BASE}", comparison.label(metric));
+    let title = format!("{}, {PER_ARM} and {OF_BASE}", comparison.label(metric));
     (!rows.is_empty()).then_some(Section { title, table: Table::plain(head, rows) })
 }
 
@@ -441,7 +448,7 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
-    use compiler::lock::Choose;
+    use lab::comparison::SelectionMode;
 
     use super::super::tests::{arm, by, grid, proved, run, two_seeds};
     use super::*;
@@ -456,7 +463,7 @@ mod tests {
             "",
             "llama",
             "canon",
-            "llama again",
+            "llama replicate",
             "paired difference",
             "95% t interval",
             "A/A: SE of mean",
@@ -472,7 +479,7 @@ mod tests {
         for what in ["-0.3750 nats", "+27.5 pp", "×1.00", "200 tokens", "900 targets"] {
             assert!(text.contains(what), "{what}\n{text}");
         }
-        assert!(text.contains("Means over seeds (llama 2, canon 2, llama again 1);"), "{text}");
+        assert!(text.contains("Means over seeds (llama 2, canon 2, llama replicate 1);"), "{text}");
     }
 
     #[test]
@@ -489,7 +496,7 @@ mod tests {
         assert_eq!(rows[0][1..7], first);
         assert_eq!((rows[0][7].as_str(), rows[1][7].as_str()), ("exploratory", "undecided"));
         assert!(summary.caption.starts_with("Means over 1 seed;"), "{}", summary.caption);
-        assert!(summary.caption.contains("There is no A/A arm"), "{}", summary.caption);
+        assert!(summary.caption.contains("The comparison has no A/A arm"), "{}", summary.caption);
     }
 
     #[test]
@@ -505,22 +512,22 @@ mod tests {
 
     #[test]
     fn every_arm_has_its_difference_at_its_named_point() {
-        let summary = summary(&grid(by("loss", Choose::Least, true)));
+        let summary = summary(&grid(by("eval_loss", SelectionMode::Min, true)));
         let titles: Vec<&str> = summary.sections.iter().map(|s| s.title.as_str()).collect();
         assert_eq!(
             titles,
             [
                 "left (optimizer.lr 0.02) against base (optimizer.lr 0.01)",
                 "right (optimizer.lr 0.01) against base (optimizer.lr 0.01)",
-                "held-out loss, paired at each point of the grid",
-                "held-out loss, best per arm beside best of the base for all",
-                "held-out loss at every point of the grid",
+                "eval_loss, paired at each point of the grid",
+                "eval_loss, best per arm and best of the base for all",
+                "eval_loss at every point of the grid",
             ]
         );
         let difference = |section: usize| summary.sections[section].table.rows[1][4].as_str();
         assert_eq!((difference(0), difference(1)), ("-0.5000 nats", "-0.7500 nats"));
         let Table { head, rows, .. } = &summary.sections[4].table;
-        assert_eq!(head[1..], ["base", "left", "right", "base again"]);
+        assert_eq!(head[1..], ["base", "left", "right", "base replicate"]);
         let cells = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
         let first = ["2.0000 nats *", "4.0000 nats", "1.2500 nats *", "2.5000 nats *"];
         assert_eq!(rows[0][1..], cells(first));
@@ -531,9 +538,9 @@ mod tests {
 
     #[test]
     fn a_rule_that_cannot_choose_says_so() {
-        let summary = summary(&grid(by("answer_accuracy", Choose::Most, true)));
+        let summary = summary(&grid(by("exact_match", SelectionMode::Max, true)));
         assert_eq!(summary.sections.len(), 6);
-        let said = "no point of base, left, right has that in every run";
+        let said = "no point of base, left, right has it in every run";
         assert!(summary.caption.contains(said), "{}", summary.caption);
         assert!(!summary.text().contains('*'));
     }
@@ -548,12 +555,12 @@ mod tests {
                 arm("b", Role::Treatment, vec![vec![treated]]),
             ],
             points: vec![String::new()],
-            selection: by("loss", Choose::Least, true),
+            selection: by("eval_loss", SelectionMode::Min, true),
             proved: proved(&["b"], &[]),
         };
         let summary = summary(&comparison);
         let row = summary.sections[0].table.rows.last().unwrap();
         assert_eq!(row[..5], ["step time", "10.0 ms", "10.0 ms", "–", "–"]);
-        assert!(summary.caption.contains("Step times of runs"), "{}", summary.caption);
+        assert!(summary.caption.contains("Step times are compared only"), "{}", summary.caption);
     }
 }

@@ -8,13 +8,13 @@ use super::*;
 /// Twenty steps with one loss, and the final accuracy.
 pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
     let metrics = BTreeMap::from([
-        (TOKENS_RIGHT.to_owned(), vec![(10, 0.0), (20, right)]),
-        (HELD_OUT_LOSS.to_owned(), vec![(10, 9.0), (20, loss)]),
+        (TOKEN_ACCURACY.to_owned(), vec![(10, 0.0), (20, right)]),
+        (EVAL_LOSS.to_owned(), vec![(10, 9.0), (20, loss)]),
     ]);
     let curves = Curves {
         loss: (1..=20).map(|s| (s, loss)).collect(),
         metrics,
-        asked: BTreeMap::from([(TOKENS_RIGHT.to_owned(), 200), (HELD_OUT_LOSS.to_owned(), 900)]),
+        asked: BTreeMap::from([(TOKEN_ACCURACY.to_owned(), 200), (EVAL_LOSS.to_owned(), 900)]),
         windows: None,
         samples: None,
         questions: BTreeMap::new(),
@@ -29,12 +29,12 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
 }
 
 /// Lets the training of all runs together have shown this much of every evaluation.
-pub(crate) fn show(comparison: &mut Comparison, seen: Option<Seen>) {
+pub(crate) fn show(comparison: &mut Comparison, seen: Option<TrainingOverlap>) {
     let shown = seen.map(|seen| match seen {
-        Seen::ByDesign => Shown::ByDesign,
-        Seen::Questions { questions, shown, windows, of_windows } => {
+        TrainingOverlap::ByDesign => RunOverlap::ByDesign,
+        TrainingOverlap::Questions { questions, shown, windows, of_windows } => {
             let share = records::overlap::Share { questions, shown };
-            Shown::Counted(Counted {
+            RunOverlap::Counted(Counted {
                 of: "all".to_owned(),
                 in_windows: share,
                 answers: BTreeMap::from([(1, share)]),
@@ -52,8 +52,8 @@ pub(crate) fn arm(name: &str, role: Role, points: Vec<Vec<Run>>) -> Arm {
     Arm { name: name.to_owned(), role, points }
 }
 
-pub(crate) fn by(metric: &str, choose: Choose, per_arm: bool) -> Selection {
-    Selection { metric: metric.to_owned(), choose, per_arm }
+pub(crate) fn by(metric: &str, mode: SelectionMode, per_arm: bool) -> Selection {
+    Selection { metric: metric.to_owned(), mode, per_arm }
 }
 
 /// Two seeds of a base and a treated arm; one of the replicate.
@@ -62,10 +62,10 @@ pub(crate) fn two_seeds() -> Comparison {
         arms: vec![
             arm("llama", Role::Base, vec![vec![run(0, 2.0, 0.5), run(1, 3.0, 0.4)]]),
             arm("canon", Role::Treatment, vec![vec![run(0, 1.5, 0.75), run(1, 2.75, 0.7)]]),
-            arm("llama again", Role::Again, vec![vec![run(0, 2.1, 0.5)]]),
+            arm("llama replicate", Role::Replicate, vec![vec![run(0, 2.1, 0.5)]]),
         ],
         points: vec![String::new()],
-        selection: by("loss", Choose::Least, true),
+        selection: by("eval_loss", SelectionMode::Min, true),
         proved: proved(&["canon"], &[]),
     }
 }
@@ -78,7 +78,7 @@ pub(crate) fn grid(selection: Selection) -> Comparison {
             arm("base", Role::Base, points([2.0, 3.0])),
             arm("left", Role::Treatment, points([4.0, 1.5])),
             arm("right", Role::Treatment, points([1.25, 4.5])),
-            arm("base again", Role::Again, points([2.5, 1.0])),
+            arm("base replicate", Role::Replicate, points([2.5, 1.0])),
         ],
         points: vec!["optimizer.lr 0.01".to_owned(), "optimizer.lr 0.02".to_owned()],
         selection,
@@ -108,7 +108,7 @@ pub(crate) fn proved(arms: &[&str], rates: &[f64]) -> Proved {
 
 #[test]
 fn measures_have_names_units_and_can_be_judged_by() {
-    let mut comparison = grid(by("bits", Choose::Most, true));
+    let mut comparison = grid(by("bits", SelectionMode::Max, true));
     for (arm, bits) in comparison.arms.iter_mut().zip([10.0, 30.0, 20.0, 10.0]) {
         for (point, runs) in arm.points.iter_mut().enumerate() {
             let curves = &mut runs[0].curves;
@@ -117,16 +117,16 @@ fn measures_have_names_units_and_can_be_judged_by() {
             }
         }
     }
-    assert_eq!(comparison.judged_by(), "bits learnt");
+    assert_eq!(comparison.judged_by(), "bits learned");
     assert_eq!(comparison.best(&comparison.arms[1]), Some(1));
     let rows = comparison.pairs()[0].rows();
     let row = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap();
     assert_eq!(
-        (row("bits learnt").unit, &row("bits learnt").paired[..]),
+        (row("bits learned").unit, &row("bits learned").paired[..]),
         (Unit::Count, &[20.0][..])
     );
-    assert_eq!(row("KL from the true law").unit, Unit::Nats);
-    assert_eq!(row("sentences valid").unit, Unit::Share);
+    assert_eq!(row("KL from the true distribution").unit, Unit::Nats);
+    assert_eq!(row("valid sentences").unit, Unit::Share);
     assert_eq!(measured("something newer"), "something newer");
     let text = summary(&comparison).text();
     assert!(text.contains("31.0000") && text.contains("25.0%"), "{text}");
@@ -156,36 +156,36 @@ fn differences_are_paired_by_seed() {
 fn a_value_of_an_earlier_step_is_not_the_last_one() {
     let mut comparison = two_seeds();
     let metrics = &mut comparison.arms[1].points[0][0].curves.metrics;
-    metrics.get_mut(HELD_OUT_LOSS).unwrap().pop();
+    metrics.get_mut(EVAL_LOSS).unwrap().pop();
     let rows = comparison.pairs()[0].rows();
-    let held_out = rows.iter().find(|row| row.metric == HELD_OUT_LOSS).unwrap();
+    let held_out = rows.iter().find(|row| row.metric == EVAL_LOSS).unwrap();
     assert_eq!(held_out.means[1], Some(Mean { value: 2.75, runs: 1 }));
     assert_eq!(held_out.paired, [-0.25]);
 }
 
 #[test]
 fn the_locked_rule_chooses_the_points() {
-    let chosen = |metric, choose, per_arm| grid(by(metric, choose, per_arm));
+    let chosen = |metric, mode, per_arm| grid(by(metric, mode, per_arm));
     let each = [("left", 1, 0), ("right", 0, 0)];
-    assert_eq!(places(&chosen("loss", Choose::Least, true)), each);
-    assert_eq!(places(&chosen("token_accuracy", Choose::Most, true)), each);
+    assert_eq!(places(&chosen("eval_loss", SelectionMode::Min, true)), each);
+    assert_eq!(places(&chosen("token_accuracy", SelectionMode::Max, true)), each);
     let shared = [("left", 0, 0), ("right", 0, 0)];
-    assert_eq!(places(&chosen("loss", Choose::Least, false)), shared);
+    assert_eq!(places(&chosen("eval_loss", SelectionMode::Min, false)), shared);
     let worst = [("left", 0, 1), ("right", 1, 1)];
-    assert_eq!(places(&chosen("loss", Choose::Most, true)), worst);
+    assert_eq!(places(&chosen("eval_loss", SelectionMode::Max, true)), worst);
     // The replicate's best point is another one, but it is judged at the base's.
-    let comparison = chosen("loss", Choose::Least, true);
+    let comparison = chosen("eval_loss", SelectionMode::Min, true);
     let means = &comparison.pairs()[0].rows()[0].means;
     assert_eq!(means[2], Some(Mean { value: 2.5, runs: 1 }));
     // No run has the rule's metric: compare at every point.
-    let none = chosen("answer_accuracy", Choose::Most, true);
+    let none = chosen("exact_match", SelectionMode::Max, true);
     let all = [("left", 0, 0), ("left", 1, 1), ("right", 0, 0), ("right", 1, 1)];
     assert_eq!(places(&none), all);
 }
 
 #[test]
 fn a_point_that_lacks_a_value_is_not_chosen() {
-    let mut comparison = grid(by("loss", Choose::Least, true));
+    let mut comparison = grid(by("eval_loss", SelectionMode::Min, true));
     let best = &mut comparison.arms[1].points[1];
     let mut lacking = run(1, 0.5, 1.0);
     lacking.curves.metrics.clear();
@@ -234,8 +234,8 @@ mod what_is_not_controlled_is_called_so {
         none.proved = Proved::default();
         [
             (confounded(two_seeds(), "canon"), "canon", SAID),
-            (confounded(grid(by("loss", Choose::Least, true)), "left"), "left", SAID),
-            (none, "canon", "NOT CONTROLLED: nothing proves what this arm differs in"),
+            (confounded(grid(by("eval_loss", SelectionMode::Min, true)), "left"), "left", SAID),
+            (none, "canon", "NOT CONTROLLED: nothing proves how this arm differs"),
         ]
     }
 
@@ -354,10 +354,10 @@ pub(crate) fn three_points(per_arm: bool) -> Comparison {
         arms: vec![
             arm("llama", Role::Base, runs([3.0, 2.0, 2.5])),
             arm("canon", Role::Treatment, runs([2.5, 1.75, 1.5])),
-            arm("llama again", Role::Again, runs([3.25, 2.5, 2.5])),
+            arm("llama replicate", Role::Replicate, runs([3.25, 2.5, 2.5])),
         ],
         points: rates.map(|rate| format!("optimizer.lr {rate}")).to_vec(),
-        selection: by("loss", Choose::Least, per_arm),
+        selection: by("eval_loss", SelectionMode::Min, per_arm),
         proved: proved(&["canon"], &rates),
     }
 }
@@ -383,7 +383,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
         // Each point uses the base's noise at that point: a mean of three of 0.25, and 0.5.
         let all = ["±0.1443 nats", "±0.2887 nats", "unknown: all equal"];
         assert_eq!([0, 1, 2].map(noise), all);
-        let both = section("best per arm beside best of the base for all");
+        let both = section("best per arm and best of the base for all");
         let cells = |row: usize| both.rows[row].iter().map(String::as_str).collect::<Vec<_>>();
         let [one, two] = [0, 1].map(cells);
         assert_eq!(one[1..3], ["optimizer.lr 0.002", "optimizer.lr 0.004"]);
@@ -403,15 +403,15 @@ fn both_ways_of_judging_stand_beside_each_point() {
         let said = summary.text();
         let name = ["best per arm", "best of the base for all"][declared];
         for what in [
-            format!("declared is \"{name}\""),
-            "the best of 3 on the very windows that are reported".to_owned(),
+            format!("the declared rule is \"{name}\""),
+            "selected from 3 on the reported windows themselves".to_owned(),
             "the base was repeated 3 times with other init and data seeds".to_owned(),
             "Warning: the best point of canon (optimizer.lr 0.004) has the highest optimizer.lr of the grid".to_owned(),
         ] {
             assert!(said.contains(&what), "{what}: {said}");
         }
         assert_eq!(comparison.warnings().len(), 1, "the base's best is inside: {caption}");
-        let elsewhere = caption.contains("It is of the base's point, not");
+        let elsewhere = caption.contains("It is measured at the base's point, not");
         assert_eq!(elsewhere, per_arm, "{caption}");
     }
 }
@@ -420,7 +420,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
 fn ends_of_axes_are_ends_of_numbers() {
     let mut comparison = three_points(true);
     assert_eq!(comparison.edges(1), []);
-    let highest = Edge { path: "optimizer.lr".to_owned(), end: End::Highest };
+    let highest = Edge { path: "optimizer.lr".to_owned(), end: AxisEnd::Highest };
     assert_eq!(comparison.edges(2), [highest]);
     assert_eq!(comparison.edges(7), [], "no such point");
     // In any order; words have no ends, and neither has an axis with one value.
@@ -439,9 +439,9 @@ fn ends_of_axes_are_ends_of_numbers() {
 #[test]
 fn points_that_are_best_alike_are_told() {
     let mut comparison = three_points(true);
-    comparison.selection = by("token_accuracy", Choose::Most, true);
+    comparison.selection = by("token_accuracy", SelectionMode::Max, true);
     let warnings = comparison.warnings();
-    let wanted = "Warning: 3 of 3 points of llama have the same best answer tokens right; the first of them, \
+    let wanted = "Warning: 3 of 3 points of llama have the same best token_accuracy; the first of them, \
                   optimizer.lr 0.001, is taken.";
     assert_eq!(warnings[0], wanted);
     assert_eq!(warnings.len(), 4, "{warnings:?}");
@@ -486,7 +486,7 @@ fn the_document_has_what_the_tables_have() {
     let row = &one["best_per_arm"][0]["rows"][0];
     assert_eq!(
         (&row["metric"], &row["n"], &row["asked"]),
-        (&"held-out loss".into(), &3.into(), &900.into())
+        (&"eval_loss".into(), &3.into(), &900.into())
     );
     assert!((row["difference"].as_f64().unwrap() + 0.5).abs() < 1e-12);
     assert_eq!(row["unit"], "nats");
@@ -503,8 +503,7 @@ fn the_document_has_what_the_tables_have() {
 fn what_is_said_is_what_the_lock_proved() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../lockfiles/demo_matched.lock");
     let text = std::fs::read_to_string(root).unwrap();
-    let compiler::lock::Lock::Comparison(locked) = compiler::lock::read(root, &text).unwrap()
-    else {
+    let lab::lock::Lock::Comparison(locked) = lab::lock::read(root, &text).unwrap() else {
         panic!("no comparison")
     };
     let proved = Proved::of(&locked);

@@ -4,7 +4,22 @@
 //! points, losses in nats, times are ratios; every cell has its unit.
 
 use super::table::NOTHING;
-use super::{Interval, Unit, extreme};
+use super::{Interval, extreme};
+
+/// The unit of a metric, which decides how two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Natural logarithms, compared by difference.
+    Nats,
+    /// A fraction of one, compared by difference.
+    Share,
+    /// Bits, compared by difference.
+    Count,
+    /// A measure that this version does not know, compared by difference.
+    Unknown,
+    /// Compared by ratio.
+    Seconds,
+}
 
 /// Decimals of a count: bits per parameter are few, bits are many.
 fn decimals(value: f64) -> usize {

@@ -19,6 +19,7 @@ const SIBLINGS: usize = 64;
 /// One run compared with its siblings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fingerprint<'a> {
+    /// Name of the run.
     pub run: &'a str,
     /// Jitter over the last tenth: the median over siblings of the differences' standard deviation.
     pub jitter: f64,
@@ -26,13 +27,16 @@ pub struct Fingerprint<'a> {
     pub usual: f64,
     /// Windows in which its jitter exceeds 5 times the group's median there.
     pub elevated: Vec<usize>,
+    /// Number of windows of the curve.
     pub windows: usize,
-    /// Positions at which these windows begin and end.
+    /// Position at which the first of these windows begins.
     pub from: f64,
+    /// Position at which the last of these windows ends.
     pub to: f64,
 }
 
 impl Fingerprint<'_> {
+    /// Its jitter over the usual jitter of the group; 1 if that is zero.
     pub fn ratio(&self) -> f64 {
         if self.usual > 0.0 { self.jitter / self.usual } else { 1.0 }
     }

@@ -16,8 +16,11 @@ const BEGINNING: usize = 20;
 /// One event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spike<'a> {
+    /// Name of the run.
     pub run: &'a str,
+    /// Position at which it begins.
     pub from: f64,
+    /// Position at which it ends.
     pub to: f64,
     /// The largest excess over the expected loss.
     pub excess: f64,

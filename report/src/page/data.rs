@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiler::field::{Class, Origin, TABLE};
-use compiler::lock::{Role, field_lines};
+use lab::comparison::Role;
+use lab::experiment::field_lines;
+use lab::field::{Class, Origin, TABLE};
 use serde_json::{Value, json};
 
 use super::run::{Run, thinned};
@@ -20,8 +21,8 @@ pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value 
     let parts = report.part_numbers();
     json!({
         "title": report.title(),
-        "runs": runs.iter().zip(parts).map(|(run, part)| of_run(report, run, part, &runs)).collect::<Vec<_>>(),
-        "units": units(report, &runs),
+        "runs": runs.iter().zip(parts).map(|(run, part)| of_run(run, part, &runs)).collect::<Vec<_>>(),
+        "units": units(&runs),
         "fields": fields(&runs),
         "pairs": pairs.iter().map(of_pair).collect::<Vec<_>>(),
         "judged": judged.json(),
@@ -30,21 +31,26 @@ pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value 
 }
 
 fn of_pair(pair: &Paired) -> Value {
-    let Paired { title, lines, again, finals: _, noise } = pair;
-    json!({ "title": title, "lines": lines, "again": again, "noise": noise.is_some() })
+    let Paired { title, lines, replicate, finals: _, noise } = pair;
+    json!({ "title": title, "lines": lines, "replicate": replicate, "noise": noise.is_some() })
 }
 
 /// The unit of each series.
-fn units(report: &Report, runs: &[&Run]) -> Value {
+fn units(runs: &[&Run]) -> Value {
     let named = |run: &&Run| run.logged.curves.metrics.keys().cloned().collect::<Vec<_>>();
     let names: BTreeSet<String> =
         runs.iter().flat_map(named).chain([TRAINING_LOSS.to_owned()]).collect();
-    let units: BTreeMap<String, &str> =
-        names.into_iter().map(|name| (report.calls(&name), unit(&name).word())).collect();
+    let units: BTreeMap<String, &str> = names
+        .into_iter()
+        .map(|name| {
+            let word = unit(&name).word();
+            (name, word)
+        })
+        .collect();
     json!(units)
 }
 
-fn of_run(report: &Report, run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
+fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
     let Run { name, arm, role, seed, point: _, at, experiment, logged } = run;
     let value = |path| experiment.value(path).and_then(|value| value.plain().parse::<f64>().ok());
     let mut series = BTreeMap::new();
@@ -57,7 +63,7 @@ fn of_run(report: &Report, run: &Run, part: Option<usize>, all: &[&Run]) -> Valu
     put("gradient norm", &logged.grad_norm);
     put("learning rate", &logged.lr);
     for (name, points) in &logged.curves.metrics {
-        put(&report.calls(name), points);
+        put(name, points);
     }
     // Runs with the same batches share the number of the first such run.
     let data = all.iter().position(|other| other.logged.batches == logged.batches);
@@ -67,7 +73,7 @@ fn of_run(report: &Report, run: &Run, part: Option<usize>, all: &[&Run]) -> Valu
         "role": match role {
             Some(Role::Base) => "base",
             Some(Role::Treatment) => "treatment",
-            Some(Role::Again) => "again",
+            Some(Role::Replicate) => "replicate",
             None => "alone",
         },
         "part": part,

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use compiler::field::FieldValue;
-use compiler::lock::field_lines;
+use lab::experiment::field_lines;
+use lab::field::FieldValue;
 use serde::Serialize;
 
 use super::published::{self, Answer};
@@ -28,7 +28,7 @@ pub(super) fn finals(report: &Report) -> Finals {
     let mut head: Vec<String> = ["run", "lock", "parameters", "tokens", "spikes", TRAINING_LOSS]
         .map(str::to_owned)
         .to_vec();
-    head.extend(metrics.iter().map(|name| report.calls(name)));
+    head.extend(metrics.iter().map(|name| (*name).to_owned()));
     let row = |run: &&Run| {
         let value = |path| run.experiment.value(path).map_or_else(String::new, short);
         let last = |metric: &str| {

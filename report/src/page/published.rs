@@ -7,18 +7,8 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
+use published::{ANSWERS, BENCHMARKS, LOSS, ORDERS, RECIPES, SPIKES, TWINS, TWIN_KEYS};
 use serde_json::{Value, json};
-
-const LOSS: &[u8] =
-    include_bytes!("../../../recipes/published/data/curves_trainloss_linear.csv.gz");
-const BENCHMARKS: &[u8] =
-    include_bytes!("../../../recipes/published/data/curves_benchmarks.csv.gz");
-const RECIPES: &str = include_str!("../../../recipes/published/data/recipes.tsv");
-const SPIKES: &str = include_str!("../../../recipes/published/data/loss_spikes.tsv");
-const ORDERS: &str = include_str!("../../../recipes/published/data/data_order_fingerprint.tsv");
-const TWINS: &str = include_str!("../../../recipes/published/data/canon_gains.tsv");
-const TWIN_KEYS: &str = include_str!("../../../recipes/published/data/twin_diffs.tsv");
-const ANSWERS: &str = include_str!("../../../recipes/published/data/known_answers.tsv");
 
 /// Statements of *no gain* or *not what it seems*. The page marks them, so that the others do not mislead.
 const SOBER: [&str; 6] = [
@@ -33,9 +23,13 @@ const SOBER: [&str; 6] = [
 /// A curve: its model, its quantity, its axis, and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
+    /// Name of the published model.
     pub model: String,
+    /// The quantity on the y axis.
     pub what: String,
+    /// Index of its axis.
     pub axis: usize,
+    /// A value at each point of the axis.
     pub values: Vec<f64>,
 }
 
@@ -44,6 +38,7 @@ pub struct Curve {
 pub struct Published {
     /// Axes in billions of tokens, each shared by many curves.
     pub axes: Vec<Vec<f64>>,
+    /// The chosen curves.
     pub curves: Vec<Curve>,
     /// Every model that a pattern names.
     pub models: Vec<String>,
@@ -52,7 +47,9 @@ pub struct Published {
 /// Error for a pattern that names no model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchModel {
+    /// The pattern.
     pub pattern: String,
+    /// The known model with the most similar name, if one is similar.
     pub near: Option<String>,
 }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use compiler::digest::Digest;
-use compiler::lock::{Experiment, Role};
+use lab::comparison::Role;
+use lab::experiment::Experiment;
 
 use super::spikes::{self, Spike};
 use crate::compare::{self, Curves};
@@ -27,13 +28,17 @@ pub struct Run {
     pub name: String,
     /// Its arm; a run outside comparisons has its arch's name, and no role.
     pub arm: String,
+    /// The arm's role.
     pub role: Option<Role>,
     /// Index in the list of seeds; runs with equal index are paired.
     pub seed: usize,
-    /// Index in the grid, and the point's name.
+    /// Index of the grid's point.
     pub point: usize,
+    /// Name of the grid's point; empty without a grid.
     pub at: String,
+    /// The run's lock.
     pub experiment: Experiment,
+    /// Its log.
     pub logged: Logged,
 }
 
@@ -42,7 +47,9 @@ pub struct Run {
 pub struct Logged {
     /// Losses and measures, as used in comparisons.
     pub curves: Curves,
+    /// (step, norm of the gradients before clipping).
     pub grad_norm: Vec<(u64, f64)>,
+    /// (step, learning rate).
     pub lr: Vec<(u64, f64)>,
     /// Each step's batch.
     pub batches: Vec<Digest>,
@@ -50,6 +57,7 @@ pub struct Logged {
     pub seconds: Option<Vec<(u64, f64)>>,
     /// Start time in seconds since 1970, if recorded.
     pub started: Option<f64>,
+    /// Spikes of the training loss.
     pub spikes: Vec<Spike>,
 }
 

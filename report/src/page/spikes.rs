@@ -4,6 +4,7 @@
 //! with the medians of the steps before and after, so that neither the loss's fall nor its level matters; one noisy
 //! step among noisy ones is not a spike; a run too short to have surroundings has none.
 
+use crate::statistics::median;
 use serde::Serialize;
 
 /// Steps on each side that a step is compared with.
@@ -18,7 +19,9 @@ const APART: u64 = 10;
 /// A range of steps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spike {
+    /// The first step.
     pub from: u64,
+    /// The last step.
     pub to: u64,
     /// The largest excess of the loss over the surrounding medians.
     pub excess: f64,
@@ -60,14 +63,13 @@ struct Course {
 }
 
 fn course(points: &[(u64, f64)]) -> Course {
-    let usual = median(points.iter().map(|(_, loss)| *loss).collect());
-    let distance = median(points.iter().map(|(_, loss)| (loss - usual).abs()).collect());
-    Course { usual, distance }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    if points.is_empty() {
+        return Course { usual: f64::NAN, distance: f64::NAN };
+    }
+    let losses: Vec<f64> = points.iter().map(|(_, loss)| *loss).collect();
+    let usual = median(&losses);
+    let distances: Vec<f64> = losses.iter().map(|loss| (loss - usual).abs()).collect();
+    Course { usual, distance: median(&distances) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! scatter of single A/A differences, if known. Must stay true: every word is escaped; lines differ by dashes as well
 //! as by colour; NaN is not drawn.
 
+use crate::markup::escaped;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -199,21 +200,6 @@ fn shortened(label: &str) -> String {
     // Keep the end of a label, which has the seed.
     let from = label.chars().count() - LONGEST + 1;
     "…".chars().chain(label.chars().skip(from)).collect()
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

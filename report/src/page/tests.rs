@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use compiler::digest::Digest;
-use compiler::field::{FieldValue, Fields};
-use compiler::lock::{Choose, Experiment, LockedArch};
 use compiler::program::{Program, Std};
+use lab::comparison::SelectionMode;
+use lab::experiment::{Experiment, LockedArch};
+use lab::field::{FieldValue, Fields};
 
 use super::*;
 use crate::compare::tests::show;
 use crate::compare::tests::{by, grid, run, two_seeds};
-use crate::compare::{Curves, Role, Seen};
+use crate::compare::{Curves, Role, TrainingOverlap};
 
 const ARCHS: &str = "
 arch small {
@@ -27,11 +28,11 @@ fn experiment(name: &str, arch: &str, seed: i64) -> Experiment {
     let compiled = program.compile("a.canon", arch).0.unwrap();
     let written: Fields = [
         ("data.task", FieldValue::text("depo")),
-        ("data.N", FieldValue::Int(4)),
-        ("data.K", FieldValue::Int(1)),
-        ("data.mini_vocab", FieldValue::Int(4)),
-        ("data.min_tlen", FieldValue::Int(1)),
-        ("data.max_tlen", FieldValue::Int(2)),
+        ("data.depo.N", FieldValue::Int(4)),
+        ("data.depo.K", FieldValue::Int(1)),
+        ("data.depo.mini_vocab", FieldValue::Int(4)),
+        ("data.depo.min_tlen", FieldValue::Int(1)),
+        ("data.depo.max_tlen", FieldValue::Int(2)),
         ("data.ids", FieldValue::text("dense")),
         ("data.seq_len", FieldValue::Int(24)),
         ("batch.sequences", FieldValue::Int(2)),
@@ -65,7 +66,7 @@ fn runs(comparison: &Comparison) -> Vec<Run> {
             for found in of_point {
                 let name = format!("{}-{point}-seed{}", arm.name, found.seed + 1);
                 let arch = if arm.role == Role::Treatment { "small_canon" } else { "small" };
-                let seed = found.seed as i64 + if arm.role == Role::Again { 100 } else { 0 };
+                let seed = found.seed as i64 + if arm.role == Role::Replicate { 100 } else { 0 };
                 runs.push(Run {
                     experiment: experiment(&name, arch, seed),
                     name,
@@ -157,11 +158,11 @@ fn what_is_bundled_is_what_its_readme_says() {
 
 #[test]
 fn every_arm_has_its_table_its_pairs_and_its_noise() {
-    let page = page(&report(&grid(by("loss", Choose::Least, true)))).unwrap();
+    let page = page(&report(&grid(by("eval_loss", SelectionMode::Min, true)))).unwrap();
     for what in [
         "<h3>left (optimizer.lr 0.02) against base (optimizer.lr 0.01)</h3>",
         "<h3>right (optimizer.lr 0.01) against base (optimizer.lr 0.01)</h3>",
-        "<h3>held-out loss at every point of the grid</h3>",
+        "<h3>eval_loss at every point of the grid</h3>",
         "left (optimizer.lr 0.02) against base (optimizer.lr 0.01): paired differences",
     ] {
         assert!(page.contains(what), "{what}");
@@ -170,7 +171,7 @@ fn every_arm_has_its_table_its_pairs_and_its_noise() {
     // Runs: base 0 and 1, left 2 and 3, right 4 and 5, replicate 6 and 7.
     assert_eq!(data["pairs"][0]["lines"], serde_json::json!([[3, 0]]));
     assert_eq!(data["pairs"][1]["lines"], serde_json::json!([[4, 0]]));
-    assert_eq!(data["pairs"][1]["again"], serde_json::json!([[6, 0]]));
+    assert_eq!(data["pairs"][1]["replicate"], serde_json::json!([[6, 0]]));
     assert_eq!(data["pairs"][0]["noise"], false, "one repetition is not enough");
 }
 
@@ -290,9 +291,9 @@ fn the_page_has_units_words_and_a_methods_paragraph() {
         comparison.arms[arm].points[0] = losses.iter().enumerate().map(of).collect();
     }
     let page = page(&report(&comparison)).unwrap();
-    assert!(page.contains("<tr class=\"better\"><th scope=\"row\">held-out loss</th>"));
+    assert!(page.contains("<tr class=\"better\"><th scope=\"row\">eval_loss</th>"));
     assert!(page.contains("95% t interval (covers 95% at n = 3, 88% if skewed)"));
-    assert!(page.contains("(lock 00) holds canon against llama; design: "));
+    assert!(page.contains("(lock 00) compares canon with llama; design: "));
     assert!(page.contains("95% bootstrap interval"), "the secondary view");
     // Every number of the tables has its unit; counts of seeds, runs and tokens are integers.
     let (_, tables) = page.split_once("<h2 id=\"end\">").unwrap();
@@ -304,18 +305,17 @@ fn the_page_has_units_words_and_a_methods_paragraph() {
         assert!(!bare || p, "a number without a unit: {text}");
     }
     let data = data_of(&page);
-    assert_eq!(data["units"]["held-out loss"], "nats");
-    assert_eq!(data["units"]["answer tokens right"], "share");
+    assert_eq!(data["units"]["eval_loss"], "nats");
+    assert_eq!(data["units"]["token_accuracy"], "share");
 }
 
 #[test]
 fn a_page_calls_nothing_held_out_that_training_showed() {
     let mut comparison = two_seeds();
-    assert!(page(&report(&comparison)).unwrap().contains("held-out loss"));
-    let seen = Seen::Questions { questions: 50, shown: 19, windows: 4, of_windows: 4 };
+    assert!(!page(&report(&comparison)).unwrap().contains("eval_loss, seen in training"));
+    let seen = TrainingOverlap::Questions { questions: 50, shown: 19, windows: 4, of_windows: 4 };
     show(&mut comparison, Some(seen));
     let page = page(&report(&comparison)).unwrap();
-    assert!(!page.contains("held-out loss"));
-    assert!(page.contains("evaluation loss, seen in training (38% of questions)"));
-    assert_eq!(data_of(&page)["units"]["evaluation loss"], "nats");
+    assert!(page.contains("eval_loss, seen in training (38% of questions)"));
+    assert!(!page.contains("<th scope=\"row\">eval_loss</th>"));
 }

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiler::compare::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled};
-use compiler::lock::Role;
+use lab::comparison::Role;
+use lab::verdict::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled};
 use serde_json::{Value, json};
 
 use super::run::{Run, first_other_batch};
@@ -78,7 +78,7 @@ fn declared(report: &Report) -> BTreeSet<(usize, usize)> {
     let mut first = 0;
     for part in &report.parts {
         for pair in &part.pairs {
-            let both = pair.lines.iter().chain(&pair.again);
+            let both = pair.lines.iter().chain(&pair.replicate);
             declared.extend(both.map(|(treated, base)| (base + first, treated + first)));
         }
         let bases: BTreeMap<(usize, usize), usize> = part
@@ -134,7 +134,7 @@ impl Judged {
             let pair = pairs.entry(title.clone()).or_insert(Paired {
                 title,
                 lines: Vec::new(),
-                again: Vec::new(),
+                replicate: Vec::new(),
                 finals: Vec::new(),
                 noise: None,
             });

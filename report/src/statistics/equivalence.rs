@@ -44,13 +44,18 @@ impl Margin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
+    /// The arms differ, and the treated one is better.
     Better,
+    /// The arms differ, and the treated one is worse.
     Worse,
+    /// The difference is within the margin.
     Equivalent,
+    /// The data support none of the other words.
     Undecided,
 }
 
 impl Effect {
+    /// The word as printed.
     pub fn word(self) -> &'static str {
         match self {
             Effect::Better => "better",
@@ -73,18 +78,26 @@ pub enum Open {
     TooUncertain,
     /// The other seeds suggest a word, but these seeds have no difference because only the base, or only the treated
     /// run, diverged: that word would leave out the worst results.
-    Diverged { base: usize, treated: usize },
+    Diverged {
+        /// Seeds in which only the base diverged.
+        base: usize,
+        /// Seeds in which only the treated run diverged.
+        treated: usize,
+    },
 }
 
 /// One row of a family.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
+    /// The mean difference with its interval, or why there is none.
     pub result: Result<Paired, Undefined>,
     /// A p value that replaces that of the t interval, such as the sign-flip test's.
     pub p: Option<f64>,
     /// A p value that replaces that of the two one-sided tests.
     pub p_equivalence: Option<f64>,
+    /// The direction in which the metric improves.
     pub better: Better,
+    /// The largest difference that is declared not to matter.
     pub margin: Option<Margin>,
     /// Seeds in which only the base diverged, and those in which only the treated run did.
     pub diverged: [usize; 2],
@@ -93,6 +106,7 @@ pub struct Row {
 /// A row with its word.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Judged {
+    /// The word.
     pub effect: Effect,
     /// Holm-adjusted p value for no difference.
     pub p_adjusted: Option<f64>,

@@ -20,7 +20,9 @@ pub const FEWEST: usize = 3;
 /// A metric's floor and ceiling: 0 and 1 for shares; the loss has none that runs reach.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Bounds {
+    /// The smallest possible value.
     pub low: f64,
+    /// The largest possible value.
     pub high: f64,
 }
 
@@ -52,18 +54,22 @@ pub struct Noise {
     pub repetitions: usize,
     /// Interval of the standard deviation.
     pub low: f64,
+    /// Upper end of that interval.
     pub high: f64,
+    /// The share of such intervals that should hold the truth.
     pub confidence: Confidence,
 }
 
 /// The noise of a mean of n differences.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct OfMean {
+    /// Number of differences in the mean.
     pub n: usize,
     /// Standard error of the mean due to noise alone.
     pub standard_error: f64,
     /// Interval of the standard error.
     pub low: f64,
+    /// Upper end of that interval.
     pub high: f64,
     /// A mean of n differences between runs of one arm exceeds this in absolute value only in the share 1 - confidence
     /// of cases. Accounts for the uncertainty of the noise estimate.

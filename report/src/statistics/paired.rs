@@ -19,6 +19,7 @@ pub const FEWEST: usize = 3;
 pub struct Paired {
     /// Number of differences.
     pub n: usize,
+    /// Mean difference.
     pub mean: f64,
     /// Standard deviation of single differences.
     pub sd: f64,

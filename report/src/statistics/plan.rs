@@ -14,7 +14,7 @@
 use std::fmt;
 
 use super::draws::Draws;
-use super::sequential::{self, Rule};
+use super::sequential::{self, StoppingRule};
 use super::{Confidence, Margin, Noise, Paired, chi_square, noncentral, student};
 
 /// Most seeds of a plan.
@@ -69,11 +69,13 @@ pub struct Wanted {
 /// A plan for a fixed number of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Plan {
+    /// Number of seeds.
     pub seeds: usize,
     /// The power with this many seeds, at the estimated spread.
     pub power: f64,
     /// Seeds at the cautious spread; `None` if [`MOST`] are not enough.
     pub cautious_seeds: Option<usize>,
+    /// The spread of differences that the plan assumes.
     pub spread: Spread,
     /// The cautious standard deviation.
     pub cautious_sd: f64,
@@ -88,6 +90,7 @@ pub struct SequentialPlan {
     pub expected: f64,
     /// Share of the simulated sequences that found the effect.
     pub power: f64,
+    /// Number of simulated sequences.
     pub sequences: usize,
 }
 
@@ -96,11 +99,28 @@ pub struct SequentialPlan {
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {
     /// The effect, the spread or the power is not a usable number.
-    BadInput { effect: f64, sd: f64, power: f64 },
+    BadInput {
+        /// The effect to find.
+        effect: f64,
+        /// Standard deviation of single differences.
+        sd: f64,
+        /// The wanted power.
+        power: f64,
+    },
     /// A true difference at or beyond the margin is not equivalent.
-    BeyondMargin { difference: f64, margin: f64 },
+    BeyondMargin {
+        /// The true difference that the plan assumes.
+        difference: f64,
+        /// The margin.
+        margin: f64,
+    },
     /// Even this many seeds are not enough.
-    TooMany { most: usize, power: f64 },
+    TooMany {
+        /// The largest number of seeds that a plan may have.
+        most: usize,
+        /// The power with that number.
+        power: f64,
+    },
 }
 
 impl fmt::Display for Refused {
@@ -109,13 +129,13 @@ impl fmt::Display for Refused {
             Refused::BadInput { effect, sd, power } => write!(
                 f,
                 "an effect of {effect} with standard deviation {sd} and power {power} cannot be planned: the first \
-                 two must be above zero, the power between the level and 1"
+                 two must be above zero, and the power between the level and 1"
             ),
             Refused::BeyondMargin { difference, margin } => {
                 write!(f, "a true difference of {difference} is not within the margin {margin}")
             }
             Refused::TooMany { most, power } => {
-                write!(f, "{most} seeds reach a power of {power:.2} only")
+                write!(f, "{most} seeds reach a power of only {power:.2}")
             }
         }
     }
@@ -222,12 +242,12 @@ fn least(wanted: f64, power: impl Fn(usize) -> f64) -> Option<usize> {
 pub fn with_stopping_rule(
     spread: Spread,
     effect: f64,
-    rule: &Rule,
+    rule: &StoppingRule,
     wanted: &Wanted,
 ) -> Result<SequentialPlan, Refused> {
     let effect = effect.abs();
     wanted.check(effect, spread.sd)?;
-    let rule = Rule {
+    let rule = StoppingRule {
         confidence: wanted.confidence.of_each(wanted.tests),
         most: MOST_SEQUENTIAL,
         margin: None,
@@ -257,7 +277,7 @@ pub fn with_stopping_rule(
 }
 
 /// The seed at which the rule stops with `differs`, in a sequence with this standardised effect.
-fn stop(rule: &Rule, effect: f64, draws: &mut Draws) -> Option<usize> {
+fn stop(rule: &StoppingRule, effect: f64, draws: &mut Draws) -> Option<usize> {
     let (mut mean, mut squares) = (0.0, 0.0);
     (1..=rule.most).find(|&n| {
         let difference = effect + draws.normal() - mean;
@@ -325,7 +345,12 @@ mod tests {
             ));
         }
         assert!(matches!(
-            with_stopping_rule(ONE, 0.01, &Rule::new(Confidence::NINETY_FIVE, 30), &wanted(1)),
+            with_stopping_rule(
+                ONE,
+                0.01,
+                &StoppingRule::new(Confidence::NINETY_FIVE, 30),
+                &wanted(1)
+            ),
             Err(Refused::TooMany { most: MOST_SEQUENTIAL, .. })
         ));
     }
@@ -381,13 +406,13 @@ mod tests {
 
     #[test]
     fn a_stopping_rule_is_planned_by_simulation() {
-        let rule = Rule::new(Confidence::NINETY_FIVE, 30);
+        let rule = StoppingRule::new(Confidence::NINETY_FIVE, 30);
         let found = with_stopping_rule(ONE, 1.0, &rule, &wanted(1)).unwrap();
         assert_eq!(with_stopping_rule(ONE, 1.0, &rule, &wanted(1)), Ok(found));
         let fixed = difference(ONE, 1.0, &wanted(1)).unwrap();
         assert!(found.most > fixed.seeds && found.most < 2 * fixed.seeds, "{found:?}");
         assert!(found.expected < found.most as f64 && found.power >= 0.8);
-        let rule = Rule { most: found.most, ..rule };
+        let rule = StoppingRule { most: found.most, ..rule };
         let mut draws = Draws::new("test plan sequential");
         let power = percent(1500, || {
             let values: Vec<f64> = (0..found.most).map(|_| 1.0 + draws.normal()).collect();

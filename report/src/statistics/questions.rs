@@ -35,16 +35,23 @@ pub enum Asked {
 /// A mean difference with its variance split.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Split {
+    /// Whether seeds share their questions.
     pub asked: Asked,
+    /// Number of seeds.
     pub seeds: usize,
     /// Questions per seed; if the numbers differ, the smallest.
     pub questions: usize,
+    /// Mean difference.
     pub mean: f64,
     /// Standard error of the mean, over seeds and questions; over questions alone without a seed part.
     pub standard_error: f64,
+    /// Degrees of freedom of the standard error.
     pub df: f64,
+    /// Lower end of the interval of the mean.
     pub low: f64,
+    /// Upper end.
     pub high: f64,
+    /// Two-sided p value for a mean difference of zero.
     pub p: f64,
     /// The part of the squared standard error that more seeds would lower; `None` for fewer than three seeds, and then
     /// the interval covers only these particular runs.
@@ -53,6 +60,7 @@ pub struct Split {
     pub question_part: f64,
     /// The part that either would lower: the effect of one question in one run.
     pub both_part: f64,
+    /// The share of such intervals that should hold the truth.
     pub confidence: Confidence,
 }
 
@@ -63,9 +71,21 @@ pub enum Refused {
     /// Too few questions or no variance.
     Undefined(Undefined),
     /// All seeds should have the same questions, but one has another number of them.
-    OtherNumber { seed: usize, questions: usize, of_first: usize },
+    OtherNumber {
+        /// Index of the seed.
+        seed: usize,
+        /// Number of its questions.
+        questions: usize,
+        /// Number of the first seed's questions.
+        of_first: usize,
+    },
     /// Two seeds are too few to estimate a spread over seeds, and too many for the analysis of a single run.
-    TooFewSeeds { have: usize, need: usize },
+    TooFewSeeds {
+        /// Number of seeds given.
+        have: usize,
+        /// Fewest seeds.
+        need: usize,
+    },
 }
 
 impl fmt::Display for Refused {

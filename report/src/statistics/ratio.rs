@@ -23,12 +23,15 @@ pub struct Ratio {
     pub n: usize,
     /// Geometric mean.
     pub mean: f64,
+    /// Lower end of the interval of the mean.
     pub low: f64,
+    /// Upper end.
     pub high: f64,
     /// Two-sided p value for a true ratio of 1.
     pub p: f64,
     /// The ratio of the base to itself, at least 1.
     pub base_against_itself: f64,
+    /// The share of such intervals that should hold the truth.
     pub confidence: Confidence,
 }
 
@@ -41,9 +44,19 @@ pub enum Refused {
     /// A time is zero, negative or not a number.
     NotPositive,
     /// The base was not compared with itself often enough.
-    BaseNotMeasured { have: usize, need: usize },
+    BaseNotMeasured {
+        /// Number of ratios of the base to itself.
+        have: usize,
+        /// Fewest such ratios.
+        need: usize,
+    },
     /// The base differs from itself by more than the bound; both are ratios of at least 1.
-    Unsteady { base_against_itself: f64, bound: f64 },
+    Unsteady {
+        /// The ratio of the base to itself, at least 1.
+        base_against_itself: f64,
+        /// The largest such ratio at which a time has an interval.
+        bound: f64,
+    },
 }
 
 impl fmt::Display for Refused {
@@ -57,7 +70,7 @@ impl fmt::Display for Refused {
             ),
             Refused::Unsteady { base_against_itself, bound } => write!(
                 f,
-                "the base against itself differs by ×{base_against_itself:.3}, more than ×{bound}"
+                "the base differs from itself by ×{base_against_itself:.3}, more than ×{bound}"
             ),
         }
     }

@@ -10,20 +10,35 @@ use std::fmt;
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum Undefined {
     /// There are fewer numbers than the method needs.
-    TooFew { have: usize, need: usize },
+    TooFew {
+        /// Number of values given.
+        have: usize,
+        /// Fewest values.
+        need: usize,
+    },
     /// A number is NaN or infinite.
     NotFinite,
     /// All numbers are equal, so their spread cannot be estimated.
-    NoVariance { value: f64 },
+    NoVariance {
+        /// The value that all have.
+        value: f64,
+    },
     /// Too many values are at a floor or a ceiling for the spread to be meaningful.
-    AtBound { bound: f64, values: usize, of: usize },
+    AtBound {
+        /// The bound.
+        bound: f64,
+        /// Number of values at it.
+        values: usize,
+        /// Number of all values.
+        of: usize,
+    },
 }
 
 impl fmt::Display for Undefined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Undefined::TooFew { have, need } => {
-                write!(f, "{have} of at least {need} values that are needed")
+                write!(f, "{have} values, but at least {need} are needed")
             }
             Undefined::NotFinite => write!(f, "a value is not a finite number"),
             Undefined::NoVariance { value } => {

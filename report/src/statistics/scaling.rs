@@ -53,8 +53,11 @@ pub enum Model {
 /// loss = floor + factor * (C / unit)^-exponent.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Curve {
+    /// The loss at unlimited compute; 0 without a floor.
     pub floor: f64,
+    /// Loss above the floor at the reference size.
     pub factor: f64,
+    /// Exponent of the decay with compute.
     pub exponent: f64,
     /// Standard error of the exponent.
     pub exponent_error: f64,
@@ -70,25 +73,33 @@ impl Curve {
 /// Both curves and the gain.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Fit {
+    /// The form of both curves.
     pub model: Model,
+    /// The base's curve.
     pub base: Curve,
+    /// The treated arm's curve.
     pub treated: Curve,
     /// The reference size of the factors: the geometric mean of the smallest and the largest size.
     pub unit: f64,
+    /// Number of sizes.
     pub sizes: usize,
     /// Runs of each arm.
     pub runs: usize,
     /// Compute of the base over compute of the treated arm for equal loss: 2 means that the base needs twice as much.
     pub compute_ratio: f64,
+    /// Lower end of the interval of the ratio.
     pub low: f64,
+    /// Upper end.
     pub high: f64,
     /// Two-sided p value for a ratio of 1.
     pub p: f64,
     /// The loss at which the ratio is read.
     pub at_loss: f64,
+    /// Degrees of freedom of the fit.
     pub df: f64,
     /// Whether an end of the interval is outside the range of sizes.
     pub reaches_beyond_sizes: bool,
+    /// The share of such intervals that should hold the truth.
     pub confidence: Confidence,
 }
 
@@ -103,34 +114,47 @@ impl Fit {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {
+    /// A fit needs more sizes.
     TooFewSizes {
+        /// Number of sizes given.
         have: usize,
+        /// Fewest sizes of a fit.
         need: usize,
     },
+    /// The sizes are too close to one another.
     NarrowRange {
+        /// Largest size over smallest size.
         ratio: f64,
+        /// Smallest such ratio of a fit.
         need: f64,
     },
     /// Two entries have the same size.
     SameSize {
+        /// The size.
         at: f64,
     },
     /// A size or a loss is not a number above zero.
     NotPositive {
+        /// The size.
         at: f64,
     },
     /// At some size the arms have different numbers of runs, or none.
     Unpaired {
+        /// The size.
         at: f64,
+        /// Runs of the base.
         base: usize,
+        /// Runs of the treated arm.
         treated: usize,
     },
     /// The loss does not fall with size beyond what chance explains.
     NoTrend {
+        /// The curve that has no trend.
         arm: Arm,
     },
     /// Within the sizes, the curves reach no common loss: the gain is about as large as the range of sizes.
     BeyondSizes {
+        /// Largest size over smallest size.
         range: f64,
     },
     /// The curves pass exactly through every point, so their uncertainty cannot be estimated.
@@ -141,7 +165,9 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
+    /// The base.
     Base,
+    /// The treated arm.
     Treated,
 }
 
@@ -172,7 +198,7 @@ impl fmt::Display for Refused {
             Refused::BeyondSizes { range } => {
                 write!(
                     f,
-                    "no loss is reached by both arms within the sizes, whose range is {range:.1} times"
+                    "no loss is reached by both arms within the sizes, which span a factor of {range:.1}"
                 )
             }
             Refused::Undefined(undefined) => undefined.fmt(f),

@@ -24,7 +24,7 @@ pub const SCALE: f64 = 1.5;
 
 /// A stopping rule, which must be declared before the first run.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Rule {
+pub struct StoppingRule {
     /// Confidence of all looks together; for one row of a family, [`Confidence::of_each`].
     pub confidence: Confidence,
     /// The effect size that the rule should find soon, in standard deviations of a single difference. It
@@ -55,6 +55,7 @@ pub enum Decision {
 pub struct Look {
     /// Seeds so far.
     pub n: usize,
+    /// Mean difference so far.
     pub mean: Option<f64>,
     /// Evidence against a true difference of zero; its expectation is at most 1 if the true difference is zero.
     pub e: Option<f64>,
@@ -64,16 +65,17 @@ pub struct Look {
     pub interval: Option<(f64, f64)>,
     /// Why the e value is undefined.
     pub undefined: Option<Undefined>,
+    /// Whether to stop, and with which word.
     pub decision: Decision,
 }
 
-impl Rule {
+impl StoppingRule {
     /// The usual rule with at most `most` seeds.
-    pub fn new(confidence: Confidence, most: usize) -> Rule {
-        Rule { confidence, scale: SCALE, most, margin: None }
+    pub fn new(confidence: Confidence, most: usize) -> StoppingRule {
+        StoppingRule { confidence, scale: SCALE, most, margin: None }
     }
 
-    /// A look after each seed, up to the decisive one; later differences, and those after [`Rule::most`], are
+    /// A look after each seed, up to the decisive one; later differences, and those after [`StoppingRule::most`], are
     /// ignored.
     pub fn looks(&self, differences: &[f64]) -> Vec<Look> {
         let mut looks: Vec<Look> = Vec::new();
@@ -237,13 +239,13 @@ mod tests {
             sum
         };
         let want = likelihood(true) / likelihood(false);
-        let found = Rule::new(AT, 30).last(&data).unwrap().e.unwrap();
+        let found = StoppingRule::new(AT, 30).last(&data).unwrap().e.unwrap();
         assert!((found / want - 1.0).abs() < 1e-6, "{found}, not {want}");
     }
 
     #[test]
     fn interval_and_e_agree() {
-        let rule = Rule::new(AT, 30);
+        let rule = StoppingRule::new(AT, 30);
         let mut draws = Draws::new("test sequential agree");
         for n in [5, 9, 20] {
             let critical = rule.critical(n).unwrap();
@@ -265,7 +267,7 @@ mod tests {
     #[test]
     fn the_first_decisive_look_counts() {
         let mut values = vec![1.0, 1.2, 0.8, 1.1, 0.9, 1.05, 0.95];
-        let rule = Rule::new(AT, 30);
+        let rule = StoppingRule::new(AT, 30);
         let stopped = rule.last(&values).unwrap();
         assert_eq!(stopped.decision, Decision::Differs);
         assert!(stopped.n < values.len(), "{stopped:?}");
@@ -276,7 +278,7 @@ mod tests {
 
     #[test]
     fn it_ends_at_the_planned_seeds_and_needs_a_variance() {
-        let rule = Rule::new(AT, 4);
+        let rule = StoppingRule::new(AT, 4);
         let decisions = |values: &[f64]| -> Vec<Decision> {
             rule.looks(values).iter().map(|look| look.decision).collect()
         };
@@ -288,7 +290,7 @@ mod tests {
         let equal = rule.last(&[0.5; 4]).unwrap();
         assert_eq!(equal.decision, Exhausted);
         assert_eq!(equal.undefined, Some(Undefined::NoVariance { value: 0.5 }));
-        let rule = Rule { margin: Margin::new(1.0), ..Rule::new(AT, 30) };
+        let rule = StoppingRule { margin: Margin::new(1.0), ..StoppingRule::new(AT, 30) };
         let small: Vec<f64> = (0..12).map(|at| if at % 2 == 0 { 0.05 } else { -0.05 }).collect();
         assert_eq!(rule.last(&small).unwrap().decision, Decision::Equivalent);
     }
@@ -296,7 +298,7 @@ mod tests {
     /// A look after every seed up to 30, in percent of 10 000 sequences with a true mean of zero.
     #[test]
     fn the_level_is_kept_however_often_one_looks() {
-        let rule = Rule::new(AT, 30);
+        let rule = StoppingRule::new(AT, 30);
         let mut measured = Vec::new();
         for law in [Law::Normal, Law::Heavy, Law::Skewed] {
             let mut draws = Draws::new(&format!("test sequential {law:?}"));
@@ -321,7 +323,7 @@ mod tests {
     /// In at least 95% of sequences, the interval of every look holds the truth.
     #[test]
     fn all_intervals_of_a_sequence_cover_together() {
-        let rule = Rule::new(AT, 30);
+        let rule = StoppingRule::new(AT, 30);
         let mut draws = Draws::new("test sequential cover");
         let found = percent(3000, || {
             let values: Vec<f64> = (0..30).map(|_| 1.0 + draws.normal()).collect();
@@ -350,7 +352,7 @@ mod tests {
     #[test]
     fn equivalence_keeps_its_level_at_all_looks_together() {
         let margin = Margin::new(1.0).unwrap();
-        let rule = Rule::new(AT, 30);
+        let rule = StoppingRule::new(AT, 30);
         for (mean, least, most) in [(1.0, 0.0, 5.0), (-1.0, 0.0, 5.0), (0.0, 90.0, 100.0)] {
             let mut draws = Draws::new(&format!("test sequential margin {mean}"));
             let found = percent(2000, || {
@@ -367,7 +369,7 @@ mod tests {
     fn power_rises_with_the_seeds_allowed() {
         let mut last = 0.0;
         for most in [5, 9, 15, 30] {
-            let rule = Rule::new(AT, most);
+            let rule = StoppingRule::new(AT, most);
             let mut draws = Draws::new("test sequential power");
             let found = percent(1500, || {
                 let values: Vec<f64> = (0..30).map(|_| 1.0 + draws.normal()).collect();

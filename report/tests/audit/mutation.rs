@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use compiler::audit::vocabulary::{self, Absent, CANON, Topic};
-use compiler::audit::{Experiment, Report, Value};
-use compiler::field::{Class, FieldDef, Origin};
+use lab::audit::vocabulary::{self, Absent, CANON, Topic};
+use lab::audit::{Experiment, Report, Value};
+use lab::field::{Class, FieldDef, Origin};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use report::curves::Curves;
@@ -42,8 +42,8 @@ fn other(value: Option<&Value>) -> Value {
     }
 }
 
-fn three_halves() -> compiler::value::Ratio {
-    compiler::value::Ratio { num: 3, den: 2 }
+fn three_halves() -> compiler::number::Ratio {
+    compiler::number::Ratio { num: 3, den: 2 }
 }
 
 /// Whether a rule has a new finding that names one of these.
@@ -163,7 +163,7 @@ fn every_fill_setting_of_every_slot_is_found() {
                 };
                 let new = lines(&audit(&set), true);
                 let new: Vec<_> = new.difference(&BASE.said).collect();
-                let start = format!("treatment-uniform {key} {b} : {said}, where ");
+                let start = format!("treatment-uniform {key} {b} : {said}, but ");
                 let [line] = new[..] else { panic!("{a} {b} {setting}: {new:?}") };
                 assert!(line.starts_with(&start), "{line}");
                 assert!(line.trim_end().ends_with(&format!(" have {value}")), "{line}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use compiler::audit::subjects;
+use lab::audit::subjects;
 use report::curves::{fingerprints, spikes};
 
 use super::support::{experiments, losses, of, report, rows};

@@ -5,8 +5,8 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use compiler::audit::{Experiment, Finding, Findings, Report, Rules, audit, subjects, table};
 use flate2::read::GzDecoder;
+use lab::audit::{Experiment, Finding, Findings, Report, Rules, audit, subjects, table};
 use report::curves::{self, Curves};
 
 fn file(name: &str) -> PathBuf {
@@ -54,7 +54,7 @@ pub(super) fn lines(report: &Report, notes: bool) -> std::collections::BTreeSet<
     let weighed = report
         .findings
         .iter()
-        .filter(|(own, _)| notes || own.severity > compiler::audit::Severity::Note);
+        .filter(|(own, _)| notes || own.severity > lab::audit::Severity::Note);
     weighed
         .flat_map(|(_, f)| {
             f.places.iter().map(move |place| {

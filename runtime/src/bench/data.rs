@@ -11,11 +11,12 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use data::DataError;
-use data::cpython::Random;
-use data::lano::{Lano, LanoParams};
 use data::stream::Stream;
-use data::task::{Mode, Task};
 use data::window::Order;
+use tasks::cpython::Random;
+use tasks::lano::{Lano, LanoParams};
+use tasks::sample::Mode;
+use tasks::task::Task;
 
 /// One published setting of a generator.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ pub fn rate(setting: &Setting) -> Result<Rate, DataError> {
     Ok(timed(1.5))
 }
 
-/// Lengths in tokens, and median milliseconds for one sentence: to parse it, and for the law of every next token.
+/// Lengths in tokens, and median milliseconds for one sentence: to parse it, and for the next-token probabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsing {
     pub tokens: f64,
@@ -84,7 +85,7 @@ pub struct Parsing {
 
 pub fn parsing(config: &str) -> Result<Parsing, DataError> {
     let params: LanoParams = serde_json::from_value(json!({ "config": config }))
-        .map_err(|error| DataError::new(error.to_string(), "name another grammar"))?;
+        .map_err(|error| DataError::new(error.to_string(), "use another grammar"))?;
     let lano = Lano::new(params)?;
     let (grammar, mut random) = (lano.grammar(), Random::new(7));
     let median = |mut values: Vec<f64>| {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use compiler::graph::Graph;
-use compiler::plan::{self, Step, TrainOptions};
+use compiler::plan::{Step, TrainOptions};
+use compiler::plans;
 use tch::{Kind, Tensor};
 
 use super::Timing;
@@ -44,7 +45,7 @@ pub fn step(
     (warm_up, rounds): (usize, usize),
 ) -> Result<StepBench, ExecuteError> {
     let StepShape { batch, seq_len } = shape;
-    let trainer = Trainer::new(plan::train(graph, options), machine)?;
+    let trainer = Trainer::new(plans::train(graph, options), machine)?;
     let mut weights = Weights::init(graph, 1)?.to(machine.device, machine.kind)?;
     let mut moments = Moments::zeros(&weights)?;
     let ids = (Kind::Int64, machine.device);

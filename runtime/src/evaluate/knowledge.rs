@@ -1,18 +1,18 @@
 //! In: the losses of held-out windows of biographies. Out: a model's knowledge of the people, in bits. Must stay true:
-//! the formulas of `data::capo::bits`; each token's loss is that after the true tokens before it; only biographies
+//! the formulas of `tasks::capo::bits`; each token's loss is that after the true tokens before it; only biographies
 //! entirely inside their window count, and all values of one count together.
 //!
 //! So a biography longer than the window never counts, nor does one cut by the window's end, which happens to long ones
 //! more often than to short ones: the means cover somewhat shorter biographies than average. Of 300,000 with permuted
 //! sentences one had more than 512 bytes (mean 368, longest 515), and locks with bits refuse shorter windows. Held-out
-//! windows have the people of the training windows, in newly drawn sentences (data spec, 4.6).
+//! windows have the people of the training windows, in newly drawn sentences.
 
 use std::collections::BTreeMap;
 
 use data::batch::{Answer, Batch};
-use data::capo::Value;
-use data::capo::bits::{Capacity, Losses, capacity};
 use records::job::Job;
+use tasks::capo::Value;
+use tasks::capo::bits::{Capacity, Losses, capacity};
 
 /// Adds the whole biographies of a batch; target i has loss i.
 pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {

@@ -1,22 +1,22 @@
 //! In: a grammar, a decoder and a state. Out: the share of the model's sentences that the grammar accepts, and the
-//! divergence of its next-token law from the true one. Must stay true: the model writes from the mark between sentences
-//! alone, at temperature 1, with the same draws at each evaluation, and an unfinished sentence is invalid; laws are
-//! compared over every prefix of sentence i, the first one of held-out window i, up to a window's length (data spec,
-//! 6.4).
+//! divergence of its next-token probabilities from the true ones. Must stay true: the model's prompt is only the mark
+//! between sentences; it samples at temperature 1, with the same draws at each evaluation; an unfinished sentence is
+//! invalid; probabilities are compared over every prefix of sentence i, the first one of held-out window i, up to a
+//! window's length.
 
 use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::decode::{Decoder, How, Prompt, on_the_cpu};
+use crate::decode::{Decoder, Prompt, SamplingOptions, on_the_cpu};
 use crate::execute::ExecuteError;
-use crate::train::State;
+use crate::state::State;
 use data::Windows;
-use data::lano::grammar::Grammar;
-use data::lano::law::{self, Law};
 use data::window::TaskWindows;
 use records::job::Job;
 use records::run::RunError;
+use tasks::lano::grammar::Grammar;
+use tasks::lano::law::{self, Law};
 
 /// Maximum number of sentences in memory at once.
 const TOGETHER: u64 = 256;
@@ -51,7 +51,7 @@ fn validity(
     let Windows::Task(windows) = &job.held_out else { return Ok(None) };
     let end = [windows.id(grammar.end())];
     let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
-    let how = How { temperature: 1.0, top_k: None, stop: Some(end[0]), rows };
+    let how = SamplingOptions { temperature: 1.0, top_k: None, stop: Some(end[0]), rows };
     // Anything longer than the longest sentence is invalid, so it need not end.
     let most = grammar.lengths().1 as usize + 1;
     let (mut right, mut first) = (0u64, 0);

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use super::Singles;
-use crate::decode::{Decoder, How, Prompt};
-use crate::train::State;
+use crate::decode::{Decoder, Prompt, SamplingOptions};
+use crate::state::State;
 use data::Windows;
-use data::brevo::Brevo;
-use data::task::{Span, Tape};
 use records::job::Job;
 use records::metrics::Score;
 use records::run::RunError;
+use tasks::brevo::Brevo;
+use tasks::sample::{Span, Tape};
 
 /// Questions held in memory at once.
 const TOGETHER: u64 = 256;
@@ -28,7 +28,7 @@ struct Question {
     level: u32,
 }
 
-/// Brevo's strict score by the query's depth: every ancestor exactly once, and each after its parents (data spec, 3.3).
+/// Brevo's strict score by the query's depth: every ancestor exactly once, and each after its parents.
 pub(super) fn orders(
     brevo: &Brevo,
     decoder: &Decoder,
@@ -43,7 +43,7 @@ pub(super) fn orders(
     singles.answers.clear();
     let Windows::Task(windows) = &mut job.held_out else { return Ok(scores) };
     let stop = windows.id(brevo.marks().eos);
-    let how = How { temperature: 0.0, top_k: None, stop: Some(stop), rows };
+    let how = SamplingOptions { temperature: 0.0, top_k: None, stop: Some(stop), rows };
     let mut first = 0;
     while first < count {
         let end = (first + TOGETHER).min(count);

@@ -77,12 +77,8 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::CrossEntropyGrad { .. }
         | Kernel::L2Norm { .. }
         | Kernel::L2NormGrad
-        | Kernel::GlaScan { .. }
-        | Kernel::GlaScanGrad
-        | Kernel::DeltaScan { .. }
-        | Kernel::DeltaScanGrad
-        | Kernel::SsdScan { .. }
-        | Kernel::SsdScanGrad
+        | Kernel::Scan { .. }
+        | Kernel::ScanGrad(_)
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
         Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } if gated_norm => {
@@ -135,7 +131,7 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
-    use compiler::plan::{DType, Extent};
+    use compiler::plan::{DType, Extent, Scan};
     use tch::{Device, Kind};
 
     use super::*;
@@ -161,8 +157,10 @@ mod tests {
         assert_eq!(swiglu(cuda), "reference (on Cuda(0))");
         assert_eq!(swiglu(double), "reference (Double)");
         assert_eq!(swiglu(plain), "reference (asked for)");
-        assert!(path(&Kernel::GlaScanGrad, &[], fast).starts_with("fused/"));
-        assert_eq!(path(&Kernel::DeltaScanGrad, &[], double), "reference (Double)");
+        for scan in Scan::ALL {
+            assert!(path(&Kernel::ScanGrad(*scan), &[], fast).starts_with("fused/"));
+            assert_eq!(path(&Kernel::ScanGrad(*scan), &[], double), "reference (Double)");
+        }
         assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
         assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");
     }
@@ -192,7 +190,7 @@ mod tests {
         let fast =
             Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
         let (now, wide) = (heads(Extent::Time, 8), heads(Extent::Time, 16));
-        let seen = heads(Extent::Seen(None), 8);
+        let seen = heads(Extent::KvLen(None), 8);
         let of = |window, k: &Value, v: &Value, machine| {
             path(&Kernel::Attention { window }, &[&now, k, v], machine)
         };

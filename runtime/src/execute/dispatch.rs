@@ -10,10 +10,9 @@ use tch::Tensor;
 
 use super::{Choice, Machine};
 use crate::kernels::path::Path;
-use crate::kernels::scan::{delta, gla, ssd};
 use crate::kernels::{
     KernelError, arrange, attention, canon, gated_norm, l2_norm, linear, loss, norm, pointwise,
-    rope, swiglu, update,
+    rope, scan, swiglu, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -152,37 +151,15 @@ pub(super) fn run(
             let state = if *state { Some(x(*parts)?) } else { None };
             vec![canon::next_state_of(some(operands, 0, *parts)?, *kernel, state)?]
         }
-        Kernel::GlaScan { state } => {
-            let operands = gla::Operands { q: x(0)?, k: x(1)?, v: x(2)?, g: x(3)? };
-            let state = if *state { Some(x(4)?) } else { None };
-            let scanned = gla::forward(ours()?, operands, state)?;
+        Kernel::Scan { scan, state } => {
+            let count = scan.definition().operands.len();
+            let state = if *state { Some(x(count)?) } else { None };
+            let scanned = scan::forward(*scan, ours()?, some(operands, 0, count)?, state)?;
             vec![scanned.y, scanned.state]
         }
-        Kernel::GlaScanGrad => {
-            let operands = gla::Operands { q: x(1)?, k: x(2)?, v: x(3)?, g: x(4)? };
-            gla::backward(ours()?, x(0)?, operands)?.into()
-        }
-        Kernel::DeltaScan { state } => {
-            let operands = delta::Operands { q: x(0)?, k: x(1)?, v: x(2)?, beta: x(3)?, g: x(4)? };
-            let state = if *state { Some(x(5)?) } else { None };
-            let scanned = delta::forward(ours()?, operands, state)?;
-            vec![scanned.y, scanned.state]
-        }
-        Kernel::DeltaScanGrad => {
-            let operands = delta::Operands { q: x(1)?, k: x(2)?, v: x(3)?, beta: x(4)?, g: x(5)? };
-            delta::backward(ours()?, x(0)?, operands)?.into()
-        }
-        Kernel::SsdScan { state } => {
-            let operands =
-                ssd::Operands { x: x(0)?, dt: x(1)?, a: x(2)?, b: x(3)?, c: x(4)?, d: x(5)? };
-            let state = if *state { Some(x(6)?) } else { None };
-            let scanned = ssd::forward(ours()?, operands, state)?;
-            vec![scanned.y, scanned.state]
-        }
-        Kernel::SsdScanGrad => {
-            let operands =
-                ssd::Operands { x: x(1)?, dt: x(2)?, a: x(3)?, b: x(4)?, c: x(5)?, d: x(6)? };
-            ssd::backward(ours()?, x(0)?, operands)?.into()
+        Kernel::ScanGrad(scan) => {
+            let count = scan.definition().operands.len();
+            scan::backward(*scan, ours()?, x(0)?, some(operands, 1, count)?)?
         }
 
         Kernel::CrossEntropy { nll_square, z_loss } => {
@@ -234,9 +211,9 @@ fn some<'a, 't>(
     first: usize,
     count: usize,
 ) -> Result<&'a [&'t Tensor], KernelError> {
-    operands.get(first..first + count).ok_or_else(|| {
-        wrong(format!("{} operands, and {} are wanted", operands.len(), first + count))
-    })
+    operands
+        .get(first..first + count)
+        .ok_or_else(|| wrong(format!("{} operands instead of {}", operands.len(), first + count)))
 }
 
 fn options(residual: bool, activation: plan::Activation) -> canon::Options {
@@ -248,5 +225,5 @@ fn options(residual: bool, activation: plan::Activation) -> canon::Options {
 }
 
 fn wrong(why: String) -> KernelError {
-    KernelError::new(format!("{why}\nhelp: this is a fault of canonc; please report it"))
+    KernelError::new(format!("{why}\nhelp: this is a bug in canonc; please report it"))
 }

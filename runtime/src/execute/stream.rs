@@ -59,7 +59,10 @@ impl Streamer {
                     Extent::Batch => batch,
                     Extent::Fixed(n) => *n,
                     // No tokens yet.
-                    Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_) => 0,
+                    Extent::Time
+                    | Extent::CacheLen(_)
+                    | Extent::KvLen(_)
+                    | Extent::NewCacheLen(_) => 0,
                 })
                 .collect();
             states.insert((*state, *part), Tensor::f_zeros(dims, (kind, device))?);

@@ -289,7 +289,7 @@ pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<
     if ids.kind() != Kind::Int64 || size.len() != 2 || size.contains(&0) {
         return Err(RunError::input(
             format!("{what} are {:?} of shape {size:?}", ids.kind()),
-            "give them as i64 of [batch, time], at least one token",
+            "give i64 [batch, time] with at least one token",
         ));
     }
     match first_outside(ids, vocab, targets)? {
@@ -297,7 +297,7 @@ pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<
         Some((row, column, id)) => {
             let also = if targets { format!(", or {IGNORED} for none") } else { String::new() };
             Err(RunError::input(
-                format!("{what}[{row}, {column}] is {id}, and the vocabulary has {vocab}"),
+                format!("{what}[{row}, {column}] is {id}, but the vocabulary has {vocab}"),
                 format!("use ids of 0..{vocab}{also}"),
             ))
         }
@@ -340,7 +340,7 @@ fn sums(outputs: Vec<(Output, Tensor)>, count: usize) -> Result<Sums, ExecuteErr
             | Output::FirstMoment(_)
             | Output::SecondMoment(_) => {
                 return Err(ExecuteError::new(format!(
-                    "a training plan gives {output} out of turn"
+                    "a training plan returns {output} out of order"
                 )));
             }
         }
@@ -358,10 +358,10 @@ fn sums(outputs: Vec<(Output, Tensor)>, count: usize) -> Result<Sums, ExecuteErr
 
 pub(super) fn at(tensors: &[Tensor], index: u32, what: &str) -> Result<Tensor, ExecuteError> {
     tensors.get(index as usize).map(Tensor::shallow_clone).ok_or_else(|| {
-        ExecuteError::new(format!("{what} {index} is wanted, and there are {}", tensors.len()))
+        ExecuteError::new(format!("{what} {index} is missing; there are {}", tensors.len()))
     })
 }
 
 pub(super) fn unknown(input: Input) -> ExecuteError {
-    ExecuteError::new(format!("this plan asks for {input}, which it is never given"))
+    ExecuteError::new(format!("this plan needs {input}, which is not available"))
 }

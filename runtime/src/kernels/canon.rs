@@ -1,8 +1,8 @@
 //! The Canon layer: a depthwise causal convolution over time with a residual ("Physics of Language Models",
-//! Part 4.1; spec 1.2), forward and backward.
+//! Part 4.1), forward and backward.
 //! In: n tensors [b, t, c_i], read as one of c = sum c_i channels without joining them, one filter [c, k], optionally a
 //! bias and the k-1 inputs before the first. Out: n tensors, or the gradients, overwritten.
-//!     conv(x)[t] = sum_j w[j] x[t - (k-1) + j]      y = (x +) act(conv(x) + bias)
+//! `conv(x)[t] = sum_j w[j] x[t - (k-1) + j]`, `y = (x +) act(conv(x) + bias)`
 //! Without residual it is the short convolution of the linear mixers (Gu and Dao 2023).
 //! Must stay true: the caller runs the path that `choose` returned and records it; a given path has the same bits at
 //! any thread count; run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
@@ -52,7 +52,7 @@ pub struct Operands<'a> {
     pub inputs: &'a [&'a Tensor],
     /// [c, k] or [c, 1, k]; tap k-1 is for the present.
     pub weight: &'a Tensor,
-    /// [c]; none means zeros.
+    /// \[c\]; none means zeros.
     pub bias: Option<&'a Tensor>,
     /// [b, k-1, c]: the inputs just before; none means zeros.
     pub state: Option<&'a Tensor>,

@@ -1,6 +1,6 @@
-//! An RMS norm with a silu gate: before it (Mamba2: Dao and Gu 2024; spec 5) or after it (gated linear attention
-//! and Gated DeltaNet: Yang et al. 2023, 2024; spec 3 and 4), statistics in f32.
-//! In: x […, c], gate […, c], weight [c]. Out: y and rstd […]; or the gradients.
+//! An RMS norm with a silu gate: before it (Mamba2: Dao and Gu 2024) or after it (gated linear attention
+//! and Gated DeltaNet: Yang et al. 2023, 2024), statistics in f32.
+//! In: x […, c], gate […, c], weight \[c\]. Out: y and rstd […]; or the gradients.
 //!     before: u = x ⊙ silu(gate), y = weight ⊙ u · rstd     after: y = weight ⊙ x · rstd ⊙ silu(gate)
 //! Must stay true: the reference applies the norm and the gate one after the other; the fused path keeps nothing
 //! between them, gives the same bits at any thread count and register width, and sums the weight's gradient by chunks

@@ -1,4 +1,4 @@
-//! L2 norm over the last axis, of queries and keys of the delta rule (Yang et al. 2024; spec 4), statistics in f32.
+//! L2 norm over the last axis, of queries and keys of the delta rule (Yang et al. 2024), statistics in f32.
 //! In: x […, c]. Out: y = x · rnorm and rnorm […] = 1/sqrt(Σ x² + eps); or dx.
 //! Must stay true: rows are independent, so neither threads nor register width change a bit.
 

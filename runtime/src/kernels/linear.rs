@@ -8,7 +8,7 @@ use super::ffi::{self, Cut, Vectorised};
 use super::path::Path;
 use super::{Isa, KernelError};
 
-/// table[tokens]: [b, t] of [v, c] -> [b, t, c].
+/// table\[tokens\]: [b, t] of [v, c] -> [b, t, c].
 pub fn embed(tokens: &Tensor, table: &Tensor) -> Result<Tensor, KernelError> {
     Ok(Tensor::f_embedding(table, tokens, -1, false, false)?)
 }

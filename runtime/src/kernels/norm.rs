@@ -1,5 +1,5 @@
-//! RMS norm over the last axis (Zhang and Sennrich 2019; spec 1.1), statistics in f32.
-//! In: x […, c], weight [c]. Out: y and the values that its gradient needs; or the gradients.
+//! RMS norm over the last axis (Zhang and Sennrich 2019), statistics in f32.
+//! In: x […, c], weight \[c\]. Out: y and the values that its gradient needs; or the gradients.
 //!     y = weight ⊙ x · rstd, rstd = 1/sqrt(mean x² + eps)
 //! Must stay true: the fused path gives the same bits at any thread count and register width; the weight's
 //! gradient sums rows by chunks of ROWS in order.

@@ -1,6 +1,6 @@
 //! Functions of one number, sums and products, by libtorch.
 //! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient reads the operand or the result, as
-//! `Function::keeps_result` says.
+//! `keeps_result` of the function's definition says.
 
 use compiler::plan::Function;
 use tch::Tensor;
@@ -13,6 +13,7 @@ pub fn apply(function: Function, x: &Tensor) -> Result<Tensor, KernelError> {
         Function::Sigmoid => x.f_sigmoid()?,
         Function::Softplus => x.f_softplus()?, // linear above 20
         Function::LogSigmoid => x.f_log_sigmoid()?,
+        Function::Relu => x.f_relu()?,
         Function::Exp => x.f_exp()?,
     })
 }
@@ -28,6 +29,7 @@ pub fn gradient(function: Function, dy: &Tensor, kept: &Tensor) -> Result<Tensor
             dy.f_mul(&slope.f_masked_fill(&linear, 1.0)?)?
         }
         Function::LogSigmoid => dy.f_mul(&kept.f_neg()?.f_sigmoid()?)?,
+        Function::Relu => kept.f_threshold_backward(dy, 0.0)?,
         Function::Exp => dy.f_mul(kept)?,
     })
 }

@@ -1,4 +1,4 @@
-//! Rotary positions (Su et al. 2021; spec 1.3): pair i of a head turns by (position + t) · theta^(−2i/dims).
+//! Rotary positions (Su et al. 2021): pair i of a head turns by (position + t) · theta^(−2i/dims).
 //! In: x [b, t, h, d], a table. Out: y [b, t, h, d], new memory; channels from `dims` on are copied.
 //! Must stay true: the angles are computed in f64 by libm and rounded once, so they depend neither on the platform nor
 //! on how a sequence was cut; the reverse rotation uses the negative angle.

@@ -1,7 +1,7 @@
 //! Linear recurrences with a matrix per head: one token at a time in plain tch, which defines each scan, and in chunks
 //! in Rust.
 //! In: tensors [b, t, h, …] and optionally the state before. Out: y and the state after; or, from zero state, every
-//! operand's gradient. bf16 operands give bf16 results; sums and states are always f32 (spec section 9).
+//! operand's gradient. bf16 operands give bf16 results; sums and states are always f32 (docs/numerics.md).
 //! Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); both forms compute one function;
 //! the references' gradients keep every token's state, so their memory grows with time; the chunked ones keep one state
 //! for some hundred tokens.
@@ -11,11 +11,13 @@ pub mod delta;
 mod dense;
 mod fused;
 pub mod gla;
+pub mod rwkv6;
 mod scalar;
 pub mod ssd;
 #[cfg(test)]
 mod tests;
 
+use compiler::plan::Scan;
 use tch::{Device, Kind, Tensor};
 
 use super::KernelError;
@@ -41,6 +43,33 @@ pub struct Scanned {
 }
 
 type Result<T> = std::result::Result<T, KernelError>;
+
+/// y and the state after, from the operands in the order of the scan's definition.
+pub fn forward(scan: Scan, path: Path, x: &[&Tensor], state: Option<&Tensor>) -> Result<Scanned> {
+    match scan {
+        Scan::Delta => delta::forward(path, delta::Operands::of(x)?, state),
+        Scan::Gla => gla::forward(path, gla::Operands::of(x)?, state),
+        Scan::Rwkv6 => rwkv6::forward(path, rwkv6::Operands::of(x)?, state),
+        Scan::Ssd => ssd::forward(path, ssd::Operands::of(x)?, state),
+    }
+}
+
+/// From zero state: the gradient of each operand.
+pub fn backward(scan: Scan, path: Path, dy: &Tensor, x: &[&Tensor]) -> Result<Vec<Tensor>> {
+    Ok(match scan {
+        Scan::Delta => delta::backward(path, dy, delta::Operands::of(x)?)?.into(),
+        Scan::Gla => gla::backward(path, dy, gla::Operands::of(x)?)?.into(),
+        Scan::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Operands::of(x)?)?.into(),
+        Scan::Ssd => ssd::backward(path, dy, ssd::Operands::of(x)?)?.into(),
+    })
+}
+
+/// As many operands as a scan takes.
+fn exactly<'a, const N: usize>(x: &[&'a Tensor]) -> Result<[&'a Tensor; N]> {
+    x.try_into().map_err(|_| {
+        KernelError::new(format!("a scan takes {N} operands, and these are {}", x.len()))
+    })
+}
 
 /// Step t of [b, t, …].
 fn at(x: &Tensor, t: i64) -> Result<Tensor> {

@@ -51,7 +51,7 @@ impl Platform {
                 }
             }
             None if started.is_empty() => {
-                differs.push("nothing says on which machine the run was trained".to_owned());
+                differs.push("it is unknown on which machine the run was trained".to_owned());
             }
             None => {
                 if started.iter().any(|other| other != line) {

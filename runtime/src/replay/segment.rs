@@ -4,8 +4,8 @@
 //! known state.
 
 use super::{Difference, Platform, Replay, Replayer};
-use crate::train::State;
-use records::checkpoint::{Found, compare};
+use crate::state::State;
+use records::checkpoint::{SavedCheckpoint, compare};
 use records::metrics::{Evaluation, Record, Score, Step};
 use records::run::RunError;
 
@@ -13,7 +13,7 @@ use records::run::RunError;
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     Initial,
-    Kept(Box<Found>),
+    Kept(Box<SavedCheckpoint>),
 }
 
 impl Origin {
@@ -76,7 +76,7 @@ impl Replayer {
             if initial != start.initial {
                 replay.differences.push(Difference {
                     text: format!(
-                        "the log starts from weights {}, and the lock gives {}",
+                        "the log starts from weights {}, but the lock gives {}",
                         start.initial.short(),
                         initial.short()
                     ),
@@ -121,7 +121,7 @@ impl Replayer {
         if let Some((step, text, [maybe_rounding, slight])) = first {
             let rest = match (differing, &reached) {
                 (1, Some(None)) => format!(
-                    "; every other step to {} and its checkpoint come out the same, so that only the log is wrong",
+                    "; every other step to {} and its checkpoint come out the same, so only the log is wrong",
                     state.step
                 ),
                 (1, _) if step < state.step => {
@@ -140,7 +140,7 @@ impl Replayer {
         match reached {
             Some(Some(difference)) => replay.differences.push(Difference {
                 text: format!(
-                    "checkpoints/{name} is not what training gives from {}: {}",
+                    "checkpoints/{name} differs from training from {}: {}",
                     origin.text(),
                     difference.text()
                 ),

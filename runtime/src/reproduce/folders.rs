@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use compiler::lock::{Device, Experiment};
+use lab::experiment::{Device, Experiment};
 
-use super::{First, Place, Reproduction};
+use super::{First, Reproduction, RunPoint};
 use crate::replay::{Machines, Platform, is_near, scores_are_near};
 use crate::train::started;
 use records::attest::Attestation;
-use records::checkpoint::{self, Found, Store, compare_kept};
+use records::checkpoint::{self, SavedCheckpoint, Store, compare_kept};
 use records::metrics::{self, Record};
 use records::run::{Paths, RunError};
 
@@ -27,7 +27,7 @@ pub fn against(
         if records.is_empty() {
             return Err(RunError::input(
                 format!("{} has no metrics log to compare", folder.display()),
-                "name the folder of a run that has begun",
+                "name the folder of a run that has started",
             ));
         }
         let slots = checkpoint::slots(&experiment.arch.compiled.graph);
@@ -69,9 +69,9 @@ pub fn against(
         };
         if left.as_logged(right).text() != right.as_logged(left).text() {
             let place = match left {
-                Record::Start(_) => Place::Start,
-                Record::Step(step) => Place::Step(step.step),
-                Record::Evaluation(evaluation) => Place::Evaluation(evaluation.step),
+                Record::Start(_) => RunPoint::Start,
+                Record::Step(step) => RunPoint::Step(step.step),
+                Record::Evaluation(evaluation) => RunPoint::Evaluation(evaluation.step),
             };
             for kept in one.kept.iter().take_while(|kept| kept.manifest.step <= done) {
                 let same =
@@ -114,7 +114,7 @@ pub fn against(
         match (&mut found.first, difference) {
             (first @ None, Some(difference)) => {
                 let mut new =
-                    First::new(Place::Checkpoint(step), difference.text(), [elsewhere, false]);
+                    First::new(RunPoint::Checkpoint(step), difference.text(), [elsewhere, false]);
                 new.tensor = Some((step, Some(difference)));
                 *first = Some(new);
                 break;
@@ -138,7 +138,8 @@ pub fn against(
     Ok(found)
 }
 
-const ONE_LOG: &str = "the tensors of the next checkpoint are the same bits, so that both trained the same: one of the logs is wrong";
+const ONE_LOG: &str = "the tensors of the next checkpoint are the same bits, so both trained the same: one of the \
+ logs is wrong";
 
 /// The place of a record in the order of training.
 fn key(record: &Record) -> (u64, u8) {
@@ -152,7 +153,7 @@ fn key(record: &Record) -> (u64, u8) {
 /// One of the runs goes on after the other's last step.
 fn ends(last: u64) -> First {
     let text = format!("only one of the runs has it: the other's log ends after step {last}");
-    First::new(Place::Step(last + 1), text, [false; 2])
+    First::new(RunPoint::Step(last + 1), text, [false; 2])
 }
 
 impl Side {
@@ -164,6 +165,6 @@ impl Side {
 struct Side {
     records: Vec<Record>,
     store: Store,
-    kept: Vec<Found>,
+    kept: Vec<SavedCheckpoint>,
     machines: Machines,
 }

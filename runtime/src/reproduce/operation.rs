@@ -4,7 +4,7 @@
 //! an operation is named only for two computations that were both made here; settings are restored.
 
 use crate::execute::{KernelRequest, Machine, StepTrace, Trainer};
-use crate::train::State;
+use crate::state::State;
 use records::metrics::{Record, Step};
 use records::run::RunError;
 
@@ -58,7 +58,7 @@ impl Again {
 
     fn settings(&self) -> Vec<(String, Setting)> {
         let mut settings =
-            vec![("the same again".to_owned(), Setting { threads: None, plain: false })];
+            vec![("the same settings".to_owned(), Setting { threads: None, plain: false })];
         if self.replayer.machine.device.is_cuda() {
             return settings;
         }

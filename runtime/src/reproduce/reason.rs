@@ -4,7 +4,7 @@
 //! edited line or checkpoint is named as a cause unless something rules it out.
 
 use crate::replay::{Origin, Platform};
-use crate::train::State;
+use crate::state::State;
 use records::checkpoint::{StateDifference, compare};
 use records::metrics::Step;
 use records::run::RunError;
@@ -17,10 +17,10 @@ impl Again {
         let logged = self.replayer.log.steps.get(&step.step)?;
         let known = self.agreed.step() + 1 == step.step;
         if logged.batch != step.batch || logged.counted != step.counted {
-            return Some("its data differ: other windows were read than the lock says".to_owned());
+            return Some("its data differ: the windows are not those of the lock".to_owned());
         }
         if logged.lr.to_bits() != step.lr.to_bits() {
-            return Some("its learning rate differs, which the lock alone decides".to_owned());
+            return Some("its learning rate differs, which only the lock determines".to_owned());
         }
         let same_loss = logged.loss.map(f64::to_bits) == step.loss.map(f64::to_bits);
         let line = match checkpoint {
@@ -31,7 +31,7 @@ impl Again {
         };
         Some(match (same_loss, known) {
             (true, _) => format!(
-                "its loss agrees and the norm of its gradients does not: the difference arises in the backward pass \
+                "its loss agrees but its gradient norm does not: the difference arises in the backward pass \
                  of step {}, or in {} that the loss does not show{line}",
                 step.step,
                 if known { "bits of its forward pass" } else { "weights" }

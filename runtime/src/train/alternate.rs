@@ -6,8 +6,8 @@
 
 use std::time::Instant;
 
-use super::State;
 use crate::execute::{Machine, Trainer};
+use crate::state::State;
 use records::job::{Job, estimate, fits};
 use records::platform::memory_limit;
 use records::run::RunError;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use compiler::lock::{Device, KernelPath, Platform};
+use lab::experiment::{Device, KernelPath, Platform};
 use tch::Kind;
 
 use crate::execute::{KernelRequest, Machine};
@@ -19,9 +19,9 @@ pub fn machine(required: &Platform) -> Result<Machine, RunError> {
     if let Some(devices @ 2..) = required.devices {
         return Err(RunError::machine(
             format!(
-                "the lock says platform.devices = {devices}, and a run of this canonc uses one device"
+                "the lock has platform.devices = {devices}, but this canonc runs on one device"
             ),
-            "the hint is in no id: lock it with `devices = 1` under [platform], or leave it out, and the result is the same",
+            "set `devices = 1` under [platform] or remove it: it affects neither the id nor the result",
         ));
     }
     let device = match required.device {
@@ -40,7 +40,7 @@ pub fn machine(required: &Platform) -> Result<Machine, RunError> {
 pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
     let lacks = |field: &str, value: &str| {
         RunError::machine(
-            format!("this canonc does not know platform.{field} = \"{value}\""),
+            format!("this canonc does not support platform.{field} = \"{value}\""),
             "use the canonc that wrote the lock",
         )
     };
@@ -56,8 +56,8 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
         let here = observe_host().cpu_capability;
         if wanted > here {
             return Err(RunError::machine(
-                format!("the lock requires a CPU with {wanted}, and this one has {here}"),
-                "run it on a machine that has it, or lock it anew with another platform.cpu_capability",
+                format!("the lock requires a CPU with {wanted}, but this one has {here}"),
+                "run it on a machine that has it, or build a lock with another platform.cpu_capability",
             ));
         }
     }
@@ -73,13 +73,13 @@ fn cuda() -> Result<tch::Device, RunError> {
         return Ok(tch::Device::Cuda(0));
     }
     let why = match kernels::cuda_library() {
-        CudaLibrary::Absent => "this libtorch has no CUDA half".to_owned(),
-        CudaLibrary::Loaded => "no GPU or driver is found".to_owned(),
+        CudaLibrary::Absent => "this libtorch has no CUDA support".to_owned(),
+        CudaLibrary::Loaded => "no GPU or driver was found".to_owned(),
         CudaLibrary::Failed(why) => why.clone(),
     };
     Err(RunError::machine(
-        format!("the lock runs on cuda, and this machine cannot: {why}"),
-        "run it where there is a GPU; `canonc doctor` says what this machine lacks",
+        format!("the lock requires cuda, but this machine cannot run it: {why}"),
+        "run it on a machine with a GPU; `canonc doctor` shows what this machine lacks",
     ))
 }
 

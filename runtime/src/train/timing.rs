@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use tch::{Kind, Tensor};
 
-use super::State;
-use super::state::{gradients, tensors};
 use crate::execute::{ExecuteError, Machine, Trainer};
+use crate::state::State;
+use crate::state::{gradients, tensors};
 use records::job::{Job, estimate, fits};
 use records::platform::memory_limit;
 use records::run::RunError;
@@ -17,11 +17,11 @@ use records::run::RunError;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     pub step_seconds: f64,
-    pub how: How,
+    pub how: TimingMethod,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum TimingMethod {
     /// Micro-batches and an update were run.
     Run,
     /// The run does not fit, or would take too long: FLOPs divided by the measured speed of a matrix product.
@@ -38,12 +38,14 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
     let step_seconds = flops / speed;
     let too_long = step_seconds / job.micro_batches.max(1) as f64 > PATIENCE;
     if too_long || fits(&estimate(job), memory_limit().as_ref()).is_err() {
-        return Ok(Timing { step_seconds, how: How::Flops });
+        return Ok(Timing { step_seconds, how: TimingMethod::Flops });
     }
     let trainer = Trainer::new(job.plans.clone(), machine)?;
     let mut state = State::initial(job, machine)?;
     let batches = job.batches(0)?;
-    let Some(batch) = batches.first() else { return Ok(Timing { step_seconds, how: How::Flops }) };
+    let Some(batch) = batches.first() else {
+        return Ok(Timing { step_seconds, how: TimingMethod::Flops });
+    };
     let (inputs, targets) = tensors(batch, machine.device)?;
     let mut fastest = f64::INFINITY;
     for _ in 0..MICRO_BATCHES {
@@ -57,7 +59,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
     let start = Instant::now();
     trainer.update(&mut state.weights, &mut state.moments, &sums.gradients, 0.0, 1)?;
     let update = start.elapsed().as_secs_f64();
-    Ok(Timing { step_seconds: fastest * job.micro_batches as f64 + update, how: How::Run })
+    Ok(Timing { step_seconds: fastest * job.micro_batches as f64 + update, how: TimingMethod::Run })
 }
 
 /// FLOPs per second of a square product of f32.

@@ -10,7 +10,7 @@ use std::path::Path;
 use safetensors::tensor::{Dtype, SafeTensors, View};
 use tch::{Device, Kind, Tensor};
 
-use crate::execute::ExecuteError;
+use crate::error::ExecuteError;
 use disk::replace;
 use records::run::{RunError, cannot_read};
 
@@ -23,8 +23,8 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
         .map_err(|error| cannot_read(path, &error))?;
     parse(&bytes).map_err(|why| {
         RunError::input(
-            format!("{} is no safetensors file that can be used: {why}", path.display()),
-            "give a whole .safetensors file of floats or integers",
+            format!("{} is not a usable safetensors file: {why}", path.display()),
+            "use a complete .safetensors file of floats or integers",
         )
     })
 }
@@ -57,13 +57,13 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
             },
         ));
     };
-    #[expect(clippy::wildcard_enum_match_arm, reason = "every other kind is refused by name")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the caller checked the dtype")]
     match tensor.kind() {
         Kind::Int64 | Kind::Int | Kind::Int16 | Kind::Uint8 => {
             Ok(tensor.f_to_kind(Kind::Int64).map_err(ExecuteError::from)?)
         }
         kind => Err(RunError::input(
-            format!("`{name}` of {} is {kind:?}, and ids are integers", path.display()),
+            format!("`{name}` of {} is {kind:?}, but ids must be integers", path.display()),
             "store it as i64 of [batch, time]",
         )),
     }
@@ -77,12 +77,12 @@ pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Re
     }
     let metadata = mark.map(|mark| HashMap::from([("canonc".to_owned(), mark.to_owned())]));
     let bytes = safetensors::serialize(stored, metadata).map_err(|error| {
-        ExecuteError::new(format!("{} could not be laid out: {error}", path.display()))
+        ExecuteError::new(format!("{} could not be serialized: {error}", path.display()))
     })?;
     replace(path, &bytes, || Ok(())).map_err(|error| {
         RunError::machine(
             format!("{} was not written: {error}", path.display()),
-            "see that its folder is there, can be written to and has room",
+            "check that its folder exists, is writable and has free space",
         )
     })
 }

@@ -5,7 +5,8 @@ use records::checkpoint::Part;
 use records::metrics::Record;
 use records::run::Event;
 use runtime::execute::Trainer;
-use runtime::train::{End, State, gradients, machine};
+use runtime::state::{State, gradients};
+use runtime::train::{TrainOutcome, machine};
 
 use super::support::*;
 
@@ -43,7 +44,7 @@ fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
     }
     // Asked to stop at the step where it already is, it does nothing.
     let (end, told) = cut.run(&experiment, Some(3), None);
-    assert_eq!((end.unwrap(), told.steps.len()), (End::Interrupted { step: 7 }, 0));
+    assert_eq!((end.unwrap(), told.steps.len()), (TrainOutcome::Interrupted { step: 7 }, 0));
     cut.finish(&experiment);
     assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
 }
@@ -59,7 +60,7 @@ fn stopped_before_the_first_step_there_is_a_checkpoint_to_go_on_from() {
         assert_eq!(folder.records().len(), 1);
     }
     let (end, told) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     assert_eq!(told.steps.len(), LAST as usize);
     assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
 }
@@ -73,7 +74,7 @@ fn steps_after_the_last_checkpoint_are_proved_again() {
     let (end, _) = folder.run(&experiment, None, Some("checkpoint-full:4"));
     assert!(end.unwrap_err().message.contains("disk is full"));
     let (end, told) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     // Steps 4 to 6 and the evaluation after 4.
     assert!(told.events.contains(&Event::Proved { step: 6, lines: 4 }), "{:?}", told.events);
     let proofs = told.events.iter().filter(|event| matches!(event, Event::Proved { .. }));
@@ -89,7 +90,7 @@ fn a_finished_run_says_so_and_touches_nothing() {
     let folder = Folder::finished(&experiment);
     let before = (folder.bits(LAST), bytes(&folder.paths().attestation()));
     let (end, told) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Already(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Already(_))), "{end:?}");
     assert!(told.steps.is_empty() && told.events.is_empty());
     assert!((folder.bits(LAST), bytes(&folder.paths().attestation())) == before);
 }

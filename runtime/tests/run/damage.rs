@@ -4,9 +4,9 @@ use std::fs;
 
 use compiler::digest::Digest;
 use records::metrics::{Log, Record};
-use records::run::{Event, Kind};
+use records::run::{Event, RunErrorKind};
 use records::verify::{Remake, verify};
-use runtime::train::{End, How, machine, time};
+use runtime::train::{TimingMethod, TrainOutcome, machine, time};
 
 use super::support::*;
 
@@ -24,7 +24,7 @@ fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
     let straight = Folder::finished(&experiment);
     type Damage = fn(&mut Vec<u8>);
     let damages: [(&str, Damage, &str); 4] = [
-        ("weights.safetensors", |content| content.truncate(content.len() / 2), "bytes, and had"),
+        ("weights.safetensors", |content| content.truncate(content.len() / 2), "bytes, but had"),
         ("second_moment.safetensors", |content| content[300] ^= 4, "has digest"),
         ("first_moment.safetensors", Vec::clear, "has 0 bytes"),
         ("checkpoint.toml", |content| content[90] ^= 1, "checkpoint.toml"),
@@ -34,7 +34,7 @@ fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
         folder.stop_at(&experiment, 7);
         overwrite(&folder.checkpoint(7).join(file), damage);
         let (end, told) = folder.run(&experiment, None, None);
-        assert!(matches!(end, Ok(End::Finished(_))), "{file}: {end:?}");
+        assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{file}: {end:?}");
         let said = told.events.iter().any(|event| {
             matches!(event, Event::CheckpointRefused { name, why: said }
                 if name == "step-0000000007" && said.contains(why))
@@ -59,7 +59,7 @@ fn without_any_good_checkpoint_the_run_is_refused_and_nothing_is_lost() {
     }
     let before = bytes(&folder.paths().metrics());
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, Kind::Finding);
+    assert_eq!(error.kind, RunErrorKind::Finding);
     assert!(
         error.message.contains("step-0000000006") && error.message.contains("step-0000000007"),
         "{error}"
@@ -68,7 +68,7 @@ fn without_any_good_checkpoint_the_run_is_refused_and_nothing_is_lost() {
     // As the message says: without checkpoints, all logged steps must be reproduced.
     fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
     let (end, told) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     assert!(told.events.contains(&Event::Proved { step: 7, lines: 9 }), "{:?}", told.events);
 }
 
@@ -81,9 +81,9 @@ fn a_checkpoint_of_another_arch_is_refused() {
     fs::remove_dir_all(folder.checkpoint(7)).unwrap();
     fs::rename(theirs.checkpoint(7), folder.checkpoint(7)).unwrap();
     let (end, told) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     let refused = format!("{:?}", told.events);
-    assert!(refused.contains(&format!("it is of lock {}", other.id().short())), "{refused}");
+    assert!(refused.contains(&format!("it belongs to lock {}", other.id().short())), "{refused}");
 }
 
 #[test]
@@ -97,12 +97,12 @@ fn a_folder_of_another_lock_is_left_alone() {
         (depo(&[("threads = 1", "threads = 1\nfuse = false")]), "another platform section"),
         (
             depo(&[("[evaluation]\nevery = 4", "[evaluation]\nevery = 2")]),
-            "evaluation.every = 4, and the lock now says 2",
+            "evaluation.every = 4, but the lock now has 2",
         ),
     ];
     for (other, why) in others {
         let error = folder.fails(&other);
-        assert_eq!(error.kind, Kind::Input, "{error}");
+        assert_eq!(error.kind, RunErrorKind::Input, "{error}");
         assert!(error.message.contains(why) && error.help.contains("--dir"), "{error}");
     }
     assert_eq!(bytes(&folder.paths().metrics()), before);
@@ -118,10 +118,10 @@ fn a_lock_edited_by_hand_is_refused_with_its_line() {
     let text = fs::read_to_string(folder.paths().lock()).unwrap();
     fs::write(folder.paths().lock(), text.replace("lr = 0.01", "lr = 0.02")).unwrap();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, Kind::Input);
+    assert_eq!(error.kind, RunErrorKind::Input);
     assert!(error.message.contains("lock:"), "{error}");
     fs::write(folder.paths().lock(), &text[..text.len() / 2]).unwrap();
-    assert_eq!(folder.fails(&experiment).kind, Kind::Input);
+    assert_eq!(folder.fails(&experiment).kind, RunErrorKind::Input);
     fs::write(folder.paths().lock(), text).unwrap();
     folder.finish(&experiment);
 }
@@ -134,7 +134,7 @@ fn a_line_altered_in_the_log_is_refused_by_its_number() {
     let text = fs::read_to_string(folder.paths().metrics()).unwrap();
     fs::write(folder.paths().metrics(), text.replacen("\"step\":2,", "\"step\":9,", 1)).unwrap();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, Kind::Finding);
+    assert_eq!(error.kind, RunErrorKind::Finding);
     assert!(error.message.contains("line 3 of") && error.message.contains("altered"), "{error}");
 }
 
@@ -162,8 +162,8 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
     let before = bytes(&folder.paths().metrics());
     let (end, told) = folder.run(&experiment, None, None);
     let error = end.unwrap_err();
-    assert_eq!(error.kind, Kind::Finding);
-    assert!(error.message.starts_with("step 5 is not what"), "{error}");
+    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert!(error.message.starts_with("step 5 differs from"), "{error}");
     assert!(error.message.contains("loss was 0.125 and is "), "{error}");
     // The checkpoint of step 5 belongs to another log, so the run resumed from step 3.
     assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 3, .. })));
@@ -178,7 +178,7 @@ fn a_torn_end_of_the_log_is_cut_and_said() {
     let (end, _) = folder.run(&experiment, None, Some("metrics-full:6"));
     assert!(end.unwrap_err().message.contains("disk is full"));
     let (end, told) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     assert!(told.events.iter().any(|event| matches!(event, Event::MetricsCut { .. })));
     assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
 }
@@ -196,7 +196,7 @@ fn a_full_disk_at_any_durable_step_loses_nothing() {
     ] {
         let folder = Folder::new();
         let error = folder.run(&experiment, None, Some(fault)).0.unwrap_err();
-        assert_eq!(error.kind, Kind::Machine, "{fault}");
+        assert_eq!(error.kind, RunErrorKind::Machine, "{fault}");
         assert!(error.message.contains("disk is full"), "{fault}: {error}");
         folder.finish(&experiment);
         assert_eq!(
@@ -213,7 +213,7 @@ fn an_attestation_that_is_no_longer_whole_is_written_again() {
     let folder = Folder::finished(&experiment);
     overwrite(&folder.paths().attestation(), |content| content.truncate(100));
     let (end, told) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     assert!(told.steps.is_empty(), "the last checkpoint is all that is needed");
     assert!(format!("{:?}", told.events).contains("attestation.toml"));
 }
@@ -225,7 +225,7 @@ fn divergence_is_a_result_that_stays_one() {
     let mut attested = Vec::new();
     for _ in 0..2 {
         let (end, _) = folder.run(&experiment, None, None);
-        let Ok(End::Diverged { attestation, why }) = end else { panic!("{end:?}") };
+        let Ok(TrainOutcome::Diverged { attestation, why }) = end else { panic!("{end:?}") };
         assert!(why.starts_with(&format!("step {} has loss ", attestation.steps)), "{why}");
         assert_eq!(attestation.diverged, Some(attestation.steps));
         attested.push(attestation);
@@ -244,7 +244,7 @@ fn a_run_that_diverges_goes_on_from_wherever_it_was_cut() {
     let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
     let straight = Folder::new();
     let (end, _) = straight.run(&experiment, None, None);
-    let Ok(End::Diverged { attestation: wanted, .. }) = end else { panic!("{end:?}") };
+    let Ok(TrainOutcome::Diverged { attestation: wanted, .. }) = end else { panic!("{end:?}") };
     let last = wanted.steps;
     for (stop, fault) in [
         (Some(1), None),
@@ -254,9 +254,11 @@ fn a_run_that_diverges_goes_on_from_wherever_it_was_cut() {
     ] {
         let folder = Folder::new();
         let (end, _) = folder.run(&experiment, stop, fault);
-        assert!(!matches!(end, Ok(End::Diverged { .. })), "{stop:?} {fault:?}: {end:?}");
+        assert!(!matches!(end, Ok(TrainOutcome::Diverged { .. })), "{stop:?} {fault:?}: {end:?}");
         let (end, _) = folder.run(&experiment, None, None);
-        let Ok(End::Diverged { attestation, .. }) = end else { panic!("{fault:?}: {end:?}") };
+        let Ok(TrainOutcome::Diverged { attestation, .. }) = end else {
+            panic!("{fault:?}: {end:?}")
+        };
         assert_eq!(attestation, wanted, "{stop:?} {fault:?}");
         let differing = differing(&straight.bits(last), &folder.bits(last));
         assert!(differing.is_empty(), "{stop:?} {fault:?}: {differing:?}");
@@ -272,14 +274,14 @@ fn a_run_that_no_memory_holds_is_refused_before_anything_is_made() {
     let experiment = depo(&HUGE);
     let folder = Folder::new();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, Kind::Machine, "{error}");
+    assert_eq!(error.kind, RunErrorKind::Machine, "{error}");
     assert!(error.message.contains("TiB of memory"), "{error}");
     assert!(error.help.contains("batch.sequences"), "{error}");
     assert!(!folder.path().exists());
     // It is not timed by running a part of it, either.
     let mut job = job(&experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
-    assert_eq!(time(&mut job, machine, 1.0).unwrap().how, How::Flops);
+    assert_eq!(time(&mut job, machine, 1.0).unwrap().how, TimingMethod::Flops);
 }
 
 #[test]
@@ -289,5 +291,5 @@ fn an_attestation_that_cannot_be_believed_makes_no_room() {
     fs::create_dir(folder.path()).unwrap();
     fs::write(folder.paths().lock(), lock_text(&experiment)).unwrap();
     fs::write(folder.paths().attestation(), "no attestation").unwrap();
-    assert_eq!(folder.fails(&experiment).kind, Kind::Machine);
+    assert_eq!(folder.fails(&experiment).kind, RunErrorKind::Machine);
 }

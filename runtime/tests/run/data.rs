@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
-use compiler::field::{FieldValue, Fields};
-use compiler::lock::Experiment;
 use data::text::file;
 use data::text::index::{OnBadLine, SourceFiles, TextIndex};
 use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use data::text::tokenizer::Tokenizer;
+use lab::experiment::Experiment;
+use lab::field::{FieldValue, Fields};
 use records::fault::Faults;
 use records::metrics::{Evaluation, Record, Step};
-use records::run::{Event, Kind};
-use runtime::train::{End, Options, Watch, machine, train};
+use records::run::{Event, RunErrorKind};
+use runtime::train::{Observer, Options, TrainOutcome, machine, train};
 
 use super::support::*;
 
@@ -126,8 +126,8 @@ fn replaced_tokens_are_found_before_a_run_goes_on() {
     prepared_from(&lines, &other);
     run.documents = Some(Arc::new(file::load(&other).unwrap()));
     let error = run.fails(&experiment);
-    assert_eq!(error.kind, Kind::Finding);
-    assert!(error.message.contains("are not those that were locked"), "{error}");
+    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert!(error.message.contains("are not those of the lock"), "{error}");
     // A lock of an earlier version names the documents and not their tokens.
     let digest = FieldValue::text(good.documents_digest().to_hex().to_string());
     let open = self::experiment("small_text", &text_recipe(), &[]);
@@ -145,8 +145,8 @@ fn documents_that_drifted_are_a_finding() {
     let mut folder = Folder::new();
     folder.documents = Some(documents(41));
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, Kind::Finding);
-    assert!(error.message.contains("are not those that were locked"), "{error}");
+    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert!(error.message.contains("are not those of the lock"), "{error}");
     folder.documents = None;
     assert!(folder.fails(&experiment).help.contains("--data"));
     let open = self::experiment("small_text", &text_recipe(), &[]);
@@ -187,7 +187,7 @@ struct Changing<'a> {
     change: &'a dyn Fn(),
 }
 
-impl Watch for Changing<'_> {
+impl Observer for Changing<'_> {
     fn step(&mut self, step: &Step, _: f64) {
         if step.step == self.step {
             (self.change)();
@@ -241,10 +241,10 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
             folder.documents = Some(open());
             if name == "gone" && cfg!(unix) {
                 // An open file stays the one that was opened, even if another file takes its name.
-                assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+                assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
             } else {
                 let error = end.unwrap_err();
-                assert_eq!(error.kind, Kind::Input, "{error}");
+                assert_eq!(error.kind, RunErrorKind::Input, "{error}");
                 assert!(error.message.contains("small.index is damaged: "), "{error}");
                 assert!(error.message.contains(said), "{error}");
                 assert!(error.message.contains("(block 0)"), "{error}");
@@ -256,7 +256,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
                 );
                 let in_evaluation = step == 4;
                 assert_eq!(folder.checkpoint(step).exists(), !in_evaluation, "{name} {step}");
-                let kept = format!("step {step} is saved, and the same command goes on from there");
+                let kept = format!("step {step} was saved; the same command continues from there");
                 assert_eq!(error.help.contains(&kept), !in_evaluation, "{error}");
             }
             folder.run(&experiment, None, None).0.unwrap();
@@ -282,7 +282,10 @@ fn the_published_order_is_walked_again_after_a_stop() {
 fn mano_runs_and_reports_values() {
     let task = DEPO.find("task").unwrap()..DEPO.find("ids").unwrap();
     let mut text = DEPO.to_owned();
-    text.replace_range(task, "task = \"mano\"\nL = 2\nvalue_mod = 3\nknowledge_augment = false\n");
+    text.replace_range(
+        task,
+        "task = \"mano\"\nmano.L = 2\nmano.value_mod = 3\nmano.knowledge_augment = false\n",
+    );
     let experiment = experiment("small", &text, &[]);
     let folder = Folder::finished(&experiment);
     let Some(Record::Evaluation(evaluation)) = folder.records().pop() else { panic!() };
@@ -313,12 +316,12 @@ fn a_step_without_counted_targets_stops_the_run_and_has_no_loss() {
     let experiment = depo(&SHORT);
     let folder = Folder::new();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, Kind::Finding, "{error}");
+    assert_eq!(error.kind, RunErrorKind::Finding, "{error}");
     assert!(error.help.contains("data.seq_len") && error.help.contains("data.loss_on"), "{error}");
     let Some(Record::Step(step)) = folder.records().pop() else { panic!("{error}") };
     assert_eq!((step.loss, step.counted), (None, 0));
     let said =
-        format!("step {} has no loss: not one target counts, since its window of 13", step.step);
+        format!("step {} has no loss: no target counts, because its window of 13", step.step);
     assert!(error.message.starts_with(&said), "{error}");
     assert!(!folder.paths().attestation().exists());
     // It is not by chance: when resumed, it stops there again.

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 use records::attest::{Attestation, Circumstances};
 use records::checkpoint::{self, Content, Manifest, PARTS, Part, Slot, TensorDigests};
 use records::fault::Faults;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use compiler::digest::Digest;
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 use records::checkpoint::{Part, name_of};
 use records::init;
 use records::metrics::{Evaluation, Record, Step};
@@ -127,7 +127,7 @@ fn table() -> Vec<Forgery> {
         row(LOCK, "another task", |run| { relock(run, "N = 4", "N = 3"); }, Found("step 1 logged batch")),
         row(LOCK, "another batch", |run| { relock(run, "sequences = 2", "sequences = 3"); }, Found("step 1 logged batch")),
         row(LOCK, "other held-out windows", |run| { relock(run, "windows = 3", "windows = 4"); }, Found("the evaluation after step 4 logged")),
-        row(LOCK, "other evaluations", |run| { relock(run, "every = 4", "every = 2"); }, Found("which does not follow there")),
+        row(LOCK, "other evaluations", |run| { relock(run, "every = 4", "every = 2"); }, Found("which is out of order")),
         row(LOCK, "more steps", |run| { relock(run, "steps = 8", "steps = 9"); }, Found("ends with step 8 of 9")),
         row(LOCK, "another init seed", |run| { relock(run, "init = 1", "init = 3"); }, Found("the lock's seed gives")),
         row(LOCK, "another init seed, and the initial digest it gives", |run| {
@@ -144,7 +144,7 @@ fn table() -> Vec<Forgery> {
             run.relock(&other);
         }, Trusted(Subject::Settings)),
         // The log.
-        row(LOG, "deleted", |run| fs::remove_file(run.paths.metrics()).unwrap(), Found("empty or gone")),
+        row(LOG, "deleted", |run| fs::remove_file(run.paths.metrics()).unwrap(), Found("empty or missing")),
         row(LOG, "a loss halved", |run| run.records(step(5, |step| step.loss = step.loss.map(|loss| loss / 2.0))), Trusted(Subject::Losses)),
         row(LOG, "another gradient norm", |run| run.records(step(5, |step| step.grad_norm *= 2.0)), Trusted(Subject::Losses)),
         row(LOG, "a loss that is not a number", |run| run.records(step(5, |step| step.loss = Some(f64::NAN))), Found("where every run stops")),
@@ -153,10 +153,10 @@ fn table() -> Vec<Forgery> {
         row(LOG, "another batch", |run| run.records(step(5, |step| step.batch = Digest::of("test", "other"))), Found("step 5 logged batch")),
         row(LOG, "other counted targets", |run| run.records(step(5, |step| step.counted += 1)), Found("step 5 logged batch")),
         row(LOG, "other initial weights", |run| run.records(|record| if let Record::Start(start) = record { start.initial = start.lock }), Found("the lock's seed gives")),
-        row(LOG, "another lock", |run| run.records(|record| if let Record::Start(start) = record { start.lock = start.initial }), Found("metrics.jsonl is of lock")),
-        row(LOG, "another evaluation section", |run| run.records(|record| if let Record::Start(start) = record { start.eval = start.initial }), Found("metrics.jsonl is of evaluation section")),
+        row(LOG, "another lock", |run| run.records(|record| if let Record::Start(start) = record { start.lock = start.initial }), Found("metrics.jsonl belongs to lock")),
+        row(LOG, "another evaluation section", |run| run.records(|record| if let Record::Start(start) = record { start.eval = start.initial }), Found("metrics.jsonl belongs to evaluation section")),
         row(LOG, "a better held-out loss", |run| run.records(evaluation(8, |eval| eval.nll = Some(0.5))), Trusted(Subject::Evaluations)),
-        row(LOG, "more tokens right", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of)), Found("tokens right answer by answer")),
+        row(LOG, "more tokens right", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of)), Found("right tokens answer by answer")),
         row(LOG, "more tokens right, question by question", |run| run.records(evaluation(8, |eval| {
             let questions = eval.questions.as_mut().unwrap();
             let right: u64 = questions.tokens.iter().sum();
@@ -165,10 +165,10 @@ fn table() -> Vec<Forgery> {
         })), Trusted(Subject::Evaluations)),
         row(LOG, "a question less", |run| run.records(evaluation(8, |eval| {
             eval.questions.as_mut().unwrap().answers.pop_last();
-        })), Found("answers one by one that do not add up")),
+        })), Found("single answers that do not add up")),
         row(LOG, "other questions", |run| run.records(evaluation(8, |eval| {
             eval.questions.as_mut().unwrap().asked = Digest::of("test", "other");
-        })), Found("single questions of other windows")),
+        })), Found("single questions for other windows")),
         row(LOG, "single questions before the end", |run| {
             let mut last = None;
             run.records(evaluation(8, |_| ()));
@@ -178,29 +178,29 @@ fn table() -> Vec<Forgery> {
                 }
             }
             run.records(evaluation(4, |eval| eval.questions = last.clone()));
-        }, Found("which only the last one does")),
+        }, Found("which only the last evaluation does")),
         row(LOG, "more right than there are", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of + 1)), Found("the evaluation after step 8 logged")),
-        row(LOG, "fewer tokens to guess", |run| run.records(evaluation(8, |eval| { eval.tokens.of -= 1; eval.tokens.right = 0; })), Found("tokens of answers, and the lock gives")),
+        row(LOG, "fewer tokens to guess", |run| run.records(evaluation(8, |eval| { eval.tokens.of -= 1; eval.tokens.right = 0; })), Found("tokens of answers, but the lock gives")),
         row(LOG, "other held-out targets", |run| run.records(evaluation(4, |eval| eval.counted += 1)), Found("the evaluation after step 4 logged")),
         row(LOG, "no held-out loss", |run| run.records(evaluation(8, |eval| eval.nll = None)), Found("mean losses")),
         row(LOG, "no hard answers", |run| run.records(evaluation(8, |eval| { eval.answers.pop_last(); })), Found("answers of level")),
         row(LOG, "a level that the task lacks", |run| run.records(evaluation(8, |eval| { eval.answers.insert(99, Default::default()); })), Found("levels of answers")),
-        row(LOG, "a measure of another task", |run| run.records(evaluation(8, |eval| { eval.measures.insert("validity".to_owned(), 1.0); })), Found("which the lock does not ask for")),
+        row(LOG, "a measure of another task", |run| run.records(evaluation(8, |eval| { eval.measures.insert("validity".to_owned(), 1.0); })), Found("which the lock does not request")),
         row(LOG, "the last step gone", |run| without(run, 7, |record| matches!(record, Record::Step(Step { step: 8, .. }) | Record::Evaluation(Evaluation { step: 8, .. }))), Found("metrics.jsonl ends with step 7 of 8")),
         row(LOG, "the last evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 8, .. }))), Found("no evaluation after step 8")),
-        row(LOG, "an evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 4, .. }))), Found("which does not follow there")),
-        row(LOG, "a step gone", |run| without(run, 7, |record| matches!(record, Record::Step(Step { step: 3, .. }))), Found("which does not follow there")),
+        row(LOG, "an evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 4, .. }))), Found("which is out of order")),
+        row(LOG, "a step gone", |run| without(run, 7, |record| matches!(record, Record::Step(Step { step: 3, .. }))), Found("which is out of order")),
         row(LOG, "the start gone", |run| without(run, 8, |record| matches!(record, Record::Start(_))), Found("line 1 of metrics.jsonl is step 1")),
         row(LOG, "a step twice", |run| {
             let mut lines = run.lines();
             lines.insert(3, lines[3].clone());
             run.relog(&lines);
-        }, Found("which does not follow there")),
+        }, Found("which is out of order")),
         row(LOG, "two steps swapped", |run| {
             let mut lines = run.lines();
             lines.swap(2, 3);
             run.relog(&lines);
-        }, Found("which does not follow there")),
+        }, Found("which is out of order")),
         row(LOG, "a loss twice in its line", |run| {
             let mut lines = run.lines();
             lines[3] = lines[3].replacen("\"loss\":", "\"loss\":0.5,\"loss\":", 1);
@@ -220,11 +220,12 @@ fn table() -> Vec<Forgery> {
             let mut lines = run.lines();
             lines.push("{\"kind\":\"note\"}".to_owned());
             run.relog(&lines);
-        }, Found("is not a metrics line this canonc knows")),
-        row(LOG, "half a line more", |run| append(&run.paths.metrics(), "{\"kind\":"), Found("goes on after its last whole line")),
+        }, Found("is not a metrics line of this version of canonc")),
+        row(LOG, "half a line more", |run| append(&run.paths.metrics(), "{\"kind\":"), Found("continues after its \
+         last complete line")),
         // The plan.
-        row(PLAN, "deleted", |run| fs::remove_file(run.paths.plan()).unwrap(), Found("plan.txt is gone")),
-        row(PLAN, "a line more, attested", |run| { append(&run.paths.plan(), "more\n"); run.correct(); }, Found("and the lock compiles to nothing")),
+        row(PLAN, "deleted", |run| fs::remove_file(run.paths.plan()).unwrap(), Found("plan.txt is missing")),
+        row(PLAN, "a line more, attested", |run| { append(&run.paths.plan(), "more\n"); run.correct(); }, Found("but the lock compiles to nothing")),
         row(PLAN, "its last line end gone, attested", |run| {
             run.retext(&run.paths.plan(), |text| text.trim_end().to_owned());
             run.correct();
@@ -235,8 +236,8 @@ fn table() -> Vec<Forgery> {
             run.reattest(|attestation| drop(attestation.machine.insert("canonc".to_owned(), "99.0.0".to_owned())));
         }, Trusted(Subject::Plan)),
         // Kernels, in their file and in the attestation.
-        row(KERNELS, "deleted", |run| fs::remove_file(run.paths.kernels()).unwrap(), Found("kernels.txt is gone")),
-        row(KERNELS, "another path in the file alone", |run| run.retext(&run.paths.kernels(), |text| text.replacen(" = ", " = not ", 1)), Found("other kernels than kernels.txt")),
+        row(KERNELS, "deleted", |run| fs::remove_file(run.paths.kernels()).unwrap(), Found("kernels.txt is missing")),
+        row(KERNELS, "another path in the file alone", |run| run.retext(&run.paths.kernels(), |text| text.replacen(" = ", " = not ", 1)), Found("its kernels differ from kernels.txt")),
         row(KERNELS, "a comment", |run| append(&run.paths.kernels(), "# more\n"), Found("kernels.txt: line")),
         row(KERNELS, "a line twice", |run| run.retext(&run.paths.kernels(), |text| format!("{}\n{text}", text.lines().next().unwrap())), Found("kernels.txt: line")),
         row(KERNELS, "another path", |run| run.kernels(|kernels| drop(kernels.insert("linear".to_owned(), ["reference (asked for)".to_owned()].into()))), Trusted(Subject::Kernels)),
@@ -244,26 +245,26 @@ fn table() -> Vec<Forgery> {
         row(KERNELS, "a kernel that the plan lacks", |run| run.kernels(|kernels| drop(kernels.insert("magic".to_owned(), ["fast".to_owned()].into()))), Found("which the lock's plan does not execute")),
         row(KERNELS, "a kernel gone", |run| run.kernels(|kernels| drop(kernels.remove("linear").unwrap())), Found("which every step of the lock's plan executes")),
         // The attestation.
-        row(ATTESTATION, "deleted", |run| fs::remove_file(run.paths.attestation()).unwrap(), Found("attestation.toml is gone: its log and its checkpoint")),
+        row(ATTESTATION, "deleted", |run| fs::remove_file(run.paths.attestation()).unwrap(), Found("attestation.toml is missing: its log and its checkpoint")),
         row(ATTESTATION, "deleted with what tells of the end", |run| {
             fs::remove_file(run.paths.attestation()).unwrap();
             run.retext(&run.paths.events(), |text| text.lines().filter(|line| !line.contains("finished")).map(|line| format!("{line}\n")).collect());
-        }, Found("attestation.toml is gone: its log and its checkpoint")),
+        }, Found("attestation.toml is missing: its log and its checkpoint")),
         row(ATTESTATION, "deleted with the last step's checkpoint", |run| {
             fs::remove_file(run.paths.attestation()).unwrap();
             fs::remove_dir_all(run.place(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
-        }, Found("attestation.toml is gone: events.jsonl says that it ended")),
+        }, Found("attestation.toml is missing: events.jsonl says that it ended")),
         row(ATTESTATION, "empty", |run| fs::write(run.paths.attestation(), "").unwrap(), Found("attestation.toml: it has no seal")),
         row(ATTESTATION, "another CPU", |run| run.reattest(|a| drop(a.machine.insert("cpu".to_owned(), "faster".to_owned()))), Trusted(Subject::Machine)),
         row(ATTESTATION, "another machine before", |run| run.reattest(|a| a.other_machines.push("one more".to_owned())), Trusted(Subject::Machine)),
         row(ATTESTATION, "other threads than the lock's", |run| run.reattest(|a| drop(a.machine.insert("threads".to_owned(), "7".to_owned()))), Found("the lock requires 1")),
-        row(ATTESTATION, "a fact of the machine gone", |run| run.reattest(|a| drop(a.machine.remove("libtorch"))), Found("it does not say the machine's libtorch")),
+        row(ATTESTATION, "a fact of the machine gone", |run| run.reattest(|a| drop(a.machine.remove("libtorch"))), Found("it lacks the machine's libtorch")),
         row(ATTESTATION, "one more fact", |run| run.reattest(|a| drop(a.machine.insert("mood".to_owned(), "good".to_owned()))), Found("which canonc does not record")),
         row(ATTESTATION, "another name", |run| run.reattest(|a| a.name = "other".to_owned()), Trusted(Subject::Settings)),
         row(ATTESTATION, "other steps", |run| run.reattest(|a| a.steps = 9), Found("it claims 9 steps")),
-        row(ATTESTATION, "other counted targets", |run| run.reattest(|a| a.counted += 1), Found("counted targets, and there are")),
-        row(ATTESTATION, "other lines", |run| run.reattest(|a| a.lines += 1), Found("lines, and there are 11")),
+        row(ATTESTATION, "other counted targets", |run| run.reattest(|a| a.counted += 1), Found("counted targets, but there are")),
+        row(ATTESTATION, "other lines", |run| run.reattest(|a| a.lines += 1), Found("lines, but there are 11")),
         row(ATTESTATION, "another lock", |run| run.reattest(|a| a.lock = a.eval), Found("it claims lock")),
         row(ATTESTATION, "another evaluation section", |run| run.reattest(|a| a.eval = a.lock), Found("it claims evaluation section")),
         row(ATTESTATION, "another platform section", |run| run.reattest(|a| a.platform = a.lock), Found("it claims platform section")),
@@ -272,27 +273,27 @@ fn table() -> Vec<Forgery> {
         row(ATTESTATION, "other first moments", |run| run.reattest(|a| a.first_moment = a.lock), Found("it claims first moments")),
         row(ATTESTATION, "other second moments", |run| run.reattest(|a| a.second_moment = a.lock), Found("it claims second moments")),
         row(ATTESTATION, "another plan", |run| run.reattest(|a| a.plan = a.lock), Found("it claims plan")),
-        row(ATTESTATION, "other kernels", |run| run.reattest(|a| drop(a.kernels.pop_last())), Found("other kernels than kernels.txt")),
-        row(ATTESTATION, "a comment above the seal", |run| run.reseal_attestation(|body| body + "# more\n"), Found("and canonc writes")),
+        row(ATTESTATION, "other kernels", |run| run.reattest(|a| drop(a.kernels.pop_last())), Found("its kernels differ from kernels.txt")),
+        row(ATTESTATION, "a comment above the seal", |run| run.reseal_attestation(|body| body + "# more\n"), Found("but canonc writes")),
         row(ATTESTATION, "a line above the seal", |run| run.reseal_attestation(|body| body.replacen("steps = ", "good = true\nsteps = ", 1)), Found("attestation.toml: ")),
         row(ATTESTATION, "a key twice", |run| run.reseal_attestation(|body| body.replacen("steps = ", "steps = 8\nsteps = ", 1)), Found("attestation.toml: ")),
-        row(ATTESTATION, "a number in other digits", |run| run.reseal_attestation(|body| body.replacen("steps = 8", "steps = 0x8", 1)), Found("and canonc writes `steps = 8`")),
+        row(ATTESTATION, "a number in other digits", |run| run.reseal_attestation(|body| body.replacen("steps = 8", "steps = 0x8", 1)), Found("but canonc writes `steps = 8`")),
         row(ATTESTATION, "a line below the seal", |run| append(&run.paths.attestation(), "good = true\n"), Found("attestation.toml: ")),
         row(ATTESTATION, "a section below the seal", |run| append(&run.paths.attestation(), "\n[more]\nsteps = 9\n"), Found("attestation.toml: ")),
-        row(ATTESTATION, "a comment below the seal", |run| append(&run.paths.attestation(), "# more\n"), Found("and canonc writes nothing")),
+        row(ATTESTATION, "a comment below the seal", |run| append(&run.paths.attestation(), "# more\n"), Found("but canonc writes nothing")),
         row(ATTESTATION, "another time", |run| run.retext(&run.paths.attestation(), |text| {
             let (before, rest) = text.split_once("\nseconds = ").unwrap();
             format!("{before}\nseconds = 0.125\n{}", rest.split_once('\n').unwrap().1)
         }), Trusted(Subject::Times)),
         // The name of the newest checkpoint.
-        row(LATEST, "deleted", |run| fs::remove_file(run.paths.checkpoints().join("latest")).unwrap(), Found("checkpoints/latest is gone")),
-        row(LATEST, "empty", |run| fs::write(run.paths.checkpoints().join("latest"), "").unwrap(), Found("has to name a checkpoint")),
+        row(LATEST, "deleted", |run| fs::remove_file(run.paths.checkpoints().join("latest")).unwrap(), Found("checkpoints/latest is missing")),
+        row(LATEST, "empty", |run| fs::write(run.paths.checkpoints().join("latest"), "").unwrap(), Found("should name a checkpoint")),
         row(LATEST, "an older one", |run| fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap(), Found("the last step's is step-0000000008")),
         row(LATEST, "one that is not there", |run| fs::write(run.paths.checkpoints().join("latest"), name_of(9) + "\n").unwrap(), Found("checkpoints/latest names step-0000000009")),
-        row(LATEST, "two lines", |run| append(&run.paths.checkpoints().join("latest"), "step-0000000006\n"), Found("has to name a checkpoint")),
+        row(LATEST, "two lines", |run| append(&run.paths.checkpoints().join("latest"), "step-0000000006\n"), Found("should name a checkpoint")),
         // A checkpoint's own text, sealed again.
         row(MANIFEST, "deleted", |run| fs::remove_file(run.place(6).join("checkpoint.toml")).unwrap(), Found("step-0000000006: checkpoint.toml")),
-        row(MANIFEST, "a comment above the seal", |run| run.reseal_manifest(6, |body| body + "# more\n"), Found("and canonc writes")),
+        row(MANIFEST, "a comment above the seal", |run| run.reseal_manifest(6, |body| body + "# more\n"), Found("but canonc writes")),
         row(MANIFEST, "a line above the seal", |run| run.reseal_manifest(6, |body| body + "good = true\n"), Found("step-0000000006: checkpoint.toml: ")),
         row(MANIFEST, "a section below the seal", |run| append(&run.place(6).join("checkpoint.toml"), "\n[unsealed]\nx = 1\n"), Found("step-0000000006: checkpoint.toml: line")),
         row(MANIFEST, "another step", |run| run.reseal_manifest(6, |body| body.replacen("step = 6", "step = 7", 1)), Found("it is the state after step 7")),
@@ -300,7 +301,7 @@ fn table() -> Vec<Forgery> {
             let chain = records::checkpoint::manifest(&run.place(8)).unwrap().chain;
             run.remanifest(6, |manifest| manifest.chain = chain);
         }, Found("it was saved when the metrics log had chain")),
-        row(MANIFEST, "another lock", |run| run.remanifest(6, |manifest| manifest.lock = manifest.chain), Found("it is of lock")),
+        row(MANIFEST, "another lock", |run| run.remanifest(6, |manifest| manifest.lock = manifest.chain), Found("it belongs to lock")),
         row(MANIFEST, "both checkpoints swapped", |run| {
             let away = run.paths.checkpoints().join("away");
             fs::rename(run.place(6), &away).unwrap();
@@ -314,7 +315,7 @@ fn table() -> Vec<Forgery> {
                 fs::write(run.part(8, part), six).unwrap();
             }
             run.correct();
-        }, Found("it says that it is of lock")),
+        }, Found("it claims to belong to lock")),
         row(MANIFEST, "both checkpoints swapped, and everything made right", |run| {
             for part in records::checkpoint::PARTS {
                 let (six, eight) = (bytes(&run.part(6, part)), bytes(&run.part(8, part)));
@@ -329,14 +330,14 @@ fn table() -> Vec<Forgery> {
         row(MANIFEST, "the last checkpoint deleted", |run| {
             fs::remove_dir_all(run.place(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
-        }, Found("there is no checkpoint of the last step, 8")),
+        }, Found("the last step, 8, has no checkpoint")),
         row(MANIFEST, "the last checkpoint deleted, and the weights before it attested", |run| {
             fs::remove_dir_all(run.place(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
             run.correct();
-        }, Found("there is no checkpoint of the last step, 8")),
+        }, Found("the last step, 8, has no checkpoint")),
         row(MANIFEST, "a copy under another step's name", |run| copy(&run.place(8), &run.place(7)), Found("step-0000000007: it is the state after step 8")),
-        row(MANIFEST, "a copy under a longer name", |run| copy(&run.place(8), &run.paths.checkpoints().join("step-00000000008")), Found("no run writes it")),
+        row(MANIFEST, "a copy under a longer name", |run| copy(&run.place(8), &run.paths.checkpoints().join("step-00000000008")), Found("is not a checkpoint")),
         row(MANIFEST, "a step after the last", |run| {
             copy(&run.place(8), &run.place(9));
             run.remanifest(9, |manifest| manifest.step = 9);
@@ -349,22 +350,22 @@ fn table() -> Vec<Forgery> {
         row(WEIGHTS, "text instead", |run| text_instead(run, Part::Weights), Found("it is not a safetensors file")),
         row(WEIGHTS, "empty", |run| { fs::write(run.part(8, Part::Weights), "").unwrap(); run.correct(); }, Found("it is not a safetensors file")),
         row(WEIGHTS, "one name changed", |run| other_header(run, |json| json.replacen("\"embed", "\"ember", 1)), Found("it has no tensor")),
-        row(WEIGHTS, "one shape changed", |run| other_header(run, |json| json.replacen("[16,16]", "[256]", 1)), Found("and the lock's arch has F32 [16, 16]")),
-        row(WEIGHTS, "one dtype changed", |run| other_header(run, |json| json.replacen("\"F32\"", "\"I32\"", 1)), Found("and the lock's arch has F32")),
-        row(WEIGHTS, "of another step", |run| other_header(run, |json| json.replacen("step 8", "step 9", 1)), Found("it says that it is of lock")),
-        row(WEIGHTS, "no word of its step", |run| other_header(run, |json| json.replacen("\"canonc\"", "\"nobody\"", 1)), Found("it does not say that it is of lock")),
-        row(WEIGHTS, "one more word in its header", |run| other_header(run, |json| json.replacen("{\"canonc\":", "{\"more\":\"x\",\"canonc\":", 1)), Found("its header is not the one that canonc writes")),
-        row(WEIGHTS, "spaces in its header", |run| other_header(run, |json| json + "        "), Found("its header is not the one that canonc writes")),
-        row(WEIGHTS, "bytes after the last tensor", |run| { run.edit(&run.part(8, Part::Weights), |content| content.extend([0; 4])); run.correct(); }, Found("it goes on for 4 bytes after its last tensor")),
+        row(WEIGHTS, "one shape changed", |run| other_header(run, |json| json.replacen("[16,16]", "[256]", 1)), Found("but the lock's arch has F32 [16, 16]")),
+        row(WEIGHTS, "one dtype changed", |run| other_header(run, |json| json.replacen("\"F32\"", "\"I32\"", 1)), Found("but the lock's arch has F32")),
+        row(WEIGHTS, "of another step", |run| other_header(run, |json| json.replacen("step 8", "step 9", 1)), Found("it claims to belong to lock")),
+        row(WEIGHTS, "no word of its step", |run| other_header(run, |json| json.replacen("\"canonc\"", "\"nobody\"", 1)), Found("it does not name lock")),
+        row(WEIGHTS, "one more word in its header", |run| other_header(run, |json| json.replacen("{\"canonc\":", "{\"more\":\"x\",\"canonc\":", 1)), Found("its header is not as canonc writes it")),
+        row(WEIGHTS, "spaces in its header", |run| other_header(run, |json| json + "        "), Found("its header is not as canonc writes it")),
+        row(WEIGHTS, "bytes after the last tensor", |run| { run.edit(&run.part(8, Part::Weights), |content| content.extend([0; 4])); run.correct(); }, Found("it has 4 more bytes after its last tensor")),
         row(WEIGHTS, "bytes lacking", |run| { run.edit(&run.part(8, Part::Weights), |content| content.truncate(content.len() - 4)); run.correct(); }, Found("it ends inside the tensor")),
-        row(WEIGHTS, "a file more", |run| fs::write(run.place(6).join("more.safetensors"), "").unwrap(), Found("it holds `more.safetensors`")),
-        row(FIRST, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::FirstMoment), Found("first_moment.safetensors is not what was saved")),
+        row(WEIGHTS, "a file more", |run| fs::write(run.place(6).join("more.safetensors"), "").unwrap(), Found("it contains `more.safetensors`")),
+        row(FIRST, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::FirstMoment), Found("first_moment.safetensors is not as it was saved")),
         row(FIRST, "a bit flipped", |run| flipped(run, Part::FirstMoment), Trusted(Subject::Training)),
-        row(FIRST, "text instead", |run| text_instead(run, Part::FirstMoment), Found("first_moment.safetensors does not hold the tensors of a state")),
+        row(FIRST, "text instead", |run| text_instead(run, Part::FirstMoment), Found("first_moment.safetensors does not contain the tensors of a state")),
         row(FIRST, "the weights instead", |run| { fs::copy(run.part(8, Part::Weights), run.part(8, Part::FirstMoment)).unwrap(); run.correct(); }, Trusted(Subject::Training)),
-        row(SECOND, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::SecondMoment), Found("second_moment.safetensors is not what was saved")),
+        row(SECOND, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::SecondMoment), Found("second_moment.safetensors is not as it was saved")),
         row(SECOND, "a bit flipped", |run| flipped(run, Part::SecondMoment), Trusted(Subject::Training)),
-        row(SECOND, "text instead", |run| text_instead(run, Part::SecondMoment), Found("second_moment.safetensors does not hold the tensors of a state")),
+        row(SECOND, "text instead", |run| text_instead(run, Part::SecondMoment), Found("second_moment.safetensors does not contain the tensors of a state")),
         row(SECOND, "deleted", |run| fs::remove_file(run.part(8, Part::SecondMoment)).unwrap(), Found("second_moment.safetensors is missing")),
         // Files that no seal covers.
         row(TIMINGS, "faster", |run| fs::write(run.paths.timings(), "{\"step\":1,\"seconds\":0.001}\n").unwrap(), Trusted(Subject::Times)),
@@ -373,12 +374,12 @@ fn table() -> Vec<Forgery> {
         row(EVENTS, "another machine", |run| run.retext(&run.paths.events(), |text| text.replacen("\"machine\":\"", "\"machine\":\"faster ", 1)), Trusted(Subject::Times)),
         row(EVENTS, "nonsense", |run| fs::write(run.paths.events(), "nothing happened\n").unwrap(), Found("events.jsonl: line 1 is not an event")),
         row(EVENTS, "nonsense among events", |run| run.retext(&run.paths.events(), |text| format!("{text}[]\n")), Found("is not an event that canonc writes: []")),
-        row(EVENTS, "no start", |run| run.retext(&run.paths.events(), |text| text.lines().filter(|line| !line.contains("started")).map(|line| format!("{line}\n")).collect()), Found("events.jsonl has no process that started")),
+        row(EVENTS, "no start", |run| run.retext(&run.paths.events(), |text| text.lines().filter(|line| !line.contains("started")).map(|line| format!("{line}\n")).collect()), Found("events.jsonl has no started process")),
         row(EVENTS, "half a line, and no process after it", |run| run.retext(&run.paths.events(), |text| text.replacen("{\"event\":\"finished\"", "{\"event\":\"fin\n{\"event\":\"finished\"", 1)), Found("is not an event that canonc writes")),
-        row(EVENTS, "empty", |run| fs::write(run.paths.events(), "").unwrap(), Found("events.jsonl is gone or empty")),
-        row(EVENTS, "deleted", |run| fs::remove_file(run.paths.events()).unwrap(), Found("events.jsonl is gone or empty")),
+        row(EVENTS, "empty", |run| fs::write(run.paths.events(), "").unwrap(), Found("events.jsonl is missing or empty")),
+        row(EVENTS, "deleted", |run| fs::remove_file(run.paths.events()).unwrap(), Found("events.jsonl is missing or empty")),
         row(WRITER, "another process", |run| fs::write(run.paths.writer(), "process 1\n").unwrap(), Trusted(Subject::Times)),
-        row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Found("results.txt is no part of a run")),
+        row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Found("results.txt is not part of a run")),
         row(STRANGE, "hidden in the run's folder", |run| fs::write(run.paths.folder.join(".results"), "good\n").unwrap(), Trusted(Subject::OtherFiles)),
         row(STRANGE, "among the checkpoints", |run| fs::write(run.paths.checkpoints().join("best"), name_of(8)).unwrap(), Found("checkpoints/best is not a checkpoint")),
     ]

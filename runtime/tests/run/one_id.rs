@@ -1,8 +1,8 @@
 //! One id, one result: two texts with the same id train to equal bits, and one can resume the other's run.
 
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 use records::run::Event;
-use runtime::train::End;
+use runtime::train::TrainOutcome;
 
 use super::support::*;
 
@@ -87,7 +87,7 @@ fn a_run_goes_on_under_the_other_text() {
     // Steps 4 to 6 are logged and not saved, so the other text must reproduce their lines.
     cut.run(&two, None, Some("checkpoint-full:4")).0.unwrap_err();
     let (end, told) = cut.run(&one, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     let refused = |event: &Event| matches!(event, Event::CheckpointRefused { .. });
     assert!(!told.events.iter().any(refused), "{:?}", told.events);
     assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());

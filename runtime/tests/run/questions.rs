@@ -7,7 +7,7 @@ use records::metrics::{Questions, Record};
 use report::compare;
 use runtime::replay::Amount;
 use runtime::reproduce::against;
-use runtime::train::End;
+use runtime::train::TrainOutcome;
 
 use super::forger::Forger;
 use super::replay::{replayed, reproduced};
@@ -37,10 +37,10 @@ fn a_run_says_how_much_memory_it_took_and_each_question() {
     let experiment = depo(&[]);
     let folder = Folder::finished(&experiment);
     let curves = compare::read(&folder.path(), &experiment).unwrap();
-    let single = &curves.questions["whole answers right"];
+    let single = &curves.questions["exact_match"];
     let mean = single.scores.iter().sum::<f64>() / single.scores.len() as f64;
-    assert!((mean - curves.last("whole answers right").unwrap()).abs() < 1e-12);
-    assert_eq!(single.scores.len() as u64, curves.asked["whole answers right"]);
+    assert!((mean - curves.last("exact_match").unwrap()).abs() < 1e-12);
+    assert_eq!(single.scores.len() as u64, curves.asked["exact_match"]);
     let peak = curves.peak_bytes;
     assert_eq!(peak.is_some(), cfg!(target_os = "linux"));
     assert!(peak.is_none_or(|bytes| bytes > 1 << 20), "{peak:?}");
@@ -65,7 +65,7 @@ fn a_log_of_before_is_read_replayed_and_gone_on_with() {
     older(&folder);
     let curves = compare::read(&folder.path(), &experiment).unwrap();
     assert!(curves.questions.is_empty());
-    assert!(curves.last("whole answers right").is_some());
+    assert!(curves.last("exact_match").is_some());
     assert_eq!(replayed(&folder, &experiment, Amount::All).differences, []);
     let again = reproduced(&folder, &experiment);
     assert_eq!((again.first, again.evaluations, again.without_questions), (None, 2, 1));
@@ -78,6 +78,6 @@ fn a_log_of_before_is_read_replayed_and_gone_on_with() {
     fs::remove_dir_all(last).unwrap();
     fs::write(folder.paths().checkpoints().join("latest"), "step-0000000006\n").unwrap();
     let (end, _) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     assert!(compare::read(&folder.path(), &experiment).unwrap().questions.is_empty());
 }

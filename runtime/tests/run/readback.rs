@@ -6,8 +6,8 @@ use std::fs;
 use records::checkpoint::Part;
 use records::fault::Faults;
 use records::metrics::{Evaluation, Record, Step};
-use records::run::{Event, Kind, Paths};
-use runtime::train::{End, Options, Watch, machine, train};
+use records::run::{Event, Paths, RunErrorKind};
+use runtime::train::{Observer, Options, TrainOutcome, machine, train};
 
 use super::forger::Forger;
 use super::support::*;
@@ -18,7 +18,7 @@ struct Meddler {
     meddle: fn(&Paths),
 }
 
-impl Watch for Meddler {
+impl Observer for Meddler {
     fn step(&mut self, _: &Step, _: f64) {}
 
     fn evaluation(&mut self, evaluation: &Evaluation, _: f64) {
@@ -40,7 +40,7 @@ fn replaced(path: &std::path::Path, from: &str, to: &str) {
 fn a_run_attests_only_what_it_reads_back() {
     type Meddle = fn(&Paths);
     let cases: [(&str, Meddle); 9] = [
-        ("and the run wrote nothing", |paths| {
+        ("but the run wrote nothing", |paths| {
             replaced(&paths.kernels(), "swiglu_grad", "zebra = fast\nswiglu_grad");
             let text = fs::read_to_string(paths.kernels()).unwrap();
             let (zebra, rest): (Vec<&str>, Vec<&str>) =
@@ -58,13 +58,15 @@ fn a_run_attests_only_what_it_reads_back() {
         ("line 3 of", |paths| {
             replaced(&paths.metrics(), "\"step\":2,\"loss\":", "\"step\":2,\"loss\":1")
         }),
-        ("metrics lines whose chain ends with", |paths| {
+        ("metrics lines with a chain that ends in", |paths| {
             let text = fs::read_to_string(paths.metrics()).unwrap();
             let end = text.trim_end().rfind('\n').unwrap() + 1;
             fs::write(paths.metrics(), &text[..end]).unwrap();
         }),
-        ("metrics lines whose chain ends with", |paths| fs::remove_file(paths.metrics()).unwrap()),
-        ("goes on after its last whole line", |paths| {
+        ("metrics lines with a chain that ends in", |paths| {
+            fs::remove_file(paths.metrics()).unwrap()
+        }),
+        ("continues after its last complete line", |paths| {
             let text = fs::read_to_string(paths.metrics()).unwrap();
             fs::write(paths.metrics(), text + "{\"kind\":").unwrap();
         }),
@@ -80,7 +82,7 @@ fn a_run_attests_only_what_it_reads_back() {
         let mut job = job(&experiment, None).unwrap();
         let machine = machine(&experiment.platform).unwrap();
         let error = train(&mut job, &folder.path(), machine, &options, &mut watch).unwrap_err();
-        assert_eq!(error.kind, Kind::Finding, "{error}");
+        assert_eq!(error.kind, RunErrorKind::Finding, "{error}");
         assert!(error.message.contains(why), "{why}: {error}");
         assert!(!folder.paths().attestation().exists(), "{why}");
     }
@@ -97,8 +99,8 @@ fn a_run_continued_from_other_initial_weights_is_not_attested() {
         }
     });
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, Kind::Finding);
-    assert!(error.message.contains("and the lock's seed gives"), "{error}");
+    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert!(error.message.contains("but the lock's seed gives"), "{error}");
     assert!(!folder.paths().attestation().exists());
 }
 
@@ -108,10 +110,10 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
     let straight = Folder::finished(&experiment);
     type Forge = fn(&Forger, u64);
     let forgeries: [(&str, Forge); 5] = [
-        ("weights.safetensors is not what was saved: its tensors have digest", |run, step| {
+        ("weights.safetensors is not as it was saved: its tensors have digest", |run, step| {
             run.keep_tensors(step, Part::Weights);
         }),
-        ("second_moment.safetensors is not what was saved", |run, step| {
+        ("second_moment.safetensors is not as it was saved", |run, step| {
             run.keep_tensors(step, Part::SecondMoment);
         }),
         ("it is not a safetensors file", |run, step| {
@@ -122,7 +124,7 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
             run.header(step, Part::Weights, |json| json.replacen("\"embed", "\"ember", 1));
             run.remanifest(step, |_| ());
         }),
-        ("and canonc writes", |run, step| {
+        ("but canonc writes", |run, step| {
             run.reseal_manifest(step, |body| body + "# more\n");
         }),
     ];
@@ -132,7 +134,7 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
         let run = Forger::at(&folder.path(), &experiment);
         forge(&run, 7);
         let (end, told) = folder.run(&experiment, None, None);
-        assert!(matches!(end, Ok(End::Finished(_))), "{why}: {end:?}");
+        assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{why}: {end:?}");
         let refused = told.events.iter().any(|event| {
             matches!(event, Event::CheckpointRefused { name, why: said }
                 if name == "step-0000000007" && said.contains(why))
@@ -148,7 +150,7 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
         forge(&run, 6);
         forge(&run, 7);
         let error = folder.fails(&experiment);
-        assert_eq!(error.kind, Kind::Finding);
+        assert_eq!(error.kind, RunErrorKind::Finding);
         assert!(error.message.contains(why), "{why}: {error}");
     }
 }
@@ -159,7 +161,7 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
     type Forge = fn(&Forger);
     let forgeries: [(&str, Forge); 3] = [
         ("its tensors have digest", |run| run.keep_tensors(8, Part::Weights)),
-        ("and the run came to", |run| {
+        ("but the run computed", |run| {
             run.flip(8, Part::Weights);
             run.remanifest(8, |_| ());
         }),
@@ -171,14 +173,14 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
         let folder = Folder::finished(&experiment);
         forge(&Forger::at(&folder.path(), &experiment));
         let error = folder.fails(&experiment);
-        assert_eq!(error.kind, Kind::Finding);
+        assert_eq!(error.kind, RunErrorKind::Finding);
         assert!(error.message.contains(why), "{why}: {error}");
     }
     // Nothing needs states that were deleted to save space.
     let folder = Folder::finished(&experiment);
     fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
     let (end, _) = folder.run(&experiment, None, None);
-    assert!(matches!(end, Ok(End::Already(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Already(_))), "{end:?}");
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn a_line_planted_in_the_kernels_before_a_run_goes_on_is_refused() {
         let text = fs::read_to_string(folder.paths().kernels()).unwrap();
         fs::write(folder.paths().kernels(), text + planted).unwrap();
         let error = folder.fails(&experiment);
-        assert_eq!(error.kind, Kind::Finding);
+        assert_eq!(error.kind, RunErrorKind::Finding);
         assert!(error.message.contains("kernels.txt was changed by another program"), "{error}");
         assert!(!folder.paths().attestation().exists());
     }

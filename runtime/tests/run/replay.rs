@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
-use compiler::lock::Experiment;
+use lab::experiment::Experiment;
 use records::checkpoint::{Part, name_of};
 use records::fault::Faults;
 use records::job::{Job, PLAN_TAG, plan_text};
@@ -12,8 +12,8 @@ use records::metrics::{Evaluation, Record, Step};
 use records::verify::{Remake, Report, Subject, verify};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::replay::{Amount, Platform, Replay, replay};
-use runtime::reproduce::{Observer, Place, Reproduction, against, reproduce};
-use runtime::train::{End, Options, machine, train};
+use runtime::reproduce::{Observer, Reproduction, RunPoint, against, reproduce};
+use runtime::train::{Options, TrainOutcome, machine, train};
 
 use super::forger::Forger;
 use super::support::*;
@@ -29,7 +29,7 @@ struct Silent;
 impl Observer for Silent {
     fn step(&mut self, _: &Step) {}
     fn evaluation(&mut self, _: &Evaluation) {}
-    fn differs(&mut self, _: Place, _: &str) {}
+    fn differs(&mut self, _: RunPoint, _: &str) {}
 }
 
 pub(super) fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproduction {
@@ -50,7 +50,7 @@ fn trained(folder: &Folder, mut job: Job, machine: Machine) {
     let stop = AtomicBool::new(false);
     let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
     let end = train(&mut job, &folder.path(), machine, &options, &mut Told::default());
-    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
 }
 
 /// Changes records and updates everything above them.
@@ -132,7 +132,7 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
         assert_eq!(reported(&folder, &found).broken.len(), 1);
         let again = reproduced(&folder, &experiment);
         let first = again.first.unwrap();
-        assert_eq!(first.place, Place::Step(step));
+        assert_eq!(first.place, RunPoint::Step(step));
         assert!(matches!(first.tensor, Some((_, None))), "{first:?}");
         assert!(first.reasons[0].contains("only the log is wrong"), "{first:?}");
     }
@@ -159,11 +159,11 @@ fn a_forged_evaluation_is_found() {
     let found = replayed(&folder, &experiment, Amount::Steps(1));
     let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
     assert!(
-        difference.text.starts_with("the evaluation after step 8: tokens was "),
+        difference.text.starts_with("the evaluation after step 8: token_accuracy was "),
         "{difference:?}"
     );
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert_eq!(first.place, Place::Evaluation(8));
+    assert_eq!(first.place, RunPoint::Evaluation(8));
 }
 
 #[test]
@@ -175,13 +175,11 @@ fn another_weight_decay_is_found() {
     let says = |what: &str| texts.iter().any(|text| text.contains(what));
     assert!(says("loss was"), "{texts:?}");
     assert!(
-        says("checkpoints/step-0000000006 is not what training gives from the initial weights"),
+        says("checkpoints/step-0000000006 differs from training from the initial weights"),
         "{texts:?}"
     );
     assert!(
-        says(
-            "checkpoints/step-0000000008 is not what training gives from checkpoints/step-0000000006"
-        ),
+        says("checkpoints/step-0000000008 differs from training from checkpoints/step-0000000006"),
         "{texts:?}"
     );
     assert!(found.differences.iter().all(|found| !found.maybe_rounding), "{found:?}");
@@ -192,7 +190,7 @@ fn another_weight_decay_is_found() {
         "{last:?}"
     );
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert!(matches!(first.place, Place::Step(2..=4)), "{first:?}");
+    assert!(matches!(first.place, RunPoint::Step(2..=4)), "{first:?}");
     assert!(first.reasons[0].contains("adamw"), "{first:?}");
     let of_kept =
         "from checkpoints/step-0000000006 as the run kept it, step 7 agrees in every logged number";
@@ -211,7 +209,7 @@ fn another_weight_decay_is_found() {
         first
             .variants
             .iter()
-            .all(|variant| variant.name != "the same again" || variant.first.is_none())
+            .all(|variant| variant.name != "the same settings" || variant.first.is_none())
     );
 }
 
@@ -219,7 +217,7 @@ fn another_weight_decay_is_found() {
 fn with_every_checkpoint_kept_the_operation_is_named() {
     let (folder, experiment) = other_decay(&[("every = 3", "every = 1\nkeep = 9")]);
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert!(matches!(first.place, Place::Checkpoint(1..=2)), "{first:?}");
+    assert!(matches!(first.place, RunPoint::Checkpoint(1..=2)), "{first:?}");
     assert!(first.reasons[0].contains("weight decay"), "{first:?}");
     let Some((_, Some(difference))) = &first.tensor else { panic!("{first:?}") };
     assert_eq!((difference.first_moment, difference.second_moment), (0, 0));
@@ -255,7 +253,7 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     assert_eq!((compare().first, compare().checkpoints), (None, vec![6, 8]));
     forge(&two, &experiment, halve(5));
     let first = compare().first.unwrap();
-    assert_eq!(first.place, Place::Step(5));
+    assert_eq!(first.place, RunPoint::Step(5));
     assert!(matches!(first.tensor, Some((6, None))), "{first:?}");
     // Runs that evaluate after other steps, and a run that is not finished.
     let often = depo(&[("every = 4", "every = 2")]);
@@ -265,7 +263,10 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     stopped.run(&experiment, Some(5), None).0.unwrap();
     for (a, b) in [(&one, &stopped), (&stopped, &one)] {
         let found = against(&a.path(), &b.path(), &experiment).unwrap();
-        assert_eq!((found.steps, found.first.map(|first| first.place)), (5, Some(Place::Step(6))));
+        assert_eq!(
+            (found.steps, found.first.map(|first| first.place)),
+            (5, Some(RunPoint::Step(6)))
+        );
     }
     let (other, _) = other_decay(&[]);
     let first = against(&one.path(), &other.path(), &experiment).unwrap().first.unwrap();
@@ -280,14 +281,14 @@ fn the_kernel_that_changes_the_bits_is_named() {
     let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
     trained(&folder, job(&experiment, None).unwrap(), plain);
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert!(matches!(first.place, Place::Step(_)), "{first:?}");
+    assert!(matches!(first.place, RunPoint::Step(_)), "{first:?}");
     let named = |name: &str| first.variants.iter().find(|variant| variant.name == name).unwrap();
     let plain = named("plain kernels");
     assert!(plain.gives_the_log, "{first:?}");
     let (step, operation) = plain.first.clone().unwrap();
     assert_eq!(step, 1);
     assert!(operation.starts_with("micro-batch 1: forward"), "{operation}");
-    let again = named("the same again");
+    let again = named("the same settings");
     assert!(!again.gives_the_log && again.first.is_none(), "{again:?}");
 }
 
@@ -346,7 +347,7 @@ fn a_changed_line_is_a_cause_where_no_later_checkpoint_excludes_it() {
         fs::remove_dir_all(checkpoints.join(name_of(5))).unwrap();
         fs::write(checkpoints.join("latest"), format!("{}\n", name_of(3))).unwrap();
         let first = reproduced(&folder, &experiment).first.unwrap();
-        assert_eq!((first.place, first.tensor), (Place::Step(step), None));
+        assert_eq!((first.place, first.tensor), (RunPoint::Step(step), None));
         assert!(first.reasons[0].contains(place), "{:?}", first.reasons);
         assert_eq!(first.reasons.len(), 2);
         for reason in &first.reasons {
@@ -377,10 +378,10 @@ fn two_folders_of_two_machines_may_differ_by_rounding() {
         assert_eq!(found.platform != Platform::Same, elsewhere);
         found.first.map(|first| (first.place, first.maybe_rounding))
     };
-    assert_eq!(of(&last_bit, true), Some((Place::Step(2), true)));
-    assert_eq!(of(&last_bit, false), Some((Place::Step(2), false)));
-    assert_eq!(of(&halve(2), true), Some((Place::Step(2), false)));
+    assert_eq!(of(&last_bit, true), Some((RunPoint::Step(2), true)));
+    assert_eq!(of(&last_bit, false), Some((RunPoint::Step(2), false)));
+    assert_eq!(of(&halve(2), true), Some((RunPoint::Step(2), false)));
     // Rounding grows without bound over many steps, but not if the next checkpoint has equal bits.
-    assert_eq!(of(&halve(6), true), Some((Place::Step(6), false)));
+    assert_eq!(of(&halve(6), true), Some((RunPoint::Step(6), false)));
     assert_eq!(of(&|_| {}, true), None);
 }

@@ -6,7 +6,8 @@ use data::batch::Batch;
 use records::metrics::{Record, Score};
 use runtime::evaluate::Measurer;
 use runtime::execute::Evaluator;
-use runtime::train::{State, machine};
+use runtime::state::State;
+use runtime::train::machine;
 
 use super::data::SHORT;
 use super::support::*;
@@ -71,5 +72,5 @@ fn an_evaluation_that_counts_nothing_reports_no_loss() {
     let state = State::initial(&job, machine).unwrap();
     let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
     assert_eq!((found.counted, found.nll), (0, None));
-    assert!(Record::Evaluation(found).text().contains("\"nll\":null,\"counted\":0"));
+    assert!(Record::Evaluation(found).text().contains("\"eval_loss\":null,\"counted\":0"));
 }

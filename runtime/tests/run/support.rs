@@ -6,17 +6,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use compiler::lock::{self, Experiment, Lock, LockedArch};
 use compiler::program::{Program, Std};
-use compiler::recipe;
 use data::text::index::TextIndex;
 use dsl::Sources;
+use lab::experiment::{Experiment, LockedArch};
+use lab::lock::{self, Lock};
+use lab::recipe;
 use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Record, Step, read};
 use records::run::{Event, Paths, RunError};
-use runtime::train::{End, Options, Watch, machine, train};
+use runtime::train::{Observer, Options, TrainOutcome, machine, train};
 
 const ARCH: &str = "
 arch small {
@@ -54,11 +55,11 @@ arch small_mamba_hybrid = linear with {
 pub(crate) const DEPO: &str = r#"
 [data]
 task = "depo"
-N = 4
-K = 2
-mini_vocab = 4
-min_tlen = 1
-max_tlen = 2
+depo.N = 4
+depo.K = 2
+depo.mini_vocab = 4
+depo.min_tlen = 1
+depo.max_tlen = 2
 ids = "dense"
 seq_len = 32
 [batch]
@@ -145,7 +146,7 @@ pub(crate) struct Told {
     pub(crate) events: Vec<Event>,
 }
 
-impl Watch for Told {
+impl Observer for Told {
     fn step(&mut self, step: &Step, _: f64) {
         self.steps.push(step.clone());
     }
@@ -203,7 +204,7 @@ impl Folder {
         experiment: &Experiment,
         stop_after: Option<u64>,
         fault: Option<&str>,
-    ) -> (Result<End, RunError>, Told) {
+    ) -> (Result<TrainOutcome, RunError>, Told) {
         let faults = fault.map_or_else(Faults::none, |fault| Faults::parse(fault).unwrap());
         let stop = AtomicBool::new(false);
         let options = Options { stop: &stop, stop_after, faults: &faults };
@@ -217,8 +218,10 @@ impl Folder {
 
     pub(crate) fn finish(&self, experiment: &Experiment) -> Attestation {
         match self.run(experiment, None, None).0.unwrap() {
-            End::Finished(attestation) => attestation,
-            end @ (End::Already(_) | End::Diverged { .. } | End::Interrupted { .. }) => {
+            TrainOutcome::Finished(attestation) => attestation,
+            end @ (TrainOutcome::Already(_)
+            | TrainOutcome::Diverged { .. }
+            | TrainOutcome::Interrupted { .. }) => {
                 panic!("{end:?}")
             }
         }
@@ -227,7 +230,7 @@ impl Folder {
     /// Trains to `step` and saves a checkpoint there.
     pub(crate) fn stop_at(&self, experiment: &Experiment, step: u64) {
         let (end, _) = self.run(experiment, Some(step), None);
-        assert_eq!(end.unwrap(), End::Interrupted { step });
+        assert_eq!(end.unwrap(), TrainOutcome::Interrupted { step });
     }
 
     pub(crate) fn fails(&self, experiment: &Experiment) -> RunError {

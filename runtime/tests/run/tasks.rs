@@ -1,13 +1,25 @@
 //! A lock's view of a task matches its generator: the tokens in use, and impossible settings.
 
 use data::Windows;
-use data::task::Task;
+use tasks::task::{Definition, Task};
 
 use super::support::*;
 
+/// A task's parameters as a recipe writes them: `depo.N = 12`.
+fn with_tables(lines: &str) -> String {
+    let task = lines.split('"').nth(1).unwrap();
+    let own = Definition::find(task).unwrap().parameters;
+    let line = |line: &str| match own.iter().any(|p| line.starts_with(&format!("{} = ", p.name())))
+    {
+        true => format!("{task}.{line}\n"),
+        false => format!("{line}\n"),
+    };
+    lines.lines().map(line).collect()
+}
+
 /// A task by its lines; `seq_len` is large enough.
-fn locked(lines: &str, ids: &str) -> Result<compiler::lock::Experiment, String> {
-    let text = recipe_of(lines).replace("seq_len = 32", "seq_len = 4096");
+fn locked(lines: &str, ids: &str) -> Result<lab::experiment::Experiment, String> {
+    let text = recipe_of(&with_tables(lines)).replace("seq_len = 32", "seq_len = 4096");
     let text = text.replace("ids = \"dense\"", &format!("ids = \"{ids}\""));
     attempt("wide", &text)
 }
@@ -23,8 +35,8 @@ fn the_vocabulary_of_a_lock_is_the_generators() {
         "task = \"mano\"\nL = 4\nttype = \"am\"",
         "task = \"mano\"\nL = 4\nttype = \"asmd\"",
         "task = \"mano\"\nL = 9\nknowledge_augment = false",
-        "task = \"multihop\"\nN = 3\nk = 1",
-        "task = \"multihop\"\nN = 5\nk = 3",
+        "task = \"multihop\"\nN = 3\nhops = 1",
+        "task = \"multihop\"\nN = 5\nhops = 3",
         "task = \"lano\"\nconfig = \"cfg3b\"",
         "task = \"lano\"\nconfig = \"cfg3e1\"",
         "task = \"lano\"\nconfig = \"cfg3e2\"",
@@ -48,36 +60,35 @@ fn the_vocabulary_of_a_lock_is_the_generators() {
 #[test]
 fn what_a_generator_refuses_is_refused_at_build() {
     for (lines, place, said) in [
-        ("task = \"brevo\"\nN = 2", "data.N", "N is 2, but a graph has 3"),
-        ("task = \"brevo\"\nN = 9001", "data.N", "N is 9001"),
-        ("task = \"brevo\"\nN = 337\nmulti = true", "data.N", "336 names of 2 to 4 tokens exist"),
+        ("task = \"brevo\"\nN = 2", "N", "2 is not an integer from 3"),
+        ("task = \"brevo\"\nN = 9001", "N", "9001 is not an integer"),
+        ("task = \"brevo\"\nN = 337\nmulti = true", "N", "336 names of 2 to 4 tokens exist"),
+        ("task = \"brevo\"\nN = 12\nbos = 12", "bos", "bos is 12, but tokens 1 to 12 are names"),
+        ("task = \"brevo\"\nN = 12\neos = 9997", "eos", "must differ"),
+        ("task = \"brevo\"\nN = 12\nans = 9999", "eos", "must differ"),
         (
-            "task = \"brevo\"\nN = 12\nbos = 12",
-            "data.bos",
-            "bos is 12, but tokens 1 to 12 are names",
+            "task = \"mano\"\nL = 5\nlens = [7]",
+            "lens",
+            "lens has 7, but L, the maximum number of operations, is 5",
         ),
-        ("task = \"brevo\"\nN = 12\neos = 9997", "data.eos", "cannot be told apart"),
-        ("task = \"brevo\"\nN = 12\nans = 9999", "data.eos", "cannot be told apart"),
-        ("task = \"mano\"\nL = 5\nlens = [7]", "data.lens", "lens has 7, but L is 5"),
         (
             "task = \"mano\"\nL = 5\nttype = \"asmd\"\nvalue_mod = 25",
-            "data.value_mod",
+            "value_mod",
             "value_mod is 25, a multiple of 5",
         ),
         (
             "task = \"mano\"\nL = 9\nttype = \"d\"\nvalue_mod = 2",
-            "data.L",
+            "L",
             "L is 9, but with division modulo 2",
         ),
-        ("task = \"multihop\"\nN = 61\nk = 1", "data.N", "N is 61"),
-        ("task = \"multihop\"\nN = 60\nk = 17", "data.k", "1020 people"),
-        ("task = \"lano\"\nconfig = \"cfg3z\"", "data.config", "\"cfg3z\" is not one of"),
-        ("task = \"capo\"\nN = 10000001", "data.N", "10000001"),
-        ("task = \"capo\"\nN = 0", "data.N", "0 is not an integer"),
+        ("task = \"multihop\"\nN = 61\nhops = 1", "data.multihop.N", "61 is not an integer from"),
+        ("task = \"multihop\"\nN = 60\nhops = 17", "multihop.hops", "hops is 17"),
+        ("task = \"lano\"\nconfig = \"cfg3z\"", "config", "\"cfg3z\" is not one of"),
+        ("task = \"capo\"\nN = 10000001", "N", "10000001"),
+        ("task = \"capo\"\nN = 0", "N", "0 is not an integer"),
     ] {
         let why = locked(lines, "dense").unwrap_err();
-        let name = place.trim_start_matches("data.");
-        assert!(why.contains(name) && why.contains(said), "{lines}\n{why}");
+        assert!(why.contains(place) && why.contains(said), "{lines}\n{why}");
         assert!(why.contains("help: "), "{why}");
         let mut params: toml::Table = toml::from_str(lines).unwrap();
         let Some(toml::Value::String(name)) = params.remove("task") else { panic!("{lines}") };
@@ -90,19 +101,21 @@ fn a_task_is_measured_by_what_it_can_be() {
     for (lines, metric) in [
         ("task = \"brevo\"\nN = 12", "kl"),
         ("task = \"lano\"\nconfig = \"cfg3f\"", "bits"),
-        ("task = \"lano\"\nconfig = \"cfg3f\"", "answer_accuracy"),
+        ("task = \"lano\"\nconfig = \"cfg3f\"", "exact_match"),
         ("task = \"mano\"\nL = 3", "validity"),
     ] {
-        let text = recipe_of(lines).replace("seq_len = 32", "seq_len = 4096");
-        let text = text
-            .replace("windows = 3", &format!("windows = 3\nmetrics = [\"loss\", \"{metric}\"]"));
+        let text = recipe_of(&with_tables(lines)).replace("seq_len = 32", "seq_len = 4096");
+        let text = text.replace(
+            "windows = 3",
+            &format!("windows = 3\nmetrics = [\"eval_loss\", \"{metric}\"]"),
+        );
         let why = attempt("wide", &text).unwrap_err();
-        let said = format!("metrics has \"{metric}\", which");
-        assert!(why.contains(&said) && why.contains("help: choose among"), "{why}");
+        let said = format!("metrics lists \"{metric}\", but");
+        assert!(why.contains(&said) && why.contains("help: choose from"), "{why}");
     }
     let why = locked("task = \"capo\"\nN = 3\norder = \"published\"", "dense").unwrap_err();
-    assert!(why.contains("no windows") && why.contains("order = \"indexed\""), "{why}");
-    let text = recipe_of("task = \"capo\"\nN = 3").replace("seq_len = 32", "seq_len = 511");
+    assert!(why.contains("not windows") && why.contains("order = \"indexed\""), "{why}");
+    let text = recipe_of("task = \"capo\"\ncapo.N = 3").replace("seq_len = 32", "seq_len = 511");
     let why = attempt("wide", &text).unwrap_err();
     assert!(why.contains("set seq_len to 512") && why.contains("bits are counted"), "{why}");
 }

@@ -38,7 +38,7 @@ fn everything_of_a_finished_run_holds() {
         "lock ",
         "metrics: 11 lines",
         "learning rates of all steps (8)",
-        "data of 8 of 8 steps made again: the same",
+        "data of 8 of 8 steps: the same",
         "held-out windows of 2 evaluations",
         "drawn again from the lock's seed",
         "21 tensors each, every digest from their bytes",
@@ -68,7 +68,7 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
 fn a_run_that_a_process_works_on_is_unfinished() {
     let folder = Folder::finished(&depo(&[]));
     fs::remove_file(folder.paths().attestation()).unwrap();
-    let gone = |report: &Report| report.broken.iter().any(|line| line.contains("is gone"));
+    let gone = |report: &Report| report.broken.iter().any(|line| line.contains("is missing"));
     assert!(gone(&report(&folder)));
     let writer = fs::File::options().write(true).open(folder.paths().writer()).unwrap();
     writer.lock().unwrap();
@@ -99,12 +99,12 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     let some = REMADE;
     assert!(says(
         &report(Remake::Spread),
-        &format!("data of {some} of 70 steps made again: the same digests and counted targets")
+        &format!("data of {some} of 70 steps: the same digests and counted targets")
     ));
     let closing = report(Remake::Spread).closing();
     assert!(closing.contains("batches (64 of 70 steps)"), "{closing}");
     assert!(closing.contains("taken on trust: batches (6 of 70 steps)"), "{closing}");
-    assert!(says(&report(Remake::Every), "data of 70 of 70 steps made again: the same"));
+    assert!(says(&report(Remake::Every), "data of 70 of 70 steps: the same"));
     // Step 2 is not among those spread over 70.
     forge(&folder, |record| {
         if let Record::Step(step) = record
@@ -183,23 +183,23 @@ fn each_broken_claim_is_named() {
             attest(folder, |attestation| attestation.weights = attestation.lock);
         }),
         ("it claims plan", |folder| fs::write(folder.paths().plan(), "another plan").unwrap()),
-        ("plan.txt is gone", |folder| fs::remove_file(folder.paths().plan()).unwrap()),
-        ("plan.txt: line 1 is `another plan`, and the lock compiles to", |folder| {
+        ("plan.txt is missing", |folder| fs::remove_file(folder.paths().plan()).unwrap()),
+        ("plan.txt: line 1 is `another plan`, but the lock compiles to", |folder| {
             // The plan and its attested digest agree with each other, and not with the lock.
             fs::write(folder.paths().plan(), "another plan").unwrap();
             attest(folder, |attestation| {
                 attestation.plan = Digest::of(PLAN_TAG, "another plan");
             });
         }),
-        ("kernels.txt is gone", |folder| {
+        ("kernels.txt is missing", |folder| {
             fs::remove_file(folder.paths().kernels()).unwrap();
         }),
-        ("other kernels than kernels.txt", |folder| {
+        ("its kernels differ from kernels.txt", |folder| {
             attest(folder, |attestation| {
                 attestation.kernels.insert("magic".to_owned(), ["fast".to_owned()].into());
             });
         }),
-        ("the metrics log it claims a chain of is empty or gone", |folder| {
+        ("the metrics log of its chain is empty or missing", |folder| {
             fs::remove_file(folder.paths().metrics()).unwrap();
         }),
     ];
@@ -223,7 +223,7 @@ fn missing_weights_are_a_finding() {
     }
     fs::remove_file(folder.paths().checkpoints().join("latest")).unwrap();
     let found = report(&folder).broken;
-    for what in ["there is no checkpoint of the last step, 8", "checkpoints/latest is gone"] {
+    for what in ["the last step, 8, has no checkpoint", "checkpoints/latest is missing"] {
         assert!(found.iter().any(|line| line.contains(what)), "{what}: {found:?}");
     }
 }
@@ -261,7 +261,7 @@ fn the_plan_of_an_unfinished_run_is_looked_at() {
     let folder = Folder::new();
     folder.stop_at(&depo(&[]), 4);
     fs::remove_file(folder.paths().plan()).unwrap();
-    assert!(report(&folder).broken[0].contains("plan.txt is gone"));
+    assert!(report(&folder).broken[0].contains("plan.txt is missing"));
 }
 
 #[test]
@@ -271,10 +271,10 @@ fn of_an_unfinished_run_the_same_is_found() {
     stopped.stop_at(&experiment, 7);
     type Forge = fn(&Forger);
     let forgeries: [(&str, Forge); 9] = [
-        ("has to name a checkpoint", |run| {
+        ("should name a checkpoint", |run| {
             fs::write(run.paths.checkpoints().join("latest"), "").unwrap();
         }),
-        ("checkpoints/latest is gone", |run| {
+        ("checkpoints/latest is missing", |run| {
             fs::remove_file(run.paths.checkpoints().join("latest")).unwrap();
         }),
         ("step-0000000006: it is the state after step 7", |run| {
@@ -332,7 +332,7 @@ fn the_state_before_the_first_step_is_the_initial_one() {
         run.correct();
         let broken = run.verify().broken;
         assert!(
-            broken.iter().any(|line| line.contains("and before the first step they are")),
+            broken.iter().any(|line| line.contains("but before the first step they are")),
             "{broken:?}"
         );
     }
@@ -347,7 +347,7 @@ fn a_lock_that_asks_for_more_than_can_be_made_is_checked_in_bounded_time() {
     let found = run.verify();
     assert_eq!(found.broken, Vec::<String>::new());
     assert!(found.trusts(Subject::HeldOut), "{}", found.closing());
-    assert!(found.closing().contains("held-out windows (too many to make here)"));
+    assert!(found.closing().contains("held-out windows (too many to recompute here)"));
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn files_without_an_end_are_found_and_not_read() {
         ("a line of more than", |run| {
             fs::File::create(run.paths.metrics()).unwrap().set_len(3 << 30).unwrap();
         }),
-        ("take less than", |run| {
+        ("need less than", |run| {
             let file = fs::File::options().write(true).open(run.part(8, Part::Weights)).unwrap();
             file.set_len(900 << 20).unwrap();
         }),

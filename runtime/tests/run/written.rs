@@ -3,12 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use compiler::lock::Experiment;
 use data::Windows;
-use data::capo::Value;
-use data::capo::bits::{Losses, capacity};
-use data::lano::law::divergence;
-use data::task::Task;
+use lab::experiment::Experiment;
 use records::checkpoint::Store;
 use records::job::Job;
 use records::metrics::{Evaluation, Record, Score};
@@ -16,14 +12,19 @@ use runtime::evaluate::Measurer;
 use runtime::execute::Machine;
 use runtime::forward::forward;
 use runtime::generate::{Request, Sampling, generate};
-use runtime::train::{State, machine};
+use runtime::state::State;
+use runtime::train::machine;
+use tasks::capo::Value;
+use tasks::capo::bits::{Losses, capacity};
+use tasks::lano::law::divergence;
+use tasks::task::Task;
 
 use super::support::*;
 
 const LAST: u64 = 8;
 
 fn brevo(arch: &str, changes: &[(&str, &str)]) -> Experiment {
-    experiment(arch, &recipe_of("task = \"brevo\"\nN = 3"), changes)
+    experiment(arch, &recipe_of("task = \"brevo\"\nbrevo.N = 3"), changes)
 }
 
 /// Trained long enough that some answers are right.
@@ -131,7 +132,7 @@ fn sentences_and_laws_are_those_of_one_at_a_time() {
         ("seq_len = 32", "seq_len = 200"),
         ("every = 3", "every = 0"),
     ];
-    let text = recipe_of("task = \"lano\"\nconfig = \"cfg3f\"");
+    let text = recipe_of("task = \"lano\"\nlano.config = \"cfg3f\"");
     let experiment = experiment("small_canon", &text, &changes);
     let folder = Folder::finished(&experiment);
     let evaluation = evaluated(&folder);
@@ -180,7 +181,7 @@ fn sentences_and_laws_are_those_of_one_at_a_time() {
 
 #[test]
 fn bits_are_counted_over_whole_biographies() {
-    let text = recipe_of("task = \"capo\"\nN = 5\npermute = true");
+    let text = recipe_of("task = \"capo\"\ncapo.N = 5\ncapo.permute = true");
     let changes = [
         ("seq_len = 32", "seq_len = 1200"),
         ("windows = 3", "windows = 4"),
@@ -238,7 +239,7 @@ fn bits_are_counted_over_whole_biographies() {
 /// Greedy text continues with the true year exactly where each of its bytes is the likeliest after the true ones.
 #[test]
 fn years_are_written_where_they_are_guessed() {
-    let text = recipe_of("task = \"multihop\"\nN = 1\nk = 1");
+    let text = recipe_of("task = \"multihop\"\nmultihop.N = 1\nmultihop.hops = 1");
     let changes = [
         ("seq_len = 32", "seq_len = 256"),
         ("every = 4\nwindows = 3", "windows = 4"),

@@ -1,8 +1,9 @@
-//! Small archs that together use every primitive and every form of it.
+//! Small archs that together use every primitive and every form of it: whole models, and the primitives' own examples.
 
-use compiler::program::Compiled;
+use compiler::op;
+use compiler::program::{Compiled, Std};
 
-use super::support::arch;
+use super::support::{arch, arch_of};
 
 /// A name, and a text that contains the arch of that name.
 pub(crate) const ARCHS: [(&str, &str); 17] = [
@@ -107,9 +108,38 @@ pub(crate) const ARCHS: [(&str, &str); 17] = [
     ),
 ];
 
+const INIT: &str = "init spread {
+        embed normal(1)
+        linear normal(0.4)
+        bias normal(0.5)
+        norm uniform(1.5)
+        canon uniform(0.7)
+        short_conv uniform(0.7)
+        short_conv_bias normal(0.5)
+    }";
+
 /// The compiled archs, with every parameter of order one. The released rules start some near zero, which hides errors.
+pub(crate) fn models() -> impl Iterator<Item = (&'static str, Compiled)> {
+    ARCHS.iter().map(|(name, text)| (*name, compiled(name, text)))
+}
+
+/// The models, and an arch for each example of each primitive.
 pub(crate) fn all() -> Vec<(&'static str, Compiled)> {
-    ARCHS.iter().map(|(name, text)| (*name, compiled(name, text))).collect()
+    models().chain(op::ALL.iter().flat_map(|op| examples(op))).collect()
+}
+
+/// An arch of one layer for each example of a primitive.
+fn examples(op: &'static op::Primitive) -> impl Iterator<Item = (&'static str, Compiled)> {
+    op.examples.iter().map(|body| {
+        let text = format!(
+            "{INIT}
+             block example(x) {{ {body} }}
+             head out(x) {{ linear output (x, vocab) }}
+             arch tiny {{ vocab 23  dim 6  norm_eps 1e-5  init spread  layers 1 of example  head out }}"
+        );
+        // Without std, where a mixer has the name of the primitive `attention`.
+        (op.name, arch_of(&text, "tiny", Std::None))
+    })
 }
 
 pub(crate) fn named(name: &str) -> Compiled {
@@ -119,15 +149,6 @@ pub(crate) fn named(name: &str) -> Compiled {
 
 fn compiled(name: &str, text: &str) -> Compiled {
     let head = "vocab 23  dim 12  norm_eps 1e-5  init spread";
-    let init = "init spread {
-        embed normal(1)
-        linear normal(0.4)
-        bias normal(0.5)
-        norm uniform(1.5)
-        canon uniform(0.7)
-        short_conv uniform(0.7)
-        short_conv_bias normal(0.5)
-    }";
     let name = if name == "tied" { "tied_head" } else { name };
-    arch(&format!("{init}\n{}", text.replace('@', head)), name)
+    arch(&format!("{INIT}\n{}", text.replace('@', head)), name)
 }

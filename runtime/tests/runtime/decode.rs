@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use compiler::plan::Options;
 use compiler::program::Compiled;
-use runtime::decode::{Decoder, How, Prompt, Text};
+use runtime::decode::{Decoder, Prompt, SamplingOptions, Text};
 use runtime::generate::{Request, Sampling, generate};
 use runtime::weights::Weights;
 
@@ -24,9 +24,9 @@ fn asked(prompts: &[Vec<i64>]) -> Vec<Prompt<'_>> {
     prompts.iter().map(Vec::as_slice).enumerate().map(prompt).collect()
 }
 
-fn alone(compiled: &Compiled, weights: &Weights, prompt: Prompt<'_>, how: How) -> Text {
+fn alone(compiled: &Compiled, weights: &Weights, prompt: Prompt<'_>, how: SamplingOptions) -> Text {
     let Prompt { tokens, most, seed } = prompt;
-    let How { temperature, top_k, stop, rows: _ } = how;
+    let SamplingOptions { temperature, top_k, stop, rows: _ } = how;
     let request = Request {
         graph: &compiled.graph,
         weights,
@@ -52,11 +52,15 @@ fn together_each_prompt_gets_what_it_gets_alone() {
         let decoder = Decoder::new(&compiled.graph, Options::default(), DOUBLE).unwrap();
         let prompts = prompts(compiled.graph.vocab);
         let prompts = asked(&prompts);
-        let greedy = How { temperature: 0.0, top_k: None, stop: None, rows: 4 };
+        let greedy = SamplingOptions { temperature: 0.0, top_k: None, stop: None, rows: 4 };
         // A token that occurs in texts, so that some of them stop.
         let stop = alone(&compiled, &weights, prompts[0], greedy).tokens[1];
-        let drawn = How { temperature: 1.3, top_k: Some(9), ..greedy };
-        for how in [greedy, How { stop: Some(stop), rows: 64, ..drawn }, How { rows: 1, ..drawn }] {
+        let drawn = SamplingOptions { temperature: 1.3, top_k: Some(9), ..greedy };
+        for how in [
+            greedy,
+            SamplingOptions { stop: Some(stop), rows: 64, ..drawn },
+            SamplingOptions { rows: 1, ..drawn },
+        ] {
             let together = decoder.decode(&moved, &prompts, how).unwrap();
             for (n, (text, prompt)) in together.iter().zip(&prompts).enumerate() {
                 assert_eq!(
@@ -75,16 +79,19 @@ fn what_cannot_be_decoded_is_refused() {
     let compiled = named("plain");
     let weights = Weights::init(&compiled.graph, 5).unwrap();
     let decoder = Decoder::new(&compiled.graph, Options::default(), FAST).unwrap();
-    let how = How { temperature: 0.0, top_k: None, stop: None, rows: 8 };
+    let how = SamplingOptions { temperature: 0.0, top_k: None, stop: None, rows: 8 };
     let refusal = |tokens: &[i64], how| {
         let prompts =
             [Prompt { tokens: &[1], most: 2, seed: 0 }, Prompt { tokens, most: 2, seed: 0 }];
         decoder.decode(&weights, &prompts, how).unwrap_err().message
     };
     assert_eq!(refusal(&[], how), "prompt 1 is empty");
-    let outside = "the tokens of prompt 1[0, 1] is 23, and the vocabulary has 23";
+    let outside = "the tokens of prompt 1[0, 1] is 23, but the vocabulary has 23";
     assert_eq!(refusal(&[2, 23], how), outside);
-    assert_eq!(refusal(&[2], How { temperature: -1.0, ..how }), "the temperature is -1");
+    assert_eq!(
+        refusal(&[2], SamplingOptions { temperature: -1.0, ..how }),
+        "the temperature is -1"
+    );
     assert!(decoder.decode(&weights, &[], how).unwrap().is_empty());
     let nothing = Prompt { tokens: &[1, 2], most: 0, seed: 0 };
     assert_eq!(decoder.decode(&weights, &[nothing], how).unwrap(), [Text::default()]);

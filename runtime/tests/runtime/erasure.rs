@@ -7,7 +7,7 @@ use compiler::plan::Loss;
 use runtime::weights::Weights;
 use tch::Tensor;
 
-use super::archs::{ARCHS, all};
+use super::archs::{ARCHS, models};
 use super::support::{FAST, PLAIN, quiet, relative, streamer, trainer};
 
 fn ids(vocab: i64) -> (Tensor, Tensor) {
@@ -37,7 +37,7 @@ fn without_filters(graph: &Graph) -> Weights {
 fn zero_canon_filters_compute_the_erased_arch_to_the_bit() {
     quiet();
     let mut checked = Vec::new();
-    for (name, compiled) in all() {
+    for (name, compiled) in models() {
         let graph = &compiled.graph;
         let canon = graph.params().iter().filter(|p| p.role == "canon").count();
         if canon == 0 || !all_residual(name) {
@@ -76,7 +76,7 @@ fn zero_canon_filters_compute_the_erased_arch_to_the_bit() {
 
 #[test]
 fn parameters_of_both_arms_begin_with_equal_bits() {
-    for (name, compiled) in all() {
+    for (name, compiled) in models() {
         let base = erase_all(&compiled.graph);
         let (filled, empty) =
             (Weights::init(&compiled.graph, 4).unwrap(), Weights::init(&base, 4).unwrap());

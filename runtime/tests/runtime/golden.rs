@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use compiler::plan::{IGNORED, Loss};
 use compiler::program::Compiled;
-use interop::lay::{self, Whose};
+use interop::lay::{self, Target};
 use interop::model::RopeLayout;
 use interop::names::GatedNorm;
 use interop::source::Source;
@@ -315,8 +315,8 @@ fn by_their_names(
     let reference = theirs.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
     let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
     let model = interop::arch::model(compiled).unwrap();
-    let entries = lay::entries(&model, Whose::HuggingFace, norm, compiled.graph.params());
-    let written = entries.into_iter().filter(|entry| entry.kind == lay::Kind::Needed);
+    let entries = lay::entries(&model, Target::HuggingFace, norm, compiled.graph.params());
+    let written = entries.into_iter().filter(|entry| entry.kind == lay::EntryKind::Needed);
     written
         .map(|entry| {
             assert!(theirs.contains_key(&entry.theirs), "{}", entry.theirs);

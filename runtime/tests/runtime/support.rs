@@ -1,7 +1,8 @@
 //! Shared by the tests: archs from text, machines, comparisons with tolerance.
 
 use compiler::graph::Graph;
-use compiler::plan::{self, Decays, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
+use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
+use compiler::plans;
 use compiler::program::{Compiled, Program, Std};
 use dsl::Decimal;
 use runtime::execute::{Evaluator, KernelRequest, Machine, Streamer, Trainer};
@@ -19,7 +20,11 @@ pub(crate) const DOUBLE: Machine = Machine { kind: Kind::Double, ..FAST };
 
 /// The arch called `name` in a text.
 pub(crate) fn arch(text: &str, name: &str) -> Compiled {
-    let program = Program::new([("test.canon".to_owned(), text.to_owned())], Std::Embedded);
+    arch_of(text, name, Std::Embedded)
+}
+
+pub(crate) fn arch_of(text: &str, name: &str, std: Std) -> Compiled {
+    let program = Program::new([("test.canon".to_owned(), text.to_owned())], std);
     assert!(!program.has_errors(), "{}\n{text}", program.render(&program.diagnostics));
     let (compiled, diagnostics) = program.compile("test.canon", name);
     compiled.unwrap_or_else(|| panic!("{}\n{text}", program.render(&diagnostics)))
@@ -46,16 +51,16 @@ pub(crate) fn train_options(loss: Loss) -> TrainOptions {
 }
 
 pub(crate) fn trainer(graph: &Graph, loss: Loss, machine: Machine) -> Trainer {
-    Trainer::new(plan::train(graph, &train_options(loss)), machine).unwrap()
+    Trainer::new(plans::train(graph, &train_options(loss)), machine).unwrap()
 }
 
 pub(crate) fn evaluator(graph: &Graph, loss: Loss, machine: Machine) -> Evaluator {
-    Evaluator::new(plan::evaluate(graph, loss, Options::default()), machine).unwrap()
+    Evaluator::new(plans::evaluate(graph, loss, Options::default()), machine).unwrap()
 }
 
 pub(crate) fn streamer(graph: &Graph, machine: Machine) -> Streamer {
     let stream = Stream { state_in: true, state_out: true };
-    Streamer::new(plan::forward(graph, stream, Options::default()), machine).unwrap()
+    Streamer::new(plans::forward(graph, stream, Options::default()), machine).unwrap()
 }
 
 /// max |a − b|, in f64.

@@ -87,11 +87,11 @@ fn forward_refuses_what_is_no_batch() {
     let message = |error: RunError| error.message;
     assert_eq!(
         message(refusal(&rows(&[1, 23]), None, false)),
-        "tokens[0, 1] is 23, and the vocabulary has 23"
+        "tokens[0, 1] is 23, but the vocabulary has 23"
     );
     assert_eq!(
         message(refusal(&rows(&[-1, 2]), None, false)),
-        "tokens[0, 0] is -1, and the vocabulary has 23"
+        "tokens[0, 0] is -1, but the vocabulary has 23"
     );
     assert_eq!(message(refusal(&rows(&[]), None, false)), "tokens are Int64 of shape [1, 0]");
     assert_eq!(
@@ -100,17 +100,17 @@ fn forward_refuses_what_is_no_batch() {
     );
     assert_eq!(
         message(refusal(&good, Some(&rows(&[1, -1])), false)),
-        "targets[0, 1] is -1, and the vocabulary has 23"
+        "targets[0, 1] is -1, but the vocabulary has 23"
     );
     assert_eq!(
         message(refusal(&good, Some(&rows(&[1])), false)),
         "targets are [1, 1] and tokens [1, 2]"
     );
-    assert_eq!(message(refusal(&good, None, true)), "gradients of no loss");
+    assert_eq!(message(refusal(&good, None, true)), "gradients need a loss");
     let none = rows(&[-100, -100]);
     assert_eq!(
         message(refusal(&good, Some(&none), false)),
-        "all targets are -100, so there is no loss"
+        "all targets are -100, so the loss is undefined"
     );
 }
 

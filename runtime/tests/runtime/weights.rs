@@ -5,7 +5,7 @@ use std::path::Path;
 
 use compiler::program::Compiled;
 use interop::source::Source;
-use records::init::{self, Rule};
+use records::init::{self, DrawRule};
 use records::run::RunError;
 use runtime::weights::{Weights, file};
 use tch::{Device, Kind, Tensor};
@@ -77,7 +77,7 @@ arch named = base with { canon A, B, C, D { init normal(0.5) } }";
             panic!("{line}")
         };
         let mut drawn = vec![0.0f32; tensor.numel()];
-        init::fill(&Rule::Normal { std: 0.5 }, 7, key, 0, &mut drawn).unwrap();
+        init::fill(&DrawRule::Normal { std: 0.5 }, 7, key, 0, &mut drawn).unwrap();
         assert!(Tensor::from_slice(&drawn).reshape(tensor.size()) == *tensor, "{line}");
     }
 }
@@ -96,7 +96,7 @@ fn a_saved_file_loads_to_the_bit() {
     );
 }
 
-/// Lingua's names for a Llama, by the table of the spec.
+/// Lingua's names for a Llama, as its released checkpoints have them; written here apart from the table they test.
 fn lingua(path: &str) -> String {
     let name = path
         .replace("pre_mixer", "attention_norm")
@@ -195,7 +195,7 @@ fn a_tied_head_is_the_embedding_under_any_name() {
     theirs.insert("output.weight".to_owned(), embedding + 1.0);
     assert_eq!(
         faults(&compiled, &theirs),
-        ["`output.weight`: it is tied to tok_embeddings.weight and differs from it"]
+        ["`output.weight`: it is tied to tok_embeddings.weight but differs from it"]
     );
 }
 
@@ -215,10 +215,10 @@ fn everything_that_does_not_fit_is_said_at_once() {
     assert_eq!(
         faults(&compiled, &broken),
         [
-            "does not hold this arch's weights (names of canonc)",
+            "does not contain this arch's weights (names of canonc)",
             "missing: layers.0.mixer.wq [12, 12]",
-            "dtype: embed is F64, and weights are F32, BF16 or F16",
-            "shape: layers.1.mlp.D is [40, 8], and the arch makes it [40, 4]",
+            "dtype: embed is F64, but weights must be F32, BF16 or F16",
+            "shape: layers.1.mlp.D is [40, 8], but the arch needs [40, 4]",
             "extra: layers.2.mixer.wq [12, 12]",
         ]
     );
@@ -226,14 +226,14 @@ fn everything_that_does_not_fit_is_said_at_once() {
     let _ = diverged.get_mut("head.norm").unwrap().get(3).fill_(f64::NAN);
     assert_eq!(
         faults(&compiled, &diverged),
-        ["`head.norm` [12] holds NaN at 3, and weights are finite"]
+        ["`head.norm` [12] has NaN at 3, but weights must be finite"]
     );
     let mut theirs = under(&compiled, lingua);
     theirs.remove("layers.1.feed_forward.w2.weight");
     assert_eq!(
         faults(&compiled, &theirs),
         [
-            "does not hold this arch's weights (names of Lingua Llama)",
+            "does not contain this arch's weights (names of Lingua Llama)",
             "missing: layers.1.feed_forward.w2.weight [12, 20]",
         ]
     );
@@ -260,14 +260,14 @@ fn names_of_two_programs_and_of_none_are_refused_with_the_names() {
     assert!(said.contains("extra: model.norm.weight [12], a name of Hugging Face Llama"), "{said}");
     let strange = under(&compiled, |path| format!("transformer.{path}"));
     let said = faults(&compiled, &strange).join(" ");
-    assert!(said.contains("names are of no known program: transformer.embed, "), "{said}");
+    assert!(said.contains("names belong to no supported program: transformer.embed, "), "{said}");
     assert!(faults(&compiled, &BTreeMap::new()).join(" ").contains("it is empty"));
     // The families' names with an arch outside the families: the order of rows is unknown.
     let text = LAYERS.replace("heads 2", "heads 2, window 4");
     let windowed =
         arch(&format!("arch w {{ vocab 23  dim 12  norm_eps 1e-5  init lingua  {text} }}"), "w");
     let said = faults(&windowed, &under(&windowed, lingua)).join(" ");
-    assert!(said.contains("names are those of Lingua Llama") && said.contains("window"), "{said}");
+    assert!(said.contains("uses the names of Lingua Llama") && said.contains("window"), "{said}");
 }
 
 /// Rearranges each head's rows into halves, as Hugging Face's RoPE pairs channels.
@@ -386,7 +386,11 @@ fn files_that_are_none_are_refused() {
     for bytes in
         [&b""[..], b"not safetensors at all", &whole[..whole.len() - 1], &whole[..40], &[0xff; 64]]
     {
-        assert!(refusal(bytes).contains("is no safetensors file"), "{} bytes", bytes.len());
+        assert!(
+            refusal(bytes).contains("is not a usable safetensors file"),
+            "{} bytes",
+            bytes.len()
+        );
     }
     let missing = Weights::load(&compiled, Path::new("/nonexistent/w.safetensors"));
     assert!(missing.unwrap_err().message.contains("/nonexistent/w.safetensors cannot be read"));

@@ -4,7 +4,8 @@ use std::fs;
 
 use canonc::compared;
 use canonc::found::Found;
-use compiler::lock::{self, Lock, Run};
+use lab::comparison::Run;
+use lab::lock::{self, Lock};
 
 use super::OTHER_DATA;
 

@@ -80,7 +80,7 @@
   await step("searched", () => { type("text", "seeds.init=12 plain", "input"); const found = rows(); type("text", "", "input"); return found; });
   await step("hidden", () => { document.querySelector("#legend tr[data-run='1'] input").click(); const drawn = Object.keys(lines("training loss")); document.querySelector("#legend tr[data-run='1'] input").click(); return drawn; });
   await step("coloured", () => { const before = colourOf(RUNS[0]) === colourOf(RUNS[1]); type("colour", "seeds.init", "change"); const after = colourOf(RUNS[0]) === colourOf(RUNS[1]); const groups = [...document.querySelectorAll("#legend tr.head b")].map(one => one.textContent); type("colour", "arm", "change"); return { before, after, groups }; });
-  await step("metric", () => { type("pairs-of", "held-out loss", "change"); const seen = lines("pair 0"); type("pairs-of", "training loss", "change"); return seen; });
+  await step("metric", () => { type("pairs-of", "eval_loss", "change"); const seen = lines("pair 0"); type("pairs-of", "training loss", "change"); return seen; });
   await step("selected", () => {
     name("plain #1").click(); name("treated #1").click();
     const differences = [...document.querySelectorAll("#differences tbody tr")].map(row => [...row.children].map(cell => cell.textContent));
@@ -114,7 +114,7 @@
   await step("crossed", () => RUNS.some(run => run.part === 1) ? both(first(0, "base"), first(1, "treatment")) : null);
   press("Escape");
   // Numbers of a table that have neither a unit nor a head that says what is counted.
-  await step("units", () => [...document.querySelectorAll("section[aria-labelledby='end'] table, #finals")].flatMap(table => { const heads = [...table.tHead.rows[0].cells].map(cell => cell.textContent); return [...table.tBodies[0].rows].flatMap(row => [...row.cells].map((cell, at) => [heads[at], cell.textContent])); }).filter(([head, text]) => /^[±+×-]?[0-9.]/.test(text) && !/(nats|pp|%|bits|ms|tokens|targets|questions|sentences|windows|steps?|repetitions)\b|%|×|seeds/.test(text) && !/^(p|p, Holm|sign-flip p|parameters|training FLOPs a run|activations a token|points tried|runs|tokens of all runs|tokens|spikes|lock)$/.test(head)));
+  await step("units", () => [...document.querySelectorAll("section[aria-labelledby='end'] table, #finals")].flatMap(table => { const heads = [...table.tHead.rows[0].cells].map(cell => cell.textContent); return [...table.tBodies[0].rows].flatMap(row => [...row.cells].map((cell, at) => [heads[at], cell.textContent])); }).filter(([head, text]) => /^[±+×-]?[0-9.]/.test(text) && !/(nats|pp|%|bits|ms|tokens|targets|questions|sentences|windows|steps?|repetitions)\b|%|×|seeds/.test(text) && !/^(p|p, Holm|sign-flip p|parameters|training FLOPs per run|activations per token|points tried|runs|tokens of all runs|tokens|spikes|lock)$/.test(head)));
   await step("words", () => [...document.querySelectorAll("section[aria-labelledby='end'] tbody tr[class]")].map(row => [row.className, getComputedStyle(row.querySelector("th"), "::after").content, row.querySelector("th").getBoundingClientRect().right < innerWidth]));
   await step("logged", () => { if (!state.logy) click("logy"); const seen = charts.map(({ spec, u, host }) => ({ key: spec.key, distr: u.scales.y.distr, note: host.closest(".chart").querySelector("p").textContent })); click("logy"); return seen; });
   await step("titles", () => charts.filter(({ spec }) => spec.zero).map(({ spec }) => [spec.title, spec.note]));

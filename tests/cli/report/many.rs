@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use compiler::lock::Role;
+use lab::comparison::Role;
 use serde_json::Value;
 
 use super::super::super::canonc;
@@ -111,7 +111,7 @@ fn eighty_four_runs_are_judged_and_marked() {
     for name in ["first", "second"] {
         let lock = fs::read_to_string(root.join(format!("lockfiles/{name}.lock"))).unwrap();
         let id = lock.lines().find_map(|line| line.strip_prefix("comparison = \"")).unwrap();
-        let methods = format!("The comparison {name} (lock {}) holds", id.trim_matches('"'));
+        let methods = format!("The comparison {name} (lock {}) compares", id.trim_matches('"'));
         assert!(page.contains(&methods), "{methods}");
     }
     let steps = ["crossed", "declared", "units", "words", "logged", "titles"];

@@ -1,4 +1,4 @@
-"""Mano with division, written from the data spec (section 5) alone: an independent check of the generator."""
+"""Mano with division, written from the task's description alone: an independent check of the generator."""
 import hashlib, json, random, struct, sys
 
 def sample(rng, ttype, mod, augment, lens, qids, bos):
@@ -63,5 +63,5 @@ for name, L, ttype, mod, augment, qa, seed in [
         "digest_tokens": {"sha256": digest.hexdigest(), "samples": 200, "items": items},
         "next_u32_after": rng.getrandbits(32)})
 out = {"generator": "mano", "made_with": "CPython " + sys.version.split()[0] +
-    ", a re-implementation of data spec section 5; the published script never divides"}
+    ", a re-implementation of the task's description; the published script never divides"}
 print(json.dumps(out)[:-1] + ', "cases": [\n' + ",\n".join(json.dumps(c) for c in cases) + "\n]}")

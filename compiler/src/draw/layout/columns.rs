@@ -1,9 +1,8 @@
 //! Horizontal coordinates.
 //!
 //! In: a net with ordered rows. Out: the centre of every item. Must stay true: neighbours in a row keep
-//! their distance and order. Each row in turn takes the places nearest to what its neighbours above
-//! and below ask for; in the end columns (long lines, and boxes that are each other's only neighbour)
-//! are made straight.
+//! their distance and order. One row after another takes the places nearest to those preferred by its neighbours above
+//! and below; in the end columns (long lines, and boxes that are each other's only neighbour) are made straight.
 
 use std::collections::BTreeMap;
 

@@ -2,16 +2,15 @@
 //! configuration of each family.
 //!
 //! In: `tests/golden/models/*.safetensors`, a double-precision evaluation of the reference code, stored as
-//! f32 (spec section 14). Must stay true: differences are at most the rounding of the stored values.
+//! f32 (tests/golden/models/README.md). Must stay true: differences are at most the rounding of the stored values.
 
 use std::collections::BTreeMap;
 
 use super::tensor::Tensor;
 use super::{checked, graph, options, run};
 use crate::graph::{Graph, ParamId};
-use crate::plan::{
-    IGNORED, Input, Loss, Options, Output, Recompute, Stream, TrainPlan, forward, train,
-};
+use crate::plan::{IGNORED, Input, Loss, Options, Output, Recompute, Stream, TrainPlan};
+use crate::plans::{forward, train};
 
 /// Our name in a layer and theirs. Several of ours may be rows of one of theirs, in this order.
 type Names = &'static [(&'static str, &'static str)];

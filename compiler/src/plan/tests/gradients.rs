@@ -2,52 +2,16 @@
 
 use super::tensor::{Random, Tensor};
 use super::{checked, compiled, decimal, graph, options, parameters, run, tokens};
-use crate::graph::{Graph, ParamId};
-use crate::op;
-use crate::plan::{IGNORED, Input, Loss, Output, Recompute, train};
+use crate::graph::{Graph, NodeKind, ParamId};
+use crate::op::{self, Time};
+use crate::plan::{IGNORED, Input, Loss, Options, Output, Recompute, Stream};
+use crate::plans::{forward, train};
 use crate::program::Std;
 
-/// Blocks that together call every primitive, in every way that its rule distinguishes.
-/// `x` is [batch, time, 6]; the result is the layer's.
-pub(super) const PROBES: &[(&str, &str)] = &[
-    ("add", "param p [6] init ones  linear w (x + x, 6) + p + (p + p)"),
-    ("attention", "q = heads(linear q (x, 8), 4)  k = heads(linear k (x, 4), 2)  v = heads(linear v (x, 6), 2)
-      linear o (merge(attention(q, k, v)), 6)"),
-    ("attention", "q = heads(linear q (x, 8), 4)  k = heads(linear k (x, 2), 1)  v = heads(linear v (x, 3), 1)
-      linear o (merge(attention(q, k, v, window = 2)), 6)"),
-    ("canon", "canon c (x)"),
-    ("canon", "canon c (x, kernel = 3, residual = false, activation = silu)"),
-    ("canon", "canon c (x, kernel = 1)"),
-    ("concat", "concat(linear a (x, 2), linear b (x, 4))"),
-    ("delta_scan", "q = l2_norm(heads(linear q (x, 6), 2))  k = l2_norm(heads(linear k (x, 6), 2))
-      beta = sigmoid(linear b (x, 2))  g = logsigmoid(linear g (x, 2))
-      linear o (merge(delta_scan(q, k, heads(linear v (x, 8), 2), beta, g)), 6)"),
-    ("embed", "x"),
-    ("exp", "exp(x)"),
-    ("f32", "f32(linear w (x, 6)) * f32(x)"),
-    ("gla_scan", "g = heads(logsigmoid(linear g (x, 6)), 2)
-      o = gla_scan(heads(linear q (x, 6), 2), heads(linear k (x, 6), 2), heads(linear v (x, 4), 2), g)
-      linear o (merge(o), 6)"),
-    ("heads", "linear o (merge(rms_norm n (heads(x, 3))), 6)"),
-    ("l2_norm", "l2_norm(x)"),
-    ("linear", "linear b (linear a (x, 5, bias = true), 6)"),
-    ("logsigmoid", "logsigmoid(x)"),
-    ("merge", "merge(heads(x, 2) * heads(linear w (x, 6), 2))"),
-    ("mul", "param p [6] init ones  x * linear w (x, 6) * p * (p * p) + x * x"),
-    ("repeat_heads", "linear o (merge(rms_norm n (repeat_heads(heads(x, 2), 3)) * heads(linear w (x, 18), 6)), 6)"),
-    ("rms_norm", "rms_norm n (x)"),
-    ("rope", "merge(rope(heads(x, 1))) * merge(rope(heads(linear w (x, 6), 1), theta = 100, layout = half, dims = 4))"),
-    ("scale", "x * 0.25 - linear w (x, 6) / 4"),
-    ("short_conv", "short_conv s (x) + short_conv t (x, kernel = 3, bias = true)"),
-    ("sigmoid", "sigmoid(x)"),
-    ("silu", "silu(x) + silu(linear g (x, 6)) * linear u (x, 6)"),
-    ("softplus", "softplus(x)"),
-    ("split", "a, b, c = split(linear w (x, 9), 3, 4, 2)  linear o (concat(c, b), 6)"),
-    ("ssd_scan", "param A [4] init ones  param D [4] init ones
-      y = ssd_scan(heads(linear x (x, 8), 4), softplus(linear dt (x, 4)), -exp(f32(A)),
-        heads(linear b (x, 6), 2), heads(linear c (x, 6), 2), D)
-      linear o (merge(y), 6)"),
-];
+/// Every example of every primitive, with the primitive's name.
+pub(super) fn probes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    op::ALL.iter().flat_map(|op| op.examples.iter().map(|body| (op.name, *body)))
+}
 
 /// The largest error of any gradient element, relative to its parameter's largest element.
 fn worst(graph: &Graph, fuse: bool) -> f64 {
@@ -104,16 +68,44 @@ pub(super) fn probe(body: &str) -> Graph {
 
 #[test]
 fn every_primitive_matches_finite_differences() {
-    for (op, body) in PROBES {
+    for (op, body) in probes() {
         let error = worst(&probe(body), false);
         assert!(error < 1e-6, "{op}: {error}");
     }
 }
 
+/// An example of each primitive that contains it, so that no rule is without a test; and a primitive declares how it
+/// depends on time as its plan shows it: by a state, or by reading the position.
 #[test]
-fn every_primitive_is_probed() {
-    for primitive in op::ALL {
-        assert!(PROBES.iter().any(|(op, _)| *op == primitive.name), "{}", primitive.name);
+fn every_primitive_has_examples_that_show_its_time() {
+    for op in op::ALL {
+        assert!(!op.examples.is_empty(), "{}", op.name);
+        for body in op.examples {
+            let graph = probe(body);
+            let layer = graph.top.nodes.iter().find_map(|node| match &node.kind {
+                NodeKind::Layer { body, .. } => Some(body),
+                NodeKind::Input(_)
+                | NodeKind::Param(_)
+                | NodeKind::Op { .. }
+                | NodeKind::Slot { .. } => None,
+            });
+            let mut inside = graph.top.nodes.iter().chain(layer.into_iter().flat_map(|l| &l.nodes));
+            let stateful = inside.find_map(|node| match &node.kind {
+                NodeKind::Op { primitive, state, .. } if primitive.name == op.name => {
+                    Some(state.is_some())
+                }
+                NodeKind::Op { .. }
+                | NodeKind::Input(_)
+                | NodeKind::Param(_)
+                | NodeKind::Slot { .. }
+                | NodeKind::Layer { .. } => None,
+            });
+            assert_eq!(stateful, Some(op.time == Time::Stateful), "{}: {body}", op.name);
+            let plan = forward(&graph, Stream::default(), Options::default());
+            let positional = plan.input(Input::Position).is_some();
+            // An example calls other primitives too, but only its own may read the position.
+            assert_eq!(positional, op.time == Time::Positional, "{}: {body}", op.name);
+        }
     }
 }
 

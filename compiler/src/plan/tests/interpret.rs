@@ -67,9 +67,9 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::RmsNormGrad => norms::rms_norm_grad(x[0], x[1], x[2], x[3]),
         Kernel::L2Norm { eps } => norms::norm(x[0], None, eps.to_f64()),
         Kernel::L2NormGrad => vec![norms::l2_norm_grad(x[0], x[1], x[2])],
-        Kernel::Pointwise(f) => vec![x[0].map(|x| norms::function(*f, x))],
+        Kernel::Pointwise(f) => vec![x[0].map(|x| (f.definition().value)(x))],
         Kernel::PointwiseGrad(f) => {
-            vec![norms::zip(x[0], x[1], |dy, s| dy * norms::slope(*f, s))]
+            vec![norms::zip(x[0], x[1], |dy, s| dy * (f.definition().slope)(s))]
         }
         Kernel::Add => vec![norms::zip(x[0], x[1], |a, b| a + b)],
         Kernel::Mul => vec![norms::zip(x[0], x[1], |a, b| a * b)],
@@ -115,12 +115,8 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             let past = state.then(|| x[*parts]);
             vec![time::conv_state(&x[..*parts], past, *kernel as usize)]
         }
-        Kernel::GlaScan { state } => scans::gla(x, *state),
-        Kernel::GlaScanGrad => scans::gla_grad(x),
-        Kernel::DeltaScan { state } => scans::delta(x, *state),
-        Kernel::DeltaScanGrad => scans::delta_grad(x),
-        Kernel::SsdScan { state } => scans::ssd(x, *state),
-        Kernel::SsdScanGrad => scans::ssd_grad(x),
+        Kernel::Scan { scan, state } => scans::forward(scan.definition(), x, *state),
+        Kernel::ScanGrad(scan) => scans::backward(scan.definition(), x),
         Kernel::CrossEntropy { nll_square, z_loss } => {
             optimizer::cross_entropy(x[0], x[1], nll_square.to_f64(), z_loss.to_f64())
         }

@@ -89,41 +89,22 @@ pub(super) fn l2_norm_grad(dy: &Tensor, y: &Tensor, rnorm: &Tensor) -> Tensor {
     y.like(dx)
 }
 
-pub(super) fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + libm::exp(-x))
+pub(super) fn silu(x: f64) -> f64 {
+    (Function::Silu.definition().value)(x)
 }
 
-pub(super) fn function(f: Function, x: f64) -> f64 {
-    match f {
-        Function::Silu => x * sigmoid(x),
-        Function::Sigmoid => sigmoid(x),
-        Function::Softplus if x > 20.0 => x,
-        Function::Softplus => libm::log1p(libm::exp(x)),
-        Function::LogSigmoid => x.min(0.0) - libm::log1p(libm::exp(-x.abs())),
-        Function::Exp => libm::exp(x),
-    }
-}
-
-/// f′, from the operand or the result as [`Function::keeps_result`] says.
-pub(super) fn slope(f: Function, s: f64) -> f64 {
-    match f {
-        Function::Silu => sigmoid(s) * (1.0 + s * (1.0 - sigmoid(s))),
-        Function::Sigmoid => s * (1.0 - s),
-        Function::Softplus if s > 20.0 => 1.0,
-        Function::Softplus => sigmoid(s),
-        Function::LogSigmoid => sigmoid(-s),
-        Function::Exp => s,
-    }
+pub(super) fn silu_slope(x: f64) -> f64 {
+    (Function::Silu.definition().slope)(x)
 }
 
 pub(super) fn swiglu(gate: &Tensor, up: &Tensor) -> Tensor {
-    zip(gate, up, |gate, up| function(Function::Silu, gate) * up)
+    zip(gate, up, |gate, up| silu(gate) * up)
 }
 
 pub(super) fn swiglu_grad(dy: &Tensor, gate: &Tensor, up: &Tensor) -> Vec<Tensor> {
     let through = zip(dy, up, |dy, up| dy * up);
-    let dgate = zip(&through, gate, |d, gate| d * slope(Function::Silu, gate));
-    let dup = zip(dy, gate, |dy, gate| dy * function(Function::Silu, gate));
+    let dgate = zip(&through, gate, |d, gate| d * silu_slope(gate));
+    let dup = zip(dy, gate, |dy, gate| dy * silu(gate));
     vec![dgate, dup]
 }
 

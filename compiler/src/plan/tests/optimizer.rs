@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::tensor::{Random, Tensor};
 use super::{checked, decimal, graph, options, run};
 use crate::graph::ParamId;
-use crate::plan::{Decays, IGNORED, Input, Kernel, Loss, Output, Recompute, train};
+use crate::plan::{Decays, IGNORED, Input, Kernel, Loss, Output, Recompute};
+use crate::plans::train;
 
 fn lse(row: &[f64]) -> f64 {
     let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::{checked, graph, options};
 use crate::plan::{
     DType, Extent, Input, Kernel, Loss, Options, Output, Plan, Recompute, Sizes, Step, Stream,
-    evaluate, forward, train,
 };
+use crate::plans::{evaluate, forward, train};
 
 const LLAMA: &str = "arch tiny { vocab 5  dim 8  norm_eps 1e-5  init lingua  layers 3 of decoder {
   mixer attention { heads 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }";

@@ -6,7 +6,8 @@ use super::tensor::{Random, Tensor};
 use super::{checked, graph, parameters, run, tokens};
 use crate::graph::{Graph, StateId};
 use crate::lower::state_parts;
-use crate::plan::{Extent, Input, Options, Output, Plan, Stream, forward};
+use crate::plan::{Extent, Input, Options, Output, Plan, Stream};
+use crate::plans::forward;
 
 const ARCHS: &[&str] = &[
     "arch tiny { vocab 5  dim 8  norm_eps 1e-5  init lingua  layers 2 of decoder {
@@ -32,7 +33,7 @@ fn empty(graph: &Graph, batch: usize) -> BTreeMap<Input, Tensor> {
             let size = |d: &Extent| match d {
                 Extent::Batch => batch,
                 Extent::Fixed(n) => *n as usize,
-                Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_) => 0,
+                Extent::Time | Extent::CacheLen(_) | Extent::KvLen(_) | Extent::NewCacheLen(_) => 0,
             };
             let zeros = Tensor::zeros(dims.iter().map(size).collect());
             inputs.insert(Input::State(StateId(n as u32), part), zeros);
@@ -56,8 +57,7 @@ fn plan(graph: &Graph, state_in: bool, state_out: bool) -> Plan {
 
 #[test]
 fn any_split_gives_the_same_logits_and_state() {
-    let probes =
-        super::gradients::PROBES.iter().map(|(op, body)| (*op, super::gradients::probe(body)));
+    let probes = super::gradients::probes().map(|(op, body)| (op, super::gradients::probe(body)));
     for (text, graph) in ARCHS.iter().map(|text| (*text, graph(text))).chain(probes) {
         let mut random = Random(5);
         let params = parameters(&graph, &mut random);

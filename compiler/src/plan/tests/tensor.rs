@@ -2,9 +2,9 @@
 
 /// Integers are also stored as f64, because they are small in tests.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Tensor {
-    pub(super) dims: Vec<usize>,
-    pub(super) data: Vec<f64>,
+pub(crate) struct Tensor {
+    pub(crate) dims: Vec<usize>,
+    pub(crate) data: Vec<f64>,
 }
 
 impl Tensor {

@@ -1,8 +1,8 @@
 //! Kernels that depend on positions or other time steps: rope, attention, convolution.
 
-use super::norms::{function, slope};
+use super::norms::{silu, silu_slope};
 use super::tensor::Tensor;
-use crate::plan::{Activation, Function, RopeLayout};
+use crate::plan::{Activation, RopeLayout};
 
 pub(super) fn rope(
     x: &Tensor,
@@ -161,14 +161,14 @@ impl Conv {
     fn activate(&self, u: f64) -> f64 {
         match self.activation {
             Activation::Identity => u,
-            Activation::Silu => function(Function::Silu, u),
+            Activation::Silu => silu(u),
         }
     }
 
     fn slope(&self, u: f64) -> f64 {
         match self.activation {
             Activation::Identity => 1.0,
-            Activation::Silu => slope(Function::Silu, u),
+            Activation::Silu => silu_slope(u),
         }
     }
 }

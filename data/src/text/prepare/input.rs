@@ -29,6 +29,7 @@ pub enum Format {
     Zstandard,
     /// JSON lines, in gzip members.
     Gzip,
+    /// A Parquet table with a column of texts.
     Parquet,
     /// Plain text.
     Text,
@@ -37,8 +38,10 @@ pub enum Format {
 /// What counts as a document in plain text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plain {
+    /// Each file is one document.
     #[default]
     File,
+    /// Each line is one document.
     Line,
 }
 
@@ -68,6 +71,7 @@ pub fn is_open_pipe(path: &Path) -> bool {
     ["/dev/fd", "/proc"].iter().any(|root| path.starts_with(root)) && is_pipe()
 }
 
+/// Whether a path is a pipe that a shell has already opened. Such pipes are only known on Unix.
 #[cfg(not(unix))]
 pub fn is_open_pipe(_: &Path) -> bool {
     false
@@ -223,8 +227,7 @@ impl Pieces {
                     false => (Body::PlainFile(bytes), weight),
                     true => {
                         let why = format!(
-                            "it has more than {}, the most a document may have; --lines takes each \
-                             line as one",
+                            "it has more than {}, the limit for a document; with --lines each line is a document",
                             dsl::size(LONGEST_LINE)
                         );
                         (Body::Bad(why), 0)
@@ -289,7 +292,7 @@ fn next_lines(
             place.offset += skip_line(lines)?;
             let length = place.offset - before.offset;
             let why = format!(
-                "{}, and {} is the most a line may have",
+                "{}, but a line can have at most {}",
                 dsl::size(length),
                 dsl::size(LONGEST_LINE)
             );

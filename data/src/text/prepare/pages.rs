@@ -50,7 +50,7 @@ pub(super) fn check_footer(file: &File) -> Result<(), String> {
                 }
                 match u64::try_from(compact.number()?) {
                     Ok(children) if children <= count => Ok(()),
-                    Ok(_) | Err(_) => Err("its columns do not fit together".to_owned()),
+                    Ok(_) | Err(_) => Err("its columns are inconsistent".to_owned()),
                 }
             })?;
         }
@@ -63,7 +63,7 @@ pub(super) fn check_footer(file: &File) -> Result<(), String> {
 pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result<(), String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if column.end > length {
-        return Err("a column goes on after the end of the file".to_owned());
+        return Err("a column continues after the end of the file".to_owned());
     }
     let mut at = column.start;
     while at < column.end {
@@ -83,17 +83,17 @@ pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result
         })?;
         let start = at + compact.at as u64;
         let (Ok(unpacked), Ok(packed)) = (u64::try_from(unpacked), u64::try_from(packed)) else {
-            return Err("a page has less than no bytes".to_owned());
+            return Err("a page has a negative size".to_owned());
         };
         let end = start.saturating_add(packed);
         if unpacked > MOST_PAGE || packed > MOST_PAGE {
             let size = unpacked.max(packed);
             return Err(format!(
-                "a page has {size} bytes, and at most {MOST_PAGE} are read: write the file with smaller pages"
+                "a page has {size} bytes, but at most {MOST_PAGE} are read: write the file with smaller pages"
             ));
         }
         if end > column.end {
-            return Err("a page goes on after the end of its column".to_owned());
+            return Err("a page continues after the end of its column".to_owned());
         }
         if gzip && packed > 0 {
             let page = bytes(file, start..end)?;
@@ -178,7 +178,7 @@ impl Compact<'_> {
 
     fn each_field(&mut self, depth: u32, visit: &mut Visit<'_>) -> Result<(), String> {
         if depth > MOST_DEPTH {
-            return Err("its structs are too deep".to_owned());
+            return Err("its structs are nested too deeply".to_owned());
         }
         let mut id = 0i64;
         loop {
@@ -230,7 +230,7 @@ impl Compact<'_> {
     /// Skips an item of a list. There, a truth value is a byte.
     fn skip_item(&mut self, kind: u8, depth: u32) -> Result<(), String> {
         if depth > MOST_DEPTH {
-            return Err("its structs are too deep".to_owned());
+            return Err("its structs are nested too deeply".to_owned());
         }
         match kind {
             1 | 2 => self.pass(1),
@@ -247,7 +247,7 @@ fn bytes(file: &File, range: Range<u64>) -> Result<Vec<u8>, String> {
 }
 
 fn not_whole() -> String {
-    "it is not a whole Parquet file".to_owned()
+    "it is not a complete Parquet file".to_owned()
 }
 
 #[cfg(test)]
@@ -351,10 +351,10 @@ mod tests {
         assert_eq!(judged(&page(5, 3, b"abc"), false), Ok(()));
         for (bytes, why) in [
             (page(1_500_000_000, 3, b"abc"), "at most"),
-            (page(-1, 3, b"abc"), "less than no bytes"),
-            (page(5, -3, b"abc"), "less than no bytes"),
+            (page(-1, 3, b"abc"), "a negative size"),
+            (page(5, -3, b"abc"), "a negative size"),
             (page(5, 4, b"abc"), "after the end of its column"),
-            (page(5, 3, b"abc")[..4].to_vec(), "not a whole"),
+            (page(5, 3, b"abc")[..4].to_vec(), "not a complete"),
         ] {
             let found = judged(&bytes, false).unwrap_err();
             assert!(found.contains(why), "{why}: {found}");

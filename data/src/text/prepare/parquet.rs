@@ -96,8 +96,8 @@ impl Table {
         while self.group < self.file.num_row_groups() {
             let group = self.file.get_row_group(self.group).map_err(text)?;
             let metadata = group.metadata();
-            self.left =
-                u64::try_from(metadata.num_rows()).map_err(|_| "a group has less than no rows")?;
+            self.left = u64::try_from(metadata.num_rows())
+                .map_err(|_| "a group has a negative number of rows")?;
             self.read = self.read.saturating_add(metadata.compressed_size().unsigned_abs());
             self.group += 1;
             if self.left > 0 {
@@ -161,7 +161,7 @@ fn is_text(column: &ColumnDescriptor) -> Result<(), String> {
     let name = column.path().string();
     let physical = column.physical_type();
     if column.max_rep_level() > 0 {
-        return Err(format!("its column `{name}` is a list, and a document is one string"));
+        return Err(format!("its column `{name}` is a list, but a document is one string"));
     }
     let plain = match (column.logical_type_ref(), column.converted_type()) {
         (Some(LogicalType::String), _) => true,
@@ -170,7 +170,7 @@ fn is_text(column: &ColumnDescriptor) -> Result<(), String> {
         (None, _) => false,
     };
     if physical != Physical::BYTE_ARRAY || !plain {
-        return Err(format!("its column `{name}` is {physical}, and documents are strings"));
+        return Err(format!("its column `{name}` is {physical}, but documents are strings"));
     }
     Ok(())
 }

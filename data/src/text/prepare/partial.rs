@@ -23,9 +23,6 @@ use super::input::Place;
 use super::work::{At, Made, inputs};
 use super::{Done, Fault, Input, News, Request};
 
-/// Prefix of an error message about the disk, as opposed to the input.
-pub const CANNOT_WRITE: &str = "cannot write ";
-
 /// Progress, as written to the state file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,8 +126,8 @@ impl<'a> Partial<'a> {
         let lock = File::create(folder.join("lock")).map_err(cannot)?;
         if lock.try_lock().is_err() {
             return Err(DataError::new(
-                format!("another canonc is writing in {}", folder.display()),
-                "wait for it, or name another file with --out",
+                format!("another canonc is writing to {}", folder.display()),
+                "wait until it finishes, or name another file with --out",
             ));
         }
         let open = |name: &str| {
@@ -202,7 +199,9 @@ impl<'a> Partial<'a> {
             losses,
         } = state;
         if version != 1 || request != self.request_digest || files.len() != self.reports.len() {
-            return Ok(Some("it is of other files, another tokenizer or other options"));
+            return Ok(Some(
+                "it was made from other files, with another tokenizer or with other options",
+            ));
         }
         let width = width(self.request.tokenizer.info());
         let length = tokens.checked_mul(width).and_then(|n| n.checked_add(START.len() as u64));
@@ -397,7 +396,8 @@ impl<'a> Partial<'a> {
         if again.digest() != self.entries.blocks.digest() {
             return Err(DataError::new(
                 format!("{} has changed since it was written", folder.join("documents").display()),
-                "look for what writes there, or for a disk or memory that fails; the same command makes it anew",
+                "look for another program that writes there, or a failing disk or memory; the same command prepares \
+                 it again",
             ));
         }
         self.inputs_as_they_were()?;
@@ -423,7 +423,7 @@ impl<'a> Partial<'a> {
         to.flush().and_then(|()| to.get_mut().sync_all()).map_err(cannot)?;
         self.breaks(Fault::RenameBefore);
         fs::rename(self.folder.join("tokens"), &self.out)
-            .and_then(|()| sync_folder(&self.out))
+            .and_then(|()| disk::sync_folder(disk::parent(&self.out)))
             .map_err(|error| cannot_write(&self.out, &error))?;
         self.breaks(Fault::RemoveBefore);
         self.remove()
@@ -461,7 +461,7 @@ impl<'a> Partial<'a> {
         for (input, before) in inputs(self.request.sources).into_iter().zip(&self.states) {
             if state_of(input)? != *before {
                 return Err(DataError::new(
-                    format!("{} has changed while it was read", input.name),
+                    format!("{} changed while it was read", input.name),
                     "wait until nothing writes to it, and repeat the command",
                 ));
             }
@@ -494,7 +494,7 @@ fn state_of(input: &Input) -> Result<String, DataError> {
     let metadata = fs::metadata(path).map_err(|error| {
         DataError::new(
             format!("cannot read {}: {error}", input.name),
-            "check that the file is there and readable",
+            "check that the file exists and is readable",
         )
     })?;
     let changed = metadata.modified().ok();
@@ -534,21 +534,9 @@ fn digest_of(request: &Request<'_>, states: &[String]) -> String {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> DataError {
-    DataError::new(
-        format!("{CANNOT_WRITE}{}: {error}", path.display()),
-        "check that the folder is there, writable and has room",
-    )
-}
-
-#[cfg(unix)]
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder =
-        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
-/// Other systems cannot open a folder as a file. Durability of their renames is up to them.
-#[cfg(not(unix))]
-fn sync_folder(_: &Path) -> io::Result<()> {
-    Ok(())
+    let error = DataError::new(
+        format!("cannot write {}: {error}", path.display()),
+        "check that the folder exists, is writable and has free space",
+    );
+    DataError { machine: true, ..error }
 }

@@ -41,7 +41,7 @@ fn replaced_tokens_are_other_data_and_none_is_past_the_vocabulary() {
     // The highest id is 815; a model has no row for 816.
     replaced(815).check().unwrap();
     let past = replaced(816);
-    let want = "its token 0 has id 816, and its tokenizer has ids below 816";
+    let want = "its token 0 has id 816, but its tokenizer has ids below 816";
     let error = past.check().unwrap_err().message;
     assert!(error.ends_with(want), "{error}");
     let options = Options {

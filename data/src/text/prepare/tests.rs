@@ -79,8 +79,8 @@ pub(super) fn request<'a>(sources: &'a [SourceInput], tokenizer: &'a Tokenizer) 
 
 pub(super) fn prepared(request: &Request<'_>, out: &Path) -> Result<Report, DataError> {
     match prepare(request, out, &AtomicBool::new(false), &mut |_| ())? {
-        End::Finished { report, .. } => Ok(report),
-        End::Interrupted(_) => panic!("nobody asked"),
+        PrepareOutcome::Finished { report, .. } => Ok(report),
+        PrepareOutcome::Interrupted(_) => panic!("nobody asked"),
     }
 }
 
@@ -202,7 +202,7 @@ fn tokens_are_the_tokenizers_and_documents_the_same() {
     got.sort();
     assert_eq!(got, want);
     assert_ne!(561, EOS);
-    // Epochs count tokens with marks.
+    // Epochs count tokens with bos and eos.
     let epochs = windows.epochs(3 * tokens);
     assert_eq!(epochs.len(), 1);
     assert_eq!((epochs[0].documents, epochs[0].tokens), (50, tokens));
@@ -238,7 +238,7 @@ fn stopped_anywhere_it_goes_on_to_the_same_file() {
                 stop.store(pieces == after, Ordering::Relaxed);
             }
         });
-        let End::Interrupted(done) = first.unwrap() else { break };
+        let PrepareOutcome::Interrupted(done) = first.unwrap() else { break };
         assert!(!out.exists());
         stops += 1;
         let mut resumed = None;
@@ -248,7 +248,7 @@ fn stopped_anywhere_it_goes_on_to_the_same_file() {
             News::Anew(why) => panic!("{why}"),
             News::Progress(_) => {}
         });
-        let End::Finished { report, .. } = ended.unwrap() else { panic!() };
+        let PrepareOutcome::Finished { report, .. } = ended.unwrap() else { panic!() };
         assert_eq!(resumed, Some(done));
         let Report { lines, documents, blank, empty, .. } = report;
         assert_eq!((lines, documents, blank, empty), (31, 27, 2, 2));
@@ -350,7 +350,7 @@ fn hostile_input_is_told_by_file_and_place() {
     );
     let named = |name: &str| Field::Named(name.to_owned());
     let error = with("t.parquet", named("id"), OnBadLine::Skip).unwrap_err().message;
-    assert_eq!(error, "cannot read t.parquet: its column `id` is INT64, and documents are strings");
+    assert_eq!(error, "cannot read t.parquet: its column `id` is INT64, but documents are strings");
     let error = with("t.parquet", named("body"), OnBadLine::Skip).unwrap_err().message;
     assert_eq!(error, "cannot read t.parquet: it has no column `body`; it has id, text");
     let good = fs::read(path("t.parquet")).unwrap();
@@ -374,7 +374,7 @@ fn hostile_input_is_told_by_file_and_place() {
     assert_eq!((lines, documents, blank, malformed, empty), (6, 2, 1, 2, 1));
     assert_eq!(
         first_bad[0].to_string(),
-        "long.jsonl:2: 95.3 MiB, and 64 MiB is the most a line may have"
+        "long.jsonl:2: 95.3 MiB, but a line can have at most 64 MiB"
     );
     assert!(first_bad[1].to_string().starts_with("long.jsonl:3: not a JSON object: "));
     assert!(refused("long.jsonl").starts_with("2 of 6 lines hold no document:\nlong.jsonl:2: "));
@@ -531,7 +531,7 @@ fn a_file_that_is_consistent_but_not_of_its_documents_is_found() {
     bad[documents + 8] ^= 1;
     fs::write(&out, sealed_again(&bad)).unwrap();
     let error = file::load(&out).unwrap_err().message;
-    assert!(error.ends_with("is damaged: its identity is not that of its documents"), "{error}");
+    assert!(error.ends_with("is damaged: its identity does not match its documents"), "{error}");
     // Byte tokens equal the documents, so a full check finds the difference.
     let identity = *file::load(&out.with_extension("good")).unwrap().identity();
     let mut bad = good.clone();
@@ -567,7 +567,7 @@ fn what_changes_while_it_is_prepared_is_found() {
     assert!(error.message.ends_with("documents has changed since it was written"), "{error}");
     assert!(!out.exists());
     let error = changing(&|| put(&path("a.jsonl"), 0, b"{ ")).unwrap_err();
-    assert!(error.message.ends_with("a.jsonl has changed while it was read"), "{error}");
+    assert!(error.message.ends_with("a.jsonl changed while it was read"), "{error}");
     assert!(!out.exists());
     // The same command starts again.
     fs::write(path("a.jsonl"), lines(&documents(0..30))).unwrap();

@@ -140,7 +140,7 @@ fn read(
         let failed = |why: String| {
             DataError::new(
                 format!("cannot read {}: {why}", input.name),
-                "check that the file is there, whole and of the kind its name says",
+                "check that the file exists, is complete and has the format of its extension",
             )
         };
         let mut pieces = match Pieces::open(input, &request.field, request.plain, place) {
@@ -236,8 +236,8 @@ fn make(
                     let before = tokens.len();
                     encode(tokenizer, &text, ids, tokens, losses).map_err(|why| {
                         DataError::new(
-                            format!("{name}:{line}: this document cannot be made tokens: {why}"),
-                            "leave it out, or take another tokenizer",
+                            format!("{name}:{line}: this document cannot be tokenized: {why}"),
+                            "remove it, or use another tokenizer",
                         )
                     })?;
                     let count = (tokens.len() - before) as u64 / width(tokenizer.info());

@@ -21,7 +21,7 @@ pub(super) fn check(file: &[u8]) -> Result<(), String> {
     }
     if times > MOST {
         return Err(format!(
-            "its normalizers can make a text {times:.0} times as long, and at most {MOST:.0} times is taken"
+            "its normalizers can make a text {times:.0} times as long; the limit is {MOST:.0} times"
         ));
     }
     Ok(())
@@ -37,7 +37,7 @@ fn collect(value: &Value, times: &mut f64) -> Result<(), String> {
             if let Some(put_in) = put_in {
                 if put_in.len() > MOST_BYTES {
                     return Err(format!(
-                        "a normalizer puts {} bytes in one place, and at most {MOST_BYTES} are taken",
+                        "a normalizer inserts {} bytes in one place; the limit is {MOST_BYTES}",
                         put_in.len()
                     ));
                 }

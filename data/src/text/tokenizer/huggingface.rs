@@ -23,13 +23,13 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     super::expansion::check(file)?;
     let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
     if tokenizer.get_truncation().is_some() || tokenizer.get_padding().is_some() {
-        return Err("it cuts or pads texts: `truncation` or `padding` is set".to_owned());
+        return Err("it truncates or pads texts: `truncation` or `padding` is set".to_owned());
     }
     if let ModelWrapper::BPE(model) = tokenizer.get_model()
         && let Some(share) = model.dropout.filter(|share| *share != 0.0)
     {
         return Err(format!(
-            "it gives a text other tokens each time: `model.dropout` is {share}; set it to null"
+            "it tokenizes a text differently each time: `model.dropout` is {share}; set it to null"
         ));
     }
     tokenizer.set_encode_special_tokens(true);
@@ -92,7 +92,7 @@ fn around(tokenizer: &Tokenizer) -> Result<(Option<u32>, Option<u32>), String> {
                 [] => Ok(None),
                 [id] => Ok(Some(*id)),
                 several => {
-                    Err(format!("its post-processor puts {} tokens in one place", several.len()))
+                    Err(format!("its post-processor inserts {} tokens in one place", several.len()))
                 }
             };
             return Ok((one(marked.get(..before).unwrap_or_default())?, one(after)?));

@@ -34,10 +34,10 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     let trainer = model.trainer().ok_or("it does not say how it was trained")?;
     let kind = trainer.model_type();
     if kind != ModelType::Bpe {
-        return Err(format!("its type is {kind:?}, and BPE is what can be read"));
+        return Err(format!("its type is {kind:?}, but only BPE is supported"));
     }
     if trainer.treat_whitespace_as_suffix() {
-        return Err("it writes blanks behind words".to_owned());
+        return Err("it puts spaces after words".to_owned());
     }
     let mut user_defined = Vec::new();
     let mut bytes = 0;
@@ -53,7 +53,7 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
             Type::Control => {}
             Type::Normal if text.is_empty() => return Err(format!("its piece {id} is empty")),
             Type::Normal if text.trim_start_matches(BLANK).contains(BLANK) => {
-                return Err(format!("its piece {id}, `{text}`, goes across words"));
+                return Err(format!("its piece {id}, `{text}`, crosses word boundaries"));
             }
             Type::Normal => {}
         }
@@ -143,11 +143,11 @@ impl Sentencepiece {
 impl Normalizer {
     fn of(spec: &NormalizerSpec, user_defined: Vec<String>) -> Result<Normalizer, String> {
         if !spec.escape_whitespaces() {
-            return Err("it leaves blanks as they are".to_owned());
+            return Err("it does not escape spaces".to_owned());
         }
         let map = match spec.precompiled_charsmap() {
             [] => None,
-            blob => Some(CharsMap::read(blob).ok_or("its table of characters is damaged")?),
+            blob => Some(CharsMap::read(blob).ok_or("its character table is damaged")?),
         };
         Ok(Normalizer {
             map,

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::*;
-use crate::golden;
+use support::golden;
 
 fn file(name: &str) -> Vec<u8> {
     let path = format!("{}/../tests/golden/tokenizers/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -134,13 +134,13 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
     let ranks = String::from_utf8(file("llama3.model")).unwrap();
     let of = |text: String| refused(Kind::Tiktoken, text.as_bytes());
     assert_eq!(of(ranks.replacen("IQ== 0\n", "", 1)), "it has 559 tokens, but rank 559");
-    assert_eq!(of(ranks.clone() + "IQ== 560\n"), "a token or a rank stands in it twice");
+    assert_eq!(of(ranks.clone() + "IQ== 560\n"), "a token or a rank occurs twice");
     assert_eq!(
         of(ranks.replace("IQ== 0\n", "ISEhIQ== 0\n")),
-        "byte 0x21 is none of its 560 tokens"
+        "byte 0x21 is not one of its 560 tokens"
     );
     assert_eq!(of(ranks.clone() + "IQ== 4294967296\n"), "line 561 does not end with a rank");
-    assert_eq!(of(ranks + "IQ==\n"), "line 561 is not a token in base64, a space and a rank");
+    assert_eq!(of(ranks + "IQ==\n"), "line 561 is not a base64 token, a space and a rank");
     let marks = MarkNames { bos: Some("<start>".to_owned()), eos: None };
     let error = Tokenizer::read(Kind::Huggingface, &file("llama3.json"), "x", &marks).unwrap_err();
     assert!(error.message.ends_with("it has no special token `<start>`"), "{error}");
@@ -154,7 +154,7 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
         "\"truncation\":{\"direction\":\"Right\",\"max_length\":4,\"strategy\":\"LongestFirst\",\"stride\":0}",
         1,
     );
-    assert!(refused(Kind::Huggingface, cuts.as_bytes()).contains("cuts or pads"));
+    assert!(refused(Kind::Huggingface, cuts.as_bytes()).contains("truncates or pads"));
 
     // Damage anywhere: the file is read or refused, and a tokenizer that is read makes only tokens below `vocab`.
     for (kind, name) in [
@@ -209,7 +209,7 @@ fn a_tokenizer_that_draws_is_refused_and_so_is_a_mark_past_the_vocabulary() {
             Err(error) => {
                 assert!(refused, "{error}");
                 let want =
-                    format!("puts token {id} before a document, and its ids end at {}", vocab - 1);
+                    format!("puts token {id} before a document, but its ids end at {}", vocab - 1);
                 assert!(error.message.contains(&want), "{error}");
             }
         }

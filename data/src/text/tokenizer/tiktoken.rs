@@ -39,7 +39,7 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
         let wrong = |why: &str| format!("line {} {why}", number + 1);
         let (token, rank) = line
             .split_once(' ')
-            .ok_or_else(|| wrong("is not a token in base64, a space and a rank"))?;
+            .ok_or_else(|| wrong("is not a base64 token, a space and a rank"))?;
         let token = STANDARD.decode(token).map_err(|_| wrong("does not begin with base64"))?;
         let rank: u32 = rank.parse().map_err(|_| wrong("does not end with a rank"))?;
         if token.is_empty() {
@@ -51,13 +51,13 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     let numbers: BTreeSet<u32> = ranks.iter().map(|(_, rank)| *rank).collect();
     let tokens: BTreeSet<&[u8]> = ranks.iter().map(|(token, _)| token.as_slice()).collect();
     if numbers.len() != ranks.len() || tokens.len() != ranks.len() {
-        return Err("a token or a rank stands in it twice".to_owned());
+        return Err("a token or a rank occurs twice".to_owned());
     }
     if let Some(last) = numbers.last().filter(|last| **last >= count) {
         return Err(format!("it has {count} tokens, but rank {last}"));
     }
     if let Some(byte) = (0..=u8::MAX).find(|byte| !tokens.contains([*byte].as_slice())) {
-        return Err(format!("byte 0x{byte:02x} is none of its {count} tokens"));
+        return Err(format!("byte 0x{byte:02x} is not one of its {count} tokens"));
     }
     let special = |name: &str| match name {
         "<|begin_of_text|>" => Some(count),

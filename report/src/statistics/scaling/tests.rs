@@ -146,19 +146,24 @@ fn intervals_of_the_gain_cover() {
     for (name, world) in worlds {
         let mut draws = Draws::new(&format!("test scaling {name}"));
         let mut refused = 0;
-        let found = percent(600, || match fit(&world.sizes(&mut draws), AT) {
-            Ok(found) => found.low <= world.gain && world.gain <= found.high,
-            Err(_) => {
-                refused += 1;
-                true
-            }
-        });
+        let found = percent(600, || covers(&world.sizes(&mut draws), world.gain, &mut refused));
         measured.push((name, found, refused));
     }
     assert!(
         measured.iter().all(|(_, found, refused)| *found >= 94.5 && *refused == 0),
         "{measured:?}"
     );
+}
+
+/// Whether the interval holds the true gain; counts a fit that is refused.
+fn covers(sizes: &[Size], gain: f64, refused: &mut usize) -> bool {
+    match fit(sizes, AT) {
+        Ok(found) => found.low <= gain && gain <= found.high,
+        Err(_) => {
+            *refused += 1;
+            true
+        }
+    }
 }
 
 /// Seeds that diverged or are missing leave other numbers of seeds at each size. Runs weigh alike, so a size counts by
@@ -183,13 +188,7 @@ fn intervals_cover_with_other_numbers_of_seeds_at_each_size() {
                 size.base.truncate(seeds);
                 size.treated.truncate(seeds);
             }
-            match fit(&sizes, AT) {
-                Ok(found) => found.low <= world.gain && world.gain <= found.high,
-                Err(_) => {
-                    refused += 1;
-                    true
-                }
-            }
+            covers(&sizes, world.gain, &mut refused)
         });
         measured.push((name, found, refused));
     }

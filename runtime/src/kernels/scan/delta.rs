@@ -1,4 +1,4 @@
-//! The gated delta rule (Yang et al. 2024, equation 10; spec 4):
+//! The gated delta rule (Yang et al. 2024, equation 10):
 //!     S ← exp(g_t) S,   S ← S + β_t k_t (v_t − Sᵀ k_t)ᵀ,   y_t = d^(−1/2) Sᵀ q_t
 //! In: q, k [b, t, h, d], v [b, t, h, e], beta and g [b, t, h]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk,
 //! dv, dbeta, dg.
@@ -8,8 +8,8 @@ use tch::Tensor;
 use super::super::KernelError;
 use super::fused::{self, Rule};
 use super::{
-    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, narrow, outer, over_matrix,
-    reversed, scale, start, sum_last, wide,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, outer,
+    over_matrix, reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +51,11 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 }
 
 impl<'a> Operands<'a> {
+    pub(super) fn of(x: &[&'a Tensor]) -> Result<Self> {
+        let [q, k, v, beta, g] = exactly(x)?;
+        Ok(Self { q, k, v, beta, g })
+    }
+
     fn all(self) -> [&'a Tensor; 5] {
         [self.q, self.k, self.v, self.beta, self.g]
     }

@@ -1,4 +1,4 @@
-//! Gated linear attention (Yang et al. 2023, equation 3; spec 3):
+//! Gated linear attention (Yang et al. 2023, equation 3):
 //!     S ← diag(exp g_t) S + k_t v_tᵀ,   y_t = d^(−1/2) Sᵀ q_t
 //! In: q, k, g [b, t, h, d], v [b, t, h, e]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk, dv, dg.
 
@@ -6,8 +6,8 @@ use tch::Tensor;
 
 use super::fused::{self, Rule};
 use super::{
-    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, four, narrow, outer, reversed, scale,
-    start, sum_last, wide,
+    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, outer,
+    reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +47,11 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 }
 
 impl<'a> Operands<'a> {
+    pub(super) fn of(x: &[&'a Tensor]) -> Result<Self> {
+        let [q, k, v, g] = exactly(x)?;
+        Ok(Self { q, k, v, g })
+    }
+
     fn all(self) -> [&'a Tensor; 4] {
         [self.q, self.k, self.v, self.g]
     }

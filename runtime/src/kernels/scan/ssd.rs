@@ -1,6 +1,6 @@
-//! Mamba2's state-space recurrence (Dao and Gu 2024, section 7; spec 5):
+//! Mamba2's state-space recurrence (Dao and Gu 2024, section 7):
 //!     S ← exp(dt_t a) S + dt_t x_t b_tᵀ,   y_t = S c_t + d x_t
-//! In: x [b, t, h, p], dt [b, t, h], a and d [h], b and c [b, t, groups, n]. Out: y [b, t, h, p] and S
+//! In: x [b, t, h, p], dt [b, t, h], a and d \[h\], b and c [b, t, groups, n]. Out: y [b, t, h, p] and S
 //! [b, h, p, n]; or dx, ddt, da, db, dc, dd. Head j reads group ⌊j·groups/h⌋.
 
 use tch::{Kind, Tensor};
@@ -9,8 +9,8 @@ use super::super::arrange::{repeat_heads, sum_repeats};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
 use super::{
-    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, narrow, outer, over_matrix,
-    reversed, start, sum_last, wide,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, outer,
+    over_matrix, reversed, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +87,11 @@ pub(super) fn chunked_backward(
 }
 
 impl<'a> Operands<'a> {
+    pub(super) fn of(x: &[&'a Tensor]) -> Result<Self> {
+        let [x, dt, a, b, c, d] = exactly(x)?;
+        Ok(Self { x, dt, a, b, c, d })
+    }
+
     fn all(self) -> [&'a Tensor; 6] {
         [self.x, self.dt, self.a, self.b, self.c, self.d]
     }

@@ -10,7 +10,7 @@ use super::*;
 const F32: (Kind, Device) = (Kind::Float, Device::Cpu);
 
 /// Numbers in [-1, 1] that depend only on the seed.
-fn numbers(seed: i64, size: &[i64]) -> Tensor {
+pub(super) fn numbers(seed: i64, size: &[i64]) -> Tensor {
     let count: i64 = size.iter().product();
     let x = (Tensor::arange(count, (Kind::Double, Device::Cpu)) + seed * 7919) * 12.9898;
     let x = x.sin() * 43758.5453;
@@ -18,7 +18,7 @@ fn numbers(seed: i64, size: &[i64]) -> Tensor {
 }
 
 /// Gates of all strengths, or of one.
-fn gates(seed: i64, size: &[i64], strength: Option<f64>) -> Tensor {
+pub(super) fn gates(seed: i64, size: &[i64], strength: Option<f64>) -> Tensor {
     match strength {
         Some(g) => Tensor::full(size, -g, F32),
         None => {
@@ -156,7 +156,7 @@ fn scalar_steps(
 }
 
 #[track_caller]
-fn assert_close(got: &[Tensor], want: &[Tensor], tolerance: f64, what: &str) {
+pub(super) fn assert_close(got: &[Tensor], want: &[Tensor], tolerance: f64, what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         assert_eq!(got.size(), want.size(), "{what}, result {i}");

@@ -1,0 +1,94 @@
+//! PASS: builds the plans of a graph: streaming forward, evaluation, training.
+//!
+//! In: a graph and the requested outputs. Out: finished plans. Must stay true: all three use one lowering, so training
+//! and generation compute the same; passes run in the order written here.
+
+use crate::differentiate::differentiate;
+use crate::fuse::fuse;
+use crate::graph::{Graph, ParamId};
+use crate::lower::Lower;
+use crate::plan::{
+    DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Stream, TrainOptions,
+    TrainPlan, ValId, liveness, update,
+};
+
+/// Tokens [b, t], position, optional states → logits, optional states. Prefill, chunked prefill and
+/// decoding all use this function.
+pub fn forward(graph: &Graph, stream: Stream, options: Options) -> Plan {
+    let mut lower = Lower::new(graph, options.precision);
+    lower.stream = stream;
+    let logits = lower.forward();
+    lower.output(Output::Logits, logits);
+    finished(lower, options)
+}
+
+/// Tokens, targets → loss, counted, nll, argmax.
+pub fn evaluate(graph: &Graph, loss: Loss, options: Options) -> Plan {
+    let mut lower = Lower::new(graph, options.precision);
+    let logits = lower.forward();
+    let parts = cross_entropy(&mut lower, loss, logits);
+    lower.output(Output::Nll, parts.nll);
+    let argmax = lower.one(Kernel::Argmax, &[logits]);
+    lower.output(Output::Argmax, argmax);
+    finished(lower, options)
+}
+
+/// A training step in three parts.
+pub fn train(graph: &Graph, options: &TrainOptions) -> TrainPlan {
+    let micro = micro(graph, options);
+    let combine = update::combine(&micro);
+    TrainPlan { combine, update: update::update(graph, &options.optimizer), micro }
+}
+
+/// One micro-batch: loss and the gradient of every parameter.
+fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
+    let TrainOptions { common, loss, optimizer: _, recompute } = *options;
+    let mut lower = Lower::new(graph, common.precision);
+    lower.recompute = recompute;
+    let logits = lower.forward();
+    let CrossEntropy { nll, lse, targets } = cross_entropy(&mut lower, loss, logits);
+    lower.phase = Phase::Backward;
+    let scale = lower.input(Input::GradScale, "grad_scale", Vec::new(), DType::F64);
+    let Loss { nll_square, z_loss } = loss;
+    let kernel = Kernel::CrossEntropyGrad { nll_square, z_loss };
+    let seed = lower.one(kernel, &[logits, targets, nll, lse, scale]);
+    let flow = differentiate(&mut lower, logits, seed);
+    for (n, param) in graph.top.params.iter().enumerate() {
+        let id = ParamId(n as u32);
+        let made = lower.used(id).and_then(|value| flow.of(value));
+        let gradient = made.unwrap_or_else(|| {
+            // Elaboration refuses unused parameters, but a user may ignore its operand.
+            let dims = param.shape.iter().map(|d| Extent::Fixed(*d)).collect();
+            lower.one(Kernel::Zeros { dims }, &[])
+        });
+        lower.output(Output::Gradient(id), gradient);
+    }
+    finished(lower, common)
+}
+
+struct CrossEntropy {
+    nll: ValId,
+    lse: ValId,
+    targets: ValId,
+}
+
+fn cross_entropy(lower: &mut Lower, loss: Loss, logits: ValId) -> CrossEntropy {
+    lower.phase = Phase::Loss;
+    let dims = vec![Extent::Batch, Extent::Time];
+    let targets = lower.input(Input::Targets, "targets", dims, DType::I64);
+    let Loss { nll_square, z_loss } = loss;
+    let kernel = Kernel::CrossEntropy { nll_square, z_loss };
+    let [nll, lse, sum, counted] = lower.emit(kernel, &[logits, targets]);
+    lower.output(Output::Loss, sum);
+    lower.output(Output::Counted, counted);
+    CrossEntropy { nll, lse, targets }
+}
+
+fn finished(lower: Lower, options: Options) -> Plan {
+    let mut plan = lower.plan;
+    if options.fuse {
+        fuse(&mut plan);
+    }
+    liveness::finish(&mut plan);
+    plan
+}

@@ -1,0 +1,419 @@
+//! Pairs experiments as twins.
+//!
+//! In: a set, and the declared treatments. Out: pairs, and experiments without a partner. Must stay true:
+//! names that differ only in arm words are matched first, then contents, so that neither a wrong name nor a wrong key
+//! hides a pair; extra differences never break a pair, so that a further confound is a further finding; every
+//! experiment has at most one partner for each treatment.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::experiment::{BARE, BARE_GRAPH};
+use super::facts::Subject;
+use super::finding::{Findings, Occurrence, Scope};
+use super::rules::Pairs;
+use super::value::Value;
+use super::vocabulary;
+
+/// Twins, as indices in the set: without and with the treatment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    /// Index of the experiment without the treatment.
+    pub without: usize,
+    /// Index of the experiment with the treatment.
+    pub with: usize,
+}
+
+/// How many candidates a message lists.
+const LISTED: usize = 4;
+
+/// Whether a path is a key of the treatment or below one.
+pub(super) fn of_treatment(treatment: &[String], path: &str) -> bool {
+    treatment.iter().any(|entry| {
+        path.strip_prefix(entry.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// The treatment's values as text.
+pub(super) fn treatment_of(subject: &Subject, treatment: &[String]) -> String {
+    let values: Vec<String> = treatment.iter().map(|path| subject.shown(path)).collect();
+    values.join(" ")
+}
+
+/// The result of pairing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Partners {
+    /// In the order of the set.
+    pub pairs: Vec<Pair>,
+    /// Experiments without a partner, each with the nearest experiment that has one.
+    pub lonely: Vec<(usize, Option<usize>)>,
+    /// Pairs chosen by contents, with equally near alternatives: without, with the treatment.
+    pub unclear: Vec<(Pair, Vec<usize>)>,
+}
+
+/// The keys that affect the result and vary over the set, without the treatment. Each experiment has a number per key;
+/// equal numbers mean equal values.
+struct Contents<'a> {
+    keys: Vec<&'a str>,
+    rows: Vec<Vec<u32>>,
+}
+
+impl<'a> Contents<'a> {
+    fn new(subjects: &'a [Subject], declared: &Pairs) -> Contents<'a> {
+        let own = |subject: &Subject, path: &str| {
+            subject.topic(path).decides()
+                // Differences in parameters or slots also show in the graph: count one.
+                && (path == BARE_GRAPH || !BARE.contains(&path))
+                && !of_treatment(&declared.treatment, path)
+                && !of_treatment(&declared.ignore, path)
+        };
+        let mut decides: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut columns: BTreeMap<&str, Vec<(usize, &Value)>> = BTreeMap::new();
+        for (at, subject) in subjects.iter().enumerate() {
+            for path in subject.compared() {
+                let decides = *decides.entry(path).or_insert_with(|| own(subject, path));
+                if let Some(value) = subject.value(path).filter(|_| decides) {
+                    columns.entry(path).or_default().push((at, value));
+                }
+            }
+        }
+        let mut contents = Contents { keys: Vec::new(), rows: vec![Vec::new(); subjects.len()] };
+        for (path, cells) in columns {
+            // An absent value is 0.
+            let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+            let mut column = vec![0; subjects.len()];
+            for (at, value) in cells {
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX - 1) + 1;
+                let number = *numbers.entry(typed(value)).or_insert(next);
+                if let Some(cell) = column.get_mut(at) {
+                    *cell = number;
+                }
+            }
+            if column.windows(2).any(|two| matches!(two, [a, b] if a != b)) {
+                contents.keys.push(path);
+                for (row, cell) in contents.rows.iter_mut().zip(column) {
+                    row.push(cell);
+                }
+            }
+        }
+        contents
+    }
+
+    fn apart(&self, a: usize, b: usize) -> usize {
+        let (Some(a), Some(b)) = (self.rows.get(a), self.rows.get(b)) else { return usize::MAX };
+        a.iter().zip(b).filter(|(a, b)| a != b).count()
+    }
+
+    /// Keys in which two experiments differ.
+    fn differing(&self, a: usize, b: usize) -> Vec<&'a str> {
+        let (Some(one), Some(other)) = (self.rows.get(a), self.rows.get(b)) else {
+            return Vec::new();
+        };
+        let both = self.keys.iter().zip(one.iter().zip(other));
+        both.filter(|(_, (a, b))| a != b).map(|(key, _)| *key).collect()
+    }
+}
+
+/// A value as text with its type: the text `1` differs from the number 1.
+fn typed(value: &Value) -> String {
+    let kind = match value {
+        Value::Number(_) => 'n',
+        Value::Bool(_) => 'b',
+        Value::Text(_) => 't',
+        Value::List(_) => 'l',
+    };
+    format!("{kind}{value}")
+}
+
+/// Finds pairs and experiments without a partner. If the set has no pair, none is reported as lacking one.
+pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
+    let treated = |at: &usize| subjects.get(*at).is_some_and(|s| s.treated(&declared.treatment));
+    let (with, without): (Vec<usize>, Vec<usize>) = (0..subjects.len()).partition(treated);
+    let contents = Contents::new(subjects, declared);
+    let mut found = Partners::default();
+    let mut open: BTreeSet<usize> = with.iter().copied().collect();
+    let mut free: BTreeSet<usize> = without.iter().copied().collect();
+    named(subjects, declared, (&with, &without), &contents, &mut found.pairs);
+    for pair in &found.pairs {
+        open.remove(&pair.with);
+        free.remove(&pair.without);
+    }
+    equal(&contents, &mut open, &mut free, &mut found.pairs);
+    nearest(subjects, &contents, &mut open, &mut free, &mut found);
+    if let ([_, _], []) = (subjects, found.pairs.as_slice()) {
+        found.pairs.extend(only_two(subjects, declared, &contents));
+    }
+    found.pairs.sort_unstable();
+    found.lonely = lonely(subjects, &contents, (&with, &without), &found.pairs);
+    found
+}
+
+/// A set of exactly two is compared even if neither or both are treated: whoever names two files asks how they differ,
+/// even if only in the treatment itself. If they are equal, or differ only in seeds, they do not form a pair.
+fn only_two(subjects: &[Subject], declared: &Pairs, contents: &Contents<'_>) -> Option<Pair> {
+    let [a, b] = subjects else { return None };
+    let repeats = contents.differing(0, 1).iter().all(|path| path.starts_with("seeds."));
+    let mut treatment =
+        a.compared().chain(b.compared()).filter(|path| of_treatment(&declared.treatment, path));
+    let off = |path: &str| [a, b].iter().all(|s| s.value(path).is_none_or(Value::is_off));
+    let differs = treatment.any(|path| a.value(path) != b.value(path) && !off(path));
+    (!repeats || differs).then_some(Pair { without: 0, with: 1 })
+}
+
+/// Pairs by name. A base may be paired with arms of several treatments, but only by name.
+fn named(
+    subjects: &[Subject],
+    declared: &Pairs,
+    (with, without): (&[usize], &[usize]),
+    contents: &Contents<'_>,
+    pairs: &mut Vec<Pair>,
+) {
+    let mut bases: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for at in without {
+        if let Some(subject) = subjects.get(*at) {
+            bases.entry(&subject.claims.stem).or_default().push(*at);
+        }
+    }
+    let mut arms: BTreeMap<(String, &str), Vec<usize>> = BTreeMap::new();
+    for at in with {
+        if let Some(subject) = subjects.get(*at) {
+            let value = treatment_of(subject, &declared.treatment);
+            arms.entry((value, &subject.claims.stem)).or_default().push(*at);
+        }
+    }
+    for ((_, stem), arms) in arms {
+        let Some(bases) = bases.get(stem) else { continue };
+        let mut candidates = Vec::new();
+        for with in &arms {
+            let apart = |without: &usize| (contents.apart(*without, *with), *without, *with);
+            candidates.extend(bases.iter().map(apart));
+        }
+        candidates.sort_unstable();
+        let (mut used, mut served) = (BTreeSet::new(), BTreeSet::new());
+        for (_, without, with) in candidates {
+            if !served.contains(&with) && !used.contains(&without) {
+                served.insert(with);
+                used.insert(without);
+                pairs.push(Pair { without, with });
+            }
+        }
+    }
+}
+
+/// Pairs of equal contents, in the order of the set.
+fn equal(
+    contents: &Contents<'_>,
+    open: &mut BTreeSet<usize>,
+    free: &mut BTreeSet<usize>,
+    pairs: &mut Vec<Pair>,
+) {
+    let mut bases: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
+    for at in free.iter().rev() {
+        if let Some(row) = contents.rows.get(*at) {
+            bases.entry(row).or_default().push(*at);
+        }
+    }
+    for with in open.clone() {
+        let Some(row) = contents.rows.get(with) else { continue };
+        if let Some(without) = bases.get_mut(row.as_slice()).and_then(Vec::pop) {
+            open.remove(&with);
+            free.remove(&without);
+            pairs.push(Pair { without, with });
+        }
+    }
+}
+
+/// Distance of two experiments: shared words of names, differing keys, distance in the set; then their
+/// indices without and with the treatment.
+type Candidate = ((Reverse<usize>, usize, usize), usize, usize);
+
+/// Pairs the remaining experiments: most shared words in the name first, then nearest contents. Names do
+/// not change with contents, so a further confound does not move an arm to another base.
+fn nearest(
+    subjects: &[Subject],
+    contents: &Contents<'_>,
+    open: &mut BTreeSet<usize>,
+    free: &mut BTreeSet<usize>,
+    found: &mut Partners,
+) {
+    let words = |at: &usize| {
+        let stem = subjects.get(*at).map_or("", |subject| subject.claims.stem.as_str());
+        let parts = stem.split('-').filter(|part| !part.is_empty());
+        parts.collect::<BTreeSet<&str>>()
+    };
+    let names: BTreeMap<usize, BTreeSet<&str>> =
+        open.iter().chain(free.iter()).map(|at| (*at, words(at))).collect();
+    let shared = |a: &usize, b: &usize| match (names.get(a), names.get(b)) {
+        (Some(a), Some(b)) => a.intersection(b).count(),
+        (None, _) | (_, None) => 0,
+    };
+    let mut candidates: Vec<Candidate> = Vec::with_capacity(open.len().saturating_mul(free.len()));
+    for (rank, with) in open.iter().enumerate() {
+        for (place, without) in free.iter().enumerate() {
+            let apart = contents.apart(*without, *with);
+            let order = (Reverse(shared(without, with)), apart, rank.abs_diff(place));
+            candidates.push((order, *without, *with));
+        }
+    }
+    candidates.sort_unstable();
+    let mut counts = vec![0usize; subjects.len()];
+    let near = |(order, ..): &Candidate| (order.0, order.1);
+    for block in candidates.chunk_by(|a, b| near(a) == near(b)) {
+        // Among equally near candidates, the one with the fewest choices goes first.
+        let of_both = |open: &BTreeSet<usize>, free: &BTreeSet<usize>, c: &Candidate| {
+            open.contains(&c.2) && free.contains(&c.1)
+        };
+        let block: Vec<&Candidate> = block.iter().filter(|c| of_both(open, free, c)).collect();
+        for at in block.iter().flat_map(|c| [c.1, c.2]) {
+            counts.get_mut(at).into_iter().for_each(|n| *n += 1);
+        }
+        let count = |at: usize| counts.get(at).copied().unwrap_or(0);
+        let choice = |c: &&Candidate| (count(c.1) + count(c.2), c.0.2, c.1, c.2);
+        let mut ordered = block.clone();
+        ordered.sort_by_key(choice);
+        for ((Reverse(alike), apart, _), without, with) in ordered {
+            if !open.contains(with) || !free.contains(without) {
+                continue;
+            }
+            // Others at the same distance, where the name prefers none.
+            let rival = |base: &&usize| {
+                *base != without
+                    && contents.apart(**base, *with) == *apart
+                    && shared(base, with) == *alike
+            };
+            let rivals: Vec<usize> = free.iter().filter(rival).copied().collect();
+            let pair = Pair { without: *without, with: *with };
+            if !rivals.is_empty() {
+                found.unclear.push((pair, rivals));
+            }
+            open.remove(with);
+            free.remove(without);
+            found.pairs.push(pair);
+        }
+        for at in block.iter().flat_map(|c| [c.1, c.2]) {
+            counts.get_mut(at).into_iter().for_each(|n| *n = 0);
+        }
+    }
+}
+
+/// Experiments without a partner, each with the nearest on the other side.
+fn lonely(
+    subjects: &[Subject],
+    contents: &Contents<'_>,
+    (with, without): (&[usize], &[usize]),
+    pairs: &[Pair],
+) -> Vec<(usize, Option<usize>)> {
+    if pairs.is_empty() {
+        return Vec::new();
+    }
+    let paired: BTreeSet<usize> = pairs.iter().flat_map(|p| [p.without, p.with]).collect();
+    let has_it = |at: usize| paired.contains(&at);
+    // The same experiment under another name is already paired there.
+    let text = |at: usize| {
+        let facts = subjects.get(at).map(|subject| &subject.facts)?;
+        let lines = facts
+            .iter()
+            .map(|(path, fact)| format!("{path} {} {}\n", fact.written, typed(&fact.value)));
+        Some(lines.collect::<String>())
+    };
+    let alone: Vec<usize> = (0..subjects.len()).filter(|at| !has_it(*at)).collect();
+    if alone.is_empty() {
+        return Vec::new();
+    }
+    let same: BTreeSet<Option<String>> = paired.iter().map(|at| text(*at)).collect();
+    let alone = alone.into_iter().filter(|at| !same.contains(&text(*at)));
+    alone
+        .map(|at| {
+            let others = if with.contains(&at) { without } else { with };
+            let near = others.iter().min_by_key(|other| (contents.apart(at, **other), **other));
+            (at, near.copied())
+        })
+        .collect()
+}
+
+/// Reports pairs with an equally good alternative.
+pub(super) fn unclear(
+    subjects: &[Subject],
+    partners: &Partners,
+    declared: &Pairs,
+    found: &mut Findings,
+) {
+    if partners.unclear.is_empty() {
+        return;
+    }
+    let contents = Contents::new(subjects, declared);
+    let name = |at: usize| subjects.get(at).map_or("", |subject| subject.name.as_str());
+    for (pair, rivals) in &partners.unclear {
+        let each = |rival: &usize| {
+            format!("{} ({})", name(*rival), contents.differing(*rival, pair.with).join(", "))
+        };
+        let more = match rivals.len().checked_sub(LISTED).filter(|more| *more > 0) {
+            Some(more) => format!(", and {more} more"),
+            None => String::new(),
+        };
+        let listed: Vec<String> = rivals.iter().take(LISTED).map(each).collect();
+        let place = Occurrence {
+            experiment: name(pair.without).to_owned(),
+            against: Some(name(pair.with).to_owned()),
+            says: format!("equally similar: {}{more}", listed.join(", ")),
+        };
+        let message = "another experiment is equally similar, and no name tells which is the twin";
+        found.add("twin-unclear", Scope::Pair, "", message.to_owned(), place);
+    }
+}
+
+/// For a message: keys in which an experiment without a partner differs from the nearest.
+pub(super) fn missing(
+    subjects: &[Subject],
+    partners: &Partners,
+    declared: &Pairs,
+    found: &mut Findings,
+) {
+    if partners.lonely.is_empty() {
+        return;
+    }
+    let contents = Contents::new(subjects, declared);
+    for (at, near) in &partners.lonely {
+        let Some(subject) = subjects.get(*at) else { continue };
+        let says = near.and_then(|near| Some((subjects.get(near)?, near))).map(|(other, near)| {
+            match contents.differing(*at, near).as_slice() {
+                [] => format!("{} is equal, but has another twin", other.name),
+                keys => {
+                    format!("most similar: {}, which differs in {}", other.name, keys.join(", "))
+                }
+            }
+        });
+        let place = Occurrence {
+            experiment: subject.name.clone(),
+            against: None,
+            says: says.unwrap_or_default(),
+        };
+        let message = "no twin, although others have one".to_owned();
+        found.add("missing-twin", Scope::Set, "", message, place);
+    }
+}
+
+/// Explains why no pair was found, if several experiments could have formed one.
+pub(super) fn unpaired(subjects: &[Subject], pairs: &[Pair], declared: &Pairs) -> Option<String> {
+    let treated = |at: usize| subjects.get(at).is_some_and(|s| s.treated(&declared.treatment));
+    if subjects.len() < 2 || pairs.iter().any(|pair| treated(pair.without) != treated(pair.with)) {
+        return None;
+    }
+    let treatment = declared.treatment.join(" and ");
+    let own = |path: &str| of_treatment(&declared.treatment, path);
+    let spoken = |s: &Subject| s.facts.iter().any(|(path, fact)| fact.written && own(path));
+    let treated = subjects.iter().any(|s| s.treated(&declared.treatment));
+    let why = if !subjects.iter().any(spoken) {
+        let other = match declared.treatment.iter().any(|path| path == vocabulary::CANON) {
+            true => " (nor `model.canon_set`)",
+            false => "",
+        };
+        format!("no column or key `{treatment}`{other} shows which experiments are treated")
+    } else if !treated {
+        "no experiment is treated".to_owned()
+    } else {
+        "every experiment is treated".to_owned()
+    };
+    Some(format!("{treatment}: {why}"))
+}

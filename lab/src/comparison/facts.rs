@@ -1,0 +1,249 @@
+//! Converts a comparison's declarations to facts of a lock, and back.
+//!
+//! In: a comparison, or the facts under `[comparison]`. Out: the other one. Must stay true: a fact that was added
+//! after the first locks is written only if it was declared, so that older locks keep their text and id; values that
+//! both a comparison file and a lock contain are read by the same functions.
+
+use std::collections::BTreeMap;
+
+use toml::de::DeValue;
+
+use super::{
+    Arm, Comparison, Declared, DeclaredAnalysis, Grid, Match, NoComparison, Quantity, SEED_KINDS,
+    Selection, SelectionMode, seed_value,
+};
+use crate::error::{self, LockError};
+use crate::experiment::Seeds;
+use crate::field::{self, FieldValue, Kind, quote, shown};
+use crate::section::{Line, Section, fact, hex, key};
+use crate::verdict::Trainer;
+
+impl Comparison {
+    /// The declarations as facts of the lock.
+    /// The sections that the comparison's own id covers.
+    pub(crate) fn own_sections(&self) -> Vec<Section> {
+        let mut facts = self.facts();
+        facts.sort();
+        let verdicts = self.verdicts.keys();
+        let verdicts = verdicts.map(|arm| fact(&key(arm), quote(&self.headline(arm)))).collect();
+        let runs = self.runs().into_iter();
+        let mut runs: Vec<Line> =
+            runs.map(|run| fact(&key(&run.experiment.name), hex(run.experiment.id()))).collect();
+        runs.sort();
+        vec![
+            Section::new("comparison", facts),
+            Section::new("verdict", verdicts),
+            Section::new("runs", runs),
+        ]
+    }
+
+    pub(crate) fn facts(&self) -> Vec<Line> {
+        let mut facts: Vec<Line> = Vec::new();
+        let list = |values: &mut dyn Iterator<Item = String>| {
+            format!("[{}]", values.collect::<Vec<_>>().join(", "))
+        };
+        for (name, seeds) in [("seeds", &self.seeds), ("replicate", &self.replicate)] {
+            for (which, of) in SEED_KINDS {
+                let values = &mut seeds.iter().map(|s| seed_value(of(s)).to_string());
+                facts.push((format!("{name}.{which}"), list(values)));
+            }
+        }
+        facts.push(("base".to_owned(), field::quote(&self.base)));
+        for Grid { paths, values } in &self.grid {
+            let key = match paths.as_slice() {
+                [one] => format!("grid.{one}"),
+                several => format!("grid.{}", field::quote(&several.join(", "))),
+            };
+            let row = |row: &Vec<FieldValue>| match row.as_slice() {
+                [one] => one.to_string(),
+                several => FieldValue::List(several.to_vec()).to_string(),
+            };
+            facts.push((key, list(&mut values.iter().map(row))));
+        }
+        let Selection { metric, mode, per_arm } = &self.selection;
+        let mode = match mode {
+            SelectionMode::Min => "min",
+            SelectionMode::Max => "max",
+        };
+        facts.push(("selection.mode".to_owned(), field::quote(mode)));
+        facts.push(("selection.metric".to_owned(), field::quote(metric)));
+        facts.push(("selection.per_arm".to_owned(), per_arm.to_string()));
+        facts.extend(self.analysis.facts(&self.selection));
+        if let Some(Match { on, within }) = self.matching {
+            facts.push(("match.on".to_owned(), field::quote(on.word())));
+            facts.push(("match.within".to_owned(), within.to_string()));
+        }
+        if let Some(trainer) = self.trainer.word() {
+            facts.push(("trainer".to_owned(), field::quote(trainer)));
+        }
+        for (arm, entries) in &self.treatment {
+            let values = &mut entries.iter().map(|entry| field::quote(entry));
+            facts.push((format!("treatment.{arm}"), list(values)));
+        }
+        facts
+    }
+
+    /// The comparison that a lock's facts declare.
+    pub(crate) fn from_facts<'v, 'i: 'v>(
+        name: String,
+        source: String,
+        arms: Vec<Arm>,
+        facts: impl Iterator<Item = (&'v str, &'v DeValue<'i>, usize)>,
+    ) -> Result<Comparison, LockError> {
+        let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        let mut declared = Declared {
+            base: String::new(),
+            treatment: BTreeMap::new(),
+            seeds: Vec::new(),
+            replicate: Vec::new(),
+            grid: Vec::new(),
+            selection: Selection { metric: String::new(), mode: SelectionMode::Min, per_arm: true },
+            analysis: DeclaredAnalysis::default(),
+            matching: None,
+            trainer: Trainer::Any,
+        };
+        let (mut on, mut within) = (None, None);
+        for (key, value, line) in facts {
+            let wrong = |why: String| error::bad_fact(line, key, &why);
+            match (key.split_once('.'), value) {
+                (None, DeValue::String(text)) if key == "base" => declared.base = text.to_string(),
+                (None, value) if key == "trainer" => {
+                    declared.trainer = Trainer::read(value).map_err(wrong)?;
+                }
+                (Some(("seeds" | "replicate", _)), value) => {
+                    seeds.insert(key.to_owned(), seed_list(value).map_err(wrong)?);
+                }
+                (Some(("grid", paths)), value) => {
+                    declared.grid.push(grid_row(paths, value).map_err(wrong)?);
+                }
+                (Some(("selection", "metric")), DeValue::String(text)) => {
+                    declared.selection.metric = text.to_string();
+                }
+                (Some(("selection", "mode")), DeValue::String(text)) => {
+                    let max = text == "max";
+                    declared.selection.mode =
+                        if max { SelectionMode::Max } else { SelectionMode::Min };
+                }
+                (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
+                    declared.selection.per_arm = *per_arm;
+                }
+                (Some(("analysis", key)), value) => {
+                    declared.analysis.take(key, value).map_err(wrong)?;
+                }
+                (Some(("match", "on")), value) => on = Some(Quantity::read(value).map_err(wrong)?),
+                (Some(("match", "within")), value) => {
+                    within = Some(Match::share(value).map_err(wrong)?);
+                }
+                (Some(("treatment", arm)), DeValue::Array(entries)) => {
+                    let text = |entry: &toml::Spanned<DeValue<'_>>| {
+                        let not = || wrong(format!("{} is not a string", shown(entry.get_ref())));
+                        field::string(entry.get_ref()).map(str::to_owned).ok_or_else(not)
+                    };
+                    let entries = entries.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+                    declared.treatment.insert(arm.to_owned(), entries);
+                }
+                (_, value) => return Err(wrong(format!("{} cannot be used here", shown(value)))),
+            }
+        }
+        declared.matching = match (on, within) {
+            (Some(on), Some(within)) => Some(Match { on, within }),
+            (None, None) => None,
+            (Some(_), None) => return Err(error::missing_fact("comparison.match.within")),
+            (None, Some(_)) => return Err(error::missing_fact("comparison.match.on")),
+        };
+        declared.seeds =
+            zip_seeds(&seeds, "seeds").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
+        declared.replicate = zip_seeds(&seeds, "replicate")
+            .map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
+        Comparison::new(name, source, arms, declared).map_err(no_longer)
+    }
+}
+
+/// The error for a locked comparison that cannot be rebuilt from its own text.
+pub(super) fn no_longer(why: NoComparison) -> LockError {
+    match why {
+        NoComparison::Problems(problems) => error::first(problems),
+        NoComparison::Treatment(arm, refusal) => {
+            error::problem(&format!("treatment.{arm}"), &refusal.message, &refusal.help)
+        }
+        NoComparison::Confounded(arm, verdict) => {
+            let help = "make the arms agree, or declare what differs";
+            error::problem(&format!("arm.{arm}"), &verdict.headline(), help)
+        }
+    }
+}
+
+/// A list of seeds, as a comparison file or its lock writes it.
+pub(crate) fn seed_list(value: &DeValue<'_>) -> Result<Vec<u64>, String> {
+    let DeValue::Array(items) = value else {
+        return Err(format!("{} is not a list of seeds", shown(value)));
+    };
+    let one = |item: &toml::Spanned<DeValue<'_>>| match Kind::Seed.read(item.get_ref())? {
+        FieldValue::Big(n) => Ok(n as u64),
+        FieldValue::Int(n) => Ok(n as u64),
+        FieldValue::Real(_) | FieldValue::Bool(_) | FieldValue::Text(_) | FieldValue::List(_) => {
+            Err(format!("{} is not a seed", shown(item.get_ref())))
+        }
+    };
+    items.iter().map(one).collect()
+}
+
+/// Combines `seeds.init`, `seeds.data` and `seeds.eval`; a list of one is repeated.
+pub(crate) fn zip_seeds(
+    lists: &BTreeMap<String, Vec<u64>>,
+    prefix: &str,
+) -> Result<Vec<Seeds>, (String, String)> {
+    let list = |name: &str| lists.get(&format!("{prefix}.{name}")).map_or(&[][..], Vec::as_slice);
+    let count = SEED_KINDS.iter().map(|(name, _)| list(name).len()).max().unwrap_or(0);
+    for (name, _) in SEED_KINDS {
+        let own = list(name).len();
+        if own > 1 && own != count {
+            let why = format!("it has {own} seeds, but another list has {count}");
+            return Err((format!("{prefix}.{name}"), why));
+        }
+    }
+    let at = |name: &str, i: usize| {
+        let list = list(name);
+        list.get(i).or(list.first()).copied().unwrap_or(0)
+    };
+    Ok((0..count)
+        .map(|i| Seeds { init: at("init", i), data: at("data", i), eval: at("eval", i) })
+        .collect())
+}
+
+/// One line of the grid: `optimizer.lr = [0.001, 0.002]`.
+pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String> {
+    let paths: Vec<String> = paths.split(',').map(|path| path.trim().to_owned()).collect();
+    let mut defs = Vec::new();
+    for path in &paths {
+        match field::find(path).filter(|def| def.is_writable()) {
+            Some(def) if path.starts_with("seeds.") => {
+                return Err(format!("`{}` is varied by [seeds]", def.path));
+            }
+            Some(def) => defs.push(def),
+            None => {
+                let near = field::suggest(path)
+                    .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+                return Err(format!("`{path}` is not a field{near}"));
+            }
+        }
+    }
+    let DeValue::Array(items) = value else {
+        return Err(format!("{} is not a list of values", shown(value)));
+    };
+    let mut values = Vec::new();
+    for item in items {
+        let not = || format!("{} is not a list of {}", shown(item.get_ref()), defs.len());
+        let row = field::row(item.get_ref(), defs.len()).ok_or_else(not)?;
+        let read = defs.iter().zip(row).map(|(def, value)| def.kind.read(value));
+        let read = read.collect::<Result<Vec<_>, _>>()?;
+        if values.contains(&read) {
+            return Err(format!("{} is given twice", shown(item.get_ref())));
+        }
+        values.push(read);
+    }
+    if values.is_empty() {
+        return Err("the list has no values".to_owned());
+    }
+    Ok(Grid { paths, values })
+}

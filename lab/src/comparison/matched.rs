@@ -1,0 +1,335 @@
+//! Matched controls: a quantity in which arms of different families must agree, with a tolerance.
+//!
+//! In: a declared quantity and tolerance, and two arms. Out: both values; or an error with both values, their
+//! distance, and a suggested change. Must stay true: only integers and exact decimals; distances are relative to the
+//! base, and the suggestion changes the arm; a suggested value was elaborated and does match.
+
+use dsl::Decimal;
+use toml::de::DeValue;
+
+use crate::error::Problem;
+use crate::experiment::{Experiment, LockedArch};
+use crate::field::{self, Bounds, FieldValue, Kind, shown};
+use crate::verdict::percent;
+use compiler::analyse::analyse;
+use compiler::program::{Program, Std};
+
+/// The quantity to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// Parameters of the whole model.
+    Parameters,
+    /// Parameters without the token table and the output projection.
+    NonEmbedding,
+    /// FLOPs of the forward and backward pass, per token.
+    Flops,
+    /// FLOPs of the whole training.
+    TrainFlops,
+}
+
+/// A declared match: an arm may differ from the base by at most this share of the base's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// The quantity to match.
+    pub on: Quantity,
+    /// Largest difference, as a share of the base's value.
+    pub within: Decimal,
+}
+
+/// The quantity in the base and in one arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// In the base.
+    pub base: i128,
+    /// In the arm.
+    pub arm: i128,
+}
+
+impl Quantity {
+    /// The words for quantities in comparison files.
+    pub const WORDS: [&'static str; 4] = ["parameters", "non_embedding", "flops", "train_flops"];
+
+    const ALL: [Quantity; 4] =
+        [Quantity::Parameters, Quantity::NonEmbedding, Quantity::Flops, Quantity::TrainFlops];
+
+    /// The word in comparison files.
+    pub fn word(self) -> &'static str {
+        match self {
+            Quantity::Parameters => "parameters",
+            Quantity::NonEmbedding => "non_embedding",
+            Quantity::Flops => "flops",
+            Quantity::TrainFlops => "train_flops",
+        }
+    }
+
+    pub(crate) fn read(value: &DeValue<'_>) -> Result<Quantity, String> {
+        let word = field::string(value);
+        let found = Quantity::ALL.into_iter().find(|of| Some(of.word()) == word);
+        found.ok_or_else(|| format!("{} is not {}", shown(value), field::one_of(&Quantity::WORDS)))
+    }
+
+    /// The path of the derived field.
+    pub fn path(self) -> &'static str {
+        match self {
+            Quantity::Parameters => "arch.parameters",
+            Quantity::NonEmbedding => "arch.non_embedding",
+            Quantity::Flops => "arch.train_flops_per_token",
+            Quantity::TrainFlops => "budget.flops",
+        }
+    }
+
+    /// The name in messages.
+    pub fn called(self) -> &'static str {
+        match self {
+            Quantity::Parameters => "parameters",
+            Quantity::NonEmbedding => "parameters without embeddings",
+            Quantity::Flops => "FLOPs a token, forward and backward",
+            Quantity::TrainFlops => "FLOPs of the whole training",
+        }
+    }
+
+    fn value_in(self, experiment: &Experiment) -> i128 {
+        match experiment.value(self.path()) {
+            Some(FieldValue::Int(n)) => i128::from(*n),
+            Some(FieldValue::Big(n)) => i128::try_from(*n).unwrap_or(i128::MAX),
+            Some(
+                FieldValue::Real(_)
+                | FieldValue::Bool(_)
+                | FieldValue::Text(_)
+                | FieldValue::List(_),
+            )
+            | None => 0,
+        }
+    }
+}
+
+impl Match {
+    /// The default tolerance: one percent.
+    pub(crate) fn usual(on: Quantity) -> Match {
+        let hundredth = Decimal::new(1, -2).unwrap_or(Decimal::ZERO);
+        Match { on, within: hundredth }
+    }
+
+    /// Reads a tolerance: a share with at most six decimals.
+    pub(crate) fn share(value: &DeValue<'_>) -> Result<Decimal, String> {
+        let wrong =
+            || format!("{} is not a number from 0 to 1 with at most six decimals", shown(value));
+        match Kind::Real(Bounds::Share).read(value) {
+            Ok(FieldValue::Real(share)) if millionths(share).is_some() => Ok(share),
+            Ok(_) | Err(_) => Err(wrong()),
+        }
+    }
+
+    fn holds(self, Matched { base, arm }: Matched) -> bool {
+        let Some(share) = millionths(self.within) else { return false };
+        let apart = arm.checked_sub(base).and_then(|d| d.abs().checked_mul(1_000_000));
+        // If the product overflows, the arms do not count as matched.
+        apart.zip(base.checked_mul(share)).is_some_and(|(apart, most)| apart <= most)
+    }
+
+    /// Both values, if they match; `place` names the point of the grid.
+    pub(super) fn check(
+        self,
+        [(base_name, base), (name, arm)]: [(&str, &Experiment); 2],
+        place: Option<&str>,
+    ) -> Result<Matched, Problem> {
+        let found = Matched { base: self.on.value_in(base), arm: self.on.value_in(arm) };
+        if self.holds(found) {
+            return Ok(found);
+        }
+        let Matched { base: of_base, arm: of_arm } = found;
+        let place = place.map_or_else(String::new, |place| format!(" in {place}"));
+        let message = format!(
+            "arm `{name}` has {} {}{place}, the base `{base_name}` has {} ({}), but [match] allows {} of the base's",
+            digits(of_arm),
+            self.on.called(),
+            digits(of_base),
+            found.apart(),
+            self.within
+        );
+        let missing = of_base.saturating_sub(of_arm);
+        let short = match missing > 0 {
+            true => format!("`{name}` lacks {}", digits(missing)),
+            false => format!("`{name}` has {} too many", digits(missing.saturating_neg())),
+        };
+        let help = match self.on {
+            Quantity::TrainFlops => self.steps(of_base, arm),
+            Quantity::Parameters | Quantity::NonEmbedding | Quantity::Flops => {
+                self.hidden(of_base, arm)
+            }
+        };
+        let help = match help {
+            Some(help) => format!("{short}: {help}; or raise within, or leave [match] out"),
+            None => format!(
+                "{short}: change its arch by that much and declare the change in its treatment; or raise \
+                 within, or leave [match] out"
+            ),
+        };
+        Err(Problem::new("match", "not-matched", message, help))
+    }
+
+    /// Suggests the number of steps that costs as much as the base.
+    fn steps(self, base: i128, arm: &Experiment) -> Option<String> {
+        let per_step = arm
+            .analysis
+            .train_flops_per_token
+            .checked_mul(i128::from(arm.batch.tokens_per_step))
+            .filter(|flops| *flops > 0)?;
+        let steps = (base.checked_add(per_step / 2)? / per_step).max(1);
+        let spent = Matched { base, arm: per_step.checked_mul(steps)? };
+        let how = format!("write steps = {steps} under [budget] of its recipe");
+        if !self.holds(spent) {
+            return Some(format!("{how}, the nearest possible value ({})", spent.apart()));
+        }
+        Some(format!(
+            "{how} ({} FLOPs, {}) and declare budget.steps in its treatment",
+            digits(spent.arm),
+            spent.apart()
+        ))
+    }
+
+    /// Suggests an MLP width that matches. It was checked by elaborating the arch.
+    fn hidden(self, base: i128, arm: &Experiment) -> Option<String> {
+        let now = hidden_of(&arm.arch)?;
+        let value = |hidden: i128| self.with_hidden(arm, hidden);
+        let here = self.on.value_in(arm);
+        // The cost of an MLP is linear in its width.
+        let slope = value(now.checked_mul(2)?)?.checked_sub(here).filter(|slope| *slope > 0)?;
+        let wanted = base.checked_sub(here)?.checked_mul(now)?;
+        for grain in [64, 32, 16, 8, 4, 2, 1] {
+            let nearest = |over: i128, under: i128| {
+                over.div_euclid(under) + i128::from(2 * over.rem_euclid(under) >= under)
+            };
+            let exact = now.checked_mul(slope)?.checked_add(wanted)?;
+            let hidden = nearest(exact, slope.checked_mul(grain)?).checked_mul(grain)?;
+            let guessed = here.checked_add(slope.checked_mul(hidden - now)? / now)?;
+            let finest = grain == 1;
+            if hidden < 1 || !(finest || self.holds(Matched { base, arm: guessed })) {
+                continue;
+            }
+            let made = Matched { base, arm: value(hidden)? };
+            let how = format!("mlp.hidden {hidden} instead of {now} in its arch");
+            let gives = format!("gives {} ({})", digits(made.arm), made.apart());
+            if self.holds(made) {
+                return Some(format!("{how} {gives}; declare `mlp.hidden` in its treatment"));
+            }
+            if finest {
+                return Some(format!("{how} {gives}, the nearest possible value"));
+            }
+        }
+        None
+    }
+
+    /// The quantity of the arm's arch with another MLP width.
+    fn with_hidden(self, arm: &Experiment, hidden: i128) -> Option<i128> {
+        const FILE: &str = "matched";
+        const NAME: &str = "matched_on_width";
+        let LockedArch { name, text, compiled: _ } = &*arm.arch;
+        let text = format!("{text}\narch {NAME} = {name} with {{ mlp.hidden {hidden} }}\n");
+        let program = Program::new([(FILE.to_owned(), text)], Std::None);
+        let graph = program.compile(FILE, NAME).0?.graph;
+        let analysis = analyse(&graph, i64::try_from(arm.data.seq_len).ok()?);
+        Some(match self.on {
+            Quantity::Parameters => i128::from(analysis.parameters),
+            Quantity::NonEmbedding => i128::from(analysis.non_embedding),
+            Quantity::Flops | Quantity::TrainFlops => analysis.train_flops_per_token,
+        })
+    }
+}
+
+impl Matched {
+    /// The text in verdicts.
+    pub fn text(self, Match { on, within }: Match) -> String {
+        format!(
+            "matched on {} within {within}: {} and {} {} ({})",
+            on.word(),
+            digits(self.base),
+            digits(self.arm),
+            on.called(),
+            self.apart()
+        )
+    }
+
+    /// How much more than the base an arm has.
+    pub fn apart(self) -> String {
+        if self.base == self.arm {
+            return "equal".to_owned();
+        }
+        let [base, arm] = [self.base, self.arm].map(FieldValue::count);
+        let percent = percent(&base, &arm);
+        if percent.is_empty() { "no percentage, since the base has 0".to_owned() } else { percent }
+    }
+}
+
+/// The MLP width, if all layers have the same one.
+fn hidden_of(arch: &LockedArch) -> Option<i128> {
+    let fields = arch.compiled.fields.iter();
+    let mut widths: Vec<&str> = fields
+        .filter(|field| field.path.starts_with("layers.") && field.path.ends_with(".mlp.hidden"))
+        .map(|field| field.value.as_str())
+        .collect();
+    widths.dedup();
+    match widths.as_slice() {
+        [one] => one.parse().ok().filter(|width| *width > 0),
+        _ => None,
+    }
+}
+
+/// A share in millionths, if it is a whole number of them.
+fn millionths(share: Decimal) -> Option<i128> {
+    share.mul(Decimal::from(1_000_000)).ok()?.to_int().map(i128::from)
+}
+
+/// Digits in groups of three.
+fn digits(number: i128) -> String {
+    let plain = number.unsigned_abs().to_string();
+    let mut out = String::new();
+    for (at, digit) in plain.chars().enumerate() {
+        if at > 0 && (plain.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if number < 0 { format!("-{out}") } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within(share: &str) -> Match {
+        Match { on: Quantity::Parameters, within: Decimal::parse(share).unwrap() }
+    }
+
+    #[test]
+    fn a_tolerance_is_a_share_of_the_base_and_exact() {
+        for (share, base, arm, holds) in [
+            ("0.01", 1000, 1010, true),
+            ("0.01", 1000, 1011, false),
+            ("0.01", 1000, 990, true),
+            ("0.01", 1000, 989, false),
+            ("0", 7, 7, true),
+            ("0", 7, 8, false),
+            ("0.000001", 1_000_000, 1_000_001, true),
+            ("0.000001", 999_999, 1_000_000, false),
+            ("1", 0, 0, true),
+            ("1", 0, 1, false),
+            ("1", i128::MAX, i128::MAX, false),
+        ] {
+            assert_eq!(within(share).holds(Matched { base, arm }), holds, "{share} {base} {arm}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_in_threes() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (-1_234_567, "-1,234,567"),
+            (100_000, "100,000"),
+        ] {
+            assert_eq!(digits(number), text);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Checks that arms, seeds and a grid can form a comparison.
+//!
+//! In: the declarations. Out: every independent problem, with a suggestion. Must stay true: an arm never chooses
+//! its own data, budget or measurement; running the same thing twice does not make a replicate.
+
+use super::{Analysis, Arm, Grid, Selection};
+use crate::error::Problem;
+use crate::experiment::Seeds;
+use crate::field::FieldValue;
+
+/// Reports fields that a grid varies twice, and fields that arms may not each choose for themselves.
+pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
+    let paths: Vec<&String> = grid.iter().flat_map(|row| &row.paths).collect();
+    let mut problems = Vec::new();
+    for (at, path) in paths.iter().enumerate() {
+        if paths.iter().take(at).any(|before| before == path) {
+            let message =
+                format!("[grid] varies `{path}` twice, but a point has only one value for it");
+            problems.push(Problem::new("grid", "varied-twice", message, "list it in one row only"));
+        }
+    }
+    // An arm may choose its tuning, but not its data, its budget or its measurement.
+    let tunes = |path: &str| path.starts_with("optimizer.") || path.starts_with("schedule.");
+    if let Some(path) = paths.iter().find(|path| selection.per_arm && !tunes(path)) {
+        problems.push(Problem::new(
+            "selection.per_arm",
+            "chosen-apart",
+            format!(
+                "each arm would be judged at its own best value of `{path}`, and the arms would differ in it"
+            ),
+            "under [selection] write per_arm = false, which judges every arm where the base is best; only \
+             optimizer and schedule fields can be each arm's own",
+        ));
+    }
+    problems
+}
+
+/// Reports an arm without the metric of the selection rule.
+pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
+    let metrics = arm.experiment.value("evaluation.metrics");
+    let Some(FieldValue::List(metrics)) = metrics else { return None };
+    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
+    // Without a grid nothing is selected, so an arm without metrics is valid.
+    if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
+        return None;
+    }
+    let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
+    let message = format!("arm `{}` does not have the metric {metric}; it has {by}", arm.name);
+    let help = "choose one of these, or add it to metrics under [evaluation] if the task has it";
+    Some(Problem::new("selection.metric", "not-measured", message, help))
+}
+
+/// Reports declared metrics that an arm lacks. [`unmeasured`] checks the selection's own metric.
+pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) -> Vec<Problem> {
+    let metrics = arm.experiment.value("evaluation.metrics");
+    let Some(FieldValue::List(metrics)) = metrics else { return Vec::new() };
+    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
+    let Analysis { primary, family, .. } = analysis;
+    let declared = family.iter().chain([primary]);
+    let missing = declared.filter(|name| **name != selection.metric);
+    let missing = missing.filter(|name| !metrics.iter().any(|known| known == *name));
+    let mut problems: Vec<Problem> = Vec::new();
+    for name in missing {
+        let path = if name == primary { "analysis.primary" } else { "analysis.family" };
+        let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
+        let message = format!("arm `{}` does not have the metric {name}; it has {by}", arm.name);
+        let help =
+            "choose one of these, or add it to metrics under [evaluation] if the task has it";
+        if !problems.iter().any(|known| known.message == message) {
+            problems.push(Problem::new(path, "not-measured", message, help));
+        }
+    }
+    problems
+}
+
+/// Reports arms that can differ only in what their runs report, or how often.
+pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<Problem> {
+    let Some(base) = arms.iter().find(|arm| arm.name == base) else { return Vec::new() };
+    let ids = |arm: &Arm| (arm.experiment.digests.train, arm.experiment.digests.platform);
+    let others = arms.iter().filter(|arm| arm.name != base.name && ids(arm) == ids(base));
+    let problem = |arm: &Arm| {
+        let message = format!(
+            "arm `{}` trains exactly like the base `{}`, bit for bit: the differences affect no weight",
+            arm.name, base.name
+        );
+        let help = "compare arms that differ in something that affects training";
+        Problem::new("treatment", "trains-alike", message, help)
+    };
+    others.map(problem).collect()
+}
+
+/// Reports runs that would train identically, and so add no information. Evaluation has its own seed, but
+/// another sample of windows does not make another training.
+pub(super) fn equal_seeds(seeds: &[Seeds], replicate: &[Seeds]) -> Vec<Problem> {
+    let same = |a: &Seeds, b: &Seeds| (a.init, a.data) == (b.init, b.data);
+    let mut problems = Vec::new();
+    for (section, list) in [("seeds", seeds), ("replicate", replicate)] {
+        let pairs = list.iter().enumerate().filter_map(|(at, seeds)| {
+            Some((list.iter().take(at).position(|earlier| same(earlier, seeds))?, at, seeds))
+        });
+        problems.extend(pairs.map(|(first, second, Seeds { init, data, eval: _ })| {
+            let message = format!(
+                "entries {} and {} of [{section}] both have init {init}, data {data}: that is one run twice, not two runs",
+                first + 1,
+                second + 1
+            );
+            Problem::new(section, "equal-seeds", message, "give each entry another init or data seed")
+        }));
+    }
+    for Seeds { init, data, eval: _ } in
+        replicate.iter().filter(|a| seeds.iter().any(|s| same(s, a)))
+    {
+        let message = format!("[replicate] has init {init}, data {data}, which [seeds] has too");
+        problems.push(Problem::new(
+            "replicate",
+            "equal-seeds",
+            message,
+            "give the A/A arm other seeds",
+        ));
+    }
+    problems
+}

@@ -1,0 +1,331 @@
+//! Reasons to refuse a lock, one constructor each.
+//!
+//! In: the found and the expected text. Out: an error with the command that fixes it. Must stay true:
+//! locks that were edited, truncated, written by another version, or made for primitives that this
+//! binary computes differently get different errors, since each needs another fix.
+
+use std::fmt;
+
+use crate::field::{FieldDef, FieldValue, Fields};
+
+/// Why a lock cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockError {
+    /// A stable word, `kebab-case`.
+    pub code: &'static str,
+    /// What is wrong, on one line.
+    pub message: String,
+    /// The line of the file with the problem, counted from 1.
+    pub line: Option<usize>,
+    /// The suggested command or edit.
+    pub help: String,
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LockError { code: _, message, line, help } = self;
+        match line {
+            Some(line) => write!(f, "line {line}: {message}\nhelp: {help}"),
+            None => write!(f, "{message}\nhelp: {help}"),
+        }
+    }
+}
+
+impl std::error::Error for LockError {}
+
+const REBUILD: &str =
+    "a lock is never edited: change the recipe and `canonc build` it, or restore the file";
+
+fn error(code: &'static str, message: impl Into<String>, help: impl Into<String>) -> LockError {
+    LockError { code, message: message.into(), line: None, help: help.into() }
+}
+
+fn at(line: usize, error: LockError) -> LockError {
+    LockError { line: Some(line), ..error }
+}
+
+fn rebuild(source: Option<&str>) -> String {
+    format!("rebuild it: `canonc build {}`", source.unwrap_or("SOURCE"))
+}
+
+pub(crate) fn not_a_lock(name: &str) -> LockError {
+    error(
+        "not-a-lock",
+        format!("`{name}` does not begin like a lock"),
+        "name a file that `canonc build` wrote, such as lockfiles/llama_1B.lock",
+    )
+}
+
+pub(crate) fn byte_order_mark(source: Option<&str>) -> LockError {
+    let message = "the file begins with a byte order mark (BOM), probably added by an editor";
+    at(
+        1,
+        error(
+            "lock-byte-order-mark",
+            message,
+            format!("{}, or save the file without the mark", rebuild(source)),
+        ),
+    )
+}
+
+pub(crate) fn too_large(bytes: usize, limit: usize) -> LockError {
+    error(
+        "lock-too-large",
+        format!("the file has {}", dsl::over(bytes as u64, limit as u64)),
+        "name a file that `canonc build` wrote",
+    )
+}
+
+pub(crate) fn not_text() -> LockError {
+    error("lock-not-text", "the file is not UTF-8 text", REBUILD)
+}
+
+pub(crate) fn other_version(
+    line: usize,
+    found: &str,
+    known: u32,
+    source: Option<&str>,
+) -> LockError {
+    let (age, help) = match found.parse::<u32>() {
+        Ok(found) if found < known => (
+            "an older",
+            format!(
+                "rebuild it with `canonc build {}`, or read it with the canonc that wrote it",
+                source.unwrap_or("SOURCE")
+            ),
+        ),
+        Ok(_) | Err(_) => {
+            ("a newer", format!("use the canonc that wrote it, or {}", rebuild(source)))
+        }
+    };
+    let message = format!(
+        "this lock was written by {age} canonc: it has version {found}, and this canonc reads version {known}"
+    );
+    at(line, error("lock-version", message, help))
+}
+
+pub(crate) fn truncated(line: usize, wanted: &str, source: Option<&str>) -> LockError {
+    let wanted = match wanted {
+        "" => "the end of the line".to_owned(),
+        wanted => format!("`{wanted}`"),
+    };
+    at(
+        line,
+        error(
+            "lock-truncated",
+            format!("the lock ends here, but {wanted} should follow"),
+            rebuild(source),
+        ),
+    )
+}
+
+pub(crate) fn not_toml(line: usize, why: &str) -> LockError {
+    at(line, error("lock-not-toml", format!("this line does not belong in a lock: {why}"), REBUILD))
+}
+
+pub(crate) fn cut_short(line: usize, source: Option<&str>) -> LockError {
+    let message = "the lock ends in the middle of a value: the file was truncated";
+    at(line, error("lock-truncated", message, rebuild(source)))
+}
+
+pub(crate) fn unknown_fact(line: usize, path: &str, near: Option<&str>) -> LockError {
+    let near = near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
+    at(line, error("lock-unknown-field", format!("a lock has no `{path}`{near}"), REBUILD))
+}
+
+pub(crate) fn missing_fact(path: &str) -> LockError {
+    error("lock-missing-field", format!("`{path}` is missing"), REBUILD)
+}
+
+pub(crate) fn bad_fact(line: usize, path: &str, why: &str) -> LockError {
+    at(line, error("lock-bad-value", format!("`{path}`: {why}"), REBUILD))
+}
+
+pub(crate) fn bad_kind(line: usize, found: &str) -> LockError {
+    at(
+        line,
+        error(
+            "lock-bad-value",
+            format!("`kind`: {found} is not \"arch\", \"experiment\" or \"comparison\""),
+            REBUILD,
+        ),
+    )
+}
+
+pub(crate) fn other_revision(what: &str, found: i64, here: Option<i64>, source: &str) -> LockError {
+    let here = match here {
+        Some(here) => format!("this canonc computes revision {here}"),
+        None => "this canonc does not have it".to_owned(),
+    };
+    error(
+        "lock-revision",
+        format!("the lock uses revision {found} of `{what}`; {here}"),
+        format!(
+            "use the canonc that wrote it, or build it again with the current revision, under a new id: `canonc build {source}`"
+        ),
+    )
+}
+
+pub(crate) fn broken_arch(name: &str, why: &str) -> LockError {
+    error("lock-broken-arch", format!("the arch text of `{name}` does not compile: {why}"), REBUILD)
+}
+
+pub(crate) fn not_canonical(name: &str) -> LockError {
+    error(
+        "lock-not-canonical",
+        format!("the arch text of `{name}` is not formatted as `canonc build` writes it"),
+        REBUILD,
+    )
+}
+
+/// A derived fact that differs from the value its own lock gives.
+pub(crate) fn differs(line: usize, key: &str, found: &str, derived: &str) -> LockError {
+    at(
+        line,
+        error(
+            "lock-edited",
+            format!("`{key}` is {found}, but the rest of the lock gives {derived}"),
+            REBUILD,
+        ),
+    )
+}
+
+/// A digest that does not match the facts it covers.
+pub(crate) fn edited(
+    line: usize,
+    digest: &str,
+    covers: &str,
+    found: &str,
+    derived: &str,
+) -> LockError {
+    let message =
+        format!("`{digest}` is {found}, but {covers} gives {derived}: one of the two was edited");
+    at(line, error("lock-edited", message, REBUILD))
+}
+
+/// A line that differs from the expected one.
+pub(crate) fn other_line(line: usize, found: &str, wanted: &str) -> LockError {
+    let message = match (found, wanted) {
+        ("", "") => "an empty line does not belong in this lock".to_owned(),
+        (found, "") => format!("`{found}` does not belong in this lock"),
+        ("", wanted) => format!("found an empty line, expected `{wanted}`"),
+        (found, wanted) => format!("found `{found}`, expected `{wanted}`"),
+    };
+    at(line, error("lock-edited", message, REBUILD))
+}
+
+pub(crate) fn line_ends(line: usize) -> LockError {
+    let message = "the lock has Windows line endings, but its digest covers the original ones";
+    let help = "add `*.lock text eol=lf` to .gitattributes, and restore the file";
+    at(line, error("lock-line-ends", message, help))
+}
+
+pub(crate) fn problem(path: &str, message: &str, help: &str) -> LockError {
+    error("lock-bad-value", format!("`{path}`: {message}"), format!("{help}; {REBUILD}"))
+}
+
+pub(crate) fn open(name: &str, inputs: &[String]) -> LockError {
+    let inputs = inputs.join(", ");
+    error(
+        "lock-open",
+        format!("`{name}` is open: {inputs} has no digest yet"),
+        format!("bind it to the data: `canonc bind lockfiles/{name}.lock --data PATH`"),
+    )
+}
+
+pub(crate) fn nothing_to_bind(name: &str, why: &str) -> LockError {
+    error(
+        "nothing-to-bind",
+        format!("`{name}` has nothing to bind: {why}"),
+        "only locks of text data need binding; run this one directly",
+    )
+}
+
+pub(crate) fn bound_otherwise(name: &str, found: &str, given: &str) -> LockError {
+    error(
+        "data-drift",
+        format!("`{name}` is bound to data {found}, but the data given is {given}"),
+        "give the data it was bound to; or, for a new experiment, delete the lock, build it again and bind it",
+    )
+}
+
+pub(crate) fn tokenized_otherwise(name: &str, has: &str, given: &str) -> LockError {
+    error(
+        "tokenizer-drift",
+        format!("`{name}` expects the tokenizer {has}, but the given data was made with {given}"),
+        "prepare the data with the tokenizer that the recipe names (`canonc data prepare --tokenizer …`)",
+    )
+}
+
+pub(crate) fn other_kind(name: &str, found: &str, wanted: &str) -> LockError {
+    error(
+        "lock-kind",
+        format!("`{name}` is a lock of kind {found}, but this needs kind {wanted}"),
+        format!("give a lock of kind {wanted}"),
+    )
+}
+
+/// The first problem of an experiment that should never have been locked.
+pub(crate) fn first(problems: Vec<Problem>) -> LockError {
+    match problems.first() {
+        Some(found) => problem(&found.path, &found.message, &found.help),
+        None => inconsistent("an experiment was refused without a reason"),
+    }
+}
+
+/// A bug in this program rather than an error of its user.
+pub(crate) fn inconsistent(what: &str) -> LockError {
+    error(
+        "internal-inconsistency",
+        what.to_owned(),
+        "this is a bug in canonc: please report it with the files that show it",
+    )
+}
+
+/// A problem with a field of an experiment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the field, or the nearest one.
+    pub path: String,
+    /// A stable word, `kebab-case`.
+    pub code: &'static str,
+    /// What is wrong, on one line.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        path: &str,
+        code: &'static str,
+        message: String,
+        help: impl Into<String>,
+    ) -> Problem {
+        Problem { path: path.to_owned(), code, message, help: help.into() }
+    }
+
+    pub(crate) fn missing(def: &FieldDef) -> Problem {
+        let (section, last) = def.table_and_name();
+        let doc = def.doc.trim_end_matches('.');
+        Problem::new(
+            def.path,
+            "missing-field",
+            format!("`{}` is not set, and has no default", def.path),
+            format!("add `{last} = …` under `[{section}]`: {} ({doc})", def.kind.describe()),
+        )
+    }
+
+    /// A field that has no effect, given the other fields.
+    pub(crate) fn idle(def: &FieldDef, fields: &Fields) -> Problem {
+        let (on, words) = def.only.unwrap_or(("", &[]));
+        let has = fields.get(on).map_or_else(String::new, FieldValue::to_string);
+        let words: Vec<String> = words.iter().map(|w| format!("\"{w}\"")).collect();
+        Problem::new(
+            def.path,
+            "idle-field",
+            format!("`{}` has no effect when {on} = {has}", def.path),
+            format!("leave it out; it belongs to {on} = {}", words.join(" or ")),
+        )
+    }
+}

@@ -1,0 +1,585 @@
+//! One experiment: every effective value with its type, and its digests.
+//!
+//! In: an arch and the written fields. Out: an [`Experiment`], or every independent problem. Must stay
+//! true: no value that affects a result is missing or left to a later default; derived values are
+//! computed only here, and exactly; equal computations have equal ids.
+
+mod access;
+mod arch;
+mod batch;
+pub(crate) mod covered;
+pub(crate) mod derive;
+pub(crate) mod layers;
+mod name;
+mod parts;
+mod task;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dsl::Decimal;
+use tasks::sample::Mode;
+
+use crate::error::Problem;
+use crate::section::lines;
+use access::{count, counts, int, list, real, seed, text, truth};
+use covered::{digests, eval, train};
+pub use parts::{
+    Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, Ids, KernelPath,
+    LossOn, Order, Platform, Policy, Schedule, Seeds, Shuffle, Tokenizer, TokenizerKind,
+};
+
+pub use arch::LockedArch;
+pub(crate) use arch::{line_of, together};
+pub(crate) use covered::{is_bound, of_class};
+pub(crate) use derive::costs;
+pub use layers::{Line, lines as field_lines};
+pub(crate) use layers::{sets, split as split_layer};
+pub(crate) use name::check_arm;
+pub use name::{MAX_NAME, check_name};
+
+use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
+use compiler::analyse::Analysis;
+use compiler::digest::Digest;
+use compiler::plan::Precision;
+use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
+
+/// A resolved experiment, the content of an experiment lock.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Name of its lock, and of its run folders.
+    pub name: String,
+    /// The recipe it was made from; in no digest.
+    pub source: String,
+    /// The architecture, compiled.
+    pub arch: Rc<LockedArch>,
+    /// Costs at `data.seq_len`.
+    pub analysis: Analysis,
+    /// Training and evaluation data.
+    pub data: Data,
+    /// Tokens per step.
+    pub batch: Batch,
+    /// The loss per counted target.
+    pub loss: Loss,
+    /// Base learning rate, which the schedule scales.
+    pub lr: Decimal,
+    /// The optimizer's constants.
+    pub optimizer: Optimizer,
+    /// Learning rate by step.
+    pub schedule: Schedule,
+    /// Length of the training.
+    pub budget: Budget,
+    /// Seeds of initial values, data and evaluation.
+    pub seeds: Seeds,
+    /// Compute dtype.
+    pub precision: Policy,
+    /// What is measured, and when.
+    pub evaluation: Evaluation,
+    /// When the state is saved.
+    pub checkpoint: Checkpoint,
+    /// Steps between progress lines.
+    pub log_every: u64,
+    /// Requirements on the machine.
+    pub platform: Platform,
+    /// Digests by class of field.
+    pub digests: Digests,
+    /// Every free field with defaults filled in. Of the budget, only the form that was written.
+    pub(crate) fields: Fields,
+    pub(crate) derived: BTreeMap<&'static str, FieldValue>,
+}
+
+impl Experiment {
+    /// Resolves written fields: defaults, checks, derived values, digests.
+    pub fn new(
+        name: String,
+        source: String,
+        arch: Rc<LockedArch>,
+        written: Fields,
+    ) -> Result<Experiment, Vec<Problem>> {
+        let fields = complete(written)?;
+        let mut problems = Vec::new();
+        task::check(&fields, &mut problems);
+        let budget = budget(&fields, &mut problems);
+        let batch = Batch {
+            sequences: count(&fields, "batch.sequences"),
+            micro_batches: count(&fields, "batch.micro_batches"),
+            tokens_per_step: derive::tokens_per_step(&fields).unwrap_or(0),
+        };
+        let schedule = schedule(&fields, budget.map(|b| b.steps), &mut problems);
+        let data = data(&fields, &mut problems);
+        fits(&arch, &fields, &mut problems);
+        let (loss, lr, optimizer) = update(&fields);
+        let (Some(budget), Some(data)) = (budget.filter(|_| problems.is_empty()), data) else {
+            return Err(problems);
+        };
+        let seq_len = int(&fields, "data.seq_len");
+        let analysis = compiler::analyse::analyse(&arch.compiled.graph, seq_len);
+        let derived = derive::derived(&fields, &arch, &analysis, budget);
+        let digests = digests(&fields, &derived);
+        Ok(Experiment {
+            name,
+            source,
+            analysis,
+            data,
+            batch,
+            loss,
+            lr,
+            optimizer,
+            schedule,
+            budget,
+            seeds: Seeds {
+                init: seed(&fields, "seeds.init"),
+                data: seed(&fields, "seeds.data"),
+                eval: seed(&fields, "seeds.eval"),
+            },
+            precision: match text(&fields, "precision.policy") {
+                "bf16" => Policy::Bf16,
+                _ => Policy::F32,
+            },
+            evaluation: evaluation(&fields),
+            checkpoint: Checkpoint {
+                every: count(&fields, "checkpoint.every"),
+                keep: count(&fields, "checkpoint.keep"),
+            },
+            log_every: count(&fields, "log.every"),
+            platform: platform(&fields),
+            digests,
+            arch,
+            fields,
+            derived,
+        })
+    }
+
+    /// The free fields, without those that have the value that would follow anyway: with other fields
+    /// changed, another value may follow.
+    fn chosen(&self) -> Fields {
+        let mut fields = self.fields.clone();
+        for def in TABLE.iter() {
+            if let field::Default::From(rule, _) = def.default
+                && fields.get(def.path) == rule(&self.fields).as_ref()
+            {
+                fields.remove(def.path);
+            }
+        }
+        fields
+    }
+
+    /// The experiment with other values at some paths.
+    pub fn with(&self, name: String, values: &Fields) -> Result<Experiment, Vec<Problem>> {
+        let mut fields = self.chosen();
+        // Only one form of the budget is stored; a new value replaces either form.
+        if values.contains_key("budget.steps") || values.contains_key("budget.tokens") {
+            fields.retain(|path, _| !path.starts_with("budget."));
+        }
+        if values.contains_key(batch::WRITTEN) {
+            fields.remove(batch::FOLLOWS);
+        }
+        fields.extend(values.iter().map(|(path, value)| (path.clone(), value.clone())));
+        Experiment::new(name, self.source.clone(), self.arch.clone(), fields)
+    }
+
+    /// The id, which identifies what its runs compute.
+    pub fn id(&self) -> Digest {
+        self.digests.train
+    }
+
+    /// Named inputs without a digest. A lock with any is open and does not run.
+    pub fn open_inputs(&self) -> Vec<String> {
+        let DataSource::Text { name, digest, tokenizer, .. } = &self.data.source else {
+            return Vec::new();
+        };
+        let data = digest.is_none().then(|| format!("data.source = \"{name}\""));
+        let tokenizer = match tokenizer {
+            Tokenizer::File { kind, digest: None, .. } => {
+                Some(format!("data.tokenizer = \"{}\"", kind.name()))
+            }
+            Tokenizer::File { digest: Some(_), .. } | Tokenizer::Bytes => None,
+        };
+        data.into_iter().chain(tokenizer).collect()
+    }
+
+    /// A free field's effective value, or a derived one, by path.
+    pub fn value(&self, path: &str) -> Option<&FieldValue> {
+        self.derived.get(path).or_else(|| self.fields.get(path))
+    }
+
+    /// The options of the training plan; `None` for a precision policy without plans.
+    pub fn train_options(&self) -> Option<TrainOptions> {
+        let precision = match self.precision {
+            Policy::F32 => Precision::F32,
+            Policy::Bf16 => return None,
+        };
+        Some(TrainOptions {
+            common: Options { precision, fuse: self.platform.fuse },
+            loss: self.loss,
+            optimizer: self.optimizer,
+            recompute: self.platform.recompute,
+        })
+    }
+
+    /// The text that the `train` digest covers.
+    pub fn train_text(&self) -> String {
+        lines(&train(&self.fields, &self.derived))
+    }
+
+    /// The text that the `eval` digest covers.
+    pub fn eval_text(&self) -> String {
+        lines(&eval(&self.fields, self.digests.train))
+    }
+
+    /// The text that the `platform` digest covers.
+    pub fn platform_text(&self) -> String {
+        lines(&of_class(&self.fields, Class::Platform))
+    }
+}
+
+/// Fills in defaults and checks that every field exists.
+fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut fields = written;
+    batch::resolve(&mut fields, &mut problems);
+    name_task(&mut fields, &mut problems);
+    // Resolve fields that decide which other fields exist first.
+    let deciding = ["data.task", "schedule.kind"];
+    let unknown: Vec<&str> =
+        deciding.into_iter().filter(|path| !fields.contains_key(*path)).collect();
+    for def in TABLE.iter() {
+        let undecided = |on: &str| unknown.iter().any(|path| on == *path || depends(on, path));
+        if def.origin != Origin::Free || def.only.is_some_and(|(on, _)| undecided(on)) {
+            continue;
+        }
+        let written = fields.contains_key(def.path);
+        match (def.exists(&fields), written) {
+            (true, true) | (false, false) => {}
+            (true, false) => match field::default_of(def, &fields) {
+                Some(value) => {
+                    fields.insert(def.path.to_owned(), value);
+                }
+                // The default depends on a missing field, which is reported itself.
+                None if matches!(def.default, field::Default::From(..)) => {}
+                None => problems.push(Problem::missing(def)),
+            },
+            (false, true) => problems.push(Problem::idle(def, &fields)),
+        }
+    }
+    let weights = counts(&fields, "data.weights");
+    if !weights.is_empty() && weights.iter().all(|weight| *weight == 0) {
+        problems.push(Problem::new(
+            "data.weights",
+            "bad-weights",
+            "every weight is 0, so no source would be read".to_owned(),
+            "give the sources to read a weight of 1 or more".to_owned(),
+        ));
+    }
+    if problems.is_empty() { Ok(fields) } else { Err(problems) }
+}
+
+/// A table of a task's parameters, `[data.depo]`, also names the task.
+fn name_task(fields: &mut Fields, problems: &mut Vec<Problem>) {
+    if fields.contains_key("data.task") {
+        return;
+    }
+    let has = |name: &&str| {
+        let table = format!("data.{name}.");
+        fields.keys().any(|path| path.starts_with(&table))
+    };
+    let named: Vec<&str> = tasks::task::TASKS.into_iter().filter(has).collect();
+    match named.as_slice() {
+        [] => {}
+        [one] => {
+            fields.insert("data.task".to_owned(), FieldValue::text(*one));
+        }
+        [one, other, ..] => {
+            problems.push(Problem::new(
+                "data.task",
+                "two-tasks",
+                format!("[data.{one}] and [data.{other}] are two different tasks"),
+                "keep one of the two tables",
+            ));
+            fields.retain(|path, _| !path.starts_with(&format!("data.{other}.")));
+            fields.insert("data.task".to_owned(), FieldValue::text(*one));
+        }
+    }
+}
+
+/// Whether a field exists only if another has a certain word.
+fn depends(path: &str, on: &str) -> bool {
+    field::find(path).is_some_and(|def| def.only.is_some_and(|(by, _)| by == on))
+}
+
+fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
+    let mut wrong = |path: &str, message: String, help: String| {
+        problems.push(Problem::new(path, "bad-budget", message, help));
+        None
+    };
+    let Some(per_step) = derive::tokens_per_step(fields) else {
+        let message = "sequences x micro_batches x seq_len does not fit into 63 bits".to_owned();
+        return wrong("batch.sequences", message, "make the step smaller".to_owned());
+    };
+    match (fields.get("budget.steps"), fields.get("budget.tokens")) {
+        (Some(FieldValue::Int(steps)), None) => {
+            let steps = *steps as u64;
+            match steps.checked_mul(per_step).filter(|tokens| i64::try_from(*tokens).is_ok()) {
+                Some(tokens) => Some(Budget { steps, tokens }),
+                None => wrong(
+                    "budget.steps",
+                    format!(
+                        "{} of {per_step} tokens do not fit into 63 bits",
+                        dsl::counted(steps, "step")
+                    ),
+                    "lower steps".to_owned(),
+                ),
+            }
+        }
+        (None, Some(FieldValue::Int(tokens))) => {
+            let tokens = *tokens as u64;
+            let steps = tokens / per_step;
+            if !tokens.is_multiple_of(per_step) || steps == 0 {
+                let (down, up) = (steps.max(1) * per_step, (steps + 1) * per_step);
+                let near = if down == up || steps == 0 {
+                    format!("{down}")
+                } else {
+                    format!("{down} or {up}")
+                };
+                return wrong(
+                    "budget.tokens",
+                    format!(
+                        "{} is not a multiple of a step's {}",
+                        dsl::counted(tokens, "token"),
+                        dsl::counted(per_step, "token")
+                    ),
+                    format!("write tokens = {near}"),
+                );
+            }
+            if steps > 1_000_000_000_000 {
+                let message = format!(
+                    "{} are {} of {}",
+                    dsl::counted(tokens, "token"),
+                    dsl::counted(steps, "step"),
+                    dsl::counted(per_step, "token")
+                );
+                return wrong("budget.tokens", message, "lower tokens".to_owned());
+            }
+            Some(Budget { steps, tokens })
+        }
+        (Some(_), Some(_)) => wrong(
+            "budget.tokens",
+            "the budget has both steps and tokens".to_owned(),
+            "write one of the two: the other follows".to_owned(),
+        ),
+        (None | Some(_), None | Some(_)) => wrong(
+            "budget",
+            "the budget has neither steps nor tokens".to_owned(),
+            "add `steps = 600` under `[budget]`, or `tokens = …`".to_owned(),
+        ),
+    }
+}
+
+/// `steps` is `None` if the budget is wrong, which was already reported.
+fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) -> Schedule {
+    let warmup = count(fields, "schedule.warmup");
+    let lr_min_ratio = real(fields, "schedule.lr_min_ratio");
+    let cycle = real(fields, "schedule.cycle");
+    if let Some(steps) = steps.filter(|steps| warmup > *steps) {
+        problems.push(Problem::new(
+            "schedule.warmup",
+            "bad-schedule",
+            format!("warmup takes {}, but the run has {steps}", dsl::counted(warmup, "step")),
+            "lower warmup, or raise the budget",
+        ));
+    }
+    match text(fields, "schedule.kind") {
+        "cosine" => {
+            Schedule::Cosine { warmup, lr_min_ratio, cycle, theta: real(fields, "schedule.theta") }
+        }
+        "linear" => Schedule::Linear { warmup, lr_min_ratio },
+        "inv_sqrt" => Schedule::InvSqrt {
+            warmup,
+            lr_min_ratio,
+            exp_factor: real(fields, "schedule.exp_factor"),
+        },
+        "wsd" => {
+            if lr_min_ratio.is_zero() {
+                problems.push(Problem::new(
+                    "schedule.lr_min_ratio",
+                    "bad-schedule",
+                    "lr_min_ratio is 0, which the hyperbola of wsd never reaches".to_owned(),
+                    "set lr_min_ratio above 0",
+                ));
+            }
+            let less_than_one = |steps: &u64| {
+                let whole = Decimal::from(i64::try_from(*steps).unwrap_or(i64::MAX)).mul(cycle);
+                whole.is_ok_and(|w| w.compare(Decimal::ONE) == std::cmp::Ordering::Less)
+            };
+            if let Some(steps) = steps.filter(less_than_one) {
+                problems.push(Problem::new(
+                    "schedule.cycle",
+                    "bad-schedule",
+                    format!("a cycle of {cycle} x {steps} steps is less than one step"),
+                    "raise cycle, or the budget",
+                ));
+            }
+            let decay_fraction = real(fields, "schedule.decay_fraction");
+            Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction }
+        }
+        _ => Schedule::Constant,
+    }
+}
+
+/// The data; `None` if its task has a problem, which `task::check` reports.
+fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Data> {
+    let seq_len = count(fields, "data.seq_len");
+    let loss_on =
+        if text(fields, "data.loss_on") == "answer" { LossOn::Answer } else { LossOn::All };
+    let source = match text(fields, "data.task") {
+        "text" => {
+            let million = Decimal::from(1_000_000);
+            let per_million =
+                real(fields, "data.held_out").mul(million).ok().and_then(Decimal::to_int);
+            if per_million.is_none() {
+                problems.push(Problem::new(
+                    "data.held_out",
+                    "bad-held-out",
+                    "held_out has more than six decimals".to_owned(),
+                    "write at most six decimals",
+                ));
+            }
+            let measures = !list(fields, "evaluation.metrics").is_empty();
+            if per_million == Some(0) && measures {
+                problems.push(Problem::new(
+                    "data.held_out",
+                    "nothing-held-out",
+                    "held_out is 0, so there are no documents to evaluate on".to_owned(),
+                    "hold some documents out, or turn evaluation off: metrics = [] under [evaluation]",
+                ));
+            }
+            DataSource::Text {
+                name: text(fields, "data.source").to_owned(),
+                digest: Digest::parse(text(fields, "data.digest")),
+                tokenizer: tokenizer(fields),
+                add_bos: truth(fields, "data.add_bos"),
+                add_eos: truth(fields, "data.add_eos"),
+                held_out_per_million: per_million.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+                held_out_seed: seed(fields, "data.held_out_seed"),
+                weights: counts(fields, "data.weights"),
+                shuffle: match text(fields, "data.shuffle") {
+                    "buffer" => Shuffle::Buffer { windows: count(fields, "data.shuffle_buffer") },
+                    "documents" => Shuffle::Documents,
+                    _ => Shuffle::Windows,
+                },
+            }
+        }
+        _ => DataSource::Task {
+            task: task::task(fields)?.ok()?,
+            order: match text(fields, "data.order") {
+                "published" => Order::Published,
+                _ => Order::Indexed,
+            },
+            ids: if text(fields, "data.ids") == "dense" { Ids::Dense } else { Ids::Published },
+        },
+    };
+    Some(Data { seq_len, loss_on, source })
+}
+
+fn tokenizer(fields: &Fields) -> Tokenizer {
+    let kind = match text(fields, "data.tokenizer") {
+        "huggingface" => TokenizerKind::HuggingFace,
+        "sentencepiece" => TokenizerKind::SentencePiece,
+        "tiktoken" => TokenizerKind::Tiktoken,
+        _ => return Tokenizer::Bytes,
+    };
+    let digest = Digest::parse(text(fields, "data.tokenizer_digest"));
+    Tokenizer::File { kind, digest, vocab: count(fields, "data.tokenizer_vocab") }
+}
+
+/// Whether the arch can read the data.
+fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+    let (has, wants) = (arch.compiled.graph.vocab, task::vocab(fields));
+    if has < wants {
+        let dense = text(fields, "data.ids") == "published";
+        let hint = if dense { ", or write ids = \"dense\" under [data]" } else { "" };
+        problems.push(Problem::new(
+            "arch",
+            "vocab-too-small",
+            format!("arch `{}` has vocab {has}, but this data needs {wants}", arch.name),
+            format!("use an arch with `vocab {wants}` or more{hint}"),
+        ));
+    }
+}
+
+fn update(fields: &Fields) -> (Loss, Decimal, Optimizer) {
+    let loss =
+        Loss { nll_square: real(fields, "loss.nll_square"), z_loss: real(fields, "loss.z_loss") };
+    let beta = |i: usize| match list(fields, "optimizer.betas").get(i) {
+        Some(FieldValue::Real(x)) => *x,
+        Some(
+            FieldValue::Int(_)
+            | FieldValue::Big(_)
+            | FieldValue::Bool(_)
+            | FieldValue::Text(_)
+            | FieldValue::List(_),
+        )
+        | None => Decimal::ZERO,
+    };
+    let optimizer = Optimizer {
+        beta1: beta(0),
+        beta2: beta(1),
+        eps: real(fields, "optimizer.eps"),
+        weight_decay: real(fields, "optimizer.weight_decay"),
+        decays: match text(fields, "optimizer.decay") {
+            "matrices" => Decays::Matrices,
+            _ => Decays::All,
+        },
+        clip: match fields.get("optimizer.clip") {
+            Some(FieldValue::Real(x)) => Some(*x),
+            Some(_) | None => None,
+        },
+    };
+    (loss, real(fields, "optimizer.lr"), optimizer)
+}
+
+fn evaluation(fields: &Fields) -> Evaluation {
+    let metrics = list(fields, "evaluation.metrics").iter().map(FieldValue::plain).collect();
+    Evaluation {
+        every: count(fields, "evaluation.every"),
+        windows: count(fields, "evaluation.windows"),
+        samples: count(fields, "evaluation.samples"),
+        metrics,
+        mode: match text(fields, "evaluation.mode") {
+            "train" => Some(Mode::Train),
+            "test" => Some(Mode::Test),
+            _ => None,
+        },
+    }
+}
+
+fn kernel(fields: &Fields, path: &str) -> KernelPath {
+    match text(fields, path) {
+        "reference" => KernelPath::Reference,
+        _ => KernelPath::Fused,
+    }
+}
+
+fn platform(fields: &Fields) -> Platform {
+    let word = |path: &str| Some(text(fields, path).to_owned()).filter(|word| word != "any");
+    Platform {
+        threads: match fields.get("platform.threads") {
+            Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
+            Some(_) | None => None,
+        },
+        cpu_capability: word("platform.cpu_capability"),
+        blas: word("platform.blas"),
+        device: if text(fields, "platform.device") == "cuda" { Device::Cuda } else { Device::Cpu },
+        fuse: truth(fields, "platform.fuse"),
+        recompute: match text(fields, "platform.recompute") {
+            "layers" => Recompute::Layers,
+            _ => Recompute::Nothing,
+        },
+        devices: match fields.get("platform.devices") {
+            Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
+            Some(_) | None => None,
+        },
+        canon: kernel(fields, "platform.kernels.canon"),
+        gated_norm: kernel(fields, "platform.kernels.gated_norm"),
+    }
+}

@@ -1,0 +1,107 @@
+//! The text that each digest of an experiment covers.
+//!
+//! In: checked fields and their derived values. Out: the lines of `train` (the id), `eval` and `platform`,
+//! and their digests. Must stay true: a line contains the whole fact; a fact that was added after the
+//! first locks and has its neutral value has no line, so that ids do not change.
+
+use std::collections::BTreeMap;
+
+use super::access::text;
+use super::parts::Digests;
+use crate::field::{Class, FieldValue, Fields, Origin, RULES, Rule, TABLE, UNBOUND};
+use crate::section::{Line, lines};
+use compiler::digest::Digest;
+
+pub(crate) const TRAIN_TAG: &str = "canonc.train.v1";
+const EVAL_TAG: &str = "canonc.eval.v1";
+const PLATFORM_TAG: &str = "canonc.platform.v1";
+
+pub(crate) fn of_class(fields: &Fields, class: Class) -> Vec<Line> {
+    TABLE
+        .iter()
+        .filter(|def| def.listed() == class && def.origin == Origin::Free)
+        .filter_map(|def| Some((def, fields.get(def.path)?)))
+        .filter(|(def, value)| def.enters(value))
+        .map(|(def, value)| (def.path.to_owned(), value.to_string()))
+        .collect()
+}
+
+/// Whether text data is identified by its digest, so that its name has no effect.
+pub(crate) fn is_bound(fields: &Fields) -> bool {
+    !matches!(text(fields, "data.digest"), "" | UNBOUND)
+}
+
+/// The facts that change the computation: semantic fields (or their derived digests), the budget in
+/// steps however it was written, and the revision of each rule that is above 1.
+pub(crate) fn train(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Vec<Line> {
+    train_under(RULES, fields, derived)
+}
+
+fn train_under(
+    rules: &[Rule],
+    fields: &Fields,
+    derived: &BTreeMap<&'static str, FieldValue>,
+) -> Vec<Line> {
+    let mut facts = of_class(fields, Class::Semantic);
+    facts.retain(|(path, _)| path != "data.source" || !is_bound(fields));
+    for def in TABLE.iter() {
+        let enters = def.class == Class::Semantic && def.origin == Origin::Derived;
+        if (enters || def.path == "budget.steps")
+            && let Some(value) = derived.get(def.path)
+        {
+            facts.push((def.path.to_owned(), value.to_string()));
+        }
+    }
+    let raised = rules.iter().filter(|rule| rule.applies(fields) && rule.revision != 1);
+    facts.extend(raised.map(|rule| (rule.path(), rule.revision.to_string())));
+    facts.sort();
+    facts
+}
+
+/// The measurement, and the id of the training that it measures.
+pub(crate) fn eval(fields: &Fields, train: Digest) -> Vec<Line> {
+    let mut facts = of_class(fields, Class::Measured);
+    facts.push(("train".to_owned(), format!("\"{train}\"")));
+    facts
+}
+
+pub(super) fn digests(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Digests {
+    let train = Digest::of(TRAIN_TAG, &lines(&self::train(fields, derived)));
+    let eval = Digest::of(EVAL_TAG, &lines(&self::eval(fields, train)));
+    let platform = Digest::of(PLATFORM_TAG, &lines(&of_class(fields, Class::Platform)));
+    Digests { train, eval, platform }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A raised revision is in the ids that it affects and in no others; revision 1 is in none.
+    #[test]
+    fn a_rule_enters_the_id_from_its_second_revision_on() {
+        for task in ["depo", "mano", "text"] {
+            let fields = Fields::from([("data.task".to_owned(), FieldValue::text(task))]);
+            let derived = BTreeMap::new();
+            let mut first = RULES.to_vec();
+            first.iter_mut().for_each(|rule| rule.revision = 1);
+            let before = train_under(&first, &fields, &derived);
+            assert_eq!(before, [("data.task".to_owned(), format!("\"{task}\""))]);
+            for (at, rule) in RULES.iter().enumerate() {
+                let mut raised = first.clone();
+                raised[at].revision = 2;
+                let after = train_under(&raised, &fields, &derived);
+                let added: Vec<&Line> =
+                    after.iter().filter(|line| !before.contains(line)).collect();
+                if rule.name == "text" && task != "text" {
+                    assert_eq!(after, before);
+                    continue;
+                }
+                assert_eq!(added, [&(format!("revision.{}", rule.name), "2".to_owned())]);
+                assert_ne!(
+                    Digest::of(TRAIN_TAG, &lines(&after)),
+                    Digest::of(TRAIN_TAG, &lines(&before))
+                );
+            }
+        }
+    }
+}

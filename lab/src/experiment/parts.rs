@@ -1,0 +1,298 @@
+//! The typed parts of an experiment, which the runtime reads.
+//!
+//! In: nothing; `experiment` fills them from checked fields. Must stay true: closed sets are enums,
+//! reals stay exact, and `None` is used only if a missing value has a meaning.
+
+use dsl::Decimal;
+use tasks::sample::Mode;
+use tasks::task::Task;
+
+use compiler::digest::Digest;
+use compiler::plan::Recompute;
+
+/// Digests of an experiment's fields, by class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// The id: everything that changes the computation in exact arithmetic.
+    pub train: Digest,
+    /// The training and its measurement.
+    pub eval: Digest,
+    /// The requirements on the machine.
+    pub platform: Digest,
+}
+
+/// What the model is trained and evaluated on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data {
+    /// Input tokens of one window.
+    pub seq_len: u64,
+    /// Which tokens are targets.
+    pub loss_on: LossOn,
+    /// Where windows come from.
+    pub source: DataSource,
+}
+
+/// Which tokens of a window are targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossOn {
+    /// Answers only.
+    Answer,
+    /// Every token that follows another in a window.
+    All,
+}
+
+/// Where windows come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataSource {
+    /// A synthetic task.
+    Task {
+        /// The task with its parameters.
+        task: Task,
+        /// Order of the windows.
+        order: Order,
+        /// Token ids in windows.
+        ids: Ids,
+    },
+    /// Prepared documents.
+    Text {
+        /// The name in messages.
+        name: String,
+        /// `None` while the lock is open.
+        digest: Option<Digest>,
+        /// How documents become tokens.
+        tokenizer: Tokenizer,
+        /// Whether a token comes before each document.
+        add_bos: bool,
+        /// Whether a token comes after each document.
+        add_eos: bool,
+        /// Held-out documents per million.
+        held_out_per_million: u32,
+        /// Seed of the choice of held-out documents.
+        held_out_seed: u64,
+        /// Share of each source among the documents that are read; empty reads every document once per pass.
+        weights: Vec<u64>,
+        /// Order of the windows.
+        shuffle: Shuffle,
+    },
+}
+
+/// The unit in which the stream of documents is shuffled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shuffle {
+    /// This many consecutive windows at a time, of documents in file order.
+    Buffer {
+        /// Windows that are shuffled together.
+        windows: u64,
+    },
+    /// Whole documents, so that consecutive windows come from one document.
+    Documents,
+    /// All windows of a pass.
+    Windows,
+}
+
+/// The tokenization of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tokenizer {
+    /// 256 bytes and two special tokens.
+    Bytes,
+    /// A trained tokenizer.
+    File {
+        /// Format of its file.
+        kind: TokenizerKind,
+        /// `None` while the lock is open.
+        digest: Option<Digest>,
+        /// The vocabulary size, including special tokens.
+        vocab: u64,
+    },
+}
+
+/// Formats of tokenizer files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenizerKind {
+    /// `tokenizer.json`
+    HuggingFace,
+    /// Llama 2's `tokenizer.model`
+    SentencePiece,
+    /// Llama 3's `tokenizer.model`
+    Tiktoken,
+}
+
+impl TokenizerKind {
+    /// The word in `data.tokenizer`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TokenizerKind::HuggingFace => "huggingface",
+            TokenizerKind::SentencePiece => "sentencepiece",
+            TokenizerKind::Tiktoken => "tiktoken",
+        }
+    }
+}
+
+/// The compute dtype outside f32 islands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Single precision everywhere.
+    F32,
+    /// A bf16 copy of every parameter in forward and backward, f32 master weights. Locks may declare it; plans for it
+    /// do not exist yet.
+    Bf16,
+}
+
+/// Order of a synthetic task's windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Numbered windows: window w depends on task, seed and w alone.
+    Indexed,
+    /// The published stream, in which each sample depends on all earlier draws.
+    Published,
+}
+
+/// Token ids in a synthetic task's windows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// Those of the published scripts.
+    Published,
+    /// Renumbered from 0, without unused ids.
+    Dense,
+}
+
+/// Sequences and tokens of one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Sequences in one micro-batch.
+    pub sequences: u64,
+    /// Micro-batches in one step.
+    pub micro_batches: u64,
+    /// Input tokens of all sequences.
+    pub tokens_per_step: u64,
+}
+
+/// The learning rate schedule; reals are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// The base rate at every step.
+    Constant,
+    /// Warm-up, then half a cosine wave in each cycle, every second one rising.
+    Cosine {
+        /// Steps from 0 to the base rate.
+        warmup: u64,
+        /// The last rate as a share of the base rate.
+        lr_min_ratio: Decimal,
+        /// Length of a cycle as a share of the run.
+        cycle: Decimal,
+        /// Exponent that bends the cosine's progress.
+        theta: Decimal,
+    },
+    /// Warm-up, then a straight line down.
+    Linear {
+        /// Steps from 0 to the base rate.
+        warmup: u64,
+        /// The last rate as a share of the base rate.
+        lr_min_ratio: Decimal,
+    },
+    /// Warm-up, then (warmup / step) ^ `exp_factor`, never below `lr_min_ratio`.
+    InvSqrt {
+        /// Steps from 0 to the base rate.
+        warmup: u64,
+        /// The lowest rate as a share of the base rate.
+        lr_min_ratio: Decimal,
+        /// Exponent of warmup / step.
+        exp_factor: Decimal,
+    },
+    /// Warm-up, the base rate, then a hyperbolic decay at the end of each cycle.
+    Wsd {
+        /// Steps from 0 to the base rate.
+        warmup: u64,
+        /// The last rate as a share of the base rate.
+        lr_min_ratio: Decimal,
+        /// Length of a cycle as a share of the run.
+        cycle: Decimal,
+        /// Share of a cycle that decays.
+        decay_fraction: Decimal,
+    },
+}
+
+/// Length of a training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Updates of the parameters.
+    pub steps: u64,
+    /// Input tokens of all steps.
+    pub tokens: u64,
+}
+
+/// Seeds of one repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seeds {
+    /// Seed of initial values.
+    pub init: u64,
+    /// Seed of the order and content of training windows.
+    pub data: u64,
+    /// Seed of evaluation windows.
+    pub eval: u64,
+}
+
+/// What is measured, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evaluation {
+    /// Steps between evaluations; 0: only after the last step.
+    pub every: u64,
+    /// Windows per evaluation.
+    pub windows: u64,
+    /// Samples to generate at each evaluation; 0 if the task does not score generated text.
+    pub samples: u64,
+    /// Names of the metrics to report.
+    pub metrics: Vec<String>,
+    /// Whether sample sizes are as in training or always the largest; `None` for text.
+    pub mode: Option<Mode>,
+}
+
+/// When the state of a run is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Steps between checkpoints; 0: only after the last step.
+    pub every: u64,
+    /// Number of verified checkpoints that are kept.
+    pub keep: u64,
+}
+
+/// Requirements on the machine; `None` accepts any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Platform {
+    /// CPU threads.
+    pub threads: Option<u32>,
+    /// `default`, `avx2` or `avx512`.
+    pub cpu_capability: Option<String>,
+    /// `auto`, `avx2-strict` or `compatible`.
+    pub blas: Option<String>,
+    /// The device to run on.
+    pub device: Device,
+    /// Whether fused kernels are used.
+    pub fuse: bool,
+    /// Activations that the backward pass recomputes instead of keeping.
+    pub recompute: Recompute,
+    /// A hint: the number of devices to spread the micro-batches over.
+    pub devices: Option<u32>,
+    /// The kernel of Canon layers.
+    pub canon: KernelPath,
+    /// The kernel of gated norms.
+    pub gated_norm: KernelPath,
+}
+
+/// A kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The processor.
+    Cpu,
+    /// An NVIDIA GPU.
+    Cuda,
+}
+
+/// Which of two kernels computes an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelPath {
+    /// One kernel for the whole operation.
+    Fused,
+    /// The plain composition of smaller kernels.
+    Reference,
+}

@@ -1,0 +1,155 @@
+//! Synthetic tasks in locks: the task of an experiment, the vocabulary it needs, and checks.
+//!
+//! In: the data fields of an experiment. Out: the task, and problems. Must stay true: the task itself, with its bounds,
+//! tokens and digest, is defined in `tasks` alone; parameters that it refuses are refused here, before anything is
+//! locked.
+
+use tasks::TaskError;
+use tasks::sample::Mode;
+use tasks::task::{Definition, Task};
+
+use super::access::{as_toml, int, list, text};
+use crate::error::Problem;
+use crate::field::{FieldValue, Fields, METRICS};
+use compiler::digest::Digest;
+
+/// Vocabulary of the byte tokenizer.
+const BYTES: i64 = tasks::BYTES as i64;
+
+/// A shorter window would rarely contain a whole biography of Capo; their mean length is 367 bytes.
+const BIOGRAPHY: i64 = 512;
+
+const TASK_TAG: &str = "canonc.task.v1";
+
+/// The task's identity in a lock, which follows from the lock's own lines; `None` for text.
+pub(super) fn digest(fields: &Fields) -> Option<Digest> {
+    let name = text(fields, "data.task");
+    let Definition { revision, parameters, .. } = Definition::find(name)?;
+    let mut lines = format!("task = \"{name}\"\nrevision = {revision}\n");
+    for parameter in *parameters {
+        if let Some(value) = fields.get(parameter.path) {
+            lines += &format!("{} = {value}\n", parameter.name());
+        }
+    }
+    Some(Digest::of(TASK_TAG, &lines))
+}
+
+/// The synthetic task of an experiment; `None` for text.
+pub(super) fn task(fields: &Fields) -> Option<Result<Task, TaskError>> {
+    let name = text(fields, "data.task");
+    let definition = Definition::find(name)?;
+    let params: toml::Table = definition
+        .parameters
+        .iter()
+        .filter_map(|p| Some((p.name().to_owned(), as_toml(fields.get(p.path)?))))
+        .collect();
+    Some(Task::parse(name, params))
+}
+
+/// The smallest vocabulary that an arch needs.
+pub(super) fn vocab(fields: &Fields) -> i64 {
+    if let Some(FieldValue::Int(vocab)) = fields.get("data.tokenizer_vocab") {
+        return *vocab;
+    }
+    match (task(fields), text(fields, "data.ids")) {
+        (Some(Ok(task)), "dense") => task.alphabet().len() as i64,
+        (Some(Ok(task)), _) => i64::from(task.vocab()),
+        (Some(Err(_)), _) => 0,
+        (None, _) => BYTES,
+    }
+}
+
+/// Reports parameters for which no sample can be generated.
+pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
+    let mut problem = |path: &str, message: String, help: &str| {
+        problems.push(Problem::new(path, "bad-task", message, help));
+    };
+    let name = text(fields, "data.task");
+    match task(fields) {
+        None => {}
+        Some(Ok(task)) => {
+            window(fields, &task, &mut problem);
+            if name == "capo" {
+                biographies(fields, &mut problem);
+            }
+        }
+        Some(Err(TaskError { parameter, message, help })) => {
+            let path = match parameter {
+                Some(parameter) => format!("data.{name}.{parameter}"),
+                None => "data.task".to_owned(),
+            };
+            problem(&path, message, &help);
+        }
+    }
+    for metric in list(fields, "evaluation.metrics").iter().map(FieldValue::plain) {
+        let of = METRICS.iter().find(|(name, _)| *name == metric).and_then(|(_, of)| *of);
+        if of.is_some_and(|of| !of.contains(&name)) {
+            let own = METRICS.iter().filter(|(_, of)| of.is_none_or(|of| of.contains(&name)));
+            let own: Vec<String> = own.map(|(name, _)| format!("\"{name}\"")).collect();
+            problem(
+                "evaluation.metrics",
+                format!("metrics lists \"{metric}\", but {name} does not have it"),
+                &format!("choose from {}, or leave metrics out", own.join(", ")),
+            );
+        }
+    }
+}
+
+/// Checks that a window can hold an answer.
+fn window(fields: &Fields, task: &Task, problem: &mut impl FnMut(&str, String, &str)) {
+    let (seq_len, name) = (int(fields, "data.seq_len"), task.name());
+    let mode = if text(fields, "evaluation.mode") == "train" { Mode::Train } else { Mode::Test };
+    let least = |mode| i64::try_from(task.least_tokens(mode)).unwrap_or(i64::MAX);
+    let (trained, evaluated) = (least(Mode::Train), least(mode));
+    if seq_len < trained.max(evaluated) - 1 {
+        let (which, least) =
+            if seq_len < trained - 1 { ("", trained) } else { (" at evaluation", evaluated) };
+        let drawn = if which.is_empty() {
+            ""
+        } else {
+            ", or write mode = \"train\" under [evaluation], which draws sizes as training does"
+        };
+        problem(
+            "data.seq_len",
+            format!(
+                "a window of {seq_len} tokens is too short for the first answer of any {name} sample{which}, which takes {least}"
+            ),
+            &format!(
+                "set seq_len to {} or more, or make the task smaller{drawn}",
+                trained.max(evaluated) - 1
+            ),
+        );
+    }
+    if text(fields, "data.loss_on") == "answer" && !task.has_labels() {
+        problem(
+            "data.loss_on",
+            format!("loss_on is \"answer\", but {name} does not label its answers"),
+            "write loss_on = \"all\", as published",
+        );
+    }
+}
+
+/// Checks how Capo's biographies are packed and measured.
+fn biographies(fields: &Fields, problem: &mut impl FnMut(&str, String, &str)) {
+    if text(fields, "data.order") == "published" {
+        problem(
+            "data.order",
+            "order is \"published\", but the published data has one biography per person in a fixed order, not windows"
+                .to_owned(),
+            "write order = \"indexed\", which draws new people and sentences for each window",
+        );
+    }
+    let seq_len = int(fields, "data.seq_len");
+    let bits = list(fields, "evaluation.metrics").iter().any(|metric| metric.plain() == "bits");
+    if bits && seq_len < BIOGRAPHY {
+        problem(
+            "data.seq_len",
+            format!(
+                "a window of {seq_len} tokens rarely holds a whole biography, and bits are counted over whole biographies"
+            ),
+            &format!(
+                "set seq_len to {BIOGRAPHY} or more, or leave \"bits\" out of evaluation.metrics"
+            ),
+        );
+    }
+}

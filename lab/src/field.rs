@@ -1,0 +1,599 @@
+//! THE field table: every field of an experiment, its allowed values and its effect on a result.
+//!
+//! In: nothing. Out: [`TABLE`], read by recipes, locks, comparisons and reports alike. Must stay true:
+//! a field's class is defined only here, and a test changes each field and checks that the digests
+//! change as its class promises; a field added after version 1 enters a digest only when it differs
+//! from its neutral value. Fields of the arch are not listed, since each arch brings its own
+//! (`arch.layers.3.mixer.heads`): they are semantic through `arch.graph` and `arch.manifest`, so that
+//! renaming or refactoring an arch changes no id.
+
+/// Keys of a launch: at the top level, and in each section that launchers use.
+macro_rules! launch {
+    ($($key:literal),* $(; $($other:literal),*)?) => {
+        &[
+            $(
+                $key,
+                concat!("launch.", $key),
+                concat!("launcher.", $key),
+                concat!("sbatch.", $key),
+                concat!("slurm.", $key),
+                concat!("stool.", $key),
+            )*
+            $($($other,)*)?
+        ]
+    };
+}
+
+mod foreign;
+mod launch;
+mod table;
+mod topic;
+mod value;
+
+use std::collections::BTreeMap;
+
+pub use foreign::FOREIGN;
+pub(crate) use launch::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
+pub use table::LESS_IS_BETTER;
+pub use table::TABLE;
+pub(crate) use table::{MEASURES, METRICS};
+use table::{TASK, TEXT};
+pub use topic::{Absent, Topic};
+pub use value::quote;
+pub use value::{Bounds, FieldValue, Kind, UNBOUND};
+pub(crate) use value::{one_of, renamed, row, shown, string};
+
+/// Values of free fields by path.
+pub type Fields = BTreeMap<String, FieldValue>;
+
+/// How a field affects a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Changes the computation in exact arithmetic: part of the `train` digest, which is the id.
+    Semantic,
+    /// Changes how the weights are measured, not the weights: part of the `eval` digest.
+    Measured,
+    /// Changes rounding only: part of the `platform` digest.
+    Platform,
+    /// Only another trainer reads it, and there it can change a result. It changes nothing in canonc, so no id
+    /// covers it; if arms differ in it, that is a confound unless canonc runs both.
+    Carried,
+    /// Changes no bit of any loss or weight: in no digest except the file's own.
+    Cosmetic,
+}
+
+impl Class {
+    /// The word in tables and reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Class::Semantic => "semantic",
+            Class::Measured => "measured",
+            Class::Platform => "platform",
+            Class::Carried => "carried",
+            Class::Cosmetic => "cosmetic",
+        }
+    }
+}
+
+/// The origin of a field's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Chosen by someone.
+    Free,
+    /// Computed from free fields.
+    Derived,
+    /// Of `budget.steps` and `budget.tokens`, the one that was not chosen follows from the other. Both
+    /// affect training, so a difference in either is a confound unless it is in the treatment.
+    Decides,
+}
+
+/// The default of a field.
+#[derive(Clone, Copy)]
+pub enum Default {
+    /// No default: the field is required.
+    Required,
+    /// A value, as TOML.
+    Is(&'static str),
+    /// Computed from other fields; the text says how.
+    From(fn(&Fields) -> Option<FieldValue>, &'static str),
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+pub struct FieldDef {
+    /// Its path in recipes and locks: `optimizer.lr`.
+    pub path: &'static str,
+    /// The results that it can change.
+    pub class: Class,
+    /// Whether it is chosen or computed.
+    pub origin: Origin,
+    /// The values that it accepts.
+    pub kind: Kind,
+    /// Its value where a recipe does not give it.
+    pub default: Default,
+    /// The field exists only if another field holds one of these words.
+    pub only: Option<(&'static str, &'static [&'static str])>,
+    /// For a derived field that may be written: the free field that then follows from it.
+    pub instead: Option<&'static str>,
+    /// The revision of this table that added it.
+    pub since: u32,
+    /// For fields added after revision 1: the value that means the same as a lock without the field.
+    pub neutral: &'static str,
+    /// Unit of the value; empty for none.
+    pub unit: &'static str,
+    /// Its meaning in one or two sentences.
+    pub doc: &'static str,
+    /// Other common names, which are suggested but never accepted.
+    pub also: &'static [&'static str],
+    /// The topic of a difference in it.
+    pub topic: Topic,
+    /// The keys and columns of foreign files that mean this field. `.*` at the end covers everything below.
+    pub foreign: &'static [&'static str],
+    /// The meaning of a foreign file without the key.
+    pub absent: Absent,
+    /// Foreign words for values: theirs, ours.
+    pub synonyms: &'static [(&'static str, &'static str)],
+    /// Whether it records the source or the tokenization of text.
+    pub records_text: bool,
+}
+
+const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -> FieldDef {
+    let (origin, default) = (Origin::Free, Default::Required);
+    let (only, instead, since, neutral, unit, also) = (None, None, 1, "", "", &[] as &[_]);
+    let topic = Topic::usual(path, class);
+    let (foreign, absent, synonyms) = (&[] as &[_], Absent::Unknown, &[] as &[_]);
+    FieldDef {
+        path,
+        class,
+        origin,
+        kind,
+        default,
+        only,
+        instead,
+        since,
+        neutral,
+        unit,
+        doc,
+        also,
+        topic,
+        foreign,
+        absent,
+        synonyms,
+        records_text: false,
+    }
+}
+
+const fn derived(
+    path: &'static str,
+    class: Class,
+    unit: &'static str,
+    doc: &'static str,
+) -> FieldDef {
+    let kind = Kind::Name;
+    FieldDef { origin: Origin::Derived, unit, ..free(path, class, kind, doc) }
+}
+
+impl FieldDef {
+    const fn is(self, value: &'static str) -> FieldDef {
+        FieldDef { default: Default::Is(value), ..self }
+    }
+
+    const fn from(self, rule: fn(&Fields) -> Option<FieldValue>, words: &'static str) -> FieldDef {
+        FieldDef { default: Default::From(rule, words), ..self }
+    }
+
+    const fn only(self, path: &'static str, words: &'static [&'static str]) -> FieldDef {
+        FieldDef { only: Some((path, words)), ..self }
+    }
+
+    /// A field added after the first locks, with the value that those had implicitly.
+    const fn younger(self, neutral: &'static str) -> FieldDef {
+        FieldDef { since: 2, neutral, ..self }
+    }
+
+    /// A derived field that a recipe may write instead of a free one, which then follows.
+    const fn instead(self, kind: Kind, of: &'static str) -> FieldDef {
+        FieldDef { kind, instead: Some(of), ..self }
+    }
+
+    /// Whether a recipe may write it.
+    pub fn is_writable(&self) -> bool {
+        self.origin != Origin::Derived || self.instead.is_some()
+    }
+
+    const fn unit(self, unit: &'static str) -> FieldDef {
+        FieldDef { unit, ..self }
+    }
+
+    const fn also(self, also: &'static [&'static str]) -> FieldDef {
+        FieldDef { also, ..self }
+    }
+
+    const fn decides(self) -> FieldDef {
+        FieldDef { origin: Origin::Decides, ..self }
+    }
+
+    const fn about(self, topic: Topic) -> FieldDef {
+        FieldDef { topic, ..self }
+    }
+
+    const fn called(self, foreign: &'static [&'static str]) -> FieldDef {
+        FieldDef { foreign, ..self }
+    }
+
+    /// A missing key means this value.
+    const fn means(self, value: &'static str) -> FieldDef {
+        FieldDef { absent: Absent::Is(value), ..self }
+    }
+
+    /// The other trainer's documented default.
+    const fn default_there(self, value: &'static str) -> FieldDef {
+        FieldDef { absent: Absent::Default(value), ..self }
+    }
+
+    /// A missing key means another field's value.
+    const fn same_as(self, path: &'static str) -> FieldDef {
+        FieldDef { absent: Absent::As(path), ..self }
+    }
+
+    const fn spoken(self, synonyms: &'static [(&'static str, &'static str)]) -> FieldDef {
+        FieldDef { synonyms, ..self }
+    }
+
+    const fn records_text(self) -> FieldDef {
+        FieldDef { records_text: true, ..self }
+    }
+
+    /// Whether it affects another trainer's scores only: no weight and no measurement of canonc.
+    pub fn reaches_scores(&self) -> bool {
+        self.class == Class::Cosmetic && self.topic == Topic::Evaluation
+    }
+
+    /// Whether a difference can change a loss or a weight, here or in the trainer that reads it.
+    pub fn reaches_result(&self) -> bool {
+        match self.class {
+            Class::Semantic | Class::Platform | Class::Carried => true,
+            // A field that may be written instead of one that affects the result also affects it.
+            Class::Measured | Class::Cosmetic => {
+                self.origin == Origin::Decides || self.instead.is_some()
+            }
+        }
+    }
+
+    /// The class under which locks list and digest it. A carried field stays where the first locks have it:
+    /// among the cosmetic fields, or the platform's if it is about another trainer's rounding.
+    pub fn listed(&self) -> Class {
+        match (self.class, self.topic) {
+            (Class::Carried, Topic::Numerics) => Class::Platform,
+            (Class::Carried, _) => Class::Cosmetic,
+            (class, _) => class,
+        }
+    }
+
+    /// Whether the field exists, given the other fields.
+    pub fn exists(&self, fields: &Fields) -> bool {
+        holds(self.only, fields)
+    }
+
+    /// Whether a value is part of its class's digest.
+    pub fn enters(&self, value: &FieldValue) -> bool {
+        self.since == 1 || value.to_string() != self.neutral
+    }
+
+    /// The table of a recipe that the field is written in, and its key there: `data.depo` and `N`.
+    pub fn table_and_name(&self) -> (&'static str, &'static str) {
+        let task = self.path.strip_prefix("data.").is_some_and(|rest| rest.contains('.'));
+        let parts = if task { self.path.rsplit_once('.') } else { self.path.split_once('.') };
+        parts.unwrap_or(("", self.path))
+    }
+
+    /// `optimizer` of `optimizer.lr`.
+    pub fn section(&self) -> &'static str {
+        self.path.split_once('.').map_or(self.path, |(section, _)| section)
+    }
+}
+
+/// A rule that affects results but is neither a field, nor a primitive or generator, which have their
+/// own revisions.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// Name in `revision.NAME`.
+    pub name: &'static str,
+    /// Raised when the same lock begins to give a different number.
+    pub revision: i64,
+    /// The computations that it covers.
+    pub doc: &'static str,
+    only: Option<(&'static str, &'static [&'static str])>,
+}
+
+/// THE list of rules. Raise a revision by one in the change that makes the same lock give a different number
+/// in exact arithmetic: a different draw, formula, order or count. Do not raise it for a rewrite that only
+/// rounds differently, a new field (it has its own neutral value) or a new choice of an old field (a new
+/// word). From 2 on, a revision is in the id as `revision.NAME`; revision 1, the neutral value, is not
+/// written, so that ids older than this list keep their meaning. A lock with another revision than the
+/// one here is refused, and the error names the rule.
+pub const RULES: &[Rule] = &[
+    rule("init", "How a parameter's init rule, key and seed become its first value."),
+    rule(
+        "loss",
+        "The targets that count, the quantity summed over them, and the divisor of the sum.",
+    ),
+    rule("schedule", "The learning rate at each step, for every kind."),
+    Rule {
+        only: Some((TASK, TEXT)),
+        ..rule(
+            "text",
+            "The byte tokenizer, which documents are held out, their order, and how windows are numbered.",
+        )
+    },
+    rule("update", "The tree that sums gradients, the norm and the clip, AdamW, and its decay."),
+];
+
+const fn rule(name: &'static str, doc: &'static str) -> Rule {
+    Rule { name, revision: 1, doc, only: None }
+}
+
+impl Rule {
+    /// Whether the rule affects an experiment with these fields.
+    pub fn applies(&self, fields: &Fields) -> bool {
+        holds(self.only, fields)
+    }
+
+    /// The name of its revision in the id.
+    pub fn path(&self) -> String {
+        format!("revision.{}", self.name)
+    }
+}
+
+/// Whether a field holds one of the words in a condition.
+fn holds(only: Option<(&str, &[&str])>, fields: &Fields) -> bool {
+    only.is_none_or(|(path, words)| {
+        matches!(fields.get(path), Some(FieldValue::Text(word)) if words.contains(&word.as_str()))
+    })
+}
+
+/// Finds the row of a path.
+pub fn find(path: &str) -> Option<&'static FieldDef> {
+    TABLE.binary_search_by(|def| def.path.cmp(path)).ok().and_then(|i| TABLE.get(i))
+}
+
+/// The paths that recipes may write, in order.
+pub fn writable() -> impl Iterator<Item = &'static FieldDef> {
+    TABLE.iter().filter(|def| def.is_writable())
+}
+
+/// The field that was probably meant by a wrong path; never the path itself.
+pub fn suggest(path: &str) -> Option<&'static str> {
+    nearest(path).filter(|near| *near != path)
+}
+
+fn nearest(path: &str) -> Option<&'static str> {
+    let (section, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let here = |def: &&FieldDef| def.path.rsplit_once('.').is_some_and(|(own, _)| own == section);
+    let renamed = writable().filter(here).find(|def| def.also.contains(&last));
+    let renamed = renamed
+        .or_else(|| writable().find(|def| def.also.contains(&last) && def.section() == section));
+    if let Some(def) = renamed.or_else(|| writable().find(|def| def.also.contains(&last))) {
+        return Some(def.path);
+    }
+    // First the same word in another section, then a similar word in this one, then a similar path.
+    let named = |def: &&FieldDef| def.path.rsplit('.').next() == Some(last);
+    if let Some(def) = writable().find(named) {
+        return Some(def.path);
+    }
+    let own = writable().filter(|def| def.section() == section);
+    let near = dsl::suggest(last, own.filter_map(|def| def.path.rsplit('.').next()));
+    if let Some(def) = near.and_then(|near| find(&format!("{section}.{near}"))) {
+        return Some(def.path);
+    }
+    // Whole paths can be similar because of their sections, so compare them only if the section is wrong too.
+    let known = writable().any(|def| def.section() == section);
+    dsl::suggest(path, writable().map(|def| def.path)).filter(|_| !known)
+}
+
+/// The implicit value of a newer field in a lock that does not list it.
+pub(crate) fn neutral_of(def: &FieldDef) -> Option<FieldValue> {
+    let parsed = toml::de::DeValue::parse(def.neutral).ok()?;
+    def.kind.read(parsed.get_ref()).ok().filter(|_| def.since > 1)
+}
+
+/// The value that follows from other fields, or the default; `None` if the field is required.
+pub(crate) fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
+    match def.default {
+        Default::Required => None,
+        Default::Is(text) => {
+            let parsed = toml::de::DeValue::parse(text).ok()?;
+            def.kind.read(parsed.get_ref()).ok()
+        }
+        Default::From(rule, _) => rule(fields),
+    }
+}
+
+/// Normalises a value: weights are shares, so [60, 30, 10] becomes [6, 3, 1], and [1] becomes an empty list.
+pub(crate) fn canonical(def: &FieldDef, value: FieldValue) -> FieldValue {
+    let FieldValue::List(items) = &value else { return value };
+    if def.path != "data.weights" {
+        return value;
+    }
+    let number = |item: &FieldValue| if let FieldValue::Int(n) = item { *n } else { 1 };
+    // A single source is the whole text, whatever its weight.
+    if let [one] = items.as_slice()
+        && number(one) > 0
+    {
+        return FieldValue::List(Vec::new());
+    }
+    let divisor = items.iter().map(number).fold(0, greatest_common_divisor);
+    if divisor < 2 {
+        return value;
+    }
+    FieldValue::List(items.iter().map(|item| FieldValue::Int(number(item) / divisor)).collect())
+}
+
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+fn word<'a>(fields: &'a Fields, path: &str) -> Option<&'a str> {
+    match fields.get(path) {
+        Some(FieldValue::Text(word)) => Some(word),
+        Some(
+            FieldValue::Int(_)
+            | FieldValue::Big(_)
+            | FieldValue::Real(_)
+            | FieldValue::Bool(_)
+            | FieldValue::List(_),
+        )
+        | None => None,
+    }
+}
+
+/// Answers if the task labels them, else everything, as in the publication.
+fn loss_on(fields: &Fields) -> Option<FieldValue> {
+    let labelled = ["brevo", "depo"].contains(&word(fields, "data.task")?);
+    let on = if labelled { "answer" } else { "all" };
+    Some(FieldValue::text(on))
+}
+
+/// The default metrics of a task. Text has no answers, and Capo measures bits of its values instead.
+fn metrics(fields: &Fields) -> Option<FieldValue> {
+    let metrics: &[&str] = match word(fields, "data.task")? {
+        "capo" => &["bits", "eval_loss"],
+        "lano" => &["eval_loss", "kl", "validity"],
+        "text" => &["eval_loss", "token_accuracy"],
+        _ => &["eval_loss", "exact_match", "token_accuracy"],
+    };
+    Some(FieldValue::List(metrics.iter().map(|m| FieldValue::text(*m)).collect()))
+}
+
+/// The size of Lingua's buffer on one rank.
+fn shuffle_buffer(fields: &Fields) -> Option<FieldValue> {
+    let batches = find("lingua.prefetch_size")?;
+    let usual = default_of(batches, fields)?;
+    match (fields.get(batches.path).unwrap_or(&usual), fields.get("batch.sequences")?) {
+        (FieldValue::Int(batches), FieldValue::Int(sequences)) => {
+            batches.checked_mul(*sequences).map(FieldValue::Int)
+        }
+        (_, _) => None,
+    }
+}
+
+fn up_to_l(fields: &Fields) -> Option<FieldValue> {
+    match fields.get("data.mano.L") {
+        Some(FieldValue::Int(most)) => {
+            Some(FieldValue::List((1..=*most.min(&499)).map(FieldValue::Int).collect()))
+        }
+        Some(
+            FieldValue::Text(_)
+            | FieldValue::Big(_)
+            | FieldValue::Real(_)
+            | FieldValue::Bool(_)
+            | FieldValue::List(_),
+        )
+        | None => None,
+    }
+}
+
+fn as_lens(fields: &Fields) -> Option<FieldValue> {
+    fields.get("data.mano.lens").cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_sound() {
+        for pair in TABLE.windows(2) {
+            assert!(pair[0].path < pair[1].path, "{} before {}", pair[0].path, pair[1].path);
+            // A path that is a prefix of another could not be a TOML key as well.
+            assert!(!pair[1].path.starts_with(&format!("{}.", pair[0].path)));
+        }
+        for def in TABLE.iter() {
+            assert!(find(def.path).is_some_and(|found| found.path == def.path));
+            assert!(!def.doc.is_empty() && def.doc.ends_with('.'), "{}", def.path);
+            assert!(def.since >= 1 && (def.since == 1) == def.neutral.is_empty(), "{}", def.path);
+            if let Some((path, words)) = def.only {
+                let Kind::Word(known, _) = find(path).unwrap().kind else { panic!("{path}") };
+                assert!(words.iter().all(|w| known.contains(w)), "{}", def.path);
+            }
+            if let Default::Is(_) = def.default {
+                assert!(default_of(def, &Fields::new()).is_some(), "default of {}", def.path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_has_one_row_and_its_class_agrees_with_its_topic() {
+        let mut names = std::collections::BTreeSet::new();
+        for pair in FOREIGN.windows(2) {
+            assert!(pair[0].path < pair[1].path, "{} before {}", pair[0].path, pair[1].path);
+        }
+        for def in TABLE.iter().chain(FOREIGN) {
+            for name in def.foreign.iter().filter(|name| **name != def.path).chain([&def.path]) {
+                assert!(names.insert(*name), "{name} twice");
+            }
+            if let Absent::As(other) = def.absent {
+                assert!(TABLE.iter().chain(FOREIGN).any(|known| known.path == other), "{other}");
+            }
+            assert!(def.doc.ends_with('.'), "{}", def.path);
+            // Skip derived fields: differences are in the fields they follow from.
+            if def.origin != Origin::Derived || def.instead.is_some() {
+                assert_eq!(def.topic.decides(), def.reaches_result(), "{}", def.path);
+            }
+        }
+    }
+
+    #[test]
+    fn metrics_are_those_of_the_table() {
+        let Kind::Word(tasks, _) = find(TASK).unwrap().kind else { panic!("{TASK}") };
+        for (metric, of) in METRICS {
+            assert!(of.unwrap_or_default().iter().all(|task| tasks.contains(task)), "{metric}");
+        }
+        for task in tasks {
+            let fields = Fields::from([(TASK.to_owned(), FieldValue::text(*task))]);
+            let Some(FieldValue::List(metrics)) = metrics(&fields) else { panic!("{task}") };
+            for metric in metrics {
+                let (_, of) =
+                    METRICS.into_iter().find(|(name, _)| *name == metric.plain()).unwrap();
+                assert!(of.is_none_or(|of| of.contains(task)), "{task} {metric}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_rules_are_sorted_and_are_not_fields() {
+        for pair in RULES.windows(2) {
+            assert!(pair[0].name < pair[1].name);
+        }
+        for rule in RULES {
+            assert!(rule.revision >= 1 && rule.doc.ends_with('.'), "{}", rule.name);
+            assert!(find(&rule.path()).is_none(), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn wrong_paths_are_understood() {
+        for (wrong, meant) in [
+            ("optimizer.learning_rate", "optimizer.lr"),
+            ("optimizer.wieght_decay", "optimizer.weight_decay"),
+            ("batch.batch_size", "batch.sequences"),
+            ("data.depo.n_max", "data.depo.N"),
+            ("warmup", "schedule.warmup"),
+            ("optimizer.warmup", "schedule.warmup"),
+            ("schedule.min_lr_ratio", "schedule.lr_min_ratio"),
+        ] {
+            assert_eq!(suggest(wrong), Some(meant), "{wrong}");
+        }
+        assert_eq!(suggest("xyzzy"), None);
+        for def in TABLE.iter() {
+            assert_ne!(suggest(def.path), Some(def.path));
+        }
+    }
+
+    #[test]
+    fn a_younger_field_enters_only_when_it_says_something() {
+        let def = FieldDef { since: 2, neutral: "0", ..*find("loss.z_loss").unwrap() };
+        assert!(!def.enters(&FieldValue::Real(dsl::Decimal::ZERO)));
+        assert!(def.enters(&FieldValue::Real(dsl::Decimal::ONE)));
+    }
+}

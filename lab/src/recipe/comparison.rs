@@ -1,0 +1,577 @@
+//! Comparison files: recipes used as arms, and the intended differences between them.
+//!
+//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and optionally `trainer`, `[replicate]` (the A/A arm), `[grid]`,
+//! `[selection]`, `[analysis]`, `[match]`, and `[sweep]` for several comparisons that differ only in their arms. Out: a
+//! [`ComparisonFile`], or every error in it. Must stay true: a treatment is
+//! declared here once, before any run; a nuisance or a seed cannot be a treatment.
+
+mod rows;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use dsl::limits::MAX_SOURCE_BYTES;
+use dsl::{Diagnostics, FileId, Sources, Span};
+use toml::de::DeValue;
+
+use super::{ArchRef, diag};
+use crate::comparison::{
+    Arm, Comparison, Declared, DeclaredAnalysis, Match, NoComparison, Quantity, Selection,
+    SelectionMode,
+};
+use crate::comparison::{grid_row, seed_list, zip_seeds};
+use crate::experiment::{Experiment, Seeds};
+use crate::facts::{self, Fact};
+use crate::field::{self, shown};
+use crate::grid::is_word;
+use crate::verdict::{Change, Trainer};
+use compiler::resolve::import_target;
+
+pub use rows::Row;
+
+/// An arm in a comparison file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArmFile {
+    /// Name of the arm.
+    pub name: String,
+    /// The path of its recipe, relative to the same directory as the comparison file's.
+    pub recipe: String,
+    /// The arch to use instead of the recipe's.
+    pub arch: Option<ArchRef>,
+    /// The name of one of the recipe's locks, if its sweep makes several.
+    pub point: Option<String>,
+}
+
+/// A parsed comparison file.
+#[derive(Clone, Debug)]
+pub struct ComparisonFile {
+    /// The file it was read from.
+    pub file: FileId,
+    /// One row for each comparison in the file.
+    pub rows: Vec<Row>,
+    declared: Declared,
+    spans: BTreeMap<String, Span>,
+}
+
+const KEYS: [&str; 12] = [
+    "analysis",
+    "arms",
+    "base",
+    "grid",
+    "match",
+    "recipe",
+    "replicate",
+    "seeds",
+    "selection",
+    "sweep",
+    "trainer",
+    "treatment",
+];
+/// Codes of errors about something missing.
+const MISSING: [&str; 4] = ["missing-key", "no-such-arm", "seed-counts", "too-few-arms"];
+/// The keys that are tables.
+const SECTIONS: [&str; 9] =
+    ["analysis", "arms", "grid", "match", "replicate", "seeds", "selection", "sweep", "treatment"];
+const MATCH: [&str; 2] = ["match.on", "match.within"];
+const SELECTION: [&str; 3] = ["selection.metric", "selection.mode", "selection.per_arm"];
+
+/// Reads a comparison file. None if there are errors; all of them are reported, each at its line.
+pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnostics) {
+    let mut diagnostics = Diagnostics::new();
+    let text = sources.text(file);
+    let span = |at: &Range<usize>| Span::new(file, at.start, at.end);
+    if text.len() > MAX_SOURCE_BYTES {
+        diagnostics.push(diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES));
+        return (None, diagnostics);
+    }
+    let table = match facts::parse(text) {
+        Ok(table) => table,
+        Err(errors) => {
+            diagnostics.extend(errors.iter().map(|e| diag::not_toml(span(&e.at), &e.message)));
+            return (None, diagnostics);
+        }
+    };
+    let (mut leaves, tables) = facts::leaves(&table);
+    let mut lacks_sections = false;
+    for (section, at) in tables.iter().filter(|(path, _)| !path.contains('.')) {
+        if !KEYS.contains(&section.as_str()) {
+            diagnostics.push(diag::unknown_comparison_section(span(at), section, &SECTIONS));
+            // Its keys are not reported one by one.
+            leaves.retain(|fact| !super::within(&fact.path, section));
+            lacks_sections = true;
+        }
+    }
+    let spans = tables.iter().map(|(path, at)| (path.clone(), span(at))).collect();
+    let mut reader = Reader { file, name: sources.name(file), diagnostics, spans };
+    let found = reader.all(&leaves);
+    let Reader { mut diagnostics, spans, .. } = reader;
+    if lacks_sections {
+        // What is missing may be in the section of the wrong name.
+        diagnostics.retain(|d| !MISSING.contains(&d.code));
+    }
+    let (rows, declared) = found;
+    if diagnostics.is_empty() {
+        (Some(ComparisonFile { file, rows, declared, spans }), diagnostics)
+    } else {
+        (None, diagnostics)
+    }
+}
+
+struct Reader<'s> {
+    file: FileId,
+    name: &'s str,
+    diagnostics: Diagnostics,
+    spans: BTreeMap<String, Span>,
+}
+
+impl Reader<'_> {
+    fn span(&self, at: &Range<usize>) -> Span {
+        Span::new(self.file, at.start, at.end)
+    }
+
+    fn all(&mut self, leaves: &[Fact<'_, '_>]) -> (Vec<Row>, Declared) {
+        let mut arms: Vec<ArmFile> = Vec::new();
+        let shared = self.shared(leaves);
+        let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        let mut treatment: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
+        let mut grid = Vec::new();
+        let mut selection =
+            Selection { metric: "eval_loss".to_owned(), mode: SelectionMode::Min, per_arm: true };
+        let mut analysis = DeclaredAnalysis::default();
+        let mut chosen = None;
+        let mut base = None;
+        let (mut on, mut within) = (None, None);
+        let mut trainer = Trainer::Any;
+        for fact in leaves {
+            let (key, at) = (self.span(&fact.key), self.span(&fact.at));
+            self.spans.insert(fact.path.clone(), at);
+            let path = fact.path.as_str();
+            match (path.split_once('.'), fact.value) {
+                (None, DeValue::String(text)) if path == "base" => {
+                    base = Some((text.to_string(), at))
+                }
+                (None, value) if path == "treatment" => {
+                    let entries = self.strings(path, value, at);
+                    treatment.insert(None, entries);
+                }
+                (None, value) if path == "trainer" => match Trainer::read(value) {
+                    Ok(found) => trainer = found,
+                    Err(_) => {
+                        let want = "\"canonc\"; leave it out if another trainer may run the arms";
+                        let got = shown(value);
+                        self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
+                    }
+                },
+                (Some(("treatment", arm)), value) => {
+                    let entries = self.strings(path, value, at);
+                    treatment.insert(Some(arm.to_owned()), entries);
+                }
+                // Read later, with the arms that are the same in every row.
+                (Some(("sweep", _)), _) => {}
+                // Read before all arms.
+                (None, DeValue::String(_)) if path == "recipe" => {}
+                (Some(("arms", arm)), DeValue::String(text)) => {
+                    self.arm(arm, text, shared.as_deref(), (key, at), &mut arms);
+                }
+                (Some(("seeds" | "replicate", which)), value)
+                    if ["init", "data", "eval"].contains(&which) =>
+                {
+                    match seed_list(value) {
+                        Ok(list) if list.is_empty() => {
+                            self.diagnostics.push(diag::empty_list(at, path));
+                        }
+                        Ok(list) => {
+                            seeds.insert(path.to_owned(), list);
+                        }
+                        Err(why) => self.diagnostics.push(diag::bad_value(at, path, &why)),
+                    }
+                }
+                (Some(("grid", paths)), value) => match grid_row(paths, value) {
+                    Ok(row) => grid.push(row),
+                    Err(why) => self.diagnostics.push(diag::bad_grid(at, paths, &why)),
+                },
+                (Some(("selection", "metric")), DeValue::String(text))
+                    if field::MEASURES.contains(&text.as_ref()) =>
+                {
+                    selection.metric = text.to_string();
+                }
+                (Some(("selection", "mode")), DeValue::String(text)) if text == "min" => {
+                    chosen = Some(SelectionMode::Min);
+                }
+                (Some(("selection", "mode")), DeValue::String(text)) if text == "max" => {
+                    chosen = Some(SelectionMode::Max);
+                }
+                (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
+                    selection.per_arm = *per_arm;
+                }
+                (Some(("analysis", name)), value) if DeclaredAnalysis::KEYS.contains(&path) => {
+                    if let Err(why) = analysis.take(name, value) {
+                        self.diagnostics.push(diag::bad_analysis(at, path, &why));
+                    }
+                }
+                (None, value @ DeValue::String(_)) if path == "match" => {
+                    on = self.written(path, at, Quantity::read(value));
+                }
+                (Some(("match", "on")), value) => {
+                    on = self.written(path, at, Quantity::read(value));
+                }
+                (Some(("match", "within")), value) => {
+                    within = self.written(path, at, Match::share(value));
+                }
+                (_, value) => self.unknown(path, value, key, at),
+            }
+        }
+        let matching = on.map(|on| match within {
+            Some(within) => Match { on, within },
+            None => Match::usual(on),
+        });
+        if matching.is_none() && self.spans.contains_key("match.within") {
+            let at = self.place("match");
+            self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
+        }
+        let least = field::LESS_IS_BETTER.contains(&selection.metric.as_str());
+        let best = if least { SelectionMode::Min } else { SelectionMode::Max };
+        selection.mode = chosen.unwrap_or(best);
+        let rows = self.rows(arms, leaves, shared.as_deref());
+        let arms: &[ArmFile] = rows.first().map_or(&[], |row| &row.arms);
+        if shared.is_some() && !arms.is_empty() && arms.iter().all(|arm| arm.arch.is_none()) {
+            let at = self.place("recipe");
+            self.diagnostics.push(diag::idle_recipe(at));
+        }
+        let base = self.base(base, arms);
+        let treatment = self.treatment(treatment, arms, &base);
+        let (seeds, replicate) = self.seeds(&seeds);
+        for path in grid.iter().flat_map(|row: &crate::comparison::Grid| &row.paths) {
+            if treatment.values().flatten().any(|entry| entry == path) {
+                let at = self.place("treatment");
+                self.diagnostics.push(diag::nuisance_in_treatment(at, path));
+            }
+        }
+        let declared = Declared {
+            base,
+            treatment,
+            seeds,
+            replicate,
+            grid,
+            selection,
+            analysis,
+            matching,
+            trainer,
+        };
+        (rows, declared)
+    }
+
+    fn place(&self, path: &str) -> Span {
+        self.spans.get(path).copied().unwrap_or(Span::new(self.file, 0, 0))
+    }
+
+    /// Returns a value, or reports why it is invalid.
+    fn written<T>(&mut self, path: &str, at: Span, read: Result<T, String>) -> Option<T> {
+        read.map_err(|why| self.diagnostics.push(diag::bad_match(at, path, &why))).ok()
+    }
+
+    /// The recipe of every arm that names only an arch.
+    fn shared(&mut self, leaves: &[Fact<'_, '_>]) -> Option<String> {
+        let fact = leaves.iter().find(|fact| fact.path == "recipe")?;
+        let DeValue::String(text) = fact.value else { return None };
+        let at = self.span(&fact.at);
+        self.recipe("recipe", text, at)
+    }
+
+    fn recipe(&mut self, path: &str, text: &str, at: Span) -> Option<String> {
+        let clean = !text.chars().any(char::is_control) && text.ends_with(".toml");
+        let found = import_target(self.name, text).filter(|_| clean);
+        if found.is_none() {
+            let want = "the path of a recipe relative to this file, with `/`";
+            let got = shown(&DeValue::String(text.into()));
+            self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
+        }
+        found
+    }
+
+    fn arm(
+        &mut self,
+        arm: &str,
+        text: &str,
+        shared: Option<&str>,
+        (key, at): (Span, Span),
+        arms: &mut Vec<ArmFile>,
+    ) {
+        let letters = arm.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let twin = arms.iter().any(|known| known.name.eq_ignore_ascii_case(arm));
+        if !letters || arm.is_empty() || arm.len() > 40 || twin {
+            self.diagnostics.push(diag::bad_arm_name(key, arm));
+        }
+        let name = arm.to_owned();
+        let path = format!("arms.{arm}");
+        match (super::arch_ref(self.name, &DeValue::String(text.into())), shared) {
+            (Some(arch), Some(recipe)) => {
+                let recipe = recipe.to_owned();
+                arms.push(ArmFile { name, recipe, arch: Some(arch), point: None });
+            }
+            (Some(arch), None) => {
+                self.diagnostics.push(diag::arm_without_recipe(at, arm, text));
+                let recipe = String::new();
+                arms.push(ArmFile { name, recipe, arch: Some(arch), point: None });
+            }
+            (None, _) => {
+                let (file, point) = match text.split_once('#') {
+                    Some((file, point)) => (file, Some(point)),
+                    None => (text, None),
+                };
+                let nameless = point.is_some_and(|point| !is_word(point));
+                let found = self.recipe(&path, if nameless { text } else { file }, at);
+                if let Some(recipe) = found.filter(|_| !nameless) {
+                    let point = point.map(str::to_owned);
+                    arms.push(ArmFile { name, recipe, arch: None, point });
+                }
+            }
+        }
+    }
+
+    fn strings(&mut self, path: &str, value: &DeValue<'_>, at: Span) -> Vec<String> {
+        let want = "a list of field paths in quotes, such as [\"canon\"]";
+        let DeValue::Array(items) = value else {
+            self.diagnostics.push(diag::wrong_shape(at, path, &shown(value), want));
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        for item in items {
+            match field::string(item.get_ref()) {
+                Some(text) => out.push(text.to_owned()),
+                None => {
+                    let (at, got) = (self.span(&item.span()), shown(item.get_ref()));
+                    self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
+                }
+            }
+        }
+        if items.is_empty() {
+            self.diagnostics.push(diag::empty_list(at, path));
+        }
+        out
+    }
+
+    fn unknown(&mut self, path: &str, value: &DeValue<'_>, key: Span, at: Span) {
+        if let Some(renamed) = diag::renamed_comparison_key(key, path) {
+            self.diagnostics.push(renamed);
+            return;
+        }
+        let got = shown(value);
+        let found = match path {
+            "base" => diag::wrong_shape(at, path, &got, "the name of an arm"),
+            "recipe" => {
+                diag::wrong_shape(at, path, &got, "the path of a recipe, such as \"depo.toml\"")
+            }
+            "selection.metric" => match field::renamed(value) {
+                Some(renamed) => diag::bad_value(at, path, &renamed),
+                None => diag::wrong_shape(at, path, &got, &field::one_of(field::MEASURES)),
+            },
+            "selection.mode" => diag::wrong_shape(at, path, &got, "\"min\" or \"max\""),
+            "selection.per_arm" => diag::wrong_shape(at, path, &got, "true or false"),
+            _ if path.starts_with("arms.") => {
+                diag::wrong_shape(at, path, &got, "the path of a recipe, such as \"llama.toml\"")
+            }
+            _ if path.starts_with("seeds.") || path.starts_with("replicate.") => {
+                let section = path.split('.').next().unwrap_or(path);
+                let known = ["init", "data", "eval"].map(|kind| format!("{section}.{kind}"));
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                diag::unknown_comparison_key(key, path, &known)
+            }
+            "match" => {
+                diag::bad_match(at, path, &format!("{got} does not name a quantity to match"))
+            }
+            _ => {
+                let known: &[&str] = match path.split_once('.') {
+                    Some(("selection", _)) => &SELECTION,
+                    Some(("match", _)) => &MATCH,
+                    Some(("analysis", _)) => &DeclaredAnalysis::KEYS,
+                    Some(_) | None => &KEYS,
+                };
+                diag::unknown_comparison_key(key, path, known)
+            }
+        };
+        self.diagnostics.push(found);
+    }
+
+    fn base(&mut self, base: Option<(String, Span)>, arms: &[ArmFile]) -> String {
+        let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
+        if arms.len() < 2 {
+            let at = self.place("arms");
+            self.diagnostics.push(diag::too_few_arms(at, arms.len()));
+        }
+        match base {
+            Some((base, _)) if names.contains(&base.as_str()) => base,
+            Some((base, at)) => {
+                self.diagnostics.push(diag::no_such_arm(at, &base, &names));
+                base
+            }
+            None => {
+                if !self.spans.contains_key("base") {
+                    let at = Span::new(self.file, 0, 0);
+                    self.diagnostics.push(diag::missing_key(at, "base", "base = \"llama\""));
+                }
+                String::new()
+            }
+        }
+    }
+
+    /// For each arm except the base: its own list, or the shared one.
+    fn treatment(
+        &mut self,
+        written: BTreeMap<Option<String>, Vec<String>>,
+        arms: &[ArmFile],
+        base: &str,
+    ) -> BTreeMap<String, Vec<String>> {
+        if written.is_empty() {
+            let at = Span::new(self.file, 0, 0);
+            let example = "treatment = [\"canon\"]";
+            self.diagnostics.push(diag::missing_key(at, "treatment", example));
+        }
+        let names: Vec<&str> =
+            arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base).collect();
+        for arm in written.keys().flatten() {
+            if !names.contains(&arm.as_str()) {
+                let at = self.place(&format!("treatment.{arm}"));
+                self.diagnostics.push(diag::no_such_arm(at, arm, &names));
+            }
+        }
+        let mut treatment = BTreeMap::new();
+        for name in names {
+            let own = written.get(&Some(name.to_owned())).or_else(|| written.get(&None));
+            match own {
+                Some(entries) => {
+                    treatment.insert(name.to_owned(), entries.clone());
+                }
+                None if !written.is_empty() => {
+                    let at = self.place("treatment");
+                    let example = format!("{name} = [\"canon\"]");
+                    self.diagnostics.push(diag::missing_key(
+                        at,
+                        &format!("treatment.{name}"),
+                        &example,
+                    ));
+                }
+                None => {}
+            }
+        }
+        treatment
+    }
+
+    fn seeds(&mut self, lists: &BTreeMap<String, Vec<u64>>) -> (Vec<Seeds>, Vec<Seeds>) {
+        let mut failed = false;
+        let mut read = |prefix: &str| match zip_seeds(lists, prefix) {
+            Ok(seeds) => seeds,
+            Err((path, _)) => {
+                let of = |path: &str| lists.get(path).map_or(0, Vec::len);
+                let kinds = ["init", "data", "eval"];
+                let most = kinds.iter().map(|kind| of(&format!("{prefix}.{kind}"))).max();
+                let at = self.spans.get(&path).copied().unwrap_or(Span::new(self.file, 0, 0));
+                self.diagnostics.push(diag::seed_counts(at, &path, of(&path), most.unwrap_or(0)));
+                failed = true;
+                Vec::new()
+            }
+        };
+        let (mut seeds, mut replicate) = (read("seeds"), read("replicate"));
+        // Evaluation questions are a sample too: each seed has its own, unless the file says otherwise.
+        if !lists.contains_key("seeds.eval") {
+            for (number, seeds) in (0..).zip(&mut seeds) {
+                seeds.eval = number;
+            }
+        }
+        for needed in ["seeds.init", "seeds.data"] {
+            if !lists.contains_key(needed) && !self.spans.contains_key(needed) {
+                let at = self.place("seeds");
+                let example = format!("{} = [1, 2, 3]", needed.trim_start_matches("seeds."));
+                self.diagnostics.push(diag::missing_key(at, needed, &example));
+            }
+        }
+        if failed {
+            return (seeds, replicate);
+        }
+        if replicate.len() > seeds.len() {
+            let at = self.place("replicate");
+            self.diagnostics.push(diag::seed_counts(at, "replicate", replicate.len(), seeds.len()));
+        }
+        for (replicate, seeds) in replicate.iter_mut().zip(&seeds) {
+            // Seeds that the A/A arm does not vary are the base's.
+            let varied = |kind: &str| lists.contains_key(&format!("replicate.{kind}"));
+            *replicate = Seeds {
+                init: if varied("init") { replicate.init } else { seeds.init },
+                data: if varied("data") { replicate.data } else { seeds.data },
+                eval: if varied("eval") { replicate.eval } else { seeds.eval },
+            };
+        }
+        for pair in &replicate {
+            if seeds.iter().any(|s| (s.init, s.data) == (pair.init, pair.data)) {
+                let at = self.place("replicate");
+                let shown = format!("init {}, data {}", pair.init, pair.data);
+                self.diagnostics.push(diag::seeds_replicated(at, &shown));
+                break;
+            }
+        }
+        (seeds, replicate)
+    }
+}
+
+impl ComparisonFile {
+    /// Every arm of every row.
+    pub fn arms(&self) -> impl Iterator<Item = &ArmFile> {
+        self.rows.iter().flat_map(|row| &row.arms)
+    }
+
+    /// The span of a declaration, or the nearest one.
+    pub fn place(&self, path: &str) -> Span {
+        let section = path.split('.').next().unwrap_or(path);
+        let known = self.spans.get(path).or_else(|| self.spans.get(section));
+        known.copied().unwrap_or(Span::new(self.file, 0, 0))
+    }
+
+    /// Builds the comparison of these arms, in the order of `arms`.
+    pub fn comparison(
+        &self,
+        name: &str,
+        source: &str,
+        arms: Vec<(String, Experiment)>,
+    ) -> Result<Comparison, NoComparison> {
+        let arms = arms.into_iter().map(|(name, experiment)| Arm { name, experiment }).collect();
+        Comparison::new(name.to_owned(), source.to_owned(), arms, self.declared.clone())
+    }
+
+    /// Explains why arms do not form a comparison, at the spans in the file. For a confound, this only
+    /// points at the declaration; the report of the verdict explains it.
+    pub fn explain(&self, why: &NoComparison) -> Diagnostics {
+        match why {
+            NoComparison::Problems(problems) => problems
+                .iter()
+                .map(|p| diag::problem(self.place(&p.path), p.code, &p.message, &p.help))
+                .collect(),
+            NoComparison::Treatment(arm, refusal) => {
+                let at = self.treatment_place(arm);
+                vec![diag::problem(at, refusal.code, &refusal.message, &refusal.help)]
+            }
+            NoComparison::Confounded(arm, verdict) => {
+                let message =
+                    format!("arm `{arm}` differs from the base in more than its treatment");
+                let ours = match verdict.confounds.iter().any(Change::is_carried) {
+                    true => "; or, if canonc runs every arm: trainer = \"canonc\"",
+                    false => "",
+                };
+                let help = format!(
+                    "make the arms agree, or declare it: treatment = [{}]{ours}",
+                    verdict
+                        .declaration()
+                        .iter()
+                        .map(|e| format!("\"{e}\""))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                );
+                vec![diag::problem(self.treatment_place(arm), "confounded", &message, &help)]
+            }
+        }
+    }
+
+    fn treatment_place(&self, arm: &str) -> Span {
+        let own = self.spans.get(&format!("treatment.{arm}"));
+        own.copied().unwrap_or_else(|| self.place("treatment"))
+    }
+}

@@ -1,0 +1,22 @@
+//! The standard definitions of the canonc language, as text.
+//!
+//! `canonc-compiler` embeds them; `canonc show std` lists them. This crate contains no code.
+//!
+//! ```
+//! let (name, text) = standard::FILES[0];
+//! assert_eq!(name, "std/attention.canon");
+//! assert!(text.contains("mixer"));
+//! ```
+#![warn(missing_docs)]
+
+/// Each file's name, as `use` and messages give it, and its text.
+pub const FILES: [(&str, &str); 8] = [
+    ("std/attention.canon", include_str!("attention.canon")),
+    ("std/decoder.canon", include_str!("decoder.canon")),
+    ("std/gated_deltanet.canon", include_str!("gated_deltanet.canon")),
+    ("std/gla.canon", include_str!("gla.canon")),
+    ("std/head.canon", include_str!("head.canon")),
+    ("std/init.canon", include_str!("init.canon")),
+    ("std/mamba2.canon", include_str!("mamba2.canon")),
+    ("std/swiglu.canon", include_str!("swiglu.canon")),
+];

@@ -1,0 +1,83 @@
+//! Synthetic tasks for language models: samples of Depo, Brevo, Capo, Mano, Lano and multi-hop questions.
+//!
+//! In: a synthetic task's parameters and a seed. Out: samples, token for token those of the published scripts. Must stay
+//! true: a task owns its parameters, bounds, alphabet, revision and digest, and nothing repeats them; the order of draws
+//! never changes under one revision.
+//!
+//! `cpython` makes the draws; `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` use it to write samples; `task` is
+//! the closed list of them. The tasks are those of "Physics of Language Models: Part 4.1", appendix A.
+//!
+//! A sample of Depo (questions that follow 1 or 2 edges of a cycle of names), with its answers:
+//!
+//! ```
+//! use canonc_tasks::cpython::Random;
+//! use canonc_tasks::sample::{Mode, Tape};
+//! use canonc_tasks::task::{Scratch, Task};
+//!
+//! let parameters = serde_json::json!({ "N": 5, "K": 2, "mini_vocab": 3, "min_tlen": 1, "max_tlen": 2, "M": 4 });
+//! let depo = Task::parse("depo", parameters)?;
+//! let mut tape = Tape::default();
+//! depo.sample(&mut Random::new(7), Mode::Train, &mut Scratch::default(), &mut tape);
+//! for answer in &tape.answers {
+//!     let place = answer.start..answer.start + answer.len;
+//!     println!("{} hops: {:?}", answer.level, &tape.tokens[place.clone()]);
+//!     assert!((1..=2).contains(&answer.level) && tape.labels[place].iter().all(|label| *label == 1));
+//! }
+//! assert!(tape.tokens.iter().all(|token| depo.alphabet().contains(token)));
+//! # Ok::<(), canonc_tasks::TaskError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod cpython;
+pub mod parameter;
+pub mod sample;
+pub mod capo;
+pub mod mano;
+pub mod multihop;
+mod words;
+pub mod brevo;
+pub mod depo;
+pub mod lano;
+pub mod task;
+
+use std::fmt;
+
+/// The size of the byte vocabulary: every byte, [`BOS`] and [`EOS`].
+pub const BYTES: u32 = 258;
+/// Byte texts: the token before a document.
+pub const BOS: u32 = 256;
+/// Byte texts: the token after a document, and between texts in a window.
+pub const EOS: u32 = 257;
+
+/// A task's parameters are wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskError {
+    /// The parameter to correct, if it is one.
+    pub parameter: Option<&'static str>,
+    /// What is wrong, on one line.
+    pub message: String,
+    /// What to type next.
+    pub help: String,
+}
+
+impl TaskError {
+    /// An error about no particular parameter.
+    pub fn new(message: impl Into<String>, help: impl Into<String>) -> TaskError {
+        TaskError { parameter: None, message: message.into(), help: help.into() }
+    }
+
+    /// The same error, about this parameter.
+    pub fn about(self, parameter: &'static str) -> TaskError {
+        TaskError { parameter: Some(parameter), ..self }
+    }
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nhelp: {}", self.message, self.help)
+    }
+}
+
+impl std::error::Error for TaskError {}

@@ -1,0 +1,54 @@
+//! A sample as its generator writes it: tokens, labels, and the place of each answer.
+
+/// How sizes are drawn: as in training, or always the largest, as in the published tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Sizes are drawn.
+    Train,
+    /// Every size is the largest.
+    Test,
+}
+
+/// Consecutive samples, as a generator writes them.
+#[derive(Clone, Debug, Default)]
+pub struct Tape {
+    /// Token ids of all samples, one after another.
+    pub tokens: Vec<u32>,
+    /// One label per token: 1 where the token is a target. Empty for tasks without labels.
+    pub labels: Vec<u8>,
+    /// The answers, in order.
+    pub answers: Vec<Span>,
+}
+
+/// The tokens of one answer on a tape, without the marker before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Index of the first token on the tape.
+    pub start: usize,
+    /// Number of tokens.
+    pub len: usize,
+    /// Difficulty of the question: Depo's hops, Brevo's depth, Mano's operations, a multi-hop question's hops. For
+    /// Capo, the number of the value.
+    pub level: u32,
+}
+
+impl Tape {
+    /// Removes all samples and keeps the memory.
+    pub fn clear(&mut self) {
+        let Tape { tokens, labels, answers } = self;
+        tokens.clear();
+        labels.clear();
+        answers.clear();
+    }
+
+    /// Drops the first `start` tokens of samples without labels, and every answer that starts at or before `start`.
+    pub fn cut_before(&mut self, start: usize) {
+        let Tape { tokens, labels: _, answers } = self;
+        if start > 0 {
+            tokens.drain(..start.min(tokens.len()));
+            // The window's first token cannot be a target.
+            answers.retain(|span| span.start > start);
+            answers.iter_mut().for_each(|span| span.start -= start);
+        }
+    }
+}
