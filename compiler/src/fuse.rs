@@ -5,10 +5,11 @@
 //! switches this pass; kernel names show each fusion.
 //!
 //! Each rule is a file: `silu(gate) ⊙ up`; silu of a short convolution; a norm with a silu gate
-//! before or after it. Rules run in order, each on the result of the previous ones.
+//! before or after it; head and cross-entropy by chunks of tokens. Rules run in order, each on the result of the previous ones.
 
 mod conv_silu;
 mod gated_norm;
+mod head_loss;
 mod swiglu;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,8 @@ use crate::plan::{Kernel, Plan, Step, ValId};
 type FusionRule = fn(&Plan, &Uses, usize, &mut Edits) -> Option<()>;
 
 pub(crate) fn fuse(plan: &mut Plan) {
-    const RULES: [FusionRule; 3] = [swiglu::rule, conv_silu::rule, gated_norm::rule];
+    const RULES: [FusionRule; 4] =
+        [swiglu::rule, conv_silu::rule, gated_norm::rule, head_loss::rule];
     for rule in RULES {
         let uses = Uses::new(plan);
         let mut edits = Edits::default();

@@ -8,6 +8,7 @@ pub mod attention;
 pub mod canon;
 mod ffi;
 pub mod gated_norm;
+pub mod head_loss;
 pub mod l2_norm;
 mod lanes;
 pub mod linear;

@@ -235,6 +235,34 @@ pub enum Kernel {
     },
     /// In: logits [b, t, v]. Out: [b, t] i64, the lowest index of the maximum.
     Argmax,
+    /// `Linear`, `CrossEntropy` and `Argmax` for `rows` tokens at a time, so that memory does not grow with tokens ×
+    /// vocabulary. In: x [b, t, i], weight [v, i], if `bias` bias \[v\], targets [b, t] i64. Out: nll [b, t],
+    /// loss [] f64, counted [] i64, argmax [b, t] i64, as in those kernels; losses of chunks are added in order.
+    /// Created by `fuse`.
+    HeadLoss {
+        /// Whether a bias is added.
+        bias: bool,
+        /// As in `CrossEntropy`.
+        nll_square: Decimal,
+        /// As in `CrossEntropy`.
+        z_loss: Decimal,
+        /// Tokens of a chunk, in (batch, time) order; the last chunk may have fewer.
+        rows: i64,
+    },
+    /// `HeadLoss` with gradients. In: x [b, t, i], weight [v, i], if `bias` bias \[v\], targets [b, t] i64,
+    /// scale [] f64. Out: loss [] f64, counted [] i64, dx [b, t, i], dweight [v, i], if `bias` dbias \[v\]: those of
+    /// `CrossEntropyGrad`, `LinearGradInput`, `LinearGradWeight` and `SumTokens`. Sums over tokens add the chunks in
+    /// order. Created by `fuse`.
+    HeadLossGrad {
+        /// As in `HeadLoss`.
+        bias: bool,
+        /// As in `CrossEntropy`.
+        nll_square: Decimal,
+        /// As in `CrossEntropy`.
+        z_loss: Decimal,
+        /// As in `HeadLoss`.
+        rows: i64,
+    },
 
     // Update.
     /// In: a, b with one shape and dtype. Out: a + b, written over a.

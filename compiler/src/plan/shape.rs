@@ -114,6 +114,19 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         ],
         Kernel::CrossEntropyGrad { nll_square: _, z_loss: _ } => vec![like("dlogits", 0)],
         Kernel::Argmax => vec![value("argmax", take(dims(0), 2), DType::I64)],
+        Kernel::HeadLoss { bias: _, nll_square: _, z_loss: _, rows: _ } => vec![
+            f32("nll", take(dims(0), 2)),
+            number("loss", DType::F64),
+            number("counted", DType::I64),
+            value("argmax", take(dims(0), 2), DType::I64),
+        ],
+        Kernel::HeadLossGrad { bias, nll_square: _, z_loss: _, rows: _ } => {
+            [number("loss", DType::F64), number("counted", DType::I64)]
+                .into_iter()
+                .chain([like("dx", 0), like("dweight", 1)])
+                .chain(bias.then(|| like("dbias", 2)))
+                .collect()
+        }
         Kernel::Accumulate => vec![like("sum", 0)],
         Kernel::GradNorm => vec![number("norm", DType::F64)],
         Kernel::Clip { max: _ } => vec![number("coefficient", DType::F64)],

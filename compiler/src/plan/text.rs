@@ -141,6 +141,8 @@ impl Kernel {
             Kernel::CrossEntropy { .. } => "cross_entropy",
             Kernel::CrossEntropyGrad { .. } => "cross_entropy_grad",
             Kernel::Argmax => "argmax",
+            Kernel::HeadLoss { .. } => "head_loss",
+            Kernel::HeadLossGrad { .. } => "head_loss_grad",
             Kernel::Accumulate => "accumulate",
             Kernel::GradNorm => "grad_norm",
             Kernel::Clip { .. } => "clip",
@@ -202,6 +204,13 @@ impl Kernel {
             | Kernel::CrossEntropyGrad { nll_square, z_loss } => {
                 vec![format!("nll_square {nll_square}"), format!("z_loss {z_loss}")]
             }
+            Kernel::HeadLoss { bias, nll_square, z_loss, rows }
+            | Kernel::HeadLossGrad { bias, nll_square, z_loss, rows } => vec![
+                format!("bias {bias}"),
+                format!("nll_square {nll_square}"),
+                format!("z_loss {z_loss}"),
+                format!("rows {rows}"),
+            ],
             Kernel::Clip { max } => vec![format!("max {}", or_none(max))],
             Kernel::AdamW { beta1, beta2, eps, decay } => vec![
                 format!("beta1 {beta1}"),

@@ -75,6 +75,8 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::Rope { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
+        | Kernel::HeadLoss { .. }
+        | Kernel::HeadLossGrad { .. }
         | Kernel::L2Norm { .. }
         | Kernel::L2NormGrad
         | Kernel::Scan { .. }

@@ -11,8 +11,8 @@ use tch::Tensor;
 use super::{Choice, Machine};
 use crate::kernels::path::Path;
 use crate::kernels::{
-    KernelError, arrange, attention, canon, gated_norm, l2_norm, linear, loss, norm, pointwise,
-    rope, scan, swiglu, update,
+    KernelError, arrange, attention, canon, gated_norm, head_loss, l2_norm, linear, loss, norm,
+    pointwise, rope, scan, swiglu, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -175,6 +175,31 @@ pub(super) fn run(
             vec![loss::backward(ours()?, x(0)?, kept, number(4)?, terms, over)?]
         }
         Kernel::Argmax => vec![loss::argmax(x(0)?)?],
+        Kernel::HeadLoss { bias, nll_square, z_loss, rows } => {
+            let head = head_loss::Head {
+                x: x(0)?,
+                weight: x(1)?,
+                bias: if *bias { Some(x(2)?) } else { None },
+                targets: x(2 + usize::from(*bias))?,
+                terms: loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() },
+                rows: *rows,
+            };
+            let scores = head_loss::forward(ours()?, head)?;
+            vec![scores.nll, scores.loss, scores.counted, scores.argmax]
+        }
+        Kernel::HeadLossGrad { bias, nll_square, z_loss, rows } => {
+            let targets = 2 + usize::from(*bias);
+            let head = head_loss::Head {
+                x: x(0)?,
+                weight: x(1)?,
+                bias: if *bias { Some(x(2)?) } else { None },
+                targets: x(targets)?,
+                terms: loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() },
+                rows: *rows,
+            };
+            let made = head_loss::backward(ours()?, head, number(targets + 1)?)?;
+            [made.loss, made.counted, made.x, made.weight].into_iter().chain(made.bias).collect()
+        }
 
         Kernel::Accumulate => vec![update::accumulate(x(0)?, x(1)?)?],
         Kernel::GradNorm => vec![update::grad_norm(ours()?, operands)?],

@@ -5,7 +5,7 @@ use compiler::plan::RopeLayout;
 use tch::{Device, Kind, Tensor};
 
 use super::path::{Path, Reason};
-use super::{Isa, arrange, attention, linear, loss, norm, rope, swiglu, update};
+use super::{Isa, arrange, attention, head_loss, linear, loss, norm, rope, swiglu, update};
 
 const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
 const ASKED: Path = Path::Reference(Reason::Asked);
@@ -90,6 +90,24 @@ fn losses([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
     vec![nll, lse, loss, counted, apart]
 }
 
+/// Loss and gradients of the head, in chunks of `rows` tokens.
+fn head([b, t, c]: [i64; 3], path: Path, rows: i64) -> Vec<Tensor> {
+    let vocab = 2 * c + 1;
+    let (x, weight) = (numbers("x", &[b, t, c]), numbers("weight", &[vocab, c]));
+    let bias = numbers("bias", &[vocab]);
+    let ids: Vec<i64> =
+        (0..b * t).map(|i| if i % 7 == 4 { -100 } else { (i * 5) % vocab }).collect();
+    let targets = Tensor::from_slice(&ids).reshape([b, t]);
+    let terms = loss::Terms { nll_square: 0.01, z_loss: 0.002 };
+    let head =
+        head_loss::Head { x: &x, weight: &weight, bias: Some(&bias), targets: &targets, terms, rows };
+    let scores = head_loss::forward(path, head).unwrap();
+    let made = head_loss::backward(path, head, 0.125).unwrap();
+    assert!(made.loss == scores.loss && made.counted == scores.counted);
+    let argmax = scores.argmax.to_kind(Kind::Float);
+    vec![scores.nll, scores.loss, argmax, made.x, made.weight, made.bias.unwrap()]
+}
+
 fn norms(shape: [i64; 3], path: Path) -> Vec<Tensor> {
     let gradients = [numbers("g", &shape), numbers("h", &[1 << 15, 3])];
     vec![update::grad_norm(path, &gradients.iter().collect::<Vec<_>>()).unwrap()]
@@ -159,6 +177,21 @@ fn fused_kernels_give_the_same_bits_on_any_number_of_threads_and_lanes() {
         }
     }
     tch::set_num_threads(before);
+}
+
+/// The matrix products are libtorch's, whose bits depend on the number of threads; so do the head's.
+#[test]
+fn the_head_by_chunks_is_the_head() {
+    for shape in SHAPES {
+        let whole = head(shape, ASKED, i64::MAX);
+        for (path, rows) in
+            [(ASKED, 16), (Path::Fused(Isa::of_process()), 16), (Path::Fused(Isa::Portable), 7)]
+        {
+            let place = format!("head_loss at {shape:?} by {rows} on {path}");
+            assert_close(&head(shape, path, rows), &whole, 1e-5, &place);
+            assert_same_bits(&head(shape, path, rows), &head(shape, path, rows), &place);
+        }
+    }
 }
 
 #[test]

@@ -124,6 +124,28 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             vec![optimizer::cross_entropy_grad(x, nll_square.to_f64(), z_loss.to_f64())]
         }
         Kernel::Argmax => vec![optimizer::argmax(x[0])],
+        Kernel::HeadLoss { bias, nll_square, z_loss, rows: _ } => {
+            let logits = norms::linear(x[0], x[1], bias.then(|| x[2]));
+            let targets = x[2 + usize::from(*bias)];
+            let [nll, _, loss, counted]: [Tensor; 4] =
+                optimizer::cross_entropy(&logits, targets, nll_square.to_f64(), z_loss.to_f64())
+                    .try_into()
+                    .unwrap();
+            vec![nll, loss, counted, optimizer::argmax(&logits)]
+        }
+        Kernel::HeadLossGrad { bias, nll_square, z_loss, rows: _ } => {
+            let logits = norms::linear(x[0], x[1], bias.then(|| x[2]));
+            let [targets, scale] = [0, 1].map(|i| x[2 + usize::from(*bias) + i]);
+            let terms = [nll_square, z_loss].map(|term| term.to_f64());
+            let [nll, lse, loss, counted]: [Tensor; 4] =
+                optimizer::cross_entropy(&logits, targets, terms[0], terms[1]).try_into().unwrap();
+            let operands = [&logits, targets, &nll, &lse, scale];
+            let d = optimizer::cross_entropy_grad(&operands, terms[0], terms[1]);
+            let dx = norms::linear_grad_input(&d, x[1]);
+            let dweight = norms::linear_grad_weight(&d, x[0]);
+            let dbias = bias.then(|| moves::sum_tokens(&d));
+            [loss, counted, dx, dweight].into_iter().chain(dbias).collect()
+        }
         Kernel::Accumulate => vec![norms::zip(x[0], x[1], |a, b| a + b)],
         Kernel::GradNorm => vec![optimizer::norm(x)],
         Kernel::Clip { max } => {

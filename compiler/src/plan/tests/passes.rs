@@ -86,6 +86,36 @@ fn silu_goes_into_the_convolution_and_the_gate_into_the_norm() {
     }
 }
 
+/// The head's logits exist only inside one kernel, with and without a bias, in training and evaluation; what else reads
+/// them (softcapping, `logits` as an output) keeps them.
+#[test]
+fn head_and_loss_are_one_kernel_by_chunks_of_tokens() {
+    let size = |plan: &Plan| plan.memory(Sizes { batch: 2, time: 5000, past: 0 }).peak;
+    let arch = |head: &str| {
+        format!(
+            "block probe(x) {{ x * 2 }}  head probe_head(x) {{ {head} }}
+             arch tiny {{ vocab 30000  dim 2  norm_eps 1e-5  init lingua  head probe_head  layers 1 of probe }}"
+        )
+    };
+    for (head, gradients) in [("linear out (x, vocab)", 1), ("linear out (x, vocab, bias = true)", 2)] {
+        let text = arch(head);
+        let plan = micro(&text, Recompute::Nothing, true);
+        assert_eq!((count(&plan, "head_loss_grad"), count(&plan, "linear")), (1, 0), "{head}");
+        let left = count(&plan, "cross_entropy_grad") + count(&plan, "linear_grad_weight");
+        assert_eq!((left, count(&plan, "sum_tokens")), (0, 0), "{head}");
+        assert!(plan.text().contains("rows 139"), "{}", plan.text());
+        let unfused = micro(&text, Recompute::Nothing, false);
+        assert_eq!(count(&unfused, "cross_entropy_grad"), 1);
+        assert_eq!(count(&unfused, "sum_tokens"), gradients - 1);
+        assert!(size(&unfused) > 100 * size(&plan), "{} {}", size(&unfused), size(&plan));
+        let scored = evaluate(&graph(&text), Loss::CROSS_ENTROPY, Options::default());
+        let names = ["head_loss", "linear", "argmax"].map(|name| count(checked(&scored), name));
+        assert_eq!(names, [1, 0, 0], "{head}");
+    }
+    let squashed = micro(&arch("y = linear out (x, vocab)  y * sigmoid(y)"), Recompute::Nothing, true);
+    assert_eq!((count(&squashed, "head_loss_grad"), count(&squashed, "cross_entropy")), (0, 1));
+}
+
 /// A second reader of the convolution's or norm's result prevents fusion.
 #[test]
 fn what_is_read_twice_is_not_fused_away() {

@@ -1,0 +1,86 @@
+//! FUSION the head's projection, cross-entropy and their backward, by chunks of tokens, so that the logits
+//! [b, t, v] never exist as a whole (Wijmans et al. 2024, "Cut your losses"; Hsu et al. 2024, "Liger kernel").
+//!
+//! In: `linear` next to `cross_entropy`. Out: `head_loss`, or in a training step `head_loss_grad`, which computes the
+//! gradients of a chunk while its logits exist. Must stay true: nothing else reads the logits or their gradient.
+
+use super::{Edits, Uses};
+use crate::plan::{Extent, Kernel, Plan, Step, ValId};
+
+/// Elements of a chunk of logits: 16 MiB of f32, so that small vocabularies take one chunk.
+const ELEMENTS: i64 = 1 << 22;
+
+/// Fewest tokens of a chunk: the matrix products of fewer would read the weights too often.
+const LEAST: i64 = 128;
+
+pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
+    let step = plan.steps.get(at)?;
+    let (Kernel::CrossEntropy { nll_square, z_loss }, [logits, targets], [nll, lse, loss, counted]) =
+        (&step.kernel, &step.inputs[..], &step.outputs[..])
+    else {
+        return None;
+    };
+    let (made, linear) = uses.maker(plan, *logits)?;
+    let Kernel::Linear { bias } = linear.kernel else { return None };
+    let [x, weight, ..] = linear.inputs[..] else { return None };
+    let Some(Extent::Fixed(vocab)) = plan.value(weight)?.dims.first() else { return None };
+    let rows = (ELEMENTS / vocab).max(LEAST);
+    let [first, second] = *uses.readers(*logits)? else { return None };
+    if first != at {
+        return None;
+    }
+    let reader = plan.steps.get(second)?;
+    match &reader.kernel {
+        Kernel::Argmax if uses.readers(*lse)?.is_empty() => {
+            let kernel =
+                Kernel::HeadLoss { bias, nll_square: *nll_square, z_loss: *z_loss, rows };
+            let inputs = linear.inputs.iter().copied().chain([*targets]).collect();
+            let argmax = *reader.outputs.first()?;
+            edits.replace.insert(at, (kernel, inputs, vec![*nll, *loss, *counted, argmax]));
+            edits.remove.extend([made, second]);
+        }
+        Kernel::CrossEntropyGrad { .. } => {
+            if [*nll, *lse].iter().any(|id| uses.reader(*id) != Some(second)) {
+                return None;
+            }
+            let ([.., scale], [seed]) = (&reader.inputs[..], &reader.outputs[..]) else {
+                return None;
+            };
+            let backward = gradients(plan, uses, *seed, (x, weight), bias)?;
+            let kernel =
+                Kernel::HeadLossGrad { bias, nll_square: *nll_square, z_loss: *z_loss, rows };
+            let inputs = linear.inputs.iter().copied().chain([*targets, *scale]).collect();
+            let outputs = [*loss, *counted].into_iter().chain(backward.iter().map(|(_, id)| *id));
+            edits.replace.insert(at, (kernel, inputs, outputs.collect()));
+            edits.remove.extend([made, second]);
+            edits.remove.extend(backward.iter().map(|(step, _)| *step));
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+/// The steps that make dx, dweight and dbias of the head from the gradient of the logits, with their results; None if
+/// anything else reads it.
+fn gradients(
+    plan: &Plan,
+    uses: &Uses,
+    seed: ValId,
+    (x, weight): (ValId, ValId),
+    bias: bool,
+) -> Option<Vec<(usize, ValId)>> {
+    let readers = uses.readers(seed)?;
+    let find = |wanted: Kernel, inputs: &[ValId]| {
+        let is = |step: &Step| step.kernel == wanted && step.inputs == inputs;
+        let at = *readers.iter().find(|at| plan.steps.get(**at).is_some_and(is))?;
+        Some((at, *plan.steps.get(at)?.outputs.first()?))
+    };
+    let mut found = vec![
+        find(Kernel::LinearGradInput, &[seed, weight])?,
+        find(Kernel::LinearGradWeight, &[seed, x])?,
+    ];
+    if bias {
+        found.push(find(Kernel::SumTokens, &[seed])?);
+    }
+    (readers.len() == found.len()).then_some(found)
+}

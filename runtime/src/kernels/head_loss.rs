@@ -1,0 +1,156 @@
+//! The head's projection and cross-entropy, by chunks of tokens.
+//! In: x [b, t, i], weight [v, i], targets [b, t]. Out: losses and likeliest tokens; or the loss and the gradients of
+//! x, weight and bias. Must stay true: at most `rows` × v logits exist at once; chunks are in (batch, time) order and
+//! their sums are added in that order; one chunk gives the same bits as the separate kernels, which are the reference.
+
+use tch::{Kind, Tensor};
+
+use super::KernelError;
+use super::linear::{linear, linear_grad_input, linear_grad_weight, sum_tokens};
+use super::loss::{self, Kept, Losses, Terms};
+use super::path::Path;
+
+/// Operands, and the size of a chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// [b, t, i]
+    pub x: &'a Tensor,
+    /// [v, i]
+    pub weight: &'a Tensor,
+    /// \[v\]
+    pub bias: Option<&'a Tensor>,
+    /// [b, t] i64
+    pub targets: &'a Tensor,
+    pub terms: Terms,
+    /// Tokens of a chunk.
+    pub rows: i64,
+}
+
+/// Results of an evaluation.
+#[derive(Debug)]
+pub struct Scores {
+    /// [b, t]: −ln p(target), 0 where ignored.
+    pub nll: Tensor,
+    /// [] f64
+    pub loss: Tensor,
+    /// [] i64
+    pub counted: Tensor,
+    /// [b, t] i64
+    pub argmax: Tensor,
+}
+
+/// The loss and its gradients, shaped like their operands.
+#[derive(Debug)]
+pub struct Gradients {
+    /// [] f64
+    pub loss: Tensor,
+    /// [] i64
+    pub counted: Tensor,
+    pub x: Tensor,
+    pub weight: Tensor,
+    pub bias: Option<Tensor>,
+}
+
+/// A chunk's operands: x [r, i] and targets \[r\].
+struct Chunk {
+    x: Tensor,
+    targets: Tensor,
+}
+
+impl Head<'_> {
+    fn chunks(&self) -> Result<Vec<Chunk>, KernelError> {
+        let x = self.x.f_flatten(0, -2)?.f_split(self.rows, 0)?;
+        let targets = self.targets.f_flatten(0, -1)?.f_split(self.rows, 0)?;
+        Ok(x.into_iter().zip(targets).map(|(x, targets)| Chunk { x, targets }).collect())
+    }
+
+    /// A chunk's logits [r, v] and losses.
+    fn losses(&self, path: Path, chunk: &Chunk) -> Result<(Tensor, Losses), KernelError> {
+        let logits = linear(&chunk.x, self.weight, self.bias)?;
+        let losses = loss::forward(path, &logits, &chunk.targets, self.terms)?;
+        Ok((logits, losses))
+    }
+}
+
+pub fn forward(path: Path, head: Head<'_>) -> Result<Scores, KernelError> {
+    let size = head.targets.size();
+    let (mut nll, mut argmax) = (Vec::new(), Vec::new());
+    let mut total = Total::default();
+    for chunk in head.chunks()? {
+        let (logits, losses) = head.losses(path, &chunk)?;
+        argmax.push(loss::argmax(&logits)?);
+        total.add(&losses)?;
+        nll.push(losses.nll);
+    }
+    let (loss, counted) = total.finish()?;
+    Ok(Scores {
+        nll: Tensor::f_cat(&nll, 0)?.f_reshape(&size)?,
+        loss,
+        counted,
+        argmax: Tensor::f_cat(&argmax, 0)?.f_reshape(&size)?,
+    })
+}
+
+/// `scale` multiplies every gradient.
+pub fn backward(path: Path, head: Head<'_>, scale: f64) -> Result<Gradients, KernelError> {
+    let mut total = Total::default();
+    let mut dx = Vec::new();
+    let (mut dweight, mut dbias): (Option<Tensor>, Option<Tensor>) = (None, None);
+    for chunk in head.chunks()? {
+        let (logits, losses) = head.losses(path, &chunk)?;
+        total.add(&losses)?;
+        let kept = Kept { targets: &chunk.targets, nll: &losses.nll, lse: &losses.lse };
+        let d = loss::backward(path, &logits, kept, scale, head.terms, true)?; // [r, v]
+        dx.push(linear_grad_input(&d, head.weight)?);
+        match &mut dweight {
+            None => dweight = Some(linear_grad_weight(&d, &chunk.x)?),
+            Some(sum) => {
+                let _ = sum.f_addmm_(&d.f_transpose(0, 1)?, &chunk.x)?;
+            }
+        }
+        if head.bias.is_some() {
+            let sum = sum_tokens(path, &d.f_unsqueeze(0)?)?;
+            dbias = Some(match dbias {
+                None => sum,
+                Some(before) => before.f_add(&sum)?,
+            });
+        }
+    }
+    let (loss, counted) = total.finish()?;
+    let weight = match dweight {
+        Some(sum) => sum,
+        None => head.weight.f_zeros_like()?,
+    };
+    let x = match dx.as_slice() {
+        [only] => only.f_reshape(head.x.size())?,
+        several => Tensor::f_cat(several, 0)?.f_reshape(head.x.size())?,
+    };
+    Ok(Gradients { loss, counted, x, weight, bias: dbias })
+}
+
+/// Sums over chunks.
+#[derive(Default)]
+struct Total {
+    loss: Option<Tensor>,
+    counted: Option<Tensor>,
+}
+
+impl Total {
+    fn add(&mut self, chunk: &Losses) -> Result<(), KernelError> {
+        for (sum, more) in [(&mut self.loss, &chunk.loss), (&mut self.counted, &chunk.counted)] {
+            *sum = Some(match sum.take() {
+                None => more.shallow_clone(),
+                Some(before) => before.f_add(more)?,
+            });
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(Tensor, Tensor), KernelError> {
+        let zero = |kind: Kind| Tensor::f_zeros([], (kind, tch::Device::Cpu));
+        Ok((
+            self.loss.map_or_else(|| zero(Kind::Double), Ok)?,
+            self.counted.map_or_else(|| zero(Kind::Int64), Ok)?,
+        ))
+    }
+}
