@@ -74,19 +74,10 @@ fn artifact_graph(format: GraphFormat) -> Outcome {
 
 fn train_plan(graph: &Graph, trained: Option<Trained>) -> Result<String, Failure> {
     let options = match trained {
-        Some(Trained { options: Some(options), loss: _ }) => options,
-        Some(Trained { options: None, loss: _ }) => {
-            return Err(no_plan());
-        }
+        Some(Trained { options, loss: _ }) => options,
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
     Ok(plans::train(graph, &options).text())
-}
-
-/// Error for a lock with a precision policy that has no plan.
-pub fn no_plan() -> Failure {
-    Failure::machine("plans for precision.policy = \"bf16\" are not supported yet")
-        .help("set policy = \"f32\" under [precision]")
 }
 
 /// The training options of `--plan` for an arch without a lock: AdamW and cross-entropy as in the release.

@@ -345,8 +345,7 @@ pub struct Found {
 #[derive(Clone, Copy)]
 pub struct Trained {
     pub loss: Loss,
-    /// `None` for a precision policy that has no plan yet.
-    pub options: Option<TrainOptions>,
+    pub options: TrainOptions,
 }
 
 /// The archs of a `.canon` file or a lock, or the named one. Diagnostics have been shown.

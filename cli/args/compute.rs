@@ -274,7 +274,7 @@ impl Judge {
 /// How to compute.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct MachineArgs {
-    /// Compute dtype; f64 is for checking results
+    /// Compute dtype: bf16 rounds activations and parameters, f64 is for checking results
     #[arg(long, value_enum, value_name = "TYPE", default_value_t)]
     pub dtype: WithType,
     /// The device
@@ -290,6 +290,7 @@ pub enum WithType {
     #[default]
     F32,
     F64,
+    Bf16,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

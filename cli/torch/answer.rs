@@ -7,13 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use compiler::plan::Options;
 use data::babilong;
 use runtime::decode::{Decoder, Prompt, SamplingOptions};
 use serde::{Deserialize, Serialize};
 use tasks::multihop;
 
-use crate::forward::{machine, one_arch, weights};
+use crate::forward::{machine, one_arch, options, weights};
 use crate::prompts::Prompts;
 use canonc::args::{AnswerArgs, Judge};
 use canonc::fail::{Exit, Failure, Outcome, shown};
@@ -56,7 +55,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
     let questions = questions(args)?;
     let weights =
         weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
-    let decoder = Decoder::new(&compiled.graph, Options::default(), machine)
+    let decoder = Decoder::new(&compiled.graph, options(&args.machine), machine)
         .map_err(|error| Failure::machine(error.to_string()))?;
     let tokens: Vec<Vec<i64>> =
         questions.iter().map(|question| by.tokens(&question.text)).collect::<Result<_, _>>()?;

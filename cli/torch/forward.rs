@@ -7,7 +7,7 @@
 use std::io;
 use std::path::Path;
 
-use compiler::plan::Loss;
+use compiler::plan::{Loss, Options, Precision};
 use interop::source::Source;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
@@ -43,6 +43,7 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
         targets: targets.as_ref(),
         gradients: args.grad,
         loss: train.map_or(Loss::CROSS_ENTROPY, |train| train.loss),
+        options: options(&args.machine),
         machine,
     };
     let answer = run(&request).map_err(failure)?;
@@ -166,6 +167,15 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
     };
     let cuda = args.device == OnDevice::Cuda;
     Machine::of(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
+}
+
+/// The options of plans for the requested dtype.
+pub(crate) fn options(args: &MachineArgs) -> Options {
+    let precision = match args.dtype {
+        WithType::F32 | WithType::F64 => Precision::F32,
+        WithType::Bf16 => Precision::Bf16,
+    };
+    Options { precision, ..Options::default() }
 }
 
 /// The file and name of the targets: a tensor in the tokens' file, or `targets` in another file.

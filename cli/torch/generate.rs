@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use runtime::generate::{Request, Sampling, generate as run};
 use serde::Serialize;
 
-use crate::forward::{Ran, machine, one_arch, ran, weights};
+use crate::forward::{Ran, machine, one_arch, options, ran, weights};
 use crate::prompts::Prompts;
 use canonc::args::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome};
@@ -42,6 +42,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         max_tokens: args.max_tokens,
         sampling: Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed },
         stop: prompts.as_ref().and_then(Prompts::stop),
+        options: options(&args.machine),
         machine,
     };
     let mut ended = Ok(());

@@ -7,6 +7,7 @@
 
 use crate::lower::{Lower, Taped};
 use crate::plan::{Kernel, Phase, ValId};
+use crate::precision;
 
 /// Gradients by value.
 #[derive(Debug, Default)]
@@ -29,6 +30,7 @@ impl Flow {
 
     /// Adds the gradient from one more user.
     fn add(&mut self, lower: &mut Lower, value: ValId, gradient: ValId) {
+        let gradient = precision::gradient(lower, value, gradient);
         let sum = match self.of(value) {
             Some(before) => lower.one(Kernel::Add, &[before, gradient]),
             None => gradient,

@@ -15,7 +15,6 @@ use crate::plan::{
     DType, Extent, Input, Kernel, Output, Phase, Plan, Precision, Recompute, Source, StatePart,
     Step, Stream, ValId, Value, infer,
 };
-use crate::precision;
 
 /// The call that a forward or gradient rule lowers.
 #[derive(Clone, Debug)]
@@ -224,12 +223,30 @@ impl<'g> Lower<'g> {
         if let Some(known) = self.params[at] {
             return known;
         }
-        let param = &self.graph.top.params[at];
-        let (name, dims) = (param.path.clone(), fixed(&param.shape));
-        let master = self.input(Input::Param(id), name, dims, DType::F32);
-        let used = precision::parameter(self, master);
+        let used = match self.precision {
+            Precision::F32 => self.master(id),
+            Precision::Bf16 => self.parameter(id, Input::Rounded(id), DType::Bf16),
+        };
         self.params[at] = Some(used);
         used
+    }
+
+    /// A parameter in f32, whatever the precision.
+    pub(crate) fn master(&mut self, id: ParamId) -> ValId {
+        self.parameter(id, Input::Param(id), DType::F32)
+    }
+
+    fn parameter(&mut self, id: ParamId, input: Input, dtype: DType) -> ValId {
+        let param = &self.graph.top.params[id.0 as usize];
+        self.input(input, param.path.clone(), fixed(&param.shape), dtype)
+    }
+
+    /// The parameter whose rounded value this is, if any.
+    pub(crate) fn rounded(&self, value: ValId) -> Option<ParamId> {
+        self.given.iter().find_map(|(input, id)| match input {
+            Input::Rounded(param) if *id == value => Some(*param),
+            _ => None,
+        })
     }
 
     /// Emits tokens to logits, with all states.
@@ -385,10 +402,12 @@ impl<'g> Lower<'g> {
 
     fn state_inputs(&mut self, id: StateId) -> Vec<ValId> {
         let (path, state) = &self.graph.top.states[id.0 as usize];
+        let compute = self.precision.compute();
         state_parts(state)
             .into_iter()
             .map(|(part, dims)| {
-                self.input(Input::State(id, part), format!("{path} {part}"), dims, DType::F32)
+                let dtype = if part == StatePart::Matrix { DType::F32 } else { compute };
+                self.input(Input::State(id, part), format!("{path} {part}"), dims, dtype)
             })
             .collect()
     }

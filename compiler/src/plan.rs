@@ -77,8 +77,10 @@ pub enum Extent {
 /// Element types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DType {
-    /// Parameters, activations and gradients.
+    /// Master parameters and their gradients, moments, statistics; activations under [`Precision::F32`].
     F32,
+    /// Activations, their gradients and rounded parameters under [`Precision::Bf16`].
+    Bf16,
     /// Only for sums and run-time scalars: losses, norms, learning rates.
     F64,
     /// Token ids, positions, counts.
@@ -152,6 +154,9 @@ pub enum Input {
     StepNumber,
     /// f32, with the parameter's shape. `ParamId` indexes `graph.top.params`.
     Param(ParamId),
+    /// bf16, with the parameter's shape: the parameter rounded to the nearest bf16, ties to even. The caller rounds it
+    /// once after each update.
+    Rounded(ParamId),
     /// See [`StatePart`]. `StateId` indexes `graph.top.states`.
     State(StateId, StatePart),
     /// The first of two sums to add: an output of `micro` or of `combine` itself.
@@ -196,12 +201,12 @@ pub enum Output {
 /// The tensors a state consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatePart {
-    /// For `State::Inputs`: [batch, steps, channels] f32, the latest last; zeros before the start.
+    /// For `State::Inputs`: [batch, steps, channels] in the compute dtype, the latest last; zeros before the start.
     Inputs,
-    /// For `State::KeyValue`: [batch, past, kv_heads, key_dim] f32, as used by attention (after RoPE).
+    /// For `State::KeyValue`: [batch, past, kv_heads, key_dim] in the compute dtype, as used by attention (after RoPE).
     /// No rows before the start; with a window, at most the last `window` rows.
     Keys,
-    /// [batch, past, kv_heads, value_dim] f32.
+    /// [batch, past, kv_heads, value_dim] in the compute dtype.
     Values,
     /// For `State::Matrix`: [batch, heads, rows, columns] f32; zeros before the start.
     Matrix,

@@ -11,6 +11,7 @@ use crate::plan::{
     DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Stream, TrainOptions,
     TrainPlan, ValId, liveness, update,
 };
+use crate::precision;
 
 /// Tokens [b, t], position, optional states → logits, optional states. Prefill, chunked prefill and
 /// decoding all use this function.
@@ -18,6 +19,7 @@ pub fn forward(graph: &Graph, stream: Stream, options: Options) -> Plan {
     let mut lower = Lower::new(graph, options.precision);
     lower.stream = stream;
     let logits = lower.forward();
+    let logits = precision::cast(&mut lower, logits, DType::F32);
     lower.output(Output::Logits, logits);
     finished(lower, options)
 }

@@ -1,32 +1,38 @@
 //! PASS: chooses the dtype of each value.
 //!
-//! In: the recipe's policy. `lower` calls this module at the few places where the policy matters. Out:
-//! casts, once a policy narrower than f32 exists. Must stay true: parameters, moments, gradients, states
-//! and losses are f32 under every policy; so are, inside the kernels, norm statistics, rotary angles,
-//! softmax and scans; `f32(x)` and the logits that the loss reads are islands.
-//!
-//! To add bf16: a `DType::Bf16`, a `Kernel::Cast { to }`, and a second arm in each `match` below.
+//! In: the recipe's policy. `lower` and `differentiate` call this module at the few places where the policy matters.
+//! Out: casts, and inputs for rounded parameters. Must stay true: masters, moments, gradients of parameters, states of
+//! scans and losses are f32 under every policy; so are, inside the kernels, norm statistics, rotary angles, softmax and
+//! scans; `f32(x)` and the logits that a caller reads are islands. A parameter that only `f32(…)` reads is not rounded.
 
 use crate::lower::Lower;
-use crate::plan::{Precision, ValId};
+use crate::plan::{DType, Kernel, Precision, ValId};
 
-/// The value of a parameter in the forward pass, converted from the master copy.
-pub(crate) fn parameter(lower: &mut Lower, master: ValId) -> ValId {
-    match lower.precision {
-        Precision::F32 => master,
+impl Precision {
+    /// The dtype of activations.
+    pub fn compute(self) -> DType {
+        match self {
+            Precision::F32 => DType::F32,
+            Precision::Bf16 => DType::Bf16,
+        }
     }
 }
 
-/// A value inside an f32 island.
+/// A value inside an f32 island. A rounded parameter's is its master.
 pub(crate) fn island(lower: &mut Lower, x: ValId) -> ValId {
-    match lower.precision {
-        Precision::F32 => x,
+    match lower.rounded(x) {
+        Some(param) => lower.master(param),
+        None => cast(lower, x, DType::F32),
     }
 }
 
-/// The gradient that leaves an island, in the dtype of the value that entered it.
-pub(crate) fn leave_island(lower: &mut Lower, gradient: ValId) -> ValId {
-    match lower.precision {
-        Precision::F32 => gradient,
-    }
+/// The value in this dtype; itself if it has it already.
+pub(crate) fn cast(lower: &mut Lower, x: ValId, to: DType) -> ValId {
+    if lower.value(x).dtype == to { x } else { lower.one(Kernel::Cast { to }, &[x]) }
+}
+
+/// The gradient of a value, in the value's dtype. Gradients of parameters and their functions are f32.
+pub(crate) fn gradient(lower: &mut Lower, value: ValId, gradient: ValId) -> ValId {
+    let to = if lower.is_sequence(value) { lower.value(value).dtype } else { DType::F32 };
+    cast(lower, gradient, to)
 }

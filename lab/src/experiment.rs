@@ -26,7 +26,7 @@ use access::{count, counts, int, list, real, seed, text, truth};
 use covered::{digests, eval, train};
 pub use parts::{
     Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, Ids, KernelPath,
-    LossOn, Order, Platform, Policy, Schedule, Seeds, Shuffle, Tokenizer, TokenizerKind,
+    LossOn, Order, Platform, Schedule, Seeds, Shuffle, Tokenizer, TokenizerKind,
 };
 
 pub use arch::LockedArch;
@@ -72,7 +72,7 @@ pub struct Experiment {
     /// Seeds of initial values, data and evaluation.
     pub seeds: Seeds,
     /// Compute dtype.
-    pub precision: Policy,
+    pub precision: Precision,
     /// What is measured, and when.
     pub evaluation: Evaluation,
     /// When the state is saved.
@@ -133,8 +133,8 @@ impl Experiment {
                 eval: seed(&fields, "seeds.eval"),
             },
             precision: match text(&fields, "precision.policy") {
-                "bf16" => Policy::Bf16,
-                _ => Policy::F32,
+                "bf16" => Precision::Bf16,
+                _ => Precision::F32,
             },
             evaluation: evaluation(&fields),
             checkpoint: Checkpoint {
@@ -203,18 +203,14 @@ impl Experiment {
         self.derived.get(path).or_else(|| self.fields.get(path))
     }
 
-    /// The options of the training plan; `None` for a precision policy without plans.
-    pub fn train_options(&self) -> Option<TrainOptions> {
-        let precision = match self.precision {
-            Policy::F32 => Precision::F32,
-            Policy::Bf16 => return None,
-        };
-        Some(TrainOptions {
-            common: Options { precision, fuse: self.platform.fuse },
+    /// The options of the training plan.
+    pub fn train_options(&self) -> TrainOptions {
+        TrainOptions {
+            common: Options { precision: self.precision, fuse: self.platform.fuse },
             loss: self.loss,
             optimizer: self.optimizer,
             recompute: self.platform.recompute,
-        })
+        }
     }
 
     /// The text that the `train` digest covers.

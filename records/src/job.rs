@@ -255,12 +255,7 @@ struct Plans {
 
 fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
     let graph = &experiment.arch.compiled.graph;
-    let Some(options) = experiment.train_options() else {
-        return Err(RunError::machine(
-            "the lock asks for precision.policy = \"bf16\", which this canonc cannot run yet",
-            "set policy = \"f32\" under [precision], which is another experiment with another id",
-        ));
-    };
+    let options = experiment.train_options();
     let stream = Stream { state_in: true, state_out: true };
     let writes = writes(experiment);
     Ok(Plans {

@@ -13,6 +13,7 @@ mod sharing;
 mod stream;
 mod trace;
 mod train;
+mod widen;
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -207,7 +208,9 @@ impl Executor {
                 consumes_first: self.consumes.get(n) == Some(&true),
                 tables: &self.tables,
             };
-            let results = dispatch::run(&step.kernel, *choice, &operands, &context)
+            let kinds = step.outputs.iter().filter_map(|id| self.plan.value(*id));
+            let kinds: Vec<Kind> = kinds.map(|value| self.kind_of(value.dtype)).collect();
+            let results = widen::run(&step.kernel, *choice, &operands, &context, &kinds)
                 .map_err(|error| self.broken(n, &error.to_string()))?;
             if results.len() != step.outputs.len() {
                 return Err(self.broken(n, "its kernel returned a wrong number of results"));
@@ -281,9 +284,11 @@ impl Executor {
         if tensor.device() == device { Ok(tensor) } else { Ok(tensor.f_to_device(device)?) }
     }
 
-    fn kind_of(&self, dtype: DType) -> Kind {
+    /// An f64 machine, which checks results, rounds nothing.
+    pub(super) fn kind_of(&self, dtype: DType) -> Kind {
         match dtype {
-            DType::F32 => self.machine.kind,
+            DType::Bf16 if self.machine.kind == Kind::Float => Kind::BFloat16,
+            DType::F32 | DType::Bf16 => self.machine.kind,
             DType::F64 => Kind::Double,
             DType::I64 => Kind::Int64,
         }

@@ -27,6 +27,7 @@ pub struct Request<'a> {
     pub targets: Option<&'a Tensor>,
     pub gradients: bool,
     pub loss: Loss,
+    pub options: Options,
     pub machine: Machine,
 }
 
@@ -51,7 +52,7 @@ pub struct Measured {
 }
 
 pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
-    let Request { graph, weights, tokens, targets, gradients, loss, machine } = request;
+    let Request { graph, weights, tokens, targets, gradients, loss, options, machine } = request;
     check_ids("tokens", tokens, graph.vocab, false)?;
     if let Some(targets) = targets {
         check_ids("targets", targets, graph.vocab, true)?;
@@ -65,8 +66,7 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
         return Err(RunError::input("gradients need a loss", "give --targets"));
     }
     let weights = weights.on(machine.device, machine.kind)?;
-    let options = Options::default();
-    let streamer = Streamer::new(plans::forward(graph, Stream::default(), options), *machine)?;
+    let streamer = Streamer::new(plans::forward(graph, Stream::default(), *options), *machine)?;
     let start = streamer.start(tokens.size().first().copied().unwrap_or(0))?;
     let (logits, _) = streamer.forward(&weights, tokens, &start)?;
     let mut answer =
@@ -74,13 +74,13 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
     let Some(targets) = targets else { return Ok(answer) };
 
     let counted = counted(targets)?;
-    let evaluator = Evaluator::new(plans::evaluate(graph, *loss, options), *machine)?;
+    let evaluator = Evaluator::new(plans::evaluate(graph, *loss, *options), *machine)?;
     let Evaluation { nll, argmax: _, loss_sum, counted: _ } =
         evaluator.evaluate(&weights, tokens, targets)?;
     answer.paths.merge(&evaluator.paths());
     answer.measured = Some(Measured { loss: loss_sum / counted as f64, counted, nll });
     if *gradients {
-        let trainer = Trainer::new(plans::train(graph, &backward_only(*loss, options)), *machine)?;
+        let trainer = Trainer::new(plans::train(graph, &backward_only(*loss, *options)), *machine)?;
         let scale = 1.0 / counted as f64;
         let Sums { gradients, .. } = trainer.micro_batch(&weights, tokens, targets, scale)?;
         answer.paths.merge(&trainer.paths());

@@ -36,6 +36,7 @@ pub struct Request<'a> {
     pub sampling: Sampling,
     /// Token that ends the text when drawn; it is not returned.
     pub stop: Option<i64>,
+    pub options: Options,
     pub machine: Machine,
 }
 
@@ -56,7 +57,7 @@ pub fn generate(
     request: &Request<'_>,
     mut each: impl FnMut(i64) -> ControlFlow<()>,
 ) -> Result<Generated, RunError> {
-    let Request { graph, weights, prompt, max_tokens, sampling, stop, machine } = request;
+    let Request { graph, weights, prompt, max_tokens, sampling, stop, options, machine } = request;
     check(sampling)?;
     if prompt.is_empty() {
         return Err(RunError::input("the prompt is empty", "give at least one token"));
@@ -64,7 +65,7 @@ pub fn generate(
     check_ids("the prompt's tokens", &Streamer::row(prompt)?, graph.vocab, false)?;
     let weights = weights.on(machine.device, machine.kind)?;
     let stream = Stream { state_in: true, state_out: true };
-    let streamer = Streamer::new(plans::forward(graph, stream, Options::default()), *machine)?;
+    let streamer = Streamer::new(plans::forward(graph, stream, *options), *machine)?;
     let mut carried = streamer.start(1)?;
     let mut last = Vec::new();
     for piece in prompt.chunks(PREFILL) {

@@ -53,7 +53,7 @@ impl State {
         let paths = slots.into_iter().map(|slot| slot.path).collect();
         Ok(State {
             step: found.manifest.step,
-            weights: Weights { paths, tensors: weights },
+            weights: Weights::new(paths, weights),
             moments: Moments { first, second },
         })
     }

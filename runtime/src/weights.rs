@@ -7,6 +7,7 @@
 
 pub mod file;
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use compiler::graph::{Graph, Param};
@@ -25,17 +26,47 @@ use records::run::RunError;
 pub struct Weights {
     pub paths: Vec<String>,
     pub tensors: Vec<Tensor>,
+    /// The tensors in bf16, made when first asked for.
+    rounded: RefCell<Vec<Option<Tensor>>>,
 }
 
 impl Weights {
+    pub fn new(paths: Vec<String>, tensors: Vec<Tensor>) -> Self {
+        let rounded = RefCell::new(tensors.iter().map(|_| None).collect());
+        Self { paths, tensors, rounded }
+    }
+
+    /// A parameter rounded to bf16, computed once until [`Weights::changed`].
+    pub fn rounded(&self, index: usize) -> Result<Tensor, ExecuteError> {
+        let mut rounded = self.rounded.borrow_mut();
+        let (Some(tensor), Some(known)) = (self.tensors.get(index), rounded.get_mut(index)) else {
+            return Err(ExecuteError::new(format!(
+                "parameter {index} is missing; there are {}",
+                self.tensors.len()
+            )));
+        };
+        match known {
+            Some(known) => Ok(known.shallow_clone()),
+            None => {
+                let made = tensor.f_to_kind(Kind::BFloat16)?;
+                Ok(known.insert(made).shallow_clone())
+            }
+        }
+    }
+
+    /// Forgets the rounded values, since the tensors were changed in place.
+    pub fn changed(&mut self) {
+        self.rounded.get_mut().fill_with(|| None);
+    }
+
     /// The initial weights of a run: every parameter drawn in f32 by its rule, keyed by the seed and its manifest key.
     pub fn init(graph: &Graph, seed: u64) -> Result<Self, ExecuteError> {
-        let mut weights = Self { paths: Vec::new(), tensors: Vec::new() };
+        let (mut paths, mut tensors) = (Vec::new(), Vec::new());
         for param in graph.params() {
-            weights.paths.push(param.path.clone());
-            weights.tensors.push(drawn(param, seed)?);
+            paths.push(param.path.clone());
+            tensors.push(drawn(param, seed)?);
         }
-        Ok(weights)
+        Ok(Self::new(paths, tensors))
     }
 
     /// Loads a file with our paths, Hugging Face's names or Lingua's; in f32 on the CPU.
@@ -51,12 +82,12 @@ impl Weights {
         device: Device,
         kind: Kind,
     ) -> Result<Self, RunError> {
-        let mut weights = Self { paths: Vec::new(), tensors: Vec::new() };
+        let (mut paths, mut tensors) = (Vec::new(), Vec::new());
         for (index, param) in graph.params().iter().enumerate() {
-            weights.paths.push(param.path.clone());
-            weights.tensors.push(filled(source, index, param, device, kind)?);
+            paths.push(param.path.clone());
+            tensors.push(filled(source, index, param, device, kind)?);
         }
-        Ok(weights)
+        Ok(Self::new(paths, tensors))
     }
 
     /// Saves a safetensors file, under our paths.
@@ -77,7 +108,7 @@ impl Weights {
         for tensor in &self.tensors {
             tensors.push(copy(&tensor.f_to_device(device)?.f_to_kind(kind)?)?);
         }
-        Ok(Self { paths: self.paths.clone(), tensors })
+        Ok(Self::new(self.paths.clone(), tensors))
     }
 
     /// For reading only, with that device and dtype: matching tensors are shared, not copied.
@@ -86,7 +117,7 @@ impl Weights {
         for tensor in &self.tensors {
             tensors.push(tensor.f_to_device(device)?.f_to_kind(kind)?);
         }
-        Ok(Self { paths: self.paths.clone(), tensors })
+        Ok(Self::new(self.paths.clone(), tensors))
     }
 }
 

@@ -8,18 +8,26 @@ use std::fs;
 
 use super::super::{DEPO, Place, experiment};
 
+/// A run in bf16 is stopped and continued to the same bits; its plan, log and verification say bf16.
 #[test]
-fn bf16_is_locked_and_refused_by_name() {
+fn bf16_runs_resumes_and_is_verified() {
     let place = Place::new(&experiment(
         "small",
         DEPO,
         &[("[platform]", "[precision]\npolicy = \"bf16\"\n[platform]")],
     ));
-    for words in ["run", "run --dry-run", "graph --plan lockfiles/small.lock"] {
-        let said = place.exits(3, words);
-        assert!(said.contains("precision.policy = \"bf16\"") && said.contains("f32"), "{said}");
-    }
-    assert!(!place.path("runs/small/metrics.jsonl").exists());
+    let plan = place.exits(0, "graph --plan lockfiles/small.lock");
+    assert!(plan.contains("bf16[b, t, ") && plan.contains("rounded 0"), "{plan}");
+    place.exits(0, "run --dry-run");
+    place.exits(75, "run --stop-after-step 3");
+    place.exits(0, "run");
+    place.exits(0, "run --dir runs/whole");
+    let weights = |run: &str| {
+        fs::read(place.path(&format!("runs/{run}/checkpoints/step-0000000006/weights.safetensors")))
+            .unwrap()
+    };
+    assert!(weights("small") == weights("whole"));
+    place.exits(0, "verify small --replay");
 }
 
 #[test]

@@ -8,12 +8,13 @@ use std::path::Path;
 
 use compiler::analyse::analyse;
 use compiler::graph::Graph;
+use compiler::plan::Precision;
 use runtime::bench::step::{StepBench, StepShape, step};
 
 use crate::forward::{machine, one_arch};
-use canonc::args::BenchArgs;
+use canonc::args::{BenchArgs, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
-use canonc::graph::{no_plan, usual};
+use canonc::graph::usual;
 use canonc::load::{Found, Trained};
 use canonc::output;
 
@@ -32,11 +33,13 @@ fn timed(
     seq_len: i64,
 ) -> Result<(String, Graph, StepBench), Failure> {
     let Found { compiled, train, .. } = one_arch(file, args.arch.as_deref())?;
-    let options = match train {
-        Some(Trained { options: Some(options), loss: _ }) => options,
-        Some(Trained { options: None, loss: _ }) => return Err(no_plan()),
+    let mut options = match train {
+        Some(Trained { options, loss: _ }) => options,
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
+    if args.machine.dtype == WithType::Bf16 {
+        options.common.precision = Precision::Bf16;
+    }
     let shape = StepShape { batch: args.batch, seq_len };
     let rounds = (2, usize::from(args.rounds));
     let bench = step(&compiled.graph, &options, shape, machine(&args.machine)?, rounds)

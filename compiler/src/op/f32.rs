@@ -24,11 +24,11 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
     Lowered::one(precision::island(l, call.operands[0]))
 }
 
-/// The identity, in the operand's own precision.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+/// The identity; `differentiate` casts it to the operand's dtype.
+fn backward(_: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     if made.outputs[0] == call.operands[0] {
         // The output is the operand's own value, so its gradient needs no step.
         return vec![None];
     }
-    vec![dy[0].map(|dy| precision::leave_island(l, dy))]
+    vec![dy[0]]
 }

@@ -49,6 +49,6 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
 }
 
 /// With r = 1/sqrt(Σ x² + eps) and y = r x: dx = r (dy − y Σ(dy ⊙ y)).
-fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    vec![dy[0].map(|dy| l.one(Kernel::L2NormGrad, &[dy, made.outputs[0], made.saved[0]]))]
+fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    vec![dy[0].map(|dy| l.one(Kernel::L2NormGrad, &[dy, call.operands[0], made.saved[0]]))]
 }

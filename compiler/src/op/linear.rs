@@ -6,6 +6,7 @@ use super::{
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
+use crate::precision;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "linear",
@@ -60,13 +61,17 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Linear { bias: call.operands.len() == 3 }, &call.operands))
+    let mut operands = call.operands.clone();
+    // The products take operands of one dtype.
+    operands[0] = precision::cast(l, operands[0], l.value(operands[1]).dtype);
+    let y = l.one(Kernel::Linear { bias: operands.len() == 3 }, &operands);
+    Lowered { outputs: vec![y], saved: vec![operands[0]], state: Vec::new() }
 }
 
 /// dx = dy W, dW = Σ dyᵀ x, db = Σ dy, with sums over batch and time.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
-    let (x, weight) = (call.operands[0], call.operands[1]);
+    let (x, weight) = (made.saved[0], call.operands[1]);
     let dx = l.one(Kernel::LinearGradInput, &[dy, weight]);
     let dweight = l.one(Kernel::LinearGradWeight, &[dy, x]);
     let mut gradients = vec![Some(dx), Some(dweight)];

@@ -6,11 +6,14 @@
 //! [`Kernel::is_view`] says otherwise; reductions run in one fixed order.
 //!
 //! Shapes: b batch, t time, c channels, h heads, d head width, `…` any leading axes ([b, t], [b, t, h],
-//! or none for functions of parameters alone). f32 unless stated otherwise; [] is a scalar.
+//! or none for functions of parameters alone); [] is a scalar. Under [`super::Precision::F32`] everything is f32 unless
+//! stated otherwise. Under `Bf16` operands may be bf16: every kernel then computes in f32 and rounds its results once
+//! (matrix products add in f32), and `super::infer` gives the dtypes of the results: activations and their gradients are
+//! like the operand, statistics, states of scans and gradients of parameters are f32.
 
 use dsl::Decimal;
 
-use super::Extent;
+use super::{DType, Extent};
 use crate::number::Root;
 use crate::op::{Function, Scan};
 
@@ -54,7 +57,7 @@ pub enum Kernel {
         /// Added to the sum of squares.
         eps: Decimal,
     },
-    /// In: dy […, c], y […, c], rnorm […]. Out: dx […, c] = rnorm (dy − y Σ(dy ⊙ y)).
+    /// In: dy […, c], x […, c], rnorm […]. Out: dx […, c] = rnorm (dy − y Σ(dy ⊙ y)) with y = x · rnorm.
     L2NormGrad,
 
     // Element by element.
@@ -110,6 +113,11 @@ pub enum Kernel {
     Zeros {
         /// All axes.
         dims: Vec<Extent>,
+    },
+    /// In: x […]. Out: y […] = x in this dtype, rounded to the nearest, ties to even.
+    Cast {
+        /// The dtype of y.
+        to: DType,
     },
     /// In: x [b, t, h, d]. Out: y [b, t, h·times, d]; head j is head ⌊j/times⌋ of x.
     RepeatHeads {

@@ -129,6 +129,7 @@ impl DType {
     /// Bytes of one element.
     pub fn bytes(self) -> i64 {
         match self {
+            DType::Bf16 => 2,
             DType::F32 => 4,
             DType::F64 | DType::I64 => 8,
         }

@@ -8,6 +8,8 @@ pub enum Precision {
     /// Single precision everywhere.
     #[default]
     F32,
+    /// Activations and parameters in bfloat16; docs/numerics.md lists what stays f32.
+    Bf16,
 }
 
 /// Options of every plan.

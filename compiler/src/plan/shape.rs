@@ -19,26 +19,33 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         value(name, dims(i).to_vec(), dtype)
     };
     let f32 = |name: &'static str, dims: Vec<Extent>| value(name, dims, DType::F32);
+    let dtype = |i: usize| inputs.get(i).map_or(DType::F32, |v| v.dtype);
+    // The widest dtype among some operands.
+    let widest = |mut operands: std::ops::Range<usize>| match operands.any(|i| dtype(i) != DType::Bf16) {
+        true => DType::F32,
+        false => DType::Bf16,
+    };
     let number = |name: &'static str, dtype: DType| value(name, Vec::new(), dtype);
     match kernel {
-        Kernel::Embed => vec![f32("y", join(dims(0), skip(dims(1), 1)))],
+        Kernel::Embed => vec![value("y", join(dims(0), skip(dims(1), 1)), dtype(1))],
         Kernel::EmbedGrad { vocab } => {
             vec![f32("dtable", join(&[Extent::Fixed(*vocab)], skip(dims(0), 2)))]
         }
         Kernel::Linear { bias: _ } => {
-            vec![f32("y", join(init(dims(0)), &take(dims(1), 1)))]
+            vec![value("y", join(init(dims(0)), &take(dims(1), 1)), dtype(0))]
         }
-        Kernel::LinearGradInput => vec![f32("dx", join(init(dims(0)), skip(dims(1), 1)))],
+        Kernel::LinearGradInput => vec![value("dx", join(init(dims(0)), skip(dims(1), 1)), dtype(0))],
         Kernel::LinearGradWeight => vec![f32("dweight", join(skip(dims(0), 2), skip(dims(1), 2)))],
         Kernel::SumTokens => vec![f32("sum", skip(dims(0), 2).to_vec())],
         Kernel::RmsNorm { eps: _ } => vec![like("y", 0), f32("rstd", init(dims(0)).to_vec())],
-        Kernel::RmsNormGrad => vec![like("dx", 1), like("dweight", 2)],
+        Kernel::RmsNormGrad => vec![like("dx", 1), f32("dweight", dims(2).to_vec())],
         Kernel::L2Norm { eps: _ } => vec![like("y", 0), f32("rnorm", init(dims(0)).to_vec())],
         Kernel::L2NormGrad => vec![like("dx", 1)],
         Kernel::Pointwise(_) => vec![like("y", 0)],
         Kernel::PointwiseGrad(_) => vec![like("dx", 0)],
         Kernel::Add | Kernel::Mul => {
-            vec![like("y", if dims(1).len() > dims(0).len() { 1 } else { 0 })]
+            let wide = if dims(1).len() > dims(0).len() { 1 } else { 0 };
+            vec![value("y", dims(wide).to_vec(), widest(0..2))]
         }
         Kernel::Scale { by: _ } => vec![like("y", 0)],
         Kernel::SwiGlu => vec![like("y", 0)],
@@ -47,20 +54,22 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             vec![like("y", 0), f32("rstd", init(dims(0)).to_vec())]
         }
         Kernel::GatedRmsNormGrad { gate: _ } => {
-            vec![like("dx", 1), like("dgate", 2), like("dweight", 3)]
+            vec![like("dx", 1), like("dgate", 2), f32("dweight", dims(3).to_vec())]
         }
-        Kernel::Reshape { dims: to } => vec![f32("view", join(&take(dims(0), 2), &fixed(to)))],
+        Kernel::Reshape { dims: to } => vec![value("view", join(&take(dims(0), 2), &fixed(to)), dtype(0))],
         Kernel::Concat => {
             let width = (0..inputs.len()).map(|i| extent(dims(i).last())).sum();
-            vec![f32("y", join(init(dims(0)), &[Extent::Fixed(width)]))]
+            vec![value("y", join(init(dims(0)), &[Extent::Fixed(width)]), widest(0..inputs.len()))]
         }
         Kernel::Split { widths } => {
-            widths.iter().map(|w| f32("part", join(init(dims(0)), &[Extent::Fixed(*w)]))).collect()
+            let part = |w: &i64| value("part", join(init(dims(0)), &[Extent::Fixed(*w)]), dtype(0));
+            widths.iter().map(part).collect()
         }
+        Kernel::Cast { to } => vec![value("y", dims(0).to_vec(), *to)],
         Kernel::Zeros { dims } => vec![f32("zeros", dims.clone())],
-        Kernel::RepeatHeads { times } => vec![f32("y", per_head(dims(0), |h| h * times))],
+        Kernel::RepeatHeads { times } => vec![value("y", per_head(dims(0), |h| h * times), dtype(0))],
         Kernel::RepeatHeadsGrad { times } => {
-            vec![f32("dx", per_head(dims(0), |h| h / (*times).max(1)))]
+            vec![value("dx", per_head(dims(0), |h| h / (*times).max(1)), dtype(0))]
         }
         Kernel::Rope { theta: _, dims: _, layout: _, inverse } => {
             vec![like(if *inverse { "dx" } else { "y" }, 0)]
@@ -68,7 +77,7 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::Attention { window: _ } => {
             let y = join(&take(dims(0), 3), skip(dims(2), 3));
             let lse = [0, 2, 1].iter().filter_map(|i| dims(0).get(*i)).copied().collect();
-            vec![f32("y", y), f32("lse", lse)]
+            vec![value("y", y, dtype(0)), f32("lse", lse)]
         }
         Kernel::AttentionGrad { window: _ } => vec![like("dq", 1), like("dk", 2), like("dv", 3)],
         Kernel::AppendTime => {
@@ -76,10 +85,11 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
                 Some(Extent::CacheLen(window)) => Extent::KvLen(*window),
                 other => other.copied().unwrap_or(Extent::Time),
             };
-            vec![f32("seen", join(&[Extent::Batch, seen], skip(dims(1), 2)))]
+            vec![value("seen", join(&[Extent::Batch, seen], skip(dims(1), 2)), dtype(0))]
         }
         Kernel::LastTime { rows } => {
-            vec![f32("kept", join(&[Extent::Batch, Extent::NewCacheLen(*rows)], skip(dims(0), 2)))]
+            let dims = join(&[Extent::Batch, Extent::NewCacheLen(*rows)], skip(dims(0), 2));
+            vec![value("kept", dims, dtype(0))]
         }
         Kernel::CausalConv { parts, kernel: _, residual: _, activation: _, bias: _, state: _ } => {
             (0..*parts).map(|i| like("y", i)).collect()
@@ -87,13 +97,13 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::CausalConvGrad { parts, bias, kernel: _, residual: _, activation: _ } => (0
             ..*parts)
             .map(|i| like("dx", parts + i))
-            .chain([like("dweight", 2 * parts)])
-            .chain(bias.then(|| like("dbias", 2 * parts + 1)))
+            .chain([f32("dweight", dims(2 * parts).to_vec())])
+            .chain(bias.then(|| f32("dbias", dims(2 * parts + 1).to_vec())))
             .collect(),
         Kernel::CausalConvState { kernel, parts, state: _ } => {
             let width = (0..*parts).map(|i| extent(dims(i).last())).sum();
             let dims = vec![Extent::Batch, Extent::Fixed(kernel - 1), Extent::Fixed(width)];
-            vec![f32("state", dims)]
+            vec![value("state", dims, dtype(0))]
         }
         Kernel::Scan { scan, state: _ } => {
             let Recurrence { result, rows, columns, .. } = *scan.definition();
@@ -123,8 +133,8 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::HeadLossGrad { bias, nll_square: _, z_loss: _, rows: _ } => {
             [number("loss", DType::F64), number("counted", DType::I64)]
                 .into_iter()
-                .chain([like("dx", 0), like("dweight", 1)])
-                .chain(bias.then(|| like("dbias", 2)))
+                .chain([like("dx", 0), f32("dweight", dims(1).to_vec())])
+                .chain(bias.then(|| f32("dbias", dims(2).to_vec())))
                 .collect()
         }
         Kernel::Accumulate => vec![like("sum", 0)],

@@ -126,6 +126,7 @@ impl Kernel {
             Kernel::Concat => "concat",
             Kernel::Split { .. } => "split",
             Kernel::Zeros { .. } => "zeros",
+            Kernel::Cast { .. } => "cast",
             Kernel::RepeatHeads { .. } => "repeat_heads",
             Kernel::RepeatHeadsGrad { .. } => "repeat_heads_grad",
             Kernel::Rope { .. } => "rope",
@@ -168,6 +169,7 @@ impl Kernel {
                 let dims: Vec<String> = dims.iter().map(Extent::to_string).collect();
                 vec![format!("dims [{}]", dims.join(", "))]
             }
+            Kernel::Cast { to } => vec![format!("to {to}")],
             Kernel::RepeatHeads { times } | Kernel::RepeatHeadsGrad { times } => {
                 vec![format!("times {times}")]
             }
@@ -263,6 +265,7 @@ impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             DType::F32 => "f32",
+            DType::Bf16 => "bf16",
             DType::F64 => "f64",
             DType::I64 => "i64",
         })
@@ -301,6 +304,7 @@ impl fmt::Display for Input {
             Input::Position => write!(f, "position"),
             Input::GradScale => write!(f, "grad_scale"),
             Input::Param(id) => write!(f, "param {}", id.0),
+            Input::Rounded(id) => write!(f, "rounded {}", id.0),
             Input::State(id, part) => write!(f, "state {} {part}", id.0),
             Input::Left(output) => write!(f, "left {output}"),
             Input::Right(output) => write!(f, "right {output}"),

@@ -128,16 +128,6 @@ impl TokenizerKind {
     }
 }
 
-/// The compute dtype outside f32 islands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// Single precision everywhere.
-    F32,
-    /// A bf16 copy of every parameter in forward and backward, f32 master weights. Locks may declare it; plans for it
-    /// do not exist yet.
-    Bf16,
-}
-
 /// Order of a synthetic task's windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

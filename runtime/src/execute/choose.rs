@@ -48,6 +48,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
     match kernel {
         Kernel::Reshape { .. } | Kernel::Split { .. } => Choice::View,
         Kernel::Embed
+        | Kernel::Cast { .. }
         | Kernel::EmbedGrad { .. }
         | Kernel::Linear { .. }
         | Kernel::LinearGradInput

@@ -5,8 +5,8 @@
 
 use std::cell::RefCell;
 
-use compiler::plan::{self, Kernel, Sizes};
-use tch::Tensor;
+use compiler::plan::{self, DType, Kernel, Sizes};
+use tch::{Kind, Tensor};
 
 use super::{Choice, Machine};
 use crate::kernels::path::Path;
@@ -16,6 +16,7 @@ use crate::kernels::{
 };
 
 /// Everything that a step may depend on, except its operands.
+#[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) machine: Machine,
     pub(super) sizes: Sizes,
@@ -95,6 +96,17 @@ pub(super) fn run(
             let dims: Vec<i64> = dims.iter().map(|d| d.at(context.sizes)).collect();
             let Machine { kind, device, kernels: _ } = context.machine;
             vec![Tensor::f_zeros(dims, (kind, device))?]
+        }
+        Kernel::Cast { to } => {
+            let kind = match to {
+                DType::F32 => context.machine.kind,
+                DType::Bf16 if context.machine.kind == Kind::Float => Kind::BFloat16,
+                DType::Bf16 => context.machine.kind,
+                DType::F64 => Kind::Double,
+                DType::I64 => Kind::Int64,
+            };
+            // Not a view, even where the dtype stays.
+            vec![if x(0)?.kind() == kind { arrange::copy(x(0)?)? } else { x(0)?.f_to_kind(kind)? }]
         }
         Kernel::RepeatHeads { times } => vec![arrange::repeat_heads(x(0)?, *times)?],
         Kernel::RepeatHeadsGrad { times } => vec![arrange::sum_repeats(x(0)?, *times)?],

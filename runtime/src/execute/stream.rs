@@ -46,7 +46,7 @@ impl Streamer {
     /// The state before the first token of `batch` sequences.
     pub fn start(&self, batch: i64) -> Result<Carried, ExecuteError> {
         let plan = self.executor.plan();
-        let Machine { device, kind, kernels: _ } = self.executor.machine();
+        let device = self.executor.machine().device;
         let mut states = BTreeMap::new();
         for (input, id) in &plan.inputs {
             let (Input::State(state, part), Some(value)) = (input, plan.value(*id)) else {
@@ -65,6 +65,7 @@ impl Streamer {
                     | Extent::NewCacheLen(_) => 0,
                 })
                 .collect();
+            let kind = self.executor.kind_of(value.dtype);
             states.insert((*state, *part), Tensor::f_zeros(dims, (kind, device))?);
         }
         Ok(Carried { position: 0, states })
@@ -103,6 +104,7 @@ impl Streamer {
             Input::Tokens => Ok(tokens.shallow_clone()),
             Input::Position => Ok(Tensor::from(carried.position)),
             Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+            Input::Rounded(id) => weights.rounded(id.0 as usize),
             Input::State(id, part) => match carried.states.get(&(id, part)) {
                 Some(state) => Ok(state.shallow_clone()),
                 None => Err(unknown(input)),

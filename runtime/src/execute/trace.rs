@@ -80,9 +80,11 @@ pub(super) fn place(plan: &Plan, index: usize) -> String {
 
 fn is_tensor_of_parameter(input: Input) -> bool {
     match input {
-        Input::Param(_) | Input::Gradient(_) | Input::FirstMoment(_) | Input::SecondMoment(_) => {
-            true
-        }
+        Input::Param(_)
+        | Input::Rounded(_)
+        | Input::Gradient(_)
+        | Input::FirstMoment(_)
+        | Input::SecondMoment(_) => true,
         Input::Tokens
         | Input::Targets
         | Input::Position

@@ -167,6 +167,7 @@ impl Trainer {
             | Input::Position
             | Input::GradScale
             | Input::Param(_)
+            | Input::Rounded(_)
             | Input::State(..)
             | Input::Gradient(_)
             | Input::FirstMoment(_)
@@ -189,6 +190,7 @@ impl Trainer {
     ) -> Result<f64, ExecuteError> {
         let outputs = self.update.run(|input| match input {
             Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+            Input::Rounded(_) => Err(unknown(input)),
             Input::Gradient(id) => at(gradients, id.0, "gradient"),
             Input::FirstMoment(id) => at(&moments.first, id.0, "first moment"),
             Input::SecondMoment(id) => at(&moments.second, id.0, "second moment"),
@@ -202,6 +204,7 @@ impl Trainer {
             | Input::Left(_)
             | Input::Right(_) => Err(unknown(input)),
         })?;
+        weights.changed();
         match outputs.iter().find(|(output, _)| *output == Output::GradNorm) {
             Some((_, norm)) => Ok(norm.f_double_value(&[])?),
             None => Err(ExecuteError::new("the update plan gives no gradient norm")),
@@ -272,6 +275,7 @@ pub(super) fn batch_input(
         Input::Position => Ok(Tensor::from(0i64)),
         Input::GradScale => Ok(Tensor::from(scale)),
         Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+        Input::Rounded(id) => weights.rounded(id.0 as usize),
         Input::State(..)
         | Input::Left(_)
         | Input::Right(_)

@@ -64,9 +64,14 @@ impl Head<'_> {
         Ok(x.into_iter().zip(targets).map(|(x, targets)| Chunk { x, targets }).collect())
     }
 
+    fn wide(&self, made: Tensor) -> Result<Tensor, KernelError> {
+        Ok(if made.kind() == Kind::BFloat16 { made.f_to_kind(Kind::Float)? } else { made })
+    }
+
     /// A chunk's logits [r, v] and losses.
     fn losses(&self, path: Path, chunk: &Chunk) -> Result<(Tensor, Losses), KernelError> {
-        let logits = linear(&chunk.x, self.weight, self.bias)?;
+        // bf16 logits are exact in f32.
+        let logits = self.wide(linear(&chunk.x, self.weight, self.bias)?)?;
         let losses = loss::forward(path, &logits, &chunk.targets, self.terms)?;
         Ok((logits, losses))
     }
@@ -101,15 +106,22 @@ pub fn backward(path: Path, head: Head<'_>, scale: f64) -> Result<Gradients, Ker
         total.add(&losses)?;
         let kept = Kept { targets: &chunk.targets, nll: &losses.nll, lse: &losses.lse };
         let d = loss::backward(path, &logits, kept, scale, head.terms, true)?; // [r, v]
+        let bias = match head.bias {
+            None => None,
+            Some(_) => Some(sum_tokens(path, &d.f_unsqueeze(0)?)?),
+        };
+        let d = d.f_to_kind(head.x.kind())?;
         dx.push(linear_grad_input(&d, head.weight)?);
         match &mut dweight {
-            None => dweight = Some(linear_grad_weight(&d, &chunk.x)?),
+            None => dweight = Some(head.wide(linear_grad_weight(&d, &chunk.x)?)?),
+            Some(sum) if d.kind() == Kind::BFloat16 => {
+                let _ = sum.f_add_(&head.wide(linear_grad_weight(&d, &chunk.x)?)?)?;
+            }
             Some(sum) => {
                 let _ = sum.f_addmm_(&d.f_transpose(0, 1)?, &chunk.x)?;
             }
         }
-        if head.bias.is_some() {
-            let sum = sum_tokens(path, &d.f_unsqueeze(0)?)?;
+        if let Some(sum) = bias {
             dbias = Some(match dbias {
                 None => sum,
                 Some(before) => before.f_add(&sum)?,

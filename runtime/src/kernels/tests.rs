@@ -93,7 +93,7 @@ fn losses([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
 /// Loss and gradients of the head, in chunks of `rows` tokens.
 fn head([b, t, c]: [i64; 3], path: Path, rows: i64) -> Vec<Tensor> {
     let vocab = 2 * c + 1;
-    let (x, weight) = (numbers("x", &[b, t, c]), numbers("weight", &[vocab, c]));
+    let (x, weight) = (numbers("x", &[b, t, c]), numbers("weight", &[vocab, c]) * 0.1);
     let bias = numbers("bias", &[vocab]);
     let ids: Vec<i64> =
         (0..b * t).map(|i| if i % 7 == 4 { -100 } else { (i * 5) % vocab }).collect();

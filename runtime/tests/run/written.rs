@@ -81,6 +81,7 @@ fn orders_are_judged_as_the_model_writes_them() {
                 max_tokens: 40,
                 sampling: Sampling { temperature: 0.0, top_k: None, seed: 0 },
                 stop: Some(windows.id(task.marks().eos)),
+                options: compiler::plan::Options::default(),
                 machine,
             };
             let text = generate(&request, |_| ControlFlow::Continue(())).unwrap().tokens;
@@ -157,6 +158,7 @@ fn sentences_and_laws_are_those_of_one_at_a_time() {
             targets: None,
             gradients: false,
             loss: compiler::plan::Loss::CROSS_ENTROPY,
+            options: compiler::plan::Options::default(),
             machine,
         };
         let logits = forward(&request).unwrap().logits.to_kind(tch::Kind::Double);
@@ -209,6 +211,7 @@ fn bits_are_counted_over_whole_biographies() {
             targets: Some(&targets),
             gradients: false,
             loss: compiler::plan::Loss::CROSS_ENTROPY,
+            options: compiler::plan::Options::default(),
             machine,
         };
         let nll = forward(&request).unwrap().measured.unwrap().nll.view(-1);

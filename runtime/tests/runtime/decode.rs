@@ -34,6 +34,7 @@ fn alone(compiled: &Compiled, weights: &Weights, prompt: Prompt<'_>, how: Sampli
         max_tokens: most,
         sampling: Sampling { temperature, top_k, seed },
         stop,
+        options: Options::default(),
         machine: DOUBLE,
     };
     let tokens = generate(&request, |_| ControlFlow::Continue(())).unwrap().tokens;

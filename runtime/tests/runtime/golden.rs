@@ -1,6 +1,8 @@
 //! The published models' own numbers (`tests/golden/models`): logits, loss, every gradient, decoding, ten steps of
 //! AdamW, within each case's tolerance for an f32 implementation; in f64, far closer.
 
+mod bf16;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

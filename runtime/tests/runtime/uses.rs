@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use compiler::plan::Loss;
+use compiler::plan::{Loss, Options};
 use compiler::program::Compiled;
 use records::run::RunError;
 use runtime::execute::KernelRequest;
@@ -30,8 +30,8 @@ fn forward_gives_logits_losses_and_gradients_by_name() {
     let (tokens, targets) = (rows(&[1, 5, 2, 9]), rows(&[5, -100, 9, 3]));
     let ask = |targets, gradients, machine| {
         let (graph, weights, tokens) = (&compiled.graph, &weights, &tokens);
-        let loss = Loss::CROSS_ENTROPY;
-        forward(&Request { graph, weights, tokens, targets, gradients, loss, machine }).unwrap()
+        let (loss, options) = (Loss::CROSS_ENTROPY, Options::default());
+        forward(&Request { graph, weights, tokens, targets, gradients, loss, options, machine }).unwrap()
     };
     let bare = ask(None, false, FAST);
     assert_eq!(bare.logits.size(), [1, 4, 23]);
@@ -80,8 +80,8 @@ fn forward_refuses_what_is_no_batch() {
     let weights = weights(&compiled);
     let refusal = |tokens: &Tensor, targets: Option<&Tensor>, gradients| -> RunError {
         let (graph, weights, machine) = (&compiled.graph, &weights, FAST);
-        let loss = Loss::CROSS_ENTROPY;
-        forward(&Request { graph, weights, tokens, targets, gradients, loss, machine }).unwrap_err()
+        let (loss, options) = (Loss::CROSS_ENTROPY, Options::default());
+        forward(&Request { graph, weights, tokens, targets, gradients, loss, options, machine }).unwrap_err()
     };
     let good = rows(&[1, 2]);
     let message = |error: RunError| error.message;
@@ -129,6 +129,7 @@ fn drawn(
         max_tokens: count,
         sampling,
         stop,
+        options: Options::default(),
         machine: FAST,
     };
     let mut seen = Vec::new();

@@ -80,13 +80,14 @@ pub(super) fn rms_norm_grad(
     vec![x.like(dx), weight.like(dw)]
 }
 
-pub(super) fn l2_norm_grad(dy: &Tensor, y: &Tensor, rnorm: &Tensor) -> Tensor {
+pub(super) fn l2_norm_grad(dy: &Tensor, x: &Tensor, rnorm: &Tensor) -> Tensor {
     let mut dx = Vec::new();
-    for ((dy, y), r) in dy.rows().zip(y.rows()).zip(&rnorm.data) {
-        let dot = dy.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
-        dx.extend(dy.iter().zip(y).map(|(dy, y)| r * (dy - y * dot)));
+    for ((dy, x), r) in dy.rows().zip(x.rows()).zip(&rnorm.data) {
+        let y: Vec<f64> = x.iter().map(|x| r * x).collect();
+        let dot = dy.iter().zip(&y).map(|(a, b)| a * b).sum::<f64>();
+        dx.extend(dy.iter().zip(&y).map(|(dy, y)| r * (dy - y * dot)));
     }
-    y.like(dx)
+    x.like(dx)
 }
 
 pub(super) fn silu(x: f64) -> f64 {

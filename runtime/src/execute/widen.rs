@@ -1,0 +1,98 @@
+//! bf16 operands of kernels that compute in f32: widened before, results rounded after.
+//!
+//! In: a step's kernel and operands, and the dtypes of its results in the plan. Out: results in those dtypes. Must stay
+//! true: each result is rounded once, to the nearest bf16, ties to even; a kernel that takes bf16 itself adds in f32.
+
+use compiler::plan::Kernel;
+use tch::{Kind, Tensor};
+
+use super::Choice;
+use super::dispatch::{self, Context};
+use crate::kernels::KernelError;
+
+pub(super) fn run(
+    kernel: &Kernel,
+    choice: Choice,
+    operands: &[&Tensor],
+    context: &Context<'_>,
+    kinds: &[Kind],
+) -> Result<Vec<Tensor>, KernelError> {
+    let any = |kind| operands.iter().any(|operand| operand.kind() == kind);
+    // Products of an f32 with a bf16 tensor are f32.
+    let widen = any(Kind::BFloat16) && (any(Kind::Float) || !takes_bf16(kernel));
+    let mut results = match widen {
+        false => dispatch::run(kernel, choice, operands, context)?,
+        true => {
+            let wide = |operand: &&Tensor| match operand.kind() {
+                Kind::BFloat16 => operand.f_to_kind(Kind::Float),
+                _ => Ok(operand.shallow_clone()),
+            };
+            let wide = operands.iter().map(wide).collect::<Result<Vec<_>, _>>()?;
+            let operands: Vec<&Tensor> = wide.iter().collect();
+            // Results may be written over a widened copy, but not over an operand that is f32 in the plan.
+            dispatch::run(kernel, choice, &operands, &Context { consumes_first: false, ..*context })?
+        }
+    };
+    for (result, kind) in results.iter_mut().zip(kinds) {
+        if result.kind() != *kind && is_float(*kind) {
+            *result = result.f_to_kind(*kind)?;
+        }
+    }
+    Ok(results)
+}
+
+fn is_float(kind: Kind) -> bool {
+    matches!(kind, Kind::Float | Kind::BFloat16)
+}
+
+/// Whether the kernel reads bf16 tensors without a copy in f32: it moves elements, rounds a single operation, or is a
+/// matrix product.
+pub(super) fn takes_bf16(kernel: &Kernel) -> bool {
+    match kernel {
+        Kernel::Embed
+        | Kernel::Linear { .. }
+        | Kernel::LinearGradInput
+        | Kernel::LinearGradWeight
+        | Kernel::Add
+        | Kernel::Mul
+        | Kernel::Scale { .. }
+        | Kernel::Cast { .. }
+        | Kernel::Reshape { .. }
+        | Kernel::Concat
+        | Kernel::Split { .. }
+        | Kernel::Zeros { .. }
+        | Kernel::RepeatHeads { .. }
+        | Kernel::AppendTime
+        | Kernel::LastTime { .. }
+        | Kernel::CausalConvState { .. }
+        | Kernel::Argmax
+        | Kernel::HeadLoss { .. }
+        | Kernel::HeadLossGrad { .. } => true,
+        Kernel::EmbedGrad { .. }
+        | Kernel::SumTokens
+        | Kernel::RmsNorm { .. }
+        | Kernel::RmsNormGrad
+        | Kernel::L2Norm { .. }
+        | Kernel::L2NormGrad
+        | Kernel::Pointwise(_)
+        | Kernel::PointwiseGrad(_)
+        | Kernel::SwiGlu
+        | Kernel::SwiGluGrad
+        | Kernel::GatedRmsNorm { .. }
+        | Kernel::GatedRmsNormGrad { .. }
+        | Kernel::RepeatHeadsGrad { .. }
+        | Kernel::Rope { .. }
+        | Kernel::Attention { .. }
+        | Kernel::AttentionGrad { .. }
+        | Kernel::CausalConv { .. }
+        | Kernel::CausalConvGrad { .. }
+        | Kernel::Scan { .. }
+        | Kernel::ScanGrad(_)
+        | Kernel::CrossEntropy { .. }
+        | Kernel::CrossEntropyGrad { .. }
+        | Kernel::Accumulate
+        | Kernel::GradNorm
+        | Kernel::Clip { .. }
+        | Kernel::AdamW { .. } => false,
+    }
+}
