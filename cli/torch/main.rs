@@ -18,6 +18,11 @@ use canonc::doctor::Fact;
 use canonc::fail::{Exit, Outcome};
 use canonc::tensors::{Tensors, Work};
 
+/// Serves libtorch's allocations as well as Rust's: this program exports `malloc` and `free`. It keeps freed pages, so
+/// a training step after the first takes no page fault; the shim sets its options.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// The libtorch of this process.
 struct Here;
 

@@ -10,6 +10,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use compiler::plan::Precision;
 use data::text::SourceEpochs;
 use lab::experiment::{Device, Experiment};
 use lab::field::{FieldValue, Fields};
@@ -18,7 +19,7 @@ use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::{Estimate, Job, estimate, fits, repeated};
 use records::metrics::{Evaluation, Score, Step};
-use records::platform::{memory_limit, needs_reexec};
+use records::platform::{memory_limit, multiplies_bf16, needs_reexec};
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
 use report::compare::measured;
@@ -84,6 +85,13 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     ));
     if let Some(warning) = runs::learns_nothing(&experiment) {
         output::note(&warning);
+    }
+    let bf16 = experiment.precision == Precision::Bf16;
+    if bf16 && experiment.platform.device == Device::Cpu && !multiplies_bf16() {
+        output::note(
+            "warning: this CPU has no instructions for bf16 products (AVX512-BF16 or AMX), so bf16 is right but slower \
+             than f32",
+        );
     }
     let estimated = estimate(&job);
     for source in estimated.epochs.iter().flatten() {

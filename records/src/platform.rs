@@ -174,6 +174,14 @@ fn kibibytes(text: &str) -> u64 {
     text.strip_suffix("kB").and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
+/// Whether this CPU multiplies bf16 in hardware. CPUs with AMX have AVX512-BF16 as well.
+pub fn multiplies_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
 #[cfg(target_arch = "x86_64")]
 fn best_capability() -> CpuCapability {
     use std::arch::is_x86_feature_detected as has;

@@ -37,6 +37,11 @@ template <class F> int guarded(F &&body) {
 
 extern "C" {
 
+// Read by jemalloc where a program links it: freed pages are kept and are huge, so that a training step after the first
+// takes no page fault. MALLOC_CONF in the environment is read after it and wins.
+extern const char *const malloc_conf;
+const char *const malloc_conf = "dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always";
+
 const char *canonc_last_error(void) { return last_error.c_str(); }
 
 int canonc_parallel_for(int64_t count, int64_t grain, void *context, void (*body)(void *, int64_t, int64_t)) {

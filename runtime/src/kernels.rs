@@ -6,6 +6,7 @@
 pub mod arrange;
 pub mod attention;
 pub mod canon;
+mod dense;
 mod ffi;
 pub mod gated_norm;
 pub mod head_loss;

@@ -1,22 +1,25 @@
-//! Causal softmax attention, by libtorch's flash kernels on the CPU (Dao et al. 2022) or by its plain formula.
+//! Causal softmax attention: our kernel on the CPU, libtorch's flash kernel for keys of earlier calls (both after Dao et
+//! al. 2022), or the plain formula.
 //! In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t: queries are the last t of s positions. Out: y [b, t, h,
 //! e] and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window.
 //! Must stay true: the caller runs the path that `choose` returned; softmax is in f32 (f64 in f64); query head j reads
 //! head ⌊j·kv/h⌋.
 
+mod fused;
+
 use std::fmt;
 
 use tch::{Device, Kind, Tensor};
 
-use super::KernelError;
+use super::{Isa, KernelError};
 use super::arrange::{repeat_heads, sum_repeats};
 
 /// The implementation of attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// libtorch's flash kernel: each query sees all keys before it.
-    Flash,
-    /// The same kernel with an explicit mask, for windows and keys from earlier calls.
+    /// Ours, for any window and widths.
+    Fused(Isa),
+    /// libtorch's flash kernel with an explicit mask, for keys from earlier calls.
     MaskedFlash,
     /// Matrix products and a softmax, on any device and dtype; holds all scores.
     Reference(Reason),
@@ -31,16 +34,16 @@ pub enum Reason {
     Asked,
 }
 
-/// The path on a device. `plain`: no window and no earlier keys; `even`: keys as wide as values.
-pub fn choose(plain: bool, even: bool, device: Device, kind: Kind) -> Path {
+/// The path on a device. `fresh`: no earlier keys; `even`: keys as wide as values.
+pub fn choose(fresh: bool, even: bool, device: Device, kind: Kind) -> Path {
     if device != Device::Cpu {
         Path::Reference(Reason::Device(device))
     } else if kind != Kind::Float {
         Path::Reference(Reason::Kind(kind))
+    } else if fresh {
+        Path::Fused(Isa::of_process())
     } else if !even {
         Path::Reference(Reason::Widths)
-    } else if plain {
-        Path::Flash
     } else {
         Path::MaskedFlash
     }
@@ -49,7 +52,7 @@ pub fn choose(plain: bool, even: bool, device: Device, kind: Kind) -> Path {
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Flash => f.write_str("libtorch flash"),
+            Self::Fused(isa) => write!(f, "fused/{isa}"),
             Self::MaskedFlash => f.write_str("libtorch flash, masked"),
             Self::Reference(Reason::Device(device)) => write!(f, "reference (on {device:?})"),
             Self::Reference(Reason::Widths) => {
@@ -73,18 +76,12 @@ pub struct Operands<'a> {
 /// y [b, t, h, e] and lse [b, h, t].
 pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), KernelError> {
     let shape = Shape::of(operands)?;
+    if let Path::Fused(isa) = path {
+        return fused::forward(isa, &shape, operands);
+    }
     let (q, k, v) = shape.by_head(operands)?; // [b, h, t | s, d]
     let scale = shape.scale();
     let (y, lse) = match path {
-        Path::Flash => Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu(
-            &q,
-            &k,
-            &v,
-            0.0,
-            true,
-            None::<Tensor>,
-            scale,
-        )?,
         Path::MaskedFlash => Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu(
             &q,
             &k,
@@ -94,7 +91,7 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
             shape.mask(operands)?,
             scale,
         )?,
-        Path::Reference(_) => {
+        Path::Fused(_) | Path::Reference(_) => {
             let scores = shape.scores(operands, &q, &k)?; // [b, h, t, s]
             let lse = scores.f_logsumexp([-1i64].as_slice(), true)?; // [b, h, t, 1]
             let p = scores.f_sub(&lse)?.f_exp()?;
@@ -113,22 +110,13 @@ pub fn backward(
     lse: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
     let shape = Shape::of(operands)?;
+    if let Path::Fused(isa) = path {
+        return fused::backward(isa, &shape, dy, operands, y, lse);
+    }
     let (q, k, v) = shape.by_head(operands)?;
     let (dy, y) = (dy.f_transpose(1, 2)?, y.f_transpose(1, 2)?); // [b, h, t, e]
     let scale = shape.scale();
     let (dq, dk, dv) = match path {
-        Path::Flash => Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu_backward(
-            &dy,
-            &q,
-            &k,
-            &v,
-            &y,
-            lse,
-            0.0,
-            true,
-            None::<Tensor>,
-            scale,
-        )?,
         Path::MaskedFlash => {
             Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu_backward(
                 &dy,
@@ -143,7 +131,7 @@ pub fn backward(
                 scale,
             )?
         }
-        Path::Reference(_) => {
+        Path::Fused(_) | Path::Reference(_) => {
             let p = shape.scores(operands, &q, &k)?.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
             let dp = dy.f_matmul(&v.f_transpose(-2, -1)?)?; // [b, h, t, s]
             let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;

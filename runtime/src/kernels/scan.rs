@@ -8,7 +8,6 @@
 
 mod channel;
 pub mod delta;
-mod dense;
 mod fused;
 pub mod gla;
 pub mod rwkv6;

@@ -194,34 +194,86 @@ fn the_head_by_chunks_is_the_head() {
     }
 }
 
+/// t, s, heads, key heads, width of keys and of values, window.
+type AttentionShape = (i64, i64, i64, i64, i64, i64, Option<i64>);
+
+/// y, lse, dq, dk, dv.
+fn attended((t, s, h, kv, d, e, window): AttentionShape, path: attention::Path) -> Vec<Tensor> {
+    let (q, k) = (numbers("q", &[2, t, h, d]), numbers("k", &[2, s, kv, d]));
+    let (v, dy) = (numbers("v", &[2, s, kv, e]), numbers("dy", &[2, t, h, e]));
+    let operands = attention::Operands { q: &q, k: &k, v: &v, window };
+    let (y, lse) = attention::forward(path, operands).unwrap();
+    let (dq, dk, dv) = attention::backward(path, &dy, operands, &y, &lse).unwrap();
+    vec![y, lse, dq, dk, dv]
+}
+
+const ATTENTION: [AttentionShape; 10] = [
+    (1, 1, 1, 1, 8, 8, None),
+    (40, 40, 4, 4, 16, 16, None),
+    (130, 130, 6, 2, 32, 32, None),
+    (64, 64, 2, 1, 128, 128, None),
+    (129, 129, 4, 1, 24, 40, Some(7)),
+    (200, 200, 2, 2, 8, 20, Some(70)),
+    (40, 40, 2, 2, 64, 64, Some(100)),
+    (5, 140, 4, 2, 16, 16, None),
+    (70, 140, 4, 2, 16, 16, Some(66)),
+    (1, 100, 4, 4, 9, 7, Some(9)),
+];
+
+#[test]
+fn fused_attention_is_attention() {
+    use attention::{Path, Reason};
+    let before = tch::get_num_threads();
+    for shape in ATTENTION {
+        let place = format!("{shape:?}");
+        let want = attended(shape, Path::Reference(Reason::Asked));
+        let fused = Path::Fused(Isa::of_process());
+        for path in [fused, Path::Fused(Isa::Portable)] {
+            let got = attended(shape, path);
+            assert_close(&got[..2], &want[..2], 3e-6, &place);
+            assert_close(&got[2..], &want[2..], 2e-5, &place);
+        }
+        let [one, three] = [1, 3].map(|threads| {
+            tch::set_num_threads(threads);
+            attended(shape, fused)
+        });
+        tch::set_num_threads(before);
+        assert_same_bits(&one, &three, &place);
+        if Isa::Avx512.is_available() {
+            let [wide, narrow] = [Isa::Avx512, Isa::Avx2].map(|isa| attended(shape, Path::Fused(isa)));
+            assert_same_bits(&wide, &narrow, &place);
+        }
+    }
+}
+
+/// A row whose scores are far apart keeps its lse, and NaN stays NaN.
+#[test]
+fn attention_of_extreme_scores() {
+    use attention::{Operands, Path, Reason};
+    let q = Tensor::full([1, 80, 1, 4], 300.0, CPU);
+    let k = numbers("k", &[1, 80, 1, 4]);
+    let v = numbers("v", &[1, 80, 1, 4]);
+    let all = |path| attention::forward(path, Operands { q: &q, k: &k, v: &v, window: None }).unwrap();
+    let ((y, lse), (want, want_lse)) =
+        (all(Path::Fused(Isa::of_process())), all(Path::Reference(Reason::Asked)));
+    assert_close(&[y, lse], &[want, want_lse], 1e-4, "far apart");
+    let _ = k.get(0).get(70).fill_(f64::NAN);
+    let (y, _) = all(Path::Fused(Isa::of_process()));
+    assert!(y.narrow(1, 0, 70).isnan().any().int64_value(&[]) == 0);
+    assert!(y.narrow(1, 70, 10).isnan().all().int64_value(&[]) != 0);
+}
+
 #[test]
 fn flash_attention_is_attention() {
-    use attention::{Operands, Path, Reason};
-    let asked = Path::Reference(Reason::Asked);
-    // t, s, heads, kv, window, path
-    for (t, s, h, kv, window, path) in [
-        (1, 1, 1, 1, None, Path::Flash),
-        (40, 40, 4, 4, None, Path::Flash),
-        (40, 40, 6, 2, None, Path::Flash),
-        (40, 40, 4, 1, Some(7), Path::MaskedFlash),
-        (40, 40, 2, 2, Some(100), Path::MaskedFlash),
-        (5, 40, 4, 2, None, Path::MaskedFlash),
-        (5, 40, 4, 2, Some(6), Path::MaskedFlash),
-        (1, 40, 4, 4, None, Path::MaskedFlash),
-        (1, 40, 4, 4, Some(9), Path::MaskedFlash),
-    ] {
-        let place = format!("t {t}, s {s}, {h} heads over {kv}, window {window:?}");
-        let q = numbers("q", &[2, t, h, 8]);
-        let [k, v] = ["k", "v"].map(|name| numbers(name, &[2, s, kv, 8]));
-        let operands = Operands { q: &q, k: &k, v: &v, window };
-        let (y, lse) = attention::forward(path, operands).unwrap();
-        let (want, want_lse) = attention::forward(asked, operands).unwrap();
-        assert_close(&[y.shallow_clone(), lse.shallow_clone()], &[want, want_lse], 3e-6, &place);
+    use attention::{Path, Reason};
+    for (t, s, h, kv, d, e, window) in ATTENTION.into_iter().filter(|shape| shape.4 == shape.5) {
+        let shape = (t, s, h, kv, d, e, window);
+        let place = format!("{shape:?}");
+        let want = attended(shape, Path::Reference(Reason::Asked));
+        let got = attended(shape, Path::MaskedFlash);
+        assert_close(&got[..2], &want[..2], 3e-6, &place);
         if t == s {
-            let dy = numbers("dy", &[2, t, h, 8]);
-            let got = attention::backward(path, &dy, operands, &y, &lse).unwrap();
-            let want = attention::backward(asked, &dy, operands, &y, &lse).unwrap();
-            assert_close(&[got.0, got.1, got.2], &[want.0, want.1, want.2], 1e-5, &place);
+            assert_close(&got[2..], &want[2..], 1e-5, &place);
         }
     }
 }

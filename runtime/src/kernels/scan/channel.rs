@@ -10,7 +10,7 @@
 
 use super::super::lanes::{dot, exp, mul_add};
 use super::super::{Isa, ffi};
-use super::dense::{add_product, flipped, plain, transpose};
+use super::super::dense::{add_product, flipped, plain, transpose};
 use super::fused::{ChunkGradients, Scan, Sizes, Tokens, kept};
 
 pub(super) struct Channel {

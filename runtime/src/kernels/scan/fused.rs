@@ -15,7 +15,7 @@ use tch::{Device, Kind, Tensor};
 use super::super::ffi::{ByHead, HeadRows};
 use super::super::{Isa, KernelError, ffi};
 use super::channel::Channel;
-use super::dense::PAD;
+use super::super::dense::PAD;
 use super::scalar::Scalar;
 use super::{Result, Scanned};
 

@@ -11,7 +11,7 @@
 //!     (I + L) U = β ⊙ (V − Z),  Z = p ⊙ (K S),  L = strictly lower part of β ⊙ (K Kᵀ) ⊙ M
 
 use super::super::Isa;
-use super::dense::{PAD, add_product, flipped, plain, transpose};
+use super::super::dense::{PAD, add_product, flipped, plain, transpose};
 use super::fused::{ChunkGradients, Scan, Sizes, Tokens, decay, kept};
 
 pub(super) struct Scalar {

@@ -1,17 +1,13 @@
-//! Small matrix products for one chunk of one head, row-major f32.
+//! Small matrix products inside one kernel, row-major f32: blocks of a scan's chunk, blocks of attention.
 //!
 //! In: matrices with rows and columns padded to [`PAD`]. Out: C += A B. Must stay true: each element of C is summed
 //! over k in order, for any registers; nothing is allocated here.
 
-use super::super::lanes::{load, mul_add, store};
-use super::super::{Isa, ffi};
+use super::lanes::{load, mul_add, store};
+use super::{Isa, ffi};
 
 /// Numbers of rows and columns are multiples of this, which every register width divides.
 pub(super) const PAD: usize = 16;
-/// Rows of A processed together.
-const ROWS: usize = 4;
-/// Columns of A packed at a time.
-const DEPTH: usize = 128;
 
 /// A matrix read with any strides: `row` elements from row to row, `col` from column to column.
 #[derive(Clone, Copy)]
@@ -64,40 +60,48 @@ struct Product<'a> {
 impl ffi::Vectorised for Product<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
+        // As many rows as there are registers for their sums.
+        match (LANES >= 16, self.a.col == 1) {
+            (true, true) => self.tiles::<FMA, LANES, 8, false>(),
+            (true, false) => self.tiles::<FMA, LANES, 8, true>(),
+            (false, true) => self.tiles::<FMA, LANES, 4, false>(),
+            (false, false) => self.tiles::<FMA, LANES, 4, true>(),
+        }
+    }
+}
+
+impl Product<'_> {
+    #[inline(always)]
+    fn tiles<const FMA: bool, const LANES: usize, const ROWS: usize, const FLIPPED: bool>(self) {
         let Product { c, a, b, m, k, n } = self;
-        let mut panel = [[0.0f32; ROWS]; DEPTH];
-        for first in (0..k).step_by(DEPTH) {
-            let depth = DEPTH.min(k - first);
-            let rows = &b[first * n..(first + depth) * n];
-            for i in (0..m).step_by(ROWS) {
-                for (at, lane) in panel[..depth].iter_mut().enumerate() {
-                    for (r, x) in lane.iter_mut().enumerate() {
-                        *x = a.data[(i + r) * a.row + (first + at) * a.col];
-                    }
-                }
-                let c = &mut c[i * n..(i + ROWS) * n];
-                let mut j = 0;
-                while j + 2 * LANES <= n {
-                    tile::<FMA, LANES, 2>(c, &panel[..depth], rows, n, j);
-                    j += 2 * LANES;
-                }
-                while j < n {
-                    tile::<FMA, LANES, 1>(c, &panel[..depth], rows, n, j);
-                    j += LANES;
-                }
+        for i in (0..m).step_by(ROWS) {
+            let c = &mut c[i * n..(i + ROWS) * n];
+            let mut j = 0;
+            while j + 2 * LANES <= n {
+                tile::<FMA, LANES, ROWS, 2, FLIPPED>(c, a, b, [i, j, k, n]);
+                j += 2 * LANES;
+            }
+            while j < n {
+                tile::<FMA, LANES, ROWS, 1, FLIPPED>(c, a, b, [i, j, k, n]);
+                j += LANES;
             }
         }
     }
 }
 
-/// ROWS rows and N registers of columns of C, held in registers over the whole depth.
+/// ROWS rows from row i and N registers of columns from column j of C, held in registers over the whole depth k.
 #[inline(always)]
-fn tile<const FMA: bool, const LANES: usize, const N: usize>(
+fn tile<
+    const FMA: bool,
+    const LANES: usize,
+    const ROWS: usize,
+    const N: usize,
+    const FLIPPED: bool,
+>(
     c: &mut [f32],
-    panel: &[[f32; ROWS]],
+    a: Strided<'_>,
     b: &[f32],
-    n: usize,
-    j: usize,
+    [i, j, k, n]: [usize; 4],
 ) {
     let mut sums = [[[0.0f32; LANES]; N]; ROWS];
     for (r, sums) in sums.iter_mut().enumerate() {
@@ -105,13 +109,22 @@ fn tile<const FMA: bool, const LANES: usize, const N: usize>(
             *sum = load(&c[r * n..], j + x * LANES);
         }
     }
-    for (lane, row) in panel.iter().zip(b.chunks_exact(n)) {
-        let row = &row[j..j + N * LANES];
-        for (r, sums) in sums.iter_mut().enumerate() {
+    // Unused if A is flipped.
+    let rows: [&[f32]; ROWS] = std::array::from_fn(|r| match FLIPPED {
+        true => &[][..],
+        false => &a.data[(i + r) * a.row..][..k],
+    });
+    for at in 0..k {
+        let row = &b[at * n + j..][..N * LANES];
+        let factors: [f32; ROWS] = match FLIPPED {
+            true => load(a.data, at * a.col + i),
+            false => std::array::from_fn(|r| rows[r][at]),
+        };
+        for (factor, sums) in factors.iter().zip(&mut sums) {
             for (x, sum) in sums.iter_mut().enumerate() {
                 let from: [f32; LANES] = load(row, x * LANES);
                 for l in 0..LANES {
-                    sum[l] = mul_add::<FMA>(lane[r], from[l], sum[l]);
+                    sum[l] = mul_add::<FMA>(*factor, from[l], sum[l]);
                 }
             }
         }

@@ -1,0 +1,483 @@
+//! Attention by blocks of queries and keys, without the scores in memory (Dao et al. 2022, FlashAttention; forward as in
+//! Milakov and Gimelshein 2018, backward from lse).
+//!
+//! In: dense q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e]. Out: y and lse; or dq, dk, dv. Must stay true: one task
+//! owns one key head with all queries that read it, and goes through blocks in one order, so neither threads nor
+//! register width change a bit; blocks that no query sees are skipped; statistics in f32.
+
+use tch::{Kind, Tensor};
+
+use super::super::dense::{PAD, add_product, flipped, plain, transpose};
+use super::super::ffi::{self, ByHead, HeadRows, Vectorised, parallel_heads};
+use super::super::lanes::{dot, exp, max};
+use super::super::{Isa, KernelError};
+use super::{Operands, Shape};
+
+/// Queries, and keys, of a block.
+const BLOCK: usize = 64;
+
+/// Sizes of one task, and which keys a query sees.
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    /// t
+    queries: usize,
+    /// s
+    keys: usize,
+    /// kv
+    heads: usize,
+    /// Query heads per key head.
+    times: usize,
+    d: usize,
+    e: usize,
+    /// d and e as padded.
+    wide_d: usize,
+    wide_e: usize,
+    scale: f32,
+    /// Visible keys, with the query's own position.
+    window: usize,
+}
+
+impl Sizes {
+    fn of(shape: &Shape, operands: Operands<'_>) -> Self {
+        let of = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
+        let (d, e) = (of(operands.k, 3), of(operands.v, 3));
+        let window = operands.window.map_or(usize::MAX, |w| w as usize);
+        Self {
+            batch: of(operands.q, 0),
+            queries: shape.queries as usize,
+            keys: shape.keys as usize,
+            heads: of(operands.k, 2),
+            times: shape.times as usize,
+            d,
+            e,
+            wide_d: d.next_multiple_of(PAD),
+            wide_e: e.next_multiple_of(PAD),
+            scale: shape.scale() as f32,
+            window,
+        }
+    }
+
+    /// The keys that query i sees.
+    fn seen(&self, i: usize) -> std::ops::Range<usize> {
+        let end = self.keys - self.queries + i + 1;
+        end.saturating_sub(self.window)..end
+    }
+
+    /// First queries of the blocks.
+    fn blocks(&self) -> impl Iterator<Item = usize> + use<> {
+        (0..self.queries).step_by(BLOCK)
+    }
+
+    /// Rows of a query block.
+    fn rows(&self, first: usize) -> usize {
+        BLOCK.min(self.queries - first)
+    }
+
+    /// The key blocks that any of a query block's rows sees.
+    fn key_blocks(&self, first: usize) -> std::ops::Range<usize> {
+        let from = self.seen(first).start / BLOCK;
+        from..self.seen(first + self.rows(first) - 1).end.div_ceil(BLOCK)
+    }
+}
+
+/// Rows of one head of a dense [b, time, heads, width] tensor.
+struct Head<'a> {
+    data: &'a [f32],
+    first: usize,
+    stride: usize,
+    width: usize,
+}
+
+impl<'a> Head<'a> {
+    /// Head `head` of `heads` of batch item `item`.
+    fn of(data: &'a [f32], [item, time]: [usize; 2], [head, heads]: [usize; 2], width: usize) -> Self {
+        let first = (item * time * heads + head) * width;
+        Self { data, first, stride: heads * width, width }
+    }
+
+    fn row(&self, t: usize) -> &'a [f32] {
+        &self.data[self.first + t * self.stride..][..self.width]
+    }
+
+    /// Rows from `first`, times `by`, into [rows, wide]; the rest of each row, and missing rows, are zeros.
+    fn pack(&self, into: &mut [f32], wide: usize, times: std::ops::Range<usize>, by: f32) {
+        into.fill(0.0);
+        for (into, t) in into.chunks_exact_mut(wide).zip(times) {
+            into.iter_mut().zip(self.row(t)).for_each(|(into, x)| *into = by * x);
+        }
+    }
+}
+
+/// Keys and values of one head, packed by blocks.
+struct Packed {
+    /// [blocks, d, BLOCK]: transposed keys.
+    keys_t: Vec<f32>,
+    /// [blocks, BLOCK, e]
+    values: Vec<f32>,
+}
+
+impl Packed {
+    fn of(sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
+        let blocks = sizes.keys.div_ceil(BLOCK);
+        let (d, e) = (BLOCK * sizes.wide_d, BLOCK * sizes.wide_e);
+        let mut packed = Self { keys_t: vec![0.0; blocks * d], values: vec![0.0; blocks * e] };
+        let mut rows = vec![0.0; d];
+        for block in 0..blocks {
+            let times = block * BLOCK..sizes.keys.min((block + 1) * BLOCK);
+            k.pack(&mut rows, sizes.wide_d, times.clone(), 1.0);
+            transpose(&mut packed.keys_t[block * d..][..d], &rows, sizes.wide_d);
+            v.pack(&mut packed.values[block * e..][..e], sizes.wide_e, times, 1.0);
+        }
+        packed
+    }
+}
+
+fn shape_of(x: &Tensor) -> (Vec<i64>, (Kind, tch::Device)) {
+    (x.size(), (Kind::Float, x.device()))
+}
+
+pub(super) fn forward(
+    isa: Isa,
+    shape: &Shape,
+    operands: Operands<'_>,
+) -> Result<(Tensor, Tensor), KernelError> {
+    let sizes = Sizes::of(shape, operands);
+    let [q, k, v] = [operands.q, operands.k, operands.v].map(Tensor::f_contiguous);
+    let (q, k, v) = (q?, k?, v?);
+    let (mut size, options) = shape_of(&q);
+    size[3] = sizes.e as i64;
+    let mut y = Tensor::f_empty(&size, options)?; // [b, t, h, e]
+    let mut lse = Tensor::f_empty([size[0], size[2], size[1]], options)?; // [b, h, t]
+    let (qs, ks, vs) = (ffi::slice(&q)?, ffi::slice(&k)?, ffi::slice(&v)?);
+    let reads = [&q, &k, &v];
+    let outs = [
+        ByHead { data: ffi::slice_mut(&mut y, &reads)?, time: sizes.queries },
+        ByHead { data: ffi::slice_mut(&mut lse, &reads)?, time: 1 },
+    ];
+    parallel_heads([sizes.batch, sizes.heads], outs, |task, [mut y, mut lse]| {
+        let (item, head) = (task / sizes.heads, task % sizes.heads);
+        if sizes.queries == 0 {
+            return;
+        }
+        let of = |data, time, width| Head::of(data, [item, time], [head, sizes.heads], width);
+        let packed = Packed::of(&sizes, &of(ks, sizes.keys, sizes.d), &of(vs, sizes.keys, sizes.e));
+        let mut work = Forward::new(isa, &sizes);
+        for group in 0..sizes.times {
+            let heads = [head * sizes.times + group, sizes.heads * sizes.times];
+            let q = Head::of(qs, [item, sizes.queries], heads, sizes.d);
+            let lse = &mut lse.row(0)[group * sizes.queries..][..sizes.queries];
+            for first in sizes.blocks() {
+                work.block(&sizes, &q, &packed, first);
+                work.finish(&sizes, first, &mut y, group, lse);
+            }
+        }
+    });
+    Ok((y, lse))
+}
+
+/// What one thread keeps for a block of queries.
+struct Forward {
+    isa: Isa,
+    /// [BLOCK, d], times the scale.
+    q: Vec<f32>,
+    /// [BLOCK, BLOCK]: scores, then exp(score − most).
+    p: Vec<f32>,
+    /// [BLOCK, e]
+    sum: Vec<f32>,
+    most: Vec<f32>,
+    total: Vec<f32>,
+}
+
+impl Forward {
+    fn new(isa: Isa, sizes: &Sizes) -> Self {
+        let zeros = |count: usize| vec![0.0f32; count];
+        Self {
+            isa,
+            q: zeros(BLOCK * sizes.wide_d),
+            p: zeros(BLOCK * BLOCK),
+            sum: zeros(BLOCK * sizes.wide_e),
+            most: zeros(BLOCK),
+            total: zeros(BLOCK),
+        }
+    }
+
+    fn block(&mut self, sizes: &Sizes, q: &Head<'_>, packed: &Packed, first: usize) {
+        let (d, e, rows) = (sizes.wide_d, sizes.wide_e, sizes.rows(first));
+        let m = rows.next_multiple_of(PAD);
+        q.pack(&mut self.q, d, first..first + rows, sizes.scale);
+        self.sum.fill(0.0);
+        self.most.fill(f32::NEG_INFINITY);
+        self.total.fill(0.0);
+        for block in sizes.key_blocks(first) {
+            let keys = &packed.keys_t[block * BLOCK * d..][..BLOCK * d];
+            let values = &packed.values[block * BLOCK * e..][..BLOCK * e];
+            self.p.fill(0.0);
+            add_product(self.isa, &mut self.p, plain(&self.q, d), keys, [m, d, BLOCK]);
+            for row in 0..rows {
+                let seen = within(sizes.seen(first + row), block);
+                let p = &mut self.p[row * BLOCK..][..BLOCK];
+                let sum = &mut self.sum[row * e..][..e];
+                let (most, total) = (&mut self.most[row], &mut self.total[row]);
+                ffi::run_on(self.isa, Online { p, seen, sum, most, total });
+            }
+            add_product(self.isa, &mut self.sum, plain(&self.p, BLOCK), values, [m, BLOCK, e]);
+        }
+    }
+
+    fn finish(
+        &self,
+        sizes: &Sizes,
+        first: usize,
+        y: &mut HeadRows<'_>,
+        group: usize,
+        lse: &mut [f32],
+    ) {
+        for row in 0..sizes.rows(first) {
+            let (most, total) = (self.most[row], self.total[row]);
+            let sum = &self.sum[row * sizes.wide_e..][..sizes.e];
+            let y = &mut y.row(first + row)[group * sizes.e..][..sizes.e];
+            y.iter_mut().zip(sum).for_each(|(y, sum)| *y = sum / total);
+            lse[first + row] = (f64::from(most) + libm::log(f64::from(total))) as f32;
+        }
+    }
+}
+
+/// The part of `seen` inside a key block, counted from its start.
+fn within(seen: std::ops::Range<usize>, block: usize) -> std::ops::Range<usize> {
+    let inside = |at: usize| at.clamp(block * BLOCK, (block + 1) * BLOCK) - block * BLOCK;
+    inside(seen.start)..inside(seen.end)
+}
+
+/// One row of scores to exponentials, relative to the largest score so far; what was summed before is scaled to it.
+struct Online<'a> {
+    p: &'a mut [f32],
+    seen: std::ops::Range<usize>,
+    sum: &'a mut [f32],
+    most: &'a mut f32,
+    total: &'a mut f32,
+}
+
+impl Vectorised for Online<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Online { p, seen, sum, most, total } = self;
+        if seen.is_empty() {
+            p.fill(0.0);
+            return;
+        }
+        p[..seen.start].fill(f32::NEG_INFINITY);
+        p[seen.end..].fill(f32::NEG_INFINITY);
+        let (mut new, before) = (max(p), *most);
+        if before > new {
+            new = before;
+        }
+        // A NaN is in no maximum, but in the sum; infinities cancel to NaN as in the plain formula.
+        let mut sums = [0.0f32; PAD];
+        for chunk in p.chunks_exact_mut(PAD) {
+            for (p, sum) in chunk.iter_mut().zip(&mut sums) {
+                *p = exp::<FMA>(*p - new);
+                *sum += *p;
+            }
+        }
+        // exp never gives 0, so hidden keys are set to it.
+        let mut now = 0.0;
+        let hidden = seen.start > 0 || seen.end < p.len();
+        if hidden {
+            p[..seen.start].fill(0.0);
+            p[seen.end..].fill(0.0);
+            sums = [0.0; PAD];
+            for chunk in p.chunks_exact(PAD) {
+                chunk.iter().zip(&mut sums).for_each(|(p, sum)| *sum += p);
+            }
+        }
+        sums.iter().for_each(|sum| now += sum);
+        let keep = if before == f32::NEG_INFINITY { 0.0 } else { exp::<FMA>(before - new) };
+        if keep != 1.0 {
+            sum.iter_mut().for_each(|sum| *sum *= keep);
+        }
+        *total = *total * keep + now;
+        *most = new;
+    }
+}
+
+pub(super) fn backward(
+    isa: Isa,
+    shape: &Shape,
+    dy: &Tensor,
+    operands: Operands<'_>,
+    y: &Tensor,
+    lse: &Tensor,
+) -> Result<(Tensor, Tensor, Tensor), KernelError> {
+    let sizes = Sizes::of(shape, operands);
+    let [q, k, v, dy, y, lse] =
+        [operands.q, operands.k, operands.v, dy, y, lse].map(Tensor::f_contiguous);
+    let (q, k, v, dy, y, lse) = (q?, k?, v?, dy?, y?, lse?);
+    let empty = |x: &Tensor| {
+        let (size, options) = shape_of(x);
+        Tensor::f_empty(&size, options)
+    };
+    let (mut dq, mut dk, mut dv) = (empty(&q)?, empty(&k)?, empty(&v)?);
+    let reads = [&q, &k, &v, &dy, &y, &lse];
+    let [qs, ks, vs, dys, ys, lses] = reads.map(ffi::slice);
+    let (qs, ks, vs, dys, ys, lses) = (qs?, ks?, vs?, dys?, ys?, lses?);
+    let outs = [
+        ByHead { data: ffi::slice_mut(&mut dq, &reads)?, time: sizes.queries },
+        ByHead { data: ffi::slice_mut(&mut dk, &reads)?, time: sizes.keys },
+        ByHead { data: ffi::slice_mut(&mut dv, &reads)?, time: sizes.keys },
+    ];
+    parallel_heads([sizes.batch, sizes.heads], outs, |task, [mut dq, mut dk, mut dv]| {
+        let (item, head) = (task / sizes.heads, task % sizes.heads);
+        let of = |data, time, width| Head::of(data, [item, time], [head, sizes.heads], width);
+        let (k, v) = (of(ks, sizes.keys, sizes.d), of(vs, sizes.keys, sizes.e));
+        let mut work = Backward::new(isa, &sizes, &k, &v);
+        for group in 0..sizes.times {
+            let heads = [head * sizes.times + group, sizes.heads * sizes.times];
+            let of = |data, width| Head::of(data, [item, sizes.queries], heads, width);
+            let (q, dy, y) = (of(qs, sizes.d), of(dys, sizes.e), of(ys, sizes.e));
+            let lse = &lses[(item * heads[1] + heads[0]) * sizes.queries..][..sizes.queries];
+            for first in sizes.blocks() {
+                work.block(&sizes, [&q, &dy, &y], &lse[first..], first);
+                for row in 0..sizes.rows(first) {
+                    let dq = &mut dq.row(first + row)[group * sizes.d..][..sizes.d];
+                    dq.copy_from_slice(&work.dq[row * sizes.wide_d..][..sizes.d]);
+                }
+            }
+        }
+        for time in 0..sizes.keys {
+            dk.row(time).copy_from_slice(&work.dk[time * sizes.wide_d..][..sizes.d]);
+            dv.row(time).copy_from_slice(&work.dv[time * sizes.wide_e..][..sizes.e]);
+        }
+    });
+    Ok((dq, dk, dv))
+}
+
+/// What one thread keeps for a key head.
+struct Backward {
+    isa: Isa,
+    packed: Packed,
+    /// [blocks, BLOCK, d], times the scale.
+    keys: Vec<f32>,
+    /// [blocks, e, BLOCK]: transposed values.
+    values_t: Vec<f32>,
+    /// [keys, d] and [keys, e], padded to blocks.
+    dk: Vec<f32>,
+    dv: Vec<f32>,
+    /// [BLOCK, d], times the scale.
+    q: Vec<f32>,
+    /// [BLOCK, e]
+    dy: Vec<f32>,
+    /// [BLOCK, d]
+    dq: Vec<f32>,
+    /// [BLOCK, BLOCK]
+    p: Vec<f32>,
+    ds: Vec<f32>,
+    /// Σ dy ⊙ y of each row.
+    along: Vec<f32>,
+}
+
+impl Backward {
+    fn new(isa: Isa, sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
+        let packed = Packed::of(sizes, k, v);
+        let (d, e) = (BLOCK * sizes.wide_d, BLOCK * sizes.wide_e);
+        let blocks = sizes.keys.div_ceil(BLOCK);
+        let zeros = |count: usize| vec![0.0f32; count];
+        let (mut keys, mut values_t) = (zeros(blocks * d), zeros(blocks * e));
+        for block in 0..blocks {
+            let times = block * BLOCK..sizes.keys.min((block + 1) * BLOCK);
+            k.pack(&mut keys[block * d..][..d], sizes.wide_d, times, sizes.scale);
+            let values = &packed.values[block * e..][..e];
+            transpose(&mut values_t[block * e..][..e], values, sizes.wide_e);
+        }
+        Self {
+            isa,
+            keys,
+            values_t,
+            dk: zeros(blocks * d),
+            dv: zeros(blocks * e),
+            q: zeros(d),
+            dy: zeros(e),
+            dq: zeros(d),
+            p: zeros(BLOCK * BLOCK),
+            ds: zeros(BLOCK * BLOCK),
+            along: zeros(BLOCK),
+            packed,
+        }
+    }
+
+    /// Adds one query block's part to dk and dv, and leaves its dq.
+    fn block(&mut self, sizes: &Sizes, [q, dy, y]: [&Head<'_>; 3], lse: &[f32], first: usize) {
+        let (d, e, rows) = (sizes.wide_d, sizes.wide_e, sizes.rows(first));
+        let m = rows.next_multiple_of(PAD);
+        q.pack(&mut self.q, d, first..first + rows, sizes.scale);
+        dy.pack(&mut self.dy, e, first..first + rows, 1.0);
+        self.dq.fill(0.0);
+        for (row, along) in self.along[..rows].iter_mut().enumerate() {
+            ffi::run_on(self.isa, Along { a: dy.row(first + row), b: y.row(first + row), along });
+        }
+        for block in sizes.key_blocks(first) {
+            let (at_d, at_e) = (block * BLOCK * d, block * BLOCK * e);
+            let keys_t = &self.packed.keys_t[at_d..][..BLOCK * d];
+            let values_t = &self.values_t[at_e..][..BLOCK * e];
+            self.p.fill(0.0);
+            self.ds.fill(0.0);
+            add_product(self.isa, &mut self.p, plain(&self.q, d), keys_t, [m, d, BLOCK]);
+            add_product(self.isa, &mut self.ds, plain(&self.dy, e), values_t, [m, e, BLOCK]);
+            for row in 0..BLOCK {
+                let p = &mut self.p[row * BLOCK..][..BLOCK];
+                let ds = &mut self.ds[row * BLOCK..][..BLOCK];
+                if row >= rows {
+                    p.fill(0.0);
+                    ds.fill(0.0);
+                    continue;
+                }
+                let seen = within(sizes.seen(first + row), block);
+                let (lse, along) = (lse[row], self.along[row]);
+                ffi::run_on(self.isa, Slope { p, ds, seen, lse, along });
+            }
+            let (dk, dv) = (&mut self.dk[at_d..][..BLOCK * d], &mut self.dv[at_e..][..BLOCK * e]);
+            add_product(self.isa, dv, flipped(&self.p, BLOCK), &self.dy[..m * e], [BLOCK, m, e]);
+            add_product(self.isa, dk, flipped(&self.ds, BLOCK), &self.q[..m * d], [BLOCK, m, d]);
+            let keys = &self.keys[at_d..][..BLOCK * d];
+            add_product(self.isa, &mut self.dq, plain(&self.ds, BLOCK), keys, [m, BLOCK, d]);
+        }
+    }
+}
+
+/// Σ a ⊙ b.
+struct Along<'a> {
+    a: &'a [f32],
+    b: &'a [f32],
+    along: &'a mut f32,
+}
+
+impl Vectorised for Along<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        *self.along = dot::<FMA>(self.a, self.b);
+    }
+}
+
+/// p holds scores, then exp(score − lse); ds holds dp, then p (dp − along); both 0 where hidden.
+struct Slope<'a> {
+    p: &'a mut [f32],
+    ds: &'a mut [f32],
+    seen: std::ops::Range<usize>,
+    lse: f32,
+    along: f32,
+}
+
+impl Vectorised for Slope<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Slope { p, ds, seen, lse, along } = self;
+        for (p, ds) in p.iter_mut().zip(ds.iter_mut()) {
+            *p = exp::<FMA>(*p - lse);
+            *ds = *p * (*ds - along);
+        }
+        for hidden in [0..seen.start, seen.end.max(seen.start)..p.len()] {
+            p[hidden.clone()].fill(0.0);
+            ds[hidden].fill(0.0);
+        }
+    }
+}
