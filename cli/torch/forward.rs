@@ -165,7 +165,7 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
         WithKernels::Reference => KernelRequest::REFERENCE,
     };
     let cuda = args.device == OnDevice::Cuda;
-    Machine::of(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
+    Machine::new(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
 }
 
 /// The file and name of the targets: a tensor in the tokens' file, or `targets` in another file.

@@ -72,7 +72,7 @@ pub struct Operands<'a> {
 
 /// y [b, t, h, e] and lse [b, h, t].
 pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), KernelError> {
-    let shape = Shape::of(operands)?;
+    let shape = Shape::from_operands(operands)?;
     let (q, k, v) = shape.by_head(operands)?; // [b, h, t | s, d]
     let scale = shape.scale();
     let (y, lse) = match path {
@@ -112,7 +112,7 @@ pub fn backward(
     y: &Tensor,
     lse: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
-    let shape = Shape::of(operands)?;
+    let shape = Shape::from_operands(operands)?;
     let (q, k, v) = shape.by_head(operands)?;
     let (dy, y) = (dy.f_transpose(1, 2)?, y.f_transpose(1, 2)?); // [b, h, t, e]
     let scale = shape.scale();
@@ -174,7 +174,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(operands: Operands<'_>) -> Result<Self, KernelError> {
+    fn from_operands(operands: Operands<'_>) -> Result<Self, KernelError> {
         let Operands { q, k, v, window: _ } = operands;
         let (q, k, v) = (q.size(), k.size(), v.size());
         match (q.as_slice(), k.as_slice(), v.as_slice()) {

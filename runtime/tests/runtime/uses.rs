@@ -199,7 +199,8 @@ fn a_prompt_longer_than_one_piece_is_the_same_sequence() {
 #[test]
 fn a_machine_without_cuda_says_so() {
     if runtime::kernels::cuda_devices() == 0 {
-        let error = runtime::execute::Machine::of(true, false, KernelRequest::FASTEST).unwrap_err();
+        let error =
+            runtime::execute::Machine::new(true, false, KernelRequest::FASTEST).unwrap_err();
         assert!(error.message.starts_with("this machine cannot use CUDA"), "{}", error.message);
     }
 }
