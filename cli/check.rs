@@ -101,7 +101,7 @@ impl Report {
                 Severity::Warning => self.warnings += 1,
             }
             match &mut self.json {
-                Some(all) => all.push(Found::of(sources, diagnostic)),
+                Some(all) => all.push(Found::from_diagnostic(sources, diagnostic)),
                 None => output::diagnostics(sources, std::slice::from_ref(diagnostic)),
             }
         }
@@ -184,13 +184,13 @@ struct At {
 }
 
 impl Found {
-    fn of(sources: &Sources, diagnostic: &Diagnostic) -> Found {
+    fn from_diagnostic(sources: &Sources, diagnostic: &Diagnostic) -> Found {
         let Diagnostic { severity, code, message, labels, help } = diagnostic;
         let severity = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        let labels = labels.iter().map(|label| Place::of(sources, label.span, &label.text));
+        let labels = labels.iter().map(|label| Place::from_span(sources, label.span, &label.text));
         Found {
             severity,
             code: Some(code),
@@ -212,19 +212,19 @@ impl Found {
 }
 
 impl Place {
-    fn of(sources: &Sources, span: Span, text: &str) -> Place {
+    fn from_span(sources: &Sources, span: Span, text: &str) -> Place {
         let source = sources.text(span.file);
         Place {
             file: sources.name(span.file).to_owned(),
-            start: At::of(source, span.start),
-            end: At::of(source, span.end),
+            start: At::from_byte(source, span.start),
+            end: At::from_byte(source, span.end),
             text: text.to_owned(),
         }
     }
 }
 
 impl At {
-    fn of(source: &str, byte: u32) -> At {
+    fn from_byte(source: &str, byte: u32) -> At {
         let byte = byte as usize;
         let before = source.get(..byte).unwrap_or(source);
         let line = 1 + before.matches('\n').count();

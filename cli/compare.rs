@@ -190,7 +190,7 @@ fn say(
     if !json {
         output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
     }
-    let page = report::of(comparison, compared, due, folder, found)?;
+    let page = report::page(comparison, compared, due, folder, found)?;
     let beside = folder.join("report.html");
     out::put(&beside, OutputKind::Page, &page)?;
     output::note(&format!("curves: {}", shown(&beside)));

@@ -46,7 +46,7 @@ pub fn compared(
             of_point.push(read);
         }
     }
-    let (selection, proved) = (comparison.selection.clone(), Proved::of(comparison));
+    let (selection, proved) = (comparison.selection.clone(), Proved::from_lock(comparison));
     Ok(compare::Comparison { arms, points, selection, proved })
 }
 
@@ -117,7 +117,7 @@ fn point(comparison: &Comparison, run: &Run) -> String {
 }
 
 pub fn heading(comparison: &Comparison) -> Heading {
-    let proved = Proved::of(comparison);
+    let proved = Proved::from_lock(comparison);
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {

@@ -158,26 +158,15 @@ pub fn replace_with<T>(
         ))
         .help(format!("`chmod u+w {}`, and repeat", shown(folder))));
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".canonc-");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The usual mode of a new file; the umask applies. A temporary file would be private.
-        builder.permissions(fs::Permissions::from_mode(0o666));
+    if !folder.is_dir() {
+        return Err(no_folder(path, folder));
     }
-    let mut file = builder.tempfile_in(folder).map_err(|error| {
-        if error.kind() != io::ErrorKind::NotFound {
-            return cannot(error);
+    let replaced = disk::replace_with(&real, |file| {
+        let written = write(file)?;
+        if let Some(before) = &before {
+            file.set_permissions(before.permissions()).map_err(cannot)?;
         }
-        no_folder(path, folder)
-    })?;
-    let written = write(file.as_file_mut())?;
-    let permissions = before.as_ref().map(fs::Metadata::permissions);
-    if let Some(permissions) = permissions {
-        file.as_file().set_permissions(permissions).map_err(cannot)?;
-    }
-    file.as_file().sync_all().map_err(cannot)?;
-    file.persist(&real).map_err(|error| cannot(error.error))?;
-    Ok(written)
+        Ok(written)
+    });
+    replaced.map_err(cannot)?
 }

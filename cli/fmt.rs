@@ -84,7 +84,7 @@ fn stdin(check: bool) -> Outcome {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::cannot_read(path, &error))?;
     let mut sources = Sources::new();
-    let (before, after) = formatted(&mut sources, "<stdin>", Content::of(bytes))?;
+    let (before, after) = formatted(&mut sources, "<stdin>", Content::from_bytes(bytes))?;
     if !check {
         output::exact(&after)?;
         return Ok(Exit::Fine);

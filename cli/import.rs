@@ -38,7 +38,7 @@ pub fn import(args: &ImportArgs) -> Outcome {
     }
     check_recipe(&imported, args)?;
     imported.write(&folder).map_err(failure)?;
-    let report = Report::of(&imported, out);
+    let report = Report::from_import(&imported, out);
     if *json {
         output::json(&report)?;
         return Ok(Exit::Fine);
@@ -120,7 +120,7 @@ struct LeftOut {
 }
 
 impl Report {
-    fn of(imported: &Imported, out: &std::path::Path) -> Report {
+    fn from_import(imported: &Imported, out: &std::path::Path) -> Report {
         let name = imported.name.clone();
         let at = |rest: String| shown(&out.join(rest));
         let identity = &imported.compiled.identity;

@@ -227,11 +227,11 @@ pub fn read(path: &Path) -> io::Result<Content> {
     }
     let mut bytes = Vec::new();
     file.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(Content::of(bytes))
+    Ok(Content::from_bytes(bytes))
 }
 
 impl Content {
-    pub fn of(bytes: Vec<u8>) -> Content {
+    pub fn from_bytes(bytes: Vec<u8>) -> Content {
         if bytes.len() > MAX_SOURCE_BYTES {
             return Content::Not(Trouble::TooLarge(None));
         }

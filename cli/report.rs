@@ -58,7 +58,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
 }
 
 /// The HTML file to write of a comparison, from curves that have been read.
-pub fn of(
+pub fn page(
     locked: &Comparison,
     compared: &compare::Comparison,
     runs: &[&lab::comparison::Run],

@@ -50,7 +50,9 @@ pub fn show(args: &ShowArgs) -> Outcome {
         return fields::show(compiled, args.json);
     }
     let archs: Vec<arch::Shown> = compiled
-        .map(|compiled| arch::Shown::of(compiled, analyse(&compiled.graph, args.seq_len)))
+        .map(|compiled| {
+            arch::Shown::from_compiled(compiled, analyse(&compiled.graph, args.seq_len))
+        })
         .collect();
     if args.json {
         output::json(&arch::json(args.seq_len, &archs))?;

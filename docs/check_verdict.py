@@ -530,7 +530,11 @@ def resolve(entry, a, b):
         selected = lambda layer: True  # noqa: E731
         found = [path for path in paths if path.endswith(f".{full}")]
     if not found:
-        raise Bad(f"treatment `{entry}`: neither arm has such a field")
+        slots = sorted({path for path in paths if slot_of(path)})
+        raise Bad(
+            f"treatment `{entry}`: neither arm has a field `{full}`: write `canon`, or a slot by its path, such as"
+            f" {' or '.join(f'`{path}`' for path in slots[:3]) or '`arch.layers.*.slots.A`'}"
+        )
     if not all(slot_of(path) for path in found):
         raise Bad(f"treatment `{entry}`: only treatments of slots can be judged by text alone")
     cells = []

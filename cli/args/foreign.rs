@@ -86,8 +86,8 @@ lingua  recipe.yaml, default/params.json, and with weights default/consolidated.
 slurm   recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs.
 card    README.md: a model card with numbers from the lock.
 
-Only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported. `canonc import`
-gives back the same graph, manifest, recipe and weight bits (rounded with --dtype bf16).
+A card describes any arch. The other formats take only archs with equal layers of Llama, GLA5, GDN2 or
+Mamba2. `canonc import` gives back the same graph, manifest, recipe and weight bits (rounded with --dtype bf16).
 
 Exit codes: 0 written, 2 the target format cannot express it, 3 this machine cannot write it.
 Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path], weights (their origin, as far as

@@ -59,7 +59,7 @@ pub(super) fn overlap(args: &OverlapArgs) -> Outcome {
     let experiments = experiments(&args.file)?;
     let mut all = Vec::new();
     for experiment in &experiments {
-        let of = of(experiment)?;
+        let of = count_overlap(experiment)?;
         if !args.json {
             output::data(&describe(&of))?;
         }
@@ -99,7 +99,7 @@ fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
     Ok(experiments)
 }
 
-fn of(experiment: &Experiment) -> Result<Of, Failure> {
+fn count_overlap(experiment: &Experiment) -> Result<Of, Failure> {
     let mut screen: Option<Screen> = None;
     let found = overlap::overlap(experiment, |done, total| {
         screen.get_or_insert_with(|| Screen::new(total)).show(done, |seconds| {

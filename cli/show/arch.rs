@@ -55,7 +55,7 @@ struct StateRow {
 }
 
 impl<'a> Shown<'a> {
-    pub(super) fn of(compiled: &'a Compiled, analysis: Analysis) -> Shown<'a> {
+    pub(super) fn from_compiled(compiled: &'a Compiled, analysis: Analysis) -> Shown<'a> {
         let graph = &compiled.graph;
         let outside = graph.params().iter().filter(|p| !p.path.starts_with("layers."));
         let states = graph.top.states.iter().filter(|(path, _)| !path.starts_with("layers."));
@@ -63,8 +63,8 @@ impl<'a> Shown<'a> {
             layers: None,
             definition: None,
             parts: Vec::new(),
-            parameters: outside.map(ParameterRow::of).collect(),
-            state: states.map(|(p, s)| StateRow::of(p, s, analysis.seq_len)).collect(),
+            parameters: outside.map(ParameterRow::from_param).collect(),
+            state: states.map(|(p, s)| StateRow::from_state(p, s, analysis.seq_len)).collect(),
             owners: 1,
         }];
         for LayerKind { layers, body } in layer_kinds(graph) {
@@ -81,11 +81,11 @@ impl<'a> Shown<'a> {
             tables.push(Table {
                 parts: parts.collect(),
                 definition: field(&path),
-                parameters: body.params.iter().map(ParameterRow::of).collect(),
+                parameters: body.params.iter().map(ParameterRow::from_param).collect(),
                 state: body
                     .states
                     .iter()
-                    .map(|(path, state)| StateRow::of(path, state, analysis.seq_len))
+                    .map(|(path, state)| StateRow::from_state(path, state, analysis.seq_len))
                     .collect(),
                 owners: if body.params.is_empty() { layers.len() } else { owned.len() },
                 layers: Some(layers),
@@ -202,7 +202,7 @@ impl Table {
 }
 
 impl ParameterRow {
-    fn of(param: &Param) -> ParameterRow {
+    fn from_param(param: &Param) -> ParameterRow {
         ParameterRow {
             path: param.path.clone(),
             shape: param.shape.clone(),
@@ -213,7 +213,7 @@ impl ParameterRow {
 }
 
 impl StateRow {
-    fn of(path: &str, state: &State, seq_len: i64) -> StateRow {
+    fn from_state(path: &str, state: &State, seq_len: i64) -> StateRow {
         let (kind, shape) = match state {
             State::Inputs { steps, channels } => {
                 ("inputs", vec![steps.to_string(), channels.to_string()])

@@ -13,7 +13,7 @@ use crate::output;
 
 pub(super) fn show<'a>(archs: impl Iterator<Item = &'a Compiled>, as_json: bool) -> Outcome {
     if as_json {
-        let archs = archs.map(Arch::of).collect();
+        let archs = archs.map(Arch::from_compiled).collect();
         output::json(&Document { schema: "canonc.show.fields.v1", archs })?;
         return Ok(Exit::Fine);
     }
@@ -53,7 +53,7 @@ struct Field<'a> {
 }
 
 impl<'a> Arch<'a> {
-    fn of(arch: &'a Compiled) -> Arch<'a> {
+    fn from_compiled(arch: &'a Compiled) -> Arch<'a> {
         let field = |field: &'a compiler::elaborate::Field| Field {
             path: &field.path,
             value: &field.value,

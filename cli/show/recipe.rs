@@ -13,7 +13,7 @@ use crate::output;
 
 pub(super) fn show(as_json: bool) -> Outcome {
     if as_json {
-        let fields = TABLE.iter().map(Row::of).collect();
+        let fields = TABLE.iter().map(Row::from_field).collect();
         output::json(&Document { schema: "canonc.show.recipe_fields.v1", fields })?;
     } else {
         output::data(&markdown())?;
@@ -26,9 +26,9 @@ fn markdown() -> String {
     let mut derived = Vec::new();
     for def in TABLE.iter() {
         match def.origin {
-            Origin::Derived if def.instead.is_none() => derived.push(Row::of(def)),
+            Origin::Derived if def.instead.is_none() => derived.push(Row::from_field(def)),
             Origin::Free | Origin::Decides | Origin::Derived => {
-                sections.entry(def.section()).or_default().push(Row::of(def));
+                sections.entry(def.section()).or_default().push(Row::from_field(def));
             }
         }
     }
@@ -102,7 +102,7 @@ struct Only {
 }
 
 impl Row {
-    fn of(def: &FieldDef) -> Row {
+    fn from_field(def: &FieldDef) -> Row {
         let FieldDef { path, class, origin, kind, default, only, instead, unit, doc, .. } = *def;
         let origin = match origin {
             Origin::Free => "free",

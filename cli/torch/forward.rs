@@ -166,7 +166,7 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
         WithKernels::Reference => KernelRequest::REFERENCE,
     };
     let cuda = args.device == OnDevice::Cuda;
-    Machine::of(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
+    Machine::new(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
 }
 
 /// The options of plans for the requested dtype.

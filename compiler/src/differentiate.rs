@@ -16,7 +16,7 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
-    pub(crate) fn of(&self, value: ValId) -> Option<ValId> {
+    pub(crate) fn gradient(&self, value: ValId) -> Option<ValId> {
         self.of.get(value.0 as usize).copied().flatten()
     }
 
@@ -31,7 +31,7 @@ impl Flow {
     /// Adds the gradient from one more user.
     fn add(&mut self, lower: &mut Lower, value: ValId, gradient: ValId) {
         let gradient = precision::gradient(lower, value, gradient);
-        let sum = match self.of(value) {
+        let sum = match self.gradient(value) {
             Some(before) => lower.one(Kernel::Add, &[before, gradient]),
             None => gradient,
         };
@@ -55,7 +55,7 @@ fn reverse<'g>(lower: &mut Lower<'g>, tape: Vec<Taped<'g>>, flow: &mut Flow) {
         match taped {
             Taped::Op { primitive, call, lowered, source } => {
                 let back: Vec<Option<ValId>> =
-                    lowered.outputs.iter().map(|id| flow.of(*id)).collect();
+                    lowered.outputs.iter().map(|id| flow.gradient(*id)).collect();
                 if back.iter().all(Option::is_none) {
                     continue;
                 }
@@ -71,7 +71,7 @@ fn reverse<'g>(lower: &mut Lower<'g>, tape: Vec<Taped<'g>>, flow: &mut Flow) {
                 lower.phase = Phase::Recompute;
                 let again = lower.body(&placed, &inputs);
                 for (old, new) in outputs.iter().zip(again) {
-                    if let Some(gradient) = flow.of(*old) {
+                    if let Some(gradient) = flow.gradient(*old) {
                         flow.set(new, gradient);
                     }
                 }

@@ -20,7 +20,7 @@ use crate::elaborate::Field;
 use crate::graph::{Body, Graph, Param};
 
 pub use dot::dot;
-pub use svg::svg;
+pub use svg::{escaped, svg};
 
 /// The most boxes in one picture. A larger one would not be readable.
 pub const MAX_BOXES: usize = 400;

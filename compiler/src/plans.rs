@@ -57,7 +57,7 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     let flow = differentiate(&mut lower, logits, seed);
     for (n, param) in graph.top.params.iter().enumerate() {
         let id = ParamId(n as u32);
-        let made = lower.used(id).and_then(|value| flow.of(value));
+        let made = lower.used(id).and_then(|value| flow.gradient(value));
         let gradient = made.unwrap_or_else(|| {
             // Elaboration refuses unused parameters, but a user may ignore its operand.
             let dims = param.shape.iter().map(|d| Extent::Fixed(*d)).collect();

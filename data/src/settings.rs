@@ -79,6 +79,19 @@ pub fn task(
     mut parameters: Map<String, Value>,
     mode: Option<Mode>,
 ) -> Result<(Task, Mode), DataError> {
+    for (key, value) in &parameters {
+        let key = key.as_str();
+        let own = key.strip_prefix("data.").unwrap_or(key).strip_prefix(name);
+        if let Some(own) = own.and_then(|rest| rest.strip_prefix('.')) {
+            return Err(DataError::new(
+                format!("`{key}` is the name in a recipe; here the parameter is `{own}`"),
+                format!(
+                    "write --set {own}={}",
+                    value.as_str().map_or(value.to_string(), str::to_owned)
+                ),
+            ));
+        }
+    }
     let asked = match parameters.remove("QA") {
         None => None,
         Some(Value::Bool(true)) if name == "depo" => Some(Mode::Test),

@@ -37,7 +37,9 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use checked::read_at;
-pub use replace::{UNFINISHED, create_anew, parent, replace, sweep, sync_folder, unfinished};
+pub use replace::{
+    UNFINISHED, create_anew, parent, replace, replace_with, sweep, sync_folder, unfinished,
+};
 
 /// Maximum bytes of a lock, an attestation, a manifest, a signature, a list of signers, a key.
 pub const SMALL: u64 = 64 << 20;
@@ -224,6 +226,26 @@ mod tests {
         assert!(all.unwrap().is_ok());
         assert_eq!(lines.concat(), std::fs::read(&path).unwrap());
         assert_eq!(json_lines(&path).len(), 2);
+    }
+
+    #[test]
+    fn a_file_is_replaced_completely_or_not_at_all() {
+        use std::io::Write as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        replace(&path, b"old", || Ok(())).unwrap();
+        let stopped = replace(&path, b"new", || Err(io::Error::other("stopped")));
+        assert_eq!(stopped.unwrap_err().to_string(), "stopped");
+        let stopped = replace_with(&path, |file| {
+            file.write_all(b"new").unwrap();
+            Err::<(), _>("stopped")
+        });
+        assert_eq!(stopped.unwrap(), Err("stopped"));
+        assert_eq!(read_text(&path, 5).unwrap(), "old");
+        let written = replace_with(&path, |file| file.write_all(b"new").map(|()| 3));
+        assert_eq!(written.unwrap().unwrap(), 3);
+        assert_eq!(read_text(&path, 5).unwrap(), "new");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[cfg(unix)]

@@ -1,10 +1,11 @@
-//! In: bytes and a path in a run's folder. Out: files that are complete or absent. Must stay true: a file is replaced
+//! In: bytes and a path. Out: files that are complete or absent. Must stay true: a file is replaced
 //! only by renaming a synced file, and the folder is synced afterwards; an error names the path, the failed operation
 //! and a remedy, and the old file stays intact.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Prefix of the names of unfinished files. Their process may be gone; any writer may delete them.
 pub const UNFINISHED: &str = ".unfinished-";
@@ -16,20 +17,47 @@ pub fn replace(
     bytes: &[u8],
     before_rename: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = unfinished(path);
-    let written = (|| {
-        let mut file = create_anew(&temporary)?;
+    let write = |file: &mut File| {
         file.write_all(bytes)?;
         file.sync_all()?;
-        before_rename()?;
-        fs::rename(&temporary, path)?;
-        sync_folder(parent(path))
+        before_rename()
+    };
+    complete(&unfinished(path), path, write)?
+}
+
+/// Like [`replace`], for content that `write` writes a part at a time. Processes that replace the same file at the same
+/// time do not disturb each other: the last one wins. If `write` fails, the old file is intact.
+pub fn replace_with<T, E>(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> io::Result<Result<T, E>> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{UNFINISHED}{}-{number}", std::process::id());
+    complete(&path.with_file_name(name), path, write)
+}
+
+/// Writes `temporary`, syncs it, and renames it to `path`. Deletes it on an error.
+fn complete<T, E>(
+    temporary: &Path,
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> io::Result<Result<T, E>> {
+    let completed = (|| {
+        let mut file = create_anew(temporary)?;
+        let written = write(&mut file);
+        if written.is_ok() {
+            file.sync_all()?;
+            fs::rename(temporary, path)?;
+            sync_folder(parent(path))?;
+        }
+        Ok(written)
     })();
-    if written.is_err() {
+    if !matches!(completed, Ok(Ok(_))) {
         // Remove only our own temporary file; the first error is the one to show.
-        let _ = fs::remove_file(&temporary);
+        let _ = fs::remove_file(temporary);
     }
-    written
+    completed
 }
 
 /// Creates a new file, replacing a leftover of an earlier process. Never follows a link.

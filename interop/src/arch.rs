@@ -36,7 +36,7 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
         ForeignError::new(
             compiled.name.clone(),
             format!("this arch is not in one of the released families: {why}"),
-            "only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported",
+            "only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported; `--to card` describes any arch",
         )
     };
     let fields =
@@ -114,7 +114,7 @@ impl Fields<'_> {
             hidden,
             tied,
             canon: self.canon()?,
-            init: Init::of(rows.collect()),
+            init: Init::from_rows(rows.collect()),
         })
     }
 

@@ -81,7 +81,6 @@ const TEMPLATES: [(&str, &str); 4] = [
 /// Everything computed before writing starts.
 struct Plan<'a> {
     request: &'a Request<'a>,
-    described: Described,
     weights: Option<Source>,
     seq_len: i64,
     written: RefCell<Vec<String>>,
@@ -89,7 +88,11 @@ struct Plan<'a> {
 
 /// Writes the folder; returns the names of its files.
 pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignError> {
-    let model = arch::model(request.compiled)?;
+    // A card describes any arch; the other formats know only the released families.
+    let model = match arch::model(request.compiled) {
+        Err(error) if request.to != To::Card => return Err(error),
+        model => model.ok(),
+    };
     let norm = match request.experiment.and_then(|e| e.value("platform.kernels.gated_norm")) {
         Some(value) if value.plain() == "reference" => GatedNorm::Reference,
         Some(_) | None => GatedNorm::Fused,
@@ -102,23 +105,25 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
             Some(source)
         }
     };
-    match request.to {
-        To::HuggingFace => hf::check_class(&request.compiled.name, &model)?,
+    let name = &request.compiled.name;
+    match (request.to, &model) {
+        (To::HuggingFace, Some(model)) => hf::check_class(name, model)?,
         // Without weights the export is for the trainer, which honours every key.
-        To::Lingua if weights.is_some() => lingua::check_loader(&request.compiled.name, &model)?,
-        To::Lingua | To::Slurm | To::Card => {}
+        (To::Lingua, Some(model)) if weights.is_some() => lingua::check_loader(name, model)?,
+        (To::HuggingFace | To::Lingua | To::Slurm | To::Card, _) => {}
     }
     let seq_len = match request.experiment.and_then(|e| e.value("data.seq_len")) {
         Some(FieldValue::Int(n)) => *n,
         Some(_) | None => ARCH_SEQ_LEN,
     };
-    let described = Described { model, norm, turned: false };
-    let plan = Plan { request, described, weights, seq_len, written: RefCell::default() };
-    whole(out, &|folder| match request.to {
-        To::HuggingFace => plan.hugging_face(folder),
-        To::Lingua => plan.lingua(folder),
-        To::Slurm => plan.slurm(folder),
-        To::Card => plan.card(folder),
+    let described = model.map(|model| Described { model, norm, turned: false });
+    let plan = Plan { request, weights, seq_len, written: RefCell::default() };
+    whole(out, &|folder| match (request.to, &described) {
+        (To::HuggingFace, Some(described)) => plan.hugging_face(folder, described),
+        (To::Lingua, Some(described)) => plan.lingua(folder, described),
+        (To::Slurm, Some(described)) => plan.slurm(folder, described),
+        (To::Card, described) => plan.card(folder, described.as_ref().map(|known| &known.model)),
+        (To::HuggingFace | To::Lingua | To::Slurm, None) => Ok(()),
     })?;
     Ok(plan.written.into_inner())
 }
@@ -172,7 +177,7 @@ impl Plan<'_> {
         entries
     }
 
-    fn hugging_face(&self, folder: &Path) -> Result<(), ForeignError> {
+    fn hugging_face(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
         let Some(weights) = &self.weights else {
             let help = "add --weights FILE, or name a finished run instead of its lock";
             return Err(ForeignError::new(
@@ -181,13 +186,13 @@ impl Plan<'_> {
                 help,
             ));
         };
-        let model = &self.described.model;
+        let model = &described.model;
         let layout = match &model.mixer {
             Mixer::Attention(attention) => Some(attention.layout),
             Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => None,
         };
         let turned = model.is_plain_llama() && layout == Some(RopeLayout::Interleaved);
-        let described = Described { turned, ..self.described.clone() };
+        let described = Described { turned, ..described.clone() };
         let dtype = self.request.dtype;
         let config = json::write(&hf::write(&described, self.seq_len, dtype.torch()));
         self.put(folder, "config.json", &config)?;
@@ -201,10 +206,10 @@ impl Plan<'_> {
         write_safetensors(&path, &names, dtype, &[("format", "pt")], |index, put| {
             planned.get(index).map_or(Ok(()), |(_, entry)| weights.theirs(entry, put))
         })?;
-        self.card(folder)
+        self.card(folder, Some(&described.model))
     }
 
-    fn lingua(&self, folder: &Path) -> Result<(), ForeignError> {
+    fn lingua(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
         let training = match self.request.experiment {
             None => None,
             // Weights are worth exporting even if Lingua cannot train the model.
@@ -222,16 +227,16 @@ impl Plan<'_> {
                 help,
             ));
         }
-        let trains = training.is_some() && self.trains().is_ok();
+        let trains = training.is_some() && self.trains(described).is_ok();
         if trains {
-            self.recipe(folder)?;
+            self.recipe(folder, described)?;
         } else if self.weights.is_none() {
-            self.trains()?;
+            self.trains(described)?;
         }
-        let turned = self.is_half();
-        let described = Described { turned, ..self.described.clone() };
         let mut root = training.unwrap_or_default();
-        self.model_keys(&mut root);
+        self.model_keys(&mut root, described);
+        let turned = is_half(&described.model);
+        let described = Described { turned, ..described.clone() };
         if let Some(own) = lingua::ours(&described.model) {
             training::put(&mut root, "canonc", own);
         }
@@ -256,27 +261,23 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn is_half(&self) -> bool {
-        matches!(&self.described.model.mixer, Mixer::Attention(a) if a.layout == RopeLayout::Half)
-    }
-
     fn name(&self) -> String {
         self.request.experiment.map_or(self.request.compiled.name.clone(), |e| e.name.clone())
     }
 
     /// Adds the keys `name` and `model` to the training keys.
-    fn model_keys(&self, root: &mut Vec<(String, Node)>) {
+    fn model_keys(&self, root: &mut Vec<(String, Node)>, described: &Described) {
         let experiment = self.request.experiment;
         let seed = experiment.map_or("42".to_owned(), |e| e.seeds.init.to_string());
         let z_loss = experiment.is_some_and(|e| !e.loss.nll_square.is_zero());
-        let model = lingua::write(&self.described, z_loss, &seed, self.seq_len);
+        let model = lingua::write(described, z_loss, &seed, self.seq_len);
         root.insert(0, ("name".to_owned(), Node { value: Value::Text(self.name()), line: 0 }));
         training::put(root, "model", model);
     }
 
     /// Checks that Lingua would train this arch from the same initial distribution.
-    fn trains(&self) -> Result<(), ForeignError> {
-        let model = &self.described.model;
+    fn trains(&self, described: &Described) -> Result<(), ForeignError> {
+        let model = &described.model;
         let own = match model.family() {
             Family::Llama => Init::Lingua,
             Family::Gla5 | Family::Gdn2 => Init::FlashLinear,
@@ -293,7 +294,7 @@ impl Plan<'_> {
                 "its init table is {has}, but Lingua's trainer starts with {wants}"
             ));
         }
-        if self.is_half() {
+        if is_half(model) {
             return refuse("its RoPE layout is half, but Lingua's is interleaved".to_owned());
         }
         match model.family() {
@@ -305,7 +306,7 @@ impl Plan<'_> {
         }
     }
 
-    fn recipe(&self, folder: &Path) -> Result<(), ForeignError> {
+    fn recipe(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
         let Some(experiment) = self.request.experiment else {
             let help = "name the lock of an experiment";
             return Err(ForeignError::new(
@@ -314,9 +315,9 @@ impl Plan<'_> {
                 help,
             ));
         };
-        self.trains()?;
+        self.trains(described)?;
         let (mut root, devices) = training::write(experiment)?;
-        self.model_keys(&mut root);
+        self.model_keys(&mut root, described);
         let dump = format!("runs/{}", experiment.name);
         root.insert(1, ("dump_dir".to_owned(), Node { value: Value::Text(dump), line: 0 }));
         let text = self.render(
@@ -336,8 +337,8 @@ impl Plan<'_> {
         self.put(folder, "recipe.yaml", &text)
     }
 
-    fn slurm(&self, folder: &Path) -> Result<(), ForeignError> {
-        self.recipe(folder)?;
+    fn slurm(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+        self.recipe(folder, described)?;
         let Some(experiment) = self.request.experiment else { return Ok(()) };
         let (_, devices) = training::write(experiment)?;
         let per_node = self.request.gpus_per_node.min(devices);
@@ -361,9 +362,9 @@ impl Plan<'_> {
         self.put(folder, "launch.sh", &text)
     }
 
-    fn card(&self, folder: &Path) -> Result<(), ForeignError> {
+    /// Writes the model card. Without a model, the arch belongs to no released family.
+    fn card(&self, folder: &Path, model: Option<&Model>) -> Result<(), ForeignError> {
         let Request { compiled, experiment, to, .. } = self.request;
-        let model = &self.described.model;
         let derived = |path: &str| {
             experiment.and_then(|e| e.value(path)).map_or(String::new(), FieldValue::plain)
         };
@@ -379,20 +380,24 @@ impl Plan<'_> {
                 name => self.name(),
                 arch => compiled.name,
                 docs => compiled.docs.join(" "),
-                text => model.text(&compiled.name, compiled.docs.join(" ").trim()),
+                text => match model {
+                    Some(model) => model.text(&compiled.name, compiled.docs.join(" ").trim()),
+                    None => compiled.text.clone(),
+                },
                 parameters => grouped(elements),
                 graph => compiled.identity.graph.to_string(),
                 manifest => compiled.identity.manifest.to_string(),
-                class => hf::class(model),
-                code => hf::published(model).unwrap_or_default(),
+                class => model.map(hf::class).unwrap_or_default(),
+                code => model.and_then(hf::published).unwrap_or_default(),
                 published => hf::PUBLISHED_CODE,
-                published_folder => hf::code_folder(model),
-                packages => packages(model),
-                gpu => model.family() != Family::Llama,
-                vocab => model.vocab,
+                published_folder => model.map(hf::code_folder).unwrap_or_default(),
+                packages => model.map(packages).unwrap_or_default(),
+                gpu => model.is_some_and(|model| model.family() != Family::Llama),
+                vocab => compiled.graph.vocab,
                 folder => *to == To::HuggingFace,
-                canon => model.canon.slots.iter().map(char::to_string).collect::<Vec<_>>().join(", "),
-                rope => rope(model),
+                known => model.is_some(),
+                canon => model.map(canon_slots).unwrap_or_default(),
+                rope => model.map(rope).unwrap_or_default(),
                 id => experiment.map_or(String::new(), |e| e.id().to_string()),
                 task => derived("data.task"),
                 source => derived("data.source"),
@@ -431,6 +436,16 @@ fn packages(model: &Model) -> &'static str {
             " einops==0.8.0 setuptools wheel && .venv/bin/pip install --no-build-isolation causal-conv1d==1.5.0.post8 mamba-ssm==2.2.4"
         }
     }
+}
+
+/// Whether RoPE pairs the channels of a head's halves.
+fn is_half(model: &Model) -> bool {
+    matches!(&model.mixer, Mixer::Attention(a) if a.layout == RopeLayout::Half)
+}
+
+/// The slots with a Canon layer: `A, B`.
+fn canon_slots(model: &Model) -> String {
+    model.canon.slots.iter().map(char::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// A description of RoPE for the model card.

@@ -83,7 +83,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     keys.only("pruned_heads", &["{}"], "and heads cannot be pruned")?;
     keys.only("pretraining_tp", &["1"], "and it changes how numbers are rounded")?;
     keys.only("attention_dropout", &["0"], "and dropout cannot be expressed")?;
-    let own = Own::of(keys)?;
+    let own = Own::read(keys)?;
     let mut described = match *model_type {
         "llama" | "LlamaCanon" => llama(keys, *model_type == "LlamaCanon")?,
         "Mamba2Canon" => mamba2(keys)?,
@@ -101,7 +101,7 @@ struct Own {
 }
 
 impl Own {
-    fn of(keys: &Keys<'_>) -> Result<Own, ForeignError> {
+    fn read(keys: &Keys<'_>) -> Result<Own, ForeignError> {
         let init = match keys.below("canonc.init").as_slice() {
             [] => match keys.text("canonc.init")? {
                 None => None,
@@ -120,7 +120,7 @@ impl Own {
                     let rule = keys.text(&format!("canonc.init.{role}"))?.unwrap_or_default();
                     rows.insert(role.clone(), rule.to_owned());
                 }
-                Some(Init::of(rows))
+                Some(Init::from_rows(rows))
             }
         };
         let interleaved = keys.text("canonc.rope_layout")? == Some("interleaved");

@@ -6,8 +6,7 @@
 //! values are the source's, bit for bit.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use compiler::graph::Param;
@@ -438,8 +437,7 @@ pub(super) fn put(path: &Path, text: &str) -> Result<(), ForeignError> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    let mut file = File::create_new(path).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+    disk::replace(path, text.as_bytes(), || Ok(())).map_err(failed)
 }
 
 /// Fills a temporary folder next to `out` and renames it to `out`: completely or not at all.
@@ -457,7 +455,7 @@ pub(super) fn whole(
         let help = "name a new or empty folder";
         return Err(ForeignError::new(shown(out), "it already exists", help));
     }
-    let parent = out.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
+    let parent = disk::parent(out);
     fs::create_dir_all(parent).map_err(failed)?;
     let name = out.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     let beside = parent.join(format!(".{name}.{}.partial", std::process::id()));
@@ -468,7 +466,7 @@ pub(super) fn whole(
         if out.is_dir() {
             fs::remove_dir(out).map_err(failed)?;
         }
-        fs::rename(&beside, out).map_err(failed)
+        fs::rename(&beside, out).and_then(|()| disk::sync_folder(parent)).map_err(failed)
     });
     if done.is_err() {
         let _ = fs::remove_dir_all(&beside);

@@ -60,7 +60,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
                 let rule = keys.text(&format!("canonc.init.{role}"))?.unwrap_or_default();
                 Ok((role.clone(), rule.to_owned()))
             };
-            Some(Init::of(roles.iter().map(row).collect::<Result<_, ForeignError>>()?))
+            Some(Init::from_rows(roles.iter().map(row).collect::<Result<_, ForeignError>>()?))
         }
     };
     if let Some(init) = init {

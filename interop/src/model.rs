@@ -197,7 +197,7 @@ impl Init {
     }
 
     /// The standard table equal to these rows, or the rows themselves.
-    pub fn of(rows: BTreeMap<String, String>) -> Init {
+    pub fn from_rows(rows: BTreeMap<String, String>) -> Init {
         let known = TABLES.iter().find(|(_, init)| init.rows() == rows);
         known.map_or(Init::Rows(rows), |(_, init)| init.clone())
     }
@@ -208,7 +208,7 @@ impl Init {
         for role in ["embed", "linear"] {
             rows.insert(role.to_owned(), format!("normal({range})"));
         }
-        Init::of(rows)
+        Init::from_rows(rows)
     }
 
     /// The standard deviation, if the table is Hugging Face's apart from it.

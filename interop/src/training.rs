@@ -79,7 +79,7 @@ impl Pair {
         Pair { write: Write::Unlike, ..self }
     }
 
-    const fn of(self, kinds: &'static [&'static str]) -> Pair {
+    const fn only_for(self, kinds: &'static [&'static str]) -> Pair {
         Pair { write: Write::Kind(kinds), ..self }
     }
 }
@@ -100,12 +100,12 @@ const PAIRS: &[Pair] = &[
     pair("optimizer.eps", As::Real),
     pair("optimizer.clip", As::Real),
     pair("schedule.kind", As::Text).absent("cosine"),
-    pair("schedule.warmup", As::Int).of(WARMED),
-    pair("schedule.lr_min_ratio", As::Real).of(WARMED),
-    pair("schedule.cycle", As::Real).of(&["cosine", "wsd"]),
-    pair("schedule.theta", As::Real).of(&["cosine"]),
-    pair("schedule.decay_fraction", As::Real).of(&["wsd"]),
-    pair("schedule.exp_factor", As::Real).of(&["inv_sqrt"]),
+    pair("schedule.warmup", As::Int).only_for(WARMED),
+    pair("schedule.lr_min_ratio", As::Real).only_for(WARMED),
+    pair("schedule.cycle", As::Real).only_for(&["cosine", "wsd"]),
+    pair("schedule.theta", As::Real).only_for(&["cosine"]),
+    pair("schedule.decay_fraction", As::Real).only_for(&["wsd"]),
+    pair("schedule.exp_factor", As::Real).only_for(&["inv_sqrt"]),
     pair("batch.sequences", As::Int),
     pair("data.seq_len", As::Int),
     pair("data.add_bos", As::Bool),
@@ -211,7 +211,7 @@ pub fn read(
     let mut set = |path: &str, value: String| training.insert(path.to_owned(), value);
     set("optimizer.betas", format!("[{}, {}]", real(betas[0]), real(betas[1])));
     set("data.task", "\"text\"".to_owned());
-    set("data.shuffle", "\"buffer\"".to_owned());
+    fixed::shuffle(keys, &mut set)?;
     if norm == GatedNorm::Reference {
         set("platform.kernels.gated_norm", "\"reference\"".to_owned());
     }

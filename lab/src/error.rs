@@ -104,6 +104,15 @@ pub(crate) fn other_version(
     at(line, error("lock-version", message, help))
 }
 
+/// The version of this canonc in quotes.
+pub(crate) fn version_as_text(line: usize, found: &str, known: u32) -> LockError {
+    let message = format!("`version` is the text {found}, but must be a number");
+    at(
+        line,
+        error("lock-version", message, format!("write `version = {known}`, or restore the file")),
+    )
+}
+
 pub(crate) fn truncated(line: usize, wanted: &str, source: Option<&str>) -> LockError {
     let wanted = match wanted {
         "" => "the end of the line".to_owned(),

@@ -465,18 +465,6 @@ fn metrics(fields: &Fields) -> Option<FieldValue> {
     Some(FieldValue::List(metrics.iter().map(|m| FieldValue::text(*m)).collect()))
 }
 
-/// The size of Lingua's buffer on one rank.
-fn shuffle_buffer(fields: &Fields) -> Option<FieldValue> {
-    let batches = find("lingua.prefetch_size")?;
-    let usual = default_of(batches, fields)?;
-    match (fields.get(batches.path).unwrap_or(&usual), fields.get("batch.sequences")?) {
-        (FieldValue::Int(batches), FieldValue::Int(sequences)) => {
-            batches.checked_mul(*sequences).map(FieldValue::Int)
-        }
-        (_, _) => None,
-    }
-}
-
 fn up_to_l(fields: &Fields) -> Option<FieldValue> {
     match fields.get("data.mano.L") {
         Some(FieldValue::Int(most)) => {

@@ -454,7 +454,7 @@ pub fn saved_by(path: &Path) -> Option<(Digest, u64)> {
 
 /// Every parameter's path and shape, in parameter order.
 pub fn slots(graph: &Graph) -> Vec<Slot> {
-    graph.params().iter().map(Slot::of).collect()
+    graph.params().iter().map(Slot::from_param).collect()
 }
 
 /// Names of the checkpoints in a folder, newest first.

@@ -107,7 +107,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    fn of(experiment: &Experiment) -> Metrics {
+    fn from_experiment(experiment: &Experiment) -> Metrics {
         let reports =
             |name: &str| experiment.evaluation.metrics.iter().any(|metric| metric == name);
         Metrics {
@@ -165,7 +165,7 @@ impl Job {
             held_out,
             evaluation_windows: if evaluation.metrics.is_empty() { 0 } else { evaluation.windows },
             evaluation_samples: evaluation.samples,
-            metrics: Metrics::of(experiment),
+            metrics: Metrics::from_experiment(experiment),
             cadence: Cadence {
                 checkpoint: experiment.checkpoint.every,
                 keep: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
@@ -216,7 +216,7 @@ impl Job {
 
     /// The names of all kernels that each step executes, and of all kernels in any plan.
     pub fn kernel_names(&self) -> KernelNames {
-        KernelNames::of(&self.plans, &self.evaluation, self.writing.as_ref())
+        KernelNames::from_plans(&self.plans, &self.evaluation, self.writing.as_ref())
     }
 
     /// The executed plans as text: training, then evaluation, then writing answers.
@@ -243,7 +243,7 @@ pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
 /// The names of all kernels that an experiment's training executes, and of all kernels in any plan.
 pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
     let Plans { training, evaluation, writing } = plans(experiment)?;
-    Ok(KernelNames::of(&training, &evaluation, writing.as_ref()))
+    Ok(KernelNames::from_plans(&training, &evaluation, writing.as_ref()))
 }
 
 /// The plans that a job executes.
@@ -275,7 +275,7 @@ pub fn learns(experiment: &Experiment) -> bool {
 
 /// Whether a reported metric needs the decoder: Brevo's answers, Lano's laws or sentences.
 fn writes(experiment: &Experiment) -> bool {
-    let metrics = Metrics::of(experiment);
+    let metrics = Metrics::from_experiment(experiment);
     match &experiment.data.source {
         DataSource::Task { task, .. } => match task.name() {
             "brevo" => metrics.answers,

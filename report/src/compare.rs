@@ -218,7 +218,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
     plausible(&records, experiment).map_err(|what| finished::mismatch(&paths, &what))?;
-    let mut curves = Curves::of(&records);
+    let mut curves = Curves::from_records(&records);
     (curves.windows, curves.samples) =
         (Some(experiment.evaluation.windows), Some(experiment.evaluation.samples));
     let times = median_step_seconds(&paths.timings());
@@ -235,7 +235,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
 
 impl Curves {
     /// Curves from records, without timings.
-    pub(crate) fn of(records: &[Record]) -> Curves {
+    pub(crate) fn from_records(records: &[Record]) -> Curves {
         let mut curves = Curves::default();
         for record in records {
             match record {
@@ -555,7 +555,7 @@ impl<'a> Pair<'a> {
             asked: asked.min().copied(),
             over: over::over(base, arm, &metric),
             seen: self.seen(&metric),
-            parts: parts::of(base, arm, &metric, confidence),
+            parts: parts::of_metric(base, arm, &metric, confidence),
             better: better(&metric),
             paired,
             metric,

@@ -11,7 +11,7 @@
 //!
 //! // Evaluation loss of the treatment minus that of the base, one difference per seed.
 //! let row = |differences: &[f64]| Row {
-//!     result: Paired::of(differences, Confidence::NINETY_FIVE),
+//!     result: Paired::from_differences(differences, Confidence::NINETY_FIVE),
 //!     p: None,
 //!     p_equivalence: None,
 //!     better: Better::Less,
@@ -25,7 +25,6 @@
 
 #![warn(missing_docs)]
 
-mod markup;
 pub mod statistics;
 pub mod curves;
 pub mod compare;

@@ -8,11 +8,12 @@
 
 use std::fmt::Write as _;
 
+use compiler::draw::escaped;
+
 use crate::compare::{
     Comparison, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged, effect_cells,
     interval_head, judged, level, mean_cell, over_cell, p_cell, percent, strictest, together,
 };
-use crate::markup::escaped;
 use crate::statistics::{Confidence, Judged};
 
 /// A comparison and its task.
@@ -91,7 +92,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
             mean_cell(row.as_ref().map_or(Unit::Unknown, |row| row.unit), mean, runs)
         });
         let lost = pair.lost();
-        let of_seeds = lost.of(row.as_ref().map_or(0, |row| row.paired.len()));
+        let of_seeds = lost.suffix(row.as_ref().map_or(0, |row| row.paired.len()));
         let of_row = |cell: fn(&Row) -> String| row.as_ref().map_or_else(nothing, cell);
         let [adjusted, effect] = effect_cells(*judged, of_seeds);
         vec![

@@ -111,7 +111,7 @@ pub fn canon(shape: CanonShape, rounds: usize) -> Result<CanonBench, KernelError
     }
     // Subtract the cost of reducing to a loss, which is not the layer's: the time of the same code without the layer.
     let [conv1d, shifted, loss, ours] = times;
-    let loss = Timing::of(&loss).median;
+    let loss = Timing::from_times(&loss).median;
     let conv1d: Vec<f64> = conv1d.iter().map(|t| t - loss).collect();
     let shifted: Vec<f64> = shifted.iter().map(|t| t - loss).collect();
     let ratios: Vec<f64> = conv1d.iter().zip(&ours).map(|(theirs, ours)| theirs / ours).collect();
@@ -120,10 +120,10 @@ pub fn canon(shape: CanonShape, rounds: usize) -> Result<CanonBench, KernelError
         threads: tch::get_num_threads(),
         rounds: ours.len(),
         path,
-        conv1d: Timing::of(&conv1d),
-        shifted: Timing::of(&shifted),
-        ours: Timing::of(&ours),
-        speedup: Timing::of(&ratios).median,
+        conv1d: Timing::from_times(&conv1d),
+        shifted: Timing::from_times(&shifted),
+        ours: Timing::from_times(&ours),
+        speedup: Timing::from_times(&ratios).median,
         largest_difference,
     })
 }
@@ -160,7 +160,7 @@ fn clock<T>(work: impl Fn() -> Result<T, KernelError>) -> Result<f64, KernelErro
 }
 
 impl Timing {
-    fn of(times: &[f64]) -> Self {
+    fn from_times(times: &[f64]) -> Self {
         let mut sorted = times.to_vec();
         sorted.sort_by(f64::total_cmp);
         let at = |i: usize| sorted.get(i).copied().unwrap_or(f64::NAN);
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_median_of_an_even_number_is_between() {
-        let Timing { median, fastest, slowest } = Timing::of(&[4.0, 1.0, 2.0, 8.0]);
+        let Timing { median, fastest, slowest } = Timing::from_times(&[4.0, 1.0, 2.0, 8.0]);
         assert_eq!((median, fastest, slowest), (3.0, 1.0, 8.0));
     }
 }

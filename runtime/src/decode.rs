@@ -71,11 +71,11 @@ struct Row<'a> {
 impl Decoder {
     pub fn new(graph: &Graph, options: Options, machine: Machine) -> Result<Decoder, ExecuteError> {
         let stream = Stream { state_in: true, state_out: true };
-        Decoder::of(plans::forward(graph, stream, options), graph.vocab, machine)
+        Decoder::from_plan(plans::forward(graph, stream, options), graph.vocab, machine)
     }
 
     /// Takes a streaming plan with states as inputs and outputs.
-    pub fn of(plan: Plan, vocab: i64, machine: Machine) -> Result<Decoder, ExecuteError> {
+    pub fn from_plan(plan: Plan, vocab: i64, machine: Machine) -> Result<Decoder, ExecuteError> {
         Ok(Decoder { streamer: Streamer::new(plan, machine)?, vocab })
     }
 

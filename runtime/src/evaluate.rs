@@ -36,7 +36,7 @@ pub struct Measurer {
 impl Measurer {
     pub fn new(job: &Job, machine: Machine) -> Result<Measurer, ExecuteError> {
         let vocab = job.graph.vocab;
-        let decoder = job.writing.clone().map(|plan| Decoder::of(plan, vocab, machine));
+        let decoder = job.writing.clone().map(|plan| Decoder::from_plan(plan, vocab, machine));
         Ok(Measurer {
             evaluator: Evaluator::new(job.evaluation.clone(), machine)?,
             decoder: decoder.transpose()?,

@@ -43,7 +43,7 @@ pub struct Machine {
 
 impl Machine {
     /// The CPU, or the first GPU if this machine has one that libtorch can use.
-    pub fn of(cuda: bool, double: bool, kernels: KernelRequest) -> Result<Self, RunError> {
+    pub fn new(cuda: bool, double: bool, kernels: KernelRequest) -> Result<Self, RunError> {
         let kind = if double { Kind::Double } else { Kind::Float };
         if !cuda {
             return Ok(Self { device: Device::Cpu, kind, kernels });
@@ -91,8 +91,8 @@ pub fn compute(
     dispatch::run(kernel, choose(kernel, values, machine), operands, &context)
 }
 
-/// A callback for how long each step took.
-pub type Watch<'a> = &'a mut dyn FnMut(&Step, Duration);
+/// A callback that gets each step and how long it took.
+pub type StepObserver<'a> = &'a mut dyn FnMut(&Step, Duration);
 
 /// One plan bound to a machine.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl Executor {
     pub fn run_timed(
         &self,
         mut give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
-        mut watch: Option<Watch<'_>>,
+        mut observer: Option<StepObserver<'_>>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
         let _guard = tch::no_grad_guard();
         let mut values: Vec<Option<Tensor>> = self.plan.values.iter().map(|_| None).collect();
@@ -201,7 +201,7 @@ impl Executor {
             let (Some(operands), Some(choice)) = (operands, self.choices.get(n)) else {
                 return Err(self.broken(n, "an operand is missing"));
             };
-            let began = watch.is_some().then(Instant::now);
+            let began = observer.is_some().then(Instant::now);
             let context = dispatch::Context {
                 machine: self.machine,
                 sizes,
@@ -233,8 +233,8 @@ impl Executor {
                     *value = None;
                 }
             }
-            if let (Some(watch), Some(began)) = (&mut watch, began) {
-                watch(step, began.elapsed());
+            if let (Some(observer), Some(began)) = (&mut observer, began) {
+                observer(step, began.elapsed());
             }
         }
         self.runs.set(self.runs.get() + 1);

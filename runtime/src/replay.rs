@@ -121,7 +121,7 @@ impl Replayer {
         let text = disk::read_text(&paths.attestation(), disk::SMALL).ok();
         let attestation = text.and_then(|text| Attestation::parse(&text).ok());
         let facts = train::facts();
-        let platform = Platform::of(
+        let platform = Platform::compare(
             attestation.as_ref(),
             &train::started(paths),
             &facts,

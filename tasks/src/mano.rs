@@ -166,6 +166,17 @@ impl Mano {
             )
             .about("qids"));
         }
+        // Each length is drawn equally often, and its number identifies it.
+        for (name, list) in [("lens", &lens), ("qids", &qids)] {
+            let is_again = |(at, n): &(usize, &i64)| list.iter().take(*at).any(|other| other == *n);
+            if let Some((_, again)) = list.iter().enumerate().find(is_again) {
+                return Err(TaskError::new(
+                    format!("mano: {name} lists {again} twice"),
+                    format!("list each value of {name} once"),
+                )
+                .about(name));
+            }
+        }
         let lengths: Result<Vec<Length>, TaskError> = lens
             .iter()
             .zip(&qids)

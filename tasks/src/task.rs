@@ -4,6 +4,7 @@
 //! tasks is closed and every match names each of them, so a new task cannot be added halfway; the canonical text holds
 //! every parameter that affects a sample, since its digest keys the windows.
 
+use dsl::Decimal;
 use serde::Deserialize;
 use serde::de::Deserializer;
 
@@ -323,7 +324,12 @@ fn wrong_parameter(task: &str, path: &str, said: &str) -> TaskError {
             found => found,
         };
         let message = format!("task `{task}`: {place}is {}, and must be {wanted}", short(found));
-        return TaskError::new(message, listed);
+        let number = Decimal::parse(found.trim_matches('`')).ok().and_then(Decimal::to_int);
+        let is_float = found.contains(['.', 'e', 'E']);
+        return match number.filter(|_| is_float && wanted.starts_with("a whole number")) {
+            Some(n) => TaskError::new(message, format!("write {n}")),
+            None => TaskError::new(message, listed),
+        };
     }
     if let Some((found, wanted)) =
         said.strip_prefix("unknown variant ").and_then(|said| said.split_once(", expected "))

@@ -269,6 +269,10 @@ fn hostile_parameters_are_answered() {
         "brevo --set N=1e3".to_owned(),
         "brevo --set N=many".to_owned(),
         "brevo --set n=12".to_owned(),
+        "brevo --set N=12.0".to_owned(),
+        "brevo --set brevo.N=12".to_owned(),
+        "brevo --set data.brevo.N=12".to_owned(),
+        "lano --set lano.config=cfg3f".to_owned(),
         "brevo --set N".to_owned(),
         "brevo --set =12".to_owned(),
         "brevo".to_owned(),
@@ -279,6 +283,8 @@ fn hostile_parameters_are_answered() {
         "mano --set L=4 --set ttype=".to_owned(),
         "mano --set L=4 --set value_mod=1".to_owned(),
         "mano --set L=4 --set lens=[]".to_owned(),
+        "mano --set L=4 --set lens=[2,1,2]".to_owned(),
+        "mano --set L=4 --set lens=[1,2] --set qids=[3,3]".to_owned(),
         "mano --set L=4 --set lens=[1,\"x\"]".to_owned(),
         "mano --set L=9223372036854775807".to_owned(),
         "lano".to_owned(),
@@ -388,7 +394,7 @@ fn an_interrupted_file_is_as_it_was() {
         // The new file is written in the same folder; by then signals are handled.
         let begun = || {
             let mut entries = fs::read_dir(dir).unwrap().flatten();
-            entries.any(|entry| entry.file_name().to_string_lossy().starts_with(".canonc-"))
+            entries.any(|entry| entry.file_name().to_string_lossy().starts_with(".unfinished-"))
         };
         while !begun() {
             assert!(child.try_wait().unwrap().is_none(), "it has ended");

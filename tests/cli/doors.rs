@@ -146,6 +146,22 @@ fn a_table_of_holes_is_refused_by_its_size() {
     assert!(ran.stderr.contains("`t.csv` has 1 TiB; at most 256 MiB are read"), "{}", ran.stderr);
 }
 
+#[test]
+fn a_card_describes_an_arch_outside_the_released_families() {
+    let dir = folder(&[]);
+    let arch = root().join("arch/hybridcanon_tiny.canon");
+    let arch = arch.to_str().unwrap();
+    let said = canonc(dir.path(), &["export", arch, "--to", "hf", "--out", "hf"]);
+    assert_eq!(said.code, 2, "{}", said.stderr);
+    assert!(said.stderr.contains("`--to card` describes any arch"), "{}", said.stderr);
+    let said = canonc(dir.path(), &["export", arch, "--to", "card", "--out", "card"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "card/README.md\n"), "{}", said.stderr);
+    let card = fs::read_to_string(dir.path().join("card/README.md")).unwrap();
+    assert!(card.contains("| architecture | `hybridcanon_tiny` |"), "{card}");
+    assert!(card.contains("\narch hybridcanon_tiny {"), "{card}");
+    assert!(!card.contains("transformers") && !card.contains("{{"), "{card}");
+}
+
 /// Commands that write, with `OUT` in place of their output: a file in a folder, or a folder.
 #[cfg(unix)]
 const WRITERS: [(&str, bool); 8] = [

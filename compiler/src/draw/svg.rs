@@ -10,7 +10,8 @@ mod write;
 use super::diagram::{Class, Diagram, diagram};
 use super::layout::{GAP, Layout, Place, Size, layout};
 use super::{LayerKind, MAX_BOXES, MAX_KINDS, Subject, TooLarge, dot, layer_kinds, stack};
-use style::{HEAD, box_size, caption, classes, escaped, number};
+pub use style::escaped;
+use style::{HEAD, box_size, caption, classes, number};
 use write::{Canvas, Lane};
 
 /// Margin around everything, gap between panels, padding and header of a panel.

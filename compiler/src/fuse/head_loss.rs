@@ -32,8 +32,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     let reader = plan.steps.get(second)?;
     match &reader.kernel {
         Kernel::Argmax if uses.readers(*lse)?.is_empty() => {
-            let kernel =
-                Kernel::HeadLoss { bias, nll_square: *nll_square, z_loss: *z_loss, rows };
+            let kernel = Kernel::HeadLoss { bias, nll_square: *nll_square, z_loss: *z_loss, rows };
             let inputs = linear.inputs.iter().copied().chain([*targets]).collect();
             let argmax = *reader.outputs.first()?;
             edits.replace.insert(at, (kernel, inputs, vec![*nll, *loss, *counted, argmax]));

@@ -21,10 +21,11 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
     let f32 = |name: &'static str, dims: Vec<Extent>| value(name, dims, DType::F32);
     let dtype = |i: usize| inputs.get(i).map_or(DType::F32, |v| v.dtype);
     // The widest dtype among some operands.
-    let widest = |mut operands: std::ops::Range<usize>| match operands.any(|i| dtype(i) != DType::Bf16) {
-        true => DType::F32,
-        false => DType::Bf16,
-    };
+    let widest =
+        |mut operands: std::ops::Range<usize>| match operands.any(|i| dtype(i) != DType::Bf16) {
+            true => DType::F32,
+            false => DType::Bf16,
+        };
     let number = |name: &'static str, dtype: DType| value(name, Vec::new(), dtype);
     match kernel {
         Kernel::Embed => vec![value("y", join(dims(0), skip(dims(1), 1)), dtype(1))],
@@ -34,7 +35,9 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::Linear { bias: _ } => {
             vec![value("y", join(init(dims(0)), &take(dims(1), 1)), dtype(0))]
         }
-        Kernel::LinearGradInput => vec![value("dx", join(init(dims(0)), skip(dims(1), 1)), dtype(0))],
+        Kernel::LinearGradInput => {
+            vec![value("dx", join(init(dims(0)), skip(dims(1), 1)), dtype(0))]
+        }
         Kernel::LinearGradWeight => vec![f32("dweight", join(skip(dims(0), 2), skip(dims(1), 2)))],
         Kernel::SumTokens => vec![f32("sum", skip(dims(0), 2).to_vec())],
         Kernel::RmsNorm { eps: _ } => vec![like("y", 0), f32("rstd", init(dims(0)).to_vec())],
@@ -56,7 +59,9 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::GatedRmsNormGrad { gate: _ } => {
             vec![like("dx", 1), like("dgate", 2), f32("dweight", dims(3).to_vec())]
         }
-        Kernel::Reshape { dims: to } => vec![value("view", join(&take(dims(0), 2), &fixed(to)), dtype(0))],
+        Kernel::Reshape { dims: to } => {
+            vec![value("view", join(&take(dims(0), 2), &fixed(to)), dtype(0))]
+        }
         Kernel::Concat => {
             let width = (0..inputs.len()).map(|i| extent(dims(i).last())).sum();
             vec![value("y", join(init(dims(0)), &[Extent::Fixed(width)]), widest(0..inputs.len()))]
@@ -67,7 +72,9 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         }
         Kernel::Cast { to } => vec![value("y", dims(0).to_vec(), *to)],
         Kernel::Zeros { dims } => vec![f32("zeros", dims.clone())],
-        Kernel::RepeatHeads { times } => vec![value("y", per_head(dims(0), |h| h * times), dtype(0))],
+        Kernel::RepeatHeads { times } => {
+            vec![value("y", per_head(dims(0), |h| h * times), dtype(0))]
+        }
         Kernel::RepeatHeadsGrad { times } => {
             vec![value("dx", per_head(dims(0), |h| h / (*times).max(1)), dtype(0))]
         }

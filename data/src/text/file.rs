@@ -1,10 +1,10 @@
 //! In: a text index and a path, or a path. Out: the file, or the index. Must stay true: a file is either complete or
-//! absent (temporary file, fsync, rename, fsync of the folder); the digest at the end detects any changed or missing
+//! absent; the digest at the end detects any changed or missing
 //! byte before anything is used; sizes in a damaged file never decide an allocation.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::DataError;
 
@@ -16,14 +16,8 @@ const VERSION: &[u8] = b"1\n";
 
 /// Writes documents that are in memory to `path`, over any file already there, in version 1.
 pub fn save(index: &TextIndex, path: &Path) -> Result<(), DataError> {
-    let temporary = temporary_beside(path);
-    let written = write_synced(index, &temporary).and_then(|()| {
-        fs::rename(&temporary, path)?;
-        disk::sync_folder(disk::parent(path))
-    });
-    written.map_err(|error| {
-        // Only our own temporary file is removed. If that fails too, the first error is the one to show.
-        let _ = fs::remove_file(&temporary);
+    let written = disk::replace_with(path, |file| write(index, &mut BufWriter::new(file)));
+    written.flatten().map_err(|error| {
         DataError::new(
             format!("cannot write {}: {error}", path.display()),
             "check that the folder exists, is writable and has free space",
@@ -71,12 +65,6 @@ fn hasher() -> blake3::Hasher {
     blake3::Hasher::new_derive_key("canonc 1 data text file")
 }
 
-fn temporary_beside(path: &Path) -> PathBuf {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    path.with_file_name(name)
-}
-
 /// magic, version, sources (name, documents (length)), bytes, digest of all of it; integers u64 little-endian.
 pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
     let mut hasher = hasher();
@@ -113,12 +101,6 @@ pub fn is_index(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
     disk::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
     Ok(start == MAGIC)
-}
-
-fn write_synced(index: &TextIndex, path: &Path) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
-    write(index, &mut file)?;
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
 enum Fault {
@@ -196,6 +178,9 @@ fn read(reader: &mut Reader) -> Result<TextIndex, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
     use super::super::tests::index_of;
     use super::*;
 

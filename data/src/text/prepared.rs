@@ -100,7 +100,7 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
-    pub(super) fn of(name: &str, report: &Report) -> FileEntry {
+    pub(super) fn from_report(name: &str, report: &Report) -> FileEntry {
         let Report { lines, documents, bytes, blank, malformed, empty, first_bad: _ } = report;
         FileEntry {
             name: name.to_owned(),
@@ -128,7 +128,7 @@ impl FileEntry {
 }
 
 impl TokenizerEntry {
-    pub(super) fn of(info: &Info) -> TokenizerEntry {
+    pub(super) fn from_info(info: &Info) -> TokenizerEntry {
         let Info { kind, digest, vocab, bos, eos } = info;
         TokenizerEntry {
             kind: kind.name().to_owned(),

@@ -1,12 +1,14 @@
 //! Fields without a key in Lingua's trainer.
 //!
-//! In: an experiment. Out: an error if Lingua could not train it. Must stay true: a value that its configuration cannot
-//! express is refused by name, never left out.
+//! In: an experiment, or the trainer's keys. Out: an error if Lingua could not train it, or the values of such fields
+//! that follow from keys. Must stay true: a value that its configuration cannot express is refused by name, never left
+//! out.
 
 use lab::experiment::Experiment;
 
 use super::cannot;
 use crate::ForeignError;
+use crate::config::Keys;
 
 /// Fields without a key in Lingua's trainer, each with the only value it trains with.
 const FIXED: [(&str, &str, &str); 7] = [
@@ -33,5 +35,21 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), ForeignError> {
         let why = "its buffer has lingua.prefetch_size times batch.sequences windows";
         return Err(cannot(experiment, "data.shuffle_buffer", why));
     }
+    Ok(())
+}
+
+/// The trainer shuffles a buffer of windows: its batches on one rank.
+pub(super) fn shuffle(
+    keys: &Keys<'_>,
+    set: &mut impl FnMut(&str, String) -> Option<String>,
+) -> Result<(), ForeignError> {
+    let key = "data.prefetch_size";
+    let (batches, sequences) = (keys.int_or(key, 64)?, keys.int_or("data.batch_size", 2)?);
+    let windows = batches.checked_mul(sequences).filter(|windows| *windows > 0);
+    let Some(windows) = windows else {
+        return Err(keys.refuse(key, "and no buffer has that many batches", "check its value"));
+    };
+    set("data.shuffle", "\"buffer\"".to_owned());
+    set("data.shuffle_buffer", windows.to_string());
     Ok(())
 }

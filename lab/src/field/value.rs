@@ -142,9 +142,28 @@ impl Kind {
         }
     }
 
+    /// What to write instead of a float such as 2.0 where an integer is wanted.
+    fn whole(self, value: &DeValue<'_>) -> String {
+        match self {
+            Kind::Int(..) | Kind::IntOr(..) | Kind::Seed => as_integer(value),
+            Kind::Real(_)
+            | Kind::RealOr(..)
+            | Kind::Pair(_)
+            | Kind::Bool
+            | Kind::Word(..)
+            | Kind::Words(_)
+            | Kind::Name
+            | Kind::Names
+            | Kind::Letters(_)
+            | Kind::Ints(..)
+            | Kind::Digest => String::new(),
+        }
+    }
+
     /// Reads a value as written; `Err` explains the problem.
     pub fn read(self, value: &DeValue<'_>) -> Result<FieldValue, String> {
-        let wrong = || Err(format!("{} is not {}", shown(value), self.describe()));
+        let wrong =
+            || Err(format!("{} is not {}{}", shown(value), self.describe(), self.whole(value)));
         match (self, value) {
             (Kind::Int(low, high) | Kind::IntOr(low, high, _), DeValue::Integer(_)) => {
                 match int(value)? {
@@ -353,9 +372,16 @@ pub(crate) fn row<'a, 'i>(value: &'a DeValue<'i>, fields: usize) -> Option<Vec<&
     (items.len() == fields).then(|| items.iter().map(toml::Spanned::get_ref).collect())
 }
 
+/// `: write 2` for the float 2.0.
+fn as_integer(value: &DeValue<'_>) -> String {
+    let DeValue::Float(written) = value else { return String::new() };
+    let number = Decimal::parse(written.as_str()).ok().and_then(Decimal::to_int);
+    number.map_or(String::new(), |n| format!(": write {n}"))
+}
+
 fn int(value: &DeValue<'_>) -> Result<i64, String> {
     let DeValue::Integer(written) = value else {
-        return Err(format!("{} is not an integer", shown(value)));
+        return Err(format!("{} is not an integer{}", shown(value), as_integer(value)));
     };
     if written.as_str() == "-0" {
         return Err("-0 is not allowed: write 0".to_owned());

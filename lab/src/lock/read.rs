@@ -127,6 +127,9 @@ fn check_version(name: &str, text: &str, source: Option<&str>) -> Result<(), Loc
             let found: String = found.chars().take(20).collect();
             Err(error::other_version(line, &found, VERSION, source))
         }
+        Some((line, found)) if found.trim_matches(['"', '\'']) == VERSION.to_string() => {
+            Err(error::version_as_text(line, found, VERSION))
+        }
         Some(_) | None => Err(error::not_a_lock(name)),
     }
 }

@@ -231,7 +231,11 @@ impl Reader<'_> {
         }
         let least = field::LESS_IS_BETTER.contains(&selection.metric.as_str());
         let best = if least { SelectionMode::Min } else { SelectionMode::Max };
-        selection.mode = chosen.unwrap_or(best);
+        if chosen.is_some_and(|mode| mode != best) {
+            let at = self.place("selection.mode");
+            self.diagnostics.push(diag::worst_mode(at, &selection.metric, best));
+        }
+        selection.mode = best;
         let rows = self.rows(arms, leaves, shared.as_deref());
         let arms: &[ArmFile] = rows.first().map_or(&[], |row| &row.arms);
         if shared.is_some() && !arms.is_empty() && arms.iter().all(|arm| arm.arch.is_none()) {

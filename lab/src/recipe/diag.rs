@@ -9,6 +9,7 @@ use dsl::{Diagnostic, Span};
 use tasks::parameter::Parameter;
 use tasks::task::{DEFINITIONS, Definition, TASKS};
 
+use crate::comparison::SelectionMode;
 use crate::field::{self, FieldDef};
 
 pub(super) fn not_toml(at: Span, why: &str) -> Diagnostic {
@@ -311,6 +312,18 @@ pub(super) fn seeds_replicated(at: Span, pair: &str) -> Diagnostic {
 pub(super) fn bad_grid(at: Span, paths: &str, why: &str) -> Diagnostic {
     Diagnostic::error("bad-value", at, format!("`grid`: `{paths}`: {why}"))
         .help("write `\"optimizer.lr\" = [0.001, 0.002]`: every arm runs with each of these values")
+}
+
+/// A mode that would select the worst point.
+pub(super) fn worst_mode(at: Span, metric: &str, best: SelectionMode) -> Diagnostic {
+    let (better, word) = match best {
+        SelectionMode::Min => ("lower", "min"),
+        SelectionMode::Max => ("higher", "max"),
+    };
+    let message =
+        format!("`selection.mode` selects the worst point: {metric} is better when {better}");
+    Diagnostic::error("bad-value", at, message)
+        .help(format!("write `mode = \"{word}\"`, or leave it out"))
 }
 
 pub(super) fn bad_match(at: Span, path: &str, why: &str) -> Diagnostic {

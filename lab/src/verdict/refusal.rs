@@ -30,6 +30,32 @@ impl Refusal {
         refusal("unknown-treatment", message, help)
     }
 
+    /// The name of a section, which may also be the last word of a field.
+    pub(super) fn section(entry: &str, fields: &[&str], differing: &[&str]) -> Refusal {
+        let quoted = |paths: &[&str]| {
+            paths.iter().map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ")
+        };
+        let message = match fields {
+            [] => format!("treatment `{entry}` is a section, not a field"),
+            fields => {
+                format!("treatment `{entry}` means {} or the section [{entry}]", quoted(fields))
+            }
+        };
+        let help = match (fields, differing) {
+            ([], []) => format!("leave it out: the arms do not differ in [{entry}]"),
+            ([], differing) => format!("write the fields that differ: {}", quoted(differing)),
+            (fields, []) => {
+                format!("write {}; the arms do not differ in [{entry}]", quoted(fields))
+            }
+            (fields, differing) => format!(
+                "write {}, or the fields of [{entry}] that differ: {}",
+                quoted(fields),
+                quoted(differing)
+            ),
+        };
+        refusal("section-treatment", message, help)
+    }
+
     pub(super) fn derived(entry: &str, doc: &str) -> Refusal {
         let message = format!("treatment `{entry}`: this value is derived and cannot be chosen");
         let doc = doc.trim_end_matches('.');

@@ -148,9 +148,16 @@ pub(super) fn resolve(
                 path.strip_suffix(full).is_some_and(|rest| rest.ends_with('.')) && !full.is_empty()
             };
             found.extend(known.iter().filter(|path| ends(path)).map(|path| (*path).clone()));
-            if tables.is_some() {
-                let free = field::TABLE.iter().filter(|def| def.origin != Origin::Derived);
-                fields.extend(free.map(|def| def.path).filter(|path| ends(path)));
+            if let Some(tables) = tables {
+                let free = || field::TABLE.iter().filter(|def| def.origin != Origin::Derived);
+                fields.extend(free().map(|def| def.path).filter(|path| ends(path)));
+                let section = free().filter(|def| def.section() == full).map(|def| def.path);
+                let section: Vec<&str> = section.collect();
+                if found.is_empty() && !section.is_empty() {
+                    let differing = section.iter().copied();
+                    let differing = differing.filter(|path| differs(tables[0], tables[1], path));
+                    return Err(Refusal::section(text, &fields, &differing.collect::<Vec<_>>()));
+                }
             }
             if found.is_empty() && fields.is_empty() {
                 if let Some(path) = elsewhere(text, pair) {

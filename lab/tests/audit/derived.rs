@@ -2,7 +2,7 @@
 
 use lab::audit::{Experiment, Findings, Report, Rules, Severity, audit, subjects, table};
 
-fn of(experiments: &[Experiment]) -> Report {
+fn audited(experiments: &[Experiment]) -> Report {
     audit(&subjects(experiments), &Rules::default(), Findings::default())
 }
 
@@ -50,7 +50,7 @@ fn derived_columns_are_held_to_their_keys() {
         for (value, said) in [(right, false), (wrong, true)] {
             let keys = [&KEYS[..], &[(column, value)]].concat();
             for set in [vec![yaml("a", &keys)], rows(&keys)] {
-                let report = of(&set);
+                let report = audited(&set);
                 let found = messages(&report, "reported");
                 assert_eq!(!found.is_empty(), said, "{column} {value}: {found:?}");
                 if said {
@@ -64,7 +64,7 @@ fn derived_columns_are_held_to_their_keys() {
     }
     // Without the keys the column cannot be checked, and twins that differ in it differ in the key.
     let text = "model\tschedule.warmup_share\tmodel.canon_set\nrun\t0.1\t\nruncanon\t0.9\tABCD\n";
-    let report = of(&table("a.tsv", text).unwrap());
+    let report = audited(&table("a.tsv", text).unwrap());
     assert_eq!(messages(&report, "reported"), Vec::<String>::new());
     assert_eq!(messages(&report, "twin-training").len(), 1, "{:?}", report.findings);
 }
@@ -94,7 +94,7 @@ fn defaults_are_not_a_difference_however_they_are_written() {
         let mut keys = base.to_vec();
         keys.retain(|(own, _)| *own != key);
         keys.extend([(key, value), ("model.canon_set", "ABCD")]);
-        let report = of(&[yaml("run", &base), yaml("runcanon", &keys)]);
+        let report = audited(&[yaml("run", &base), yaml("runcanon", &keys)]);
         let rules: Vec<_> =
             report.findings.iter().filter(|(own, _)| own.severity > Severity::Note).collect();
         assert!(rules.is_empty(), "{key} {value}: {rules:?}");
@@ -104,7 +104,7 @@ fn defaults_are_not_a_difference_however_they_are_written() {
 
 #[test]
 fn a_column_canon_alone_identifies_treated_experiments() {
-    let of = |text: &str| of(&table("a.tsv", text).unwrap());
+    let of = |text: &str| audited(&table("a.tsv", text).unwrap());
     let report = of("model\tcanon\toptim.lr\nllama\tno\t1\nllamacanon\tyes\t1\n");
     assert_eq!(messages(&report, "reported"), Vec::<String>::new());
     assert_eq!((report.pairs.len(), report.clean.len(), report.fails()), (1, 1, false));
@@ -118,7 +118,7 @@ fn a_column_canon_alone_identifies_treated_experiments() {
 /// Two arms that are both treated, or neither: how the treatment differs is a difference like any other.
 #[test]
 fn a_difference_in_the_treatment_of_both_arms_is_seen() {
-    let of = |text: &str| of(&table("a.tsv", text).unwrap());
+    let of = |text: &str| audited(&table("a.tsv", text).unwrap());
     for (a, b) in [("ABCD", "A"), ("A", "ABCD"), ("yes", "A")] {
         let alone = of(&format!("model\tarch.canon\toptim.lr\nx\t{a}\t1\ny\t{b}\t1\n"));
         assert_eq!(alone.pairs.len(), 1, "{a} {b}");
@@ -158,7 +158,7 @@ fn derived_columns_decide() {
             cells(0),
             cells(1)
         );
-        of(&table("a.tsv", &text).unwrap())
+        audited(&table("a.tsv", &text).unwrap())
     };
     for (key, a, b, rule) in [
         ("data.epochs", "1", "2", "twin-data"),
@@ -200,7 +200,7 @@ fn other_evaluations_are_a_warning() {
         ("eval.harness.of_my_own", "0", "5"),
     ] {
         let arm = |name, value, canon| yaml(name, &[(key, value), ("model.canon_set", canon)]);
-        let report = of(&[arm("run", one, ""), arm("runcanon", two, "ABCD")]);
+        let report = audited(&[arm("run", one, ""), arm("runcanon", two, "ABCD")]);
         let found = report.findings.iter().find(|(_, found)| found.rule == "twin-evaluation");
         let (own, _) = found.unwrap_or_else(|| panic!("{key}: {:?}", report.findings));
         assert_eq!((own.severity, report.clean.len()), (Severity::Warning, 1), "{key}");

@@ -281,11 +281,13 @@ fn a_grid_lists_each_value_once_and_is_judged_by_a_metric() {
         assert!(refused.contains("chosen-apart") && refused.contains(path), "{refused}");
     }
     // If values are too long for names, the runs still get different names.
-    let ones = vec!["1"; 40].join(", ");
+    let many = (1..=40).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let long = format!(
-        "[grid]\n\"data.mano.lens, data.mano.qids\" = [[[{ones}, 2], [{ones}, 2]], [[{ones}, 1], [{ones}, 1]]]\n[selection]\nper_arm = false\n"
+        "{PAIR}[grid]\n\"data.mano.lens, data.mano.qids\" = [[[{many}, 41], [{many}, 41]], [[{many}, 42], [{many}, 42]]]\n[selection]\nper_arm = false\n"
     );
-    let made = made(&long).unwrap();
+    let mano = MANO.replace("mano.L = 4", "mano.L = 42");
+    let made =
+        compare(&long, &[("llama", "small", &mano), ("canon", "smallcanon", &mano)]).unwrap();
     let names: std::collections::BTreeSet<String> =
         made.runs().iter().map(|run| run.experiment.name.to_lowercase()).collect();
     assert_eq!(names.len(), made.runs().len());

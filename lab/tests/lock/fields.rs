@@ -62,6 +62,10 @@ pub(super) fn settle(def: &FieldDef, base: &Experiment, values: &mut Fields) {
         // One more is the next marker.
         values.insert(def.path.to_owned(), FieldValue::Int(9000));
     }
+    if def.path == "data.shuffle" {
+        // The other word brings a required field.
+        values.insert(def.path.to_owned(), FieldValue::text("documents"));
+    }
     if def.path == "data.mano.lens" {
         // Without explicit numbers each length is its own number.
         let lens = FieldValue::List(vec![FieldValue::Int(2), FieldValue::Int(1)]);
@@ -78,7 +82,7 @@ pub(super) fn bases_of(arch: &Rc<LockedArch>) -> Vec<Experiment> {
     let linear = DEPO.replace("cosine", "linear");
     let trained =
         TEXT.replace("seq_len", "tokenizer = \"tiktoken\", tokenizer_vocab = 300, seq_len");
-    let buffered = TEXT.replace("seq_len", "shuffle = \"buffer\", seq_len");
+    let buffered = TEXT.replace("seq_len", "shuffle = \"buffer\", shuffle_buffer = 4096, seq_len");
     let texts = [DEPO, MANO, TEXT, &linear, BREVO, &trained, &buffered];
     let known = texts.iter().map(|text| experiment_of(text, arch));
     let line = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
@@ -164,7 +168,8 @@ fn words_of(path: &str) -> Vec<Experiment> {
             .to_vec(),
         "data.shuffle" => ["buffer", "documents", "windows"]
             .map(|word| {
-                format!("seq_len = 512, task = \"text\", source = \"x\", shuffle = \"{word}\"")
+                let buffer = if word == "buffer" { ", shuffle_buffer = 8" } else { "" };
+                format!("seq_len = 512, task = \"text\", source = \"x\", shuffle = \"{word}\"{buffer}")
             })
             .to_vec(),
         _ => ["constant", "cosine", "inv_sqrt", "linear", "wsd"]
@@ -428,6 +433,4 @@ fn a_lock_without_a_shuffle_keeps_its_order_and_its_id() {
     assert!(new.train_text().contains("data.shuffle = \"windows\"\n"));
     assert_eq!(new.id(), of("windows").id());
     assert_ne!(new.id(), old.id());
-    let buffered = of("buffer");
-    assert_eq!(buffered.value("data.shuffle_buffer").unwrap().plain(), "4096");
 }

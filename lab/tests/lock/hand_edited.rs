@@ -36,6 +36,7 @@ fn each_damage_has_its_own_error() {
             "another version, not understood",
             "# @generated\nversion = 7\nname = \"x\"\nlayout <new>\n".to_owned(),
         ),
+        ("a version in quotes", edit(&experiment, "version = 3", "version = \"3\"")),
         ("no version", edit(&experiment, "version = 3\n", "")),
         ("an edited value", edit(&experiment, "optimizer.lr = 0.003", "optimizer.lr = 0.004")),
         ("an edited cosmetic", edit(&experiment, "log.every = 10", "log.every = 11")),

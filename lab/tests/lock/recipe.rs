@@ -56,7 +56,7 @@ fn each_mistake_is_reported_with_its_place_and_help() {
         assert!(LAID_OUT.contains(from), "{from}");
         LAID_OUT.replacen(from, to, 1)
     };
-    let cases: [(&str, String); 45] = [
+    let cases: [(&str, String); 46] = [
         ("not toml", edit("lr = 0.003", "lr = ")),
         ("twice", edit("lr = 0.003", "lr = 0.003\nlr = 0.004")),
         ("unknown section", edit("[optimizer]", "[optimiser]")),
@@ -85,6 +85,7 @@ fn each_mistake_is_reported_with_its_place_and_help() {
         ("negative", edit("sequences = 32", "sequences = -3")),
         ("overflow", edit("sequences = 32", "sequences = 99999999999999999999")),
         ("not an integer", edit("sequences = 32", "sequences = 3.5")),
+        ("an integer as a float", edit("sequences = 32", "sequences = 32.0")),
         ("nan", edit("lr = 0.003", "lr = nan")),
         ("minus zero", edit("weight_decay = 0.0133", "weight_decay = -0.0")),
         ("too many digits", edit("lr = 0.003", "lr = 0.00316227766017")),
@@ -409,6 +410,12 @@ fn comparison_files_that_are_wrong() {
             "grid in the treatment",
             "\"canon\"]",
             "\"canon\", \"optimizer.lr\"]\ngrid = { \"optimizer.lr\" = [1, 2] }",
+        ),
+        ("the worst loss", "[replicate]", "[selection]\nmode = \"max\"\n[replicate]"),
+        (
+            "the worst accuracy",
+            "[replicate]",
+            "[selection]\nmetric = \"exact_match\"\nmode = \"min\"\n[replicate]",
         ),
         (
             "selection",

@@ -82,6 +82,7 @@ fn refusals() -> Vec<(String, Refusal)> {
     let recipe = |text: &str| Lock::Experiment(experiment_of(text, &small()));
     let depo = recipe(DEPO);
     let faster = recipe(&DEPO.replace("lr = 0.003", "lr = 0.006"));
+    let longer = recipe(&DEPO.replace("data = 1", "data = 2").replace("N = 12", "N = 11"));
     let kernel = changed("canon A { kernel 3 }");
     let some = changed("canon layers[0..2].A");
     let norm = |edit: &str| {
@@ -92,7 +93,7 @@ fn refusals() -> Vec<(String, Refusal)> {
     let filled = [norm("canon A"), norm("fill A with mine")];
     let headed = [headed("", "canon A"), headed("canon A", "canon A")];
     let deeper = arch_text_lock(&X.replace("layers 4", "layers 6").replace("32", "48"), "x");
-    let cases: [(&Lock, &Lock, &[&str]); 29] = [
+    let cases: [(&Lock, &Lock, &[&str]); 32] = [
         // Layers of one arm only.
         (&x, &deeper, &["mixer"]),
         // Layers that neither arm has; contents of the selected layers; a fill that is not a Canon layer.
@@ -122,6 +123,10 @@ fn refusals() -> Vec<(String, Refusal)> {
         (&x, &kernel, &["slots.A", "slots.A.kernel"]),
         (&x, &changed("mixer.heads 2"), &["head_dim"]),
         (&depo, &faster, &["learning_rate"]),
+        // Sections; one is also the last word of a field.
+        (&depo, &faster, &["data"]),
+        (&depo, &longer, &["data"]),
+        (&depo, &faster, &["optimizer"]),
         (&depo, &faster, &["optimizer.weight_decay"]),
         (&depo, &faster, &["optimizer.lr_wd_steps"]),
         (&depo, &llama, &[]),

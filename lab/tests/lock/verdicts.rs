@@ -502,6 +502,8 @@ fn locks_that_do_not_hold_are_refused() {
     ] {
         assert_eq!(run(&base, treatment).0, Some(2), "{treatment}");
     }
+    let named = "neither arm has a field `slots.Z`: write `canon`, or a slot by its path, such as `arch.layers.*.slots.A`";
+    assert!(run(&base, "slots.Z").1.contains(named), "{}", run(&base, "slots.Z").1);
     assert_eq!(run(Path::new("no/such.lock"), "canon").0, Some(2));
     let text = std::fs::read_to_string(&base).unwrap();
     let changed = scratch!("verdicts").join("changed.lock");

@@ -28,7 +28,7 @@ pub struct Slot {
 
 impl Slot {
     /// The slot of a parameter of the graph.
-    pub fn of(param: &Param) -> Slot {
+    pub fn from_param(param: &Param) -> Slot {
         Slot {
             path: param.path.clone(),
             shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),

@@ -17,7 +17,7 @@ pub fn digest(graph: &Graph, seed: u64) -> Result<Digest, BadRule> {
     let mut bytes = Vec::new();
     let mut digests = TensorDigests::default();
     for param in graph.params() {
-        let slot = Slot::of(param);
+        let slot = Slot::from_param(param);
         let count = slot.elements();
         let mut hasher = tensor_hasher();
         let mut at = 0;

@@ -18,7 +18,7 @@ pub struct KernelNames {
 }
 
 impl KernelNames {
-    pub(crate) fn of(
+    pub(crate) fn from_plans(
         training: &TrainPlan,
         evaluation: &Plan,
         writing: Option<&Plan>,

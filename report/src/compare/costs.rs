@@ -28,7 +28,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    pub(super) fn of(experiment: &Experiment) -> Costs {
+    pub(super) fn from_experiment(experiment: &Experiment) -> Costs {
         let number = |path| experiment.value(path).and_then(|value| value.plain().parse().ok());
         Costs {
             parameters: number("arch.parameters"),

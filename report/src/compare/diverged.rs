@@ -45,7 +45,7 @@ pub struct DivergedSeeds {
 
 impl DivergedSeeds {
     /// The suffix of a difference over `had` of these seeds, and of its word; empty if all have one.
-    pub(crate) fn of(self, had: usize) -> String {
+    pub(crate) fn suffix(self, had: usize) -> String {
         let DivergedSeeds { pairs, base, treated, both } = self;
         let counts =
             [(treated, "diverged"), (base, "of the base diverged"), (both, "of both diverged")];

@@ -69,7 +69,7 @@ pub(super) fn result(
     anytime: bool,
 ) -> Result<Paired, NoInterval> {
     let of = |differences: &[f64]| {
-        let found = if anytime { at_any_look } else { Paired::of };
+        let found = if anytime { at_any_look } else { Paired::from_differences };
         found(differences, confidence).map_err(NoInterval::Undefined)
     };
     match unit {
@@ -85,7 +85,7 @@ pub(super) fn result(
 
 /// The mean difference with an interval and a p value that stay valid under repeated looks.
 fn at_any_look(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
-    let found = Paired::of(differences, confidence)?;
+    let found = Paired::from_differences(differences, confidence)?;
     let rule = StoppingRule::new(confidence, MOST_LOOKS);
     let too_few = Undefined::TooFew { have: differences.len(), need: rule.fewest() };
     let look = rule.at(differences).ok_or(too_few)?;

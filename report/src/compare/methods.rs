@@ -92,7 +92,7 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
                 "Runs diverged: the differences of {} are those of{}, and no conclusion was given that a diverged \
                  run, ranked worst, could change.",
                 at(comparison, &pair.arm.name, pair.arm_point),
-                lost.of(kept).replace(['(', ')'], "")
+                lost.suffix(kept).replace(['(', ')'], "")
             ));
         }
     }

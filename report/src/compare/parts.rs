@@ -62,7 +62,7 @@ pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
 }
 
 /// The split for runs paired by seed; `None` for a metric without an evaluation.
-pub(super) fn of(
+pub(super) fn of_metric(
     base: &[Run],
     arm: &[Run],
     metric: &str,

@@ -125,7 +125,7 @@ pub(crate) const NOT_CONTROLLED: &str = "NOT CONTROLLED";
 
 impl Proved {
     /// What a comparison's lock proves.
-    pub fn of(locked: &lab::comparison::Comparison) -> Proved {
+    pub fn from_lock(locked: &lab::comparison::Comparison) -> Proved {
         let claims = locked.verdicts.iter().map(|(arm, verdict)| {
             let matched = locked.matching.zip(locked.matched.get(arm));
             let matched = matched.map(|(of, found)| Equal {
@@ -154,7 +154,10 @@ impl Proved {
             }
             Axis { path: path.clone(), values: values.into_values().collect() }
         });
-        let costs = locked.arms.iter().map(|arm| (arm.name.clone(), Costs::of(&arm.experiment)));
+        let costs = locked
+            .arms
+            .iter()
+            .map(|arm| (arm.name.clone(), Costs::from_experiment(&arm.experiment)));
         Proved {
             claims: claims.collect(),
             axes: axes.collect(),

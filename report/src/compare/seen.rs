@@ -41,7 +41,7 @@ pub struct Counted {
 
 impl Counted {
     /// The questions of a metric.
-    fn of(&self, metric: &str) -> Share {
+    fn share(&self, metric: &str) -> Share {
         let levels = self.answers.iter().filter(|(level, _)| match metric {
             EXACT_MATCH => true,
             _ => metric == of_level(**level),
@@ -103,7 +103,8 @@ pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option
     let sum = |part: fn(&Counted) -> u64| {
         counted.values().map(|of| part(of)).fold(0, u64::saturating_add)
     };
-    let all = counted.values().fold(Share::default(), |sum, of| add(sum, of.of(metric)));
+    let all =
+        counted.values().fold(Share::default(), |sum, counted| add(sum, counted.share(metric)));
     (all.questions > 0).then(|| TrainingOverlap::Questions {
         questions: all.questions,
         shown: all.shown,

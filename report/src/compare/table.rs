@@ -180,7 +180,7 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
         if flips {
             line.push(p_cell(row.sign_flip.map(|flip| flip.p)));
         }
-        line.extend(effect_cells(word, pair.lost().of(row.paired.len())));
+        line.extend(effect_cells(word, pair.lost().suffix(row.paired.len())));
         if over {
             line.push(over_cell(row));
         }
@@ -271,7 +271,7 @@ impl Row {
         let found = self.mean_difference();
         found.map_or_else(
             || NOTHING.to_owned(),
-            |mean| self.unit.difference(mean) + &lost.of(self.paired.len()),
+            |mean| self.unit.difference(mean) + &lost.suffix(self.paired.len()),
         )
     }
 

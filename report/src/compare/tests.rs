@@ -506,7 +506,7 @@ fn what_is_said_is_what_the_lock_proved() {
     let lab::lock::Lock::Comparison(locked) = lab::lock::read(root, &text).unwrap() else {
         panic!("no comparison")
     };
-    let proved = Proved::of(&locked);
+    let proved = Proved::from_lock(&locked);
     assert_eq!(proved.claims.keys().collect::<Vec<_>>(), ["gated_deltanet", "gla", "mamba2"]);
     for (arm, claim) in &proved.claims {
         assert!(claim.controlled && claim.factors == 2, "{arm}");

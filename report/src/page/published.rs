@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
-use published::{ANSWERS, BENCHMARKS, LOSS, ORDERS, RECIPES, SPIKES, TWINS, TWIN_KEYS};
+use published::{ANSWERS, BENCHMARKS, LOSS, ORDERS, RECIPES, SPIKES, TWIN_KEYS, TWINS};
 use serde_json::{Value, json};
 
 /// Statements of *no gain* or *not what it seems*. The page marks them, so that the others do not mislead.

@@ -66,7 +66,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
     let curves = compare::read(folder, experiment)?;
     let paths = Paths::new(folder);
     let (_, records) = finished::read(&paths, experiment.into())?;
-    Ok(Logged::of(&paths, curves, records))
+    Ok(Logged::from_records(&paths, curves, records))
 }
 
 /// Reads the log of an unfinished run of this lock, and its last step. Omits timings, since other runs may have
@@ -74,11 +74,11 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
 pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), RunError> {
     let paths = Paths::new(folder);
     let (records, step) = finished::so_far(&paths, experiment.into())?;
-    Ok((Logged::of(&paths, Curves::of(&records), records), step))
+    Ok((Logged::from_records(&paths, Curves::from_records(&records), records), step))
 }
 
 impl Logged {
-    fn of(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
+    fn from_records(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
         let mut logged = Logged { curves, ..Logged::default() };
         for record in records {
             match record {

@@ -4,9 +4,9 @@
 //! scatter of single A/A differences, if known. Must stay true: every word is escaped; lines differ by dashes as well
 //! as by colour; NaN is not drawn.
 
-use crate::markup::escaped;
 use std::fmt::Write as _;
 
+use compiler::draw::escaped;
 use serde::Serialize;
 
 use super::Paired;

@@ -186,7 +186,7 @@ mod tests {
     fn row(differences: &[f64], better: Better, margin: Option<f64>) -> Row {
         let margin = margin.map(|size| Margin::new(size).unwrap());
         Row {
-            result: Paired::of(differences, AT),
+            result: Paired::from_differences(differences, AT),
             p: None,
             p_equivalence: None,
             better,
@@ -261,7 +261,7 @@ mod tests {
         let ninety = Confidence::new(0.9).unwrap();
         for _ in 0..500 {
             let values: Vec<f64> = (0..6).map(|_| 0.3 + draws.normal()).collect();
-            let result = Paired::of(&values, AT).unwrap();
+            let result = Paired::from_differences(&values, AT).unwrap();
             let (low, high) = result.interval(ninety);
             let p = two_one_sided(&result, Margin::new(1.0).unwrap());
             assert_eq!(p < 0.05, -1.0 < low && high < 1.0, "{p} {low} {high}");

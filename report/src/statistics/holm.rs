@@ -35,7 +35,7 @@ mod tests {
     use super::super::{Confidence, Paired};
     use super::*;
 
-    fn of(family: &[f64]) -> Vec<f64> {
+    fn all_adjusted(family: &[f64]) -> Vec<f64> {
         let family: Vec<_> = family.iter().copied().map(Some).collect();
         adjusted(&family).into_iter().map(Option::unwrap).collect()
     }
@@ -43,23 +43,23 @@ mod tests {
     #[test]
     fn a_published_example_is_met() {
         // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
-        let found = of(&[0.01, 0.04, 0.03, 0.005]);
+        let found = all_adjusted(&[0.01, 0.04, 0.03, 0.005]);
         for (found, want) in found.iter().zip([0.03, 0.06, 0.06, 0.02]) {
             assert!((found - want).abs() < 1e-15);
         }
-        assert_eq!(of(&[]), Vec::<f64>::new());
-        assert_eq!(of(&[0.2]), [0.2]);
+        assert_eq!(all_adjusted(&[]), Vec::<f64>::new());
+        assert_eq!(all_adjusted(&[0.2]), [0.2]);
     }
 
     #[test]
     fn ties_are_stable_and_order_is_kept() {
-        assert_eq!(of(&[0.01, 0.01, 0.01]), [0.03; 3]);
-        assert_eq!(of(&[0.9, 0.8, 0.7]), [1.0; 3]);
+        assert_eq!(all_adjusted(&[0.01, 0.01, 0.01]), [0.03; 3]);
+        assert_eq!(all_adjusted(&[0.9, 0.8, 0.7]), [1.0; 3]);
         let mut draws = Draws::new("test holm order");
         for _ in 0..200 {
             let mut family: Vec<f64> = (0..12).map(|_| draws.uniform() * 0.1).collect();
             family[3] = family[7];
-            let found = of(&family);
+            let found = all_adjusted(&family);
             assert_eq!(found[3], found[7]);
             for a in 0..12 {
                 assert!(found[a] >= family[a] && found[a] <= 1.0);
@@ -85,7 +85,7 @@ mod tests {
                         .map(|_| {
                             let row: Vec<f64> =
                                 shared.iter().map(|s| 0.6 * s + 0.8 * draws.normal()).collect();
-                            Some(Paired::of(&row, Confidence::NINETY_FIVE).unwrap().p)
+                            Some(Paired::from_differences(&row, Confidence::NINETY_FIVE).unwrap().p)
                         })
                         .collect();
                     let family = if adjust { adjusted(&family) } else { family };

@@ -107,7 +107,7 @@ impl Noise {
         if let Some(bounds) = bounds {
             bounds.check(values)?;
         }
-        let sample = Sample::of(values, FEWEST)?;
+        let sample = Sample::from_values(values, FEWEST)?;
         let sd = libm::sqrt(2.0 * sample.variance);
         Noise::new(sd, (sample.n - 1) as f64, sample.n, confidence)
     }

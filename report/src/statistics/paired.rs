@@ -37,8 +37,11 @@ pub struct Paired {
 
 impl Paired {
     /// From at least [`FEWEST`] differences.
-    pub fn of(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
-        let sample = Sample::of(differences, FEWEST)?;
+    pub fn from_differences(
+        differences: &[f64],
+        confidence: Confidence,
+    ) -> Result<Paired, Undefined> {
+        let sample = Sample::from_values(differences, FEWEST)?;
         Ok(Paired::from_parts(&sample, confidence))
     }
 
@@ -102,7 +105,7 @@ mod tests {
     fn a_published_example_is_met() {
         // Student 1908, table of Cushny and Peebles: hours of sleep gained, ten patients, two drugs.
         let sleep = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
-        let found = Paired::of(&sleep, AT).unwrap();
+        let found = Paired::from_differences(&sleep, AT).unwrap();
         // R's t.test: t = 4.0621, df = 9, p = 0.002833, interval 0.7001142 to 2.4598858, mean 1.58.
         assert!((found.mean - 1.58).abs() < 1e-12);
         assert!((found.mean / found.standard_error - 4.0621).abs() < 5e-5);
@@ -117,7 +120,7 @@ mod tests {
         for n in [3, 5, 9] {
             for _ in 0..300 {
                 let values: Vec<f64> = (0..n).map(|_| draws.normal() + 0.7).collect();
-                let found = Paired::of(&values, AT).unwrap();
+                let found = Paired::from_differences(&values, AT).unwrap();
                 let excluded = found.low > 0.0 || found.high < 0.0;
                 assert_eq!(found.p < 0.05, excluded, "{found:?}");
             }
@@ -126,9 +129,15 @@ mod tests {
 
     #[test]
     fn without_a_variance_there_is_a_reason() {
-        assert_eq!(Paired::of(&[1.0, 2.0], AT), Err(Undefined::TooFew { have: 2, need: 3 }));
-        assert_eq!(Paired::of(&[0.0; 5], AT), Err(Undefined::NoVariance { value: 0.0 }));
-        assert_eq!(Paired::of(&[1.0, f64::NAN, 2.0], AT), Err(Undefined::NotFinite));
+        assert_eq!(
+            Paired::from_differences(&[1.0, 2.0], AT),
+            Err(Undefined::TooFew { have: 2, need: 3 })
+        );
+        assert_eq!(
+            Paired::from_differences(&[0.0; 5], AT),
+            Err(Undefined::NoVariance { value: 0.0 })
+        );
+        assert_eq!(Paired::from_differences(&[1.0, f64::NAN, 2.0], AT), Err(Undefined::NotFinite));
     }
 
     /// The coverage stated in the heads of columns.
@@ -139,7 +148,7 @@ mod tests {
             for (law, said) in [(Law::Normal, normal), (Law::Skewed, skewed)] {
                 let mut draws = Draws::new(&format!("test paired {n} {law:?}"));
                 let found = percent(20_000, || {
-                    let found = Paired::of(&law.sample(&mut draws, n), AT).unwrap();
+                    let found = Paired::from_differences(&law.sample(&mut draws, n), AT).unwrap();
                     found.low <= 0.0 && 0.0 <= found.high
                 });
                 // From two standard errors of the simulation below the stated coverage to one point above it.
@@ -161,7 +170,7 @@ mod tests {
             let mut draws = Draws::new(&format!("test paired power {n}"));
             let found = percent(4000, || {
                 let values: Vec<f64> = (0..n).map(|_| draws.normal() + 1.0).collect();
-                Paired::of(&values, AT).unwrap().p < 0.05
+                Paired::from_differences(&values, AT).unwrap().p < 0.05
             });
             assert!(found > last && (found - power).abs() < 3.0, "{n}: {found}, not {power}");
             last = found;

@@ -378,7 +378,7 @@ mod tests {
         let mut draws = Draws::new("test plan power");
         let mut sample = |n: usize, mean: f64| {
             let values: Vec<f64> = (0..n).map(|_| mean + draws.normal()).collect();
-            Paired::of(&values, Confidence::NINETY_FIVE).unwrap()
+            Paired::from_differences(&values, Confidence::NINETY_FIVE).unwrap()
         };
         let found = percent(5000, || sample(plan.seeds, 1.0).p < 0.05);
         assert!((found - 100.0 * plan.power).abs() < 2.0, "{found}, {plan:?}");

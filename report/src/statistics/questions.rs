@@ -167,7 +167,7 @@ pub fn split(
 
 /// One run of each arm: the questions are the sample.
 fn one(differences: &[f64]) -> Result<Parts, Undefined> {
-    let sample = Sample::of(differences, 2)?;
+    let sample = Sample::from_values(differences, 2)?;
     let question = sample.variance / sample.n as f64;
     Ok(Parts { mean: sample.mean, seed: None, question, both: 0.0, df: (sample.n - 1) as f64 })
 }
@@ -184,7 +184,7 @@ fn fresh(differences: &[Vec<f64>]) -> Result<Parts, Undefined> {
         within += squares / ((n - 1.0) * n);
         means.push(mean);
     }
-    let sample = Sample::of(&means, FEWEST_SEEDS)?;
+    let sample = Sample::from_values(&means, FEWEST_SEEDS)?;
     let total = sample.variance / seeds;
     let question = f64::min(total, within / (seeds * seeds));
     Ok(Parts {
@@ -276,7 +276,7 @@ mod tests {
         assert!((sum - found.standard_error * found.standard_error).abs() < 1e-12);
         // With fresh questions only the seeds' means matter: the paired t interval.
         let fresh = split(&table, Asked::Fresh, AT).unwrap();
-        let paired = Paired::of(&[2.0, 4.0, 6.0], AT).unwrap();
+        let paired = Paired::from_differences(&[2.0, 4.0, 6.0], AT).unwrap();
         assert!((fresh.standard_error - paired.standard_error).abs() < 1e-12);
         assert_eq!((fresh.low, fresh.high, fresh.df), (paired.low, paired.high, 2.0));
     }
@@ -373,7 +373,7 @@ mod tests {
         let found = percent(1200, || {
             let table = answers(&mut draws, 9, 60, Asked::Same, 0.0);
             let means: Vec<f64> = table.iter().map(|row| row.iter().sum::<f64>() / 60.0).collect();
-            Paired::of(&means, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
+            Paired::from_differences(&means, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
         });
         assert!(found < 91.0, "over seeds alone: {found}");
     }

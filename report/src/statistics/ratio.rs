@@ -101,7 +101,7 @@ pub fn ratio(
         return Err(Refused::Unsteady { base_against_itself, bound });
     }
     let logs = logs(treated_over_base)?;
-    let found = Paired::of(&logs, confidence).map_err(Refused::Undefined)?;
+    let found = Paired::from_differences(&logs, confidence).map_err(Refused::Undefined)?;
     let [mean, low, high] = [found.mean, found.low, found.high].map(libm::exp);
     if !high.is_finite() {
         return Err(Refused::Undefined(Undefined::NotFinite));

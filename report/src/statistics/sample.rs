@@ -68,7 +68,7 @@ pub(super) struct Sample {
 
 impl Sample {
     /// From at least `need` finite numbers that are not all equal.
-    pub(super) fn of(values: &[f64], need: usize) -> Result<Sample, Undefined> {
+    pub(super) fn from_values(values: &[f64], need: usize) -> Result<Sample, Undefined> {
         let sorted = checked(values, need.max(2))?;
         let n = sorted.len();
         let mean = sorted.iter().sum::<f64>() / n as f64;
@@ -114,17 +114,20 @@ mod tests {
 
     #[test]
     fn what_has_no_variance_is_typed() {
-        assert_eq!(Sample::of(&[1.0], 1), Err(Undefined::TooFew { have: 1, need: 2 }));
-        assert_eq!(Sample::of(&[1.0, 2.0], 3), Err(Undefined::TooFew { have: 2, need: 3 }));
+        assert_eq!(Sample::from_values(&[1.0], 1), Err(Undefined::TooFew { have: 1, need: 2 }));
+        assert_eq!(
+            Sample::from_values(&[1.0, 2.0], 3),
+            Err(Undefined::TooFew { have: 2, need: 3 })
+        );
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert_eq!(Sample::of(&[1.0, bad, 2.0], 3), Err(Undefined::NotFinite));
+            assert_eq!(Sample::from_values(&[1.0, bad, 2.0], 3), Err(Undefined::NotFinite));
         }
-        assert_eq!(Sample::of(&[0.0; 3], 3), Err(Undefined::NoVariance { value: 0.0 }));
+        assert_eq!(Sample::from_values(&[0.0; 3], 3), Err(Undefined::NoVariance { value: 0.0 }));
         // The same difference, rounded three ways.
         let rounded = [0.3, 0.1 + 0.2, 0.4 - 0.1];
         assert!(rounded[0] != rounded[1]);
-        assert!(matches!(Sample::of(&rounded, 3), Err(Undefined::NoVariance { .. })));
-        assert_eq!(Sample::of(&[1e300, -1e300, 0.0], 3), Err(Undefined::NotFinite));
+        assert!(matches!(Sample::from_values(&rounded, 3), Err(Undefined::NoVariance { .. })));
+        assert_eq!(Sample::from_values(&[1e300, -1e300, 0.0], 3), Err(Undefined::NotFinite));
     }
 
     #[test]
@@ -132,8 +135,8 @@ mod tests {
         let values = [0.1, -0.7, 1e-9, 3.3, 0.25];
         let mut other = values;
         other.rotate_left(2);
-        assert_eq!(Sample::of(&values, 3), Sample::of(&other, 3));
-        let known = Sample::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], 3).unwrap();
+        assert_eq!(Sample::from_values(&values, 3), Sample::from_values(&other, 3));
+        let known = Sample::from_values(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], 3).unwrap();
         assert_eq!((known.n, known.mean, known.variance), (8, 5.0, 32.0 / 7.0));
     }
 }

@@ -230,7 +230,7 @@ pub fn fit(sizes: &[Size], confidence: Confidence) -> Result<Fit, Refused> {
     let curves = fitted.exponents(confidence)?;
     // Read both curves at the loss halfway between them in the middle of the sizes.
     let at_loss = 0.5 * (curves[0].loss(0.0) + curves[1].loss(0.0));
-    let read = curves.map(|curve| Reading::of(&curve, at_loss));
+    let read = curves.map(|curve| Reading::at_loss(&curve, at_loss));
     let reach = 0.5 * libm::log(range);
     // NaN means that a curve's floor is above that loss.
     if !read.iter().all(|reading| reading.x.abs() <= reach) {
@@ -330,7 +330,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn of(curve: &Curve, loss: f64) -> Reading {
+    fn at_loss(curve: &Curve, loss: f64) -> Reading {
         let above = loss - curve.floor;
         let x = -libm::log(above / curve.factor) / curve.exponent;
         Reading { x, slope: -curve.exponent * above }

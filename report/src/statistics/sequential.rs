@@ -107,7 +107,8 @@ impl StoppingRule {
             let mut greatest: f64 = 1.0;
             let mut known = false;
             for n in FEWEST..=differences.len() {
-                let Ok(sample) = Sample::of(differences.get(..n).unwrap_or_default(), FEWEST)
+                let Ok(sample) =
+                    Sample::from_values(differences.get(..n).unwrap_or_default(), FEWEST)
                 else {
                     continue;
                 };
@@ -136,7 +137,7 @@ impl StoppingRule {
     fn look(&self, differences: &[f64], greatest: &mut f64) -> Look {
         let n = differences.len();
         let stop = if n >= self.most { Decision::Exhausted } else { Decision::Continue };
-        let sample = match Sample::of(differences, FEWEST) {
+        let sample = match Sample::from_values(differences, FEWEST) {
             Ok(sample) => sample,
             Err(undefined) => {
                 let undefined = Some(undefined);
@@ -307,7 +308,7 @@ mod tests {
             for _ in 0..trials {
                 let values = law.sample(&mut draws, 30);
                 ours += u32::from(rule.last(&values).unwrap().decision == Decision::Differs);
-                let peek = |n| Paired::of(&values[..n], AT).unwrap().p <= 0.05;
+                let peek = |n| Paired::from_differences(&values[..n], AT).unwrap().p <= 0.05;
                 naive += u32::from((FEWEST..=30).any(peek));
             }
             let share = |count: u32| 100.0 * f64::from(count) / f64::from(trials);

@@ -18,6 +18,8 @@ use tasks::lano::{Lano, LanoParams};
 use tasks::sample::Mode;
 use tasks::task::Task;
 
+use super::Timing;
+
 /// One published setting of a generator.
 #[derive(Debug)]
 pub struct Setting {
@@ -88,10 +90,6 @@ pub fn parsing(config: &str) -> Result<Parsing, DataError> {
         .map_err(|error| DataError::new(error.to_string(), "use another grammar"))?;
     let lano = Lano::new(params)?;
     let (grammar, mut random) = (lano.grammar(), Random::new(7));
-    let median = |mut values: Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-    };
     let mut found = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..15 {
         let sentence = lano.sample_tree(&mut random).tokens(grammar);
@@ -106,7 +104,7 @@ pub fn parsing(config: &str) -> Result<Parsing, DataError> {
             list.push(value);
         }
     }
-    let [tokens, membership_ms, law_ms] = found.map(median);
+    let [tokens, membership_ms, law_ms] = found.map(|values| Timing::from_times(&values).median);
     Ok(Parsing { tokens, membership_ms, law_ms })
 }
 

@@ -76,13 +76,13 @@ pub fn scan(family: Family, shape: ScanShape, rounds: usize, beside: bool) -> Re
             composed_times.extend(composed);
         }
     }
-    let timing = |times: &[f64]| (!times.is_empty()).then(|| Timing::of(times));
+    let timing = |times: &[f64]| (!times.is_empty()).then(|| Timing::from_times(times));
     Ok(ScanBench {
         path,
         threads: tch::get_num_threads(),
         steps: timing(&steps_times),
         composed: timing(&composed_times),
-        ours: Timing::of(&ours_times),
+        ours: Timing::from_times(&ours_times),
         largest_difference,
     })
 }

@@ -11,7 +11,7 @@ use compiler::plans;
 use tch::{Kind, Tensor};
 
 use super::Timing;
-use crate::execute::{ExecuteError, Machine, Moments, Paths, Trainer};
+use crate::execute::{ExecuteError, Machine, Moments, Paths, StepObserver, Trainer};
 use crate::weights::Weights;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +56,12 @@ pub fn step(
     let (mut micros, mut updates) = (Vec::new(), Vec::new());
     for round in 0..warm_up + rounds.max(1) {
         let timed = round >= warm_up;
-        let mut watch = |step: &Step, took: Duration| {
+        let mut observer = |step: &Step, took: Duration| {
             *spent.entry(step.kernel.name()).or_default() += took;
         };
         let began = Instant::now();
-        let watch: Option<crate::execute::Watch<'_>> = if timed { Some(&mut watch) } else { None };
-        let sums = trainer.micro_batch_timed(&weights, &tokens, &targets, scale, watch)?;
+        let observer: Option<StepObserver<'_>> = if timed { Some(&mut observer) } else { None };
+        let sums = trainer.micro_batch_timed(&weights, &tokens, &targets, scale, observer)?;
         let _ = sums.loss_sum()?; // a GPU is done when its number is here
         let micro = began.elapsed();
         let began = Instant::now();
@@ -81,8 +81,8 @@ pub fn step(
         shape,
         threads: tch::get_num_threads(),
         rounds: micros.len(),
-        micro: Timing::of(&micros),
-        update: Timing::of(&updates),
+        micro: Timing::from_times(&micros),
+        update: Timing::from_times(&updates),
         kernels,
         paths: trainer.paths(),
         ceiling: ceiling(machine)?,

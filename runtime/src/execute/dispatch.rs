@@ -106,7 +106,11 @@ pub(super) fn run(
                 DType::I64 => Kind::Int64,
             };
             // Not a view, even where the dtype stays.
-            vec![if x(0)?.kind() == kind { arrange::copy(x(0)?)? } else { x(0)?.f_to_kind(kind)? }]
+            vec![if x(0)?.kind() == kind {
+                arrange::copy(x(0)?)?
+            } else {
+                x(0)?.f_to_kind(kind)?
+            }]
         }
         Kernel::RepeatHeads { times } => vec![arrange::repeat_heads(x(0)?, *times)?],
         Kernel::RepeatHeadsGrad { times } => vec![arrange::sum_repeats(x(0)?, *times)?],

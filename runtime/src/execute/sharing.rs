@@ -14,7 +14,7 @@ struct Roots {
 }
 
 impl Roots {
-    fn of(plan: &Plan) -> Self {
+    fn from_plan(plan: &Plan) -> Self {
         let count = plan.values.len();
         let mut roots = Self { of: (0..count).collect(), lodgers: vec![1; count] };
         for step in &plan.steps {
@@ -50,7 +50,7 @@ impl Roots {
 
 /// For each step, whether it alone uses its first operand, for the last time; then that memory may hold a result.
 pub(super) fn consumable(plan: &Plan) -> Vec<bool> {
-    let roots = Roots::of(plan);
+    let roots = Roots::from_plan(plan);
     let callers =
         || plan.inputs.iter().map(|(_, id)| id).chain(plan.outputs.iter().map(|(_, id)| id));
     let mut shared = vec![false; plan.values.len()];
@@ -74,7 +74,7 @@ pub(super) fn consumable(plan: &Plan) -> Vec<bool> {
 
 /// For each output, whether it shares memory with an earlier one. Only gradients are ever written to.
 pub(super) fn copied(plan: &Plan) -> Vec<bool> {
-    let roots = Roots::of(plan);
+    let roots = Roots::from_plan(plan);
     let mut seen = Vec::new();
     plan.outputs
         .iter()

@@ -7,7 +7,7 @@
 use compiler::plan::{IGNORED, Input, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
-use super::{ExecuteError, Executor, Machine, Paths, Traced, Watch};
+use super::{ExecuteError, Executor, Machine, Paths, StepObserver, Traced};
 use crate::weights::Weights;
 use records::run::RunError;
 
@@ -137,10 +137,10 @@ impl Trainer {
         tokens: &Tensor,
         targets: &Tensor,
         scale: f64,
-        watch: Option<Watch<'_>>,
+        observer: Option<StepObserver<'_>>,
     ) -> Result<Sums, ExecuteError> {
         let give = |input| batch_input(input, weights, tokens, targets, scale);
-        sums(self.micro.run_timed(give, watch)?, weights.tensors.len())
+        sums(self.micro.run_timed(give, observer)?, weights.tensors.len())
     }
 
     /// left + right, stored in the left.

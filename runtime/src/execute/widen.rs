@@ -30,7 +30,12 @@ pub(super) fn run(
             let wide = operands.iter().map(wide).collect::<Result<Vec<_>, _>>()?;
             let operands: Vec<&Tensor> = wide.iter().collect();
             // Results may be written over a widened copy, but not over an operand that is f32 in the plan.
-            dispatch::run(kernel, choice, &operands, &Context { consumes_first: false, ..*context })?
+            dispatch::run(
+                kernel,
+                choice,
+                &operands,
+                &Context { consumes_first: false, ..*context },
+            )?
         }
     };
     for (result, kind) in results.iter_mut().zip(kinds) {

@@ -11,8 +11,8 @@ use std::fmt;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Isa, KernelError};
 use super::arrange::{repeat_heads, sum_repeats};
+use super::{Isa, KernelError};
 
 /// The implementation of attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct Operands<'a> {
 
 /// y [b, t, h, e] and lse [b, h, t].
 pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), KernelError> {
-    let shape = Shape::of(operands)?;
+    let shape = Shape::from_operands(operands)?;
     if let Path::Fused(isa) = path {
         return fused::forward(isa, &shape, operands);
     }
@@ -109,7 +109,7 @@ pub fn backward(
     y: &Tensor,
     lse: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
-    let shape = Shape::of(operands)?;
+    let shape = Shape::from_operands(operands)?;
     if let Path::Fused(isa) = path {
         return fused::backward(isa, &shape, dy, operands, y, lse);
     }
@@ -162,7 +162,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(operands: Operands<'_>) -> Result<Self, KernelError> {
+    fn from_operands(operands: Operands<'_>) -> Result<Self, KernelError> {
         let Operands { q, k, v, window: _ } = operands;
         let (q, k, v) = (q.size(), k.size(), v.size());
         match (q.as_slice(), k.as_slice(), v.as_slice()) {

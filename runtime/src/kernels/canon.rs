@@ -88,7 +88,7 @@ pub fn forward_into(
     options: Options,
     outputs: &mut [Tensor],
 ) -> Result<(), KernelError> {
-    let shape = Shape::of(&operands)?;
+    let shape = Shape::from_operands(&operands)?;
     shape.expect_one_each("outputs", &operands, outputs.iter())?;
     match path {
         Path::Fused(isa) => fused::forward(isa, &shape, operands, options, outputs),
@@ -122,7 +122,7 @@ pub fn backward_into(
     options: Options,
     into: &mut Gradients,
 ) -> Result<(), KernelError> {
-    let shape = Shape::of(&operands)?;
+    let shape = Shape::from_operands(&operands)?;
     shape.expect_one_each("output gradients", &operands, grads.iter().copied())?;
     shape.expect_one_each("input gradients", &operands, into.inputs.iter())?;
     if into.weight.size() != operands.weight.size() {
@@ -157,7 +157,7 @@ pub fn backward_into(
 
 /// The state after these inputs: the last k-1 of state ++ inputs, [b, k-1, c].
 pub fn next_state(operands: Operands<'_>) -> Result<Tensor, KernelError> {
-    let Shape { kernel, .. } = Shape::of(&operands)?;
+    let Shape { kernel, .. } = Shape::from_operands(&operands)?;
     next_state_of(operands.inputs, kernel, operands.state)
 }
 
@@ -202,7 +202,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(operands: &Operands<'_>) -> Result<Self, KernelError> {
+    fn from_operands(operands: &Operands<'_>) -> Result<Self, KernelError> {
         let Operands { inputs, weight, bias, state } = operands;
         let size = weight.size();
         let ([channels, kernel] | [channels, 1, kernel]) = size[..] else {

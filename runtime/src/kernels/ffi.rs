@@ -191,7 +191,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(tensor: &Tensor) -> Result<Self, KernelError> {
+    fn from_tensor(tensor: &Tensor) -> Result<Self, KernelError> {
         check_f32_cpu(tensor)?;
         let (sizes, strides) = (tensor.size(), tensor.stride());
         let ([batch, time, channels], [over_batch, over_time, over_channels]) =
@@ -240,8 +240,8 @@ unsafe impl Send for Rows<'_> {}
 unsafe impl Sync for Rows<'_> {}
 
 impl<'a> Rows<'a> {
-    pub(crate) fn of(tensor: &'a Tensor) -> Result<Self, KernelError> {
-        Ok(Self { layout: Layout::of(tensor)?, borrow: PhantomData })
+    pub(crate) fn from_tensor(tensor: &'a Tensor) -> Result<Self, KernelError> {
+        Ok(Self { layout: Layout::from_tensor(tensor)?, borrow: PhantomData })
     }
 
     /// [batch, time, channels]
@@ -266,8 +266,11 @@ unsafe impl Sync for RowsMut<'_> {}
 
 impl<'a> RowsMut<'a> {
     /// `reads` are the tensors that the same kernel call reads. None may share memory with `tensor`.
-    pub(crate) fn of(tensor: &'a mut Tensor, reads: &[&Tensor]) -> Result<Self, KernelError> {
-        let layout = Layout::of(tensor)?;
+    pub(crate) fn from_tensor(
+        tensor: &'a mut Tensor,
+        reads: &[&Tensor],
+    ) -> Result<Self, KernelError> {
+        let layout = Layout::from_tensor(tensor)?;
         check_apart(tensor, reads)?;
         Ok(Self { layout, borrow: PhantomData })
     }

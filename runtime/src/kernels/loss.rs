@@ -122,7 +122,7 @@ fn fused_forward(
     let options = (Kind::Float, logits.device());
     let mut nll = Tensor::f_empty(targets.size(), options)?;
     let mut lse = Tensor::f_empty(targets.size(), options)?;
-    let rows = Rows::of(&logits, targets)?;
+    let rows = Rows::new(&logits, targets)?;
     let reads = [&logits];
     let outs = [ffi::slice_mut(&mut nll, &reads)?, ffi::slice_mut(&mut lse, &reads)?];
     ffi::parallel_cuts(
@@ -149,7 +149,7 @@ fn fused_backward(
 ) -> Result<Tensor, KernelError> {
     let mut d =
         if over_logits && logits.is_contiguous() { logits.shallow_clone() } else { copy(logits)? };
-    let rows = Rows::of(&d, kept.targets)?;
+    let rows = Rows::new(&d, kept.targets)?;
     let (targets, vocab) = (rows.targets, rows.vocab);
     let (lse, down, spread) =
         (kept.lse.f_contiguous()?, down.f_contiguous()?, spread.f_contiguous()?);
@@ -181,7 +181,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(logits: &'a Tensor, targets: &Tensor) -> Result<Self, KernelError> {
+    fn new(logits: &'a Tensor, targets: &Tensor) -> Result<Self, KernelError> {
         let vocab = logits.size().last().map_or(0, |v| *v as usize);
         let targets: Vec<i64> = Vec::try_from(targets.f_reshape([-1])?)?;
         let logits = ffi::slice(logits)?;

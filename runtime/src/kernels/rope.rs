@@ -148,8 +148,8 @@ fn fused(isa: Isa, x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tens
     let x = x.f_flatten(2, 3)?; // [b, t, h·d]
     let mut y = Tensor::f_empty(x.size(), (Kind::Float, x.device()))?;
     let (cos, sin) = (ffi::slice(&table.cos)?, ffi::slice(&table.sin)?);
-    let rows_in = Rows::of(&x)?;
-    let mut rows_out = RowsMut::of(&mut y, &[&x])?;
+    let rows_in = Rows::from_tensor(&x)?;
+    let mut rows_out = RowsMut::from_tensor(&mut y, &[&x])?;
     let dims = rotation.dims as usize;
     let width = size.last().map_or(dims, |d| *d as usize);
     ffi::parallel_blocks(

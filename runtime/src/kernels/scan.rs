@@ -46,20 +46,20 @@ type Result<T> = std::result::Result<T, KernelError>;
 /// y and the state after, from the operands in the order of the scan's definition.
 pub fn forward(scan: Scan, path: Path, x: &[&Tensor], state: Option<&Tensor>) -> Result<Scanned> {
     match scan {
-        Scan::Delta => delta::forward(path, delta::Operands::of(x)?, state),
-        Scan::Gla => gla::forward(path, gla::Operands::of(x)?, state),
-        Scan::Rwkv6 => rwkv6::forward(path, rwkv6::Operands::of(x)?, state),
-        Scan::Ssd => ssd::forward(path, ssd::Operands::of(x)?, state),
+        Scan::Delta => delta::forward(path, delta::Operands::from_inputs(x)?, state),
+        Scan::Gla => gla::forward(path, gla::Operands::from_inputs(x)?, state),
+        Scan::Rwkv6 => rwkv6::forward(path, rwkv6::Operands::from_inputs(x)?, state),
+        Scan::Ssd => ssd::forward(path, ssd::Operands::from_inputs(x)?, state),
     }
 }
 
 /// From zero state: the gradient of each operand.
 pub fn backward(scan: Scan, path: Path, dy: &Tensor, x: &[&Tensor]) -> Result<Vec<Tensor>> {
     Ok(match scan {
-        Scan::Delta => delta::backward(path, dy, delta::Operands::of(x)?)?.into(),
-        Scan::Gla => gla::backward(path, dy, gla::Operands::of(x)?)?.into(),
-        Scan::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Operands::of(x)?)?.into(),
-        Scan::Ssd => ssd::backward(path, dy, ssd::Operands::of(x)?)?.into(),
+        Scan::Delta => delta::backward(path, dy, delta::Operands::from_inputs(x)?)?.into(),
+        Scan::Gla => gla::backward(path, dy, gla::Operands::from_inputs(x)?)?.into(),
+        Scan::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Operands::from_inputs(x)?)?.into(),
+        Scan::Ssd => ssd::backward(path, dy, ssd::Operands::from_inputs(x)?)?.into(),
     })
 }
 

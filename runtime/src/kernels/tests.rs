@@ -99,8 +99,14 @@ fn head([b, t, c]: [i64; 3], path: Path, rows: i64) -> Vec<Tensor> {
         (0..b * t).map(|i| if i % 7 == 4 { -100 } else { (i * 5) % vocab }).collect();
     let targets = Tensor::from_slice(&ids).reshape([b, t]);
     let terms = loss::Terms { nll_square: 0.01, z_loss: 0.002 };
-    let head =
-        head_loss::Head { x: &x, weight: &weight, bias: Some(&bias), targets: &targets, terms, rows };
+    let head = head_loss::Head {
+        x: &x,
+        weight: &weight,
+        bias: Some(&bias),
+        targets: &targets,
+        terms,
+        rows,
+    };
     let scores = head_loss::forward(path, head).unwrap();
     let made = head_loss::backward(path, head, 0.125).unwrap();
     assert!(made.loss == scores.loss && made.counted == scores.counted);
@@ -240,7 +246,8 @@ fn fused_attention_is_attention() {
         tch::set_num_threads(before);
         assert_same_bits(&one, &three, &place);
         if Isa::Avx512.is_available() {
-            let [wide, narrow] = [Isa::Avx512, Isa::Avx2].map(|isa| attended(shape, Path::Fused(isa)));
+            let [wide, narrow] =
+                [Isa::Avx512, Isa::Avx2].map(|isa| attended(shape, Path::Fused(isa)));
             assert_same_bits(&wide, &narrow, &place);
         }
     }
@@ -253,7 +260,8 @@ fn attention_of_extreme_scores() {
     let q = Tensor::full([1, 80, 1, 4], 300.0, CPU);
     let k = numbers("k", &[1, 80, 1, 4]);
     let v = numbers("v", &[1, 80, 1, 4]);
-    let all = |path| attention::forward(path, Operands { q: &q, k: &k, v: &v, window: None }).unwrap();
+    let all =
+        |path| attention::forward(path, Operands { q: &q, k: &k, v: &v, window: None }).unwrap();
     let ((y, lse), (want, want_lse)) =
         (all(Path::Fused(Isa::of_process())), all(Path::Reference(Reason::Asked)));
     assert_close(&[y, lse], &[want, want_lse], 1e-4, "far apart");

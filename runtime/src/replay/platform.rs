@@ -31,7 +31,7 @@ pub enum Platform {
 
 impl Platform {
     /// `here` are the facts of this process; `line` is the same as one line of `events.jsonl`.
-    pub(crate) fn of(
+    pub(crate) fn compare(
         attestation: Option<&Attestation>,
         started: &[String],
         here: &BTreeMap<String, String>,
@@ -168,7 +168,7 @@ mod tests {
         let machine = [("cpu", "a"), ("threads", "2"), ("memory_bytes", "9")];
         let (mut attestation, machine) = (attested(&machine), facts(&machine));
         let of = |attestation: &Attestation, here: &BTreeMap<String, String>| {
-            Platform::of(Some(attestation), &[], here, "here", false)
+            Platform::compare(Some(attestation), &[], here, "here", false)
         };
         assert_eq!(of(&attestation, &machine), Platform::Same);
         let more_memory = facts(&[("cpu", "a"), ("threads", "2"), ("memory_bytes", "10")]);
@@ -179,7 +179,7 @@ mod tests {
             Platform::Other(vec!["threads: 2 there, 1 here".to_owned()])
         );
         assert!(matches!(
-            Platform::of(Some(&attestation), &[], &machine, "here", true),
+            Platform::compare(Some(&attestation), &[], &machine, "here", true),
             Platform::Other(_)
         ));
         attestation.other_machines = vec!["here".to_owned()];
@@ -189,7 +189,7 @@ mod tests {
         // An unfinished run has only the lines of its processes.
         let unfinished = |started: &[&str]| {
             let started: Vec<String> = started.iter().map(|line| (*line).to_owned()).collect();
-            Platform::of(None, &started, &machine, "here", false)
+            Platform::compare(None, &started, &machine, "here", false)
         };
         assert_eq!(unfinished(&["here", "here"]), Platform::Same);
         assert!(matches!(unfinished(&["here", "there"]), Platform::Other(_)));

@@ -73,7 +73,7 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
 pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), RunError> {
     let mut stored = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
-        stored.push((*name, Stored::of(tensor)?));
+        stored.push((*name, Stored::from_tensor(tensor)?));
     }
     let metadata = mark.map(|mark| HashMap::from([("canonc".to_owned(), mark.to_owned())]));
     let bytes = safetensors::serialize(stored, metadata).map_err(|error| {
@@ -112,7 +112,7 @@ struct Stored {
 }
 
 impl Stored {
-    fn of(tensor: &Tensor) -> Result<Self, ExecuteError> {
+    fn from_tensor(tensor: &Tensor) -> Result<Self, ExecuteError> {
         let kind = tensor.kind();
         let Some((dtype, _)) = KINDS.iter().find(|(_, k)| *k == kind) else {
             return Err(ExecuteError::new(format!("safetensors has no dtype for {kind:?}")));

@@ -28,7 +28,7 @@ pub(super) struct Forger {
 
 impl Forger {
     /// Copies a run's folder.
-    pub(super) fn of(run: &Path, experiment: &Experiment) -> Forger {
+    pub(super) fn copy(run: &Path, experiment: &Experiment) -> Forger {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("run");
         copy(run, &folder);

@@ -401,14 +401,14 @@ fn finished() -> &'static Path {
 #[test]
 fn every_forgery_is_found_or_is_of_what_verify_says_it_trusts() {
     let experiment = depo(&[]);
-    let untouched = Forger::of(finished(), &experiment);
+    let untouched = Forger::copy(finished(), &experiment);
     assert_eq!(untouched.verify().broken, Vec::<String>::new());
     // The forger's own arithmetic must be right: an unchanged run with everything recomputed is valid.
     untouched.correct();
     assert_eq!(untouched.verify().broken, Vec::<String>::new());
     let mut wrong = Vec::new();
     for Forgery { file, what, forge, expect } in table() {
-        let run = Forger::of(finished(), &experiment);
+        let run = Forger::copy(finished(), &experiment);
         let forged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| forge(&run)));
         if forged.is_err() {
             wrong.push(format!("{file}, {what}: it cannot be forged so"));
@@ -467,7 +467,7 @@ fn what_takes_the_place_of_a_file_is_found_and_named() {
     let mut wrong = Vec::new();
     for file in &files {
         for (kind, replace) in kinds {
-            let run = Forger::of(finished(), &experiment);
+            let run = Forger::copy(finished(), &experiment);
             let path = run.paths.folder.join(file.replace("STEP", &name_of(8)));
             let away = run.paths.folder.parent().unwrap().join("away");
             fs::rename(&path, &away).unwrap();
@@ -483,7 +483,7 @@ fn what_takes_the_place_of_a_file_is_found_and_named() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     // Folders as well.
     for folder in ["checkpoints".to_owned(), format!("checkpoints/{}", name_of(6))] {
-        let run = Forger::of(finished(), &experiment);
+        let run = Forger::copy(finished(), &experiment);
         let path = run.paths.folder.join(&folder);
         let away = run.paths.folder.parent().unwrap().join("away");
         fs::rename(&path, &away).unwrap();

@@ -310,9 +310,9 @@ fn of_an_unfinished_run_the_same_is_found() {
         }),
         ("lock cannot be read", |run| fs::remove_file(run.paths.lock()).unwrap()),
     ];
-    assert_eq!(Forger::of(&stopped.path(), &experiment).verify().broken, Vec::<String>::new());
+    assert_eq!(Forger::copy(&stopped.path(), &experiment).verify().broken, Vec::<String>::new());
     for (why, forge) in forgeries {
-        let run = Forger::of(&stopped.path(), &experiment);
+        let run = Forger::copy(&stopped.path(), &experiment);
         forge(&run);
         let broken = run.verify().broken;
         assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");
@@ -327,7 +327,7 @@ fn the_state_before_the_first_step_is_the_initial_one() {
     let untouched = report(&folder);
     assert_eq!(untouched.broken, Vec::<String>::new());
     for part in [Part::Weights, Part::FirstMoment, Part::SecondMoment] {
-        let run = Forger::of(&folder.path(), &experiment);
+        let run = Forger::copy(&folder.path(), &experiment);
         run.flip(0, part);
         run.correct();
         let broken = run.verify().broken;
@@ -342,7 +342,7 @@ fn the_state_before_the_first_step_is_the_initial_one() {
 fn a_lock_that_asks_for_more_than_can_be_made_is_checked_in_bounded_time() {
     let huge = depo(&[("windows = 3", "windows = 4000000000")]);
     let folder = Folder::finished(&depo(&[]));
-    let run = Forger::of(&folder.path(), &depo(&[]));
+    let run = Forger::copy(&folder.path(), &depo(&[]));
     run.relock(&huge);
     let found = run.verify();
     assert_eq!(found.broken, Vec::<String>::new());
@@ -408,7 +408,7 @@ fn files_without_an_end_are_found_and_not_read() {
         }),
     ];
     for (why, forge) in forgeries {
-        let run = Forger::of(&folder.path(), &depo(&[]));
+        let run = Forger::copy(&folder.path(), &depo(&[]));
         forge(&run);
         let broken = run.verify().broken;
         assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");

@@ -119,7 +119,7 @@ fn arch_text(h: &Value) -> String {
     };
     let slots: Vec<String> = "ABCD"
         .chars()
-        .filter(|slot| of(h, "canon_set").contains(*slot))
+        .filter(|slot| text(h, "canon_set").contains(*slot))
         .map(String::from)
         .collect();
     let activation = if h["canon_activation"] == true { "silu" } else { "none" };
@@ -148,7 +148,7 @@ fn swiglu(h: &Value) -> Option<String> {
 }
 
 fn llama_mixer(h: &Value) -> String {
-    let layout = match of(h, "rope_version").as_str() {
+    let layout = match text(h, "rope_version").as_str() {
         "lingua" => "interleaved",
         "huggingface" => "half",
         other => panic!("no RoPE of {other}"),
@@ -204,7 +204,7 @@ fn short_conv(h: &Value, flag: &str) -> String {
     format!("short_conv {}  conv_kernel {}", h[flag], h["conv_kernel"])
 }
 
-fn of(h: &Value, key: &str) -> String {
+fn text(h: &Value, key: &str) -> String {
     h[key].as_str().unwrap().to_owned()
 }
 

@@ -31,7 +31,8 @@ fn forward_gives_logits_losses_and_gradients_by_name() {
     let ask = |targets, gradients, machine| {
         let (graph, weights, tokens) = (&compiled.graph, &weights, &tokens);
         let (loss, options) = (Loss::CROSS_ENTROPY, Options::default());
-        forward(&Request { graph, weights, tokens, targets, gradients, loss, options, machine }).unwrap()
+        forward(&Request { graph, weights, tokens, targets, gradients, loss, options, machine })
+            .unwrap()
     };
     let bare = ask(None, false, FAST);
     assert_eq!(bare.logits.size(), [1, 4, 23]);
@@ -81,7 +82,8 @@ fn forward_refuses_what_is_no_batch() {
     let refusal = |tokens: &Tensor, targets: Option<&Tensor>, gradients| -> RunError {
         let (graph, weights, machine) = (&compiled.graph, &weights, FAST);
         let (loss, options) = (Loss::CROSS_ENTROPY, Options::default());
-        forward(&Request { graph, weights, tokens, targets, gradients, loss, options, machine }).unwrap_err()
+        forward(&Request { graph, weights, tokens, targets, gradients, loss, options, machine })
+            .unwrap_err()
     };
     let good = rows(&[1, 2]);
     let message = |error: RunError| error.message;
@@ -200,7 +202,8 @@ fn a_prompt_longer_than_one_piece_is_the_same_sequence() {
 #[test]
 fn a_machine_without_cuda_says_so() {
     if runtime::kernels::cuda_devices() == 0 {
-        let error = runtime::execute::Machine::of(true, false, KernelRequest::FASTEST).unwrap_err();
+        let error =
+            runtime::execute::Machine::new(true, false, KernelRequest::FASTEST).unwrap_err();
         assert!(error.message.starts_with("this machine cannot use CUDA"), "{}", error.message);
     }
 }

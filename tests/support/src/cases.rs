@@ -11,7 +11,7 @@ pub struct Names {
 
 impl Names {
     /// A file name for a case: its words, with a number if an earlier case has the same.
-    pub fn of(&mut self, case: &str) -> String {
+    pub fn name(&mut self, case: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' };
         let words: String = case.chars().map(plain).collect();
         let words: Vec<&str> = words.split_whitespace().collect();
@@ -49,7 +49,7 @@ macro_rules! assert_cases {
                 omit_expression => true,
                 description => case,
             }, {
-                insta::assert_snapshot!(names.of(case), text);
+                insta::assert_snapshot!(names.name(case), text);
             });
         }
         names.are_all_of(std::path::Path::new(concat!(

@@ -144,8 +144,8 @@ fn stack_size(drawn: &Box) -> Size {
     Size { width, height }
 }
 
-/// Escapes text for element content and attributes.
-pub(super) fn escaped(text: &str) -> String {
+/// A text as content or as a quoted attribute of SVG and HTML.
+pub fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {
@@ -153,6 +153,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
             c if c.is_control() => out.push(' '),
             c => out.push(c),

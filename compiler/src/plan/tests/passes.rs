@@ -97,7 +97,9 @@ fn head_and_loss_are_one_kernel_by_chunks_of_tokens() {
              arch tiny {{ vocab 30000  dim 2  norm_eps 1e-5  init lingua  head probe_head  layers 1 of probe }}"
         )
     };
-    for (head, gradients) in [("linear out (x, vocab)", 1), ("linear out (x, vocab, bias = true)", 2)] {
+    for (head, gradients) in
+        [("linear out (x, vocab)", 1), ("linear out (x, vocab, bias = true)", 2)]
+    {
         let text = arch(head);
         let plan = micro(&text, Recompute::Nothing, true);
         assert_eq!((count(&plan, "head_loss_grad"), count(&plan, "linear")), (1, 0), "{head}");
@@ -112,7 +114,8 @@ fn head_and_loss_are_one_kernel_by_chunks_of_tokens() {
         let names = ["head_loss", "linear", "argmax"].map(|name| count(checked(&scored), name));
         assert_eq!(names, [1, 0, 0], "{head}");
     }
-    let squashed = micro(&arch("y = linear out (x, vocab)  y * sigmoid(y)"), Recompute::Nothing, true);
+    let squashed =
+        micro(&arch("y = linear out (x, vocab)  y * sigmoid(y)"), Recompute::Nothing, true);
     assert_eq!((count(&squashed, "head_loss_grad"), count(&squashed, "cross_entropy")), (0, 1));
 }
 

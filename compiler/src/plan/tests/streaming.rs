@@ -42,7 +42,7 @@ fn empty(graph: &Graph, batch: usize) -> BTreeMap<Input, Tensor> {
     inputs
 }
 
-fn of(outputs: &BTreeMap<Output, Tensor>) -> impl Iterator<Item = (Input, Tensor)> {
+fn states_of(outputs: &BTreeMap<Output, Tensor>) -> impl Iterator<Item = (Input, Tensor)> {
     outputs.iter().filter_map(|(output, tensor)| {
         let Output::State(id, part) = output else { return None };
         Some((Input::State(*id, *part), tensor.clone()))
@@ -70,7 +70,7 @@ fn any_split_gives_the_same_logits_and_state() {
             inputs
         };
         let at_once = run(&whole, &given(all.clone(), 0));
-        let states: BTreeMap<Input, Tensor> = of(&at_once).collect();
+        let states: BTreeMap<Input, Tensor> = states_of(&at_once).collect();
         let parts: usize = graph.top.states.iter().map(|(_, s)| state_parts(s).len()).sum();
         assert_eq!(states.len(), parts);
         for round in 0..12 {
@@ -85,7 +85,7 @@ fn any_split_gives_the_same_logits_and_state() {
                 inputs.append(&mut state);
                 let outputs = run(&chunk, &inputs);
                 logits = logits.append(&outputs[&Output::Logits]);
-                state = of(&outputs).collect();
+                state = states_of(&outputs).collect();
                 from = to;
             }
             assert!(logits.distance(&at_once[&Output::Logits]) < 1e-10, "{text}");

@@ -347,16 +347,16 @@ impl<'a> Partial<'a> {
             losses: self.losses,
         };
         let text = toml::to_string(&state).map_err(|error| cannot(io::Error::other(error)))?;
-        let written = self.folder.join("state.toml.new");
-        let mut file = File::create(&written).map_err(cannot)?;
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(cannot)?;
-        self.breaks(Fault::StateWritten(self.saves));
-        fs::rename(&written, self.folder.join("state.toml")).map_err(cannot)
+        disk::replace(&self.folder.join("state.toml"), text.as_bytes(), || {
+            self.breaks(Fault::StateWritten(self.saves));
+            Ok(())
+        })
+        .map_err(cannot)
     }
 
     fn files(&self) -> impl Iterator<Item = FileEntry> {
         let inputs = inputs(self.request.sources).into_iter();
-        inputs.zip(&self.reports).map(|(input, report)| FileEntry::of(&input.name, report))
+        inputs.zip(&self.reports).map(|(input, report)| FileEntry::from_report(&input.name, report))
     }
 
     /// Writes the data after the tokens and gives the file its name.
@@ -406,7 +406,7 @@ impl<'a> Partial<'a> {
             identity: identity.finalize().to_hex().to_string(),
             documents: self.done.documents,
             tokens: self.done.tokens,
-            tokenizer: TokenizerEntry::of(self.request.tokenizer.info()),
+            tokenizer: TokenizerEntry::from_info(self.request.tokenizer.info()),
             sources,
         };
         let manifest =

@@ -68,7 +68,7 @@ fn growth(pattern: Option<&Value>, put_in: usize) -> f64 {
 mod tests {
     use super::*;
 
-    fn of(normalizers: &[(&str, &str, &str)]) -> Result<(), String> {
+    fn checked(normalizers: &[(&str, &str, &str)]) -> Result<(), String> {
         let list: Vec<Value> = normalizers
             .iter()
             .map(|(kind, pattern, content)| {
@@ -81,22 +81,22 @@ mod tests {
 
     #[test]
     fn replacements_are_multiplied() {
-        assert_eq!(of(&[("String", " ", "▁")]), Ok(()));
+        assert_eq!(checked(&[("String", " ", "▁")]), Ok(()));
         assert_eq!(
-            of(&[("String", " ", "▁"), ("Regex", "[\n]+", " "), ("String", "``", "\"")]),
+            checked(&[("String", " ", "▁"), ("Regex", "[\n]+", " "), ("String", "``", "\"")]),
             Ok(())
         );
         let ten = "a".repeat(10);
-        assert_eq!(of(&[("String", "a", &ten)]), Ok(()));
+        assert_eq!(checked(&[("String", "a", &ten)]), Ok(()));
         for hostile in [
             vec![("String", "a", ten.as_str()); 4],
             vec![("Regex", "", ten.as_str()); 2],
             vec![("String", "", ten.as_str()); 2],
         ] {
-            assert!(of(&hostile).unwrap_err().contains("times as long"), "{hostile:?}");
+            assert!(checked(&hostile).unwrap_err().contains("times as long"), "{hostile:?}");
         }
         let long = "a".repeat(2000);
-        assert!(of(&[("String", "a", &long)]).unwrap_err().contains("in one place"));
+        assert!(checked(&[("String", "a", &long)]).unwrap_err().contains("in one place"));
         assert_eq!(check(b"not json"), Ok(()));
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     }
     user_defined.sort_by_key(|text| std::cmp::Reverse(text.len()));
     let spec = model.normalizer().ok_or("it does not say how text is normalised")?;
-    let normalizer = Normalizer::of(spec, user_defined)?;
+    let normalizer = Normalizer::from_spec(spec, user_defined)?;
 
     // The last value of a field counts, so this sets a normaliser that changes nothing.
     let plain = [file, b"\x1a\x0e\x0a\x08identity\x18\x00\x20\x00"].concat();
@@ -141,7 +141,7 @@ impl Sentencepiece {
 }
 
 impl Normalizer {
-    fn of(spec: &NormalizerSpec, user_defined: Vec<String>) -> Result<Normalizer, String> {
+    fn from_spec(spec: &NormalizerSpec, user_defined: Vec<String>) -> Result<Normalizer, String> {
         if !spec.escape_whitespaces() {
             return Err("it does not escape spaces".to_owned());
         }

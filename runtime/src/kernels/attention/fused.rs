@@ -39,7 +39,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(shape: &Shape, operands: Operands<'_>) -> Self {
+    fn from_shape(shape: &Shape, operands: Operands<'_>) -> Self {
         let of = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
         let (d, e) = (of(operands.k, 3), of(operands.v, 3));
         let window = operands.window.map_or(usize::MAX, |w| w as usize);
@@ -91,7 +91,12 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     /// Head `head` of `heads` of batch item `item`.
-    fn of(data: &'a [f32], [item, time]: [usize; 2], [head, heads]: [usize; 2], width: usize) -> Self {
+    fn new(
+        data: &'a [f32],
+        [item, time]: [usize; 2],
+        [head, heads]: [usize; 2],
+        width: usize,
+    ) -> Self {
         let first = (item * time * heads + head) * width;
         Self { data, first, stride: heads * width, width }
     }
@@ -118,7 +123,7 @@ struct Packed {
 }
 
 impl Packed {
-    fn of(sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
+    fn from_head(sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
         let blocks = sizes.keys.div_ceil(BLOCK);
         let (d, e) = (BLOCK * sizes.wide_d, BLOCK * sizes.wide_e);
         let mut packed = Self { keys_t: vec![0.0; blocks * d], values: vec![0.0; blocks * e] };
@@ -142,7 +147,7 @@ pub(super) fn forward(
     shape: &Shape,
     operands: Operands<'_>,
 ) -> Result<(Tensor, Tensor), KernelError> {
-    let sizes = Sizes::of(shape, operands);
+    let sizes = Sizes::from_shape(shape, operands);
     let [q, k, v] = [operands.q, operands.k, operands.v].map(Tensor::f_contiguous);
     let (q, k, v) = (q?, k?, v?);
     let (mut size, options) = shape_of(&q);
@@ -160,12 +165,13 @@ pub(super) fn forward(
         if sizes.queries == 0 {
             return;
         }
-        let of = |data, time, width| Head::of(data, [item, time], [head, sizes.heads], width);
-        let packed = Packed::of(&sizes, &of(ks, sizes.keys, sizes.d), &of(vs, sizes.keys, sizes.e));
+        let of = |data, time, width| Head::new(data, [item, time], [head, sizes.heads], width);
+        let packed =
+            Packed::from_head(&sizes, &of(ks, sizes.keys, sizes.d), &of(vs, sizes.keys, sizes.e));
         let mut work = Forward::new(isa, &sizes);
         for group in 0..sizes.times {
             let heads = [head * sizes.times + group, sizes.heads * sizes.times];
-            let q = Head::of(qs, [item, sizes.queries], heads, sizes.d);
+            let q = Head::new(qs, [item, sizes.queries], heads, sizes.d);
             let lse = &mut lse.row(0)[group * sizes.queries..][..sizes.queries];
             for first in sizes.blocks() {
                 work.block(&sizes, &q, &packed, first);
@@ -309,7 +315,7 @@ pub(super) fn backward(
     y: &Tensor,
     lse: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
-    let sizes = Sizes::of(shape, operands);
+    let sizes = Sizes::from_shape(shape, operands);
     let [q, k, v, dy, y, lse] =
         [operands.q, operands.k, operands.v, dy, y, lse].map(Tensor::f_contiguous);
     let (q, k, v, dy, y, lse) = (q?, k?, v?, dy?, y?, lse?);
@@ -328,12 +334,12 @@ pub(super) fn backward(
     ];
     parallel_heads([sizes.batch, sizes.heads], outs, |task, [mut dq, mut dk, mut dv]| {
         let (item, head) = (task / sizes.heads, task % sizes.heads);
-        let of = |data, time, width| Head::of(data, [item, time], [head, sizes.heads], width);
+        let of = |data, time, width| Head::new(data, [item, time], [head, sizes.heads], width);
         let (k, v) = (of(ks, sizes.keys, sizes.d), of(vs, sizes.keys, sizes.e));
         let mut work = Backward::new(isa, &sizes, &k, &v);
         for group in 0..sizes.times {
             let heads = [head * sizes.times + group, sizes.heads * sizes.times];
-            let of = |data, width| Head::of(data, [item, sizes.queries], heads, width);
+            let of = |data, width| Head::new(data, [item, sizes.queries], heads, width);
             let (q, dy, y) = (of(qs, sizes.d), of(dys, sizes.e), of(ys, sizes.e));
             let lse = &lses[(item * heads[1] + heads[0]) * sizes.queries..][..sizes.queries];
             for first in sizes.blocks() {
@@ -378,7 +384,7 @@ struct Backward {
 
 impl Backward {
     fn new(isa: Isa, sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
-        let packed = Packed::of(sizes, k, v);
+        let packed = Packed::from_head(sizes, k, v);
         let (d, e) = (BLOCK * sizes.wide_d, BLOCK * sizes.wide_e);
         let blocks = sizes.keys.div_ceil(BLOCK);
         let zeros = |count: usize| vec![0.0f32; count];

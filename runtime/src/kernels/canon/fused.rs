@@ -19,10 +19,10 @@ pub(super) fn forward(
     options: Options,
     outputs: &mut [Tensor],
 ) -> Result<(), KernelError> {
-    let parts = Parts::of(shape, operands)?;
+    let parts = Parts::new(shape, operands)?;
     for (i, output) in outputs.iter_mut().enumerate() {
         let source = parts.source(i)?;
-        let mut out = RowsMut::of(output, &parts.reads(i))?;
+        let mut out = RowsMut::from_tensor(output, &parts.reads(i))?;
         ffi::parallel_blocks(
             &mut out,
             BLOCK,
@@ -45,15 +45,15 @@ pub(super) fn backward(
     options: Options,
     into: &mut Gradients,
 ) -> Result<(), KernelError> {
-    let parts = Parts::of(shape, operands)?;
+    let parts = Parts::new(shape, operands)?;
     let kernel = parts.kernel;
     let sums = kernel + usize::from(operands.bias.is_some()); // the taps, then the bias
     let mut filter = vec![0.0; sums * parts.channels]; // [k or k+1, c]
     for (i, input) in into.inputs.iter_mut().enumerate() {
-        let (source, dy) = (parts.source(i)?, Rows::of(grads[i])?);
+        let (source, dy) = (parts.source(i)?, Rows::from_tensor(grads[i])?);
         let mut reads = parts.reads(i);
         reads.push(grads[i]);
-        let mut out = RowsMut::of(input, &reads)?;
+        let mut out = RowsMut::from_tensor(input, &reads)?;
         let width = source.channels;
         let mut partials = vec![0.0; ffi::block_count(dy.sizes(), BLOCK) * sums * width]; // [blocks, k or k+1, c_i]
         ffi::parallel_blocks(
@@ -107,7 +107,7 @@ fn state_gradient(
     let into = ffi::slice_mut(into, &reads)?; // [b, k-1, c]
     for (i, &(first, width)) in shape.parts.iter().enumerate() {
         let (first, width) = (first as usize, width as usize);
-        let (source, dy) = (parts.source(i)?, Rows::of(grads[i])?);
+        let (source, dy) = (parts.source(i)?, Rows::from_tensor(grads[i])?);
         for batch in 0..shape.batch as usize {
             let rows = past.min(shape.time as usize);
             let mut dp = vec![0.0; rows * width];
@@ -143,7 +143,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn of(shape: &Shape, operands: Operands<'a>) -> Result<Self, KernelError> {
+    fn new(shape: &Shape, operands: Operands<'a>) -> Result<Self, KernelError> {
         if !FUSED_KERNELS.contains(&shape.kernel) {
             let message = format!("the fused Canon path takes kernels 2..=8, not {}", shape.kernel);
             return Err(KernelError::new(message));
@@ -169,14 +169,14 @@ impl<'a> Parts<'a> {
     }
 
     fn source(&self, i: usize) -> Result<Source<'_>, KernelError> {
-        let rows = Rows::of(self.operands.inputs[i])?;
+        let rows = Rows::from_tensor(self.operands.inputs[i])?;
         let [_, time, channels] = rows.sizes();
         let taps = |tap: usize| {
             &self.taps[tap.min(self.kernel - 1) * self.channels + self.firsts[i]..][..channels]
         };
         Ok(Source {
             rows,
-            state: self.states[i].as_ref().map(Rows::of).transpose()?,
+            state: self.states[i].as_ref().map(Rows::from_tensor).transpose()?,
             taps: std::array::from_fn(taps),
             zeros: &self.zeros[..channels],
             bias: &self.bias.unwrap_or(&self.zeros)[self.firsts[i]..][..channels],

@@ -32,7 +32,7 @@ macro_rules! by_kernel {
             6 => $run::<6, $fma, $lanes>($($argument),*),
             7 => $run::<7, $fma, $lanes>($($argument),*),
             8 => $run::<8, $fma, $lanes>($($argument),*),
-            other => unreachable!("`Parts::of` refuses kernel {other}"),
+            other => unreachable!("`Parts::new` refuses kernel {other}"),
         }
     };
 }

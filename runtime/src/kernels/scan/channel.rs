@@ -8,9 +8,9 @@
 //! A_ij = Σ_d q_id k_jd M_ijd (Yang et al. 2023, section 4.3):
 //!     Y = A V + (p ⊙ Q) S        S ← diag(p_C) S + (r ⊙ K)ᵀ V
 
+use super::super::dense::{add_product, flipped, plain, transpose};
 use super::super::lanes::{dot, exp, mul_add};
 use super::super::{Isa, ffi};
-use super::super::dense::{add_product, flipped, plain, transpose};
 use super::fused::{ChunkGradients, Scan, Sizes, Tokens, kept};
 
 pub(super) struct Channel {

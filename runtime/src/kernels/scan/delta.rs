@@ -51,7 +51,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 }
 
 impl<'a> Operands<'a> {
-    pub(super) fn of(x: &[&'a Tensor]) -> Result<Self> {
+    pub(super) fn from_inputs(x: &[&'a Tensor]) -> Result<Self> {
         let [q, k, v, beta, g] = exactly(x)?;
         Ok(Self { q, k, v, beta, g })
     }
@@ -72,7 +72,7 @@ pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Sc
     let mut s = begin(operands, state)?;
     let mut y = Vec::new();
     for t in 0..time {
-        s = Step::of(operands, &s, t)?.after;
+        s = Step::compute(operands, &s, t)?.after;
         y.push(apply_t(&s, &at(operands.q, t)?)?);
     }
     Ok(Scanned { y: Tensor::f_stack(&y, 1)?.f_mul_scalar(scale(d))?, state: s })
@@ -87,7 +87,7 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
     let mut states = vec![begin(operands, None)?];
     for t in 0..time {
         if let Some(before) = states.last() {
-            states.push(Step::of(operands, before, t)?.after);
+            states.push(Step::compute(operands, before, t)?.after);
         }
     }
     let (mut dq, mut dk, mut dv) = (Vec::new(), Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
     for t in (0..time).rev() {
         states.pop();
         let Some(before) = states.last() else { break };
-        let Step { decay, decayed, error, after } = Step::of(operands, before, t)?;
+        let Step { decay, decayed, error, after } = Step::compute(operands, before, t)?;
         let dy = at(dy, t)?.f_mul_scalar(scale(d))?; // [b, h, e]
         let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
         let from_y = outer(&at(q, t)?, &dy)?;
@@ -136,7 +136,7 @@ struct Step {
 }
 
 impl Step {
-    fn of(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Step> {
+    fn compute(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Step> {
         let Operands { q: _, k, v, beta, g } = operands;
         let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
         let decay = at(g, t)?.f_exp()?;

@@ -12,10 +12,10 @@
 
 use tch::{Device, Kind, Tensor};
 
+use super::super::dense::PAD;
 use super::super::ffi::{ByHead, HeadRows};
 use super::super::{Isa, KernelError, ffi};
 use super::channel::Channel;
-use super::super::dense::PAD;
 use super::scalar::Scalar;
 use super::{Result, Scanned};
 
@@ -62,7 +62,7 @@ pub(super) fn forward(
     operands: Operands<'_>,
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
-    let dense = Dense::of(operands, state)?;
+    let dense = Dense::from_operands(operands, state)?;
     let scan = dense.scan(isa, rule, chunk)?;
     let Sizes { batch, time, heads, d, e, ep, .. } = scan.sizes;
     let mut y = empty([batch, time, heads, e])?;
@@ -91,7 +91,7 @@ pub(super) fn backward(
     dy: &Tensor,
     operands: Operands<'_>,
 ) -> Result<Gradients> {
-    let dense = Dense::of(operands, None)?;
+    let dense = Dense::from_operands(operands, None)?;
     let scan = dense.scan(isa, rule, chunk)?;
     let dy = dy.f_contiguous()?;
     let dy = ffi::slice(&dy)?;
@@ -211,7 +211,7 @@ struct Dense {
 }
 
 impl Dense {
-    fn of(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Self> {
+    fn from_operands(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Self> {
         let Operands { q, k, v, g, beta, scale } = operands;
         Ok(Self {
             q: q.f_contiguous()?,

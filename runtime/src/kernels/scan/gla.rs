@@ -47,7 +47,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 }
 
 impl<'a> Operands<'a> {
-    pub(super) fn of(x: &[&'a Tensor]) -> Result<Self> {
+    pub(super) fn from_inputs(x: &[&'a Tensor]) -> Result<Self> {
         let [q, k, v, g] = exactly(x)?;
         Ok(Self { q, k, v, g })
     }

@@ -49,7 +49,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 }
 
 impl<'a> Operands<'a> {
-    pub(super) fn of(x: &[&'a Tensor]) -> Result<Self> {
+    pub(super) fn from_inputs(x: &[&'a Tensor]) -> Result<Self> {
         let [r, k, v, g, u] = exactly(x)?;
         Ok(Self { r, k, v, g, u })
     }
@@ -100,7 +100,7 @@ fn chunked(
         // The first token reads the state that was given.
         y.f_select(1, 0)?.f_copy_(&apply_t(state, &at(operands.r, 0)?)?)?;
     }
-    let dense = Dense::of(operands)?;
+    let dense = Dense::from_operands(operands)?;
     let (scan, later) = (dense.rows()?, ffi::slice(&scanned.y)?);
     let outs = [ByHead { data: ffi::slice_mut(&mut y, &[&scanned.y])?, time }];
     ffi::parallel_heads([b, h], outs, |task, [y]| {
@@ -121,7 +121,7 @@ fn chunked_backward(
     let mut grads = fused::backward(isa, Rule::Channel, chunk, &shifted, operands.fused(&early))?;
     let mut dr = grads.q.f_zeros_like()?;
     let mut bonus = dr.f_new_zeros([b as i64, 1, h as i64, d as i64], (dr.kind(), dr.device()))?;
-    let dense = Dense::of(operands)?;
+    let dense = Dense::from_operands(operands)?;
     let dy = dy.f_contiguous()?;
     let (scan, dy, from) = (dense.rows()?, ffi::slice(&dy)?, ffi::slice(&grads.q)?);
     let outs = [
@@ -145,7 +145,7 @@ fn chunked_backward(
 struct Dense([Tensor; 4]);
 
 impl Dense {
-    fn of(Operands { r, k, v, g: _, u }: Operands<'_>) -> Result<Self> {
+    fn from_operands(Operands { r, k, v, g: _, u }: Operands<'_>) -> Result<Self> {
         Ok(Self([r.f_contiguous()?, k.f_contiguous()?, v.f_contiguous()?, u.f_contiguous()?]))
     }
 

@@ -87,7 +87,7 @@ pub(super) fn chunked_backward(
 }
 
 impl<'a> Operands<'a> {
-    pub(super) fn of(x: &[&'a Tensor]) -> Result<Self> {
+    pub(super) fn from_inputs(x: &[&'a Tensor]) -> Result<Self> {
         let [x, dt, a, b, c, d] = exactly(x)?;
         Ok(Self { x, dt, a, b, c, d })
     }
