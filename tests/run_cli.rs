@@ -13,6 +13,7 @@ mod run_cli {
     mod folders;
     mod foreign;
     mod names;
+    mod peers;
     mod planned;
     mod policy;
     mod proof;

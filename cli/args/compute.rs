@@ -39,7 +39,7 @@ pub struct PlaygroundArgs {
     pub jobs: usize,
 }
 
-/// Benchmark our kernels against libtorch's, and whole training steps
+/// Benchmark our kernels against libtorch's, and whole training steps against PyTorch's
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +47,14 @@ Examples:
   canonc bench canon --rounds 50
   canonc bench scan --rounds 3     gated linear attention, the delta rule and Mamba2's scan
   canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512
-  canonc bench step arch/llama_small.canon arch/gla_small.canon --batch 1 --seq-len 512,2048,8192")]
+  canonc bench step arch/llama_small.canon arch/gla_small.canon --batch 1 --seq-len 512,2048,8192
+  canonc bench peers               a training step next to PyTorch's, with the python3 on PATH
+  canonc bench peers --python env/bin/python --rounds 9 --dtype bf16
+
+`peers` trains a Llama and a LlamaCanon (arch/peer.canon) in canonc and in PyTorch, eager and compiled, on the CPU. Each
+is a process of its own; they take turns, five steps at a time. PyTorch runs as installed, and again with an allocator
+that keeps its pages (glibc's own, by its environment variable). `step` and `peers` count operations and bytes of each
+kernel from the plan and compare them with a matrix product and a copy on this machine.")]
 pub struct BenchArgs {
     /// The benchmark
     #[arg(value_enum)]
@@ -64,11 +71,29 @@ pub struct BenchArgs {
     /// Tokens per sequence; several lengths give a table
     #[arg(long, value_name = "N,…", default_value = "512", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
     pub seq_len: Vec<i64>,
-    /// Number of rounds; each round times every implementation once
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
-    pub rounds: u16,
+    /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: Option<u16>,
+    /// For `peers`: a Python with PyTorch [default: the first with libtorch's version: python3, or the environment that
+    /// --make-environment made]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// For `peers`: if no Python has PyTorch of libtorch's version, download it (about 5 GB) into an environment in the
+    /// user's cache folder
+    #[arg(long, conflicts_with = "python")]
+    pub make_environment: bool,
+    /// For `step`: train as many steps as each line of standard input says, and answer with their times
+    #[arg(long, hide = true)]
+    pub serve: bool,
     #[command(flatten)]
     pub machine: MachineArgs,
+}
+
+impl BenchArgs {
+    /// The number of rounds, if the command line does not give it.
+    pub fn rounds_or(&self, default: u16) -> usize {
+        usize::from(self.rounds.unwrap_or(default))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,6 +104,8 @@ pub enum BenchWhat {
     Scan,
     /// A training step of an architecture, with the time of each operation
     Step,
+    /// A training step of a Llama and a LlamaCanon, compared with PyTorch's
+    Peers,
     /// The playground's generators, compared with the published Python ones
     Data,
 }

@@ -1,9 +1,10 @@
-//! `canonc bench`: our kernels compared with libtorch's, in one process.
+//! `canonc bench`: our kernels compared with libtorch's, in one process; a training step compared with PyTorch's.
 //!
 //! In: the operation and sizes. Out: medians and ratios. Must stay true: both sides run in the same process on
-//! the same tensors; results are given as ratios; nothing here is a test.
+//! the same tensors, or take turns in two; results are given as ratios; nothing here is a test.
 
 mod data;
+mod peers;
 mod step;
 
 use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
@@ -14,11 +15,15 @@ use canonc::args::{BenchArgs, BenchWhat};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::output;
 
+/// Rounds of a benchmark within one process.
+const ROUNDS: u16 = 20;
+
 pub(crate) fn bench(args: &BenchArgs) -> Outcome {
     match args.what {
         BenchWhat::Canon => canon_layers(args),
         BenchWhat::Scan => scans(args),
         BenchWhat::Step => step::training_steps(args),
+        BenchWhat::Peers => peers::peers(args),
         BenchWhat::Data => data::generators(),
     }
 }
@@ -39,7 +44,7 @@ fn canon_layers(args: &BenchArgs) -> Outcome {
         .to_vec(),
     ];
     for shape in CANON_SHAPES {
-        let result = canon(shape, usize::from(args.rounds))
+        let result = canon(shape, args.rounds_or(ROUNDS))
             .map_err(|error| Failure::machine(error.to_string()))?;
         let CanonBench {
             conv1d, shifted, ours, threads, path, speedup, largest_difference, ..
@@ -74,7 +79,7 @@ fn scans(args: &BenchArgs) -> Outcome {
         ("Gated DeltaNet", Family::Delta, 64, 128),
         ("Mamba2", Family::Ssd, 128, 128),
     ];
-    let rounds = usize::from(args.rounds);
+    let rounds = args.rounds_or(ROUNDS);
     let ms = |timing: &Option<Timing>| match timing {
         Some(timing) => format!("{:.1} ms", timing.median),
         None => "–".to_owned(),

@@ -198,6 +198,8 @@ pub struct Recurrence {
     pub rows: usize,
     /// The operand with the state's columns as its last extent.
     pub columns: usize,
+    /// Operations of a forward pass for each token and element of the state.
+    pub flops: i64,
     #[cfg(test)]
     pub(crate) step: crate::plan::tests::scans::Step,
     #[cfg(test)]

@@ -6,6 +6,7 @@
 //! shapes are explicit; runs of one plan differ only in their inputs; nothing depends on a
 //! device.
 
+mod cost;
 pub mod kernel;
 pub(crate) mod liveness;
 mod options;
@@ -23,6 +24,7 @@ use dsl::Span;
 use crate::graph::{ParamId, StateId};
 
 pub use crate::op::{Function, Scan};
+pub use cost::Work;
 pub use kernel::{Activation, Gate, Kernel, RopeLayout};
 pub use liveness::{Memory, Sizes};
 pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};

@@ -1,16 +1,22 @@
 //! `canonc bench step`: times whole training steps, of one architecture in detail or of several in comparison.
 //!
-//! In: architectures and lengths. Out: each kernel's share of one step; or, for several, milliseconds of a step and its
-//! ratio to the first architecture's at that length. Must stay true: the timed step is the one that a run executes; the
-//! architectures of a table take turns in one process.
+//! In: architectures and lengths. Out: each kernel's share of one step, and how much of the machine it uses; or, for
+//! several, milliseconds of a step and its ratio to the first architecture's at that length. Must stay true: the timed
+//! step is the one that a run executes; the architectures of a table take turns in one process.
 
+use std::io::BufRead as _;
 use std::path::Path;
+use std::time::Instant;
 
 use compiler::analyse::analyse;
 use compiler::graph::Graph;
-use compiler::plan::Precision;
-use runtime::bench::step::{StepBench, StepShape, step};
+use compiler::plan::{Precision, TrainOptions, Work};
+use runtime::bench::step::{StepBench, StepShape, Stepper, step};
+use runtime::execute::ExecuteError;
+use runtime::observe::observe;
 
+use super::ROUNDS;
+use super::peers::process::{Ready, Steps, WARM_UP};
 use crate::forward::{machine, one_arch};
 use canonc::args::{BenchArgs, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
@@ -22,17 +28,19 @@ pub(super) fn training_steps(args: &BenchArgs) -> Outcome {
     match (&args.files[..], &args.seq_len[..]) {
         ([], _) => Err(Failure::bad_input("no architecture is named")
             .help("`canonc bench step arch/llamacanon_tiny.canon`")),
-        ([file], [seq_len]) => in_detail(args, file, *seq_len),
+        ([file], [seq_len]) if args.serve => serve(args, file, *seq_len),
+        ([file], [seq_len]) => in_detail(args, args.arch.as_deref(), file, *seq_len),
         (files, lengths) => beside(args, files, lengths),
     }
 }
 
-fn timed(
+/// The graph to train and how; the name of its architecture.
+fn asked(
     args: &BenchArgs,
+    arch: Option<&str>,
     file: &Path,
-    seq_len: i64,
-) -> Result<(String, Graph, StepBench), Failure> {
-    let Found { compiled, train, .. } = one_arch(file, args.arch.as_deref())?;
+) -> Result<(String, Graph, TrainOptions), Failure> {
+    let Found { compiled, train, .. } = one_arch(file, arch)?;
     let mut options = match train {
         Some(Trained { options, loss: _ }) => options,
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
@@ -40,11 +48,24 @@ fn timed(
     if args.machine.dtype == WithType::Bf16 {
         options.common.precision = Precision::Bf16;
     }
+    Ok((compiled.name, compiled.graph, options))
+}
+
+fn failed(error: ExecuteError) -> Failure {
+    Failure::machine(error.to_string())
+}
+
+fn timed(
+    args: &BenchArgs,
+    arch: Option<&str>,
+    file: &Path,
+    seq_len: i64,
+) -> Result<(String, Graph, StepBench), Failure> {
+    let (name, graph, options) = asked(args, arch, file)?;
     let shape = StepShape { batch: args.batch, seq_len };
-    let rounds = (2, usize::from(args.rounds));
-    let bench = step(&compiled.graph, &options, shape, machine(&args.machine)?, rounds)
-        .map_err(|error| Failure::machine(error.to_string()))?;
-    Ok((compiled.name, compiled.graph, bench))
+    let rounds = (2, args.rounds_or(ROUNDS));
+    let bench = step(&graph, &options, shape, machine(&args.machine)?, rounds).map_err(failed)?;
+    Ok((name, graph, bench))
 }
 
 fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Outcome {
@@ -58,7 +79,7 @@ fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Ou
     for file in files {
         let mut row = Vec::new();
         for (at, length) in lengths.iter().enumerate() {
-            let (name, graph, bench) = timed(args, file, *length)?;
+            let (name, graph, bench) = timed(args, args.arch.as_deref(), file, *length)?;
             if row.is_empty() {
                 let size = analyse(&graph, *length).parameters;
                 row.extend([name, output::rounded(size)]);
@@ -85,34 +106,94 @@ fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Ou
     Ok(Exit::Fine)
 }
 
-/// The time of a step, and each kernel's share of it.
-fn in_detail(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
-    let (_, graph, bench) = timed(args, file, seq_len)?;
-    let StepBench { micro, update, kernels, paths, ceiling, threads, .. } = &bench;
+/// The time of a step, and each kernel's share of it and of what the machine does at most.
+pub(super) fn in_detail(
+    args: &BenchArgs,
+    arch: Option<&str>,
+    file: &Path,
+    seq_len: i64,
+) -> Outcome {
+    let (_, _, bench) = timed(args, arch, file, seq_len)?;
+    let StepBench { micro, update, kernels, update_work, paths, ceilings, threads, .. } = &bench;
     let whole = micro.median + update.median;
     let tokens = args.batch * seq_len;
-    let flops = analyse(&graph, seq_len).train_flops_per_token as f64 * tokens as f64;
-    let mut rows = vec![["", "ms", "part", "path"].map(str::to_owned).to_vec()];
-    let mut row = |name: &str, ms: f64, path: &str| {
-        rows.push(vec![
-            name.to_owned(),
-            format!("{ms:.2}"),
-            format!("{:.1}%", 100.0 * ms / whole),
-            path.to_owned(),
-        ]);
+    let head =
+        ["", "ms", "part", "GFLOP", "GFLOP/s", "of product", "GB", "GB/s", "of copy", "path"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    let mut row = |name: &str, ms: f64, work: Work, path: &str| {
+        let per_second = |count: i128| count as f64 / ms * 1e3;
+        let mut row =
+            vec![name.to_owned(), format!("{ms:.2}"), format!("{:.1}%", 100.0 * ms / whole)];
+        for (count, ceiling) in [(work.flops, ceilings.flops), (work.bytes, ceilings.bytes)] {
+            row.extend(match count {
+                0 => ["–"; 3].map(str::to_owned),
+                count => [
+                    format!("{:.3}", count as f64 / 1e9),
+                    format!("{:.1}", per_second(count) / 1e9),
+                    format!("{:.0}%", 100.0 * per_second(count) / ceiling),
+                ],
+            });
+        }
+        row.push(path.to_owned());
+        rows.push(row);
     };
-    row("forward and backward", micro.median, "");
-    for (kernel, ms) in kernels {
-        let taken: Vec<&str> =
-            paths.iter().filter(|(known, _, _)| known == kernel).map(|(_, path, _)| path).collect();
-        row(&format!("  {kernel}"), *ms, &taken.join(", "));
+    let all: Work = kernels.iter().map(|kernel| kernel.work).sum();
+    row("forward and backward", micro.median, all, "");
+    for kernel in kernels {
+        let taken: Vec<&str> = paths
+            .iter()
+            .filter(|(known, _, _)| *known == kernel.kernel)
+            .map(|(_, path, _)| path)
+            .collect();
+        row(&format!("  {}", kernel.kernel), kernel.ms, kernel.work, &taken.join(", "));
     }
-    row("update", update.median, "");
-    output::data(&output::table(&rows, &[false, true, true, false], 0))?;
+    row("update", update.median, *update_work, "");
+    row("step", whole, [all, *update_work].into_iter().sum(), "");
+    let mut right = [true; 10];
+    (right[0], right[9]) = (false, false);
+    output::data(&output::table(&rows, &right, 0))?;
     output::note(&format!(
-        "{tokens} tokens a step, {:.0} tokens/s on {threads} threads; {:.0}% of this machine's matrix product",
+        "{tokens} tokens a step, {:.0} tokens/s on {threads} threads; medians; a product of two matrices reaches {:.0} \
+         GFLOP/s, a copy {:.1} GB/s (read and written); GB are operands and results, so a kernel that finds them in \
+         the caches can exceed a copy",
         tokens as f64 / whole * 1e3,
-        100.0 * flops / whole * 1e3 / ceiling,
+        ceilings.flops / 1e9,
+        ceilings.bytes / 1e9,
     ));
     Ok(Exit::Fine)
+}
+
+/// Our side of `bench peers`: the same lines as its Python script reads and prints.
+fn serve(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
+    let (_, graph, options) = asked(args, args.arch.as_deref(), file)?;
+    let shape = StepShape { batch: args.batch, seq_len };
+    let machine = machine(&args.machine)?;
+    let mut stepper = Stepper::new(&graph, &options, shape, machine).map_err(failed)?;
+    for _ in 0..WARM_UP {
+        stepper.advance(None).map_err(failed)?;
+    }
+    let torch = observe().torch;
+    let parameters = analyse(&graph, seq_len).parameters;
+    say(&Ready { torch: torch.version, threads: torch.threads, parameters })?;
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let count: usize = line
+            .trim()
+            .parse()
+            .map_err(|_| Failure::bad_input("give a number of steps on each line"))?;
+        let mut ms = Vec::new();
+        for _ in 0..count {
+            let began = Instant::now();
+            stepper.advance(None).map_err(failed)?;
+            ms.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        say(&Steps { ms })?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// One line of JSON.
+fn say(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value)
+        .map_err(|error| Failure::machine(format!("the JSON cannot be written: {error}")))?;
+    output::json_lines(&(line + "\n"))
 }

@@ -50,7 +50,7 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
     // One more product than GLA: the error of the decayed state.
     let base = gla_scan::cost(attrs, inputs, outputs, at);
-    Cost { flops: base.flops / 3 * 4, ..base }
+    Cost { flops: base.flops / gla_scan::SCAN.flops * SCAN.flops, ..base }
 }
 
 /// With S′ = exp(g_t) S_{t−1}, u = v_t − S′ᵀ k_t and dS the gradient of S_t (+ d^(−1/2) q_t dy_tᵀ):
@@ -63,6 +63,7 @@ pub(super) static SCAN: Recurrence = Recurrence {
     result: 2,
     rows: 0,
     columns: 2,
+    flops: 8,
     #[cfg(test)]
     step: reference::step,
     #[cfg(test)]

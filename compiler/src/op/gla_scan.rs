@@ -48,7 +48,7 @@ pub(super) fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> 
     let n: i64 = inputs.iter().chain(outputs).map(Type::elements).sum();
     let rows = inputs.first().and_then(|q| q.dims.last()).copied().unwrap_or(0);
     let values: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: 6 * rows * values, moved: n, saved: n }
+    Cost { flops: SCAN.flops * rows * values, moved: n, saved: n }
 }
 
 /// With dS the gradient of the state, from the last token to the first: dS += d^(−1/2) q_t dy_tᵀ,
@@ -61,6 +61,7 @@ pub(super) static SCAN: Recurrence = Recurrence {
     result: 2,
     rows: 0,
     columns: 2,
+    flops: 6,
     #[cfg(test)]
     step: reference::step,
     #[cfg(test)]

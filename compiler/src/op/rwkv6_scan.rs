@@ -57,7 +57,7 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let rows = inputs.first().and_then(|r| r.dims.last()).copied().unwrap_or(0);
     let keys = inputs.first().map_or(0, Type::elements);
     let values: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: 6 * rows * values + 3 * keys + 2 * values, moved: n, saved: n }
+    Cost { flops: SCAN.flops * rows * values + 3 * keys + 2 * values, moved: n, saved: n }
 }
 
 /// With s_t = Σ r u k, c_t = dy_t · v_t and dS the gradient of S_t, from the last token to the first:
@@ -70,6 +70,7 @@ pub(super) static SCAN: Recurrence = Recurrence {
     result: 2,
     rows: 0,
     columns: 2,
+    flops: 6,
     #[cfg(test)]
     step: reference::step,
     #[cfg(test)]

@@ -56,7 +56,7 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = inputs.iter().filter(|t| t.time).chain(outputs).map(Type::elements).sum();
     let columns = inputs.get(3).and_then(|b| b.dims.last()).copied().unwrap_or(0);
     let values: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: 6 * columns * values, moved: n, saved: n }
+    Cost { flops: SCAN.flops * columns * values, moved: n, saved: n }
 }
 
 /// With α = exp(dt a), dS the gradient of S_t (+ dy_t c_tᵀ): dc = S_tᵀ dy, dx = dt dS b + d dy,
@@ -69,6 +69,7 @@ pub(super) static SCAN: Recurrence = Recurrence {
     result: 0,
     rows: 0,
     columns: 3,
+    flops: 6,
     #[cfg(test)]
     step: reference::step,
     #[cfg(test)]

@@ -37,8 +37,26 @@ pub fn memory_limit() -> Option<MemoryLimit> {
 
 /// Peak memory of this process in bytes; `None` if the system does not report it.
 pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    peak_in("/proc/self/status")
+}
+
+/// Peak memory of a process in bytes; `None` if the system does not report it.
+pub fn peak_memory_of(process: u32) -> Option<u64> {
+    peak_in(&format!("/proc/{process}/status"))
+}
+
+fn peak_in(file: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(file).unwrap_or_default();
     Some(kibibytes(&field(&status, "VmHWM"))).filter(|bytes| *bytes > 0)
+}
+
+/// The number of times that a process touched a page of memory that it did not have yet, without reading a disk;
+/// `None` if the system does not report it.
+pub fn page_faults_of(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second field is the program's name in parentheses and may contain spaces; this is the tenth.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(7)?.parse().ok()
 }
 
 /// Limit files of a process's control group and of the groups around it.

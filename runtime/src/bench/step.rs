@@ -1,12 +1,13 @@
 //! Speed of one training step, and the breakdown of its time.
 //! In: a graph, a batch shape, a number of rounds. Out: milliseconds of forward and backward, of the update, and of
-//! each kernel. Must stay true: it times exactly the code of a run, on random tokens; medians over rounds.
+//! each kernel, with the work that each does. Must stay true: it times exactly the code of a run, on random tokens;
+//! medians over rounds; the ceilings are measured in the same process.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use compiler::graph::Graph;
-use compiler::plan::{Step, TrainOptions};
+use compiler::plan::{Precision, Sizes, Step, TrainOptions, Work};
 use compiler::plans;
 use tch::{Kind, Tensor};
 
@@ -14,26 +15,103 @@ use super::Timing;
 use crate::execute::{ExecuteError, Machine, Moments, Paths, StepObserver, Trainer};
 use crate::weights::Weights;
 
+/// The sizes of a step's batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepShape {
+    /// Sequences.
     pub batch: i64,
+    /// Tokens per sequence.
     pub seq_len: i64,
 }
 
+/// What was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepBench {
+    /// The batch.
     pub shape: StepShape,
+    /// Threads of libtorch and of our kernels.
     pub threads: i32,
+    /// Timed steps.
     pub rounds: usize,
     /// Forward and backward of one micro-batch.
     pub micro: Timing,
     /// Norm, clipping, AdamW.
     pub update: Timing,
-    /// Mean milliseconds of a micro-batch by kernel, the costliest first.
-    pub kernels: Vec<(&'static str, f64)>,
+    /// The kernels of a micro-batch, the costliest first.
+    pub kernels: Vec<KernelTime>,
+    /// The work of the update.
+    pub update_work: Work,
+    /// The path of each kernel.
     pub paths: Paths,
-    /// The machine's peak speed in operations per second, from one product of two 2048 × 2048 matrices measured now.
-    pub ceiling: f64,
+    /// What the machine does at most.
+    pub ceilings: Ceilings,
+}
+
+/// The time and work of all steps of one kernel in a micro-batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelTime {
+    /// Its name in plans.
+    pub kernel: &'static str,
+    /// Median milliseconds.
+    pub ms: f64,
+    /// Operations, and bytes of operands and results.
+    pub work: Work,
+}
+
+/// The machine's speed at two simple things, measured now with all threads.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ceilings {
+    /// Operations per second of a product of two 2048 × 2048 matrices.
+    pub flops: f64,
+    /// Bytes per second, read and written, of a copy of 256 MiB.
+    pub bytes: f64,
+}
+
+/// A model and its optimizer, ready for training steps on random tokens.
+#[derive(Debug)]
+pub struct Stepper {
+    trainer: Trainer,
+    weights: Weights,
+    moments: Moments,
+    tokens: Tensor,
+    targets: Tensor,
+    scale: f64,
+    steps: i64,
+}
+
+impl Stepper {
+    /// Initial weights and one random batch.
+    pub fn new(
+        graph: &Graph,
+        options: &TrainOptions,
+        StepShape { batch, seq_len }: StepShape,
+        machine: Machine,
+    ) -> Result<Self, ExecuteError> {
+        let trainer = Trainer::new(plans::train(graph, options), machine)?;
+        let weights = Weights::init(graph, 1)?.to(machine.device, machine.kind)?;
+        let moments = Moments::zeros(&weights)?;
+        let ids = (Kind::Int64, machine.device);
+        let tokens = Tensor::f_randint(graph.vocab, [batch, seq_len], ids)?;
+        let targets = Tensor::f_randint(graph.vocab, [batch, seq_len], ids)?;
+        let scale = 1.0 / (batch * seq_len) as f64;
+        Ok(Self { trainer, weights, moments, tokens, targets, scale, steps: 0 })
+    }
+
+    /// One training step. Returns the times of forward and backward, and of the update.
+    pub fn advance(
+        &mut self,
+        observer: Option<StepObserver<'_>>,
+    ) -> Result<(Duration, Duration), ExecuteError> {
+        let Self { trainer, weights, moments, tokens, targets, scale, steps } = self;
+        *steps += 1;
+        let began = Instant::now();
+        let sums = trainer.micro_batch_timed(weights, tokens, targets, *scale, observer)?;
+        let _ = sums.loss_sum()?; // a GPU is done when its number is here
+        let micro = began.elapsed();
+        let began = Instant::now();
+        let _ = trainer.update(weights, moments, &sums.gradients, 1e-4, *steps)?;
+        Ok((micro, began.elapsed()))
+    }
 }
 
 /// Times steps after `warm_up` untimed ones. `rounds` must be at least 1.
@@ -44,39 +122,39 @@ pub fn step(
     machine: Machine,
     (warm_up, rounds): (usize, usize),
 ) -> Result<StepBench, ExecuteError> {
-    let StepShape { batch, seq_len } = shape;
-    let trainer = Trainer::new(plans::train(graph, options), machine)?;
-    let mut weights = Weights::init(graph, 1)?.to(machine.device, machine.kind)?;
-    let mut moments = Moments::zeros(&weights)?;
-    let ids = (Kind::Int64, machine.device);
-    let tokens = Tensor::f_randint(graph.vocab, [batch, seq_len], ids)?;
-    let targets = Tensor::f_randint(graph.vocab, [batch, seq_len], ids)?;
-    let scale = 1.0 / (batch * seq_len) as f64;
-    let mut spent: BTreeMap<&'static str, Duration> = BTreeMap::new();
+    let mut stepper = Stepper::new(graph, options, shape, machine)?;
+    for _ in 0..warm_up {
+        stepper.advance(None)?;
+    }
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let mut spent: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     let (mut micros, mut updates) = (Vec::new(), Vec::new());
-    for round in 0..warm_up + rounds.max(1) {
-        let timed = round >= warm_up;
+    for _ in 0..rounds.max(1) {
+        let mut round: BTreeMap<&'static str, Duration> = BTreeMap::new();
         let mut observer = |step: &Step, took: Duration| {
-            *spent.entry(step.kernel.name()).or_default() += took;
+            *round.entry(step.kernel.name()).or_default() += took;
         };
-        let began = Instant::now();
-        let observer: Option<StepObserver<'_>> = if timed { Some(&mut observer) } else { None };
-        let sums = trainer.micro_batch_timed(&weights, &tokens, &targets, scale, observer)?;
-        let _ = sums.loss_sum()?; // a GPU is done when its number is here
-        let micro = began.elapsed();
-        let began = Instant::now();
-        let _ =
-            trainer.update(&mut weights, &mut moments, &sums.gradients, 1e-4, round as i64 + 1)?;
-        if timed {
-            micros.push(micro.as_secs_f64() * 1e3);
-            updates.push(began.elapsed().as_secs_f64() * 1e3);
+        let (micro, update) = stepper.advance(Some(&mut observer))?;
+        micros.push(ms(micro));
+        updates.push(ms(update));
+        for (kernel, took) in round {
+            spent.entry(kernel).or_default().push(ms(took));
         }
     }
-    let mut kernels: Vec<(&'static str, f64)> = spent
+    let sizes = Sizes { batch: shape.batch, time: shape.seq_len, past: 0 };
+    let plan = plans::train(graph, options);
+    let work = plan.micro.work_by_kernel(sizes);
+    let mut kernels: Vec<KernelTime> = spent
         .into_iter()
-        .map(|(kernel, spent)| (kernel, spent.as_secs_f64() * 1e3 / micros.len() as f64))
+        .map(|(kernel, times)| KernelTime {
+            kernel,
+            ms: Timing::from_times(&times).median,
+            work: work.get(kernel).copied().unwrap_or_default(),
+        })
         .collect();
-    kernels.sort_by(|a, b| b.1.total_cmp(&a.1));
+    kernels.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    let paths = stepper.trainer.paths();
+    drop(stepper);
     Ok(StepBench {
         shape,
         threads: tch::get_num_threads(),
@@ -84,21 +162,53 @@ pub fn step(
         micro: Timing::from_times(&micros),
         update: Timing::from_times(&updates),
         kernels,
-        paths: trainer.paths(),
-        ceiling: ceiling(machine)?,
+        update_work: plan.update.total_work(sizes),
+        paths,
+        ceilings: ceilings(machine, options.common.precision)?,
     })
 }
 
-/// Operations per second of the fastest of a few matrix products.
-fn ceiling(machine: Machine) -> Result<f64, ExecuteError> {
+/// Measures the machine: the fastest of a few matrix products and copies. Under bf16, the product is of the dtype that
+/// the machine multiplies faster.
+pub fn ceilings(machine: Machine, precision: Precision) -> Result<Ceilings, ExecuteError> {
+    let flops = product(machine, machine.kind)?;
+    let flops = match precision {
+        Precision::F32 => flops,
+        Precision::Bf16 => flops.max(product(machine, Kind::BFloat16)?),
+    };
+    Ok(Ceilings { flops, bytes: copy(machine)? })
+}
+
+const REPEATS: usize = 6;
+
+fn product(machine: Machine, kind: Kind) -> Result<f64, ExecuteError> {
     const SIDE: i64 = 2048;
-    let m = Tensor::f_randn([SIDE, SIDE], (machine.kind, machine.device))?;
-    let mut best = f64::INFINITY;
-    for _ in 0..6 {
-        let began = Instant::now();
+    let m = Tensor::f_randn([SIDE, SIDE], (Kind::Float, machine.device))?.f_to_kind(kind)?;
+    let best = fastest(|| {
         let product = m.f_mm(&m)?;
-        let _ = product.f_double_value(&[0, 0])?;
+        Ok(product.f_double_value(&[0, 0])?)
+    })?;
+    Ok(2.0 * (SIDE as f64).powi(3) / best)
+}
+
+fn copy(machine: Machine) -> Result<f64, ExecuteError> {
+    const ELEMENTS: i64 = 1 << 26;
+    let from = Tensor::f_ones([ELEMENTS], (Kind::Float, machine.device))?;
+    let mut to = from.f_zeros_like()?;
+    let best = fastest(|| {
+        to.f_copy_(&from)?;
+        Ok(to.f_double_value(&[0])?)
+    })?;
+    Ok(2.0 * 4.0 * ELEMENTS as f64 / best)
+}
+
+/// Seconds of the fastest of a few calls.
+fn fastest(mut call: impl FnMut() -> Result<f64, ExecuteError>) -> Result<f64, ExecuteError> {
+    let mut best = f64::INFINITY;
+    for _ in 0..REPEATS {
+        let began = Instant::now();
+        let _ = call()?;
         best = best.min(began.elapsed().as_secs_f64());
     }
-    Ok(2.0 * (SIDE as f64).powi(3) / best)
+    Ok(best)
 }

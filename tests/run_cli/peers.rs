@@ -1,0 +1,166 @@
+//! `canonc bench peers` as a process, with a stand-in for Python that answers the protocol: its table and sentences, and
+//! what it says if Python, PyTorch or a process fails. No test needs PyTorch or a network.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Says the version of torch, makes an environment that contains itself, or answers each request with five steps.
+const PYTHON: &str = r#"#!/bin/sh
+case "$*" in
+  -c*) echo VERSION; exit ;;
+  "-m venv --clear "*) mkdir -p "$4/bin" && cp MADE "$4/bin/python"; exit ;;
+  "-m pip install "*) echo "$*" > pip.txt; exit ;;
+  *DIES*) echo "line one" >&2; echo "MemoryError: too much" >&2; exit 1 ;;
+  *"--arch llamacanon"*) parameters=10302720 ;;
+  *) parameters=10235136 ;;
+esac
+echo "$GLIBC_TUNABLES$LD_PRELOAD" >> tunables.txt
+echo "a warning that is no JSON"
+echo '{"torch": "VERSION", "threads": 1, "parameters": '$parameters'}'
+while read count; do echo '{"ms": [1000, 2000, 3000, 4000, 5000]}'; done
+"#;
+
+/// Cannot import torch.
+const WITHOUT_TORCH: &str = "#!/bin/sh
+echo \"ModuleNotFoundError: No module named 'torch'\" >&2
+exit 1
+";
+
+fn program(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn python(version: &str, dies: &str) -> String {
+    PYTHON.replace("VERSION", version).replace("DIES", dies)
+}
+
+/// The command in a folder that has `bin/` on PATH before the shell's own programs.
+fn peers(dir: &Path, words: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_canonc"))
+        .current_dir(dir)
+        .args(["bench", "peers", "--batch", "1", "--seq-len", "8", "--rounds", "1"])
+        .args(words.split_whitespace())
+        .env("PATH", dir.join("bin"))
+        .env("XDG_CACHE_HOME", dir.join("cache"))
+        .env("LD_PRELOAD", "")
+        .env("OMP_NUM_THREADS", "1")
+        .env("MKL_NUM_THREADS", "1")
+        .output()
+        .unwrap()
+}
+
+fn refused(code: i32, dir: &Path, words: &str, parts: &[&str]) {
+    let output = peers(dir, words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{words}: {said}");
+    for part in parts {
+        assert!(said.contains(part), "{words}: {part} in {said}");
+    }
+}
+
+#[test]
+fn both_sides_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    // Another version than libtorch's, and a compiler that does not work.
+    program(&dir.path().join("python"), &python("1.2.3", "compile"));
+    let output = peers(dir.path(), "--python ./python");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in [
+        "this measures PyTorch 1.2.3",
+        "left out: PyTorch compile of llama ended with exit code 1; its last lines:",
+        "MemoryError: too much",
+        "round 1 of 1",
+        "f32; PyTorch 1.2.3 and libtorch",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "  canonc ",
+        "  PyTorch eager, conv1d ",
+        "3000 ms  1000 ms  3000–3000",
+        "llamacanon: PyTorch's fastest step as installed (PyTorch eager) takes",
+        "Canon layers add",
+        "head_loss_grad",
+        "causal_conv_grad",
+        "of copy",
+    ] {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    // Three processes as installed; two, on Linux, with other settings.
+    let tunables = fs::read_to_string(dir.path().join("tunables.txt")).unwrap();
+    let kept = tunables.lines().filter(|line| line.contains("glibc.malloc.mmap_max=0")).count();
+    assert_eq!(tunables.lines().filter(|line| line.is_empty()).count(), 3, "{tunables}");
+    assert_eq!(kept, if cfg!(target_os = "linux") { 2 } else { 0 }, "{tunables}");
+}
+
+#[test]
+fn a_process_that_ends_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    program(&dir.path().join("python"), &python("2.0", "eager"));
+    let said = ["PyTorch eager of llama ended with exit code 1", "line one", "MemoryError"];
+    refused(3, dir.path(), "--python ./python", &said);
+    let other = python("2.0", "nothing").replace("10235136", "5");
+    program(&dir.path().join("python"), &other);
+    let said = ["PyTorch eager of llama has 5 parameters", "they cannot be compared"];
+    refused(3, dir.path(), "--python ./python", &said);
+}
+
+#[test]
+fn a_python_is_found_named_or_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let help = ["--make-environment` downloads it once (about 5 GB)", "cache/canonc/peers-"];
+    refused(3, dir, "", &["python3 is not on PATH", help[0], help[1]]);
+    refused(3, dir, "--make-environment", &["python3 is not on PATH"]);
+    program(&dir.join("bin/python3"), WITHOUT_TORCH);
+    refused(3, dir, "", &["No module named 'torch'", help[0]]);
+    refused(3, dir, "--python bin/python3", &["cannot import torch", "-m pip install torch=="]);
+    refused(2, dir, "--python none", &["`none` cannot be started: there is no such file"]);
+    program(&dir.join("bin/python3"), &python("0.4.1", "nothing"));
+    refused(3, dir, "", &["python3 has PyTorch 0.4.1, and canonc uses libtorch", help[0]]);
+
+    // An environment is made with the version of libtorch, and used again.
+    for (name, path) in [("mkdir", "/bin/mkdir"), ("cp", "/bin/cp")] {
+        std::os::unix::fs::symlink(path, dir.join("bin").join(name)).unwrap();
+    }
+    let libtorch = runtime::observe::observe().torch.version;
+    let inside = dir.join("inside");
+    program(&inside, &python(&libtorch, "--arch"));
+    let maker = python("0.4.1", "nothing").replace("MADE", inside.to_str().unwrap());
+    program(&dir.join("bin/python3"), &maker);
+    // It dies at the first architecture, so the benchmark ends here.
+    let used = "PyTorch eager of llama ended with exit code 1";
+    refused(3, dir, "--make-environment", &["making a Python environment with PyTorch", used]);
+    let pip = fs::read_to_string(dir.join("pip.txt")).unwrap();
+    let version = libtorch.split('+').next().unwrap();
+    assert!(pip.contains(&format!("torch=={version} numpy")), "{pip}");
+    refused(3, dir, "", &[used]);
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, part) in [
+        ("a.canon", "trains its own two architectures"),
+        ("--dtype f64", "no f64"),
+        ("--device cuda", "on the CPU"),
+        ("--seq-len 8,16", "one sequence length"),
+        ("--python p --make-environment", "cannot be used with"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_canonc"))
+            .current_dir(dir.path())
+            .args(["bench", "peers"])
+            .args(words.split_whitespace())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        assert!(said.contains(part), "{words}: {said}");
+    }
+}
