@@ -35,7 +35,18 @@ pub(super) fn add_product(
     b: &[f32],
     [m, k, n]: [usize; 3],
 ) {
-    ffi::run_on(isa, Product { c, a, b, m, k, n });
+    ffi::run_on(isa, Product { c, a, b, m, k, n, add: true });
+}
+
+/// C [m, n] = A [m, k] B [k, n]; B and C have rows of n.
+pub(super) fn product(
+    isa: Isa,
+    c: &mut [f32],
+    a: Strided<'_>,
+    b: &[f32],
+    [m, k, n]: [usize; 3],
+) {
+    ffi::run_on(isa, Product { c, a, b, m, k, n, add: false });
 }
 
 /// The transpose of [rows, width], into [width, rows].
@@ -55,6 +66,8 @@ struct Product<'a> {
     m: usize,
     k: usize,
     n: usize,
+    /// Whether to add to C.
+    add: bool,
 }
 
 impl ffi::Vectorised for Product<'_> {
@@ -73,16 +86,16 @@ impl ffi::Vectorised for Product<'_> {
 impl Product<'_> {
     #[inline(always)]
     fn tiles<const FMA: bool, const LANES: usize, const ROWS: usize, const FLIPPED: bool>(self) {
-        let Product { c, a, b, m, k, n } = self;
+        let Product { c, a, b, m, k, n, add } = self;
         for i in (0..m).step_by(ROWS) {
             let c = &mut c[i * n..(i + ROWS) * n];
             let mut j = 0;
             while j + 2 * LANES <= n {
-                tile::<FMA, LANES, ROWS, 2, FLIPPED>(c, a, b, [i, j, k, n]);
+                tile::<FMA, LANES, ROWS, 2, FLIPPED>(c, a, b, [i, j, k, n], add);
                 j += 2 * LANES;
             }
             while j < n {
-                tile::<FMA, LANES, ROWS, 1, FLIPPED>(c, a, b, [i, j, k, n]);
+                tile::<FMA, LANES, ROWS, 1, FLIPPED>(c, a, b, [i, j, k, n], add);
                 j += LANES;
             }
         }
@@ -102,11 +115,14 @@ fn tile<
     a: Strided<'_>,
     b: &[f32],
     [i, j, k, n]: [usize; 4],
+    add: bool,
 ) {
     let mut sums = [[[0.0f32; LANES]; N]; ROWS];
-    for (r, sums) in sums.iter_mut().enumerate() {
-        for (x, sum) in sums.iter_mut().enumerate() {
-            *sum = load(&c[r * n..], j + x * LANES);
+    if add {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (x, sum) in sums.iter_mut().enumerate() {
+                *sum = load(&c[r * n..], j + x * LANES);
+            }
         }
     }
     // Unused if A is flipped.
