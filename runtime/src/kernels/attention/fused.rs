@@ -281,8 +281,10 @@ impl Vectorised for Online<'_> {
             if before > new {
                 new = before;
             }
-            for p in p.iter_mut() {
-                *p = exp::<FMA>(*p - new);
+            for p in p.chunks_exact_mut(PAD) {
+                for l in 0..PAD {
+                    p[l] = exp::<FMA>(p[l] - new);
+                }
             }
             // exp never gives 0, so hidden keys are set to it.
             p[..begin].fill(0.0);
@@ -470,9 +472,13 @@ impl Vectorised for Slope<'_> {
         let Slope { sizes, first, block, p, ds, lse, along } = self;
         let rows = p.chunks_exact_mut(BLOCK).zip(ds.chunks_exact_mut(BLOCK));
         for (row, ((p, ds), (lse, along))) in rows.zip(lse.iter().zip(along)).enumerate() {
-            for (p, ds) in p.iter_mut().zip(ds.iter_mut()) {
-                *p = exp::<FMA>(*p - lse);
-                *ds = *p * (*ds - along);
+            // Copies: through references, the loop could not be vectorised.
+            let (lse, along) = (*lse, *along);
+            for (p, ds) in p.chunks_exact_mut(PAD).zip(ds.chunks_exact_mut(PAD)) {
+                for l in 0..PAD {
+                    p[l] = exp::<FMA>(p[l] - lse);
+                    ds[l] = p[l] * (ds[l] - along);
+                }
             }
             let seen = within(sizes.seen(first + row), block);
             for hidden in [0..seen.start, seen.end.max(seen.start)..BLOCK] {
