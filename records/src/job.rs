@@ -21,6 +21,7 @@ use data::text::index::TextIndex;
 use data::text::{self, TextWindows};
 use data::window::{self, Order, TaskWindows};
 use data::{Split, Windows};
+use tasks::metric;
 use tasks::sample::Mode;
 
 pub use estimate::{Estimate, estimate, fits};
@@ -111,12 +112,12 @@ impl Metrics {
         let reports =
             |name: &str| experiment.evaluation.metrics.iter().any(|metric| metric == name);
         Metrics {
-            loss: reports("eval_loss"),
-            tokens: reports("token_accuracy"),
-            answers: reports("exact_match"),
-            bits: reports("bits"),
-            kl: reports("kl"),
-            validity: reports("validity"),
+            loss: reports(metric::EVAL_LOSS),
+            tokens: reports(metric::TOKEN_ACCURACY),
+            answers: reports(metric::EXACT_MATCH),
+            bits: reports(metric::BITS),
+            kl: reports(metric::KL),
+            validity: reports(metric::VALIDITY),
         }
     }
 }
@@ -280,15 +281,11 @@ pub fn learns(experiment: &Experiment) -> bool {
 
 /// Whether a reported metric needs the decoder: Brevo's answers, Lano's laws or sentences.
 fn writes(experiment: &Experiment) -> bool {
-    let metrics = Metrics::of(experiment);
-    match &experiment.data.source {
-        DataSource::Task { task, .. } => match task.name() {
-            "brevo" => metrics.answers,
-            "lano" => metrics.kl || metrics.validity,
-            _ => false,
-        },
-        DataSource::Text { .. } => false,
-    }
+    let written = match &experiment.data.source {
+        DataSource::Task { task, .. } => task.definition().written,
+        DataSource::Text { .. } => &[],
+    };
+    experiment.evaluation.metrics.iter().any(|metric| written.contains(&metric.as_str()))
 }
 
 fn text_of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> String {
