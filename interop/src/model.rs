@@ -129,12 +129,10 @@ static TABLES: LazyLock<BTreeMap<String, Init>> = LazyLock::new(|| {
 
 /// Rule by role, as a compiled arch lists them.
 fn rows(entries: &[Entry]) -> BTreeMap<String, String> {
-    let row = |entry: &Entry| match entry {
-        Entry::Set { path, value, .. } => match path.segments.as_slice() {
-            [Segment::Name(role)] => Some((role.text.clone(), dsl::print_expr(value))),
-            _ => None,
-        },
-        _ => None,
+    let row = |entry: &Entry| {
+        let Entry::Set { path, value, .. } = entry else { return None };
+        let [Segment::Name(role)] = path.segments.as_slice() else { return None };
+        Some((role.text.clone(), dsl::print_expr(value)))
     };
     entries.iter().filter_map(row).collect()
 }

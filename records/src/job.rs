@@ -144,7 +144,7 @@ impl Job {
         let Plans { training, evaluation: evaluation_plan, writing } = plans(experiment)?;
         let budget = experiment.budget;
         let schedule = experiment.schedule.to_f64();
-        schedule::check(&schedule, budget.steps).map_err(|error| input(&error.to_string()))?;
+        schedule::check(&schedule, budget.steps).map_err(unscheduled)?;
         let (train, held_out) = windows(experiment, documents)?;
         let evaluation = &experiment.evaluation;
         Ok(Job {
@@ -237,7 +237,7 @@ pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
     let steps = experiment.budget.steps;
     let lr = experiment.lr.to_f64();
     let schedule = experiment.schedule.to_f64();
-    schedule::check(&schedule, steps).map_err(|error| input(&error.to_string()))?;
+    schedule::check(&schedule, steps).map_err(unscheduled)?;
     Ok(move |step| lr * schedule::factor(&schedule, step, steps))
 }
 
@@ -401,9 +401,10 @@ fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), R
     Ok(())
 }
 
-fn input(text: &str) -> RunError {
-    match text.split_once("\nhelp: ") {
-        Some((message, help)) => RunError::input(message, help),
-        None => RunError::input(text, "correct the recipe and build it again"),
-    }
+fn input(message: &str) -> RunError {
+    RunError::input(message, "correct the recipe and build it again")
+}
+
+fn unscheduled(error: schedule::BadSchedule) -> RunError {
+    RunError::input(error.message, error.help)
 }

@@ -9,11 +9,16 @@ use lab::experiment::Schedule;
 
 /// A schedule that is not defined for a run of this length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSchedule(String);
+pub struct BadSchedule {
+    /// What is wrong, on one line.
+    pub message: String,
+    /// What to do about it.
+    pub help: String,
+}
 
 impl fmt::Display for BadSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{}\nhelp: {}", self.message, self.help)
     }
 }
 
@@ -21,7 +26,7 @@ impl std::error::Error for BadSchedule {}
 
 /// Whether `schedule` gives a finite factor at every step of a run of `total` steps.
 pub fn check(schedule: &Schedule<f64>, total: u64) -> Result<(), BadSchedule> {
-    let bad = |what: String, help: &str| Err(BadSchedule(format!("{what}\nhelp: {help}")));
+    let bad = |message: String, help: &str| Err(BadSchedule { message, help: help.to_owned() });
     let ratio = |value: f64, least_open: bool, name: &str| match value {
         value if value > 0.0 && value <= 1.0 => Ok(()),
         0.0 if !least_open => Ok(()),

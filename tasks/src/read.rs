@@ -124,7 +124,15 @@ impl de::Error for Wrong {
             Unexpected::Unit | Unexpected::Option => "null".to_owned(),
             Unexpected::Seq => "a list".to_owned(),
             Unexpected::Map => "an object".to_owned(),
-            other => other.to_string(),
+            Unexpected::Char(_)
+            | Unexpected::Bytes(_)
+            | Unexpected::NewtypeStruct
+            | Unexpected::Enum
+            | Unexpected::UnitVariant
+            | Unexpected::NewtypeVariant
+            | Unexpected::TupleVariant
+            | Unexpected::StructVariant
+            | Unexpected::Other(_) => found.to_string(),
         };
         // serde names the types of Rust.
         let wanted = match wanted.to_string().as_str() {
@@ -178,10 +186,7 @@ impl<'de> Deserializer<'de> for Given {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        match self.0 {
-            Value::Null => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
+        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -190,9 +195,9 @@ impl<'de> Deserializer<'de> for Given {
         _: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Wrong> {
-        match self.0 {
-            Value::String(word) => visitor.visit_enum(word.into_deserializer()),
-            other => Given(other).deserialize_any(visitor),
+        match self.0.as_str() {
+            Some(word) => visitor.visit_enum(word.into_deserializer()),
+            None => self.deserialize_any(visitor),
         }
     }
 
