@@ -566,17 +566,11 @@ pub struct RunArgs {
     pub dry_run: bool,
     /// Use another device than the lock's; the id stays the same, the platform section changes
     #[arg(long, value_enum, value_name = "DEVICE")]
-    pub device: Option<RunDevice>,
+    pub device: Option<OnDevice>,
     /// Save a checkpoint after this step and exit 75
     #[arg(long, value_name = "N")]
     pub stop_after_step: Option<u64>,
     /// Fail at a named point, `NAME` or `NAME:COUNT`: for tests of recovery
     #[arg(long, value_name = "POINT", hide = true)]
     pub fault: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RunDevice {
-    Cpu,
-    Cuda,
 }

@@ -113,9 +113,7 @@ fn documents(
     let Info { kind, digest: tokenizer, .. } = *index.tokenizer();
     let tokenizer = match kind {
         Kind::Bytes => None,
-        Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken => {
-            Some(parsed(tokenizer.to_hex().as_str())?)
-        }
+        Kind::File(_) => Some(parsed(tokenizer.to_hex().as_str())?),
     };
     let mut tokens = None;
     for experiment in experiments {

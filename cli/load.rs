@@ -319,7 +319,7 @@ impl Loaded {
         for diagnostic in &mut found {
             if diagnostic.labels.iter().all(|label| label.span.file != here.file) {
                 let text = "in this arch".to_owned();
-                diagnostic.labels.push(Label { span: here, text });
+                diagnostic.labels.push(Label { span: here, text, around: true });
             }
         }
         found

@@ -17,6 +17,7 @@ use report::compare;
 use report::statistics::Confidence;
 use report::statistics::scaling::{self, Curve, Fit, Model, Size};
 use serde::Serialize;
+use tasks::metric::EVAL_LOSS;
 
 use crate::args::{By, ScalingArgs, Which};
 use crate::compared::compared;
@@ -385,7 +386,7 @@ fn word(by: By) -> &'static str {
 
 fn metric(which: Which) -> &'static str {
     match which {
-        Which::Evaluation => compare::called("eval_loss"),
+        Which::Evaluation => compare::called(EVAL_LOSS),
         Which::Training => "training loss",
     }
 }

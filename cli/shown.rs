@@ -9,10 +9,11 @@ use std::path::Path;
 
 use disk::json_lines;
 use lab::comparison::Run;
-use lab::experiment::Experiment;
+use lab::experiment::{DataSource, Experiment};
 use records::overlap::{Overlap, Share, overlap_of_tokens, windows_of};
 use report::compare::{self, Counted, RunOverlap};
 use serde::{Deserialize, Serialize};
+use tasks::task::InTraining;
 
 use crate::compared::arm_of;
 use crate::fail::Failure;
@@ -39,21 +40,11 @@ const KEYS: &[&str] = &["of", "in_windows", "answers", "windows", "of_windows"];
 /// Not `shown.jsonl`: earlier versions kept one count for all levels there.
 const FILE: &str = "overlap.jsonl";
 
-/// How a task's questions can occur in training.
-enum Questions {
-    /// Word for word.
-    Counted,
-    /// By design.
-    OfTraining,
-    /// There are none that could be the same, as in documents and in sentences of a grammar.
-    None,
-}
-
-fn questions(experiment: &Experiment) -> Questions {
-    match experiment.value("data.task").map(|task| task.plain()).as_deref() {
-        Some("capo") => Questions::OfTraining,
-        Some("brevo" | "depo" | "mano" | "multihop") => Questions::Counted,
-        Some(_) | None => Questions::None,
+/// How the evaluation questions can occur in training. Documents have no questions.
+fn in_training(experiment: &Experiment) -> InTraining {
+    match &experiment.data.source {
+        DataSource::Task { task, .. } => task.definition().in_training,
+        DataSource::Text { .. } => InTraining::Never,
     }
 }
 
@@ -72,10 +63,10 @@ pub fn count(
         .collect();
     let before = known.len();
     for run in runs {
-        let shown = match questions(&run.experiment) {
-            Questions::None => continue,
-            Questions::OfTraining => RunOverlap::ByDesign,
-            Questions::Counted => {
+        let shown = match in_training(&run.experiment) {
+            InTraining::Never => continue,
+            InTraining::ByDesign => RunOverlap::ByDesign,
+            InTraining::ByChance => {
                 let of = windows_of(&run.experiment).to_string();
                 let kept = match known.get(&of) {
                     Some(kept) => kept.clone(),

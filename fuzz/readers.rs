@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
-use data::text::tokenizer::{Kind, MarkNames, Tokenizer};
+use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 
 /// A reader that takes the bytes of a file.
 type Reader = fn(&[u8]);
@@ -22,7 +22,7 @@ const READERS: [(&str, Reader); 20] = [
     ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
     ("curves", |bytes| drop(text(bytes).map(report::curves::Curves::parse))),
-    ("huggingface", |bytes| tokenizer(Kind::Huggingface, bytes)),
+    ("huggingface", |bytes| tokenizer(Kind::File(TokenizerKind::HuggingFace), bytes)),
     ("import", |bytes| {
         let path = file("config.json", bytes);
         let request = interop::import::Request {
@@ -51,7 +51,7 @@ const READERS: [(&str, Reader); 20] = [
     ("safetensors", |bytes| {
         drop(interop::store::Store::single(&file("model.safetensors", bytes)));
     }),
-    ("sentencepiece", |bytes| tokenizer(Kind::Sentencepiece, bytes)),
+    ("sentencepiece", |bytes| tokenizer(Kind::File(TokenizerKind::SentencePiece), bytes)),
     ("signature", |bytes| drop(text(bytes).map(|text| records::sign::check(b"message", text)))),
     ("table", |bytes| drop(text(bytes).map(|text| lab::audit::table("table.tsv", text)))),
     ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),

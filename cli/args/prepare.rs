@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use data::text::tokenizer::{Kind, TokenizerKind};
 
 /// Tokenize documents once, into a file for `canonc bind` and `canonc run --data`
 #[derive(Args, Debug)]
@@ -97,6 +98,17 @@ pub enum TokenizerArg {
     Tiktoken,
     /// A tokenizer.json of Hugging Face
     Huggingface,
+}
+
+impl From<TokenizerArg> for Kind {
+    fn from(typed: TokenizerArg) -> Kind {
+        match typed {
+            TokenizerArg::Bytes => Kind::Bytes,
+            TokenizerArg::Sentencepiece => Kind::File(TokenizerKind::SentencePiece),
+            TokenizerArg::Tiktoken => Kind::File(TokenizerKind::Tiktoken),
+            TokenizerArg::Huggingface => Kind::File(TokenizerKind::HuggingFace),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -16,15 +16,15 @@ use std::time::Instant;
 use data::batch::Batch;
 use data::text::index::OnBadLine;
 use data::text::lines::Field;
-use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
-use data::text::tokenizer::{MarkNames, Tokenizer};
+use data::text::prepare::{Done, Input, News, Plain, Request, SourceInput, prepare};
+use data::text::tokenizer::{Kind, MarkNames, Tokenizer};
 use data::text::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use data::{DataError, Split};
 use records::progress::bytes;
 
-use super::prepare::{tokenizer, workers};
+use super::prepare::{resumed, tokenizer, workers};
 use super::{failure, screen::Screen};
-use crate::args::{BenchTextArgs, TokenizerArg};
+use crate::args::BenchTextArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 
@@ -55,7 +55,7 @@ pub(super) fn bench(args: &BenchTextArgs) -> Outcome {
         made.map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
     let path = |name: &str| folder.path().join(name);
     let marks = MarkNames::default();
-    let tokenizer = tokenizer(*kind, tokenizer_file.as_deref(), marks)?;
+    let tokenizer = tokenizer((*kind).into(), tokenizer_file.as_deref(), marks)?;
     let corpus_path = path("corpus.jsonl");
     let documents =
         corpus(&corpus_path, *size).map_err(|error| Failure::cannot_write(&corpus_path, &error))?;
@@ -80,7 +80,7 @@ pub(super) fn bench(args: &BenchTextArgs) -> Outcome {
     let mut counts = vec![1, workers(*asked)];
     counts.dedup();
     for count in counts {
-        let time = timed(|| run(&corpus_path, &tokenizer, count, &straight))?;
+        let time = timed(|| run(&corpus_path, &tokenizer, count, &straight).map(|_| ()))?;
         let plural = if count == 1 { "" } else { "s" };
         row(&format!("prepare, {count} worker{plural}"), time, peak());
     }
@@ -93,7 +93,7 @@ pub(super) fn bench(args: &BenchTextArgs) -> Outcome {
     if let Some(time) = plain(&corpus_path, &path("plain"))? {
         row("plain Python reader (stand-in)", time, "–".to_owned());
     }
-    let same = killed(args, &corpus_path, &straight, &path("killed.index"))?;
+    let same = killed(args, &tokenizer, &corpus_path, &straight, &path("killed.index"))?;
 
     let head = ["", "a core's second", "a second", "peak memory so far"];
     rows.insert(0, head.map(str::to_owned).to_vec());
@@ -131,7 +131,13 @@ fn peak() -> String {
     kilobytes.map_or("–".to_owned(), |kilobytes| bytes(kilobytes << 10))
 }
 
-fn run(corpus: &Path, tokenizer: &Tokenizer, workers: usize, out: &Path) -> Result<(), Failure> {
+/// Prepares the corpus; returns where it went on, if earlier work was interrupted.
+fn run(
+    corpus: &Path,
+    tokenizer: &Tokenizer,
+    workers: usize,
+    out: &Path,
+) -> Result<Option<Done>, Failure> {
     let sources = [SourceInput { name: "corpus".to_owned(), files: vec![input(corpus)?] }];
     let request = Request {
         sources: &sources,
@@ -144,13 +150,17 @@ fn run(corpus: &Path, tokenizer: &Tokenizer, workers: usize, out: &Path) -> Resu
         fault: None,
     };
     let mut screen = Screen::new(sources.iter().flat_map(|s| &s.files).map(|f| f.bytes).sum());
-    let ended = prepare(&request, out, &AtomicBool::new(false), &mut |news| {
-        if let data::text::prepare::News::Progress(done) = news {
+    let mut from = None;
+    let ended = prepare(&request, out, &AtomicBool::new(false), &mut |news| match news {
+        News::Resumed(done) => from = Some(*done),
+        News::Progress(done) => {
             screen.show(done.read, |_| format!("{} prepared", bytes(done.read)));
         }
+        News::Anew(_) => {}
     });
     screen.clear();
-    ended.map(|_| ()).map_err(failure)
+    ended.map_err(failure)?;
+    Ok(from)
 }
 
 fn input(path: &Path) -> Result<Input, Failure> {
@@ -207,50 +217,40 @@ fn plain(corpus: &Path, out: &Path) -> Result<Option<Time>, Failure> {
 /// Kills a preparation half way, resumes it, and returns whether the result equals the uninterrupted one.
 fn killed(
     args: &BenchTextArgs,
+    tokenizer: &Tokenizer,
     corpus: &Path,
     straight: &Path,
     out: &Path,
 ) -> Result<String, Failure> {
-    let BenchTextArgs { bytes: size, tokenizer, tokenizer_file, .. } = args;
+    let BenchTextArgs { bytes: size, tokenizer: kind, tokenizer_file, workers: asked, .. } = args;
     let program = std::env::current_exe().map_err(|error| {
         Failure::machine(format!("canonc cannot find its own program: {error}"))
     })?;
     let mut named = OsString::from("corpus=");
     named.push(corpus);
-    let run = |fault: bool| {
-        let mut command = Command::new(&program);
-        command.args(["data", "prepare"]).arg(&named).arg("--out").arg(out);
-        let kind = match tokenizer {
-            TokenizerArg::Bytes => "bytes",
-            TokenizerArg::Sentencepiece => "sentencepiece",
-            TokenizerArg::Tiktoken => "tiktoken",
-            TokenizerArg::Huggingface => "huggingface",
-        };
-        command.args(["--tokenizer", kind, "--checkpoint", &(size / 8).to_string()]);
-        if let Some(file) = tokenizer_file {
-            command.arg("--tokenizer-file").arg(file);
-        }
-        if fault {
-            // A piece has about one megabyte.
-            command.args(["--fault", &format!("piece:{}", (size >> 21).max(2))]);
-        }
-        command
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .output()
-            .map_err(|error| Failure::machine(format!("canonc cannot start itself: {error}")))
-    };
-    let first = run(true)?;
-    let second = run(false)?;
-    let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    let went_on = said.lines().find(|line| line.starts_with("going on after "));
-    if first.status.success() || !second.status.success() {
-        return Err(Failure::machine(format!("the killed preparation did not continue: {said}")));
+    let mut command = Command::new(&program);
+    command.args(["data", "prepare"]).arg(&named).arg("--out").arg(out);
+    let kind = Kind::from(*kind).name();
+    command.args(["--tokenizer", kind, "--checkpoint", &(size / 8).to_string()]);
+    if let Some(file) = tokenizer_file {
+        command.arg("--tokenizer-file").arg(file);
     }
+    // A piece has about one megabyte.
+    command.args(["--fault", &format!("piece:{}", (size >> 21).max(2))]);
+    let first = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| Failure::machine(format!("canonc cannot start itself: {error}")))?;
+    if first.status.success() {
+        let said = String::from_utf8_lossy(&first.stderr).into_owned();
+        return Err(Failure::machine(format!("the preparation was not killed: {said}")));
+    }
+    let went_on = run(corpus, tokenizer, workers(*asked), out)?;
     match same_bytes(straight, out).map_err(|error| Failure::cannot_read(out, &error))? {
         true => Ok(format!(
             "killed halfway and repeated ({}): the same file, byte for byte",
-            went_on.unwrap_or("from the start")
+            went_on.map_or("from the start".to_owned(), |done| resumed(&done))
         )),
         false => Err(Failure::machine("a killed and repeated preparation wrote other bytes")),
     }

@@ -22,7 +22,7 @@ use records::progress::{bytes, rounded};
 use super::failure;
 use super::inputs::sources;
 use super::screen::Screen;
-use crate::args::{Malformed, PrepareArgs, TokenizerArg};
+use crate::args::{Malformed, PrepareArgs};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::signals::stop_on_signals;
 use crate::{files, output};
@@ -32,7 +32,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     let sources = sources(typed, out)?;
     say_plain(&sources, *lines)?;
     let tokenizer = tokenizer(
-        args.tokenizer,
+        args.tokenizer.into(),
         args.tokenizer_file.as_deref(),
         MarkNames { bos: args.bos.clone(), eos: args.eos.clone() },
     )?;
@@ -63,7 +63,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     let ended = prepare_documents(&request, out, &stop, &mut |news| match news {
         News::Resumed(done) => {
             start = done.read;
-            output::note(&format!("going on after {}", so_far(done)));
+            output::note(&resumed(done));
         }
         News::Anew(why) => {
             output::note(&format!("{}.partial cannot be continued: {why}", shown(out)))
@@ -136,6 +136,11 @@ fn failed(error: DataError) -> Failure {
     Failure { exit, ..failure(error) }
 }
 
+/// Says from where an interrupted preparation continues.
+pub(super) fn resumed(done: &Done) -> String {
+    format!("going on after {}", so_far(done))
+}
+
 fn so_far(done: &Done) -> String {
     let Done { read, documents, tokens: _ } = *done;
     format!("{} of {}", output::counted(documents, "document"), bytes(read))
@@ -150,17 +155,7 @@ pub(super) fn workers(asked: Option<u16>) -> usize {
 }
 
 /// The chosen tokenizer, with its file read.
-pub fn tokenizer(
-    kind: TokenizerArg,
-    path: Option<&Path>,
-    marks: MarkNames,
-) -> Result<Tokenizer, Failure> {
-    let kind = match kind {
-        TokenizerArg::Bytes => Kind::Bytes,
-        TokenizerArg::Sentencepiece => Kind::Sentencepiece,
-        TokenizerArg::Tiktoken => Kind::Tiktoken,
-        TokenizerArg::Huggingface => Kind::Huggingface,
-    };
+pub fn tokenizer(kind: Kind, path: Option<&Path>, marks: MarkNames) -> Result<Tokenizer, Failure> {
     let Some(path) = path else {
         if kind != Kind::Bytes {
             return Err(Failure::bad_input(format!("the {kind} tokenizer needs a file"))
@@ -220,7 +215,7 @@ fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Resu
         identity.get(..12).unwrap_or_default(),
         match tokenizer.kind {
             Kind::Bytes => "tokenizer bytes".to_owned(),
-            Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken => format!(
+            Kind::File(_) => format!(
                 "tokenizer {} {} of {}",
                 tokenizer.kind,
                 tokenizer.digest.to_hex().get(..12).unwrap_or_default(),

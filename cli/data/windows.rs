@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use data::Windows;
 use data::batch::Batch;
-use data::text::tokenizer::{Info, MarkNames, Tokenizer};
+use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer};
 use data::text::{BOS, EOS};
-use lab::experiment::{DataSource, Experiment, Tokenizer as Locked, TokenizerKind};
+use lab::experiment::{DataSource, Experiment, Tokenizer as Locked};
 use lab::lock::Lock;
 use records::job;
 
 use super::{failure, prepare::tokenizer, screen::Screen};
-use crate::args::{ExportWindowsArgs, InspectArgs, TokenizerArg, WindowArgs, WindowFormat};
+use crate::args::{ExportWindowsArgs, InspectArgs, WindowArgs, WindowFormat};
 use crate::fail::{Exit, Failure, Outcome, reason, shown};
 use crate::signals::stop_on_signals;
 use crate::{locks, out, output, runs};
@@ -248,12 +248,7 @@ fn shows(
     };
     match (&experiment.data.source, path) {
         (DataSource::Text { tokenizer: Locked::File { kind, .. }, .. }, Some(path)) => {
-            let kind = match kind {
-                TokenizerKind::HuggingFace => TokenizerArg::Huggingface,
-                TokenizerKind::SentencePiece => TokenizerArg::Sentencepiece,
-                TokenizerKind::Tiktoken => TokenizerArg::Tiktoken,
-            };
-            let tokenizer = tokenizer(kind, Some(path), MarkNames::default())?;
+            let tokenizer = tokenizer(Kind::File(*kind), Some(path), MarkNames::default())?;
             let marks = info.map_or([None, None], |info| [info.bos, info.eos]);
             // The marks around documents do not affect how the other tokens are shown.
             let Info { vocab, .. } = *tokenizer.info();

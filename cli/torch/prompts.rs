@@ -5,10 +5,10 @@
 //! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
 use data::text::locked;
-use data::text::tokenizer::{Info, MarkNames, Tokenizer};
-use lab::experiment::{DataSource, Tokenizer as Locked, TokenizerKind};
+use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer};
+use lab::experiment::DataSource;
 
-use canonc::args::{PromptArgs, TokenizerArg};
+use canonc::args::PromptArgs;
 use canonc::data::tokenizer;
 use canonc::fail::{Failure, shown};
 
@@ -31,22 +31,17 @@ impl Prompts {
         let marks = MarkNames { bos: args.bos.clone(), eos: args.eos.clone() };
         let path = args.tokenizer_file.as_deref();
         let kind = match data {
-            Some(DataSource::Text { tokenizer: Locked::File { kind, .. }, .. }) => match kind {
-                TokenizerKind::HuggingFace => TokenizerArg::Huggingface,
-                TokenizerKind::SentencePiece => TokenizerArg::Sentencepiece,
-                TokenizerKind::Tiktoken => TokenizerArg::Tiktoken,
-            },
-            Some(DataSource::Text { tokenizer: Locked::Bytes, .. } | DataSource::Task { .. })
-            | None => TokenizerArg::Bytes,
+            Some(DataSource::Text { tokenizer, .. }) => Kind::from(tokenizer),
+            Some(DataSource::Task { .. }) | None => Kind::Bytes,
         };
-        if let (Some(path), TokenizerArg::Bytes) = (path, kind) {
+        if let (Some(path), Kind::Bytes) = (path, kind) {
             return Err(Failure::bad_input(format!(
                 "`{}` is given, but the tokens here are bytes",
                 shown(path)
             ))
             .help("remove --tokenizer-file, or name the lock that the weights are of"));
         }
-        if path.is_none() && kind != TokenizerArg::Bytes {
+        if path.is_none() && kind != Kind::Bytes {
             return Err(Failure::bad_input("the lock's tokenizer needs a file, but none is given")
                 .help(format!("name it with --tokenizer-file FILE, or {instead}")));
         }
@@ -72,8 +67,7 @@ impl Prompts {
                 (task.separator(), task.separator())
             }
         };
-        let enough =
-            i64::from(has) == vocab || kind != TokenizerArg::Bytes && i64::from(has) < vocab;
+        let enough = i64::from(has) == vocab || kind != Kind::Bytes && i64::from(has) < vocab;
         if !enough {
             return Err(Failure::bad_input(format!(
                 "a text prompt needs the {} tokenizer's vocabulary of {has}, but this arch has {vocab}",

@@ -25,7 +25,7 @@ use records::run::{Event, Paths, read_experiment, read_lock};
 use report::compare::measured;
 use runtime::train::{Observer, Options, TimingMethod, TrainOutcome, machine, spec, time, train};
 
-use canonc::args::{RunArgs, RunDevice};
+use canonc::args::{OnDevice, RunArgs};
 use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::found::Found;
 use canonc::runs::{self, failure};
@@ -205,10 +205,10 @@ fn several(args: &RunArgs) -> Outcome {
     Ok(all)
 }
 
-fn device_word(device: RunDevice) -> &'static str {
+fn device_word(device: OnDevice) -> &'static str {
     match device {
-        RunDevice::Cpu => "cpu",
-        RunDevice::Cuda => "cuda",
+        OnDevice::Cpu => "cpu",
+        OnDevice::Cuda => "cuda",
     }
 }
 
@@ -231,7 +231,7 @@ fn trains(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The experiment for another device: the same id, another platform section.
-fn on_device(experiment: Experiment, device: Option<RunDevice>) -> Result<Experiment, Failure> {
+fn on_device(experiment: Experiment, device: Option<OnDevice>) -> Result<Experiment, Failure> {
     let Some(word) = device.map(device_word) else { return Ok(experiment) };
     let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
     experiment.with(experiment.name.clone(), &values).map_err(|problems| {

@@ -430,7 +430,7 @@ impl<'a> Builder<'a> {
         }
         // Layers that share an Rc keep sharing one: edit each distinct tree once.
         let mut done: BTreeMap<*const Applied, Option<Rc<Applied>>> = BTreeMap::new();
-        let mut missing: Vec<(usize, String)> = Vec::new();
+        let mut missing: Vec<(usize, Option<diag::NoPlace>)> = Vec::new();
         for &index in selected {
             let Some(layer) = tree.layers.get_mut(index) else { continue };
             let key = Rc::as_ptr(&layer.applied);
@@ -444,7 +444,7 @@ impl<'a> Builder<'a> {
                     let edited = match self.put_layer(&layer.applied, path, put) {
                         Ok(edited) => Some(edited),
                         Err(why) => {
-                            missing.push((index, why));
+                            missing.push((index, Some(why)));
                             None
                         }
                     };
@@ -456,7 +456,7 @@ impl<'a> Builder<'a> {
                 Some(edited) => layer.applied = edited,
                 None => {
                     if missing.last().is_none_or(|(i, _)| *i != index) {
-                        missing.push((index, String::new()));
+                        missing.push((index, None));
                     }
                 }
             }
@@ -507,7 +507,7 @@ impl<'a> Builder<'a> {
             ("head", [_, ..], put) => {
                 let edited = match &tree.head {
                     Some(head) => self.put_layer(&head.clone(), rest, &put),
-                    None => Err("choose the head first: `head untied`".to_owned()),
+                    None => Err("choose the head first: `head untied`".to_owned().into()),
                 };
                 match edited {
                     Ok(head) => tree.head = Some(head),
@@ -530,7 +530,7 @@ impl<'a> Builder<'a> {
                 tree.fields.insert(field.to_owned(), setting);
             }
             _ => {
-                let why = format!("an arch has {}", ARCH_LEVEL.join(", "));
+                let why = format!("an arch has {}", ARCH_LEVEL.join(", ")).into();
                 self.diagnostics.push(diag::no_such_arch_path(&shown, span, &why));
                 return;
             }

@@ -29,7 +29,7 @@ pub(crate) fn unknown_import<'a>(
     let d = Diagnostic::error("unknown-import", span, format!("cannot find the file `{path}`"))
         .here("paths are relative to this file");
     match suggest(path, files.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")),
+        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]),
         None => d.help(
             "write a relative path with `/`, such as `import llama_1B from \"llama_1B.canon\"`",
         ),
@@ -44,7 +44,7 @@ pub(crate) fn unknown_imported_name(name: &Name, path: &str, defined: &[String])
     )
     .here("imported here");
     match suggest(&name.text, defined.iter().map(String::as_str)) {
-        Some(near) => d.help(format!("did you mean `{near}`?")),
+        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]),
         None if defined.is_empty() => d.help("that file defines nothing"),
         None => d.help(format!("it defines {}", list(defined.iter().map(String::as_str)))),
     }
@@ -55,7 +55,7 @@ pub(crate) fn names_a_primitive(name: &Name) -> Diagnostic {
         "names-a-primitive",
         name.span,
         format!("`{}` is a primitive, and calls of that name always mean the primitive", name.text),
-    )
+    ).about([name.text.as_str()])
     .help("rename the block; only a mixer or mlp may have a primitive's name, since it is configured and not called")
 }
 
@@ -92,10 +92,11 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
         Use::Def => "cannot find the definition",
         Use::Call => "cannot find the primitive or block",
     };
-    let d = Diagnostic::error("unknown-name", name.span, format!("{what} `{}`", name.text));
+    let d = Diagnostic::error("unknown-name", name.span, format!("{what} `{}`", name.text))
+        .about([name.text.as_str()]);
     let near = suggest(&name.text, visible.iter().copied());
     match (truth.filter(|_| context == Use::Value).or(near), context) {
-        (Some(near), _) => d.help(format!("did you mean `{near}`?")),
+        (Some(near), _) => d.help(format!("did you mean `{near}`?")).about([near]),
         (None, Use::Call) => d
             .help("`canonc show std` lists the primitives and the standard definitions")
             .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
@@ -126,6 +127,7 @@ pub(crate) fn chain_too_long(span: Span, limit: usize) -> Diagnostic {
 
 pub(crate) fn no_layers(name: &Name) -> Diagnostic {
     Diagnostic::error("no-layers", name.span, format!("arch `{}` has no layers", name.text))
+        .about([name.text.as_str()])
         .help("add `layers 24 of decoder { mixer attention { heads 32 }  mlp swiglu }`")
 }
 
@@ -136,6 +138,7 @@ pub(crate) fn zero_layers(span: Span) -> Diagnostic {
 
 pub(crate) fn not_an_arch(name: &Name, defined: Option<Span>) -> Diagnostic {
     let d = Diagnostic::error("not-an-arch", name.span, format!("`{}` is not an arch", name.text))
+        .about([name.text.as_str()])
         .here("used as the base of `with`")
         .help("`with` edits archs only; configure a definition with braces: `name { … }`");
     match defined {
@@ -146,6 +149,7 @@ pub(crate) fn not_an_arch(name: &Name, defined: Option<Span>) -> Diagnostic {
 
 pub(crate) fn edited_twice(path: &str, span: Span, before: Span) -> Diagnostic {
     Diagnostic::error("edited-twice", span, format!("`{path}` is set twice in the same place"))
+        .about([path])
         .here("again here")
         .label(before, "first here")
         .help("keep one of them, or add a second `with`")
@@ -175,6 +179,7 @@ pub(crate) fn layers_inside(span: Span) -> Diagnostic {
         span,
         "`layers` belongs to the arch, not inside a definition",
     )
+    .about(["layers"])
     .help("write `layers …` or `layers[…].path value` directly in the arch")
 }
 
@@ -185,10 +190,10 @@ pub(crate) fn not_a_role(span: Span) -> Diagnostic {
 
 pub(crate) fn unknown_init_table(name: &Name, tables: &[&str]) -> Diagnostic {
     let message = format!("cannot find the init table `{}`", name.text);
-    let d = Diagnostic::error("unknown-init-table", name.span, message);
+    let d = Diagnostic::error("unknown-init-table", name.span, message).about([name.text.as_str()]);
     let rows = "or write rows: `init { linear normal(0.02)  norm ones }`";
     match suggest(&name.text, tables.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")).help(rows),
+        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]).help(rows),
         None => d.help(format!("the init tables are {}", list(tables.iter().copied()))).help(rows),
     }
 }
@@ -198,30 +203,60 @@ pub(crate) fn not_an_init_table(span: Span) -> Diagnostic {
         .help("name one (`init lingua`), or write rows: `init { linear normal(0.02)  norm ones }`")
 }
 
+/// Why a path leads nowhere.
+#[derive(Clone, Debug)]
+pub(crate) struct NoPlace {
+    pub(crate) why: String,
+    /// The names that `why` says to use instead.
+    pub(crate) names: Vec<String>,
+}
+
+impl From<String> for NoPlace {
+    fn from(why: String) -> NoPlace {
+        NoPlace { why, names: Vec::new() }
+    }
+}
+
+impl NoPlace {
+    fn help(&self, d: Diagnostic) -> Diagnostic {
+        d.help(self.why.as_str()).about(self.names.iter().map(String::as_str))
+    }
+}
+
+/// `missing` are the layers without the path, with the reason where it is not that of the layer before.
 pub(crate) fn no_such_path(
     path: &str,
     span: Span,
-    missing: &[(usize, String)],
+    missing: &[(usize, Option<NoPlace>)],
     selected: usize,
 ) -> Diagnostic {
     let layers: Vec<usize> = missing.iter().map(|(i, _)| *i).collect();
-    let why = missing.iter().map(|(_, why)| why.as_str()).find(|why| !why.is_empty());
+    let why = missing.iter().find_map(|(_, why)| why.as_ref());
     let verb = if layers.len() == 1 { "has" } else { "have" };
     let d =
-        Diagnostic::error("no-such-path", span, format!("{} {verb} no `{path}`", ranges(&layers)));
-    let d = d.help(why.unwrap_or("see `canonc show` for the paths of each layer"));
+        Diagnostic::error("no-such-path", span, format!("{} {verb} no `{path}`", ranges(&layers)))
+            .about([path]);
+    let d = match why {
+        Some(why) => why.help(d),
+        None => d.help("see `canonc show` for the paths of each layer"),
+    };
     if layers.len() == selected {
         return d;
     }
     d.help("choose layers with `layers[mixer is attention].…` if only some have it")
 }
 
-pub(crate) fn no_such_arch_path(path: &str, span: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("no-such-field", span, format!("the arch has no `{path}`")).help(why)
+pub(crate) fn no_such_arch_path(path: &str, span: Span, why: &NoPlace) -> Diagnostic {
+    why.help(
+        Diagnostic::error("no-such-field", span, format!("the arch has no `{path}`")).about([path]),
+    )
 }
 
-pub(crate) fn no_such_config(path: &str, span: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("no-such-config", span, format!("`{path}` does not exist here")).help(why)
+pub(crate) fn no_such_config(path: &str, span: Span, why: &NoPlace) -> Diagnostic {
+    why.help(
+        Diagnostic::error("no-such-config", span, format!("`{path}` does not exist here"))
+            .about([path]),
+    )
 }
 
 pub(crate) fn layer_out_of_range(span: Span, index: u64, count: usize) -> Diagnostic {

@@ -57,9 +57,6 @@ pub const MAX_ELEMENTS: i64 = 1 << 48;
 /// Maximum elements of all parameters together.
 pub const MAX_TOTAL: i64 = 1 << 56;
 
-/// Label of the layer or head for which an error inside a definition occurred.
-pub(crate) const FOR_THIS: &str = "for this";
-
 /// One configuration value of the arch, by path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
@@ -391,7 +388,7 @@ impl Elaborator<'_> {
                 at.file == layer.file && layer.start <= at.start && at.end <= layer.end
             });
             if !inside {
-                d.labels.push(Label { span: layer, text: FOR_THIS.to_owned() });
+                d.labels.push(Label { span: layer, text: "for this".to_owned(), around: true });
             }
         }
     }

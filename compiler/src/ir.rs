@@ -377,12 +377,19 @@ pub struct Mismatch {
     pub message: String,
     /// What to write instead.
     pub help: String,
+    /// Settings that the sizes in it usually come from.
+    pub about: &'static [&'static str],
 }
 
 impl Mismatch {
     /// A message and a suggestion.
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> Mismatch {
-        Mismatch { message: message.into(), help: help.into() }
+        Mismatch { message: message.into(), help: help.into(), about: &[] }
+    }
+
+    /// The same, about sizes that come from these settings.
+    pub fn about(self, about: &'static [&'static str]) -> Mismatch {
+        Mismatch { about, ..self }
     }
 }
 

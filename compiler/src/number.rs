@@ -236,47 +236,47 @@ impl fmt::Display for Root {
     }
 }
 
-/// A parameter's initial distribution. Scales are exact until a kernel needs an f64.
+/// A parameter's initial distribution. Scales are exact; [`InitRule::to_f64`] rounds them, to draw from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InitRule {
+pub enum InitRule<Number = Root> {
     /// Every element is 1.
     Ones,
     /// Every element is 0.
     Zeros,
     /// Sets every element to this value.
-    Constant(Root),
+    Constant(Number),
     /// N(0, std²).
     Normal {
         /// Standard deviation.
-        std: Root,
+        std: Number,
     },
     /// N(0, std²) truncated to ±bound·std.
     TruncNormal {
         /// Standard deviation before truncation.
-        std: Root,
+        std: Number,
         /// Largest absolute value, in standard deviations.
-        bound: Root,
+        bound: Number,
     },
     /// U(−limit, limit).
     Uniform {
         /// Largest absolute value.
-        limit: Root,
+        limit: Number,
     },
     /// ln U(lo, hi), the decay rates of Mamba2 and Gated DeltaNet.
     LogUniform {
         /// Lower end, before the logarithm.
-        lo: Root,
+        lo: Number,
         /// Upper end, before the logarithm.
-        hi: Root,
+        hi: Number,
     },
     /// The inverse softplus of max(exp U(ln lo, ln hi), floor), the time steps of Mamba2.
     TimeStep {
         /// Lower end of the time steps.
-        lo: Root,
+        lo: Number,
         /// Upper end of the time steps.
-        hi: Root,
+        hi: Number,
         /// Smallest time step.
-        floor: Root,
+        floor: Number,
     },
 }
 
@@ -315,6 +315,26 @@ impl InitRule {
         Some(Ok(rule))
     }
 
+    /// The rule with every number as an f64.
+    pub fn to_f64(&self) -> InitRule<f64> {
+        match self {
+            InitRule::Ones => InitRule::Ones,
+            InitRule::Zeros => InitRule::Zeros,
+            InitRule::Constant(value) => InitRule::Constant(value.to_f64()),
+            InitRule::Normal { std } => InitRule::Normal { std: std.to_f64() },
+            InitRule::TruncNormal { std, bound } => {
+                InitRule::TruncNormal { std: std.to_f64(), bound: bound.to_f64() }
+            }
+            InitRule::Uniform { limit } => InitRule::Uniform { limit: limit.to_f64() },
+            InitRule::LogUniform { lo, hi } => {
+                InitRule::LogUniform { lo: lo.to_f64(), hi: hi.to_f64() }
+            }
+            InitRule::TimeStep { lo, hi, floor } => {
+                InitRule::TimeStep { lo: lo.to_f64(), hi: hi.to_f64(), floor: floor.to_f64() }
+            }
+        }
+    }
+
     /// Why this rule cannot be sampled, if so.
     pub fn problem(&self) -> Option<&'static str> {
         let positive = |r: &Root| r.radicand.num > 0;
@@ -337,7 +357,7 @@ impl InitRule {
     }
 }
 
-impl fmt::Display for InitRule {
+impl<Number: fmt::Display> fmt::Display for InitRule<Number> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InitRule::Ones => write!(f, "ones"),

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use dsl::limits::MAX_ERRORS;
 use dsl::{Decimal, Diagnostic, Diagnostics, Expr, ExprKind, Span};
 
-use crate::elaborate::{FOR_THIS, elaborate};
+use crate::elaborate::elaborate;
 use crate::op;
 use crate::resolve::Library;
 use crate::tree::{Applied, ArchTree, Callable, Setting, SettingValue};
@@ -42,7 +42,7 @@ pub(crate) fn further(
     let mut doubtful = BTreeSet::new();
     let mut new: Vec<Diagnostic> = diagnostics.iter().skip(from).cloned().collect();
     for d in new.iter().filter(|_| !built) {
-        doubtful.extend(quoted(d));
+        doubtful.extend(d.names.iter().cloned());
     }
     let mut repair = built;
     for _ in 0..ROUNDS {
@@ -85,28 +85,15 @@ fn place(d: &Diagnostic) -> Option<Place> {
     d.labels.first().map(|label| at(label.span))
 }
 
-/// Whether an error is independent of earlier ones. A missing value, or a mention of a doubtful value,
-/// may follow from an earlier error.
+/// Whether an error is independent of earlier ones. A missing value, or an error about a doubtful one, may follow from
+/// an earlier error.
 fn independent(tree: &ArchTree, d: &Diagnostic, doubtful: &BTreeSet<String>) -> bool {
     let own: BTreeSet<String> = own_names(tree, d);
-    let speaks = words(&d.message).any(|word| doubtful.contains(word) && !own.contains(word));
+    let speaks = d.names.iter().any(|name| doubtful.contains(name) && !own.contains(name));
     // Ignore the label of the layer: the error is not about it.
-    let about = d.labels.iter().filter(|label| label.text != FOR_THIS);
+    let about = d.labels.iter().filter(|label| !label.around);
     let here = about.into_iter().any(|label| label.span.file == tree.span.file);
     !LACKING.contains(&d.code) && !d.code.starts_with("too-") && here && !speaks
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
-}
-
-/// The names that an error quotes or its help suggests.
-fn quoted(d: &Diagnostic) -> Vec<String> {
-    let texts = std::iter::once(&d.message).chain(&d.help);
-    let quotes = texts.flat_map(|text| text.split('`').skip(1).step_by(2));
-    let names =
-        quotes.flat_map(words).filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
-    names.map(str::to_owned).collect()
 }
 
 /// The names of the settings that an error points at first.
@@ -159,10 +146,10 @@ impl<'a> Repair<'a> {
     fn new(errors: &[Diagnostic], doubtful: &'a mut BTreeSet<String>) -> Repair<'a> {
         let labels = errors.iter().flat_map(|d| &d.labels);
         // The last label of an error in a definition covers the whole layer.
-        let places = labels.filter(|label| label.text != FOR_THIS).map(|label| label.span);
+        let places = labels.filter(|label| !label.around).map(|label| label.span);
         let lacking = errors.iter().filter(|d| d.code == "missing-config").filter_map(|d| {
-            let mut names = d.message.split('`').skip(1).step_by(2).map(str::to_owned);
-            Some((names.next()?, names.next()?))
+            let [holder, name] = d.names.as_slice() else { return None };
+            Some((holder.clone(), name.clone()))
         });
         let lacking = lacking.collect();
         Repair { places: places.collect(), lacking, doubtful, done: BTreeMap::new(), any: false }

@@ -4,8 +4,9 @@
 use serde_json::{Map, Value};
 
 use super::DataError;
+use tasks::Problem;
 use tasks::sample::Mode;
-use tasks::task::{Task, needs, required};
+use tasks::task::{Task, required};
 
 /// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value is
 /// parsed as JSON, or else taken as text. `@PATH` means a file's content, which `read` returns: JSON, or a list of
@@ -115,8 +116,7 @@ pub fn task(
     let missing: Vec<&str> =
         required(name).into_iter().filter(|needed| !parameters.contains_key(*needed)).collect();
     let task = Task::parse(name, Value::Object(parameters)).map_err(|error| {
-        let is_missing = |needed: &&str| error.message == needs(name, needed);
-        if missing.len() < 2 || !missing.iter().any(is_missing) {
+        if missing.len() < 2 || !matches!(error.problem, Problem::Missing(_)) {
             return DataError::from(error);
         }
         let settings: Vec<String> = missing.iter().map(|name| format!("--set {name}=…")).collect();

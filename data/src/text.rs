@@ -26,8 +26,8 @@ use index::{Scratch, TextIndex};
 use order::{Order, Pass};
 use tokenizer::Info;
 
+pub use lab::experiment::Shuffle;
 pub use order::SourceEpochs;
-pub use shuffle::Shuffle;
 
 pub use tasks::{BOS, BYTES as VOCAB, EOS};
 
@@ -170,7 +170,7 @@ impl TextWindows {
     /// The cut for window `number`. Without a shuffle it begins at `start`.
     fn cut(&mut self, number: u64, start: u64) -> u64 {
         let seq_len = self.options.seq_len as u64;
-        match self.options.shuffle.of_split(self.options.split) {
+        match shuffle::of_split(self.options.shuffle, self.options.split) {
             Shuffle::Documents => number,
             Shuffle::Buffer { windows } => {
                 shuffle::in_buffer(number, windows, |of| self.order.key(of))

@@ -25,6 +25,8 @@ pub struct Label {
     pub span: Span,
     /// The message there; empty where the place says enough.
     pub text: String,
+    /// Whether it only shows where the error occurs: the error is not about that place.
+    pub around: bool,
 }
 
 /// An error or a warning, with its place and a correction.
@@ -40,6 +42,8 @@ pub struct Diagnostic {
     pub labels: Vec<Label>,
     /// What to type instead.
     pub help: Vec<String>,
+    /// The names that it is about: fields, settings and definitions, as written. The message says them to a person.
+    pub names: Vec<String>,
 }
 
 /// Everything found in one pass, in the order to show it.
@@ -52,8 +56,9 @@ impl Diagnostic {
             severity: Severity::Error,
             code,
             message: message.into(),
-            labels: vec![Label { span, text: String::new() }],
+            labels: vec![Label { span, text: String::new(), around: false }],
             help: Vec::new(),
+            names: Vec::new(),
         }
     }
 
@@ -72,13 +77,20 @@ impl Diagnostic {
 
     /// Adds a second place, such as the definition that this one conflicts with.
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
-        self.labels.push(Label { span, text: text.into() });
+        self.labels.push(Label { span, text: text.into(), around: false });
         self
     }
 
     /// Adds a line that says what to type instead.
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.help.push(text.into());
+        self
+    }
+
+    /// Adds names that it is about. A path counts as the names between its dots.
+    pub fn about<'a>(mut self, paths: impl IntoIterator<Item = &'a str>) -> Diagnostic {
+        let names = paths.into_iter().flat_map(|path| path.split('.'));
+        self.names.extend(names.map(str::to_owned));
         self
     }
 

@@ -19,7 +19,7 @@ use super::dtype::Dtype;
 use super::hf::{self, Described};
 use super::import::{put, whole};
 use super::lay::{self, Entry, Target};
-use super::model::{Family, Init, Mixer, Model, RopeLayout};
+use super::model::{Family, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
 use super::source::Source;
@@ -278,11 +278,7 @@ impl Plan<'_> {
     /// Checks that Lingua would train this arch from the same initial distribution.
     fn trains(&self, described: &Described) -> Result<(), ForeignError> {
         let model = &described.model;
-        let own = match model.family() {
-            Family::Llama => Init::Lingua,
-            Family::Gla5 | Family::Gdn2 => Init::FlashLinear,
-            Family::Mamba2 => Init::Mamba,
-        };
+        let own = lingua::init_of(model.family());
         let refuse = |message: String| {
             let help = "change the arch, or train it with canonc";
             Err(ForeignError::new(self.name(), message, help))

@@ -277,7 +277,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
         hidden: Some(hidden),
         tied: keys.bool_or("tie_word_embeddings", false)?,
         canon,
-        init: Init::huggingface(range),
+        init: Init::hugging_face_with(range),
     };
     Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
@@ -379,7 +379,7 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
         hidden: Some(hidden),
         tied: keys.bool_or("tie_word_embeddings", false)?,
         canon,
-        init: Init::FlashLinear,
+        init: Init::flash_linear(),
     };
     Ok(Described { model, norm, turned: false })
 }
@@ -436,7 +436,7 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         hidden,
         tied: keys.bool_or("tie_word_embeddings", false)?,
         canon,
-        init: Init::Mamba,
+        init: Init::mamba(),
     };
     Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }

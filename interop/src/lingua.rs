@@ -152,7 +152,7 @@ fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         hidden: Some(hidden),
         tied: keys.bool_or("model.weight_tying", false)?,
         canon,
-        init: Init::Lingua,
+        init: Init::lingua(),
     };
     Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
@@ -247,7 +247,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
         hidden,
         tied: keys.bool_or("model.weight_tying", false)?,
         canon,
-        init: if mamba { Init::Mamba } else { Init::FlashLinear },
+        init: if mamba { Init::mamba() } else { Init::flash_linear() },
     };
     Ok(Described { model, norm, turned: false })
 }
@@ -371,14 +371,18 @@ pub fn model_name(model: &Model) -> Option<&'static str> {
     }
 }
 
+/// The initial distributions that Lingua's trainer starts with.
+pub(crate) fn init_of(family: Family) -> Init {
+    match family {
+        Family::Llama => Init::lingua(),
+        Family::Gla5 | Family::Gdn2 => Init::flash_linear(),
+        Family::Mamba2 => Init::mamba(),
+    }
+}
+
 /// Keys that only canonc reads: initial distributions, and RoPE by halves.
 pub fn ours(model: &Model) -> Option<Value> {
-    let derived = match model.family() {
-        Family::Llama => Init::Lingua,
-        Family::Gla5 | Family::Gdn2 => Init::FlashLinear,
-        Family::Mamba2 => Init::Mamba,
-    };
-    let init = own(model, false, model.init == derived);
+    let init = own(model, false, model.init == init_of(model.family()));
     let half = match &model.mixer {
         Mixer::Attention(attention) => attention.layout == RopeLayout::Half,
         Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => false,

@@ -5,8 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
-use dsl::Decimal;
+pub use compiler::plan::RopeLayout;
+use compiler::program::STD;
+use dsl::{Decimal, Entry, Item, Segment, Sources};
 
 /// One released family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,15 +22,6 @@ pub enum Family {
     Gdn2,
     /// Mamba2.
     Mamba2,
-}
-
-/// Which channels RoPE rotates together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RopeLayout {
-    /// Neighbouring channels, as in Lingua.
-    Interleaved,
-    /// One channel of each half, as in Hugging Face.
-    Half,
 }
 
 /// A model of one of the families.
@@ -96,7 +90,7 @@ pub struct Attention {
     pub qk_norm: bool,
     /// Base of RoPE's frequencies.
     pub theta: Decimal,
-    /// Which channels RoPE rotates together.
+    /// Which channels RoPE rotates together: `Interleaved` in Lingua, `Half` in Hugging Face.
     pub layout: RopeLayout,
     /// Channels of each head that RoPE rotates.
     pub rope_dims: i64,
@@ -115,108 +109,93 @@ pub struct Canon {
     pub silu: bool,
 }
 
-/// Initial distributions: a standard table, or rows.
+/// Initial distributions: each role's rule, in the words of our language.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Init {
-    /// Lingua's truncated normals.
-    Lingua,
-    /// Hugging Face's normals of 0.02.
-    HuggingFace,
-    /// Those of the flash-linear-attention library.
-    FlashLinear,
-    /// Those of the mamba library.
-    Mamba,
-    /// One rule for each role.
-    Rows(BTreeMap<String, String>),
+pub struct Init(BTreeMap<String, String>);
+
+/// The standard tables by name. Other programs' initial distributions are among them.
+static TABLES: LazyLock<BTreeMap<String, Init>> = LazyLock::new(|| {
+    let mut sources = Sources::new();
+    let items = STD.iter().flat_map(|(name, text)| {
+        let file = sources.add(*name, *text);
+        dsl::parse(file, text).0.items
+    });
+    let tables = items.filter_map(|item| match item {
+        Item::Init(table) => Some((table.name.text, Init::from_rows(rows(&table.entries)))),
+        Item::Def(_) | Item::Alias(_) | Item::Arch(_) => None,
+    });
+    tables.collect()
+});
+
+/// Rule by role, as a compiled arch lists them.
+fn rows(entries: &[Entry]) -> BTreeMap<String, String> {
+    let row = |entry: &Entry| {
+        let Entry::Set { path, value, .. } = entry else { return None };
+        let [Segment::Name(role)] = path.segments.as_slice() else { return None };
+        Some((role.text.clone(), dsl::print_expr(value)))
+    };
+    entries.iter().filter_map(row).collect()
 }
 
-/// The standard tables by name, as in `std/init.canon`.
-const TABLES: [(&str, Init); 4] = [
-    ("lingua", Init::Lingua),
-    ("huggingface", Init::HuggingFace),
-    ("flash_linear", Init::FlashLinear),
-    ("mamba", Init::Mamba),
-];
-
-/// Roles, and each role's rule in every table, in the order of [`TABLES`].
-const ROLES: [(&str, [&str; 4]); 7] = [
-    ("embed", ["trunc_normal(rsqrt(fan_in), 3)", "normal(0.02)", "normal(0.02)", "normal(0.1)"]),
-    (
-        "linear",
-        [
-            "trunc_normal(rsqrt(fan_in), 3)",
-            "normal(0.02)",
-            "normal(0.02)",
-            "uniform(rsqrt(fan_in))",
-        ],
-    ),
-    ("bias", ["zeros", "zeros", "zeros", "uniform(rsqrt(fan_in))"]),
-    ("norm", ["ones"; 4]),
-    ("canon", ["uniform(rsqrt(fan_in))"; 4]),
-    (
-        "short_conv",
-        [
-            "uniform(rsqrt(fan_in))",
-            "uniform(rsqrt(fan_in))",
-            "normal(0.02)",
-            "uniform(rsqrt(fan_in))",
-        ],
-    ),
-    (
-        "short_conv_bias",
-        ["uniform(rsqrt(fan_in))", "uniform(rsqrt(fan_in))", "zeros", "uniform(rsqrt(fan_in))"],
-    ),
-];
-
 impl Init {
-    /// The name of a standard table.
-    pub fn name(&self) -> Option<&'static str> {
-        TABLES.iter().find(|(_, init)| init == self).map(|(name, _)| *name)
+    /// Lingua's truncated normals.
+    pub fn lingua() -> Init {
+        Init::standard("lingua")
+    }
+
+    /// Those of the flash-linear-attention library.
+    pub fn flash_linear() -> Init {
+        Init::standard("flash_linear")
+    }
+
+    /// Those of the mamba library.
+    pub fn mamba() -> Init {
+        Init::standard("mamba")
+    }
+
+    /// Hugging Face's normals of 0.02.
+    pub fn hugging_face() -> Init {
+        Init::standard("huggingface")
+    }
+
+    /// Hugging Face's table with another standard deviation.
+    pub fn hugging_face_with(range: Decimal) -> Init {
+        let mut init = Init::hugging_face();
+        for role in ["embed", "linear"] {
+            init.0.insert(role.to_owned(), format!("normal({range})"));
+        }
+        init
+    }
+
+    fn standard(name: &str) -> Init {
+        Init::named(name).unwrap_or_else(|| Init::from_rows(BTreeMap::new()))
     }
 
     /// The standard table with this name.
     pub fn named(name: &str) -> Option<Init> {
-        TABLES.iter().find(|(known, _)| *known == name).map(|(_, init)| init.clone())
+        TABLES.get(name).cloned()
+    }
+
+    /// The name of the standard table that is equal to it.
+    pub fn name(&self) -> Option<&'static str> {
+        TABLES.iter().find(|(_, init)| *init == self).map(|(name, _)| name.as_str())
+    }
+
+    /// The distributions with these rules by role.
+    pub fn from_rows(rows: BTreeMap<String, String>) -> Init {
+        Init(rows)
     }
 
     /// Rule by role.
-    pub fn rows(&self) -> BTreeMap<String, String> {
-        let column = TABLES.iter().position(|(_, init)| init == self);
-        match (self, column) {
-            (Init::Rows(rows), _) => rows.clone(),
-            (_, Some(column)) => ROLES
-                .iter()
-                .filter_map(|(role, rules)| {
-                    Some(((*role).to_owned(), (*rules.get(column)?).to_owned()))
-                })
-                .collect(),
-            (Init::Lingua | Init::HuggingFace | Init::FlashLinear | Init::Mamba, None) => {
-                BTreeMap::new()
-            }
-        }
-    }
-
-    /// The standard table equal to these rows, or the rows themselves.
-    pub fn from_rows(rows: BTreeMap<String, String>) -> Init {
-        let known = TABLES.iter().find(|(_, init)| init.rows() == rows);
-        known.map_or(Init::Rows(rows), |(_, init)| init.clone())
-    }
-
-    /// Hugging Face's table with another standard deviation.
-    pub fn huggingface(range: Decimal) -> Init {
-        let mut rows = Init::HuggingFace.rows();
-        for role in ["embed", "linear"] {
-            rows.insert(role.to_owned(), format!("normal({range})"));
-        }
-        Init::from_rows(rows)
+    pub fn rows(&self) -> &BTreeMap<String, String> {
+        &self.0
     }
 
     /// The standard deviation, if the table is Hugging Face's apart from it.
     pub fn range(&self) -> Option<Decimal> {
-        let rows = self.rows();
-        let range = rows.get("linear")?.strip_prefix("normal(")?.strip_suffix(')')?;
+        let range = self.0.get("linear")?.strip_prefix("normal(")?.strip_suffix(')')?;
         let range = Decimal::parse(range).ok()?;
-        (Init::huggingface(range) == *self).then_some(range)
+        (Init::hugging_face_with(range) == *self).then_some(range)
     }
 }
 
@@ -317,10 +296,6 @@ impl Model {
         match &self.mixer {
             Mixer::Attention(a) => {
                 let Attention { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims } = a;
-                let layout = match layout {
-                    RopeLayout::Interleaved => "interleaved",
-                    RopeLayout::Half => "half",
-                };
                 let mut text = format!("attention {{ heads {heads}");
                 if kv_heads != heads {
                     let _ = write!(text, ", kv_heads {kv_heads}");
@@ -347,5 +322,27 @@ impl Model {
                 format!("mamba2 {{ heads {heads}, state {state}{} }}", short(short_conv))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_of_other_programs_are_standard_ones() {
+        let roles = ["bias", "canon", "embed", "linear", "norm", "short_conv", "short_conv_bias"];
+        for (init, name, linear) in [
+            (Init::lingua(), "lingua", "trunc_normal(rsqrt(fan_in), 3)"),
+            (Init::hugging_face(), "huggingface", "normal(0.02)"),
+            (Init::flash_linear(), "flash_linear", "normal(0.02)"),
+            (Init::mamba(), "mamba", "uniform(rsqrt(fan_in))"),
+        ] {
+            assert_eq!(init.name(), Some(name));
+            assert_eq!(init.rows().get("linear").map(String::as_str), Some(linear), "{name}");
+            assert!(init.rows().keys().eq(roles), "{name}");
+        }
+        assert_eq!(Init::hugging_face().range(), Decimal::parse("0.02").ok());
+        assert_eq!(Init::mamba().range(), None);
     }
 }

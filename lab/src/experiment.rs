@@ -478,11 +478,8 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Data> {
 }
 
 fn tokenizer(fields: &Fields) -> Tokenizer {
-    let kind = match text(fields, "data.tokenizer") {
-        "huggingface" => TokenizerKind::HuggingFace,
-        "sentencepiece" => TokenizerKind::SentencePiece,
-        "tiktoken" => TokenizerKind::Tiktoken,
-        _ => return Tokenizer::Bytes,
+    let Some(kind) = TokenizerKind::named(text(fields, "data.tokenizer")) else {
+        return Tokenizer::Bytes;
     };
     let digest = Digest::parse(text(fields, "data.tokenizer_digest"));
     Tokenizer::File { kind, digest, vocab: count(fields, "data.tokenizer_vocab") }

@@ -32,12 +32,12 @@ mod value;
 
 use std::collections::BTreeMap;
 
+use tasks::task::Definition;
+
 pub use foreign::FOREIGN;
 pub(crate) use launch::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
-pub use table::LESS_IS_BETTER;
 pub use table::TABLE;
-pub(crate) use table::{MEASURES, METRICS};
-use table::{TASK, TEXT};
+use table::{TASK, TEXT, TEXT_METRICS, USUAL_TEXT_METRICS};
 pub use topic::{Absent, Topic};
 pub use value::quote;
 pub use value::{Bounds, FieldValue, Kind, UNBOUND};
@@ -449,19 +449,20 @@ fn word<'a>(fields: &'a Fields, path: &str) -> Option<&'a str> {
 
 /// Answers if the task labels them, else everything, as in the publication.
 fn loss_on(fields: &Fields) -> Option<FieldValue> {
-    let labelled = ["brevo", "depo"].contains(&word(fields, "data.task")?);
-    let on = if labelled { "answer" } else { "all" };
+    let task = Definition::find(word(fields, "data.task")?);
+    let on = if task.is_some_and(|task| task.labels) { "answer" } else { "all" };
     Some(FieldValue::text(on))
 }
 
-/// The default metrics of a task. Text has no answers, and Capo measures bits of its values instead.
+/// The metrics that a task can report.
+pub(crate) fn metrics_of(task: &str) -> &'static [&'static str] {
+    Definition::find(task).map_or(TEXT_METRICS, |task| task.metrics)
+}
+
+/// The default metrics of a task.
 fn metrics(fields: &Fields) -> Option<FieldValue> {
-    let metrics: &[&str] = match word(fields, "data.task")? {
-        "capo" => &["bits", "eval_loss"],
-        "lano" => &["eval_loss", "kl", "validity"],
-        "text" => &["eval_loss", "token_accuracy"],
-        _ => &["eval_loss", "exact_match", "token_accuracy"],
-    };
+    let task = Definition::find(word(fields, "data.task")?);
+    let metrics = task.map_or(USUAL_TEXT_METRICS, |task| task.usual_metrics);
     Some(FieldValue::List(metrics.iter().map(|m| FieldValue::text(*m)).collect()))
 }
 
@@ -488,6 +489,7 @@ fn as_lens(fields: &Fields) -> Option<FieldValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tasks::metric;
 
     #[test]
     fn the_table_is_sorted_and_sound() {
@@ -534,16 +536,13 @@ mod tests {
     #[test]
     fn metrics_are_those_of_the_table() {
         let Kind::Word(tasks, _) = find(TASK).unwrap().kind else { panic!("{TASK}") };
-        for (metric, of) in METRICS {
-            assert!(of.unwrap_or_default().iter().all(|task| tasks.contains(task)), "{metric}");
-        }
         for task in tasks {
+            let own = metrics_of(task);
+            assert!(own.iter().all(|metric| metric::NAMES.contains(metric)), "{task}");
             let fields = Fields::from([(TASK.to_owned(), FieldValue::text(*task))]);
             let Some(FieldValue::List(metrics)) = metrics(&fields) else { panic!("{task}") };
             for metric in metrics {
-                let (_, of) =
-                    METRICS.into_iter().find(|(name, _)| *name == metric.plain()).unwrap();
-                assert!(of.is_none_or(|of| of.contains(task)), "{task} {metric}");
+                assert!(own.contains(&metric.plain().as_str()), "{task} {metric}");
             }
         }
     }

@@ -16,67 +16,17 @@ pub use digest::digest;
 use normal::{distribution, quantile};
 use philox::Philox;
 
-/// The initial distribution of a parameter's elements.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum DrawRule {
-    /// All elements are 1.
-    Ones,
-    /// All elements are 0.
-    Zeros,
-    /// All elements have this value.
-    Constant(f64),
-    /// Normal with mean 0.
-    Normal {
-        /// Standard deviation.
-        std: f64,
-    },
-    /// Normal, truncated to within `bound_in_std` standard deviations of 0.
-    TruncNormal {
-        /// Standard deviation before truncation.
-        std: f64,
-        /// Largest absolute value, in standard deviations.
-        bound_in_std: f64,
-    },
-    /// Uniform between two bounds.
-    Uniform {
-        /// Lower bound.
-        lo: f64,
-        /// Upper bound.
-        hi: f64,
-    },
-    /// ln U(lo, hi): Mamba's and Gated DeltaNet's `A_log`.
-    LogUniform {
-        /// Lower bound, before the logarithm; above 0.
-        lo: f64,
-        /// Upper bound, before the logarithm.
-        hi: f64,
-    },
-    /// The inverse softplus of a time step that is drawn log-uniformly and raised to `floor`, as in their `dt_bias`: dt
-    /// + ln(1 - exp(-dt)) with dt = max(exp(U(ln lo, ln hi)), floor).
-    TimeStep {
-        /// Smallest time step drawn; above 0.
-        lo: f64,
-        /// Largest time step drawn.
-        hi: f64,
-        /// Smallest time step after the draw.
-        floor: f64,
-    },
-}
-
 /// A rule with numbers that do not define a distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadRule {
-    rule: DrawRule,
+    rule: InitRule<f64>,
     why: &'static str,
 }
 
 impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rule, why } = self;
-        write!(
-            f,
-            "the init rule {rule:?} cannot be used: {why}\nhelp: correct the rule in the arch"
-        )
+        write!(f, "the init rule {rule} cannot be used: {why}\nhelp: correct the rule in the arch")
     }
 }
 
@@ -84,34 +34,14 @@ impl std::error::Error for BadRule {}
 
 /// Writes elements `first..first + out.len()` of a parameter to `out`, the initial values of every run with this seed.
 pub fn draw(param: &Param, seed: u64, first: u64, out: &mut [f32]) -> Result<(), BadRule> {
-    fill(&rule_of(&param.init), seed, param.init_key(), first, out)
+    fill(&param.init.to_f64(), seed, param.init_key(), first, out)
 }
 
-/// Converts the compiler's exact rule into one to draw from.
-fn rule_of(rule: &InitRule) -> DrawRule {
-    match rule {
-        InitRule::Ones => DrawRule::Ones,
-        InitRule::Zeros => DrawRule::Zeros,
-        InitRule::Constant(value) => DrawRule::Constant(value.to_f64()),
-        InitRule::Normal { std } => DrawRule::Normal { std: std.to_f64() },
-        InitRule::TruncNormal { std, bound } => {
-            DrawRule::TruncNormal { std: std.to_f64(), bound_in_std: bound.to_f64() }
-        }
-        InitRule::Uniform { limit } => {
-            DrawRule::Uniform { lo: -limit.to_f64(), hi: limit.to_f64() }
-        }
-        InitRule::LogUniform { lo, hi } => {
-            DrawRule::LogUniform { lo: lo.to_f64(), hi: hi.to_f64() }
-        }
-        InitRule::TimeStep { lo, hi, floor } => {
-            DrawRule::TimeStep { lo: lo.to_f64(), hi: hi.to_f64(), floor: floor.to_f64() }
-        }
-    }
-}
-
-/// Writes elements `first..first + out.len()` of a parameter to `out`. `key` is its key in the manifest.
+/// Writes elements `first..first + out.len()` of a parameter to `out`: ln U for [`InitRule::LogUniform`], and for
+/// [`InitRule::TimeStep`] dt + ln(1 - exp(-dt)) with dt = max(exp(U(ln lo, ln hi)), floor). `key` is its key in the
+/// manifest.
 pub fn fill(
-    rule: &DrawRule,
+    rule: &InitRule<f64>,
     seed: u64,
     key: &str,
     first: u64,
@@ -120,23 +50,26 @@ pub fn fill(
     check(rule)?;
     let philox = Philox::new(&generator(seed, key));
     match *rule {
-        DrawRule::Ones => out.fill(1.0),
-        DrawRule::Zeros => out.fill(0.0),
-        DrawRule::Constant(value) => out.fill(value as f32),
-        DrawRule::Normal { std } => each(&philox, first, out, |u| quantile(u) * std),
-        DrawRule::TruncNormal { std, bound_in_std } => {
+        InitRule::Ones => out.fill(1.0),
+        InitRule::Zeros => out.fill(0.0),
+        InitRule::Constant(value) => out.fill(value as f32),
+        InitRule::Normal { std } => each(&philox, first, out, |u| quantile(u) * std),
+        InitRule::TruncNormal { std, bound } => {
             // The share of the normal below -bound; the rest of the mass is symmetric about a half.
-            let below = distribution(-bound_in_std);
-            let (within, bound) = (1.0 - 2.0 * below, bound_in_std * std);
+            let below = distribution(-bound);
+            let (within, limit) = (1.0 - 2.0 * below, bound * std);
             each(&philox, first, out, |u| {
-                (quantile(below + u * within) * std).clamp(-bound, bound)
+                (quantile(below + u * within) * std).clamp(-limit, limit)
             });
         }
-        DrawRule::Uniform { lo, hi } => each(&philox, first, out, |u| lo + (hi - lo) * u),
-        DrawRule::LogUniform { lo, hi } => {
+        InitRule::Uniform { limit } => {
+            let (lo, hi) = (-limit, limit);
+            each(&philox, first, out, |u| lo + (hi - lo) * u)
+        }
+        InitRule::LogUniform { lo, hi } => {
             each(&philox, first, out, |u| libm::log(lo + (hi - lo) * u))
         }
-        DrawRule::TimeStep { lo, hi, floor } => {
+        InitRule::TimeStep { lo, hi, floor } => {
             let (lo, hi) = (libm::log(lo), libm::log(hi));
             each(&philox, first, out, |u| {
                 let step = libm::exp(lo + (hi - lo) * u).max(floor);
@@ -148,25 +81,27 @@ pub fn fill(
 }
 
 /// Checks that the rule's numbers define a distribution.
-pub fn check(rule: &DrawRule) -> Result<(), BadRule> {
+pub fn check(rule: &InitRule<f64>) -> Result<(), BadRule> {
     let why = |holds: bool, why| if holds { Ok(()) } else { Err(BadRule { rule: *rule, why }) };
     let range =
         |lo: f64, hi: f64| why(lo.is_finite() && hi.is_finite() && lo <= hi, "it needs lo <= hi");
     let spread = |std: f64| why(std.is_finite() && std >= 0.0, "std must be 0 or more");
     match *rule {
-        DrawRule::Ones | DrawRule::Zeros => Ok(()),
-        DrawRule::Constant(value) => why(value.is_finite(), "the value must be finite"),
-        DrawRule::Normal { std } => spread(std),
-        DrawRule::TruncNormal { std, bound_in_std } => {
+        InitRule::Ones | InitRule::Zeros => Ok(()),
+        InitRule::Constant(value) => why(value.is_finite(), "the value must be finite"),
+        InitRule::Normal { std } => spread(std),
+        InitRule::TruncNormal { std, bound } => {
             spread(std)?;
-            why(bound_in_std.is_finite() && bound_in_std > 0.0, "the bound must be above 0")
+            why(bound.is_finite() && bound > 0.0, "the bound must be above 0")
         }
-        DrawRule::Uniform { lo, hi } => range(lo, hi),
-        DrawRule::LogUniform { lo, hi } => {
+        InitRule::Uniform { limit } => {
+            why(limit.is_finite() && limit >= 0.0, "limit must be 0 or more")
+        }
+        InitRule::LogUniform { lo, hi } => {
             range(lo, hi)?;
             why(lo >= 0.0 && hi > 0.0, "a logarithm needs lo >= 0 and hi > 0")
         }
-        DrawRule::TimeStep { lo, hi, floor } => {
+        InitRule::TimeStep { lo, hi, floor } => {
             range(lo, hi)?;
             why(
                 lo > 0.0 && floor.is_finite() && floor >= 0.0,
@@ -203,21 +138,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn filled(rule: DrawRule, seed: u64, path: &str, first: u64, count: usize) -> Vec<f32> {
+    fn filled(rule: InitRule<f64>, seed: u64, path: &str, first: u64, count: usize) -> Vec<f32> {
         let mut out = vec![0.0; count];
         fill(&rule, seed, path, first, &mut out).unwrap();
         out
     }
 
-    const RULES: [DrawRule; 8] = [
-        DrawRule::Ones,
-        DrawRule::Zeros,
-        DrawRule::Constant(0.1),
-        DrawRule::Normal { std: 0.02 },
-        DrawRule::TruncNormal { std: 0.0625, bound_in_std: 3.0 },
-        DrawRule::Uniform { lo: -0.5, hi: 0.5 },
-        DrawRule::LogUniform { lo: 0.0, hi: 16.0 },
-        DrawRule::TimeStep { lo: 0.001, hi: 0.1, floor: 1e-4 },
+    const RULES: [InitRule<f64>; 8] = [
+        InitRule::Ones,
+        InitRule::Zeros,
+        InitRule::Constant(0.1),
+        InitRule::Normal { std: 0.02 },
+        InitRule::TruncNormal { std: 0.0625, bound: 3.0 },
+        InitRule::Uniform { limit: 0.5 },
+        InitRule::LogUniform { lo: 0.0, hi: 16.0 },
+        InitRule::TimeStep { lo: 0.001, hi: 0.1, floor: 1e-4 },
     ];
 
     proptest! {
@@ -258,7 +193,7 @@ mod tests {
 
     #[test]
     fn seed_and_path_both_key_the_draws() {
-        let draws = |seed, path| filled(DrawRule::Normal { std: 1.0 }, seed, path, 0, 64);
+        let draws = |seed, path| filled(InitRule::Normal { std: 1.0 }, seed, path, 0, 64);
         assert_ne!(draws(1, "embed"), draws(2, "embed"));
         assert_ne!(draws(1, "embed"), draws(1, "head"));
     }
@@ -266,16 +201,16 @@ mod tests {
     #[test]
     fn rules_that_are_no_distribution_are_refused() {
         let bad = [
-            DrawRule::Constant(f64::NAN),
-            DrawRule::Normal { std: -1.0 },
-            DrawRule::Normal { std: f64::INFINITY },
-            DrawRule::TruncNormal { std: 1.0, bound_in_std: 0.0 },
-            DrawRule::TruncNormal { std: 1.0, bound_in_std: f64::NAN },
-            DrawRule::Uniform { lo: 1.0, hi: 0.0 },
-            DrawRule::LogUniform { lo: -1.0, hi: 1.0 },
-            DrawRule::LogUniform { lo: 0.0, hi: 0.0 },
-            DrawRule::TimeStep { lo: 0.0, hi: 0.1, floor: 0.0 },
-            DrawRule::TimeStep { lo: 0.001, hi: 0.1, floor: -1.0 },
+            InitRule::Constant(f64::NAN),
+            InitRule::Normal { std: -1.0 },
+            InitRule::Normal { std: f64::INFINITY },
+            InitRule::TruncNormal { std: 1.0, bound: 0.0 },
+            InitRule::TruncNormal { std: 1.0, bound: f64::NAN },
+            InitRule::Uniform { limit: -1.0 },
+            InitRule::LogUniform { lo: -1.0, hi: 1.0 },
+            InitRule::LogUniform { lo: 0.0, hi: 0.0 },
+            InitRule::TimeStep { lo: 0.0, hi: 0.1, floor: 0.0 },
+            InitRule::TimeStep { lo: 0.001, hi: 0.1, floor: -1.0 },
         ];
         for rule in bad {
             let error = fill(&rule, 0, "p", 0, &mut [0.0]).unwrap_err();
@@ -285,20 +220,20 @@ mod tests {
 
     /// The rule of a released parameter, and its mean, standard deviation and bound.
     struct Expected {
-        rule: DrawRule,
+        rule: InitRule<f64>,
         mean: f64,
         std: f64,
         bound: f64,
     }
 
     fn constant(value: f64) -> Expected {
-        let rule = if value == 1.0 { DrawRule::Ones } else { DrawRule::Zeros };
+        let rule = if value == 1.0 { InitRule::Ones } else { InitRule::Zeros };
         Expected { rule, mean: value, std: 0.0, bound: value }
     }
 
     fn uniform(bound: f64) -> Expected {
         Expected {
-            rule: DrawRule::Uniform { lo: -bound, hi: bound },
+            rule: InitRule::Uniform { limit: bound },
             mean: 0.0,
             std: bound / 3f64.sqrt(),
             bound,
@@ -306,7 +241,7 @@ mod tests {
     }
 
     fn normal(std: f64) -> Expected {
-        Expected { rule: DrawRule::Normal { std }, mean: 0.0, std, bound: f64::INFINITY }
+        Expected { rule: InitRule::Normal { std }, mean: 0.0, std, bound: f64::INFINITY }
     }
 
     /// `bound` absolute, as the released code gives it.
@@ -315,7 +250,7 @@ mod tests {
         let density = (-c * c / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
         let variance = 1.0 - 2.0 * c * density / (1.0 - 2.0 * distribution(-c));
         Expected {
-            rule: DrawRule::TruncNormal { std, bound_in_std: c },
+            rule: InitRule::TruncNormal { std, bound: c },
             mean: 0.0,
             std: std * variance.sqrt(),
             bound,
@@ -332,7 +267,7 @@ mod tests {
         let mean = (part(hi, 1) - part(lo, 1)) / (hi - lo);
         let square = (part(hi, 2) - part(lo, 2)) / (hi - lo);
         let std = (square - mean * mean).sqrt();
-        Expected { rule: DrawRule::LogUniform { lo, hi }, mean, std, bound: f64::INFINITY }
+        Expected { rule: InitRule::LogUniform { lo, hi }, mean, std, bound: f64::INFINITY }
     }
 
     fn time_step() -> Expected {
@@ -347,7 +282,7 @@ mod tests {
         // Its smallest value, at dt = 0.001.
         let bound = -(0.001 + (1.0 - f64::exp(-0.001)).ln());
         Expected {
-            rule: DrawRule::TimeStep { lo, hi, floor },
+            rule: InitRule::TimeStep { lo, hi, floor },
             mean,
             std: (square - mean * mean).sqrt(),
             bound,
@@ -445,7 +380,7 @@ mod tests {
                     if bound.is_finite()
                         && std > 0.0
                         && count > 1e4
-                        && !matches!(rule, DrawRule::TruncNormal { .. })
+                        && !matches!(rule, InitRule::TruncNormal { .. })
                     {
                         assert!(most > 0.99 * bound, "bound {bound}, {place}");
                     }

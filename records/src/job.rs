@@ -11,16 +11,17 @@ use compiler::digest::Digest;
 use compiler::graph::Graph;
 use compiler::plan::{Plan, Stream, TrainPlan};
 use compiler::plans;
-use lab::experiment::{DataSource, Device, Digests, Experiment};
+use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
 
 use crate::checkpoint::{self, Slot};
 use crate::run::{KernelNames, RunError, digest_of};
-use crate::schedule::{self, Schedule};
+use crate::schedule;
 use data::batch::Batch;
 use data::text::index::TextIndex;
 use data::text::{self, TextWindows};
 use data::window::{self, Order, TaskWindows};
 use data::{Split, Windows};
+use tasks::metric;
 use tasks::sample::Mode;
 
 pub use estimate::{Estimate, estimate, fits};
@@ -59,7 +60,7 @@ pub struct Job {
     /// Peak learning rate.
     pub lr: f64,
     /// Shape of the learning rate over the run.
-    pub schedule: Schedule,
+    pub schedule: Schedule<f64>,
     /// Training windows.
     pub train: Windows,
     /// Windows of evaluations.
@@ -111,12 +112,12 @@ impl Metrics {
         let reports =
             |name: &str| experiment.evaluation.metrics.iter().any(|metric| metric == name);
         Metrics {
-            loss: reports("eval_loss"),
-            tokens: reports("token_accuracy"),
-            answers: reports("exact_match"),
-            bits: reports("bits"),
-            kl: reports("kl"),
-            validity: reports("validity"),
+            loss: reports(metric::EVAL_LOSS),
+            tokens: reports(metric::TOKEN_ACCURACY),
+            answers: reports(metric::EXACT_MATCH),
+            bits: reports(metric::BITS),
+            kl: reports(metric::KL),
+            validity: reports(metric::VALIDITY),
         }
     }
 }
@@ -142,8 +143,8 @@ impl Job {
     ) -> Result<Job, RunError> {
         let Plans { training, evaluation: evaluation_plan, writing } = plans(experiment)?;
         let budget = experiment.budget;
-        let schedule = schedule(&experiment.schedule);
-        schedule::check(&schedule, budget.steps).map_err(|error| input(&error.to_string()))?;
+        let schedule = experiment.schedule.to_f64();
+        schedule::check(&schedule, budget.steps).map_err(unscheduled)?;
         let (train, held_out) = windows(experiment, documents)?;
         let evaluation = &experiment.evaluation;
         Ok(Job {
@@ -235,8 +236,8 @@ pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
 pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
     let steps = experiment.budget.steps;
     let lr = experiment.lr.to_f64();
-    let schedule = schedule(&experiment.schedule);
-    schedule::check(&schedule, steps).map_err(|error| input(&error.to_string()))?;
+    let schedule = experiment.schedule.to_f64();
+    schedule::check(&schedule, steps).map_err(unscheduled)?;
     Ok(move |step| lr * schedule::factor(&schedule, step, steps))
 }
 
@@ -267,7 +268,7 @@ fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
 
 /// Whether the learning rate is above 0 at any step.
 pub fn learns(experiment: &Experiment) -> bool {
-    let (schedule, steps) = (schedule(&experiment.schedule), experiment.budget.steps);
+    let (schedule, steps) = (experiment.schedule.to_f64(), experiment.budget.steps);
     let lr = experiment.lr.to_f64();
     // A schedule is 0 only where it begins or ends, so checking this many steps is enough.
     (0..steps.min(1000)).any(|step| lr * schedule::factor(&schedule, step, steps) != 0.0)
@@ -275,15 +276,11 @@ pub fn learns(experiment: &Experiment) -> bool {
 
 /// Whether a reported metric needs the decoder: Brevo's answers, Lano's laws or sentences.
 fn writes(experiment: &Experiment) -> bool {
-    let metrics = Metrics::from_experiment(experiment);
-    match &experiment.data.source {
-        DataSource::Task { task, .. } => match task.name() {
-            "brevo" => metrics.answers,
-            "lano" => metrics.kl || metrics.validity,
-            _ => false,
-        },
-        DataSource::Text { .. } => false,
-    }
+    let written = match &experiment.data.source {
+        DataSource::Task { task, .. } => task.definition().written,
+        DataSource::Text { .. } => &[],
+    };
+    experiment.evaluation.metrics.iter().any(|metric| written.contains(&metric.as_str()))
 }
 
 fn text_of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> String {
@@ -292,38 +289,6 @@ fn text_of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> S
         text += &format!("write\n{}", writing.text());
     }
     text
-}
-
-fn schedule(schedule: &lab::experiment::Schedule) -> Schedule {
-    match *schedule {
-        lab::experiment::Schedule::Constant => Schedule::Constant,
-        lab::experiment::Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => {
-            Schedule::Cosine {
-                warmup,
-                lr_min_ratio: lr_min_ratio.to_f64(),
-                cycle: cycle.to_f64(),
-                theta: theta.to_f64(),
-            }
-        }
-        lab::experiment::Schedule::Linear { warmup, lr_min_ratio } => {
-            Schedule::Linear { warmup, lr_min_ratio: lr_min_ratio.to_f64() }
-        }
-        lab::experiment::Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => {
-            Schedule::InvSqrt {
-                warmup,
-                lr_min_ratio: lr_min_ratio.to_f64(),
-                exponent: exp_factor.to_f64(),
-            }
-        }
-        lab::experiment::Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => {
-            Schedule::Wsd {
-                warmup,
-                lr_min_ratio: lr_min_ratio.to_f64(),
-                cycle: cycle.to_f64(),
-                decay: decay_fraction.to_f64(),
-            }
-        }
-    }
 }
 
 /// Training windows, and held-out windows. If nothing is measured, the held-out ones are never read.
@@ -431,9 +396,10 @@ fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), R
     Ok(())
 }
 
-fn input(text: &str) -> RunError {
-    match text.split_once("\nhelp: ") {
-        Some((message, help)) => RunError::input(message, help),
-        None => RunError::input(text, "correct the recipe and build it again"),
-    }
+fn input(message: &str) -> RunError {
+    RunError::input(message, "correct the recipe and build it again")
+}
+
+fn unscheduled(error: schedule::BadSchedule) -> RunError {
+    RunError::input(error.message, error.help)
 }

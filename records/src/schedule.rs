@@ -5,67 +5,28 @@
 
 use std::fmt;
 
-/// The learning rate's shape over a run. `warmup` counts steps; ratios and fractions are of 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Schedule {
-    /// Half a cosine wave per cycle, every second one rising; `cycle` is a cycle's part of the run, and `theta` bends
-    /// the progress.
-    Cosine {
-        /// Steps of linear warm-up.
-        warmup: u64,
-        /// Smallest rate, as a share of the peak rate.
-        lr_min_ratio: f64,
-        /// Length of a cycle, as a share of the run.
-        cycle: f64,
-        /// Exponent of the progress since the warm-up; 1 for a plain cosine.
-        theta: f64,
-    },
-    /// Falls linearly from the peak to the smallest rate.
-    Linear {
-        /// Steps of linear warm-up.
-        warmup: u64,
-        /// Smallest rate, as a share of the peak rate.
-        lr_min_ratio: f64,
-    },
-    /// (warmup / step) ^ exponent, never below `lr_min_ratio`.
-    InvSqrt {
-        /// Steps of linear warm-up.
-        warmup: u64,
-        /// Smallest rate, as a share of the peak rate.
-        lr_min_ratio: f64,
-        /// Exponent of the decay.
-        exponent: f64,
-    },
-    /// The peak rate at every step.
-    Constant,
-    /// Warm-up, stable, decay (hyperbolic, over the last `decay` of the elapsed steps when a cycle ends).
-    Wsd {
-        /// Steps of linear warm-up.
-        warmup: u64,
-        /// Smallest rate, as a share of the peak rate.
-        lr_min_ratio: f64,
-        /// Length of a cycle, as a share of the run.
-        cycle: f64,
-        /// Share of the elapsed steps that the decay at the end of a cycle takes.
-        decay: f64,
-    },
-}
+use lab::experiment::Schedule;
 
 /// A schedule that is not defined for a run of this length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadSchedule(String);
+pub struct BadSchedule {
+    /// What is wrong, on one line.
+    pub message: String,
+    /// What to do about it.
+    pub help: String,
+}
 
 impl fmt::Display for BadSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        write!(f, "{}\nhelp: {}", self.message, self.help)
     }
 }
 
 impl std::error::Error for BadSchedule {}
 
 /// Whether `schedule` gives a finite factor at every step of a run of `total` steps.
-pub fn check(schedule: &Schedule, total: u64) -> Result<(), BadSchedule> {
-    let bad = |what: String, help: &str| Err(BadSchedule(format!("{what}\nhelp: {help}")));
+pub fn check(schedule: &Schedule<f64>, total: u64) -> Result<(), BadSchedule> {
+    let bad = |message: String, help: &str| Err(BadSchedule { message, help: help.to_owned() });
     let ratio = |value: f64, least_open: bool, name: &str| match value {
         value if value > 0.0 && value <= 1.0 => Ok(()),
         0.0 if !least_open => Ok(()),
@@ -104,15 +65,15 @@ pub fn check(schedule: &Schedule, total: u64) -> Result<(), BadSchedule> {
             power(theta, "theta")?;
             fits(warmup)
         }
-        Schedule::InvSqrt { warmup, lr_min_ratio, exponent } => {
+        Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => {
             ratio(lr_min_ratio, false, "lr_min_ratio")?;
-            power(exponent, "exponent")?;
+            power(exp_factor, "exp_factor")?;
             fits(warmup)
         }
-        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay } => {
+        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => {
             ratio(lr_min_ratio, true, "lr_min_ratio")?;
             ratio(cycle, true, "cycle")?;
-            ratio(decay, false, "decay")?;
+            ratio(decay_fraction, false, "decay_fraction")?;
             if whole(total, cycle) == 0 && total > 0 {
                 return bad(
                     format!("schedule: a cycle of {cycle} of {total} steps is less than one step"),
@@ -125,7 +86,7 @@ pub fn check(schedule: &Schedule, total: u64) -> Result<(), BadSchedule> {
 }
 
 /// The factor of the base learning rate at optimiser step `step`, from 0, in a run of `total` steps.
-pub fn factor(schedule: &Schedule, step: u64, total: u64) -> f64 {
+pub fn factor(schedule: &Schedule<f64>, step: u64, total: u64) -> f64 {
     match *schedule {
         Schedule::Constant => 1.0,
         Schedule::Linear { warmup, lr_min_ratio } => warming(step, warmup).unwrap_or_else(|| {
@@ -146,16 +107,16 @@ pub fn factor(schedule: &Schedule, step: u64, total: u64) -> f64 {
                 let wave = libm::cos(std::f64::consts::PI * progress / cycle);
                 lr_min_ratio + 0.5 * (1.0 - lr_min_ratio) * (sign * wave + 1.0)
             }),
-        Schedule::InvSqrt { warmup, lr_min_ratio, exponent } => warming(step, warmup)
+        Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => warming(step, warmup)
             .unwrap_or_else(|| {
                 if step == 0 {
                     return 1.0;
                 }
-                (libm::pow(warmup as f64, exponent) / libm::pow(step as f64, exponent))
+                (libm::pow(warmup as f64, exp_factor) / libm::pow(step as f64, exp_factor))
                     .max(lr_min_ratio)
             }),
-        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay } => warming(step, warmup)
-            .unwrap_or_else(|| stable_then_decay(step, total, lr_min_ratio, cycle, decay)),
+        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => warming(step, warmup)
+            .unwrap_or_else(|| stable_then_decay(step, total, lr_min_ratio, cycle, decay_fraction)),
     }
 }
 
@@ -198,7 +159,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn read(args: &Value) -> Schedule {
+    fn read(args: &Value) -> Schedule<f64> {
         let number = |name: &str, default: f64| {
             args.get(name).map_or(default, |value| value.as_f64().unwrap())
         };
@@ -211,12 +172,15 @@ mod tests {
             }
             "linear" => Schedule::Linear { warmup, lr_min_ratio },
             "inv_sqrt" => {
-                Schedule::InvSqrt { warmup, lr_min_ratio, exponent: number("exp_factor", 0.5) }
+                Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor: number("exp_factor", 0.5) }
             }
             "constant" => Schedule::Constant,
-            "wsd" => {
-                Schedule::Wsd { warmup, lr_min_ratio, cycle, decay: number("decay_fraction", 0.1) }
-            }
+            "wsd" => Schedule::Wsd {
+                warmup,
+                lr_min_ratio,
+                cycle,
+                decay_fraction: number("decay_fraction", 0.1),
+            },
             other => panic!("no schedule {other}"),
         }
     }
@@ -260,10 +224,10 @@ mod tests {
         let schedules = [
             Schedule::Cosine { warmup: 0, lr_min_ratio: 0.0, cycle: 1.0, theta: 1.0 },
             Schedule::Linear { warmup: 0, lr_min_ratio: 0.0 },
-            Schedule::InvSqrt { warmup: 0, lr_min_ratio: 0.0, exponent: 0.5 },
+            Schedule::InvSqrt { warmup: 0, lr_min_ratio: 0.0, exp_factor: 0.5 },
             Schedule::Constant,
-            Schedule::Wsd { warmup: 0, lr_min_ratio: 0.1, cycle: 1.0, decay: 0.0 },
-            Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.5, decay: 1.0 },
+            Schedule::Wsd { warmup: 0, lr_min_ratio: 0.1, cycle: 1.0, decay_fraction: 0.0 },
+            Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.5, decay_fraction: 1.0 },
         ];
         for schedule in schedules {
             for total in [0, 1, 2, 7] {
@@ -298,18 +262,21 @@ mod tests {
             (cosine(1, 0.1, 1.0, 0.0), "theta is 0"),
             (Schedule::Linear { warmup: 1, lr_min_ratio: 1.5 }, "lr_min_ratio is 1.5"),
             (
-                Schedule::InvSqrt { warmup: 1, lr_min_ratio: 0.1, exponent: f64::INFINITY },
-                "exponent is inf",
+                Schedule::InvSqrt { warmup: 1, lr_min_ratio: 0.1, exp_factor: f64::INFINITY },
+                "exp_factor is inf",
             ),
             (
-                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.0, cycle: 1.0, decay: 0.1 },
+                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.0, cycle: 1.0, decay_fraction: 0.1 },
                 "lr_min_ratio is 0",
             ),
             (
-                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.01, decay: 0.1 },
+                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.01, decay_fraction: 0.1 },
                 "less than one step",
             ),
-            (Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 1.0, decay: 2.0 }, "decay is 2"),
+            (
+                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 1.0, decay_fraction: 2.0 },
+                "decay_fraction is 2",
+            ),
         ];
         for (schedule, want) in cases {
             let error = check(&schedule, 10).unwrap_err().to_string();

@@ -45,6 +45,7 @@ use records::finished;
 use records::metrics::{Record, Score};
 use records::run::{Paths, RunError};
 use records::verify::plausible;
+use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
 use crate::statistics::questions::Split;
 use crate::statistics::{Better, Paired, SignFlip, sign_flip};
@@ -209,9 +210,6 @@ pub struct Row {
 const TAIL: f64 = 0.1;
 pub(crate) const TRAINING_LOSS: &str = "training loss";
 const STEP_TIME: &str = "step time";
-const EVAL_LOSS: &str = "eval_loss";
-const TOKEN_ACCURACY: &str = "token_accuracy";
-const EXACT_MATCH: &str = "exact_match";
 
 /// Reads the log of a finished run of this lock; refuses any other folder.
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {

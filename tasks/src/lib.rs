@@ -31,6 +31,7 @@
 #![warn(missing_docs)]
 
 pub mod cpython;
+pub mod metric;
 pub mod parameter;
 pub mod sample;
 pub mod capo;
@@ -40,6 +41,7 @@ mod words;
 pub mod brevo;
 pub mod depo;
 pub mod lano;
+mod read;
 pub mod task;
 
 use std::fmt;
@@ -51,9 +53,20 @@ pub const BOS: u32 = 256;
 /// Byte texts: the token after a document, and between texts in a window.
 pub const EOS: u32 = 257;
 
+/// What is wrong with a task's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// This parameter is not given and has no default.
+    Missing(&'static str),
+    /// Anything else.
+    Wrong,
+}
+
 /// A task's parameters are wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskError {
+    /// What is wrong, for a program.
+    pub problem: Problem,
     /// The parameter to correct, if it is one.
     pub parameter: Option<&'static str>,
     /// What is wrong, on one line.
@@ -65,7 +78,12 @@ pub struct TaskError {
 impl TaskError {
     /// An error about no particular parameter.
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> TaskError {
-        TaskError { parameter: None, message: message.into(), help: help.into() }
+        TaskError {
+            problem: Problem::Wrong,
+            parameter: None,
+            message: message.into(),
+            help: help.into(),
+        }
     }
 
     /// The same error, about this parameter.

@@ -4,8 +4,6 @@
 //! tasks is closed and every match names each of them, so a new task cannot be added halfway; the canonical text holds
 //! every parameter that affects a sample, since its digest keys the windows.
 
-use dsl::Decimal;
-use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::EOS;
@@ -16,8 +14,10 @@ use super::cpython::Random;
 use super::depo::{self, Depo, DepoParams};
 use super::lano::{self, Lano, LanoParams};
 use super::mano::{self, Mano, ManoParams};
+use super::metric::{BITS, EVAL_LOSS, EXACT_MATCH, KL, TOKEN_ACCURACY, VALIDITY};
 use super::multihop::{self, Multihop, MultihopParams, Question};
 use super::parameter::Parameter;
+use super::read::read;
 use super::sample::{Mode, Tape};
 
 /// The synthetic tasks of the pretraining playground that have a generator here.
@@ -46,36 +46,127 @@ pub struct Definition {
     pub revision: i64,
     /// Parameters in the order that help texts list them.
     pub parameters: &'static [Parameter],
+    /// Whether samples label the tokens that are targets.
+    pub labels: bool,
+    /// Whether samples have a largest size.
+    pub sized: bool,
+    /// Metrics that it can report, by name.
+    pub metrics: &'static [&'static str],
+    /// Metrics that it reports if a recipe does not say.
+    pub usual_metrics: &'static [&'static str],
+    /// Metrics that score generated text.
+    pub written: &'static [&'static str],
+    /// How its evaluation questions can occur in training.
+    pub in_training: InTraining,
 }
 
-/// THE list of tasks.
-pub const DEFINITIONS: [Definition; 6] = [
-    definition(&["brevo"], 1, brevo::PARAMETERS),
-    definition(&["capo"], 1, capo::PARAMETERS),
-    definition(&["depo"], 1, depo::PARAMETERS),
-    definition(&["lano"], 1, lano::PARAMETERS),
-    definition(&["mano"], 1, mano::PARAMETERS),
-    definition(&["multihop"], 1, multihop::PARAMETERS),
-];
+/// How evaluation questions can occur in training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTraining {
+    /// By chance, word for word.
+    ByChance,
+    /// By design: evaluation asks about what training said.
+    ByDesign,
+    /// There are no questions that could be the same, as in sentences of a grammar.
+    Never,
+}
 
-/// The names that [`Task::parse`] accepts.
-pub const TASKS: [&str; DEFINITIONS.len()] = {
-    let mut names = [""; DEFINITIONS.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = DEFINITIONS[at].names[0];
-        at += 1;
-    }
-    names
+const BREVO: Definition = Definition {
+    labels: true,
+    sized: true,
+    written: &[EXACT_MATCH],
+    ..definition(&["brevo"], 1, brevo::PARAMETERS)
 };
 
+/// What it knows is measured in bits instead of right answers.
+const CAPO: Definition = Definition {
+    metrics: &[BITS, EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY],
+    usual_metrics: &[BITS, EVAL_LOSS],
+    in_training: InTraining::ByDesign,
+    ..definition(&["capo"], 1, capo::PARAMETERS)
+};
+
+const DEPO: Definition =
+    Definition { labels: true, sized: true, ..definition(&["depo"], 1, depo::PARAMETERS) };
+
+const LANO: Definition = Definition {
+    metrics: &[EVAL_LOSS, KL, VALIDITY],
+    usual_metrics: &[EVAL_LOSS, KL, VALIDITY],
+    written: &[KL, VALIDITY],
+    in_training: InTraining::Never,
+    ..definition(&["lano"], 1, lano::PARAMETERS)
+};
+
+const MANO: Definition = Definition { sized: true, ..definition(&["mano"], 1, mano::PARAMETERS) };
+
+const MULTIHOP: Definition = definition(&["multihop"], 1, multihop::PARAMETERS);
+
+/// THE list of tasks.
+pub const DEFINITIONS: [Definition; 6] = [BREVO, CAPO, DEPO, LANO, MANO, MULTIHOP];
+
+/// A task whose answers are scored, without labels and of any size.
 const fn definition(
     names: &'static [&'static str],
     revision: i64,
     parameters: &'static [Parameter],
 ) -> Definition {
-    Definition { names, revision, parameters }
+    Definition {
+        names,
+        revision,
+        parameters,
+        labels: false,
+        sized: false,
+        metrics: &[EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY],
+        usual_metrics: &[EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY],
+        written: &[],
+        in_training: InTraining::ByChance,
+    }
 }
+
+/// Tasks with a largest sample size.
+pub const SIZED: &[&str] = &names::<{ count(Which::Sized) }>(Which::Sized);
+/// Tasks with metrics that score generated text.
+pub const WRITTEN: &[&str] = &names::<{ count(Which::Written) }>(Which::Written);
+
+#[derive(Clone, Copy)]
+enum Which {
+    All,
+    Sized,
+    Written,
+}
+
+const fn is(task: &Definition, which: Which) -> bool {
+    match which {
+        Which::All => true,
+        Which::Sized => task.sized,
+        Which::Written => !task.written.is_empty(),
+    }
+}
+
+const fn count(which: Which) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < DEFINITIONS.len() {
+        count += is(&DEFINITIONS[at], which) as usize;
+        at += 1;
+    }
+    count
+}
+
+const fn names<const N: usize>(which: Which) -> [&'static str; N] {
+    let mut names = [""; N];
+    let (mut count, mut at) = (0, 0);
+    while at < DEFINITIONS.len() {
+        if is(&DEFINITIONS[at], which) {
+            names[count] = DEFINITIONS[at].names[0];
+            count += 1;
+        }
+        at += 1;
+    }
+    names
+}
+
+/// The names that [`Task::parse`] accepts.
+pub const TASKS: [&str; DEFINITIONS.len()] = names(Which::All);
 
 impl Definition {
     /// The name that recipes use.
@@ -129,14 +220,7 @@ impl Task {
 
     /// The name that recipes use.
     pub fn name(&self) -> &'static str {
-        match self {
-            Task::Depo(_) => "depo",
-            Task::Brevo(_) => "brevo",
-            Task::Capo(_) => "capo",
-            Task::Mano(_) => "mano",
-            Task::Lano(_) => "lano",
-            Task::Multihop(_) => "multihop",
-        }
+        self.definition().name()
     }
 
     /// One more than the largest token: the smallest vocabulary that an architecture needs.
@@ -190,12 +274,21 @@ impl Task {
         }
     }
 
+    /// What is known of the task before its parameters.
+    pub fn definition(&self) -> &'static Definition {
+        match self {
+            Task::Brevo(_) => &BREVO,
+            Task::Capo(_) => &CAPO,
+            Task::Depo(_) => &DEPO,
+            Task::Lano(_) => &LANO,
+            Task::Mano(_) => &MANO,
+            Task::Multihop(_) => &MULTIHOP,
+        }
+    }
+
     /// Whether samples label the tokens that are targets.
     pub fn has_labels(&self) -> bool {
-        match self {
-            Task::Depo(_) | Task::Brevo(_) => true,
-            Task::Capo(_) | Task::Mano(_) | Task::Lano(_) | Task::Multihop(_) => false,
-        }
+        self.definition().labels
     }
 
     /// Lower bound on the number of tokens in which a sample has its first complete answer.
@@ -248,104 +341,12 @@ impl Task {
     }
 }
 
-/// Maximum length of an error about an unreadable value, since it may quote the value.
-const MOST_SAID: usize = 300;
-
 /// The parameters without a default, as a recipe or `--set` names them.
 pub fn required(task: &str) -> Vec<&'static str> {
     let parameters = Definition::find(task).map_or(&[][..], |task| task.parameters);
     let needed = parameters.iter().filter(|parameter| parameter.is_required());
     // Lano takes a published grammar or the content of a grammar file.
     needed.map(Parameter::name).filter(|name| *name != "config").collect()
-}
-
-/// The error message for a missing parameter.
-pub fn needs(task: &str, parameter: &str) -> String {
-    format!("task `{task}` needs the parameter `{parameter}`")
-}
-
-/// Reads a task's parameters; the error names the wrong one.
-fn read<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
-    name: &str,
-    params: D,
-) -> Result<P, TaskError> {
-    serde_path_to_error::deserialize(params).map_err(|error| {
-        let path = error.path().to_string();
-        wrong_parameter(name, if path == "." { "" } else { &path }, &error.into_inner().to_string())
-    })
-}
-
-/// A readable error about a parameter: the deserializer's own message names Rust types.
-fn wrong_parameter(task: &str, path: &str, said: &str) -> TaskError {
-    let listed = "`canonc data generate --help` lists the parameters of every task";
-    let quoted = |text: &str| text.split('`').nth(1).unwrap_or(text).to_owned();
-    // A key of an object that is itself a parameter, such as Lano's grammar.
-    let place = if path.is_empty() { String::new() } else { format!("`{path}` ") };
-    if let Some(field) = said.strip_prefix("missing field ") {
-        let message = match path {
-            "" => needs(task, &quoted(field)),
-            path => format!("task `{task}`: `{path}` needs `{}`", quoted(field)),
-        };
-        return TaskError::new(message, listed);
-    }
-    if let Some(field) = said.strip_prefix("unknown field ") {
-        let known: Vec<&str> = field.split('`').skip(3).step_by(2).collect();
-        let field = quoted(field);
-        let owner = match path.rsplit_once('.') {
-            Some((above, _)) => format!("`{above}` of task `{task}`"),
-            None => format!("task `{task}`"),
-        };
-        let help = match dsl::suggest(&field, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => listed.to_owned(),
-            None => format!("it has `{}`", known.join("`, `")),
-        };
-        return TaskError::new(format!("{owner} has no parameter `{field}`"), help);
-    }
-    let typed =
-        said.strip_prefix("invalid type: ").or_else(|| said.strip_prefix("invalid value: "));
-    if let Some((found, wanted)) = typed.and_then(|said| said.rsplit_once(", expected ")) {
-        let wanted = match wanted {
-            "i64" => "a whole number",
-            "u64" => "a whole number from 0",
-            "a boolean" => "true or false",
-            "a sequence" => "a list",
-            "a string" => "text",
-            wanted => wanted,
-        };
-        let found = found
-            .trim_start_matches("integer ")
-            .trim_start_matches("floating point ")
-            .trim_start_matches("boolean ")
-            .trim_start_matches("string ");
-        let found = match found {
-            "sequence" => "a list",
-            "map" => "an object",
-            found => found,
-        };
-        let message = format!("task `{task}`: {place}is {}, and must be {wanted}", short(found));
-        let number = Decimal::parse(found.trim_matches('`')).ok().and_then(Decimal::to_int);
-        let is_float = found.contains(['.', 'e', 'E']);
-        return match number.filter(|_| is_float && wanted.starts_with("a whole number")) {
-            Some(n) => TaskError::new(message, format!("write {n}")),
-            None => TaskError::new(message, listed),
-        };
-    }
-    if let Some((found, wanted)) =
-        said.strip_prefix("unknown variant ").and_then(|said| said.split_once(", expected "))
-    {
-        let message = format!("task `{task}`: {place}is {}, and must be {wanted}", short(found));
-        return TaskError::new(message, listed);
-    }
-    TaskError::new(format!("task `{task}`: {place}cannot be read: {}", short(said)), listed)
-}
-
-/// The beginning of a text that may be long.
-fn short(text: &str) -> String {
-    match text.char_indices().nth(MOST_SAID) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use dsl::limits::MAX_ERRORS;
 use dsl::{Alias, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span};
 
 use super::{Builder, Put, shown};
-use crate::diag;
+use crate::diag::{self, NoPlace};
 use crate::names;
 use crate::op;
 use crate::resolve::Entity;
@@ -257,7 +257,7 @@ impl Builder<'_> {
         applied: &Applied,
         path: &[Name],
         put: &Put,
-    ) -> Result<Rc<Applied>, String> {
+    ) -> Result<Rc<Applied>, NoPlace> {
         if let ([], Put::Setting(Setting { value: SettingValue::Def(whole), .. })) = (path, put) {
             return Ok(whole.clone());
         }
@@ -271,14 +271,18 @@ impl Builder<'_> {
         applied: &mut Applied,
         path: &[Name],
         put: &Put,
-    ) -> Result<(), String> {
+    ) -> Result<(), NoPlace> {
         match (path, put) {
-            ([], _) => return Err("a layer can only be replaced by a definition".to_owned()),
+            ([], _) => {
+                return Err("a layer can only be replaced by a definition".to_owned().into());
+            }
             ([slot], Put::Slot(setting)) => {
                 applied.raise(setting.fill.as_deref())?;
                 applied.slots.insert(slot.text.clone(), setting.clone());
                 if applied.slots.len() > MAX_CONFIG {
-                    return Err(format!("at most {MAX_CONFIG} slots can be filled in one place"));
+                    return Err(
+                        format!("at most {MAX_CONFIG} slots can be filled in one place").into()
+                    );
                 }
             }
             // Fills are stored on the layer, so that each slot has one name.
@@ -287,14 +291,15 @@ impl Builder<'_> {
                 return Err(format!(
                     "slots belong to the layer, even if a part of it declares them: write `{}`",
                     slot.text
-                ));
+                )
+                .into());
             }
             ([slots, slot, rest @ ..], Put::Setting(_))
                 if slots.text == "slots" && !rest.is_empty() =>
             {
                 let fill = applied.slots.get_mut(&slot.text).and_then(|s| s.fill.as_mut());
                 let Some(fill) = fill else {
-                    return Err(format!("slot {} is empty", slot.text));
+                    return Err(format!("slot {} is empty", slot.text).into());
                 };
                 let fill = Rc::make_mut(fill);
                 self.put_applied(fill, rest, put)?;
@@ -325,8 +330,9 @@ impl Builder<'_> {
     }
 
     /// The definition configured at `name`, as written or by default.
-    pub(super) fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, String> {
-        let no_definition = || format!("`{name}` of `{}` is not a definition", applied.name());
+    pub(super) fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, NoPlace> {
+        let no_definition =
+            || NoPlace::from(format!("`{name}` of `{}` is not a definition", applied.name()));
         match applied.config.get(name) {
             Some(Setting { value: SettingValue::Def(child), .. }) => return Ok(child.clone()),
             Some(_) => return Err(no_definition()),
@@ -339,11 +345,12 @@ impl Builder<'_> {
         let Some(default) = &param.default else { return Err(no_definition()) };
         let mentioned = names::mentions(default);
         if let Some(other) = item.def.config.iter().find(|c| mentioned.contains(&c.name.text)) {
-            return Err(format!(
-                "`{name}` of `{}` is computed from `{}`: set it as a whole",
-                applied.name(),
-                other.name.text
-            ));
+            let other = other.name.text.clone();
+            let why = format!(
+                "`{name}` of `{}` is computed from `{other}`: set it as a whole",
+                applied.name()
+            );
+            return Err(NoPlace { why, names: vec![other] });
         }
         let around = self.around.take();
         let made = match &default.kind {
@@ -356,11 +363,14 @@ impl Builder<'_> {
     }
 }
 
-fn has_instead(applied: &Applied, wanted: &str) -> String {
+fn has_instead(applied: &Applied, wanted: &str) -> NoPlace {
     let names = applied.callee.config_names();
-    match dsl::suggest(wanted, names.iter().copied()) {
+    let near = dsl::suggest(wanted, names.iter().copied());
+    let why = match near {
         Some(near) => format!("`{}` has `{near}`", applied.name()),
         None if names.is_empty() => format!("`{}` has no configuration", applied.name()),
         None => format!("`{}` has {}", applied.name(), names.join(", ")),
-    }
+    };
+    let names = near.into_iter().chain([applied.name()]).map(str::to_owned).collect();
+    NoPlace { why, names }
 }

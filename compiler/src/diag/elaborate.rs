@@ -9,29 +9,33 @@ use dsl::{Diagnostic, Name, Span, suggest};
 use super::{chain, list};
 
 pub(crate) fn missing_arch_field(arch: Span, field: &str) -> Diagnostic {
-    Diagnostic::error("missing-arch-field", arch, format!("the arch does not set `{field}`")).help(
-        match field {
+    Diagnostic::error("missing-arch-field", arch, format!("the arch does not set `{field}`"))
+        .about([field])
+        .help(match field {
             "vocab" => "add `vocab 32000`",
             "dim" => "add `dim 2048`",
             _ => "add `norm_eps 1e-5`",
-        },
-    )
+        })
 }
 
 pub(crate) fn bad_arch_field(span: Span, field: &str, got: &str, want: &str) -> Diagnostic {
     Diagnostic::error("bad-arch-field", span, format!("`{field}` is {got}, but must be {want}"))
+        .about([field])
         .help(format!("write `{field} {}`", if field == "norm_eps" { "1e-5" } else { "1024" }))
 }
 
 pub(crate) fn missing_config(call: Span, callee: &str, name: &str) -> Diagnostic {
     Diagnostic::error("missing-config", call, format!("`{callee}` needs `{name}`"))
+        .about([callee, name])
         .help(format!("set it where `{callee}` is configured or called: `{name} …`"))
 }
 
 pub(crate) fn wrong_kind(span: Span, what: &str, got: &str, want: &str) -> Diagnostic {
     // Quote a name, but not a description.
-    let what = if what.contains(' ') { what.to_owned() } else { format!("`{what}`") };
+    let name = (!what.contains(' ')).then_some(what);
+    let what = name.map_or(what.to_owned(), |name| format!("`{name}`"));
     Diagnostic::error("wrong-kind", span, format!("{what} is {got}, but must be {want}"))
+        .about(name)
         .help(format!("write {want}"))
 }
 
@@ -41,6 +45,7 @@ pub(crate) fn set_by_caller(span: Span, name: &str, callee: &str, call: Span) ->
         span,
         format!("`{name}` of `{callee}` is set by the definition that calls it"),
     )
+    .about([name, callee])
     .here("set here")
     .label(call, "given here")
     .help("remove the setting, or change the call")
@@ -52,17 +57,20 @@ pub(crate) fn not_callable(name: &Name, got: &str) -> Diagnostic {
         name.span,
         format!("`{}` is {got}, not a definition", name.text),
     )
+    .about([name.text.as_str()])
     .help("only blocks, mixers, mlps and primitives can be applied to tensors")
 }
 
 pub(crate) fn tensor_count(span: Span, callee: &str, got: usize, want: &str) -> Diagnostic {
     Diagnostic::error("tensor-count", span, format!("`{callee}` takes {want}, but was given {got}"))
+        .about([callee])
         .help("tensors come first, then configuration")
 }
 
 pub(crate) fn too_many_arguments(span: Span, callee: &str, names: &[&str]) -> Diagnostic {
     let d =
-        Diagnostic::error("too-many-arguments", span, format!("`{callee}` takes no such argument"));
+        Diagnostic::error("too-many-arguments", span, format!("`{callee}` takes no such argument"))
+            .about([callee]);
     if names.is_empty() {
         d.help(format!("`{callee}` has no configuration"))
     } else {
@@ -75,9 +83,10 @@ pub(crate) fn unknown_argument(name: &Name, callee: &str, names: &[&str]) -> Dia
         "unknown-argument",
         name.span,
         format!("`{callee}` has no configuration `{}`", name.text),
-    );
+    )
+    .about([callee, name.text.as_str()]);
     match suggest(&name.text, names.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")),
+        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]),
         None if names.is_empty() => d.help("it takes its arguments by position"),
         None => d.help(format!("it has {}", list(names.iter().copied()))),
     }
@@ -85,6 +94,7 @@ pub(crate) fn unknown_argument(name: &Name, callee: &str, names: &[&str]) -> Dia
 
 pub(crate) fn argument_twice(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error("argument-twice", span, format!("`{name}` is given twice"))
+        .about([name])
         .help("give it once, by position or by name")
 }
 
@@ -99,11 +109,12 @@ pub(crate) fn tensor_as_config(span: Span, what: &str) -> Diagnostic {
         span,
         format!("`{what}` is configuration, which cannot depend on tensors"),
     )
+    .about([what])
     .help("pass a number, a word or a definition")
 }
 
-pub(crate) fn mismatch(span: Span, message: String, help: String) -> Diagnostic {
-    Diagnostic::error("shape-mismatch", span, message).help(help)
+pub(crate) fn mismatch(span: Span, message: String, help: String, about: &[&str]) -> Diagnostic {
+    Diagnostic::error("shape-mismatch", span, message).help(help).about(about.iter().copied())
 }
 
 pub(crate) fn result_count(span: Span, got: usize, want: usize) -> Diagnostic {
@@ -125,6 +136,7 @@ pub(crate) fn layer_result(span: Span, callee: &str, got: &str, want: &str) -> D
         span,
         format!("layer `{callee}` takes {want} but returns {got}"),
     )
+    .about([callee])
     .help("a layer must return one tensor with the shape of its input")
 }
 
@@ -134,11 +146,13 @@ pub(crate) fn head_result(span: Span, callee: &str, got: &str, want: &str) -> Di
         span,
         format!("head `{callee}` returns {got}, not logits {want}"),
     )
+    .about([callee])
     .help("end the head with `linear output (…, vocab)`")
 }
 
 pub(crate) fn name_used_before(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error("not-bound", span, format!("`{name}` has no value here"))
+        .about([name])
         .help("bind it before this line, in every branch")
 }
 
@@ -148,6 +162,7 @@ pub(crate) fn instance_twice(name: &str, span: Span, before: Span) -> Diagnostic
         span,
         format!("two calls that own parameters are both called `{name}`"),
     )
+    .about([name])
     .here("again here")
     .label(before, "first here")
     .help("give the calls different names, or make one instance with `share` and call it twice")
@@ -159,6 +174,7 @@ pub(crate) fn instance_case(name: &str, span: Span, other: &str, before: Span) -
         span,
         format!("`{name}` and `{other}` differ only in case"),
     )
+    .about([name, other])
     .label(before, format!("`{other}` is here"))
     .help("rename one of them")
 }
@@ -169,6 +185,7 @@ pub(crate) fn shared_differs(path: &str, span: Span, got: &str, want: &str) -> D
         span,
         format!("the shared parameter `{path}` is {want}, but this needs {got}"),
     )
+    .about([path])
     .help("shared parameters must have equal shapes")
 }
 
@@ -196,6 +213,7 @@ pub(crate) fn shared_start(path: &str, span: Span, got: &str, want: &str) -> Dia
         span,
         format!("the shared parameter `{path}` is initialised with {want}, but here with {got}"),
     )
+    .about([path])
     .help("give the init rule once, where the parameter is first used")
 }
 
@@ -205,6 +223,7 @@ pub(crate) fn shared_named(name: &Name, share: &str) -> Diagnostic {
         name.span,
         format!("`{share}` is one shared instance and cannot also be called `{}`", name.text),
     )
+    .about([share, name.text.as_str()])
     .help(format!("write `{share} (…)`"))
 }
 
@@ -214,6 +233,7 @@ pub(crate) fn slot_below(span: Span, name: &str, holder: &str) -> Diagnostic {
         span,
         format!("slot `{name}` is filled on `{holder}`, but slots belong to the layer"),
     )
+    .about([name, holder])
     .help(format!("write `canon {name}` or `fill {name} with …` on the layer, next to its `mixer`"))
 }
 
@@ -232,6 +252,7 @@ pub(crate) fn no_init(role: &str, path: &str, span: Span) -> Diagnostic {
         span,
         format!("`{path}` has no init rule: the arch's init table has no `{role}`"),
     )
+    .about([path, role])
     .help(format!("add a row (`init.{role} normal(0.02)`), or `init = …` to this call"))
 }
 
@@ -244,6 +265,7 @@ pub(crate) fn init_arguments(span: Span, name: &str, got: usize, want: usize) ->
             if want == 1 { "number" } else { "numbers" }
         ),
     )
+    .about([name])
     .help("see LANGUAGE.md for the init rules")
 }
 
@@ -366,6 +388,7 @@ pub(crate) fn too_many(span: Span, what: &str, limit: usize) -> Diagnostic {
 
 pub(crate) fn slot_outside(span: Span, name: &str) -> Diagnostic {
     Diagnostic::error("slot-outside", span, format!("slot `{name}` is inside another slot's fill"))
+        .about([name])
         .help("a fill cannot declare slots")
 }
 
@@ -375,6 +398,7 @@ pub(crate) fn slot_shape(span: Span, name: &str, got: &str) -> Diagnostic {
         span,
         format!("slot `{name}` takes [batch, time, channels], but gets {got}"),
     )
+    .about([name])
     .help("put the slot before `heads`, or `merge` first")
 }
 
@@ -384,6 +408,7 @@ pub(crate) fn fill_result(span: Span, slot: &str, got: &str, want: &str) -> Diag
         span,
         format!("the fill of slot `{slot}` takes {want} but returns {got}"),
     )
+    .about([slot])
     .help("fill a slot with a block that returns the shape of its input")
 }
 
@@ -392,7 +417,8 @@ pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str
         "unknown-slot",
         span,
         format!("{layer} does not declare a slot `{slot}`"),
-    );
+    )
+    .about([slot]);
     let d = if declared.is_empty() {
         d.help("it declares no slots")
     } else {
@@ -409,6 +435,7 @@ pub(crate) fn unused_result(name: &str, span: Span) -> Diagnostic {
         span,
         format!("`{name}` has parameters that no output uses"),
     )
+    .about([name])
     .help("use its result, or remove the call")
 }
 

@@ -40,7 +40,7 @@ impl Elaborator<'_> {
 
 fn point(d: &mut Diagnostic, setting: &Setting) {
     let what = if setting.value.written().is_ok() { "set here" } else { "given here" };
-    let label = Label { span: setting.place(), text: what.to_owned() };
+    let label = Label { span: setting.place(), text: what.to_owned(), around: false };
     match d.labels.first_mut() {
         Some(first) if first.span.file != label.span.file => {
             if first.text.is_empty() {

@@ -478,6 +478,7 @@ impl Elaborator<'_> {
             ),
         };
         let place = (setting.place(), default.span);
-        Some(diag::inexact_default(place, name, &rule, (a, n), &help))
+        let names = mentioned.iter().map(String::as_str).chain([name]);
+        Some(diag::inexact_default(place, name, &rule, (a, n), &help).about(names))
     }
 }

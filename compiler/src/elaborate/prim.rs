@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use dsl::{Decimal, Span};
+use dsl::{Decimal, Diagnostic, Span};
 
 use super::call::{Call, InitExpr};
 use super::eval::as_root;
@@ -33,7 +33,7 @@ impl Elaborator<'_> {
         let shaped = match (primitive.shape)(&attrs, &types) {
             Ok(shaped) => shaped,
             Err(why) => {
-                self.diagnostics.push(diag::mismatch(span, why.message, why.help));
+                self.diagnostics.push(mismatch(span, why));
                 return None;
             }
         };
@@ -187,10 +187,10 @@ impl Elaborator<'_> {
             Err(why) => {
                 let blamed = blamed(primitive, &attrs, &types, &given);
                 if blamed.is_empty() {
-                    self.diagnostics.push(diag::mismatch(call.span, why.message, why.help));
+                    self.diagnostics.push(mismatch(call.span, why));
                 }
                 for (at, why) in blamed {
-                    self.diagnostics.push(diag::mismatch(at, why.message, why.help));
+                    self.diagnostics.push(mismatch(at, why));
                 }
                 return None;
             }
@@ -415,6 +415,11 @@ pub(super) fn exact(value: &Value) -> Option<Attr> {
 fn dims(shape: &[i64]) -> String {
     let parts: Vec<String> = shape.iter().map(i64::to_string).collect();
     format!("[{}]", parts.join(", "))
+}
+
+fn mismatch(span: Span, why: op::Mismatch) -> Diagnostic {
+    let op::Mismatch { message, help, about } = why;
+    diag::mismatch(span, message, help, about)
 }
 
 /// The settings that break a call: without one of them the call would be valid. Each comes with its

@@ -57,7 +57,8 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
                 "{heads} query heads cannot share {kv_heads} key and {value_heads} value heads"
             ),
             "make `kv_heads` equal for k and v and a divisor of `heads`",
-        ));
+        )
+        .about(&["heads"]));
     }
     let window = attrs.optional_int("window");
     if window.is_some_and(|w| w <= 0) {

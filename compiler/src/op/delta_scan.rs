@@ -40,7 +40,7 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
                 "q {q} and k {k} must be equal, v {v} must have their heads, and beta {beta} and g {g} one entry per head"
             ),
             format!("q has {heads} heads: project beta and g to {heads} channels"),
-        ));
+        ).about(&["heads"]));
     }
     let mut shaped = Shaped::plain(v.clone());
     shaped.state = Some(State::Matrix { heads, rows, columns });

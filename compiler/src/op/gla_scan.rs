@@ -36,7 +36,8 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         return Err(Mismatch::new(
             format!("q {q}, k {k} and g {g} must be equal, and v {v} must have their heads"),
             "split all four into the same number of heads; g has one entry per key channel",
-        ));
+        )
+        .about(&["heads"]));
     }
     let mut shaped = Shaped::plain(v.clone());
     shaped.state = Some(State::Matrix { heads, rows, columns });

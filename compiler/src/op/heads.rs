@@ -36,7 +36,8 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         [x] => Err(Mismatch::new(
             format!("{count} heads do not divide {x}"),
             "choose a number of heads that divides the channels exactly",
-        )),
+        )
+        .about(&["heads"])),
         _ => Err(Mismatch::new("`heads` takes one tensor", "write `heads(x, n)`")),
     }
 }

@@ -33,6 +33,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let (h, d) = per_head("repeat_heads", "x", x)?;
     let repeated = h.checked_mul(times).filter(|_| times > 0).ok_or_else(|| {
         Mismatch::new(format!("heads cannot be repeated {times} times"), "repeat at least once")
+            .about(&["heads"])
     })?;
     let mut shaped = Shaped::plain(Type::seq([repeated, d]));
     shaped.attrs.insert("times", Attr::Int(times));

@@ -37,13 +37,15 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         return Err(Mismatch::new(
             format!("r {r}, k {k} and g {g} must be equal, and v {v} must have their heads"),
             "split all four into the same number of heads; g has one entry per key channel",
-        ));
+        )
+        .about(&["heads"]));
     }
     if *u != Type::constant([heads, rows]) {
         return Err(Mismatch::new(
             format!("r has {heads} heads of {rows} channels, but u is {u}"),
             format!("u is a parameter of that shape: `param u [{heads}, {rows}] init ones`"),
-        ));
+        )
+        .about(&["heads"]));
     }
     let mut shaped = Shaped::plain(v.clone());
     shaped.state = Some(State::Matrix { heads, rows, columns });

@@ -39,13 +39,15 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         return Err(Mismatch::new(
             format!("x has {heads} heads, but dt is {dt}, a is {a} and d is {d}"),
             format!("dt is [batch, time, {heads}]; a and d are parameters of {heads} elements"),
-        ));
+        )
+        .about(&["heads"]));
     }
     if b != c || heads % groups != 0 {
         return Err(Mismatch::new(
             format!("b {b} and c {c} must be equal, with groups that divide {heads} heads"),
             "split b and c into the same number of groups, a divisor of the heads",
-        ));
+        )
+        .about(&["groups", "heads"]));
     }
     let mut shaped = Shaped::plain(x.clone());
     shaped.state = Some(State::Matrix { heads, rows, columns });

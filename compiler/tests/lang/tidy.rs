@@ -73,7 +73,7 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("data", &["dsl", "tasks", "compiler", "lab", "disk"]),
     ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data"]),
     ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
-    ("report", &["dsl", "compiler", "lab", "disk", "data", "records"]),
+    ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records"]),
     ("runtime", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "interop"]),
     ("cli", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "interop", "report"]),
 ];

@@ -4,8 +4,7 @@
 
 use lab::experiment::{DataSource, Tokenizer};
 
-use super::shuffle::Shuffle;
-use super::tokenizer::Info;
+use super::tokenizer::{Info, Kind};
 use super::{HeldOut, Marks, Options};
 use crate::Split;
 
@@ -30,11 +29,7 @@ pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> 
             held_out: HeldOut { seed: *held_out_seed, per_million: *held_out_per_million },
             marks: Marks { bos: *add_bos, eos: *add_eos },
             weights: weights.clone(),
-            shuffle: match *shuffle {
-                lab::experiment::Shuffle::Buffer { windows } => Shuffle::Buffer { windows },
-                lab::experiment::Shuffle::Documents => Shuffle::Documents,
-                lab::experiment::Shuffle::Windows => Shuffle::Windows,
-            },
+            shuffle: *shuffle,
         }),
     }
 }
@@ -47,12 +42,10 @@ pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
             "the lock's data.{field} is {lock}, but the documents were prepared with {has}"
         ))
     };
+    let kind = Kind::from(lock);
     match lock {
-        Tokenizer::Bytes if has_kind.name() == "bytes" => None,
-        Tokenizer::Bytes => differ("tokenizer", &"bytes", has_kind),
-        Tokenizer::File { kind, .. } if kind.name() != has_kind.name() => {
-            differ("tokenizer", &kind.name(), has_kind)
-        }
+        _ if kind != *has_kind => differ("tokenizer", &kind, has_kind),
+        Tokenizer::Bytes => None,
         Tokenizer::File { vocab, .. } if *vocab != u64::from(*has_vocab) => {
             differ("tokenizer_vocab", vocab, has_vocab)
         }
@@ -68,15 +61,20 @@ pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tokenizer::TokenizerKind;
     use super::*;
     use compiler::digest::Digest;
-    use lab::experiment::TokenizerKind;
 
     #[test]
     fn each_difference_is_told_with_both_values() {
-        use super::super::tokenizer::Kind;
         let digest = blake3::hash(b"a");
-        let has = Info { kind: Kind::Tiktoken, digest, vocab: 300, bos: None, eos: None };
+        let has = Info {
+            kind: Kind::File(TokenizerKind::Tiktoken),
+            digest,
+            vocab: 300,
+            bos: None,
+            eos: None,
+        };
         let lock = |kind, digest: Option<&str>, vocab| Tokenizer::File {
             kind,
             digest: digest.and_then(Digest::parse),

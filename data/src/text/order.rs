@@ -8,8 +8,8 @@ use std::ops::Range;
 use crate::{DataError, Split};
 
 use super::index::{Source, TextIndex};
-use super::shuffle::Shuffle;
-use super::{HeldOut, Marks, Options, document_tokens};
+use super::shuffle;
+use super::{HeldOut, Marks, Options, Shuffle, document_tokens};
 
 /// A keyed bijection of 0..n: a balanced Feistel network on the next even power of two, iterated until the result is in
 /// range (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
@@ -175,7 +175,7 @@ impl Order {
                 "remove the source, or set add_bos or add_eos under [data]",
             ));
         }
-        let as_listed = matches!(shuffle.of_split(*split), Shuffle::Buffer { .. });
+        let as_listed = matches!(shuffle::of_split(*shuffle, *split), Shuffle::Buffer { .. });
         Ok(Order { seed: *seed, split: *split, marks: *marks, sources, slots, as_listed })
     }
 

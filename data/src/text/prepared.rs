@@ -158,8 +158,8 @@ impl TokenizerEntry {
 pub(super) fn width(info: &Info) -> u64 {
     match (info.kind, info.vocab) {
         (Kind::Bytes, _) => 1,
-        (Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken, 0..=0x1_0000) => 2,
-        (Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken, _) => 4,
+        (Kind::File(_), 0..=0x1_0000) => 2,
+        (Kind::File(_), _) => 4,
     }
 }
 

@@ -7,32 +7,21 @@
 
 use std::ops::Range;
 
+use lab::experiment::Shuffle;
+
 use super::order::Permutation;
 use crate::Split;
 
-/// The order in which the cuts of the stream are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shuffle {
-    /// All cuts of one pass over the documents, permuted.
-    Windows,
-    /// In stream order: the documents of a pass in a permuted order, the cuts of each document together.
-    Documents,
-    /// Lingua's order: documents in the order of their files, with blocks of this many consecutive cuts permuted.
-    /// Lingua fills its buffer, shuffles it, and refills it while emptying it, so between two shuffles exactly its
-    /// content comes out. The permutations are ours; Lingua's are numpy's.
-    Buffer {
-        /// Number of cuts in a block.
-        windows: u64,
-    },
-}
-
-impl Shuffle {
-    /// Lingua holds nothing out; we measure on all of the held-out documents.
-    pub(super) fn of_split(self, split: Split) -> Shuffle {
-        match (self, split) {
-            (Shuffle::Buffer { .. }, Split::HeldOut) => Shuffle::Windows,
-            (order, _) => order,
-        }
+/// The order of a split. Lingua holds nothing out; we measure on all of the held-out documents.
+///
+/// `Windows` permutes all cuts of one pass over the documents. `Documents` keeps stream order: the documents of a pass
+/// in a permuted order, the cuts of each document together. `Buffer` is Lingua's order: documents in the order of their
+/// files, with blocks of this many consecutive cuts permuted. Lingua fills its buffer, shuffles it, and refills it while
+/// emptying it, so between two shuffles exactly its content comes out. The permutations are ours; Lingua's are numpy's.
+pub(super) fn of_split(order: Shuffle, split: Split) -> Shuffle {
+    match (order, split) {
+        (Shuffle::Buffer { .. }, Split::HeldOut) => Shuffle::Windows,
+        (order, _) => order,
     }
 }
 

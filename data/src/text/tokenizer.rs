@@ -10,49 +10,56 @@ mod tiktoken;
 
 use std::fmt;
 
+pub use lab::experiment::TokenizerKind;
+
 use crate::DataError;
 
 use super::guard::guarded;
 use super::losses::Losses;
 use super::{BOS, EOS, VOCAB};
 
-/// The kinds of tokenizer, under the names that recipes use.
+/// The kinds of tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Each byte is its own token; no file.
     Bytes,
-    /// `tokenizer.json` of Hugging Face's tokenizers.
-    Huggingface,
-    /// A SentencePiece model of type BPE.
-    Sentencepiece,
-    /// A tiktoken rank file, as published with Llama 3.
-    Tiktoken,
+    /// A trained tokenizer, in a file of this format.
+    File(TokenizerKind),
+}
+
+impl From<&lab::experiment::Tokenizer> for Kind {
+    fn from(locked: &lab::experiment::Tokenizer) -> Kind {
+        match locked {
+            lab::experiment::Tokenizer::Bytes => Kind::Bytes,
+            lab::experiment::Tokenizer::File { kind, .. } => Kind::File(*kind),
+        }
+    }
 }
 
 impl Kind {
-    /// All kinds.
-    pub const ALL: [Kind; 4] =
-        [Kind::Bytes, Kind::Huggingface, Kind::Sentencepiece, Kind::Tiktoken];
-
     /// The name that recipes use.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Bytes => "bytes",
-            Kind::Huggingface => "huggingface",
-            Kind::Sentencepiece => "sentencepiece",
-            Kind::Tiktoken => "tiktoken",
+            Kind::File(kind) => kind.name(),
         }
     }
 
     /// The kind with this name.
     pub fn parse(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+        match TokenizerKind::named(name) {
+            Some(kind) => Some(Kind::File(kind)),
+            None => (name == Kind::Bytes.name()).then_some(Kind::Bytes),
+        }
     }
 
     /// A version to change when the same file would give other ids than before.
     fn rules(self) -> u32 {
         match self {
-            Kind::Bytes | Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken => 1,
+            Kind::Bytes
+            | Kind::File(
+                TokenizerKind::HuggingFace | TokenizerKind::SentencePiece | TokenizerKind::Tiktoken,
+            ) => 1,
         }
     }
 }
@@ -154,14 +161,22 @@ impl Tokenizer {
                     "remove it, or name its kind",
                 ));
             }
-            Kind::Huggingface => guarded(|| huggingface::read(file, marks)),
-            Kind::Sentencepiece => guarded(|| sentencepiece::read(file, marks)),
-            Kind::Tiktoken => guarded(|| tiktoken::read(file, marks)),
+            Kind::File(TokenizerKind::HuggingFace) => guarded(|| huggingface::read(file, marks)),
+            Kind::File(TokenizerKind::SentencePiece) => {
+                guarded(|| sentencepiece::read(file, marks))
+            }
+            Kind::File(TokenizerKind::Tiktoken) => guarded(|| tiktoken::read(file, marks)),
         };
         let what = match kind {
-            Kind::Bytes | Kind::Huggingface => "a tokenizer.json of Hugging Face's tokenizers",
-            Kind::Sentencepiece => "a SentencePiece model, as Llama-2's tokenizer.model",
-            Kind::Tiktoken => "a list of base64 tokens and ranks, as Llama-3's tokenizer.model",
+            Kind::Bytes | Kind::File(TokenizerKind::HuggingFace) => {
+                "a tokenizer.json of Hugging Face's tokenizers"
+            }
+            Kind::File(TokenizerKind::SentencePiece) => {
+                "a SentencePiece model, as Llama-2's tokenizer.model"
+            }
+            Kind::File(TokenizerKind::Tiktoken) => {
+                "a list of base64 tokens and ranks, as Llama-3's tokenizer.model"
+            }
         };
         let Found { engine, vocab, bos, eos } = read.flatten().map_err(|why| {
             DataError::new(

@@ -141,7 +141,7 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
     let derived = match &model.mixer {
         Mixer::Attention(attention) => {
             llama_keys(&mut keys, model, attention, !code.is_empty());
-            Init::HuggingFace
+            Init::hugging_face()
         }
         Mixer::Gla5 { heads, short_conv } | Mixer::Gdn2 { heads, short_conv } => {
             keys.insert("num_heads", int(*heads));
@@ -161,7 +161,7 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
             } else {
                 keys.insert("head_dim", int(model.dim / heads));
             }
-            Init::FlashLinear
+            Init::flash_linear()
         }
         Mixer::Mamba2 { heads, state, short_conv } => {
             // The class reads only this key, never the `b` of `canon_set`, and then expects no bias.
@@ -183,7 +183,7 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
             keys.insert("time_step_limit", Value::List(limit.to_vec()));
             keys.insert("mlp_type", model.hidden.map_or(Value::Null, |_| text("mlp10")));
             keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
-            Init::Mamba
+            Init::mamba()
         }
     };
     let own = own(
@@ -205,7 +205,12 @@ pub(crate) fn own(model: &Model, halved: bool, derived: bool) -> Option<Value> {
         let init = match model.init.name() {
             Some(name) => text(name),
             None => Value::Map(
-                model.init.rows().into_iter().map(|(k, v)| (k, node(Value::Text(v)))).collect(),
+                model
+                    .init
+                    .rows()
+                    .iter()
+                    .map(|(k, v)| (k.clone(), node(Value::Text(v.clone()))))
+                    .collect(),
             ),
         };
         own.push(("init".to_owned(), node(init)));

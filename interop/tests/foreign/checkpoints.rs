@@ -508,7 +508,7 @@ fn a_plain_llama_of_either_rope_goes_both_ways() {
             attention.rope_dims = attention.head_dim;
             model.canon.slots.clear();
         }
-        model.init = Init::Lingua;
+        model.init = Init::lingua();
         first.compiled = arch::compile("model", &model.text("model", "Of a test.")).unwrap();
         let weights = place.path().join(format!("{layout:?}{canon}.safetensors"));
         let params = first.compiled.graph.params();

@@ -6,11 +6,12 @@
 //! keep their text and id.
 
 use dsl::Decimal;
+use tasks::metric;
 use toml::de::DeValue;
 
 use super::{Grid, Selection};
 use crate::error::Problem;
-use crate::field::{self, Bounds, FieldValue, Kind, MEASURES, one_of, renamed, shown};
+use crate::field::{self, Bounds, FieldValue, Kind, one_of, renamed, shown};
 use crate::section::Line;
 
 /// How a comparison is analysed.
@@ -264,14 +265,14 @@ fn usual_time_bound() -> Decimal {
 }
 
 fn is_share(metric: &str) -> bool {
-    ["exact_match", "token_accuracy", "validity"].contains(&metric)
+    metric::SHARES.contains(&metric)
 }
 
 fn metric(value: &DeValue<'_>) -> Result<String, String> {
-    let name = field::string(value).filter(|name| MEASURES.contains(name));
+    let name = field::string(value).filter(|name| metric::NAMES.contains(name));
     name.map(str::to_owned).ok_or_else(|| match renamed(value) {
         Some(renamed) => renamed,
-        None => format!("{} is not {}", shown(value), one_of(MEASURES)),
+        None => format!("{} is not {}", shown(value), one_of(metric::NAMES)),
     })
 }
 

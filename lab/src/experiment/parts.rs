@@ -118,6 +118,15 @@ pub enum TokenizerKind {
 }
 
 impl TokenizerKind {
+    /// All formats.
+    pub const ALL: [TokenizerKind; 3] =
+        [TokenizerKind::HuggingFace, TokenizerKind::SentencePiece, TokenizerKind::Tiktoken];
+
+    /// The format with this word in `data.tokenizer`.
+    pub fn named(name: &str) -> Option<TokenizerKind> {
+        TokenizerKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The word in `data.tokenizer`.
     pub fn name(self) -> &'static str {
         match self {
@@ -157,9 +166,9 @@ pub struct Batch {
     pub tokens_per_step: u64,
 }
 
-/// The learning rate schedule; reals are exact.
+/// The learning rate schedule. Reals are exact; [`Schedule::to_f64`] rounds them, to compute rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
+pub enum Schedule<Number = Decimal> {
     /// The base rate at every step.
     Constant,
     /// Warm-up, then half a cosine wave in each cycle, every second one rising.
@@ -167,39 +176,68 @@ pub enum Schedule {
         /// Steps from 0 to the base rate.
         warmup: u64,
         /// The last rate as a share of the base rate.
-        lr_min_ratio: Decimal,
+        lr_min_ratio: Number,
         /// Length of a cycle as a share of the run.
-        cycle: Decimal,
+        cycle: Number,
         /// Exponent that bends the cosine's progress.
-        theta: Decimal,
+        theta: Number,
     },
     /// Warm-up, then a straight line down.
     Linear {
         /// Steps from 0 to the base rate.
         warmup: u64,
         /// The last rate as a share of the base rate.
-        lr_min_ratio: Decimal,
+        lr_min_ratio: Number,
     },
     /// Warm-up, then (warmup / step) ^ `exp_factor`, never below `lr_min_ratio`.
     InvSqrt {
         /// Steps from 0 to the base rate.
         warmup: u64,
         /// The lowest rate as a share of the base rate.
-        lr_min_ratio: Decimal,
+        lr_min_ratio: Number,
         /// Exponent of warmup / step.
-        exp_factor: Decimal,
+        exp_factor: Number,
     },
     /// Warm-up, the base rate, then a hyperbolic decay at the end of each cycle.
     Wsd {
         /// Steps from 0 to the base rate.
         warmup: u64,
         /// The last rate as a share of the base rate.
-        lr_min_ratio: Decimal,
+        lr_min_ratio: Number,
         /// Length of a cycle as a share of the run.
-        cycle: Decimal,
+        cycle: Number,
         /// Share of a cycle that decays.
-        decay_fraction: Decimal,
+        decay_fraction: Number,
     },
+}
+
+impl Schedule {
+    /// The schedule with every real rounded once, to the nearest f64.
+    pub fn to_f64(&self) -> Schedule<f64> {
+        match *self {
+            Schedule::Constant => Schedule::Constant,
+            Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => Schedule::Cosine {
+                warmup,
+                lr_min_ratio: lr_min_ratio.to_f64(),
+                cycle: cycle.to_f64(),
+                theta: theta.to_f64(),
+            },
+            Schedule::Linear { warmup, lr_min_ratio } => {
+                Schedule::Linear { warmup, lr_min_ratio: lr_min_ratio.to_f64() }
+            }
+            Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => Schedule::InvSqrt {
+                warmup,
+                lr_min_ratio: lr_min_ratio.to_f64(),
+                exp_factor: exp_factor.to_f64(),
+            },
+            Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => Schedule::Wsd {
+                warmup,
+                lr_min_ratio: lr_min_ratio.to_f64(),
+                cycle: cycle.to_f64(),
+                decay_fraction: decay_fraction.to_f64(),
+            },
+        }
+    }
 }
 
 /// Length of a training.

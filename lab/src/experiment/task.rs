@@ -5,12 +5,13 @@
 //! locked.
 
 use tasks::TaskError;
+use tasks::metric::{self, BITS};
 use tasks::sample::Mode;
 use tasks::task::{Definition, Task};
 
 use super::access::{as_toml, int, list, text};
 use crate::error::Problem;
-use crate::field::{FieldValue, Fields, METRICS};
+use crate::field::{FieldValue, Fields, metrics_of};
 use compiler::digest::Digest;
 
 /// Vocabulary of the byte tokenizer.
@@ -69,11 +70,11 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
         None => {}
         Some(Ok(task)) => {
             window(fields, &task, &mut problem);
-            if name == "capo" {
+            if matches!(task, Task::Capo(_)) {
                 biographies(fields, &mut problem);
             }
         }
-        Some(Err(TaskError { parameter, message, help })) => {
+        Some(Err(TaskError { problem: _, parameter, message, help })) => {
             let path = match parameter {
                 Some(parameter) => format!("data.{name}.{parameter}"),
                 None => "data.task".to_owned(),
@@ -82,10 +83,9 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
         }
     }
     for metric in list(fields, "evaluation.metrics").iter().map(FieldValue::plain) {
-        let of = METRICS.iter().find(|(name, _)| *name == metric).and_then(|(_, of)| *of);
-        if of.is_some_and(|of| !of.contains(&name)) {
-            let own = METRICS.iter().filter(|(_, of)| of.is_none_or(|of| of.contains(&name)));
-            let own: Vec<String> = own.map(|(name, _)| format!("\"{name}\"")).collect();
+        let own = metrics_of(name);
+        if metric::NAMES.contains(&metric.as_str()) && !own.contains(&metric.as_str()) {
+            let own: Vec<String> = own.iter().map(|name| format!("\"{name}\"")).collect();
             problem(
                 "evaluation.metrics",
                 format!("metrics lists \"{metric}\", but {name} does not have it"),
@@ -140,7 +140,7 @@ fn biographies(fields: &Fields, problem: &mut impl FnMut(&str, String, &str)) {
         );
     }
     let seq_len = int(fields, "data.seq_len");
-    let bits = list(fields, "evaluation.metrics").iter().any(|metric| metric.plain() == "bits");
+    let bits = list(fields, "evaluation.metrics").iter().any(|metric| metric.plain() == BITS);
     if bits && seq_len < BIOGRAPHY {
         problem(
             "data.seq_len",

@@ -6,7 +6,9 @@
 
 use std::sync::LazyLock;
 
+use tasks::metric::{self, EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 use tasks::parameter::{self, Parameter, Values};
+use tasks::task::{SIZED, WRITTEN};
 
 use super::{Bounds, FieldDef, derived, free};
 
@@ -20,33 +22,20 @@ const TRAINED: &[&str] = &["huggingface", "sentencepiece", "tiktoken"];
 const HARNESS: &str = "[\"hellaswag\", \"boolq\", \"piqa\", \"social_iqa\", \"winogrande\", \"openbookqa\", \"arc_easy\", \"arc_challenge\", \"race\", \"commonsense_qa\", \"copa\", \"lambada_openai\", \"triviaqa\"]";
 /// Tasks with a generator.
 const SYNTHETIC: &[&str] = &tasks::task::TASKS;
-/// Tasks with a largest sample size.
-const SIZED: &[&str] = &["brevo", "depo", "mano"];
-/// Tasks that score generated text.
-const WRITTEN: &[&str] = &["brevo", "lano"];
-const CAPO: &[&str] = &["capo"];
-const LANO: &[&str] = &["lano"];
-/// The metrics, each with the tasks that have it, if not all.
-pub(crate) const METRICS: [(&str, Option<&[&str]>); 6] = [
-    ("bits", Some(CAPO)),
-    ("eval_loss", None),
-    ("exact_match", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
-    ("kl", Some(LANO)),
-    ("token_accuracy", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
-    ("validity", Some(LANO)),
-];
-/// The names of the metrics.
-pub(crate) const MEASURES: &[&str] = &{
-    let mut names = [""; METRICS.len()];
+/// What a recipe can train on.
+const DATA_TASKS: &[&str] = &{
+    let mut names = ["text"; SYNTHETIC.len() + 1];
     let mut at = 0;
-    while at < names.len() {
-        names[at] = METRICS[at].0;
+    while at < SYNTHETIC.len() {
+        names[at] = SYNTHETIC[at];
         at += 1;
     }
     names
 };
-/// Metrics for which lower is better.
-pub const LESS_IS_BETTER: &[&str] = &["eval_loss", "kl"];
+/// The metrics of text that is trained on.
+pub(crate) const TEXT_METRICS: &[&str] = &[EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY];
+/// Text has no answers.
+pub(super) const USUAL_TEXT_METRICS: &[&str] = &[EVAL_LOSS, TOKEN_ACCURACY];
 pub(super) const TEXT: &[&str] = &["text"];
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 
@@ -124,7 +113,7 @@ const ROWS: &[FieldDef] = &[
     free("data.shuffle", Semantic, Word(&["buffer", "documents", "windows"], &[]), "The unit of shuffling: all windows of a pass; whole documents, so that consecutive windows come from one document; or, as in Lingua, a buffer of consecutive windows from documents in file order.").is("\"windows\"").only(TASK, TEXT).younger("\"documents\"").means("buffer"),
     free("data.shuffle_buffer", Semantic, Int(1, COUNT), "Consecutive windows that are shuffled together. Lingua shuffles the `prefetch_size` batches of one rank.").only("data.shuffle", &["buffer"]).unit("windows"),
     free("data.source", Semantic, Name, "A name for the documents. Once the data is bound, its digest identifies it instead.").only(TASK, TEXT).called(&["data_source", "data.sources"]),
-    free("data.task", Semantic, Word(&["brevo", "capo", "depo", "lano", "mano", "multihop", "text"], &["babilong"]), "The task to train on."),
+    free("data.task", Semantic, Word(DATA_TASKS, &["babilong"]), "The task to train on."),
     derived("data.task_digest", Semantic, "", "Digest of a synthetic task: name, parameters, revision of its generator."),
     free(TOKENIZER, Semantic, Word(&["bytes", "huggingface", "sentencepiece", "tiktoken"], &[]), "The tokenizer: bytes, or the format of its file.").is("\"bytes\"").only(TASK, TEXT).called(&["data.tokenizer.name"]).default_there("bytes").spoken(&[("sp", "sentencepiece")]).records_text(),
     free("data.tokenizer_digest", Semantic, Digest, "Digest of the tokenizer's file and of everything else that affects its tokens, written by `canonc bind`.").is("\"unbound\"").only(TOKENIZER, TRAINED).records_text(),
@@ -133,7 +122,7 @@ const ROWS: &[FieldDef] = &[
     derived("data.vocab", Cosmetic, "tokens", "The smallest vocabulary that an arch needs for this data."),
     free("data.weights", Semantic, Ints(0, COUNT), "Share of each source among the documents that are read, regardless of their lengths. With no weights, or one, every document is read once per pass. A source with weight 0 is not trained on, but its held-out documents are still evaluated.").is("[]").only(TASK, TEXT),
     free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps").about(Cadence).called(&["checkpoint.eval.every"]).default_there("1000"),
-    free("evaluation.metrics", Measured, Words(MEASURES), "Metrics to report.").from(super::metrics, "the metrics of the task"),
+    free("evaluation.metrics", Measured, Words(metric::NAMES), "Metrics to report.").from(super::metrics, "the metrics of the task"),
     free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: always the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),
     free("evaluation.samples", Measured, Int(1, 1 << 20), "Samples to generate per evaluation. Brevo: answers to questions. Lano: sentences, and as many on which next-token distributions are compared.").is("64").only(TASK, WRITTEN),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows per evaluation.").is("64").unit("windows"),

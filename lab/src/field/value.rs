@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
 
 use dsl::Decimal;
+use tasks::metric::{EVAL_LOSS, EXACT_MATCH};
 use toml::de::DeValue;
 use unicode_normalization::UnicodeNormalization;
 
@@ -328,8 +329,7 @@ fn quoted(words: &[&str]) -> String {
 }
 
 /// Metrics whose name has changed.
-const RENAMED_METRICS: [(&str, &str); 2] =
-    [("answer_accuracy", "exact_match"), ("loss", "eval_loss")];
+const RENAMED_METRICS: [(&str, &str); 2] = [("answer_accuracy", EXACT_MATCH), ("loss", EVAL_LOSS)];
 
 /// Why an earlier name of a metric is refused.
 pub(crate) fn renamed(value: &DeValue<'_>) -> Option<String> {

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use dsl::limits::MAX_SOURCE_BYTES;
 use dsl::{Diagnostics, FileId, Sources, Span};
+use tasks::metric::{self, EVAL_LOSS};
 use toml::de::DeValue;
 
 use super::{ArchRef, diag};
@@ -136,7 +137,7 @@ impl Reader<'_> {
         let mut treatment: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         let mut grid = Vec::new();
         let mut selection =
-            Selection { metric: "eval_loss".to_owned(), mode: SelectionMode::Min, per_arm: true };
+            Selection { metric: EVAL_LOSS.to_owned(), mode: SelectionMode::Min, per_arm: true };
         let mut analysis = DeclaredAnalysis::default();
         let mut chosen = None;
         let mut base = None;
@@ -191,7 +192,7 @@ impl Reader<'_> {
                     Err(why) => self.diagnostics.push(diag::bad_grid(at, paths, &why)),
                 },
                 (Some(("selection", "metric")), DeValue::String(text))
-                    if field::MEASURES.contains(&text.as_ref()) =>
+                    if metric::NAMES.contains(&text.as_ref()) =>
                 {
                     selection.metric = text.to_string();
                 }
@@ -229,7 +230,7 @@ impl Reader<'_> {
             let at = self.place("match");
             self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
         }
-        let least = field::LESS_IS_BETTER.contains(&selection.metric.as_str());
+        let least = metric::LESS_IS_BETTER.contains(&selection.metric.as_str());
         let best = if least { SelectionMode::Min } else { SelectionMode::Max };
         if chosen.is_some_and(|mode| mode != best) {
             let at = self.place("selection.mode");
@@ -368,7 +369,7 @@ impl Reader<'_> {
             }
             "selection.metric" => match field::renamed(value) {
                 Some(renamed) => diag::bad_value(at, path, &renamed),
-                None => diag::wrong_shape(at, path, &got, &field::one_of(field::MEASURES)),
+                None => diag::wrong_shape(at, path, &got, &field::one_of(metric::NAMES)),
             },
             "selection.mode" => diag::wrong_shape(at, path, &got, "\"min\" or \"max\""),
             "selection.per_arm" => diag::wrong_shape(at, path, &got, "true or false"),

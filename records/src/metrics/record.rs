@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use compiler::digest::Digest;
 use serde_json::Value;
+use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
 use super::Questions;
 
@@ -125,7 +126,7 @@ impl Record {
                 questions,
             }) => {
                 let mut text = format!(
-                    "{{\"kind\":\"eval\",\"step\":{step},\"eval_loss\":{},\"counted\":{counted},\"token_accuracy\":{},\"exact_match\":{{",
+                    "{{\"kind\":\"eval\",\"step\":{step},\"{EVAL_LOSS}\":{},\"counted\":{counted},\"{TOKEN_ACCURACY}\":{},\"{EXACT_MATCH}\":{{",
                     optional(*nll),
                     score(*tokens),
                 );
@@ -182,7 +183,7 @@ impl Record {
                 counted: count("counted")?,
             })),
             "eval" => {
-                let answers = value.get("exact_match")?.as_object()?.iter();
+                let answers = value.get(EXACT_MATCH)?.as_object()?.iter();
                 let measures = match value.get("measures") {
                     None => BTreeMap::new(),
                     Some(measures) => measures
@@ -193,9 +194,9 @@ impl Record {
                 };
                 Some(Record::Evaluation(Evaluation {
                     step: count("step")?,
-                    nll: mean("eval_loss")?,
+                    nll: mean(EVAL_LOSS)?,
                     counted: count("counted")?,
-                    tokens: read_score(value.get("token_accuracy")?)?,
+                    tokens: read_score(value.get(TOKEN_ACCURACY)?)?,
                     answers: answers
                         .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
                         .collect::<Option<_>>()?,

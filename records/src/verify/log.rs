@@ -13,6 +13,7 @@ use crate::job::{self, Job};
 use crate::metrics::{self, Asked, Evaluation, Record, Step};
 use crate::run::{Paths, RunError, digest_of};
 use data::batch::{Answer, Batch, digest_of_windows};
+use tasks::metric;
 
 /// The steps for which to make the data again and compare digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,10 +357,10 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
         }
     }
     let asked = [
-        ("bits", metrics.bits),
-        ("bits_per_parameter", metrics.bits),
-        ("kl", metrics.kl),
-        ("validity", metrics.validity),
+        (metric::BITS, metrics.bits),
+        (metric::BITS_PER_PARAMETER, metrics.bits),
+        (metric::KL, metrics.kl),
+        (metric::VALIDITY, metrics.validity),
     ];
     let known = |name: &str| asked.iter().any(|(known, asked)| *asked && *known == name);
     if let Some(name) = measures.keys().find(|name| !known(name)) {

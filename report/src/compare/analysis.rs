@@ -73,7 +73,7 @@ pub fn analysis_of(comparison: &Comparison) -> Analysis {
 
 /// The direction in which a metric improves, from the field table.
 pub(crate) fn better(metric: &str) -> Better {
-    let least = lab::field::LESS_IS_BETTER.iter().any(|name| called(name) == metric);
+    let least = tasks::metric::LESS_IS_BETTER.iter().any(|name| called(name) == metric);
     match least || metric == super::TRAINING_LOSS || metric == super::STEP_TIME {
         true => Better::Less,
         false => Better::More,

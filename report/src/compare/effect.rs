@@ -163,14 +163,24 @@ impl NoNoise {
     /// The short form for a table cell.
     pub(crate) fn brief(self) -> String {
         match self {
+            NoNoise::Time(Refused::Unsteady { .. }) => self.reason(),
+            NoNoise::Undefined(_) | NoNoise::Time(_) | NoNoise::NotVaried(_) => {
+                format!("unknown: {}", self.reason())
+            }
+        }
+    }
+
+    /// The reason alone.
+    pub(crate) fn reason(self) -> String {
+        match self {
             NoNoise::Undefined(Undefined::TooFew { have, need })
             | NoNoise::Time(Refused::BaseNotMeasured { have, need }) => {
-                format!("unknown: {have} of {need} repetitions")
+                format!("{have} of {need} repetitions")
             }
             NoNoise::Undefined(undefined) | NoNoise::Time(Refused::Undefined(undefined)) => {
-                format!("unknown: {}", undefined_cell(undefined))
+                undefined_cell(undefined)
             }
-            NoNoise::Time(Refused::NotPositive) => "unknown: not all times above 0".to_owned(),
+            NoNoise::Time(Refused::NotPositive) => "not all times above 0".to_owned(),
             NoNoise::Time(Refused::Unsteady { base_against_itself, .. }) => {
                 format!("×{base_against_itself:.2}")
             }
@@ -180,7 +190,7 @@ impl NoNoise {
                     (false, true) => "init seeds",
                     (false, false) => "init and data seeds",
                 };
-                format!("unknown: same {same}")
+                format!("same {same}")
             }
         }
     }

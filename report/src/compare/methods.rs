@@ -194,13 +194,7 @@ fn repeated(comparison: &Comparison, pairs: &[Pair<'_>], rows: &[Row]) -> String
         None if known && have >= noise::FEWEST && varied.init && varied.data => format!(
             "Noise was estimated from {have} repetitions of the base with other init and data seeds."
         ),
-        Some(why) => {
-            let why = why.brief();
-            format!(
-                "The noise of the base was not estimated ({}).",
-                why.strip_prefix("unknown: ").unwrap_or(&why)
-            )
-        }
+        Some(why) => format!("The noise of the base was not estimated ({}).", why.reason()),
         None => "The noise of the base was not estimated.".to_owned(),
     }
 }

@@ -3,14 +3,16 @@
 //! In: a metric of a log or of a lock. Out: its name in tables, its unit. Must stay true: a measure that this version
 //! does not know keeps its own name and has no unit.
 
+use tasks::metric::{BITS, BITS_PER_PARAMETER, KL, VALIDITY};
+
 use super::{EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit};
 
 /// Further measures of an evaluation: their names in tables and their units.
 pub(super) const MEASURES: [(&str, &str, Unit); 4] = [
-    ("bits", "bits learned", Unit::Count),
-    ("bits_per_parameter", "bits learned per parameter", Unit::Count),
-    ("kl", "KL from the true distribution", Unit::Nats),
-    ("validity", "valid sentences", Unit::Share),
+    (BITS, "bits learned", Unit::Count),
+    (BITS_PER_PARAMETER, "bits learned per parameter", Unit::Count),
+    (KL, "KL from the true distribution", Unit::Nats),
+    (VALIDITY, "valid sentences", Unit::Share),
 ];
 
 /// A measure's name in tables.
@@ -21,8 +23,8 @@ pub fn measured(name: &str) -> &str {
 /// The name in tables of a metric of `evaluation.metrics`.
 pub fn called(metric: &str) -> &'static str {
     match metric {
-        "exact_match" => EXACT_MATCH,
-        "token_accuracy" => TOKEN_ACCURACY,
+        EXACT_MATCH => EXACT_MATCH,
+        TOKEN_ACCURACY => TOKEN_ACCURACY,
         _ => {
             let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
             measure.map_or(EVAL_LOSS, |(_, called, _)| called)

@@ -13,6 +13,7 @@ use data::batch::{Answer, Batch};
 use records::job::Job;
 use tasks::capo::Value;
 use tasks::capo::bits::{Capacity, Losses, capacity};
+use tasks::metric;
 
 /// Adds the whole biographies of a batch; target i has loss i.
 pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {
@@ -50,7 +51,7 @@ pub(super) fn measure(
     if let Some((name, values)) = losses.means() {
         let Capacity { bits, per_parameter, most_per_parameter: _ } =
             capacity(people, parameters.max(1), name, values);
-        measures.insert("bits".to_owned(), bits);
-        measures.insert("bits_per_parameter".to_owned(), per_parameter);
+        measures.insert(metric::BITS.to_owned(), bits);
+        measures.insert(metric::BITS_PER_PARAMETER.to_owned(), per_parameter);
     }
 }

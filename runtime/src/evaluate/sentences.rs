@@ -17,6 +17,7 @@ use records::job::Job;
 use records::run::RunError;
 use tasks::lano::grammar::Grammar;
 use tasks::lano::law::{self, Law};
+use tasks::metric;
 
 /// Maximum number of sentences in memory at once.
 const TOGETHER: u64 = 256;
@@ -32,11 +33,11 @@ pub(super) fn measure(
 ) -> Result<(), RunError> {
     if job.metrics.validity {
         let validity = validity(grammar, decoder, job, state)?;
-        measures.extend(validity.map(|share| ("validity".to_owned(), share)));
+        measures.extend(validity.map(|share| (metric::VALIDITY.to_owned(), share)));
     }
     if job.metrics.kl {
         let kl = divergence(grammar, decoder, job, state, device)?;
-        measures.extend(kl.map(|mean| ("kl".to_owned(), mean)));
+        measures.extend(kl.map(|mean| (metric::KL.to_owned(), mean)));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use compiler::plan::{self, DType, Kernel, Sizes};
+use compiler::plan::{DType, Kernel, Sizes};
 use tch::{Kind, Tensor};
 
 use super::{Choice, Machine};
@@ -146,7 +146,8 @@ pub(super) fn run(
                 bias: if *bias { Some(x(parts + 1)?) } else { None },
                 state,
             };
-            canon::forward(ours()?, operands, options(*residual, *activation))?
+            let options = canon::Options { residual: *residual, activation: *activation };
+            canon::forward(ours()?, operands, options)?
         }
         Kernel::CausalConvGrad { residual, activation, parts, bias, kernel: _ } => {
             let grads = some(operands, 0, *parts)?;
@@ -156,7 +157,7 @@ pub(super) fn run(
                 bias: if *bias { Some(x(2 * parts + 1)?) } else { None },
                 state: None,
             };
-            let options = options(*residual, *activation);
+            let options = canon::Options { residual: *residual, activation: *activation };
             let gradients = canon::backward(ours()?, grads, operands, options)?;
             let mut results = gradients.inputs;
             results.push(gradients.weight);
@@ -255,14 +256,6 @@ fn some<'a, 't>(
     operands
         .get(first..first + count)
         .ok_or_else(|| wrong(format!("{} operands instead of {}", operands.len(), first + count)))
-}
-
-fn options(residual: bool, activation: plan::Activation) -> canon::Options {
-    let activation = match activation {
-        plan::Activation::Identity => canon::Activation::Identity,
-        plan::Activation::Silu => canon::Activation::Silu,
-    };
-    canon::Options { residual, activation }
 }
 
 fn wrong(why: String) -> KernelError {

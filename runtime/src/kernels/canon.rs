@@ -13,6 +13,7 @@ mod strips;
 #[cfg(test)]
 mod tests;
 
+pub use compiler::plan::Activation;
 use tch::{Device, Kind, Tensor};
 
 use super::KernelError;
@@ -21,12 +22,6 @@ pub use super::path::{Path, Reason};
 
 /// Kernel sizes that the fused path is compiled for.
 pub const FUSED_KERNELS: std::ops::RangeInclusive<i64> = 2..=8;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activation {
-    Identity,
-    Silu,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {

@@ -35,7 +35,12 @@ pub(super) fn add_product(
     b: &[f32],
     [m, k, n]: [usize; 3],
 ) {
-    ffi::run_on(isa, Product { c, a, b, m, k, n });
+    ffi::run_on(isa, Product::<true> { c, a, b, m, k, n });
+}
+
+/// C [m, n] = A [m, k] B [k, n]; B and C have rows of n.
+pub(super) fn product(isa: Isa, c: &mut [f32], a: Strided<'_>, b: &[f32], [m, k, n]: [usize; 3]) {
+    ffi::run_on(isa, Product::<false> { c, a, b, m, k, n });
 }
 
 /// The transpose of [rows, width], into [width, rows].
@@ -48,7 +53,8 @@ pub(super) fn transpose(into: &mut [f32], from: &[f32], width: usize) {
     }
 }
 
-struct Product<'a> {
+/// `ADD`: whether to add to C.
+struct Product<'a, const ADD: bool> {
     c: &'a mut [f32],
     a: Strided<'a>,
     b: &'a [f32],
@@ -57,32 +63,36 @@ struct Product<'a> {
     n: usize,
 }
 
-impl ffi::Vectorised for Product<'_> {
+impl<const ADD: bool> ffi::Vectorised for Product<'_, ADD> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        // As many rows as there are registers for their sums.
-        match (LANES >= 16, self.a.col == 1) {
-            (true, true) => self.tiles::<FMA, LANES, 8, false>(),
-            (true, false) => self.tiles::<FMA, LANES, 8, true>(),
-            (false, true) => self.tiles::<FMA, LANES, 4, false>(),
-            (false, false) => self.tiles::<FMA, LANES, 4, true>(),
+        match self.a.col == 1 {
+            true => self.tiles::<FMA, LANES, false>(),
+            false => self.tiles::<FMA, LANES, true>(),
         }
     }
 }
 
-impl Product<'_> {
+impl<const ADD: bool> Product<'_, ADD> {
     #[inline(always)]
-    fn tiles<const FMA: bool, const LANES: usize, const ROWS: usize, const FLIPPED: bool>(self) {
+    fn tiles<const FMA: bool, const LANES: usize, const FLIPPED: bool>(self) {
         let Product { c, a, b, m, k, n } = self;
-        for i in (0..m).step_by(ROWS) {
-            let c = &mut c[i * n..(i + ROWS) * n];
+        for i in (0..m).step_by(8) {
             let mut j = 0;
             while j + 2 * LANES <= n {
-                tile::<FMA, LANES, ROWS, 2, FLIPPED>(c, a, b, [i, j, k, n]);
+                let at = [i, j, k, n];
+                // As many rows as there are registers for their sums.
+                if LANES >= 16 {
+                    tile::<FMA, LANES, 8, 2, FLIPPED, ADD>(c, a, b, at);
+                } else {
+                    tile::<FMA, LANES, 4, 2, FLIPPED, ADD>(c, a, b, at);
+                    tile::<FMA, LANES, 4, 2, FLIPPED, ADD>(c, a, b, [i + 4, j, k, n]);
+                }
                 j += 2 * LANES;
             }
             while j < n {
-                tile::<FMA, LANES, ROWS, 1, FLIPPED>(c, a, b, [i, j, k, n]);
+                tile::<FMA, LANES, 4, 1, FLIPPED, ADD>(c, a, b, [i, j, k, n]);
+                tile::<FMA, LANES, 4, 1, FLIPPED, ADD>(c, a, b, [i + 4, j, k, n]);
                 j += LANES;
             }
         }
@@ -97,16 +107,20 @@ fn tile<
     const ROWS: usize,
     const N: usize,
     const FLIPPED: bool,
+    const ADD: bool,
 >(
     c: &mut [f32],
     a: Strided<'_>,
     b: &[f32],
     [i, j, k, n]: [usize; 4],
 ) {
+    let c = &mut c[i * n..(i + ROWS) * n];
     let mut sums = [[[0.0f32; LANES]; N]; ROWS];
-    for (r, sums) in sums.iter_mut().enumerate() {
-        for (x, sum) in sums.iter_mut().enumerate() {
-            *sum = load(&c[r * n..], j + x * LANES);
+    if ADD {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (x, sum) in sums.iter_mut().enumerate() {
+                *sum = load(&c[r * n..], j + x * LANES);
+            }
         }
     }
     // Unused if A is flipped.

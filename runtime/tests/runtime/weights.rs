@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use compiler::number::InitRule;
 use compiler::program::Compiled;
 use interop::source::Source;
-use records::init::{self, DrawRule};
+use records::init;
 use records::run::RunError;
 use runtime::weights::{Weights, file};
 use tch::{Device, Kind, Tensor};
@@ -77,7 +78,7 @@ arch named = base with { canon A, B, C, D { init normal(0.5) } }";
             panic!("{line}")
         };
         let mut drawn = vec![0.0f32; tensor.numel()];
-        init::fill(&DrawRule::Normal { std: 0.5 }, 7, key, 0, &mut drawn).unwrap();
+        init::fill(&InitRule::Normal { std: 0.5 }, 7, key, 0, &mut drawn).unwrap();
         assert!(Tensor::from_slice(&drawn).reshape(tensor.size()) == *tensor, "{line}");
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use super::super::tokenizer::{Kind, MarkNames};
+use super::super::tokenizer::{Kind, MarkNames, TokenizerKind};
 use super::super::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use super::tests::{documents, lines, parts, prepared, request, sealed_again, source};
 use super::*;
@@ -18,7 +18,9 @@ fn replaced_tokens_are_other_data_and_none_is_past_the_vocabulary() {
     let sources = [source("x", &[&path("a.jsonl")])];
     let golden = format!("{}/../tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
     let golden = disk::read(golden.as_ref(), disk::SMALL).unwrap();
-    let tokenizer = Tokenizer::read(Kind::Tiktoken, &golden, "it", &MarkNames::default()).unwrap();
+    let tokenizer =
+        Tokenizer::read(Kind::File(TokenizerKind::Tiktoken), &golden, "it", &MarkNames::default())
+            .unwrap();
     let out = path("t.index");
     prepared(&request(&sources, &tokenizer), &out).unwrap();
     let good = file::load(&out).unwrap();

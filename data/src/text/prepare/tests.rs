@@ -13,7 +13,7 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
 
 use super::super::index::{SourceFiles, TextIndex};
-use super::super::tokenizer::{Kind, MarkNames};
+use super::super::tokenizer::{Kind, MarkNames, TokenizerKind};
 use super::super::{EOS, HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use super::*;
 use crate::Split;
@@ -165,7 +165,9 @@ fn tokens_are_the_tokenizers_and_documents_the_same() {
     let sources = [source("x", &[&path("a.jsonl")])];
     let golden = format!("{}/../tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
     let golden = fs::read(golden).unwrap();
-    let tokenizer = Tokenizer::read(Kind::Tiktoken, &golden, "it", &MarkNames::default()).unwrap();
+    let tokenizer =
+        Tokenizer::read(Kind::File(TokenizerKind::Tiktoken), &golden, "it", &MarkNames::default())
+            .unwrap();
     prepared(&request(&sources, &tokenizer), &path("t.index")).unwrap();
     prepared(&request(&sources, &Tokenizer::bytes()), &path("b.index")).unwrap();
     let index = file::load(&path("t.index")).unwrap();

@@ -49,10 +49,10 @@ fn ids_are_the_published_libraries() {
 #[test]
 fn text_that_spells_a_special_token_is_text() {
     for (kind, name, marks) in [
-        (Kind::Sentencepiece, "llama2.model", "<s></s>"),
-        (Kind::Huggingface, "llama2.json", "<s></s>"),
-        (Kind::Tiktoken, "llama3.model", "<|begin_of_text|><|end_of_text|>"),
-        (Kind::Huggingface, "llama3.json", "<|begin_of_text|><|end_of_text|>"),
+        (Kind::File(TokenizerKind::SentencePiece), "llama2.model", "<s></s>"),
+        (Kind::File(TokenizerKind::HuggingFace), "llama2.json", "<s></s>"),
+        (Kind::File(TokenizerKind::Tiktoken), "llama3.model", "<|begin_of_text|><|end_of_text|>"),
+        (Kind::File(TokenizerKind::HuggingFace), "llama3.json", "<|begin_of_text|><|end_of_text|>"),
     ] {
         let tokenizer = usual(kind, name);
         let ids = encoded(&tokenizer, marks);
@@ -64,14 +64,16 @@ fn text_that_spells_a_special_token_is_text() {
 
 #[test]
 fn long_runs_take_no_more_than_their_length() {
-    let tokenizer = usual(Kind::Tiktoken, "llama3.model");
+    let tokenizer = usual(Kind::File(TokenizerKind::Tiktoken), "llama3.model");
     // A run of blanks longer than one piece. Each piece is one match of the pattern, which must not recurse too deeply.
     for run in [" ", "\u{3000}", "\n", "\t ", "a", "é", "7", "!", "😀"] {
         let ids = encoded(&tokenizer, &run.repeat(900_000 / run.chars().count()));
         assert!(!ids.is_empty());
     }
-    for (kind, name) in [(Kind::Sentencepiece, "llama2.model"), (Kind::Huggingface, "llama3.json")]
-    {
+    for (kind, name) in [
+        (Kind::File(TokenizerKind::SentencePiece), "llama2.model"),
+        (Kind::File(TokenizerKind::HuggingFace), "llama3.json"),
+    ] {
         let tokenizer = usual(kind, name);
         for run in [" ", "a", "😀"] {
             assert!(!encoded(&tokenizer, &run.repeat(30_000)).is_empty(), "{name}");
@@ -85,11 +87,14 @@ fn a_digest_is_of_all_that_decides_ids() {
         let marks = MarkNames { bos: None, eos: eos.map(str::to_owned) };
         Tokenizer::read(kind, &file(name), "a file", &marks).unwrap().info().digest
     };
-    let one = digest(Kind::Huggingface, "llama3.json", None);
-    assert_eq!(digest(Kind::Huggingface, "llama3.json", None), one);
-    assert_ne!(digest(Kind::Huggingface, "llama3.json", Some("<|end_of_text|>")), one);
-    assert_ne!(digest(Kind::Huggingface, "llama2.json", None), one);
-    assert_ne!(digest(Kind::Tiktoken, "llama3.model", None), one);
+    let one = digest(Kind::File(TokenizerKind::HuggingFace), "llama3.json", None);
+    assert_eq!(digest(Kind::File(TokenizerKind::HuggingFace), "llama3.json", None), one);
+    assert_ne!(
+        digest(Kind::File(TokenizerKind::HuggingFace), "llama3.json", Some("<|end_of_text|>")),
+        one
+    );
+    assert_ne!(digest(Kind::File(TokenizerKind::HuggingFace), "llama2.json", None), one);
+    assert_ne!(digest(Kind::File(TokenizerKind::Tiktoken), "llama3.model", None), one);
     // Locks name these digests, so they never change.
     assert_eq!(
         (one.to_hex().as_str(), Info::bytes().digest.to_hex().as_str()),
@@ -103,7 +108,11 @@ fn a_digest_is_of_all_that_decides_ids() {
 #[test]
 fn files_that_are_no_tokenizers_are_refused_in_words() {
     let names = ["llama2.model", "table.model", "llama3.model", "llama3.json", "llama2.json"];
-    let kinds = [Kind::Huggingface, Kind::Sentencepiece, Kind::Tiktoken];
+    let kinds = [
+        Kind::File(TokenizerKind::HuggingFace),
+        Kind::File(TokenizerKind::SentencePiece),
+        Kind::File(TokenizerKind::Tiktoken),
+    ];
     let read = |kind: Kind, bytes: &[u8]| {
         Tokenizer::read(kind, bytes, "it.model", &MarkNames::default()).map(|it| *it.info())
     };
@@ -117,9 +126,16 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
         for other in names.iter().filter(|name| {
             matches!(
                 (kind, **name),
-                (Kind::Huggingface, "llama2.model" | "table.model" | "llama3.model")
-                    | (Kind::Sentencepiece, "llama3.model" | "llama3.json" | "llama2.json")
-                    | (Kind::Tiktoken, "llama2.model" | "table.model" | "llama3.json")
+                (
+                    Kind::File(TokenizerKind::HuggingFace),
+                    "llama2.model" | "table.model" | "llama3.model"
+                ) | (
+                    Kind::File(TokenizerKind::SentencePiece),
+                    "llama3.model" | "llama3.json" | "llama2.json"
+                ) | (
+                    Kind::File(TokenizerKind::Tiktoken),
+                    "llama2.model" | "table.model" | "llama3.json"
+                )
             )
         }) {
             refused(kind, &file(other));
@@ -132,7 +148,7 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
     assert!(error.message.contains("has no file"), "{error}");
 
     let ranks = String::from_utf8(file("llama3.model")).unwrap();
-    let of = |text: String| refused(Kind::Tiktoken, text.as_bytes());
+    let of = |text: String| refused(Kind::File(TokenizerKind::Tiktoken), text.as_bytes());
     assert_eq!(of(ranks.replacen("IQ== 0\n", "", 1)), "it has 559 tokens, but rank 559");
     assert_eq!(of(ranks.clone() + "IQ== 560\n"), "a token or a rank occurs twice");
     assert_eq!(
@@ -142,7 +158,9 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
     assert_eq!(of(ranks.clone() + "IQ== 4294967296\n"), "line 561 does not end with a rank");
     assert_eq!(of(ranks + "IQ==\n"), "line 561 is not a base64 token, a space and a rank");
     let marks = MarkNames { bos: Some("<start>".to_owned()), eos: None };
-    let error = Tokenizer::read(Kind::Huggingface, &file("llama3.json"), "x", &marks).unwrap_err();
+    let error =
+        Tokenizer::read(Kind::File(TokenizerKind::HuggingFace), &file("llama3.json"), "x", &marks)
+            .unwrap_err();
     assert!(error.message.ends_with("it has no special token `<start>`"), "{error}");
     let cuts = String::from_utf8(file("llama3.json")).unwrap().replacen(
         "\"truncation\":null",
@@ -154,14 +172,17 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
         "\"truncation\":{\"direction\":\"Right\",\"max_length\":4,\"strategy\":\"LongestFirst\",\"stride\":0}",
         1,
     );
-    assert!(refused(Kind::Huggingface, cuts.as_bytes()).contains("truncates or pads"));
+    assert!(
+        refused(Kind::File(TokenizerKind::HuggingFace), cuts.as_bytes())
+            .contains("truncates or pads")
+    );
 
     // Damage anywhere: the file is read or refused, and a tokenizer that is read makes only tokens below `vocab`.
     for (kind, name) in [
-        (Kind::Sentencepiece, "llama2.model"),
-        (Kind::Sentencepiece, "table.model"),
-        (Kind::Tiktoken, "llama3.model"),
-        (Kind::Huggingface, "llama2.json"),
+        (Kind::File(TokenizerKind::SentencePiece), "llama2.model"),
+        (Kind::File(TokenizerKind::SentencePiece), "table.model"),
+        (Kind::File(TokenizerKind::Tiktoken), "llama3.model"),
+        (Kind::File(TokenizerKind::HuggingFace), "llama2.json"),
     ] {
         let good = file(name);
         for at in (0..good.len()).step_by(good.len() / 40) {
@@ -185,7 +206,12 @@ fn a_tokenizer_that_draws_is_refused_and_so_is_a_mark_past_the_vocabulary() {
     let mut json: Value = serde_json::from_slice(&model).unwrap();
     let read = |json: &Value| {
         let bytes = serde_json::to_vec(json).unwrap();
-        Tokenizer::read(Kind::Huggingface, &bytes, "t.json", &MarkNames::default())
+        Tokenizer::read(
+            Kind::File(TokenizerKind::HuggingFace),
+            &bytes,
+            "t.json",
+            &MarkNames::default(),
+        )
     };
     for (dropout, refused) in [("0.1", true), ("1.0", true), ("0.0", false), ("null", false)] {
         json["model"]["dropout"] = serde_json::from_str(dropout).unwrap();
@@ -219,10 +245,10 @@ fn a_tokenizer_that_draws_is_refused_and_so_is_a_mark_past_the_vocabulary() {
 #[test]
 fn tokens_become_the_text_again() {
     for (kind, name) in [
-        (Kind::Sentencepiece, "llama2.model"),
-        (Kind::Huggingface, "llama2.json"),
-        (Kind::Tiktoken, "llama3.model"),
-        (Kind::Huggingface, "llama3.json"),
+        (Kind::File(TokenizerKind::SentencePiece), "llama2.model"),
+        (Kind::File(TokenizerKind::HuggingFace), "llama2.json"),
+        (Kind::File(TokenizerKind::Tiktoken), "llama3.model"),
+        (Kind::File(TokenizerKind::HuggingFace), "llama3.json"),
     ] {
         let tokenizer = usual(kind, name);
         for text in ["a", "two words", "größer, 7 – 😀!", "line\nline"] {

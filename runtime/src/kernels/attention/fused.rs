@@ -7,7 +7,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::super::dense::{PAD, add_product, flipped, plain, transpose};
+use super::super::dense::{PAD, add_product, flipped, plain, product, transpose};
 use super::super::ffi::{self, ByHead, HeadRows, Vectorised, parallel_heads};
 use super::super::lanes::{dot, exp, max};
 use super::super::{Isa, KernelError};
@@ -218,15 +218,11 @@ impl Forward {
         for block in sizes.key_blocks(first) {
             let keys = &packed.keys_t[block * BLOCK * d..][..BLOCK * d];
             let values = &packed.values[block * BLOCK * e..][..BLOCK * e];
-            self.p.fill(0.0);
-            add_product(self.isa, &mut self.p, plain(&self.q, d), keys, [m, d, BLOCK]);
-            for row in 0..rows {
-                let seen = within(sizes.seen(first + row), block);
-                let p = &mut self.p[row * BLOCK..][..BLOCK];
-                let sum = &mut self.sum[row * e..][..e];
-                let (most, total) = (&mut self.most[row], &mut self.total[row]);
-                ffi::run_on(self.isa, Online { p, seen, sum, most, total });
-            }
+            product(self.isa, &mut self.p, plain(&self.q, d), keys, [m, d, BLOCK]);
+            let (p, hidden) = self.p.split_at_mut(rows * BLOCK);
+            hidden.fill(0.0);
+            let (sum, most, total) = (&mut self.sum, &mut self.most, &mut self.total);
+            ffi::run_on(self.isa, Online { sizes, first, block, p, sum, most, total });
             add_product(self.isa, &mut self.sum, plain(&self.p, BLOCK), values, [m, BLOCK, e]);
         }
     }
@@ -255,55 +251,58 @@ fn within(seen: std::ops::Range<usize>, block: usize) -> std::ops::Range<usize> 
     inside(seen.start)..inside(seen.end)
 }
 
-/// One row of scores to exponentials, relative to the largest score so far; what was summed before is scaled to it.
+/// Scores of a block to exponentials, relative to the largest score of the row so far; what was summed before is scaled
+/// to it.
 struct Online<'a> {
+    sizes: &'a Sizes,
+    first: usize,
+    block: usize,
     p: &'a mut [f32],
-    seen: std::ops::Range<usize>,
     sum: &'a mut [f32],
-    most: &'a mut f32,
-    total: &'a mut f32,
+    most: &'a mut [f32],
+    total: &'a mut [f32],
 }
 
 impl Vectorised for Online<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Online { p, seen, sum, most, total } = self;
-        if seen.is_empty() {
-            p.fill(0.0);
-            return;
-        }
-        p[..seen.start].fill(f32::NEG_INFINITY);
-        p[seen.end..].fill(f32::NEG_INFINITY);
-        let (mut new, before) = (max(p), *most);
-        if before > new {
-            new = before;
-        }
-        // A NaN is in no maximum, but in the sum; infinities cancel to NaN as in the plain formula.
-        let mut sums = [0.0f32; PAD];
-        for chunk in p.chunks_exact_mut(PAD) {
-            for (p, sum) in chunk.iter_mut().zip(&mut sums) {
-                *p = exp::<FMA>(*p - new);
-                *sum += *p;
+        let Online { sizes, first, block, p, sum, most, total } = self;
+        let rows = p.chunks_exact_mut(BLOCK).zip(sum.chunks_exact_mut(sizes.wide_e));
+        for (row, ((p, sum), (most, total))) in rows.zip(most.iter_mut().zip(total)).enumerate() {
+            let seen = within(sizes.seen(first + row), block);
+            if seen.is_empty() {
+                p.fill(0.0);
+                continue;
             }
-        }
-        // exp never gives 0, so hidden keys are set to it.
-        let mut now = 0.0;
-        let hidden = seen.start > 0 || seen.end < p.len();
-        if hidden {
-            p[..seen.start].fill(0.0);
-            p[seen.end..].fill(0.0);
-            sums = [0.0; PAD];
+            let (begin, end) = (seen.start, seen.end);
+            p[..begin].fill(f32::NEG_INFINITY);
+            p[end..].fill(f32::NEG_INFINITY);
+            let (mut new, before) = (max(p), *most);
+            if before > new {
+                new = before;
+            }
+            for p in p.chunks_exact_mut(PAD) {
+                for l in 0..PAD {
+                    p[l] = exp::<FMA>(p[l] - new);
+                }
+            }
+            // exp never gives 0, so hidden keys are set to it.
+            p[..begin].fill(0.0);
+            p[end..].fill(0.0);
+            let mut sums = [0.0f32; PAD];
             for chunk in p.chunks_exact(PAD) {
-                chunk.iter().zip(&mut sums).for_each(|(p, sum)| *sum += p);
+                for l in 0..PAD {
+                    sums[l] += chunk[l];
+                }
             }
+            let now: f32 = sums.iter().sum();
+            let keep = if before == f32::NEG_INFINITY { 0.0 } else { exp::<FMA>(before - new) };
+            if keep != 1.0 {
+                sum.iter_mut().for_each(|sum| *sum *= keep);
+            }
+            *total = *total * keep + now;
+            *most = new;
         }
-        sums.iter().for_each(|sum| now += sum);
-        let keep = if before == f32::NEG_INFINITY { 0.0 } else { exp::<FMA>(before - new) };
-        if keep != 1.0 {
-            sum.iter_mut().for_each(|sum| *sum *= keep);
-        }
-        *total = *total * keep + now;
-        *most = new;
     }
 }
 
@@ -425,22 +424,14 @@ impl Backward {
             let (at_d, at_e) = (block * BLOCK * d, block * BLOCK * e);
             let keys_t = &self.packed.keys_t[at_d..][..BLOCK * d];
             let values_t = &self.values_t[at_e..][..BLOCK * e];
-            self.p.fill(0.0);
-            self.ds.fill(0.0);
-            add_product(self.isa, &mut self.p, plain(&self.q, d), keys_t, [m, d, BLOCK]);
-            add_product(self.isa, &mut self.ds, plain(&self.dy, e), values_t, [m, e, BLOCK]);
-            for row in 0..BLOCK {
-                let p = &mut self.p[row * BLOCK..][..BLOCK];
-                let ds = &mut self.ds[row * BLOCK..][..BLOCK];
-                if row >= rows {
-                    p.fill(0.0);
-                    ds.fill(0.0);
-                    continue;
-                }
-                let seen = within(sizes.seen(first + row), block);
-                let (lse, along) = (lse[row], self.along[row]);
-                ffi::run_on(self.isa, Slope { p, ds, seen, lse, along });
-            }
+            product(self.isa, &mut self.p, plain(&self.q, d), keys_t, [m, d, BLOCK]);
+            product(self.isa, &mut self.ds, plain(&self.dy, e), values_t, [m, e, BLOCK]);
+            let (p, hidden_p) = self.p.split_at_mut(rows * BLOCK);
+            let (ds, hidden_ds) = self.ds.split_at_mut(rows * BLOCK);
+            hidden_p.fill(0.0);
+            hidden_ds.fill(0.0);
+            let along = &self.along[..rows];
+            ffi::run_on(self.isa, Slope { sizes, first, block, p, ds, lse, along });
             let (dk, dv) = (&mut self.dk[at_d..][..BLOCK * d], &mut self.dv[at_e..][..BLOCK * e]);
             add_product(self.isa, dv, flipped(&self.p, BLOCK), &self.dy[..m * e], [BLOCK, m, e]);
             add_product(self.isa, dk, flipped(&self.ds, BLOCK), &self.q[..m * d], [BLOCK, m, d]);
@@ -466,24 +457,34 @@ impl Vectorised for Along<'_> {
 
 /// p holds scores, then exp(score − lse); ds holds dp, then p (dp − along); both 0 where hidden.
 struct Slope<'a> {
+    sizes: &'a Sizes,
+    first: usize,
+    block: usize,
     p: &'a mut [f32],
     ds: &'a mut [f32],
-    seen: std::ops::Range<usize>,
-    lse: f32,
-    along: f32,
+    lse: &'a [f32],
+    along: &'a [f32],
 }
 
 impl Vectorised for Slope<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Slope { p, ds, seen, lse, along } = self;
-        for (p, ds) in p.iter_mut().zip(ds.iter_mut()) {
-            *p = exp::<FMA>(*p - lse);
-            *ds = *p * (*ds - along);
-        }
-        for hidden in [0..seen.start, seen.end.max(seen.start)..p.len()] {
-            p[hidden.clone()].fill(0.0);
-            ds[hidden].fill(0.0);
+        let Slope { sizes, first, block, p, ds, lse, along } = self;
+        let rows = p.chunks_exact_mut(BLOCK).zip(ds.chunks_exact_mut(BLOCK));
+        for (row, ((p, ds), (lse, along))) in rows.zip(lse.iter().zip(along)).enumerate() {
+            // Copies: through references, the loop could not be vectorised.
+            let (lse, along) = (*lse, *along);
+            for (p, ds) in p.chunks_exact_mut(PAD).zip(ds.chunks_exact_mut(PAD)) {
+                for l in 0..PAD {
+                    p[l] = exp::<FMA>(p[l] - lse);
+                    ds[l] = p[l] * (ds[l] - along);
+                }
+            }
+            let seen = within(sizes.seen(first + row), block);
+            for hidden in [0..seen.start, seen.end.max(seen.start)..BLOCK] {
+                p[hidden.clone()].fill(0.0);
+                ds[hidden].fill(0.0);
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use super::super::lanes::{load, mul_add, sigmoid, store};
 use super::fused::{BLOCK, Source};
 use super::{Activation, Options};
 
-const GROUP: usize = 8;
+const GROUP: usize = 32;
 
 pub(super) struct Forward<'a, 'r> {
     pub(super) source: &'a Source<'a>,
