@@ -243,10 +243,8 @@ impl<'g> Lower<'g> {
 
     /// The parameter whose rounded value this is, if any.
     pub(crate) fn rounded(&self, value: ValId) -> Option<ParamId> {
-        self.given.iter().find_map(|(input, id)| match input {
-            Input::Rounded(param) if *id == value => Some(*param),
-            _ => None,
-        })
+        let (input, _) = self.given.iter().find(|(_, id)| **id == value)?;
+        if let Input::Rounded(param) = input { Some(*param) } else { None }
     }
 
     /// Emits tokens to logits, with all states.

@@ -119,10 +119,8 @@ impl de::Error for Wrong {
 
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Wrong {
         let whole = |value: &f64| value.fract() == 0.0 && value.abs() < 9e15;
-        let float = match found {
-            Unexpected::Float(value) => Some(value).filter(whole),
-            _ => None,
-        };
+        let float =
+            if let Unexpected::Float(value) = found { Some(value).filter(whole) } else { None };
         let found = match found {
             Unexpected::Bool(value) => format!("`{value}`"),
             Unexpected::Unsigned(value) => format!("`{value}`"),

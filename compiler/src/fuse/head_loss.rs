@@ -30,6 +30,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
         return None;
     }
     let reader = plan.steps.get(second)?;
+    #[expect(clippy::wildcard_enum_match_arm, reason = "a rule names the kernels that it fuses")]
     match &reader.kernel {
         Kernel::Argmax if uses.readers(*lse)?.is_empty() => {
             let kernel = Kernel::HeadLoss { bias, nll_square: *nll_square, z_loss: *z_loss, rows };

@@ -282,8 +282,8 @@ impl Vectorised for Online<'_> {
                 new = before;
             }
             for p in p.chunks_exact_mut(PAD) {
-                for l in 0..PAD {
-                    p[l] = exp::<FMA>(p[l] - new);
+                for p in p {
+                    *p = exp::<FMA>(*p - new);
                 }
             }
             // exp never gives 0, so hidden keys are set to it.
