@@ -23,9 +23,9 @@ pub(super) fn run(
     let mut results = match widen {
         false => dispatch::run(kernel, choice, operands, context)?,
         true => {
-            let wide = |operand: &&Tensor| match operand.kind() {
-                Kind::BFloat16 => operand.f_to_kind(Kind::Float),
-                _ => Ok(operand.shallow_clone()),
+            let wide = |operand: &&Tensor| {
+                let narrow = operand.kind() == Kind::BFloat16;
+                if narrow { operand.f_to_kind(Kind::Float) } else { Ok(operand.shallow_clone()) }
             };
             let wide = operands.iter().map(wide).collect::<Result<Vec<_>, _>>()?;
             let operands: Vec<&Tensor> = wide.iter().collect();
