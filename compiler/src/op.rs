@@ -255,6 +255,16 @@ fn pointwise_cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> C
     Cost { flops: 4 * n, moved: n + m, saved: m }
 }
 
+/// A scan's operations on its state, for each token and element; its operands with a time axis are kept.
+fn scan_cost(scan: &Recurrence, inputs: &[Type], outputs: &[Type]) -> Cost {
+    let n: i64 = inputs.iter().filter(|t| t.time).chain(outputs).map(Type::elements).sum();
+    // The state has the result's channels, and those of the operand along its other axis.
+    let other = if scan.result == scan.rows { scan.columns } else { scan.rows };
+    let width = inputs.get(other).and_then(|t| t.dims.last()).copied().unwrap_or(0);
+    let values: i64 = outputs.iter().map(Type::elements).sum();
+    Cost { flops: scan.flops * width * values, moved: n, saved: n }
+}
+
 /// A view or a copy: no computation, nothing kept.
 fn reshape_cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
     Cost::default()

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use dsl::limits::MAX_SOURCE_BYTES;
 use dsl::{Diagnostics, FileId, Sources, Span};
 use tasks::task::TASKS;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 use crate::error::Problem;
 use crate::experiment::{Experiment, LockedArch};
@@ -74,21 +74,26 @@ pub fn source(text: &str) -> Source {
     if comparison { Source::Comparison } else { Source::Recipe }
 }
 
-/// Reads a recipe. None if there are errors; all of them are reported, each at its line.
-pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
-    let mut diagnostics = Diagnostics::new();
+/// The TOML of a file of at most [`MAX_SOURCE_BYTES`], or what is wrong with it.
+fn table(sources: &Sources, file: FileId) -> Result<DeTable<'_>, Diagnostics> {
     let text = sources.text(file);
     let span = |at: &Range<usize>| Span::new(file, at.start, at.end);
     if text.len() > MAX_SOURCE_BYTES {
-        diagnostics.push(diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES));
-        return (None, diagnostics);
+        let found = diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES);
+        return Err(vec![found]);
     }
-    let table = match facts::parse(text) {
-        Ok(table) => table,
-        Err(errors) => {
-            diagnostics.extend(errors.iter().map(|e| diag::not_toml(span(&e.at), &e.message)));
-            return (None, diagnostics);
-        }
+    let found = |errors: Vec<facts::NotToml>| {
+        errors.iter().map(|error| diag::not_toml(span(&error.at), &error.message)).collect()
+    };
+    facts::parse(text).map_err(found)
+}
+
+/// Reads a recipe. None if there are errors; all of them are reported, each at its line.
+pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
+    let span = |at: &Range<usize>| Span::new(file, at.start, at.end);
+    let (table, mut diagnostics) = match table(sources, file) {
+        Ok(table) => (table, Diagnostics::new()),
+        Err(diagnostics) => return (None, diagnostics),
     };
     let (leaves, tables) = facts::leaves(&table);
     let mut recipe = Recipe {

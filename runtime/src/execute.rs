@@ -59,6 +59,16 @@ impl Machine {
         let message = format!("this machine cannot use CUDA: {why}");
         Err(RunError::machine(message, "run on the CPU; `canonc doctor` shows what is available"))
     }
+
+    /// The dtype of a plan's values here. An f64 machine, which checks results, rounds nothing.
+    pub(crate) fn kind_of(self, dtype: DType) -> Kind {
+        match dtype {
+            DType::Bf16 if self.kind == Kind::Float => Kind::BFloat16,
+            DType::F32 | DType::Bf16 => self.kind,
+            DType::F64 => Kind::Double,
+            DType::I64 => Kind::Int64,
+        }
+    }
 }
 
 /// Which kernels run their plain implementation. The others run the fastest one for the device and dtype.
@@ -101,6 +111,8 @@ pub struct Executor {
     machine: Machine,
     /// How each step is computed.
     choices: Vec<Choice>,
+    /// The dtypes of each step's results.
+    kinds: Vec<Vec<Kind>>,
     /// Whether a step may overwrite its first operand.
     consumes: Vec<bool>,
     /// Whether an output must be copied for the caller.
@@ -119,16 +131,19 @@ impl Executor {
                 machine.kind
             )));
         }
-        let mut choices = Vec::with_capacity(plan.steps.len());
+        let (mut choices, mut kinds) = (Vec::new(), Vec::new());
         for step in &plan.steps {
             let operands: Vec<_> = step.inputs.iter().filter_map(|id| plan.value(*id)).collect();
             choices.push(choose(&step.kernel, &operands, machine));
+            let results = step.outputs.iter().filter_map(|id| plan.value(*id));
+            kinds.push(results.map(|value| machine.kind_of(value.dtype)).collect());
         }
         let (consumes, copies) = (sharing::consumable(&plan), sharing::copied(&plan));
         Ok(Self {
             plan,
             machine,
             choices,
+            kinds,
             consumes,
             copies,
             runs: Cell::new(0),
@@ -208,9 +223,8 @@ impl Executor {
                 consumes_first: self.consumes.get(n) == Some(&true),
                 tables: &self.tables,
             };
-            let kinds = step.outputs.iter().filter_map(|id| self.plan.value(*id));
-            let kinds: Vec<Kind> = kinds.map(|value| self.kind_of(value.dtype)).collect();
-            let results = widen::run(&step.kernel, *choice, &operands, &context, &kinds)
+            let kinds = self.kinds.get(n).map_or(&[][..], Vec::as_slice);
+            let results = widen::run(&step.kernel, *choice, &operands, &context, kinds)
                 .map_err(|error| self.broken(n, &error.to_string()))?;
             if results.len() != step.outputs.len() {
                 return Err(self.broken(n, "its kernel returned a wrong number of results"));
@@ -271,7 +285,7 @@ impl Executor {
                 tensor.size()
             )));
         }
-        let kind = self.kind_of(value.dtype);
+        let kind = self.machine.kind_of(value.dtype);
         if tensor.kind() != kind {
             return Err(ExecuteError::new(format!(
                 "{input} ({}) is {:?}, but the plan needs {kind:?}",
@@ -284,19 +298,9 @@ impl Executor {
         if tensor.device() == device { Ok(tensor) } else { Ok(tensor.f_to_device(device)?) }
     }
 
-    /// An f64 machine, which checks results, rounds nothing.
-    pub(super) fn kind_of(&self, dtype: DType) -> Kind {
-        match dtype {
-            DType::Bf16 if self.machine.kind == Kind::Float => Kind::BFloat16,
-            DType::F32 | DType::Bf16 => self.machine.kind,
-            DType::F64 => Kind::Double,
-            DType::I64 => Kind::Int64,
-        }
-    }
-
     fn has_shape(&self, id: ValId, tensor: &Tensor, sizes: Sizes) -> bool {
         self.plan.value(id).is_some_and(|value| {
-            tensor.kind() == self.kind_of(value.dtype)
+            tensor.kind() == self.machine.kind_of(value.dtype)
                 && tensor.size() == value.dims.iter().map(|d| d.at(sizes)).collect::<Vec<_>>()
         })
     }

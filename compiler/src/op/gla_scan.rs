@@ -3,7 +3,7 @@
 
 use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
-    Type, per_head, scan_backward, scan_forward,
+    Type, per_head, scan_backward, scan_cost, scan_forward,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -45,11 +45,8 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 }
 
 /// Decay, outer product and read-out: six operations per state element and token.
-pub(super) fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
-    let n: i64 = inputs.iter().chain(outputs).map(Type::elements).sum();
-    let rows = inputs.first().and_then(|q| q.dims.last()).copied().unwrap_or(0);
-    let values: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: SCAN.flops * rows * values, moved: n, saved: n }
+fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
+    scan_cost(&SCAN, inputs, outputs)
 }
 
 /// With dS the gradient of the state, from the last token to the first: dS += d^(−1/2) q_t dy_tᵀ,

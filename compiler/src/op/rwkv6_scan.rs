@@ -4,7 +4,7 @@
 
 use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
-    Type, per_head, scan_backward, scan_forward,
+    Type, per_head, scan_backward, scan_cost, scan_forward,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -55,11 +55,10 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 /// Read-out, decay and outer product: six operations per state element and token; and the bonus: three
 /// per key channel, two per value channel.
 fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
-    let n: i64 = inputs.iter().filter(|t| t.time).chain(outputs).map(Type::elements).sum();
-    let rows = inputs.first().and_then(|r| r.dims.last()).copied().unwrap_or(0);
+    let scan = scan_cost(&SCAN, inputs, outputs);
     let keys = inputs.first().map_or(0, Type::elements);
     let values: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: SCAN.flops * rows * values + 3 * keys + 2 * values, moved: n, saved: n }
+    Cost { flops: scan.flops + 3 * keys + 2 * values, ..scan }
 }
 
 /// With s_t = Σ r u k, c_t = dy_t · v_t and dS the gradient of S_t, from the last token to the first:

@@ -4,7 +4,7 @@
 
 use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
-    Type, per_head, scan_backward, scan_forward,
+    Type, per_head, scan_backward, scan_cost, scan_forward,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -55,10 +55,7 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 }
 
 fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
-    let n: i64 = inputs.iter().filter(|t| t.time).chain(outputs).map(Type::elements).sum();
-    let columns = inputs.get(3).and_then(|b| b.dims.last()).copied().unwrap_or(0);
-    let values: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: SCAN.flops * columns * values, moved: n, saved: n }
+    scan_cost(&SCAN, inputs, outputs)
 }
 
 /// With α = exp(dt a), dS the gradient of S_t (+ dy_t c_tᵀ): dc = S_tᵀ dy, dx = dt dS b + d dy,

@@ -10,7 +10,6 @@ mod rows;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use dsl::limits::MAX_SOURCE_BYTES;
 use dsl::{Diagnostics, FileId, Sources, Span};
 use tasks::metric::{self, EVAL_LOSS};
 use toml::de::DeValue;
@@ -78,19 +77,10 @@ const SELECTION: [&str; 3] = ["selection.metric", "selection.mode", "selection.p
 
 /// Reads a comparison file. None if there are errors; all of them are reported, each at its line.
 pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnostics) {
-    let mut diagnostics = Diagnostics::new();
-    let text = sources.text(file);
     let span = |at: &Range<usize>| Span::new(file, at.start, at.end);
-    if text.len() > MAX_SOURCE_BYTES {
-        diagnostics.push(diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES));
-        return (None, diagnostics);
-    }
-    let table = match facts::parse(text) {
-        Ok(table) => table,
-        Err(errors) => {
-            diagnostics.extend(errors.iter().map(|e| diag::not_toml(span(&e.at), &e.message)));
-            return (None, diagnostics);
-        }
+    let (table, mut diagnostics) = match super::table(sources, file) {
+        Ok(table) => (table, Diagnostics::new()),
+        Err(diagnostics) => return (None, diagnostics),
     };
     let (mut leaves, tables) = facts::leaves(&table);
     let mut lacks_sections = false;

@@ -5,8 +5,9 @@
 
 use std::cell::RefCell;
 
-use compiler::plan::{DType, Kernel, Sizes};
-use tch::{Kind, Tensor};
+use compiler::plan::{Kernel, Sizes};
+use dsl::Decimal;
+use tch::Tensor;
 
 use super::{Choice, Machine};
 use crate::kernels::path::Path;
@@ -98,13 +99,7 @@ pub(super) fn run(
             vec![Tensor::f_zeros(dims, (kind, device))?]
         }
         Kernel::Cast { to } => {
-            let kind = match to {
-                DType::F32 => context.machine.kind,
-                DType::Bf16 if context.machine.kind == Kind::Float => Kind::BFloat16,
-                DType::Bf16 => context.machine.kind,
-                DType::F64 => Kind::Double,
-                DType::I64 => Kind::Int64,
-            };
+            let kind = context.machine.kind_of(*to);
             // Not a view, even where the dtype stays.
             vec![if x(0)?.kind() == kind {
                 arrange::copy(x(0)?)?
@@ -180,41 +175,25 @@ pub(super) fn run(
         }
 
         Kernel::CrossEntropy { nll_square, z_loss } => {
-            let terms = loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
             let loss::Losses { nll, lse, loss, counted } =
-                loss::forward(ours()?, x(0)?, x(1)?, terms)?;
+                loss::forward(ours()?, x(0)?, x(1)?, terms(nll_square, z_loss))?;
             vec![nll, lse, loss, counted]
         }
         Kernel::CrossEntropyGrad { nll_square, z_loss } => {
-            let terms = loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
             let kept = loss::Kept { targets: x(1)?, nll: x(2)?, lse: x(3)? };
-            let over = context.consumes_first;
+            let (terms, over) = (terms(nll_square, z_loss), context.consumes_first);
             vec![loss::backward(ours()?, x(0)?, kept, number(4)?, terms, over)?]
         }
         Kernel::Argmax => vec![loss::argmax(x(0)?)?],
         Kernel::HeadLoss { bias, nll_square, z_loss, rows } => {
-            let head = head_loss::Head {
-                x: x(0)?,
-                weight: x(1)?,
-                bias: if *bias { Some(x(2)?) } else { None },
-                targets: x(2 + usize::from(*bias))?,
-                terms: loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() },
-                rows: *rows,
-            };
+            let head = head(operands, *bias, terms(nll_square, z_loss), *rows)?;
             let scores = head_loss::forward(ours()?, head)?;
             vec![scores.nll, scores.loss, scores.counted, scores.argmax]
         }
         Kernel::HeadLossGrad { bias, nll_square, z_loss, rows } => {
-            let targets = 2 + usize::from(*bias);
-            let head = head_loss::Head {
-                x: x(0)?,
-                weight: x(1)?,
-                bias: if *bias { Some(x(2)?) } else { None },
-                targets: x(targets)?,
-                terms: loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() },
-                rows: *rows,
-            };
-            let made = head_loss::backward(ours()?, head, number(targets + 1)?)?;
+            let head = head(operands, *bias, terms(nll_square, z_loss), *rows)?;
+            let scale = number(3 + usize::from(*bias))?;
+            let made = head_loss::backward(ours()?, head, scale)?;
             [made.loss, made.counted, made.x, made.weight].into_iter().chain(made.bias).collect()
         }
 
@@ -244,6 +223,29 @@ fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
         Choice::View | Choice::Library | Choice::Ours(Path::Fused(_) | Path::Reference(_)) => {
             Err(wrong(format!("`{choice}` was chosen for it")))
         }
+    }
+}
+
+fn terms(nll_square: &Decimal, z_loss: &Decimal) -> loss::Terms {
+    loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() }
+}
+
+/// The operands that `HeadLoss` and `HeadLossGrad` begin with: x, weight, bias if any, targets.
+fn head<'a>(
+    operands: &[&'a Tensor],
+    bias: bool,
+    terms: loss::Terms,
+    rows: i64,
+) -> Result<head_loss::Head<'a>, KernelError> {
+    let operands = some(operands, 0, 3 + usize::from(bias))?;
+    match (operands, bias) {
+        ([x, weight, bias, targets], true) => {
+            Ok(head_loss::Head { x, weight, bias: Some(bias), targets, terms, rows })
+        }
+        ([x, weight, targets, ..], _) => {
+            Ok(head_loss::Head { x, weight, bias: None, targets, terms, rows })
+        }
+        _ => Err(wrong(format!("{} operands", operands.len()))),
     }
 }
 

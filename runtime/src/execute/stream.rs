@@ -65,7 +65,7 @@ impl Streamer {
                     | Extent::NewCacheLen(_) => 0,
                 })
                 .collect();
-            let kind = self.executor.kind_of(value.dtype);
+            let kind = self.executor.machine().kind_of(value.dtype);
             states.insert((*state, *part), Tensor::f_zeros(dims, (kind, device))?);
         }
         Ok(Carried { position: 0, states })

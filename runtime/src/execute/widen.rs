@@ -52,7 +52,7 @@ fn is_float(kind: Kind) -> bool {
 
 /// Whether the kernel reads bf16 tensors without a copy in f32: it moves elements, rounds a single operation, or is a
 /// matrix product.
-pub(super) fn takes_bf16(kernel: &Kernel) -> bool {
+fn takes_bf16(kernel: &Kernel) -> bool {
     match kernel {
         Kernel::Embed
         | Kernel::Linear { .. }

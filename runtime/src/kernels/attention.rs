@@ -76,27 +76,23 @@ pub struct Operands<'a> {
 /// y [b, t, h, e] and lse [b, h, t].
 pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), KernelError> {
     let shape = Shape::from_operands(operands)?;
-    if let Path::Fused(isa) = path {
-        return fused::forward(isa, &shape, operands);
-    }
+    let flash = match path {
+        Path::Fused(isa) => return fused::forward(isa, &shape, operands),
+        Path::MaskedFlash => true,
+        Path::Reference(_) => false,
+    };
     let (q, k, v) = shape.by_head(operands)?; // [b, h, t | s, d]
     let scale = shape.scale();
-    let (y, lse) = match path {
-        Path::MaskedFlash => Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu(
-            &q,
-            &k,
-            &v,
-            0.0,
-            false,
-            shape.mask(operands)?,
-            scale,
-        )?,
-        Path::Fused(_) | Path::Reference(_) => {
-            let scores = shape.scores(operands, &q, &k)?; // [b, h, t, s]
-            let lse = scores.f_logsumexp([-1i64].as_slice(), true)?; // [b, h, t, 1]
-            let p = scores.f_sub(&lse)?.f_exp()?;
-            (p.f_matmul(&v)?, lse.f_squeeze_dim(-1)?)
-        }
+    let (y, lse) = if flash {
+        let mask = shape.mask(operands)?;
+        Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu(
+            &q, &k, &v, 0.0, false, mask, scale,
+        )?
+    } else {
+        let scores = shape.scores(operands, &q, &k)?; // [b, h, t, s]
+        let lse = scores.f_logsumexp([-1i64].as_slice(), true)?; // [b, h, t, 1]
+        let p = scores.f_sub(&lse)?.f_exp()?;
+        (p.f_matmul(&v)?, lse.f_squeeze_dim(-1)?)
     };
     Ok((y.f_transpose(1, 2)?.f_contiguous()?, lse))
 }
@@ -110,38 +106,29 @@ pub fn backward(
     lse: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
     let shape = Shape::from_operands(operands)?;
-    if let Path::Fused(isa) = path {
-        return fused::backward(isa, &shape, dy, operands, y, lse);
-    }
+    let flash = match path {
+        Path::Fused(isa) => return fused::backward(isa, &shape, dy, operands, y, lse),
+        Path::MaskedFlash => true,
+        Path::Reference(_) => false,
+    };
     let (q, k, v) = shape.by_head(operands)?;
     let (dy, y) = (dy.f_transpose(1, 2)?, y.f_transpose(1, 2)?); // [b, h, t, e]
     let scale = shape.scale();
-    let (dq, dk, dv) = match path {
-        Path::MaskedFlash => {
-            Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu_backward(
-                &dy,
-                &q,
-                &k,
-                &v,
-                &y,
-                lse,
-                0.0,
-                false,
-                shape.mask(operands)?,
-                scale,
-            )?
-        }
-        Path::Fused(_) | Path::Reference(_) => {
-            let p = shape.scores(operands, &q, &k)?.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
-            let dp = dy.f_matmul(&v.f_transpose(-2, -1)?)?; // [b, h, t, s]
-            let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
-            let ds = dp.f_sub(&along)?.f_mul(&p)?.f_mul_scalar(scale)?;
-            (
-                ds.f_matmul(&k)?,
-                ds.f_transpose(-2, -1)?.f_matmul(&q)?,
-                p.f_transpose(-2, -1)?.f_matmul(&dy)?,
-            )
-        }
+    let (dq, dk, dv) = if flash {
+        let mask = shape.mask(operands)?;
+        Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu_backward(
+            &dy, &q, &k, &v, &y, lse, 0.0, false, mask, scale,
+        )?
+    } else {
+        let p = shape.scores(operands, &q, &k)?.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
+        let dp = dy.f_matmul(&v.f_transpose(-2, -1)?)?; // [b, h, t, s]
+        let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
+        let ds = dp.f_sub(&along)?.f_mul(&p)?.f_mul_scalar(scale)?;
+        (
+            ds.f_matmul(&k)?,
+            ds.f_transpose(-2, -1)?.f_matmul(&q)?,
+            p.f_transpose(-2, -1)?.f_matmul(&dy)?,
+        )
     };
     let rows = |x: Tensor| -> Result<Tensor, KernelError> {
         Ok(x.f_transpose(1, 2)?.f_contiguous()?) // [b, t | s, h, d]
