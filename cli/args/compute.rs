@@ -50,6 +50,7 @@ Examples:
   canonc bench step arch/llama_small.canon arch/gla_small.canon --batch 1 --seq-len 512,2048,8192
   canonc bench peers               a training step next to PyTorch's, with the python3 on PATH
   canonc bench peers --python env/bin/python --rounds 9 --dtype bf16
+  canonc bench decode              a text token by token, next to transformers
 
 `peers` trains a Llama and a LlamaCanon (arch/peer.canon) in canonc and in PyTorch, eager and compiled, on the CPU. Each
 is a process of its own; they take turns, five steps at a time. PyTorch runs as installed, and again with an allocator
@@ -71,18 +72,19 @@ pub struct BenchArgs {
     /// Tokens per sequence; several lengths give a table
     #[arg(long, value_name = "N,…", default_value = "512", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
     pub seq_len: Vec<i64>,
-    /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`]
+    /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`, 7 for `decode`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
-    /// For `peers`: a Python with PyTorch [default: the first with libtorch's version: python3, or the environment that
+    /// For `peers` and `decode`: a Python with PyTorch, and for `decode` transformers [default: the first with libtorch's version: python3, or the environment that
     /// --make-environment made]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// For `peers`: if no Python has PyTorch of libtorch's version, download it (about 5 GB) into an environment in the
+    /// For `peers` and `decode`: if no Python has PyTorch of libtorch's version, download it (about 5 GB) into an environment in the
     /// user's cache folder
     #[arg(long, conflicts_with = "python")]
     pub make_environment: bool,
-    /// For `step`: train as many steps as each line of standard input says, and answer with their times
+    /// For `step` and `decode`: train as many steps, or generate as many tokens, as each line of standard input says, and
+    /// answer with their times
     #[arg(long, hide = true)]
     pub serve: bool,
     #[command(flatten)]
@@ -106,6 +108,9 @@ pub enum BenchWhat {
     Step,
     /// A training step of a Llama and a LlamaCanon, compared with PyTorch's
     Peers,
+    /// A text of a Llama of 100 M parameters (arch/llama_768.canon), token by token, compared with transformers, in f32
+    /// and bf16
+    Decode,
     /// The playground's generators, compared with the published Python ones
     Data,
 }

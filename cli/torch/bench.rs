@@ -4,6 +4,7 @@
 //! the same tensors, or take turns in two; results are given as ratios; nothing here is a test.
 
 mod data;
+mod decode;
 mod peers;
 mod step;
 
@@ -24,6 +25,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Outcome {
         BenchWhat::Scan => scans(args),
         BenchWhat::Step => step::training_steps(args),
         BenchWhat::Peers => peers::peers(args),
+        BenchWhat::Decode => decode::decode(args),
         BenchWhat::Data => data::generators(),
     }
 }
@@ -131,4 +133,11 @@ fn scans(args: &BenchArgs) -> Outcome {
         "forward and backward, f32; medians; states of 64 × 128 a head, Mamba2's of 128 × 128",
     );
     Ok(Exit::Fine)
+}
+
+/// Prints one line of JSON.
+fn say(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value)
+        .map_err(|error| Failure::machine(format!("the JSON cannot be written: {error}")))?;
+    output::json_lines(&(line + "\n"))
 }

@@ -5,6 +5,7 @@
 //! caller prints.
 
 pub mod data;
+pub mod decode;
 pub mod scan;
 pub mod step;
 

@@ -98,7 +98,7 @@ pub fn compute(
 ) -> Result<Vec<Tensor>, KernelError> {
     let context =
         dispatch::Context { machine, sizes, consumes_first: false, tables: &RefCell::default() };
-    dispatch::run(kernel, choose(kernel, values, machine), operands, &context)
+    dispatch::run(kernel, choose(kernel, values, machine, false), operands, &context)
 }
 
 /// A callback that gets each step and how long it took.
@@ -131,10 +131,11 @@ impl Executor {
                 machine.kind
             )));
         }
+        let pieces = plan.inputs.iter().any(|(input, _)| matches!(input, Input::State(_, _)));
         let (mut choices, mut kinds) = (Vec::new(), Vec::new());
         for step in &plan.steps {
             let operands: Vec<_> = step.inputs.iter().filter_map(|id| plan.value(*id)).collect();
-            choices.push(choose(&step.kernel, &operands, machine));
+            choices.push(choose(&step.kernel, &operands, machine, pieces));
             let results = step.outputs.iter().filter_map(|id| plan.value(*id));
             kinds.push(results.map(|value| machine.kind_of(value.dtype)).collect());
         }

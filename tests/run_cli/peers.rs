@@ -2,9 +2,10 @@
 //! what it says if Python, PyTorch or a process fails. No test needs PyTorch or a network.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Says the version of torch, makes an environment that contains itself, or answers each request with five steps.
 const PYTHON: &str = r#"#!/bin/sh
@@ -162,5 +163,54 @@ fn options_that_make_no_sense_are_refused() {
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{words}: {said}");
         assert!(said.contains(part), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_decoder_answers_with_the_time_of_each_token() {
+    let dir = tempfile::tempdir().unwrap();
+    let arch = "arch a { vocab 50   dim 16   norm_eps 1e-5   init lingua
+        layers 1 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 24 } } }";
+    std::fs::write(dir.path().join("a.canon"), arch).unwrap();
+    for dtype in ["f32", "bf16"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_canonc"))
+            .current_dir(dir.path())
+            .args(["bench", "decode", "--serve", "a.canon", "--dtype", dtype])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(b"3\n2\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let lines: Vec<serde_json::Value> = String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!(lines[0]["parameters"], 2 * 50 * 16 + 4 * 16 * 16 + 3 * 16 * 24 + 3 * 16);
+        let times = |line: &serde_json::Value| line["ms"].as_array().unwrap().len();
+        assert_eq!(lines[1..].iter().map(times).collect::<Vec<_>>(), [3, 2]);
+    }
+}
+
+#[test]
+fn decoding_is_compared_with_its_own_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let decode = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_canonc"))
+            .current_dir(dir.path())
+            .args(["bench", "decode"])
+            .args(words)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (words, said) in [
+        (&["a.canon"][..], "its own architecture"),
+        (&["--dtype", "bf16"], "f32 and bf16 in one run"),
+        (&["--python", "./none"], "cannot be started"),
+    ] {
+        let (code, text) = decode(words);
+        assert!(code == Some(2) && text.contains(said), "{words:?}: {text}");
     }
 }

@@ -5,8 +5,8 @@
 //! process of its own, and they take turns, a few steps at a time, in an order that each round reverses; a ratio
 //! compares the steps of one round.
 
-pub(crate) mod process;
-mod python;
+pub(super) mod process;
+pub(super) mod python;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use canonc::fail::{Failure, Outcome, reason};
 use canonc::output;
 use runtime::observe::observe;
 
-use self::process::{Contender, WARM_UP};
+use self::process::{Contender, Ready, WARM_UP};
 use self::python::Python;
 use self::table::{Entry, Measured, Side};
 use super::step;
@@ -64,9 +64,7 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
     let seq_len = checked(args)?;
     let torch = observe().torch;
     let python = python::find(args, &torch.version)?;
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
-    })?;
+    let program = program()?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
     let (archs, script) = (folder.path().join("peer.canon"), folder.path().join("step.py"));
@@ -95,6 +93,13 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
     ));
     output::data("\ncanonc's step of llamacanon by kernel\n")?;
     step::in_detail(args, Some(ARCHS[1]), &setup.archs, seq_len)
+}
+
+/// This program's file.
+pub(super) fn program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
+        Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
+    })
 }
 
 /// The number of tokens, if the options make sense.
@@ -158,7 +163,7 @@ fn run(setup: &Setup<'_>, session: usize, entries: &[Entry]) -> Result<Vec<Measu
             Err(failure) => return Err(failure),
         }
     }
-    alike(&contenders, setup.threads)?;
+    alike(&contenders)?;
     let rounds = setup.args.rounds_or(ROUNDS);
     for round in 0..rounds {
         output::note(&format!("round {} of {rounds}", round + 1));
@@ -177,22 +182,28 @@ fn run(setup: &Setup<'_>, session: usize, entries: &[Entry]) -> Result<Vec<Measu
     Ok(contenders.into_iter().map(measured).collect())
 }
 
-/// Checks that all processes train a model of the same size with the same number of threads.
-fn alike<T>(contenders: &[(Entry, Contender, T)], threads: usize) -> Result<(), Failure> {
-    for (entry, contender, _) in contenders {
-        let ours = contenders
-            .iter()
-            .find(|(other, _, _)| other.arch == entry.arch && other.side == Side::Ours)
-            .map(|(_, contender, _)| contender.ready.parameters);
-        let theirs = &contender.ready;
-        if ours != Some(theirs.parameters) || theirs.threads != threads {
+/// Checks that all processes of an architecture have as many parameters and threads as the first.
+fn alike<T>(contenders: &[(Entry, Contender, T)]) -> Result<(), Failure> {
+    for arch in ARCHS {
+        let of_arch = contenders.iter().filter(|(entry, _, _)| entry.arch == arch);
+        equal(of_arch.map(|(_, contender, _)| contender))?;
+    }
+    Ok(())
+}
+
+/// Checks that all processes have as many parameters and threads as the first, ours.
+pub(super) fn equal<'a>(
+    contenders: impl IntoIterator<Item = &'a Contender>,
+) -> Result<(), Failure> {
+    let mut first = None;
+    for Contender { name, ready, .. } in contenders {
+        let Ready { parameters, threads, torch: _ } = *ready;
+        let ours = *first.get_or_insert((parameters, threads));
+        if ours != (parameters, threads) {
             return Err(Failure::machine(format!(
-                "{} of {} has {} parameters and {} threads, and canonc has {} and {threads}: they cannot be compared",
-                entry.name(),
-                entry.arch,
-                theirs.parameters,
-                theirs.threads,
-                ours.unwrap_or_default(),
+                "{name} has {parameters} parameters and {threads} threads, and canonc has {} and {}: they cannot be \
+                 compared",
+                ours.0, ours.1,
             )));
         }
     }

@@ -15,8 +15,8 @@ use runtime::bench::step::{StepBench, StepShape, Stepper, step};
 use runtime::execute::ExecuteError;
 use runtime::observe::observe;
 
-use super::ROUNDS;
 use super::peers::process::{Ready, Steps, WARM_UP};
+use super::{ROUNDS, say};
 use crate::forward::{machine, one_arch};
 use canonc::args::{BenchArgs, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
@@ -189,11 +189,4 @@ fn serve(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
         say(&Steps { ms })?;
     }
     Ok(Exit::Fine)
-}
-
-/// One line of JSON.
-fn say(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let line = serde_json::to_string(value)
-        .map_err(|error| Failure::machine(format!("the JSON cannot be written: {error}")))?;
-    output::json_lines(&(line + "\n"))
 }

@@ -96,7 +96,9 @@ fn is_path(path: &str) -> bool {
             || !word.is_empty() && word.chars().all(is_name)
     };
     let reference = path.strip_prefix("reference (").and_then(|rest| rest.strip_suffix(')'));
-    match (path.strip_prefix("fused/"), reference) {
+    // A product of few rows has a kernel of its own.
+    let few = path.strip_prefix("libtorch, ").and_then(|rest| rest.strip_suffix(" up to 4 rows"));
+    match (few.unwrap_or(path).strip_prefix("fused/"), reference) {
         (Some(isa), _) => ["avx512", "avx2", "portable"].contains(&isa),
         (None, Some(why)) => reason(why),
         (None, None) => {
@@ -116,6 +118,7 @@ mod tests {
             "libtorch",
             "libtorch flash, masked",
             "fused/portable",
+            "libtorch, fused/avx2 up to 4 rows",
             "reference (asked for)",
             "reference (on Cuda(0))",
             "reference (BFloat16)",
@@ -123,9 +126,16 @@ mod tests {
         ] {
             assert!(is_path(path), "{path}");
         }
-        for path in
-            ["", "fast", "fused/", "fused/avx1024", "reference ()", "libtorch ", "reference (a b)"]
-        {
+        for path in [
+            "",
+            "fast",
+            "fused/",
+            "fused/avx1024",
+            "reference ()",
+            "libtorch ",
+            "reference (a b)",
+            "libtorch, libtorch up to 4 rows",
+        ] {
             assert!(!is_path(path), "{path}");
         }
     }

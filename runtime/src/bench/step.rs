@@ -203,7 +203,9 @@ fn copy(machine: Machine) -> Result<f64, ExecuteError> {
 }
 
 /// Seconds of the fastest of a few calls.
-fn fastest(mut call: impl FnMut() -> Result<f64, ExecuteError>) -> Result<f64, ExecuteError> {
+pub(super) fn fastest(
+    mut call: impl FnMut() -> Result<f64, ExecuteError>,
+) -> Result<f64, ExecuteError> {
     let mut best = f64::INFINITY;
     for _ in 0..REPEATS {
         let began = Instant::now();

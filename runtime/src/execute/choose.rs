@@ -10,8 +10,9 @@ use std::fmt;
 use compiler::plan::{Kernel, Value};
 
 use super::{KernelRequest, Machine, is_time};
+use crate::kernels::linear::FEW_ROWS;
 use crate::kernels::path::{self, Path, Reason};
-use crate::kernels::{attention, canon as convolution};
+use crate::kernels::{Isa, attention, canon as convolution};
 
 /// The implementation of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum Choice {
     View,
     /// libtorch's own operation.
     Library,
+    /// libtorch's product, or ours for few rows.
+    Product(Isa),
     /// Our kernel, by this path.
     Ours(Path),
     Attention(attention::Path),
@@ -30,14 +33,16 @@ impl fmt::Display for Choice {
         match self {
             Choice::View => f.write_str("view"),
             Choice::Library => f.write_str("libtorch"),
+            Choice::Product(isa) => write!(f, "libtorch, fused/{isa} up to {FEW_ROWS} rows"),
             Choice::Ours(path) => path.fmt(f),
             Choice::Attention(path) => path.fmt(f),
         }
     }
 }
 
-/// The choice for `kernel` on `machine`.
-pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice {
+/// The choice for `kernel` on `machine`. `pieces`: in a plan that continues from a state, so a call may have a single
+/// token.
+pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bool) -> Choice {
     let Machine { device, kind, kernels } = machine;
     let KernelRequest { all: asked, canon, gated_norm } = kernels;
     let ours = || match asked {
@@ -47,6 +52,10 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
     let dims = |i: usize| operands.get(i).map_or(&[][..], |v| v.dims.as_slice());
     match kernel {
         Kernel::Reshape { .. } | Kernel::Split { .. } => Choice::View,
+        Kernel::Linear { .. } if pieces && !asked => match path::choose(kind, device) {
+            Path::Fused(isa) => Choice::Product(isa),
+            Path::Reference(_) => Choice::Library,
+        },
         Kernel::Embed
         | Kernel::Cast { .. }
         | Kernel::EmbedGrad { .. }
@@ -140,7 +149,7 @@ mod tests {
     use super::*;
 
     fn path(kernel: &Kernel, operands: &[&Value], machine: Machine) -> String {
-        choose(kernel, operands, machine).to_string()
+        choose(kernel, operands, machine, false).to_string()
     }
 
     fn heads(time: Extent, width: i64) -> Value {
@@ -166,6 +175,19 @@ mod tests {
         }
         assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
         assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");
+    }
+
+    #[test]
+    fn a_single_token_is_a_product_of_our_own() {
+        let fast =
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
+        let linear = Kernel::Linear { bias: false };
+        let path = |machine, pieces| choose(&linear, &[], machine, pieces).to_string();
+        assert_eq!(path(fast, false), "libtorch");
+        assert!(path(fast, true).starts_with("libtorch, fused/"));
+        assert!(path(fast, true).ends_with(" up to 4 rows"));
+        assert_eq!(path(Machine { kernels: KernelRequest::REFERENCE, ..fast }, true), "libtorch");
+        assert_eq!(path(Machine { kind: Kind::Double, ..fast }, true), "libtorch");
     }
 
     #[test]

@@ -10,7 +10,6 @@ use dsl::Decimal;
 use tch::Tensor;
 
 use super::{Choice, Machine};
-use crate::kernels::path::Path;
 use crate::kernels::{
     KernelError, arrange, attention, canon, gated_norm, head_loss, l2_norm, linear, loss, norm,
     pointwise, rope, scan, swiglu, update,
@@ -40,7 +39,7 @@ pub(super) fn run(
     let integer = |i: usize| -> Result<i64, KernelError> { Ok(x(i)?.f_int64_value(&[])?) };
     let ours = || match choice {
         Choice::Ours(path) => Ok(path),
-        Choice::View | Choice::Library | Choice::Attention(_) => {
+        Choice::View | Choice::Library | Choice::Product(_) | Choice::Attention(_) => {
             Err(wrong(format!("`{choice}` was chosen for it")))
         }
     };
@@ -49,7 +48,11 @@ pub(super) fn run(
         Kernel::EmbedGrad { vocab } => vec![linear::embed_grad(x(0)?, x(1)?, *vocab)?],
         Kernel::Linear { bias } => {
             let bias = if *bias { Some(x(2)?) } else { None };
-            vec![linear::linear(x(0)?, x(1)?, bias)?]
+            let few = match choice {
+                Choice::Product(isa) => Some(isa),
+                Choice::View | Choice::Library | Choice::Ours(_) | Choice::Attention(_) => None,
+            };
+            vec![linear::linear(few, x(0)?, x(1)?, bias)?]
         }
         Kernel::LinearGradInput => vec![linear::linear_grad_input(x(0)?, x(1)?)?],
         Kernel::LinearGradWeight => vec![linear::linear_grad_weight(x(0)?, x(1)?)?],
@@ -220,7 +223,7 @@ pub(super) fn run(
 fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
     match choice {
         Choice::Attention(path) => Ok(path),
-        Choice::View | Choice::Library | Choice::Ours(Path::Fused(_) | Path::Reference(_)) => {
+        Choice::View | Choice::Library | Choice::Product(_) | Choice::Ours(_) => {
             Err(wrong(format!("`{choice}` was chosen for it")))
         }
     }

@@ -138,10 +138,20 @@ pub fn parallel_for(count: usize, grain: usize, body: impl Fn(Range<usize>) + Sy
 
 /// All elements of a contiguous f32 CPU tensor.
 pub(crate) fn slice(tensor: &Tensor) -> Result<&[f32], KernelError> {
+    check_f32_cpu(tensor)?;
     let count = contiguous_len(tensor)?;
     // SAFETY: f32, on the CPU and contiguous (checked), so `count` floats are valid while `tensor` is borrowed;
     // libtorch returns null for empty tensors, which is replaced.
     Ok(unsafe { std::slice::from_raw_parts(base(tensor, count), count) })
+}
+
+/// All elements of a contiguous bf16 CPU tensor: the upper halves of f32 bits.
+pub(crate) fn halves(tensor: &Tensor) -> Result<&[u16], KernelError> {
+    check_cpu(tensor, Kind::BFloat16)?;
+    let count = contiguous_len(tensor)?;
+    // SAFETY: two bytes each, on the CPU and contiguous (checked), so `count` of them are valid while `tensor` is
+    // borrowed; any bits are a u16.
+    Ok(unsafe { std::slice::from_raw_parts(base(tensor, count).cast::<u16>(), count) })
 }
 
 /// All elements of a contiguous f32 CPU tensor, mutably. Must share no memory with tensors read meanwhile.
@@ -149,6 +159,7 @@ pub(crate) fn slice_mut<'a>(
     tensor: &'a mut Tensor,
     reads: &[&Tensor],
 ) -> Result<&'a mut [f32], KernelError> {
+    check_f32_cpu(tensor)?;
     let count = contiguous_len(tensor)?;
     check_apart(tensor, reads)?;
     // SAFETY: as in `slice`; disjoint from the call's operands (checked), and see the module's rule.
@@ -160,7 +171,6 @@ fn base(tensor: &Tensor, count: usize) -> *mut f32 {
 }
 
 fn contiguous_len(tensor: &Tensor) -> Result<usize, KernelError> {
-    check_f32_cpu(tensor)?;
     if !tensor.is_contiguous() {
         return Err(KernelError::new(format!(
             "a contiguous tensor is expected, got shape {:?} with strides {:?}",
@@ -172,11 +182,16 @@ fn contiguous_len(tensor: &Tensor) -> Result<usize, KernelError> {
 }
 
 fn check_f32_cpu(tensor: &Tensor) -> Result<(), KernelError> {
-    if tensor.device() == Device::Cpu && tensor.kind() == Kind::Float {
+    check_cpu(tensor, Kind::Float)
+}
+
+fn check_cpu(tensor: &Tensor, kind: Kind) -> Result<(), KernelError> {
+    if tensor.device() == Device::Cpu && tensor.kind() == kind {
         return Ok(());
     }
+    let wanted = if kind == Kind::Float { "an f32" } else { "a bf16" };
     Err(KernelError::new(format!(
-        "an f32 tensor on the CPU is expected, got {:?} on {:?}",
+        "{wanted} tensor on the CPU is expected, got {:?} on {:?}",
         tensor.kind(),
         tensor.device()
     )))

@@ -71,7 +71,7 @@ impl Head<'_> {
     /// A chunk's logits [r, v] and losses.
     fn losses(&self, path: Path, chunk: &Chunk) -> Result<(Tensor, Losses), KernelError> {
         // bf16 logits are exact in f32.
-        let logits = self.wide(linear(&chunk.x, self.weight, self.bias)?)?;
+        let logits = self.wide(linear(None, &chunk.x, self.weight, self.bias)?)?;
         let losses = loss::forward(path, &logits, &chunk.targets, self.terms)?;
         Ok((logits, losses))
     }

@@ -43,7 +43,7 @@ pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
 }
 
 /// Number of lanes in every sum, for any register width, so that the order is always the same.
-const SUMS: usize = 16;
+pub(crate) const SUMS: usize = 16;
 
 /// Σ a b.
 #[inline(always)]
@@ -104,7 +104,7 @@ pub(crate) fn sum_exp<const FMA: bool>(a: &[f32], less: f32) -> f32 {
 
 /// Adds lanes pairwise, neighbours at distance 8, 4, 2, 1.
 #[inline(always)]
-fn total(mut sums: [f32; SUMS]) -> f32 {
+pub(crate) fn total(mut sums: [f32; SUMS]) -> f32 {
     let mut half = SUMS / 2;
     while half > 0 {
         for l in 0..half {

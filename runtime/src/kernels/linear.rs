@@ -1,12 +1,18 @@
-//! Tables and projections, by libtorch's matrix products; sums over tokens, by ours.
+//! Tables and projections, by libtorch's matrix products, or ours for a few rows; sums over tokens, by ours.
 //! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient sums in (batch, time) order, and
 //! the sum over tokens has the same bits at any thread count.
+
+mod few;
+#[cfg(test)]
+mod tests;
 
 use tch::{Kind, Tensor};
 
 use super::ffi::{self, Cut, Vectorised};
 use super::path::Path;
 use super::{Isa, KernelError};
+
+pub use few::ROWS as FEW_ROWS;
 
 /// table\[tokens\]: [b, t] of [v, c] -> [b, t, c].
 pub fn embed(tokens: &Tensor, table: &Tensor) -> Result<Tensor, KernelError> {
@@ -18,9 +24,24 @@ pub fn embed_grad(dy: &Tensor, tokens: &Tensor, vocab: i64) -> Result<Tensor, Ke
     Ok(Tensor::f_embedding_dense_backward(dy, tokens, vocab, -1, false)?)
 }
 
-/// x weightᵀ (+ bias): [b, t, i] by [o, i] -> [b, t, o].
-pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, KernelError> {
-    Ok(x.f_linear(weight, bias)?)
+/// x weightᵀ (+ bias): [b, t, i] by [o, i] -> [b, t, o]. With an instruction set, a few rows go to our own kernel, whose
+/// result is f32.
+pub fn linear(
+    few: Option<Isa>,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+) -> Result<Tensor, KernelError> {
+    match few {
+        Some(isa) if few::takes(x) => {
+            let y = few::linear(isa, x, weight)?;
+            Ok(match bias {
+                Some(bias) => y.f_add(bias)?,
+                None => y,
+            })
+        }
+        Some(_) | None => Ok(x.f_linear(weight, bias)?),
+    }
 }
 
 /// dy weight: [b, t, o] by [o, i] -> [b, t, i].

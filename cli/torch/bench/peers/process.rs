@@ -46,26 +46,26 @@ pub(crate) struct Steps {
 
 /// A group of steps, timed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Group {
-    pub(super) ms: Vec<f64>,
+pub(crate) struct Group {
+    pub(crate) ms: Vec<f64>,
     /// Page faults of all its steps, if the system counts them.
-    pub(super) faults: Option<u64>,
+    pub(crate) faults: Option<u64>,
 }
 
 /// A process that waits for numbers of steps.
-pub(super) struct Contender {
-    name: String,
+pub(crate) struct Contender {
+    pub(crate) name: String,
     child: Child,
     /// `None` after the end.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     errors: Option<JoinHandle<VecDeque<String>>>,
-    pub(super) ready: Ready,
+    pub(crate) ready: Ready,
 }
 
 impl Contender {
     /// Starts the process and waits until it is warm.
-    pub(super) fn start(name: &str, command: &mut Command) -> Result<Contender, Failure> {
+    pub(crate) fn start(name: &str, command: &mut Command) -> Result<Contender, Failure> {
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().map_err(|error| {
             Failure::machine(format!("{name} cannot be started: {}", reason(&error)))
@@ -96,7 +96,7 @@ impl Contender {
     }
 
     /// Trains this many steps.
-    pub(super) fn steps(&mut self, count: usize) -> Result<Group, Failure> {
+    pub(crate) fn steps(&mut self, count: usize) -> Result<Group, Failure> {
         let faults = || page_faults_of(self.child.id());
         let before = faults();
         // A process that has ended is reported by `answer`.
@@ -114,7 +114,7 @@ impl Contender {
     }
 
     /// Its peak memory so far, if the system reports it.
-    pub(super) fn peak_memory(&self) -> Option<u64> {
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
         peak_memory_of(self.child.id())
     }
 

@@ -20,9 +20,9 @@ const VERSION: &str = "import torch; print(torch.__version__)";
 
 /// An interpreter, and the version of PyTorch that it imports.
 #[derive(Debug)]
-pub(super) struct Python {
-    pub(super) program: PathBuf,
-    pub(super) torch: String,
+pub(crate) struct Python {
+    pub(crate) program: PathBuf,
+    pub(crate) torch: String,
 }
 
 /// Why an interpreter is of no use.
@@ -35,7 +35,7 @@ enum Lacks {
 }
 
 /// The interpreter to use beside a libtorch of this version.
-pub(super) fn find(args: &BenchArgs, libtorch: &str) -> Result<Python, Failure> {
+pub(crate) fn find(args: &BenchArgs, libtorch: &str) -> Result<Python, Failure> {
     if let Some(program) = &args.python {
         return named(program, libtorch);
     }
@@ -142,13 +142,14 @@ fn environment(libtorch: &str) -> Option<PathBuf> {
 
 fn make(folder: &Path, version: &str) -> Result<Python, Failure> {
     output::note(&format!(
-        "making a Python environment with PyTorch {version} and NumPy in {}; downloads {DOWNLOAD}",
+        "making a Python environment with PyTorch {version}, NumPy and transformers in {}; downloads {DOWNLOAD}",
         shown(folder)
     ));
     let program = folder.join("bin/python");
     run("python3", &["-m", "venv", "--clear"].map(OsStr::new), Some(folder.as_os_str()))?;
     let torch = format!("torch=={version}");
-    let words = ["-m", "pip", "install", "--disable-pip-version-check", &torch, "numpy"];
+    let words =
+        ["-m", "pip", "install", "--disable-pip-version-check", &torch, "numpy", "transformers"];
     run(&program, &words.map(OsStr::new), None)?;
     let torch = probe(&program).map_err(|lacks| {
         Failure::machine(match lacks {

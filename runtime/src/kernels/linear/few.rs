@@ -1,0 +1,188 @@
+//! x weightᵀ for a few rows of x, as in decoding one token: reading the weight takes all the time, so it is read once.
+//! In: x [.., i] of at most [`ROWS`] rows, weight [o, i]; f32 or bf16 on the CPU. Out: y [.., o] in f32. Must stay true:
+//! sums are f32, in one order on any number of threads and lanes.
+
+use tch::{Kind, Tensor};
+
+use super::grain;
+use crate::kernels::ffi::{self, Cut, Vectorised};
+use crate::kernels::lanes::{SUMS, load, mul_add, total};
+use crate::kernels::{Isa, KernelError};
+
+/// The most rows of x. With more of them libtorch's product is faster.
+pub const ROWS: usize = 4;
+
+/// Outputs per chunk of a thread.
+const OUTPUTS: usize = 16;
+/// Outputs whose sums are in registers at the same time.
+const TOGETHER: usize = 4;
+
+/// Whether x has as few rows as this kernel takes.
+pub(super) fn takes(x: &Tensor) -> bool {
+    let width = x.size().last().map_or(0, |width| *width as usize);
+    width > 0 && (1..=ROWS * width).contains(&x.numel())
+}
+
+pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, KernelError> {
+    let mut size = x.size();
+    let (width, outputs) = match (size.pop(), weight.size().as_slice()) {
+        (Some(width), [outputs, inputs]) if width == *inputs => (width as usize, *outputs as usize),
+        (width, shape) => {
+            let message = format!("a product of {width:?} inputs with a weight of shape {shape:?}");
+            return Err(KernelError::new(message));
+        }
+    };
+    size.push(outputs as i64);
+    let x = x.f_to_kind(Kind::Float)?.f_contiguous()?;
+    let x = ffi::slice(&x)?;
+    let weight = weight.f_contiguous()?;
+    let rows = x.len() / width.max(1);
+    let mut by_output = vec![0.0f32; outputs * rows]; // [o, rows]
+    if weight.kind() == Kind::BFloat16 {
+        products(isa, x, ffi::halves(&weight)?, rows, width, &mut by_output)?;
+    } else {
+        products(isa, x, ffi::slice(&weight)?, rows, width, &mut by_output)?;
+    }
+    let y = Tensor::f_from_slice(&by_output)?;
+    let y = y.f_reshape([outputs as i64, rows as i64])?;
+    Ok(y.f_transpose(0, 1)?.f_contiguous()?.f_reshape(size)?)
+}
+
+fn products<W: Element>(
+    isa: Isa,
+    x: &[f32],
+    weight: &[W],
+    rows: usize,
+    width: usize,
+    y: &mut [f32],
+) -> Result<(), KernelError> {
+    match rows {
+        1 => chunks::<W, 1>(isa, x, weight, width, y),
+        2 => chunks::<W, 2>(isa, x, weight, width, y),
+        3 => chunks::<W, 3>(isa, x, weight, width, y),
+        ROWS => chunks::<W, ROWS>(isa, x, weight, width, y),
+        _ => return Err(KernelError::new(format!("{rows} rows, but at most {ROWS} are few"))),
+    }
+    Ok(())
+}
+
+fn chunks<W: Element, const R: usize>(
+    isa: Isa,
+    x: &[f32],
+    weight: &[W],
+    width: usize,
+    y: &mut [f32],
+) {
+    let x: [&[f32]; R] = std::array::from_fn(|r| &x[r * width..][..width]);
+    let count = (y.len() / R).div_ceil(OUTPUTS);
+    let cut = Cut { data: y, chunk: OUTPUTS * R };
+    ffi::parallel_cuts(count, grain(OUTPUTS * width), [cut], |chunk, [y]| {
+        let weight = &weight[chunk * OUTPUTS * width..][..y.len() / R * width];
+        ffi::run_on(isa, Chunk { x, weight, y, width });
+    });
+}
+
+/// Outputs of a chunk: weight [outputs, width], y [outputs, R].
+struct Chunk<'a, W, const R: usize> {
+    x: [&'a [f32]; R],
+    weight: &'a [W],
+    y: &'a mut [f32],
+    width: usize,
+}
+
+impl<W: Element, const R: usize> Vectorised for Chunk<'_, W, R> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Chunk { x, weight, y, width } = self;
+        let whole = y.len() / R / TOGETHER * TOGETHER;
+        let (many, rest) = y.split_at_mut(whole * R);
+        for (n, y) in many.chunks_exact_mut(TOGETHER * R).enumerate() {
+            outputs::<W, FMA, R, TOGETHER>(x, &weight[n * TOGETHER * width..], y, width);
+        }
+        for (n, y) in rest.chunks_exact_mut(R).enumerate() {
+            outputs::<W, FMA, R, 1>(x, &weight[(whole + n) * width..], y, width);
+        }
+    }
+}
+
+/// N neighbouring outputs.
+#[inline(always)]
+fn outputs<W: Element, const FMA: bool, const R: usize, const N: usize>(
+    x: [&[f32]; R],
+    weight: &[W],
+    y: &mut [f32],
+    width: usize,
+) {
+    let weights: [&[W]; N] = std::array::from_fn(|n| &weight[n * width..][..width]);
+    let mut sums = [[[0.0f32; SUMS]; R]; N];
+    let bulk = width - width % SUMS;
+    for at in (0..bulk).step_by(SUMS) {
+        let x: [[f32; SUMS]; R] = std::array::from_fn(|r| load(x[r], at));
+        add::<FMA, R, N>(&mut sums, x, std::array::from_fn(|n| W::load(weights[n], at)));
+    }
+    if bulk < width {
+        // Zeros add nothing.
+        let x: [[f32; SUMS]; R] = std::array::from_fn(|r| f32::load_some(&x[r][bulk..]));
+        let weights = std::array::from_fn(|n| W::load_some(&weights[n][bulk..]));
+        add::<FMA, R, N>(&mut sums, x, weights);
+    }
+    for (y, sum) in y.iter_mut().zip(sums.as_flattened()) {
+        *y = total(*sum);
+    }
+}
+
+/// Adds x ⊙ w to every sum.
+#[inline(always)]
+fn add<const FMA: bool, const R: usize, const N: usize>(
+    sums: &mut [[[f32; SUMS]; R]; N],
+    x: [[f32; SUMS]; R],
+    weights: [[f32; SUMS]; N],
+) {
+    for (weight, sums) in weights.iter().zip(sums) {
+        for (x, sum) in x.iter().zip(sums) {
+            for l in 0..SUMS {
+                sum[l] = mul_add::<FMA>(x[l], weight[l], sum[l]);
+            }
+        }
+    }
+}
+
+/// An element of a weight.
+trait Element: Copy + Sync {
+    fn wide(self) -> f32;
+
+    /// As many as a sum has lanes.
+    #[inline(always)]
+    fn load(from: &[Self], at: usize) -> [f32; SUMS] {
+        let mut lanes = [0.0; SUMS];
+        for (lane, x) in lanes.iter_mut().zip(&from[at..at + SUMS]) {
+            *lane = x.wide();
+        }
+        lanes
+    }
+
+    /// All of them, then zeros.
+    #[inline(always)]
+    fn load_some(from: &[Self]) -> [f32; SUMS] {
+        let mut lanes = [0.0; SUMS];
+        for (lane, x) in lanes.iter_mut().zip(from) {
+            *lane = x.wide();
+        }
+        lanes
+    }
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        self
+    }
+}
+
+/// The upper half of an f32's bits: bf16.
+impl Element for u16 {
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self) << 16)
+    }
+}
