@@ -19,7 +19,7 @@ use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::{Estimate, Job, estimate, fits, repeated};
 use records::metrics::{Evaluation, Score, Step};
-use records::platform::{memory_limit, multiplies_bf16, needs_reexec};
+use records::platform::{memory_limit, memory_now, multiplies_bf16, needs_reexec};
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
 use report::compare::measured;
@@ -64,10 +64,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
     let on = machine(&experiment.platform).map_err(failure)?;
     if args.dry_run {
+        let before = memory_now();
         let flops = experiment.analysis.train_flops_per_token as f64
             * experiment.batch.tokens_per_step as f64;
         let timing = time(&mut job, on, flops).map_err(failure)?;
-        return dry_run(&experiment, &folder, &job, timing);
+        return dry_run(&experiment, &folder, &job, timing, before);
     }
     let faults = match &args.fault {
         None => Faults::none(),
@@ -284,6 +285,7 @@ fn dry_run(
     folder: &Path,
     job: &Job,
     timing: runtime::train::Timing,
+    before: Option<u64>,
 ) -> Outcome {
     let estimate = estimate(job);
     let fits = fits(&estimate, memory_limit().as_ref()).map_err(failure);
@@ -318,11 +320,19 @@ fn dry_run(
         ("tokens", output::grouped(i128::from(tokens))),
         (
             "memory",
-            format!(
-                "{} (weights and moments {}), in addition to libtorch",
-                bytes(memory_bytes),
-                bytes(state_bytes)
-            ),
+            match (experiment.platform.device, before) {
+                (Device::Cpu, Some(before)) => format!(
+                    "{} (weights and moments {}, canonc and libtorch {})",
+                    bytes(memory_bytes.saturating_add(before)),
+                    bytes(state_bytes),
+                    bytes(before)
+                ),
+                _ => format!(
+                    "{} (weights and moments {}), in addition to libtorch",
+                    bytes(memory_bytes),
+                    bytes(state_bytes)
+                ),
+            },
         ),
         ("disk", format!("{} at most", bytes(disk_bytes))),
         (

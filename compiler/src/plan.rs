@@ -10,6 +10,7 @@ mod cost;
 pub mod kernel;
 pub(crate) mod liveness;
 mod options;
+mod scratch;
 mod shape;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -11,6 +11,7 @@ mod run {
     mod forger;
     mod forgeries;
     mod one_id;
+    mod published;
     mod questions;
     mod readback;
     mod replay;

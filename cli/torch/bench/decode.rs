@@ -71,11 +71,11 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
     }
     super::peers::equal(contenders.iter().map(|(_, contender, _)| contender))?;
     let machine = machine(&args.machine)?;
-    let mut memory: f64 = 0.0;
+    let mut memory = Vec::new();
     let rounds = args.rounds_or(ROUNDS);
     for round in 0..rounds {
         output::note(&format!("round {} of {rounds}", round + 1));
-        memory = memory.max(read_bandwidth(machine).map_err(failed)?);
+        memory.push(read_bandwidth(machine).map_err(failed)?);
         let mut turn: Vec<_> = contenders.iter_mut().collect();
         if round % 2 == 1 {
             turn.reverse();
@@ -93,7 +93,9 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
     for (entry, _, times) in &contenders {
         let ms = median(times);
         let best = times.iter().copied().fold(f64::NAN, f64::min);
-        let speed = elements * entry.bytes / ms * 1e3;
+        let speed = |ms: f64| elements * entry.bytes / ms * 1e3;
+        let shares: Vec<f64> =
+            times.iter().zip(&memory).map(|(ms, memory)| 100.0 * speed(*ms) / memory).collect();
         let own = contenders.iter().find(|(other, _, _)| other.ours && other.dtype == entry.dtype);
         let ratios =
             |own: &[f64]| -> Vec<f64> { times.iter().zip(own).map(|(a, b)| a / b).collect() };
@@ -102,8 +104,8 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
             format!("{ms:.2} ms"),
             format!("{best:.2} ms"),
             format!("{:.1}", 1e3 / ms),
-            format!("{:.1} GB/s", speed / 1e9),
-            format!("{:.0}%", 100.0 * speed / memory),
+            format!("{:.1} GB/s", speed(ms) / 1e9),
+            format!("{:.0}%", median(&shares)),
             match own {
                 Some((_, _, own)) if !entry.ours => format!("{:.2}×", median(&ratios(own))),
                 _ => String::new(),
@@ -114,12 +116,12 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
     output::note(&format!(
         "one text of {TOKENS} tokens after a first one, {:.1} M parameters, {} threads; {rounds} rounds, medians; PyTorch \
          {} and libtorch {}; weights: bytes of all weights but the embedding table, over the time of a token; of memory: \
-         of {:.1} GB/s, at which a sum reads 1 GiB",
+         of the speed at which a sum reads 1 GiB in the same round, {:.1} GB/s",
         analyse(&graph, 1).parameters as f64 / 1e6,
         torch.threads,
         python.torch,
         torch.version,
-        memory / 1e9,
+        median(&memory) / 1e9,
     ));
     Ok(Exit::Fine)
 }

@@ -343,4 +343,55 @@ impl Kernel {
     pub fn is_view(&self) -> bool {
         matches!(self, Kernel::Reshape { .. } | Kernel::Split { .. })
     }
+
+    /// Whether it reads bf16 without a copy in f32: it moves elements, rounds a single operation, or is a matrix product.
+    pub fn reads_bf16(&self) -> bool {
+        match self {
+            Kernel::Embed
+            | Kernel::Linear { .. }
+            | Kernel::LinearGradInput
+            | Kernel::LinearGradWeight
+            | Kernel::Add
+            | Kernel::Mul
+            | Kernel::Scale { .. }
+            | Kernel::Cast { .. }
+            | Kernel::Reshape { .. }
+            | Kernel::Concat
+            | Kernel::Split { .. }
+            | Kernel::Zeros { .. }
+            | Kernel::RepeatHeads { .. }
+            | Kernel::AppendTime
+            | Kernel::LastTime { .. }
+            | Kernel::CausalConvState { .. }
+            | Kernel::Argmax
+            | Kernel::HeadLoss { .. }
+            | Kernel::HeadLossGrad { .. } => true,
+            Kernel::EmbedGrad { .. }
+            | Kernel::SumTokens
+            | Kernel::RmsNorm { .. }
+            | Kernel::RmsNormGrad
+            | Kernel::L2Norm { .. }
+            | Kernel::L2NormGrad
+            | Kernel::Pointwise(_)
+            | Kernel::PointwiseGrad(_)
+            | Kernel::SwiGlu
+            | Kernel::SwiGluGrad
+            | Kernel::GatedRmsNorm { .. }
+            | Kernel::GatedRmsNormGrad { .. }
+            | Kernel::RepeatHeadsGrad { .. }
+            | Kernel::Rope { .. }
+            | Kernel::Attention { .. }
+            | Kernel::AttentionGrad { .. }
+            | Kernel::CausalConv { .. }
+            | Kernel::CausalConvGrad { .. }
+            | Kernel::Scan { .. }
+            | Kernel::ScanGrad(_)
+            | Kernel::CrossEntropy { .. }
+            | Kernel::CrossEntropyGrad { .. }
+            | Kernel::Accumulate
+            | Kernel::GradNorm
+            | Kernel::Clip { .. }
+            | Kernel::AdamW { .. } => false,
+        }
+    }
 }

@@ -137,14 +137,9 @@ impl DType {
 }
 
 impl Plan {
-    /// The memory for running this plan at these sizes, without the kernels' own scratch memory.
+    /// The memory for running this plan at these sizes.
     pub fn memory(&self, sizes: Sizes) -> Memory {
-        let bytes = |id: ValId| {
-            self.value(id).map_or(0, |v| {
-                let count: i128 = v.dims.iter().map(|d| i128::from(d.at(sizes))).product();
-                count * i128::from(v.dtype.bytes())
-            })
-        };
+        let bytes = |id: ValId| self.bytes(id, sizes);
         // A view counts as part of the value it views, which lives until its last view is dropped.
         let mut root: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
         for step in &self.steps {
@@ -182,8 +177,9 @@ impl Plan {
                     *held += 1;
                 }
             }
-            if live > memory.peak {
-                (memory.peak, memory.at) = (live, n);
+            let with_scratch = live + self.scratch(step, sizes);
+            if with_scratch > memory.peak {
+                (memory.peak, memory.at) = (with_scratch, n);
             }
             for id in &step.drop_after {
                 if let Some(held) = holders.get_mut(root_of(*id).0 as usize) {

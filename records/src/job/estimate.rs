@@ -1,7 +1,6 @@
 //! In: a job. Out: the memory, disk space and passes over documents that it needs, and whether it fits. Must stay true:
-//! estimates come from the plan's own sizes, without running or allocating; they exclude kernels' scratch memory and
-//! libtorch itself, so a job that does not fit by this estimate surely does not fit, and the caller names the excluded
-//! parts.
+//! estimates come from the plan's own sizes, without running or allocating; they exclude libtorch and the program, so a
+//! job that does not fit by this estimate surely does not fit, and the caller adds what this process already holds.
 
 use compiler::plan::Sizes;
 
@@ -63,7 +62,8 @@ pub fn estimate(job: &Job) -> Estimate {
         let memory = plan.memory(Sizes { time, past, ..sizes });
         bytes(memory.inputs).saturating_add(bytes(memory.peak))
     });
-    let on_device = moments.saturating_add(step.max(held(&job.evaluation)).max(writing));
+    let computing = moments.saturating_add(step.max(held(&job.evaluation)).max(writing));
+    let on_device = computing.max(held(&job.plans.update));
     let state = weights.saturating_mul(3);
     let step_tokens = job.micro_batches.saturating_mul(job.rows).saturating_mul(job.seq_len);
     let tokens = job.steps.saturating_mul(step_tokens);

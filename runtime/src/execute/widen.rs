@@ -19,7 +19,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>, KernelError> {
     let any = |kind| operands.iter().any(|operand| operand.kind() == kind);
     // Products of an f32 with a bf16 tensor are f32.
-    let widen = any(Kind::BFloat16) && (any(Kind::Float) || !takes_bf16(kernel));
+    let widen = any(Kind::BFloat16) && (any(Kind::Float) || !kernel.reads_bf16());
     let mut results = match widen {
         false => dispatch::run(kernel, choice, operands, context)?,
         true => {
@@ -48,56 +48,4 @@ pub(super) fn run(
 
 fn is_float(kind: Kind) -> bool {
     matches!(kind, Kind::Float | Kind::BFloat16)
-}
-
-/// Whether the kernel reads bf16 tensors without a copy in f32: it moves elements, rounds a single operation, or is a
-/// matrix product.
-fn takes_bf16(kernel: &Kernel) -> bool {
-    match kernel {
-        Kernel::Embed
-        | Kernel::Linear { .. }
-        | Kernel::LinearGradInput
-        | Kernel::LinearGradWeight
-        | Kernel::Add
-        | Kernel::Mul
-        | Kernel::Scale { .. }
-        | Kernel::Cast { .. }
-        | Kernel::Reshape { .. }
-        | Kernel::Concat
-        | Kernel::Split { .. }
-        | Kernel::Zeros { .. }
-        | Kernel::RepeatHeads { .. }
-        | Kernel::AppendTime
-        | Kernel::LastTime { .. }
-        | Kernel::CausalConvState { .. }
-        | Kernel::Argmax
-        | Kernel::HeadLoss { .. }
-        | Kernel::HeadLossGrad { .. } => true,
-        Kernel::EmbedGrad { .. }
-        | Kernel::SumTokens
-        | Kernel::RmsNorm { .. }
-        | Kernel::RmsNormGrad
-        | Kernel::L2Norm { .. }
-        | Kernel::L2NormGrad
-        | Kernel::Pointwise(_)
-        | Kernel::PointwiseGrad(_)
-        | Kernel::SwiGlu
-        | Kernel::SwiGluGrad
-        | Kernel::GatedRmsNorm { .. }
-        | Kernel::GatedRmsNormGrad { .. }
-        | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::Rope { .. }
-        | Kernel::Attention { .. }
-        | Kernel::AttentionGrad { .. }
-        | Kernel::CausalConv { .. }
-        | Kernel::CausalConvGrad { .. }
-        | Kernel::Scan { .. }
-        | Kernel::ScanGrad(_)
-        | Kernel::CrossEntropy { .. }
-        | Kernel::CrossEntropyGrad { .. }
-        | Kernel::Accumulate
-        | Kernel::GradNorm
-        | Kernel::Clip { .. }
-        | Kernel::AdamW { .. } => false,
-    }
 }

@@ -14,8 +14,8 @@ pub const ROWS: usize = 4;
 
 /// Outputs per chunk of a thread.
 const OUTPUTS: usize = 16;
-/// Outputs whose sums are in registers at the same time.
-const TOGETHER: usize = 4;
+/// Sums of one output that do not wait for each other.
+const CHAINS: usize = 4;
 
 /// Whether x has as few rows as this kernel takes.
 pub(super) fn takes(x: &Tensor) -> bool {
@@ -37,15 +37,15 @@ pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, Ke
     let x = ffi::slice(&x)?;
     let weight = weight.f_contiguous()?;
     let rows = x.len() / width.max(1);
-    let mut by_output = vec![0.0f32; outputs * rows]; // [o, rows]
+    let options = (Kind::Float, weight.device());
+    let mut by_output = Tensor::f_empty([outputs as i64, rows as i64], options)?;
+    let y = ffi::slice_mut(&mut by_output, &[&weight])?;
     if weight.kind() == Kind::BFloat16 {
-        products(isa, x, ffi::halves(&weight)?, rows, width, &mut by_output)?;
+        products(isa, x, ffi::halves(&weight)?, rows, width, y)?;
     } else {
-        products(isa, x, ffi::slice(&weight)?, rows, width, &mut by_output)?;
+        products(isa, x, ffi::slice(&weight)?, rows, width, y)?;
     }
-    let y = Tensor::f_from_slice(&by_output)?;
-    let y = y.f_reshape([outputs as i64, rows as i64])?;
-    Ok(y.f_transpose(0, 1)?.f_contiguous()?.f_reshape(size)?)
+    Ok(by_output.f_transpose(0, 1)?.f_reshape(size)?)
 }
 
 fn products<W: Element>(
@@ -94,55 +94,54 @@ impl<W: Element, const R: usize> Vectorised for Chunk<'_, W, R> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         let Chunk { x, weight, y, width } = self;
-        let whole = y.len() / R / TOGETHER * TOGETHER;
-        let (many, rest) = y.split_at_mut(whole * R);
-        for (n, y) in many.chunks_exact_mut(TOGETHER * R).enumerate() {
-            outputs::<W, FMA, R, TOGETHER>(x, &weight[n * TOGETHER * width..], y, width);
-        }
-        for (n, y) in rest.chunks_exact_mut(R).enumerate() {
-            outputs::<W, FMA, R, 1>(x, &weight[(whole + n) * width..], y, width);
+        for (y, weight) in y.chunks_exact_mut(R).zip(weight.chunks_exact(width)) {
+            output::<W, FMA, R>(x, weight, y);
         }
     }
 }
 
-/// N neighbouring outputs.
+/// One output, y [R]. A weight's rows are read one after another, as memory is fastest.
 #[inline(always)]
-fn outputs<W: Element, const FMA: bool, const R: usize, const N: usize>(
+fn output<W: Element, const FMA: bool, const R: usize>(
     x: [&[f32]; R],
     weight: &[W],
     y: &mut [f32],
-    width: usize,
 ) {
-    let weights: [&[W]; N] = std::array::from_fn(|n| &weight[n * width..][..width]);
-    let mut sums = [[[0.0f32; SUMS]; R]; N];
-    let bulk = width - width % SUMS;
-    for at in (0..bulk).step_by(SUMS) {
-        let x: [[f32; SUMS]; R] = std::array::from_fn(|r| load(x[r], at));
-        add::<FMA, R, N>(&mut sums, x, std::array::from_fn(|n| W::load(weights[n], at)));
+    let mut sums = [[[0.0f32; SUMS]; R]; CHAINS];
+    let bulk = weight.len() - weight.len() % (CHAINS * SUMS);
+    for first in (0..bulk).step_by(CHAINS * SUMS) {
+        for (chain, sums) in sums.iter_mut().enumerate() {
+            let at = first + chain * SUMS;
+            let x: [[f32; SUMS]; R] = std::array::from_fn(|r| load(x[r], at));
+            add::<FMA, R>(sums, x, W::load(weight, at));
+        }
     }
-    if bulk < width {
+    for (at, sums) in (bulk..weight.len()).step_by(SUMS).zip(&mut sums) {
         // Zeros add nothing.
-        let x: [[f32; SUMS]; R] = std::array::from_fn(|r| f32::load_some(&x[r][bulk..]));
-        let weights = std::array::from_fn(|n| W::load_some(&weights[n][bulk..]));
-        add::<FMA, R, N>(&mut sums, x, weights);
+        let x: [[f32; SUMS]; R] = std::array::from_fn(|r| f32::load_some(&x[r][at..]));
+        add::<FMA, R>(sums, x, W::load_some(&weight[at..]));
     }
-    for (y, sum) in y.iter_mut().zip(sums.as_flattened()) {
-        *y = total(*sum);
+    let [mut all, others @ ..] = sums;
+    for other in others {
+        for (sum, other) in all.as_flattened_mut().iter_mut().zip(other.as_flattened()) {
+            *sum += other;
+        }
+    }
+    for (y, sum) in y.iter_mut().zip(all) {
+        *y = total(sum);
     }
 }
 
-/// Adds x ⊙ w to every sum.
+/// Adds x ⊙ weight.
 #[inline(always)]
-fn add<const FMA: bool, const R: usize, const N: usize>(
-    sums: &mut [[[f32; SUMS]; R]; N],
+fn add<const FMA: bool, const R: usize>(
+    sums: &mut [[f32; SUMS]; R],
     x: [[f32; SUMS]; R],
-    weights: [[f32; SUMS]; N],
+    weight: [f32; SUMS],
 ) {
-    for (weight, sums) in weights.iter().zip(sums) {
-        for (x, sum) in x.iter().zip(sums) {
-            for l in 0..SUMS {
-                sum[l] = mul_add::<FMA>(x[l], weight[l], sum[l]);
-            }
+    for (x, sum) in x.iter().zip(sums) {
+        for l in 0..SUMS {
+            sum[l] = mul_add::<FMA>(x[l], weight[l], sum[l]);
         }
     }
 }
@@ -161,7 +160,7 @@ trait Element: Copy + Sync {
         lanes
     }
 
-    /// All of them, then zeros.
+    /// At most as many, then zeros.
     #[inline(always)]
     fn load_some(from: &[Self]) -> [f32; SUMS] {
         let mut lanes = [0.0; SUMS];

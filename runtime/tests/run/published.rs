@@ -1,0 +1,131 @@
+//! The release's 64 experiments, shrunk: their own recipes and archs with small widths, a few documents and two steps.
+
+use std::io::Cursor;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use compiler::digest::Digest;
+use compiler::program::{Program, Std};
+use data::text::index::{OnBadLine, SourceFiles, TextIndex};
+use dsl::Sources;
+use lab::experiment::{Experiment, LockedArch};
+use lab::field::{FieldValue, Fields};
+use lab::recipe;
+use records::metrics::Record;
+
+use super::support::*;
+
+/// The words of an arch whose number is replaced.
+const SMALL: [(&str, &str); 6] = [
+    ("vocab", "258"),
+    ("dim", "64"),
+    ("layers", "2"),
+    ("heads", "2"),
+    ("kv_heads", "1"),
+    ("hidden", "96"),
+];
+
+fn small_arch(text: &str) -> String {
+    let mut before = "";
+    let words = text.split_inclusive([' ', '\n', ',']).map(|word| {
+        let bare = word.trim_end_matches([' ', '\n', ',']);
+        let number = bare.parse::<u64>().is_ok();
+        let small = SMALL.iter().find(|(name, _)| number && *name == before);
+        if !bare.is_empty() {
+            before = bare;
+        }
+        match small {
+            Some((_, small)) => word.replace(bare, small),
+            None => word.to_owned(),
+        }
+    });
+    words.collect()
+}
+
+/// The recipe on bytes, which are its tokens by default.
+fn small_recipe(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("tokenizer"));
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// Two steps of short windows on this machine.
+fn small(open: &Experiment, documents: &TextIndex) -> Experiment {
+    let digest = Digest::parse(&documents.identity().to_hex()).unwrap();
+    let values = Fields::from(
+        [
+            ("data.digest", FieldValue::text(digest.to_string())),
+            ("data.seq_len", FieldValue::Int(32)),
+            ("batch.sequences", FieldValue::Int(2)),
+            ("batch.tokens_per_step", FieldValue::Int(128)),
+            ("budget.steps", FieldValue::Int(2)),
+            ("schedule.warmup", FieldValue::Int(1)),
+            ("platform.device", FieldValue::text("cpu".to_owned())),
+            ("platform.devices", FieldValue::Int(1)),
+            ("platform.threads", FieldValue::Int(1)),
+        ]
+        .map(|(path, value)| (path.to_owned(), value)),
+    );
+    open.with(open.name.clone(), &values).unwrap_or_else(|why| panic!("{}: {why:?}", open.name))
+}
+
+/// Some documents of the recipe's source.
+fn documents(recipe: &str) -> Arc<TextIndex> {
+    let name = recipe.lines().find_map(|line| line.strip_prefix("source = ")).unwrap();
+    let lines: String = (0..40)
+        .map(|i| format!("{{\"text\": \"{}\"}}\n", "a few words, ".repeat(1 + i % 7)))
+        .collect();
+    let file = ("memory".to_owned(), Cursor::new(lines));
+    let source = SourceFiles { name: name.trim_matches('"').to_owned(), files: vec![file] };
+    Arc::new(TextIndex::build(vec![source], OnBadLine::Refuse).unwrap().0)
+}
+
+/// All experiments, each with documents.
+fn experiments() -> Vec<(Experiment, Arc<TextIndex>)> {
+    let archs = support::programs::files("arch", ".canon").into_iter().map(|file| {
+        let name = file.rsplit('/').next().unwrap().to_owned();
+        (name, small_arch(&support::programs::read(&file)))
+    });
+    let program = Program::new(archs, Std::Embedded);
+    let mut all = Vec::new();
+    let recipes = support::programs::files("recipes/published", ".toml");
+    for name in recipes.iter().filter(|name| !name.contains("twins")) {
+        let mut sources = Sources::new();
+        let text = small_recipe(&support::programs::read(name));
+        let index = documents(&text);
+        let file = sources.add(name, text);
+        let (read, found) = recipe::read(&sources, file);
+        let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+        let compile = |wanted: &recipe::ArchRef| {
+            let file = wanted.path.rsplit('/').next().unwrap();
+            let arch = file.strip_suffix(".canon").unwrap();
+            let (compiled, found) = program.compile(file, arch);
+            let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
+            Some(Rc::new(LockedArch::new(&compiled).unwrap()))
+        };
+        let (made, found) = read.experiments("small", name, &compile);
+        assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
+        all.extend(made.iter().map(|open| (small(open, &index), index.clone())));
+    }
+    all
+}
+
+#[test]
+fn every_published_experiment_trains_in_bf16() {
+    let experiments = experiments();
+    assert_eq!(experiments.len(), 64);
+    for (experiment, documents) in &experiments {
+        let mut folder = Folder::new();
+        folder.documents = Some(documents.clone());
+        folder.finish(experiment);
+        let text = std::fs::read_to_string(folder.paths().plan()).unwrap();
+        assert!(text.contains("bf16[b, t, "), "{}", experiment.name);
+        let losses = folder.records().into_iter().filter_map(|record| match record {
+            Record::Step(step) => step.loss,
+            Record::Start(_) | Record::Evaluation(_) => None,
+        });
+        let losses: Vec<f64> = losses.collect();
+        // Near ln 258 at the start.
+        assert!(losses.len() == 2, "{}: {losses:?}", experiment.name);
+        assert!(losses.iter().all(|loss| (4.0..8.0).contains(loss)), "{losses:?}");
+    }
+}
