@@ -60,3 +60,21 @@ fn nothing_needs_to_be_measured() {
     let log = fs::read_to_string(place.path("runs/small/metrics.jsonl")).unwrap();
     assert!(log.contains("\"eval_loss\":null,\"counted\":0"), "{log}");
 }
+
+/// The dry run takes a step and adds what only the whole run needs.
+#[test]
+fn a_dry_run_predicts_the_peak_of_memory() {
+    let place = Place::new(&experiment("small", DEPO, &[("sequences = 2", "sequences = 64")]));
+    let table = place.exits(0, "run --dry-run");
+    let row = table.lines().find(|line| line.starts_with("memory")).unwrap();
+    let predicted: f64 = row.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(row.contains(" MiB (weights"), "{row}");
+    place.exits(0, "run");
+    let timings = fs::read_to_string(place.path("runs/small/timings.jsonl")).unwrap();
+    let peaks = timings.lines().filter_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        Some(line.get("peak_memory_bytes")?.as_f64().unwrap() / 1_048_576.0)
+    });
+    let measured = peaks.fold(f64::NAN, f64::max);
+    assert!((predicted / measured - 1.0).abs() < 0.05, "{predicted} of {measured} MiB");
+}

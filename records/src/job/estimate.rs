@@ -22,6 +22,8 @@ pub struct Estimate {
     pub state_bytes: u64,
     /// Peak bytes on the device in a step or an evaluation, including the state.
     pub memory_bytes: u64,
+    /// The part of `memory_bytes` that one micro-batch and its update need.
+    pub step_bytes: u64,
     /// The part of it in this process: all on a CPU, else initial weights and windows.
     pub host_bytes: u64,
     /// Peak size of the folder, when a checkpoint is written in addition to those kept.
@@ -54,7 +56,8 @@ pub fn estimate(job: &Job) -> Estimate {
     // In order of arrival, at most one sum of gradients waits at each level of the tree.
     let waiting = u64::from(job.micro_batches.checked_ilog2().unwrap_or(0));
     let moments = weights.saturating_mul(2);
-    let step = held(&job.plans.micro).saturating_add(weights.saturating_mul(waiting));
+    let micro = held(&job.plans.micro);
+    let step = micro.saturating_add(weights.saturating_mul(waiting));
     // Writing answers needs a state for whole samples, with a piece of the prompt at a time; laws need whole windows.
     let writing = job.writing.as_ref().map_or(0, |plan| {
         let (window, piece) = (clamp(job.seq_len), clamp(job.seq_len).min(WRITTEN_TOGETHER));
@@ -63,7 +66,8 @@ pub fn estimate(job: &Job) -> Estimate {
         bytes(memory.inputs).saturating_add(bytes(memory.peak))
     });
     let computing = moments.saturating_add(step.max(held(&job.evaluation)).max(writing));
-    let on_device = computing.max(held(&job.plans.update));
+    let update = held(&job.plans.update);
+    let on_device = computing.max(update);
     let state = weights.saturating_mul(3);
     let step_tokens = job.micro_batches.saturating_mul(job.rows).saturating_mul(job.seq_len);
     let tokens = job.steps.saturating_mul(step_tokens);
@@ -77,6 +81,7 @@ pub fn estimate(job: &Job) -> Estimate {
         parameters,
         state_bytes: state,
         memory_bytes: memory,
+        step_bytes: moments.saturating_add(micro).max(update),
         host_bytes: host,
         disk_bytes: state
             .saturating_mul(job.cadence.keep as u64 + 1)
@@ -127,6 +132,7 @@ mod tests {
             parameters: 1,
             state_bytes,
             memory_bytes: host_bytes,
+            step_bytes: host_bytes,
             host_bytes,
             disk_bytes: 0,
             tokens: 1,

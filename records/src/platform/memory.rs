@@ -35,24 +35,19 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     limits.min_by_key(|limit| limit.bytes)
 }
 
-/// Memory of this process now, in bytes; `None` if the system does not report it.
-pub fn memory_now() -> Option<u64> {
-    reported("/proc/self/status", "VmRSS")
-}
-
 /// Peak memory of this process in bytes; `None` if the system does not report it.
 pub fn peak_memory() -> Option<u64> {
-    reported("/proc/self/status", "VmHWM")
+    peak_in("/proc/self/status")
 }
 
 /// Peak memory of a process in bytes; `None` if the system does not report it.
 pub fn peak_memory_of(process: u32) -> Option<u64> {
-    reported(&format!("/proc/{process}/status"), "VmHWM")
+    peak_in(&format!("/proc/{process}/status"))
 }
 
-fn reported(file: &str, name: &str) -> Option<u64> {
+fn peak_in(file: &str) -> Option<u64> {
     let status = std::fs::read_to_string(file).unwrap_or_default();
-    Some(kibibytes(&field(&status, name))).filter(|bytes| *bytes > 0)
+    Some(kibibytes(&field(&status, "VmHWM"))).filter(|bytes| *bytes > 0)
 }
 
 /// The number of times that a process touched a page of memory that it did not have yet, without reading a disk;

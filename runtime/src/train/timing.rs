@@ -64,7 +64,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
 
 /// FLOPs per second of a square product of f32.
 fn matmul_speed(machine: Machine) -> Result<f64, ExecuteError> {
-    const SIZE: i64 = 1024;
+    const SIZE: i64 = 768;
     let a = Tensor::f_ones([SIZE, SIZE], (Kind::Float, machine.device))?;
     let mut fastest = f64::INFINITY;
     for _ in 0..3 {
