@@ -39,7 +39,7 @@ pub struct PlaygroundArgs {
     pub jobs: usize,
 }
 
-/// Benchmark our kernels against libtorch's, and whole training steps against PyTorch's
+/// Benchmark our kernels against libtorch's, training steps against PyTorch's, decoding against transformers
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -55,7 +55,8 @@ Examples:
 `peers` trains a Llama and a LlamaCanon (arch/peer.canon) in canonc and in PyTorch, eager and compiled, on the CPU. Each
 is a process of its own; they take turns, five steps at a time. PyTorch runs as installed, and again with an allocator
 that keeps its pages (glibc's own, by its environment variable). `step` and `peers` count operations and bytes of each
-kernel from the plan and compare them with a matrix product and a copy on this machine.")]
+kernel from the plan and compare them with a matrix product and a copy on this machine. `decode` generates 32 tokens with
+a Llama of 100 M parameters (arch/llama_768.canon) in canonc and in transformers, in f32 and in bf16.")]
 pub struct BenchArgs {
     /// The benchmark
     #[arg(value_enum)]
@@ -75,12 +76,12 @@ pub struct BenchArgs {
     /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`, 7 for `decode`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub rounds: Option<u16>,
-    /// For `peers` and `decode`: a Python with PyTorch, and for `decode` transformers [default: the first with libtorch's version: python3, or the environment that
-    /// --make-environment made]
+    /// For `peers` and `decode`: a Python with PyTorch, for `decode` also transformers [default: the first with
+    /// libtorch's version: python3, or the environment that --make-environment made]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// For `peers` and `decode`: if no Python has PyTorch of libtorch's version, download it (about 5 GB) into an environment in the
-    /// user's cache folder
+    /// For `peers` and `decode`: if no Python has PyTorch of libtorch's version, download it (about 5 GB) into an
+    /// environment in the user's cache folder
     #[arg(long, conflicts_with = "python")]
     pub make_environment: bool,
     /// For `step` and `decode`: train as many steps, or generate as many tokens, as each line of standard input says, and
@@ -108,8 +109,7 @@ pub enum BenchWhat {
     Step,
     /// A training step of a Llama and a LlamaCanon, compared with PyTorch's
     Peers,
-    /// A text of a Llama of 100 M parameters (arch/llama_768.canon), token by token, compared with transformers, in f32
-    /// and bf16
+    /// Generation of one text by a Llama of 100 M parameters, compared with transformers
     Decode,
     /// The playground's generators, compared with the published Python ones
     Data,

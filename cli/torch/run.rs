@@ -324,13 +324,13 @@ fn dry_run(
                 (TimingMethod::Run, Some(peak)) if experiment.platform.device == Device::Cpu => {
                     let rest = memory_bytes.saturating_sub(step_bytes);
                     format!(
-                        "{} (weights and moments {}), with libtorch; a step was run and measured",
+                        "{} (weights and moments {}), with libtorch; measured with a micro-batch and an update",
                         bytes(peak.saturating_add(rest)),
                         bytes(state_bytes)
                     )
                 }
                 (TimingMethod::Run | TimingMethod::Flops, _) => format!(
-                    "{} (weights and moments {}), from the plan; libtorch and gaps between tensors take 0.1 to 0.2 GiB more",
+                    "{} (weights and moments {}) by the plan, in addition to libtorch",
                     bytes(memory_bytes),
                     bytes(state_bytes)
                 ),

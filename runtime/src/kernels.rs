@@ -1,7 +1,8 @@
 //! The project's own kernels and their foundations. In: tch tensors. Out: tensors, and the path that made them, which
 //! the caller records.
 //! Must stay true: every fused kernel has a plain-tch reference in the same module; one `choose` per kernel decides the
-//! path before it runs; nothing falls back silently; results have the same bits at any thread count.
+//! path before it runs (of a product, a path that depends on the rows); nothing falls back silently; results have the
+//! same bits at any thread count.
 
 pub mod arrange;
 pub mod attention;

@@ -18,14 +18,14 @@ use super::peers::process::{Contender, Ready, Steps, WARM_UP};
 use super::peers::python;
 use super::say;
 use crate::forward::{machine, one_arch, options};
-use canonc::args::{BenchArgs, OnDevice, WithType};
+use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::output;
 
 const LLAMA: &str = include_str!("../../../arch/llama_768.canon");
 const SCRIPT: &str = include_str!("decode.py");
 
-/// Tokens of a process in each round.
+/// Tokens that each process generates in a round.
 const TOKENS: usize = 32;
 /// Rounds if the command line does not say.
 const ROUNDS: u16 = 7;
@@ -35,15 +35,13 @@ struct Entry {
     name: &'static str,
     ours: bool,
     dtype: &'static str,
-    /// Bytes of an element of a weight.
-    bytes: f64,
 }
 
 const ENTRIES: [Entry; 4] = [
-    Entry { name: "canonc, f32", ours: true, dtype: "f32", bytes: 4.0 },
-    Entry { name: "transformers, f32", ours: false, dtype: "f32", bytes: 4.0 },
-    Entry { name: "canonc, bf16", ours: true, dtype: "bf16", bytes: 2.0 },
-    Entry { name: "transformers, bf16", ours: false, dtype: "bf16", bytes: 2.0 },
+    Entry { name: "canonc, f32", ours: true, dtype: "f32" },
+    Entry { name: "transformers, f32", ours: false, dtype: "f32" },
+    Entry { name: "canonc, bf16", ours: true, dtype: "bf16" },
+    Entry { name: "transformers, bf16", ours: false, dtype: "bf16" },
 ];
 
 pub(super) fn decode(args: &BenchArgs) -> Outcome {
@@ -52,7 +50,7 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
     }
     checked(args)?;
     let torch = observe().torch;
-    let python = python::find(args, &torch.version)?;
+    let python = python::find(args, &python::DECODE, &torch.version)?;
     let program = super::peers::program()?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
@@ -70,6 +68,7 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
         contenders.push((entry, Contender::start(entry.name, &mut command)?, Vec::new()));
     }
     super::peers::equal(contenders.iter().map(|(_, contender, _)| contender))?;
+    let parameters = contenders.first().map_or(0, |(_, contender, _)| contender.ready.parameters);
     let machine = machine(&args.machine)?;
     let mut memory = Vec::new();
     let rounds = args.rounds_or(ROUNDS);
@@ -81,49 +80,57 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
             turn.reverse();
         }
         for (_, contender, times) in turn {
-            times.push(median(&contender.steps(TOKENS)?.ms));
+            times.push(mean(&contender.steps(TOKENS)?.ms));
         }
     }
-    let graph = one_arch(&arch, None)?.compiled.graph;
-    let weights = Decoder::new(&graph, options(&args.machine), machine).map_err(failed)?;
-    let elements = weights.weight_bytes() as f64 / 4.0;
     let head =
         ["", "a token", "best round", "tokens/s", "weights", "of memory", "transformers/canonc"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for (entry, _, times) in &contenders {
-        let ms = median(times);
-        let best = times.iter().copied().fold(f64::NAN, f64::min);
-        let speed = |ms: f64| elements * entry.bytes / ms * 1e3;
-        let shares: Vec<f64> =
-            times.iter().zip(&memory).map(|(ms, memory)| 100.0 * speed(*ms) / memory).collect();
         let own = contenders.iter().find(|(other, _, _)| other.ours && other.dtype == entry.dtype);
-        let ratios =
-            |own: &[f64]| -> Vec<f64> { times.iter().zip(own).map(|(a, b)| a / b).collect() };
-        rows.push(vec![
-            entry.name.to_owned(),
-            format!("{ms:.2} ms"),
-            format!("{best:.2} ms"),
-            format!("{:.1}", 1e3 / ms),
-            format!("{:.1} GB/s", speed(ms) / 1e9),
-            format!("{:.0}%", median(&shares)),
-            match own {
-                Some((_, _, own)) if !entry.ours => format!("{:.2}×", median(&ratios(own))),
-                _ => String::new(),
-            },
-        ]);
+        let (bytes, own) = match own {
+            Some((_, own, times)) => (own.ready.weight_bytes, times.as_slice()),
+            None => (None, &[][..]),
+        };
+        let own = (!entry.ours).then_some(own);
+        rows.push(row(entry.name, times, bytes.unwrap_or_default() as f64, &memory, own));
     }
     output::data(&output::table(&rows, &[false, true, true, true, true, true, true], 0))?;
     output::note(&format!(
-        "one text of {TOKENS} tokens after a first one, {:.1} M parameters, {} threads; {rounds} rounds, medians; PyTorch \
-         {} and libtorch {}; weights: bytes of all weights but the embedding table, over the time of a token; of memory: \
+        "one text of {TOKENS} tokens after a first one, {:.1} M parameters, {} threads; a token: mean of a round, median of \
+         {rounds} rounds; PyTorch {} and libtorch {}; weights: bytes of all weights but the embedding table, over the time of a token; of memory: \
          of the speed at which a sum reads 1 GiB in the same round, {:.1} GB/s",
-        analyse(&graph, 1).parameters as f64 / 1e6,
+        parameters as f64 / 1e6,
         torch.threads,
         python.torch,
         torch.version,
         median(&memory) / 1e9,
     ));
     Ok(Exit::Fine)
+}
+
+/// A process's row: its times by round in ms, the bytes of weights that a token reads, the memory's speed and canonc's times
+/// by round.
+fn row(name: &str, times: &[f64], bytes: f64, memory: &[f64], own: Option<&[f64]>) -> Vec<String> {
+    let ms = median(times);
+    let best = times.iter().copied().fold(f64::NAN, f64::min);
+    let speed = |ms: f64| bytes / ms * 1e3;
+    let shares: Vec<f64> =
+        times.iter().zip(memory).map(|(ms, memory)| 100.0 * speed(*ms) / memory).collect();
+    let ratios = own.map(|own| times.iter().zip(own).map(|(a, b)| a / b).collect::<Vec<f64>>());
+    vec![
+        name.to_owned(),
+        format!("{ms:.2} ms"),
+        format!("{best:.2} ms"),
+        format!("{:.1}", 1e3 / ms),
+        format!("{:.1} GB/s", speed(ms) / 1e9),
+        format!("{:.0}%", median(&shares)),
+        ratios.map_or_else(String::new, |ratios| format!("{:.2}×", median(&ratios))),
+    ]
+}
+
+fn mean(ms: &[f64]) -> f64 {
+    ms.iter().sum::<f64>() / ms.len() as f64
 }
 
 fn failed(error: ExecuteError) -> Failure {
@@ -137,6 +144,9 @@ fn checked(args: &BenchArgs) -> Result<(), Failure> {
             "`bench decode` generates with its own architecture, arch/llama_768.canon",
             "leave out the file",
         );
+    }
+    if args.machine.kernels != WithKernels::Fastest {
+        return refused("`bench decode` measures the fastest kernels", "leave out --kernels");
     }
     if args.machine.dtype != WithType::F32 {
         return refused("`bench decode` compares f32 and bf16 in one run", "leave out --dtype");
@@ -162,14 +172,17 @@ fn theirs(program: &Path, script: &PathBuf, dtype: &str, threads: usize) -> Comm
 
 /// Our side: the same lines as the Python script reads and prints.
 fn serve(args: &BenchArgs) -> Outcome {
-    let file = args.files.first().ok_or_else(|| Failure::bad_input("no architecture is named"))?;
+    let [file] = args.files.as_slice() else {
+        return Err(Failure::bad_input("name one architecture to serve"));
+    };
     let graph = one_arch(file, args.arch.as_deref())?.compiled.graph;
     let decoder =
         Decoder::new(&graph, options(&args.machine), machine(&args.machine)?).map_err(failed)?;
     decoder.tokens(WARM_UP).map_err(failed)?;
     let torch = observe().torch;
     let parameters = analyse(&graph, 1).parameters;
-    say(&Ready { torch: torch.version, threads: torch.threads, parameters })?;
+    let weight_bytes = Some(decoder.weight_bytes());
+    say(&Ready { torch: torch.version, threads: torch.threads, parameters, weight_bytes })?;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let count: usize = line
             .trim()
@@ -178,4 +191,19 @@ fn serve(args: &BenchArgs) -> Outcome {
         say(&Steps { ms: decoder.tokens(count).map_err(failed)? })?;
     }
     Ok(Exit::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_of_the_memory_in_the_same_round() {
+        // 400 MB in 10, 20 and 40 ms, while the memory reads 50, 25 and 20 GB/s: 80%, 80% and 50%.
+        let (times, memory) = ([10.0, 20.0, 40.0], [50e9, 25e9, 20e9]);
+        let cells = row("a", &times, 4e8, &memory, Some(&[5.0, 5.0, 5.0]));
+        assert_eq!(cells, ["a", "20.00 ms", "10.00 ms", "50.0", "20.0 GB/s", "80%", "4.00×"]);
+        assert_eq!(row("a", &times, 4e8, &memory, None)[6], "");
+        assert_eq!(mean(&[1.0, 2.0, 6.0]), 3.0);
+    }
 }

@@ -63,7 +63,7 @@ struct Setup<'a> {
 pub(super) fn peers(args: &BenchArgs) -> Outcome {
     let seq_len = checked(args)?;
     let torch = observe().torch;
-    let python = python::find(args, &torch.version)?;
+    let python = python::find(args, &python::PEERS, &torch.version)?;
     let program = program()?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
@@ -197,7 +197,7 @@ pub(super) fn equal<'a>(
 ) -> Result<(), Failure> {
     let mut first = None;
     for Contender { name, ready, .. } in contenders {
-        let Ready { parameters, threads, torch: _ } = *ready;
+        let Ready { parameters, threads, torch: _, weight_bytes: _ } = *ready;
         let ours = *first.get_or_insert((parameters, threads));
         if ours != (parameters, threads) {
             return Err(Failure::machine(format!(

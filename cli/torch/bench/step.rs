@@ -174,7 +174,7 @@ fn serve(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
     }
     let torch = observe().torch;
     let parameters = analyse(&graph, seq_len).parameters;
-    say(&Ready { torch: torch.version, threads: torch.threads, parameters })?;
+    say(&Ready { torch: torch.version, threads: torch.threads, parameters, weight_bytes: None })?;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let count: usize = line
             .trim()

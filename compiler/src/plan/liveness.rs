@@ -22,7 +22,7 @@ pub struct Sizes {
 pub struct Memory {
     /// Held by the caller throughout: parameters, moments, tokens, states.
     pub inputs: i128,
-    /// The most memory held by steps at once, including outputs.
+    /// The most memory held by steps at once, including outputs and what the running kernel takes for itself.
     pub peak: i128,
     /// Held by outputs at the end.
     pub outputs: i128,

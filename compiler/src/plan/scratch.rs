@@ -11,21 +11,27 @@ impl Plan {
         self.own(step, sizes) + self.widened(step, sizes)
     }
 
-    /// The logits of a chunk of tokens; for the gradient also x's, which is joined from that of chunks.
+    /// The logits of a chunk of tokens; for the gradient of several chunks also that of x, which is joined from theirs, and
+    /// in bf16 the gradient of the weight from one chunk.
     fn own(&self, step: &Step, sizes: Sizes) -> i128 {
-        let (rows, joined) = if let Kernel::HeadLoss { rows, .. } = &step.kernel {
-            (*rows, 0)
+        let (rows, gradient) = if let Kernel::HeadLoss { rows, .. } = &step.kernel {
+            (*rows, false)
         } else if let Kernel::HeadLossGrad { rows, .. } = &step.kernel {
-            (*rows, step.inputs.first().map_or(0, |x| self.bytes(*x, sizes)))
+            (*rows, true)
         } else {
             return 0;
         };
-        let Some(weight) = step.inputs.get(1).and_then(|id| self.value(*id)) else { return 0 };
+        let (Some(x), Some(id)) = (step.inputs.first(), step.inputs.get(1)) else { return 0 };
+        let Some(weight) = self.value(*id) else { return 0 };
         let vocab = weight.dims.first().map_or(0, |dim| dim.at(sizes));
-        let rows = i128::from(rows.min(sizes.batch * sizes.time));
-        // bf16 logits, then the same in f32.
-        let bytes = if weight.dtype == DType::Bf16 { 6 } else { 4 };
-        rows * i128::from(vocab) * bytes + joined
+        let tokens = sizes.batch * sizes.time;
+        let bf16 = weight.dtype == DType::Bf16;
+        // In bf16 there are both, the product's result and the same in f32.
+        let logits = i128::from(rows.min(tokens)) * i128::from(vocab) * if bf16 { 6 } else { 4 };
+        let several = gradient && rows < tokens;
+        let joined = if several { self.bytes(*x, sizes) } else { 0 };
+        let of_a_chunk = if several && bf16 { 3 * self.bytes(*id, sizes) } else { 0 };
+        logits + joined + of_a_chunk
     }
 
     /// f32 copies of bf16 operands, and f32 results before they are rounded.
@@ -46,5 +52,68 @@ impl Plan {
             let count: i128 = value.dims.iter().map(|dim| i128::from(dim.at(sizes))).product();
             count * i128::from(value.dtype.bytes())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dsl::Decimal;
+
+    use super::*;
+    use crate::plan::{Extent, Phase, Value};
+
+    /// A plan of one step, whose values have these shapes and dtypes; the last ones are its results.
+    fn scratch(kernel: Kernel, values: &[(&[Extent], DType)], results: usize) -> i128 {
+        let value = |(dims, dtype): &(&[Extent], DType)| Value {
+            name: "x".into(),
+            dims: dims.to_vec(),
+            dtype: *dtype,
+        };
+        let ids: Vec<ValId> = (0..values.len() as u32).map(ValId).collect();
+        let (inputs, outputs) = ids.split_at(values.len() - results);
+        let step = Step {
+            kernel,
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+            drop_after: Vec::new(),
+            phase: Phase::Forward,
+            source: None,
+        };
+        let plan = Plan { values: values.iter().map(value).collect(), ..Plan::default() };
+        plan.scratch(&step, Sizes { batch: 3, time: 100, past: 0 })
+    }
+
+    const X: &[Extent] = &[Extent::Batch, Extent::Time, Extent::Fixed(4)];
+    const WEIGHT: &[Extent] = &[Extent::Fixed(10), Extent::Fixed(4)];
+    const TARGETS: &[Extent] = &[Extent::Batch, Extent::Time];
+
+    fn head(gradient: bool, rows: i64, dtype: DType) -> i128 {
+        let (bias, nll_square, z_loss) = (false, Decimal::ZERO, Decimal::ZERO);
+        let kernel = match gradient {
+            false => Kernel::HeadLoss { bias, nll_square, z_loss, rows },
+            true => Kernel::HeadLossGrad { bias, nll_square, z_loss, rows },
+        };
+        scratch(kernel, &[(X, dtype), (WEIGHT, dtype), (TARGETS, DType::I64)], 0)
+    }
+
+    #[test]
+    fn a_head_holds_the_logits_of_a_chunk() {
+        assert_eq!(head(false, 128, DType::F32), 128 * 10 * 4);
+        // The last chunk is the only one.
+        assert_eq!(head(false, 4096, DType::F32), 300 * 10 * 4);
+        assert_eq!(head(true, 4096, DType::F32), 300 * 10 * 4);
+        assert_eq!(head(true, 128, DType::F32), 128 * 10 * 4 + 300 * 4 * 4);
+        assert_eq!(head(false, 128, DType::Bf16), 128 * 10 * 6);
+        assert_eq!(head(true, 128, DType::Bf16), 128 * 10 * 6 + 300 * 4 * 2 + 10 * 4 * 6);
+    }
+
+    #[test]
+    fn bf16_operands_of_an_f32_kernel_are_copied() {
+        let swiglu = |dtype| scratch(Kernel::SwiGlu, &[(X, dtype), (X, dtype), (X, dtype)], 1);
+        assert_eq!(swiglu(DType::F32), 0);
+        assert_eq!(swiglu(DType::Bf16), 3 * 300 * 4 * 4);
+        let add = |b| scratch(Kernel::Add, &[(X, DType::Bf16), (X, b), (X, b)], 1);
+        assert_eq!(add(DType::Bf16), 0);
+        assert_eq!(add(DType::F32), 300 * 4 * 4);
     }
 }

@@ -1,6 +1,7 @@
 //! In: a job. Out: the memory, disk space and passes over documents that it needs, and whether it fits. Must stay true:
 //! estimates come from the plan's own sizes, without running or allocating; they exclude libtorch and the program, so a
-//! job that does not fit by this estimate surely does not fit, and the caller adds what this process already holds.
+//! job that does not fit by this estimate surely does not fit; a caller that has run a micro-batch and an update adds to
+//! its measured peak what only the whole run needs.
 
 use compiler::plan::Sizes;
 
@@ -22,9 +23,9 @@ pub struct Estimate {
     pub state_bytes: u64,
     /// Peak bytes on the device in a step or an evaluation, including the state.
     pub memory_bytes: u64,
-    /// The part of `memory_bytes` that one micro-batch and its update need.
+    /// The part of `memory_bytes` that one micro-batch, its update and the windows of a step need.
     pub step_bytes: u64,
-    /// The part of it in this process: all on a CPU, else initial weights and windows.
+    /// The part of `memory_bytes` in this process: all on a CPU, else initial weights and windows.
     pub host_bytes: u64,
     /// Peak size of the folder, when a checkpoint is written in addition to those kept.
     pub disk_bytes: u64,
@@ -73,15 +74,19 @@ pub fn estimate(job: &Job) -> Estimate {
     let tokens = job.steps.saturating_mul(step_tokens);
     // All windows of a step exist before its first micro-batch runs.
     let windows = step_tokens.saturating_mul(TOKEN_BYTES);
-    let (memory, host) = match job.device {
-        Device::Cpu => (on_device.saturating_add(windows), on_device.saturating_add(windows)),
-        Device::Cuda => (on_device, weights.saturating_add(windows)),
+    let tried = moments.saturating_add(micro).max(update);
+    let (memory, tried, host) = match job.device {
+        Device::Cpu => {
+            let whole = on_device.saturating_add(windows);
+            (whole, tried.saturating_add(windows), whole)
+        }
+        Device::Cuda => (on_device, tried, weights.saturating_add(windows)),
     };
     Estimate {
         parameters,
         state_bytes: state,
         memory_bytes: memory,
-        step_bytes: moments.saturating_add(micro).max(update),
+        step_bytes: tried,
         host_bytes: host,
         disk_bytes: state
             .saturating_mul(job.cadence.keep as u64 + 1)

@@ -97,7 +97,10 @@ fn is_path(path: &str) -> bool {
     };
     let reference = path.strip_prefix("reference (").and_then(|rest| rest.strip_suffix(')'));
     // A product of few rows has a kernel of its own.
-    let few = path.strip_prefix("libtorch, ").and_then(|rest| rest.strip_suffix(" up to 4 rows"));
+    let few = path.strip_prefix("libtorch, ").and_then(|rest| {
+        let (path, rows) = rest.strip_suffix(" rows")?.split_once(" up to ")?;
+        rows.parse::<u64>().is_ok().then_some(path).filter(|path| path.starts_with("fused/"))
+    });
     match (few.unwrap_or(path).strip_prefix("fused/"), reference) {
         (Some(isa), _) => ["avx512", "avx2", "portable"].contains(&isa),
         (None, Some(why)) => reason(why),

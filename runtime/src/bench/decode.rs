@@ -45,7 +45,7 @@ impl Decoder {
 
     /// Milliseconds of each of `count` tokens after the first.
     pub fn tokens(&self, count: usize) -> Result<Vec<f64>, ExecuteError> {
-        let mut times = Vec::with_capacity(count);
+        let mut times = Vec::new();
         let mut carried: Option<Carried> = None;
         let mut token = 0;
         for _ in 0..count {

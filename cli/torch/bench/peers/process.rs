@@ -26,6 +26,9 @@ const LAST_WORDS: usize = 12;
 /// The pause after each group of steps: threads of OpenMP spin a while before they sleep.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How many pauses a process that has closed its output has left.
+const GRACE: usize = 25;
+
 /// The first line: what was warmed up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
@@ -35,6 +38,9 @@ pub(crate) struct Ready {
     pub(crate) threads: usize,
     /// Parameters of the model.
     pub(crate) parameters: i64,
+    /// Of a decoder of ours, the bytes of weights that a token reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) weight_bytes: Option<u64>,
 }
 
 /// The answer to a number of steps.
@@ -86,7 +92,7 @@ impl Contender {
         });
         let output = output
             .ok_or_else(|| Failure::machine(format!("{name} was started without an output")))?;
-        let ready = Ready { torch: String::new(), threads: 0, parameters: 0 };
+        let ready = Ready { torch: String::new(), threads: 0, parameters: 0, weight_bytes: None };
         let name = name.to_owned();
         let output = BufReader::new(output);
         let mut contender = Contender { name, child, input, output, errors, ready };
@@ -104,7 +110,7 @@ impl Contender {
         let Steps { ms } = self.answer()?;
         let faults = page_faults_of(self.child.id());
         std::thread::sleep(PAUSE);
-        if ms.len() != count || ms.iter().any(|ms| !ms.is_finite() || *ms < 0.0) {
+        if ms.len() != count || ms.iter().any(|ms| !ms.is_finite() || *ms <= 0.0) {
             return Err(Failure::machine(format!(
                 "{} was asked for {count} steps and answered with {ms:?} ms",
                 self.name
@@ -133,10 +139,22 @@ impl Contender {
         }
     }
 
+    /// Waits for its end; a process that goes on without an output is killed.
+    fn end(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        for _ in 0..GRACE {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.child.kill()?;
+        self.child.wait()
+    }
+
     /// Why it ended before its time.
     fn ended(&mut self) -> Failure {
         self.input = None;
-        let status = self.child.wait();
+        let status = self.end();
         let errors = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let how = match status.map(|status| (status.code(), status)) {
             Ok((Some(code), _)) => format!("ended with exit code {code}"),

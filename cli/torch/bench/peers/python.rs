@@ -1,4 +1,4 @@
-//! The Python that runs PyTorch: the one that was named, one that is there, or an environment made for it.
+//! The Python that runs PyTorch, and for decoding transformers: the one that was named, one that is there, or an environment made for it.
 //!
 //! In: `--python` or `--make-environment`; the version of libtorch. Out: an interpreter and its PyTorch's version. Must
 //! stay true: nothing is downloaded unless `--make-environment` asks for it; without `--python` PyTorch has libtorch's
@@ -16,7 +16,16 @@ use canonc::output;
 /// What a fresh environment downloads.
 const DOWNLOAD: &str = "about 5 GB";
 
-const VERSION: &str = "import torch; print(torch.__version__)";
+/// A benchmark, and the packages that its script imports.
+#[derive(Debug)]
+pub(crate) struct Script {
+    command: &'static str,
+    packages: &'static [&'static str],
+}
+
+pub(crate) const PEERS: Script = Script { command: "peers", packages: &["torch"] };
+pub(crate) const DECODE: Script =
+    Script { command: "decode", packages: &["torch", "transformers"] };
 
 /// An interpreter, and the version of PyTorch that it imports.
 #[derive(Debug)]
@@ -30,17 +39,17 @@ pub(crate) struct Python {
 enum Lacks {
     /// It cannot be started.
     Python(io::Error),
-    /// It cannot import torch; the last line of its error.
-    Torch(String),
+    /// It cannot import a package; the last line of its error.
+    Packages(String),
 }
 
 /// The interpreter to use beside a libtorch of this version.
-pub(crate) fn find(args: &BenchArgs, libtorch: &str) -> Result<Python, Failure> {
+pub(crate) fn find(args: &BenchArgs, script: &Script, libtorch: &str) -> Result<Python, Failure> {
     if let Some(program) = &args.python {
-        return named(program, libtorch);
+        return named(program, script, libtorch);
     }
     let environment = environment(libtorch);
-    let system = probe(Path::new("python3"));
+    let system = probe(Path::new("python3"), script);
     let suits = |program: PathBuf, torch: &str| {
         (minor(torch) == minor(libtorch)).then(|| Python { program, torch: torch.to_owned() })
     };
@@ -48,13 +57,13 @@ pub(crate) fn find(args: &BenchArgs, libtorch: &str) -> Result<Python, Failure> 
         return Ok(python);
     }
     if let Some(program) = environment.as_ref().map(|folder| folder.join("bin/python"))
-        && let Ok(torch) = probe(&program)
+        && let Ok(torch) = probe(&program, script)
         && let Some(python) = suits(program, &torch)
     {
         return Ok(python);
     }
     let Some(environment) = environment else {
-        return Err(Failure::machine(missing(&system, libtorch))
+        return Err(Failure::machine(missing(&system, script, libtorch))
             .help("name a Python that has PyTorch: `--python PATH`"));
     };
     if let (true, Err(Lacks::Python(_))) = (args.make_environment, &system) {
@@ -62,18 +71,19 @@ pub(crate) fn find(args: &BenchArgs, libtorch: &str) -> Result<Python, Failure> 
             .help("install python3 with its venv module and pip, then repeat the command"));
     }
     if !args.make_environment {
-        return Err(Failure::machine(missing(&system, libtorch))
+        return Err(Failure::machine(missing(&system, script, libtorch))
             .help(format!(
-                "`canonc bench peers --make-environment` downloads it once ({DOWNLOAD}) into {}",
+                "`canonc bench {} --make-environment` downloads it once ({DOWNLOAD}) into {}",
+                script.command,
                 shown(&environment)
             ))
             .help("or name a Python that has it: `--python PATH`"));
     }
-    make(&environment, release(libtorch))
+    make(&environment, script, release(libtorch))
 }
 
-fn named(program: &Path, libtorch: &str) -> Result<Python, Failure> {
-    match probe(program) {
+fn named(program: &Path, script: &Script, libtorch: &str) -> Result<Python, Failure> {
+    match probe(program, script) {
         Ok(torch) => {
             if minor(&torch) != minor(libtorch) {
                 output::note(&format!(
@@ -89,12 +99,13 @@ fn named(program: &Path, libtorch: &str) -> Result<Python, Failure> {
             reason(&error)
         ))
         .help("name an interpreter, such as `--python env/bin/python`")),
-        Err(Lacks::Torch(why)) => Err(Failure::machine(format!(
-            "the Python `{}` cannot import torch: {why}",
-            shown(program)
+        Err(Lacks::Packages(why)) => Err(Failure::machine(format!(
+            "the Python `{}` cannot import {}: {why}",
+            shown(program),
+            script.names()
         ))
         .help(format!(
-            "`{} -m pip install torch=={} numpy` installs it ({DOWNLOAD})",
+            "`{} -m pip install torch=={} numpy transformers` installs it ({DOWNLOAD})",
             shown(program),
             release(libtorch)
         ))),
@@ -102,31 +113,38 @@ fn named(program: &Path, libtorch: &str) -> Result<Python, Failure> {
 }
 
 /// Why neither python3 nor the environment can be used.
-fn missing(system: &Result<String, Lacks>, libtorch: &str) -> String {
-    let wanted = minor(libtorch);
+fn missing(system: &Result<String, Lacks>, script: &Script, libtorch: &str) -> String {
+    let (wanted, names) = (minor(libtorch), script.names());
     match system {
         Ok(torch) => format!("python3 has PyTorch {torch}, and canonc uses libtorch {wanted}"),
         Err(Lacks::Python(_)) => {
             format!("no Python with PyTorch {wanted} was found: python3 is not on PATH")
         }
-        Err(Lacks::Torch(why)) => {
+        Err(Lacks::Packages(why)) => {
             format!(
-                "no Python with PyTorch {wanted} was found: python3 cannot import torch ({why})"
+                "no Python with PyTorch {wanted} was found: python3 cannot import {names} ({why})"
             )
         }
     }
 }
 
-/// The version of torch that an interpreter imports.
-fn probe(program: &Path) -> Result<String, Lacks> {
-    let asked = Command::new(program).args(["-c", VERSION]).stdin(Stdio::null()).output();
+impl Script {
+    fn names(&self) -> String {
+        self.packages.join(" and ")
+    }
+}
+
+/// The version of torch that an interpreter imports, with all packages of the script.
+fn probe(program: &Path, script: &Script) -> Result<String, Lacks> {
+    let version = format!("import {}; print(torch.__version__)", script.packages.join(", "));
+    let asked = Command::new(program).args(["-c", &version]).stdin(Stdio::null()).output();
     let answer = asked.map_err(Lacks::Python)?;
     let last = |bytes: &[u8]| {
         String::from_utf8_lossy(bytes).lines().last().unwrap_or_default().trim().to_owned()
     };
     match last(&answer.stdout) {
         version if answer.status.success() && !version.is_empty() => Ok(version),
-        _ => Err(Lacks::Torch(last(&answer.stderr))),
+        _ => Err(Lacks::Packages(last(&answer.stderr))),
     }
 }
 
@@ -140,7 +158,7 @@ fn environment(libtorch: &str) -> Option<PathBuf> {
     Some(cache.join(format!("canonc/peers-{}", release(libtorch))))
 }
 
-fn make(folder: &Path, version: &str) -> Result<Python, Failure> {
+fn make(folder: &Path, script: &Script, version: &str) -> Result<Python, Failure> {
     output::note(&format!(
         "making a Python environment with PyTorch {version}, NumPy and transformers in {}; downloads {DOWNLOAD}",
         shown(folder)
@@ -151,12 +169,14 @@ fn make(folder: &Path, version: &str) -> Result<Python, Failure> {
     let words =
         ["-m", "pip", "install", "--disable-pip-version-check", &torch, "numpy", "transformers"];
     run(&program, &words.map(OsStr::new), None)?;
-    let torch = probe(&program).map_err(|lacks| {
+    let torch = probe(&program, script).map_err(|lacks| {
         Failure::machine(match lacks {
             Lacks::Python(error) => {
                 format!("`{}` cannot be started: {}", shown(&program), reason(&error))
             }
-            Lacks::Torch(why) => format!("the new environment cannot import torch: {why}"),
+            Lacks::Packages(why) => {
+                format!("the new environment cannot import {}: {why}", script.names())
+            }
         })
         .help(format!("remove {} and repeat the command", shown(folder)))
     })?;

@@ -1,4 +1,5 @@
-//! x weightᵀ for a few rows of x, as in decoding one token: reading the weight takes all the time, so it is read once.
+//! x weightᵀ for a few rows of x, as in decoding one token: reading the weight takes most of the time, so it is
+//! read once.
 //! In: x [.., i] of at most [`ROWS`] rows, weight [o, i]; f32 or bf16 on the CPU. Out: y [.., o] in f32. Must stay true:
 //! sums are f32, in one order on any number of threads and lanes.
 
@@ -33,19 +34,20 @@ pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, Ke
         }
     };
     size.push(outputs as i64);
-    let x = x.f_to_kind(Kind::Float)?.f_contiguous()?;
-    let x = ffi::slice(&x)?;
+    let wide = x.f_to_kind(Kind::Float)?.f_contiguous()?;
+    let x = ffi::slice(&wide)?;
     let weight = weight.f_contiguous()?;
     let rows = x.len() / width.max(1);
     let options = (Kind::Float, weight.device());
     let mut by_output = Tensor::f_empty([outputs as i64, rows as i64], options)?;
-    let y = ffi::slice_mut(&mut by_output, &[&weight])?;
+    let y = ffi::slice_mut(&mut by_output, &[&wide, &weight])?;
     if weight.kind() == Kind::BFloat16 {
         products(isa, x, ffi::halves(&weight)?, rows, width, y)?;
     } else {
         products(isa, x, ffi::slice(&weight)?, rows, width, y)?;
     }
-    Ok(by_output.f_transpose(0, 1)?.f_reshape(size)?)
+    // Other kernels take dense rows.
+    Ok(by_output.f_transpose(0, 1)?.f_contiguous()?.f_reshape(size)?)
 }
 
 fn products<W: Element>(
