@@ -6,6 +6,8 @@
 mod data;
 mod decode;
 mod peers;
+mod process;
+mod python;
 mod step;
 
 use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
@@ -133,11 +135,4 @@ fn scans(args: &BenchArgs) -> Outcome {
         "forward and backward, f32; medians; states of 64 × 128 a head, Mamba2's of 128 × 128",
     );
     Ok(Exit::Fine)
-}
-
-/// Prints one line of JSON.
-fn say(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let line = serde_json::to_string(value)
-        .map_err(|error| Failure::machine(format!("the JSON cannot be written: {error}")))?;
-    output::json_lines(&(line + "\n"))
 }

@@ -4,19 +4,16 @@
 //! read. Must stay true: both sides have the same architecture, number of parameters and threads; each is a process of
 //! its own, and they take turns; the memory's speed is measured in the same run.
 
-use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use compiler::analyse::analyse;
 use report::statistics::median;
 use runtime::bench::decode::{Decoder, read_bandwidth};
-use runtime::execute::ExecuteError;
 use runtime::observe::observe;
 
-use super::peers::process::{Contender, Ready, Steps, WARM_UP};
-use super::peers::python;
-use super::say;
+use super::process::{self, Contender, WARM_UP, equal, failed, folder_of, program, take_turns};
+use super::python;
 use crate::forward::{machine, one_arch, options};
 use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
@@ -51,13 +48,8 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
     checked(args)?;
     let torch = observe().torch;
     let python = python::find(args, &python::DECODE, &torch.version)?;
-    let program = super::peers::program()?;
-    let folder = tempfile::tempdir()
-        .map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
-    let (arch, script) = (folder.path().join("llama_768.canon"), folder.path().join("decode.py"));
-    for (path, text) in [(&arch, LLAMA), (&script, SCRIPT)] {
-        std::fs::write(path, text).map_err(|error| Failure::cannot_write(path, &error))?;
-    }
+    let program = program()?;
+    let (_folder, [arch, script]) = folder_of([("llama_768.canon", LLAMA), ("decode.py", SCRIPT)])?;
     let mut contenders = Vec::new();
     for entry in &ENTRIES {
         output::note(&format!("starting {}", entry.name));
@@ -67,22 +59,19 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
         };
         contenders.push((entry, Contender::start(entry.name, &mut command)?, Vec::new()));
     }
-    super::peers::equal(contenders.iter().map(|(_, contender, _)| contender))?;
+    equal(contenders.iter().map(|(_, contender, _)| contender))?;
     let parameters = contenders.first().map_or(0, |(_, contender, _)| contender.ready.parameters);
     let machine = machine(&args.machine)?;
     let mut memory = Vec::new();
     let rounds = args.rounds_or(ROUNDS);
-    for round in 0..rounds {
-        output::note(&format!("round {} of {rounds}", round + 1));
+    let measure = || {
         memory.push(read_bandwidth(machine).map_err(failed)?);
-        let mut turn: Vec<_> = contenders.iter_mut().collect();
-        if round % 2 == 1 {
-            turn.reverse();
-        }
-        for (_, contender, times) in turn {
-            times.push(mean(&contender.steps(TOKENS)?.ms));
-        }
-    }
+        Ok(())
+    };
+    take_turns(&mut contenders, rounds, measure, |(_, contender, times)| {
+        times.push(mean(&contender.steps(TOKENS)?.ms));
+        Ok(())
+    })?;
     let head =
         ["", "a token", "best round", "tokens/s", "weights", "of memory", "transformers/canonc"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -97,9 +86,9 @@ pub(super) fn decode(args: &BenchArgs) -> Outcome {
     }
     output::data(&output::table(&rows, &[false, true, true, true, true, true, true], 0))?;
     output::note(&format!(
-        "one text of {TOKENS} tokens after a first one, {:.1} M parameters, {} threads; a token: mean of a round, median of \
-         {rounds} rounds; PyTorch {} and libtorch {}; weights: bytes of all weights but the embedding table, over the time of a token; of memory: \
-         of the speed at which a sum reads 1 GiB in the same round, {:.1} GB/s",
+        "one text of {TOKENS} tokens after a first one, {:.1} M parameters, {} threads; a token: mean of a round, median \
+         of {rounds} rounds; PyTorch {} and libtorch {}; weights: bytes of all weights but the embedding table, over \
+         the time of a token; of memory: of the speed at which a sum reads 1 GiB in the same round, {:.1} GB/s",
         parameters as f64 / 1e6,
         torch.threads,
         python.torch,
@@ -131,10 +120,6 @@ fn row(name: &str, times: &[f64], bytes: f64, memory: &[f64], own: Option<&[f64]
 
 fn mean(ms: &[f64]) -> f64 {
     ms.iter().sum::<f64>() / ms.len() as f64
-}
-
-fn failed(error: ExecuteError) -> Failure {
-    Failure::machine(error.to_string())
 }
 
 fn checked(args: &BenchArgs) -> Result<(), Failure> {
@@ -179,18 +164,9 @@ fn serve(args: &BenchArgs) -> Outcome {
     let decoder =
         Decoder::new(&graph, options(&args.machine), machine(&args.machine)?).map_err(failed)?;
     decoder.tokens(WARM_UP).map_err(failed)?;
-    let torch = observe().torch;
     let parameters = analyse(&graph, 1).parameters;
     let weight_bytes = Some(decoder.weight_bytes());
-    say(&Ready { torch: torch.version, threads: torch.threads, parameters, weight_bytes })?;
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let count: usize = line
-            .trim()
-            .parse()
-            .map_err(|_| Failure::bad_input("give a number of tokens on each line"))?;
-        say(&Steps { ms: decoder.tokens(count).map_err(failed)? })?;
-    }
-    Ok(Exit::Fine)
+    process::serve(parameters, weight_bytes, "tokens", |count| decoder.tokens(count))
 }
 
 #[cfg(test)]

@@ -5,21 +5,19 @@
 //! process of its own, and they take turns, a few steps at a time, in an order that each round reverses; a ratio
 //! compares the steps of one round.
 
-pub(super) mod process;
-pub(super) mod python;
 mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
-use canonc::fail::{Failure, Outcome, reason};
+use canonc::fail::{Failure, Outcome};
 use canonc::output;
 use runtime::observe::observe;
 
-use self::process::{Contender, Ready, WARM_UP};
-use self::python::Python;
 use self::table::{Entry, Measured, Side};
+use super::process::{Contender, WARM_UP, equal, folder_of, program, take_turns};
+use super::python::{self, Python};
 use super::step;
 
 /// The names in `PEER`.
@@ -65,12 +63,7 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
     let torch = observe().torch;
     let python = python::find(args, &python::PEERS, &torch.version)?;
     let program = program()?;
-    let folder = tempfile::tempdir()
-        .map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
-    let (archs, script) = (folder.path().join("peer.canon"), folder.path().join("step.py"));
-    for (path, text) in [(&archs, PEER), (&script, SCRIPT)] {
-        std::fs::write(path, text).map_err(|error| Failure::cannot_write(path, &error))?;
-    }
+    let (_folder, [archs, script]) = folder_of([("peer.canon", PEER), ("step.py", SCRIPT)])?;
     let setup = Setup { args, seq_len, threads: torch.threads, program, python, archs, script };
     let mut measured = Vec::new();
     for (session, entries) in sessions().iter().enumerate() {
@@ -93,13 +86,6 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
     ));
     output::data("\ncanonc's step of llamacanon by kernel\n")?;
     step::in_detail(args, Some(ARCHS[1]), &setup.archs, seq_len)
-}
-
-/// This program's file.
-pub(super) fn program() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| {
-        Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
-    })
 }
 
 /// The number of tokens, if the options make sense.
@@ -165,16 +151,15 @@ fn run(setup: &Setup<'_>, session: usize, entries: &[Entry]) -> Result<Vec<Measu
     }
     alike(&contenders)?;
     let rounds = setup.args.rounds_or(ROUNDS);
-    for round in 0..rounds {
-        output::note(&format!("round {} of {rounds}", round + 1));
-        let mut turn: Vec<_> = contenders.iter_mut().collect();
-        if round % 2 == 1 {
-            turn.reverse();
-        }
-        for (_, contender, groups) in turn {
+    take_turns(
+        &mut contenders,
+        rounds,
+        || Ok(()),
+        |(_, contender, groups)| {
             groups.push(contender.steps(STEPS)?);
-        }
-    }
+            Ok(())
+        },
+    )?;
     let measured = |(entry, contender, groups): (Entry, Contender, _)| {
         let peak = contender.peak_memory();
         Measured { session, entry, groups, peak }
@@ -187,25 +172,6 @@ fn alike<T>(contenders: &[(Entry, Contender, T)]) -> Result<(), Failure> {
     for arch in ARCHS {
         let of_arch = contenders.iter().filter(|(entry, _, _)| entry.arch == arch);
         equal(of_arch.map(|(_, contender, _)| contender))?;
-    }
-    Ok(())
-}
-
-/// Checks that all processes have as many parameters and threads as the first, ours.
-pub(super) fn equal<'a>(
-    contenders: impl IntoIterator<Item = &'a Contender>,
-) -> Result<(), Failure> {
-    let mut first = None;
-    for Contender { name, ready, .. } in contenders {
-        let Ready { parameters, threads, torch: _, weight_bytes: _ } = *ready;
-        let ours = *first.get_or_insert((parameters, threads));
-        if ours != (parameters, threads) {
-            return Err(Failure::machine(format!(
-                "{name} has {parameters} parameters and {threads} threads, and canonc has {} and {}: they cannot be \
-                 compared",
-                ours.0, ours.1,
-            )));
-        }
     }
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! several, milliseconds of a step and its ratio to the first architecture's at that length. Must stay true: the timed
 //! step is the one that a run executes; the architectures of a table take turns in one process.
 
-use std::io::BufRead as _;
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,11 +11,9 @@ use compiler::analyse::analyse;
 use compiler::graph::Graph;
 use compiler::plan::{Precision, TrainOptions, Work};
 use runtime::bench::step::{StepBench, StepShape, Stepper, step};
-use runtime::execute::ExecuteError;
-use runtime::observe::observe;
 
-use super::peers::process::{Ready, Steps, WARM_UP};
-use super::{ROUNDS, say};
+use super::ROUNDS;
+use super::process::{self, WARM_UP, failed};
 use crate::forward::{machine, one_arch};
 use canonc::args::{BenchArgs, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
@@ -49,10 +46,6 @@ fn asked(
         options.common.precision = Precision::Bf16;
     }
     Ok((compiled.name, compiled.graph, options))
-}
-
-fn failed(error: ExecuteError) -> Failure {
-    Failure::machine(error.to_string())
 }
 
 fn timed(
@@ -172,21 +165,13 @@ fn serve(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
     for _ in 0..WARM_UP {
         stepper.advance(None).map_err(failed)?;
     }
-    let torch = observe().torch;
     let parameters = analyse(&graph, seq_len).parameters;
-    say(&Ready { torch: torch.version, threads: torch.threads, parameters, weight_bytes: None })?;
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        let count: usize = line
-            .trim()
-            .parse()
-            .map_err(|_| Failure::bad_input("give a number of steps on each line"))?;
-        let mut ms = Vec::new();
-        for _ in 0..count {
+    process::serve(parameters, None, "steps", |count| {
+        let timed = |_| {
             let began = Instant::now();
-            stepper.advance(None).map_err(failed)?;
-            ms.push(began.elapsed().as_secs_f64() * 1e3);
-        }
-        say(&Steps { ms })?;
-    }
-    Ok(Exit::Fine)
+            stepper.advance(None)?;
+            Ok(began.elapsed().as_secs_f64() * 1e3)
+        };
+        (0..count).map(timed).collect()
+    })
 }

@@ -86,8 +86,7 @@ impl Shape {
         let Some(value) = plan.value(id) else { return Shape { dims: Vec::new(), bytes: 0 } };
         let extent = |dim: &Extent| i128::from(dim.at(sizes));
         let dims: Vec<i128> = value.dims.iter().map(extent).collect();
-        let bytes = dims.iter().product::<i128>() * i128::from(value.dtype.bytes());
-        Shape { dims, bytes }
+        Shape { dims, bytes: plan.bytes(id, sizes) }
     }
 
     fn elements(&self) -> i128 {

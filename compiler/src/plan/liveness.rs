@@ -137,6 +137,14 @@ impl DType {
 }
 
 impl Plan {
+    /// Bytes of a value in a call of these sizes.
+    pub fn bytes(&self, id: ValId, sizes: Sizes) -> i128 {
+        self.value(id).map_or(0, |value| {
+            let count: i128 = value.dims.iter().map(|dim| i128::from(dim.at(sizes))).product();
+            count * i128::from(value.dtype.bytes())
+        })
+    }
+
     /// The memory for running this plan at these sizes.
     pub fn memory(&self, sizes: Sizes) -> Memory {
         let bytes = |id: ValId| self.bytes(id, sizes);

@@ -45,14 +45,6 @@ impl Plan {
         let narrow = narrow.filter(|id| dtype(id) == Some(DType::Bf16));
         narrow.map(|id| 2 * self.bytes(*id, sizes)).sum()
     }
-
-    /// Bytes of a value.
-    pub(super) fn bytes(&self, id: ValId, sizes: Sizes) -> i128 {
-        self.value(id).map_or(0, |value| {
-            let count: i128 = value.dims.iter().map(|dim| i128::from(dim.at(sizes))).product();
-            count * i128::from(value.dtype.bytes())
-        })
-    }
 }
 
 #[cfg(test)]

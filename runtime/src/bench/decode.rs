@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use compiler::graph::Graph;
-use compiler::plan::{Input, Kernel, Options, Plan, Stream};
+use compiler::plan::{Input, Kernel, Options, Plan, Sizes, Stream};
 use compiler::plans;
 use tch::{Kind, Tensor};
 
@@ -71,13 +71,10 @@ fn weight_bytes(plan: &Plan) -> u64 {
     let reads = plan.steps.iter().filter(|step| !matches!(step.kernel, Kernel::Embed));
     let read: BTreeSet<_> =
         reads.flat_map(|step| &step.inputs).filter(|id| parameters.contains(id)).collect();
-    let bytes = read.iter().filter_map(|id| plan.value(**id)).map(|value| {
-        // A parameter's extents are all fixed.
-        let nothing = compiler::plan::Sizes { batch: 0, time: 0, past: 0 };
-        let elements: i64 = value.dims.iter().map(|dim| dim.at(nothing)).product();
-        (elements * value.dtype.bytes()) as u64
-    });
-    bytes.sum()
+    // A parameter's extents are all fixed.
+    let nothing = Sizes { batch: 0, time: 0, past: 0 };
+    let bytes = read.iter().map(|id| plan.bytes(**id, nothing));
+    u64::try_from(bytes.sum::<i128>()).unwrap_or(u64::MAX)
 }
 
 /// Bytes per second of a sum over 1 GiB, with all threads: the fastest of a few.

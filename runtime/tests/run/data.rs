@@ -1,13 +1,13 @@
 //! Runs on documents and on the other tasks and orders.
 
-use std::io::{Cursor, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
 use data::text::file;
-use data::text::index::{OnBadLine, SourceFiles, TextIndex};
+use data::text::index::{OnBadLine, TextIndex};
 use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use data::text::tokenizer::Tokenizer;
@@ -26,11 +26,7 @@ fn documents(count: usize) -> Arc<TextIndex> {
     let lines: String = (0..count)
         .map(|i| format!("{{\"text\": \"document {i} of {count}, {}\"}}\n", i * i))
         .collect();
-    let files = vec![SourceFiles {
-        name: "small".to_owned(),
-        files: vec![("memory".to_owned(), Cursor::new(lines))],
-    }];
-    Arc::new(TextIndex::build(files, OnBadLine::Refuse).unwrap().0)
+    index_of("small", lines)
 }
 
 fn text_recipe() -> String {
@@ -42,8 +38,7 @@ fn text_recipe() -> String {
 
 fn bound(index: &TextIndex) -> Experiment {
     let open = experiment("small_text", &text_recipe(), &[]);
-    let digest = Digest::parse(&index.identity().to_hex()).unwrap();
-    let values = Fields::from([("data.digest".to_owned(), FieldValue::text(digest.to_string()))]);
+    let values = Fields::from([("data.digest".to_owned(), digest_of(index))]);
     open.with("small".to_owned(), &values).unwrap()
 }
 
@@ -73,11 +68,7 @@ fn documents_of_one_letter_each_train_without_swings() {
         .map(|i| format!("{{\"text\": \"{}\"}}\n", char::from(b'A' + i).to_string().repeat(700)))
         .map(|line| line.replace('\\', "z"))
         .collect();
-    let files = vec![SourceFiles {
-        name: "small".to_owned(),
-        files: vec![("memory".to_owned(), Cursor::new(lines))],
-    }];
-    let index = Arc::new(TextIndex::build(files, OnBadLine::Refuse).unwrap().0);
+    let index = index_of("small", lines);
     let losses = |shuffle: &str| {
         let recipe =
             text_recipe().replace("held_out", &format!("shuffle = \"{shuffle}\"\nheld_out"));

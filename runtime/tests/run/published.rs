@@ -1,12 +1,10 @@
 //! The release's 64 experiments, shrunk: their own recipes and archs with small widths, a few documents and two steps.
 
-use std::io::Cursor;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use compiler::digest::Digest;
 use compiler::program::{Program, Std};
-use data::text::index::{OnBadLine, SourceFiles, TextIndex};
+use data::text::index::TextIndex;
 use dsl::Sources;
 use lab::experiment::{Experiment, LockedArch};
 use lab::field::{FieldValue, Fields};
@@ -50,10 +48,9 @@ fn small_recipe(text: &str) -> String {
 
 /// Two steps of short windows on this machine.
 fn small(open: &Experiment, documents: &TextIndex) -> Experiment {
-    let digest = Digest::parse(&documents.identity().to_hex()).unwrap();
     let values = Fields::from(
         [
-            ("data.digest", FieldValue::text(digest.to_string())),
+            ("data.digest", digest_of(documents)),
             ("data.seq_len", FieldValue::Int(32)),
             ("batch.sequences", FieldValue::Int(2)),
             ("batch.tokens_per_step", FieldValue::Int(128)),
@@ -74,9 +71,7 @@ fn documents(recipe: &str) -> Arc<TextIndex> {
     let lines: String = (0..40)
         .map(|i| format!("{{\"text\": \"{}\"}}\n", "a few words, ".repeat(1 + i % 7)))
         .collect();
-    let file = ("memory".to_owned(), Cursor::new(lines));
-    let source = SourceFiles { name: name.trim_matches('"').to_owned(), files: vec![file] };
-    Arc::new(TextIndex::build(vec![source], OnBadLine::Refuse).unwrap().0)
+    index_of(name.trim_matches('"'), lines)
 }
 
 /// All experiments, each with documents.

@@ -1,15 +1,18 @@
 //! Experiments small enough to train in a moment, and runs of them.
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use compiler::digest::Digest;
 use compiler::program::{Program, Std};
-use data::text::index::TextIndex;
+use data::text::index::{OnBadLine, SourceFiles, TextIndex};
 use dsl::Sources;
 use lab::experiment::{Experiment, LockedArch};
+use lab::field::FieldValue;
 use lab::lock::{self, Lock};
 use lab::recipe;
 use records::attest::Attestation;
@@ -170,6 +173,19 @@ pub(crate) fn job(
 /// One thread, so that parallel tests do not wait for each other's threads.
 pub(crate) fn one_thread() {
     tch::set_num_threads(1);
+}
+
+/// Documents of one source, as JSON lines.
+pub(crate) fn index_of(source: &str, lines: String) -> Arc<TextIndex> {
+    let files = vec![("memory".to_owned(), Cursor::new(lines))];
+    let source = SourceFiles { name: source.to_owned(), files };
+    Arc::new(TextIndex::build(vec![source], OnBadLine::Refuse).unwrap().0)
+}
+
+/// The value of `data.digest` that binds these documents.
+pub(crate) fn digest_of(documents: &TextIndex) -> FieldValue {
+    let digest = Digest::parse(&documents.identity().to_hex()).unwrap();
+    FieldValue::text(digest.to_string())
 }
 
 /// A folder with a run in it.

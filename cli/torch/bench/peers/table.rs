@@ -8,7 +8,7 @@ use records::progress::bytes;
 use report::statistics::median;
 
 use super::ARCHS;
-use super::process::Group;
+use crate::bench::process::Group;
 
 /// One form of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,20 +18,20 @@ const DOWNLOAD: &str = "about 5 GB";
 
 /// A benchmark, and the packages that its script imports.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(super) struct Script {
     command: &'static str,
     packages: &'static [&'static str],
 }
 
-pub(crate) const PEERS: Script = Script { command: "peers", packages: &["torch"] };
-pub(crate) const DECODE: Script =
+pub(super) const PEERS: Script = Script { command: "peers", packages: &["torch"] };
+pub(super) const DECODE: Script =
     Script { command: "decode", packages: &["torch", "transformers"] };
 
 /// An interpreter, and the version of PyTorch that it imports.
 #[derive(Debug)]
-pub(crate) struct Python {
-    pub(crate) program: PathBuf,
-    pub(crate) torch: String,
+pub(super) struct Python {
+    pub(super) program: PathBuf,
+    pub(super) torch: String,
 }
 
 /// Why an interpreter is of no use.
@@ -44,7 +44,7 @@ enum Lacks {
 }
 
 /// The interpreter to use beside a libtorch of this version.
-pub(crate) fn find(args: &BenchArgs, script: &Script, libtorch: &str) -> Result<Python, Failure> {
+pub(super) fn find(args: &BenchArgs, script: &Script, libtorch: &str) -> Result<Python, Failure> {
     if let Some(program) = &args.python {
         return named(program, script, libtorch);
     }

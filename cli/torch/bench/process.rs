@@ -1,24 +1,29 @@
-//! A process that trains one of the models, a few steps at a time.
+//! Processes that take turns: each trains or generates a few steps or tokens at a time.
 //!
-//! In: a command that speaks the protocol below. Out: times of steps, page faults, peak memory. Must stay true: the
-//! process ends with this value; if it ends early, the error has its last words.
+//! In: a command that speaks the protocol below. Out: times, page faults, peak memory. Must stay true: a process ends
+//! with its [`Contender`]; if it ends early, the error has its last words.
 //!
 //! The protocol, in lines: after warming up the process prints a [`Ready`] as JSON. For each number that it reads, it
-//! trains that many steps and prints [`Steps`]. It ends when its input does. Other lines on its output are ignored.
+//! does that many steps and prints [`Steps`]. It ends when its input does. Other lines on its output are ignored.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write as _};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use canonc::fail::{Failure, reason};
+use canonc::fail::{Exit, Failure, Outcome, reason};
+use canonc::output;
 use records::platform::{page_faults_of, peak_memory_of};
+use runtime::execute::ExecuteError;
+use runtime::observe::{Torch, observe};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 /// Untimed steps before the first timed one. `torch.compile` compiles in them.
-pub(crate) const WARM_UP: usize = 3;
+pub(super) const WARM_UP: usize = 3;
 
 /// Lines kept of what a process writes on standard error.
 const LAST_WORDS: usize = 12;
@@ -29,49 +34,69 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How many pauses a process that has closed its output has left.
 const GRACE: usize = 25;
 
+/// This program's file.
+pub(super) fn program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
+        Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
+    })
+}
+
+/// A folder with these files, by name and text, and their paths. It is removed when the value is dropped.
+pub(super) fn folder_of<const N: usize>(
+    files: [(&str, &str); N],
+) -> Result<(TempDir, [PathBuf; N]), Failure> {
+    let folder = tempfile::tempdir()
+        .map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
+    let paths = files.map(|(name, _)| folder.path().join(name));
+    for (path, (_, text)) in paths.iter().zip(files) {
+        std::fs::write(path, text).map_err(|error| Failure::cannot_write(path, &error))?;
+    }
+    Ok((folder, paths))
+}
+
 /// The first line: what was warmed up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Ready {
+pub(super) struct Ready {
     /// The version of PyTorch or libtorch.
-    pub(crate) torch: String,
+    pub(super) torch: String,
     /// Threads that compute.
-    pub(crate) threads: usize,
+    pub(super) threads: usize,
     /// Parameters of the model.
-    pub(crate) parameters: i64,
+    pub(super) parameters: i64,
     /// Of a decoder of ours, the bytes of weights that a token reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) weight_bytes: Option<u64>,
+    pub(super) weight_bytes: Option<u64>,
 }
 
 /// The answer to a number of steps.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Steps {
+pub(super) struct Steps {
     /// Milliseconds of each.
-    pub(crate) ms: Vec<f64>,
+    pub(super) ms: Vec<f64>,
 }
 
 /// A group of steps, timed.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Group {
-    pub(crate) ms: Vec<f64>,
+pub(super) struct Group {
+    pub(super) ms: Vec<f64>,
     /// Page faults of all its steps, if the system counts them.
-    pub(crate) faults: Option<u64>,
+    pub(super) faults: Option<u64>,
 }
 
 /// A process that waits for numbers of steps.
-pub(crate) struct Contender {
-    pub(crate) name: String,
+pub(super) struct Contender {
+    pub(super) name: String,
     child: Child,
     /// `None` after the end.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     errors: Option<JoinHandle<VecDeque<String>>>,
-    pub(crate) ready: Ready,
+    pub(super) ready: Ready,
 }
 
 impl Contender {
     /// Starts the process and waits until it is warm.
-    pub(crate) fn start(name: &str, command: &mut Command) -> Result<Contender, Failure> {
+    pub(super) fn start(name: &str, command: &mut Command) -> Result<Contender, Failure> {
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().map_err(|error| {
             Failure::machine(format!("{name} cannot be started: {}", reason(&error)))
@@ -102,7 +127,7 @@ impl Contender {
     }
 
     /// Trains this many steps.
-    pub(crate) fn steps(&mut self, count: usize) -> Result<Group, Failure> {
+    pub(super) fn steps(&mut self, count: usize) -> Result<Group, Failure> {
         let faults = || page_faults_of(self.child.id());
         let before = faults();
         // A process that has ended is reported by `answer`.
@@ -120,7 +145,7 @@ impl Contender {
     }
 
     /// Its peak memory so far, if the system reports it.
-    pub(crate) fn peak_memory(&self) -> Option<u64> {
+    pub(super) fn peak_memory(&self) -> Option<u64> {
         peak_memory_of(self.child.id())
     }
 
@@ -170,6 +195,72 @@ impl Contender {
         }
         Failure::machine(message)
     }
+}
+
+/// Checks that all processes have as many parameters and threads as the first, ours.
+pub(super) fn equal<'a>(
+    contenders: impl IntoIterator<Item = &'a Contender>,
+) -> Result<(), Failure> {
+    let mut first = None;
+    for Contender { name, ready, .. } in contenders {
+        let Ready { parameters, threads, torch: _, weight_bytes: _ } = *ready;
+        let ours = *first.get_or_insert((parameters, threads));
+        if ours != (parameters, threads) {
+            return Err(Failure::machine(format!(
+                "{name} has {parameters} parameters and {threads} threads, and canonc has {} and {}: they cannot be \
+                 compared",
+                ours.0, ours.1,
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Gives each of `all` a turn in every round, in an order that each round reverses.
+pub(super) fn take_turns<T>(
+    all: &mut [T],
+    rounds: usize,
+    mut before: impl FnMut() -> Result<(), Failure>,
+    mut turn: impl FnMut(&mut T) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for round in 0..rounds {
+        output::note(&format!("round {} of {rounds}", round + 1));
+        before()?;
+        let mut order: Vec<_> = all.iter_mut().collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        order.into_iter().try_for_each(&mut turn)?;
+    }
+    Ok(())
+}
+
+/// Our side of the protocol. `times` does as many `things` as it is given and returns the milliseconds of each.
+pub(super) fn serve(
+    parameters: i64,
+    weight_bytes: Option<u64>,
+    things: &str,
+    mut times: impl FnMut(usize) -> Result<Vec<f64>, ExecuteError>,
+) -> Outcome {
+    let Torch { version, threads, .. } = observe().torch;
+    say(&Ready { torch: version, threads, parameters, weight_bytes })?;
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let wrong = |_| Failure::bad_input(format!("give a number of {things} on each line"));
+        let count = line.trim().parse().map_err(wrong)?;
+        say(&Steps { ms: times(count).map_err(failed)? })?;
+    }
+    Ok(Exit::Fine)
+}
+
+pub(super) fn failed(error: ExecuteError) -> Failure {
+    Failure::machine(error.to_string())
+}
+
+/// Prints one line of JSON.
+fn say(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value)
+        .map_err(|error| Failure::machine(format!("the JSON cannot be written: {error}")))?;
+    output::json_lines(&(line + "\n"))
 }
 
 impl Drop for Contender {
