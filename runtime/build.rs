@@ -7,7 +7,14 @@ use std::path::PathBuf;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    for name in ["native/shim.cpp", "native/shim.h"] {
+    for name in [
+        "native/shim.cpp",
+        "native/shim.h",
+        "native/group.cpp",
+        "native/group.h",
+        "native/guard.h",
+        "native/gloo",
+    ] {
         println!("cargo:rerun-if-changed={name}");
     }
     for name in ["LIBTORCH_INCLUDE", "LIBTORCH_CXX11_ABI", "DEP_TCH_LIBTORCH_LIB"] {
@@ -32,8 +39,12 @@ fn main() {
         .flag("-fopenmp") // at::parallel_for is a template: without this flag it silently runs serially
         .flag("-isystem")
         .flag(include.display().to_string())
+        .flag("-isystem")
+        .flag(include.join("torch/csrc/api/include").display().to_string())
         .define("_GLIBCXX_USE_CXX11_ABI", abi.as_str())
+        .include("native")
         .file("native/shim.cpp")
+        .file("native/group.cpp")
         .compile("canonc_shim");
     for library in ["torch_cpu", "c10", "gomp", "dl"] {
         println!("cargo:rustc-link-lib={library}");

@@ -50,7 +50,8 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
             out::folder(out)?;
             apart(&folder, out)?;
             let stop = stop_on_signals()?;
-            let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
+            let options =
+                Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
             let mut screen = Screen::new(&experiment);
             let end = train(&mut job, out, on, &options, &mut screen);
             screen.clear();

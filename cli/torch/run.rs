@@ -74,7 +74,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         Some(text) => Faults::parse(text).map_err(|error| Failure::bad_input(error.to_string()))?,
     };
     let stop = stop_on_signals()?;
-    let options = Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults };
+    let options =
+        Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults, ranks: None };
     output::note(&format!(
         "{}: {} of {}, lock {}, in {}",
         experiment.name,

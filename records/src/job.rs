@@ -189,25 +189,26 @@ impl Job {
 
     /// The micro-batches of the step after `step` updates, in order.
     pub fn batches(&mut self, step: u64) -> Result<Vec<Batch>, RunError> {
+        (0..self.micro_batches).map(|index| self.batch(step, index)).collect()
+    }
+
+    /// One micro-batch of the step after `step` updates.
+    pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, RunError> {
         let (rows, count) = (self.rows, self.micro_batches);
         let first = step
             .checked_mul(count)
             .and_then(|micro_batches| micro_batches.checked_mul(rows))
             .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
             .ok_or_else(|| input("this run has too many windows"))?;
+        let start = first + index * rows;
         match &mut self.train {
             // The published order can only be walked, so a resumed run walks it again.
-            Windows::Task(windows) => windows.replay_to(first),
+            Windows::Task(windows) => windows.replay_to(start),
             Windows::Text(_) => {}
         }
-        let mut batches = Vec::new();
-        for at in 0..count {
-            let start = first + at * rows;
-            let mut batch = Batch::default();
-            self.train.fill(start..start + rows, &mut batch)?;
-            batches.push(batch);
-        }
-        Ok(batches)
+        let mut batch = Batch::default();
+        self.train.fill(start..start + rows, &mut batch)?;
+        Ok(batch)
     }
 
     /// Every parameter's path and shape, in parameter order.

@@ -42,6 +42,7 @@ pub mod checkpoint;
 pub mod init;
 pub mod metrics;
 pub mod schedule;
+pub mod shard;
 pub mod job;
 pub mod finished;
 pub mod overlap;

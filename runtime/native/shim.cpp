@@ -1,5 +1,6 @@
 // The C ABI of shim.h over ATen. Narrow headers only: torch/all.h would make this the slowest file to build.
 #include "shim.h"
+#include "guard.h"
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -9,29 +10,14 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <exception>
 #include <string>
 
 namespace {
-
-thread_local std::string last_error;
 
 // libtorch requests huge pages for large CPU tensors only if this is set, and reads it with its first tensor, so set it
 // before main: with small pages, a third of a scan over 16,384 tokens is spent in page faults. An existing value
 // is kept. It affects the addresses of tensors, never their bits.
 __attribute__((constructor)) void prefer_huge_pages() { setenv("THP_MEM_ALLOC_ENABLE", "1", 0); }
-
-template <class F> int guarded(F &&body) {
-  try {
-    body();
-    return 0;
-  } catch (const std::exception &error) {
-    last_error = error.what();
-  } catch (...) {
-    last_error = "an exception of unknown type";
-  }
-  return -1;
-}
 
 } // namespace
 
@@ -42,10 +28,10 @@ extern "C" {
 extern const char *const malloc_conf;
 const char *const malloc_conf = "dirty_decay_ms:-1,muzzy_decay_ms:-1,thp:always";
 
-const char *canonc_last_error(void) { return last_error.c_str(); }
+const char *canonc_last_error(void) { return canonc::last_error.c_str(); }
 
 int canonc_parallel_for(int64_t count, int64_t grain, void *context, void (*body)(void *, int64_t, int64_t)) {
-  return guarded([&] {
+  return canonc::guarded([&] {
     at::parallel_for(0, count, grain, [&](int64_t begin, int64_t end) { body(context, begin, end); });
   });
 }
@@ -73,14 +59,14 @@ const char *canonc_library_folder(void) {
     return slash == std::string::npos ? std::string(".") : path.substr(0, slash);
   }();
   if (folder.empty()) {
-    last_error = "the loader does not say where libtorch_cpu was found";
+    canonc::last_error = "the loader does not say where libtorch_cpu was found";
     return nullptr;
   }
   return folder.c_str();
 }
 
 int canonc_load_library(const char *path) {
-  return guarded([&] {
+  return canonc::guarded([&] {
     if (dlopen(path, RTLD_NOW | RTLD_GLOBAL) == nullptr) {
       const char *why = dlerror();
       throw std::runtime_error(why != nullptr ? why : "dlopen failed without a reason");
@@ -89,7 +75,7 @@ int canonc_load_library(const char *path) {
 }
 
 int canonc_set_deterministic(int on) {
-  return guarded([&] {
+  return canonc::guarded([&] {
     auto &context = at::globalContext();
     context.setDeterministicAlgorithms(on != 0, /*warn_only=*/false);
     context.setDeterministicCuDNN(on != 0);

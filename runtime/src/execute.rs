@@ -191,13 +191,31 @@ impl Executor {
         &self,
         give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
-        self.run_timed(give, None)
+        self.run_observed(give, None, None)
+    }
+
+    /// Like [`Executor::run`], with the global norm of gradients that are not all here.
+    pub(crate) fn run_with_norm(
+        &self,
+        give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
+        norm: Option<f64>,
+    ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
+        self.run_observed(give, norm, None)
     }
 
     /// Like [`Executor::run`], and reports each step's time. On a GPU this is only the time to launch it.
     pub fn run_timed(
         &self,
+        give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
+        observer: Option<StepObserver<'_>>,
+    ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
+        self.run_observed(give, None, observer)
+    }
+
+    fn run_observed(
+        &self,
         mut give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
+        norm: Option<f64>,
         mut observer: Option<StepObserver<'_>>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
         let _guard = tch::no_grad_guard();
@@ -225,8 +243,11 @@ impl Executor {
                 tables: &self.tables,
             };
             let kinds = self.kinds.get(n).map_or(&[][..], Vec::as_slice);
-            let results = widen::run(&step.kernel, *choice, &operands, &context, kinds)
-                .map_err(|error| self.broken(n, &error.to_string()))?;
+            let results = match (&step.kernel, norm) {
+                (Kernel::GradNorm, Some(norm)) => vec![Tensor::from(norm)],
+                (kernel, _) => widen::run(kernel, *choice, &operands, &context, kinds)
+                    .map_err(|error| self.broken(n, &error.to_string()))?,
+            };
             if results.len() != step.outputs.len() {
                 return Err(self.broken(n, "its kernel returned a wrong number of results"));
             }

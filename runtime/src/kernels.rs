@@ -29,7 +29,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use ffi::{
-    build_config, cpu_capability, is_deterministic, library_folder, parallel_for,
+    Group, Meeting, build_config, cpu_capability, is_deterministic, library_folder, parallel_for,
     set_deterministic, torch_version,
 };
 

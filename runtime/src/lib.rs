@@ -12,6 +12,7 @@ pub mod bench;
 pub mod forward;
 pub mod generate;
 pub mod decode;
+pub mod ranks;
 pub mod state;
 pub mod evaluate;
 pub mod train;

@@ -15,7 +15,8 @@ use compiler::digest::Digest;
 
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
-use crate::state::State;
+use crate::ranks::{Command, Member};
+use crate::state::{Division, State, Together};
 use disk::json_lines;
 use records::attest::{Attestation, Circumstances};
 use records::checkpoint::{self, Manifest, Refused, Store};
@@ -43,6 +44,8 @@ pub struct Options<'a> {
     /// Save a checkpoint and return after this step.
     pub stop_after: Option<u64>,
     pub faults: &'a Faults,
+    /// The other ranks, if this is rank 0 of several.
+    pub ranks: Option<&'a Member>,
 }
 
 /// Receives a run's progress.
@@ -68,6 +71,21 @@ pub enum TrainOutcome {
 
 /// Trains until the last step or until asked to stop.
 pub fn train(
+    job: &mut Job,
+    folder: &Path,
+    machine: Machine,
+    options: &Options<'_>,
+    observer: &mut dyn Observer,
+) -> Result<TrainOutcome, RunError> {
+    let end = train_alone_or_lead(job, folder, machine, options, observer);
+    if let Some(member) = options.ranks {
+        // If they are gone, `end` says so.
+        let _ = Command::End.give(&*member.ranks);
+    }
+    end
+}
+
+fn train_alone_or_lead(
     job: &mut Job,
     folder: &Path,
     machine: Machine,
@@ -172,14 +190,18 @@ impl<'a> Run<'a> {
         }
         folder.keep(&folder.paths.plan(), &job.plan_text())?;
         let kernels = kept_kernels(&folder.paths.kernels(), job)?;
-        let trainer = Trainer::new(job.plans.clone(), machine)?;
+        let division = options.ranks.map(|member| Division::new(job, member));
+        let trainer = match &division {
+            None => Trainer::new(job.plans.clone(), machine)?,
+            Some(division) => division.trainer(job, machine)?,
+        };
         let measurer = Measurer::new(job, machine)?;
         let mut store = Store::new(folder.paths.checkpoints(), job.id(), job.slots());
         let (found, refused) = store.find(|chain| log.holds(chain))?;
         for Refused { name, why } in refused {
             tell(Event::CheckpointRefused { name, why })?;
         }
-        let (state, saved) = match found {
+        let (mut state, saved) = match found {
             None => (State::initial(job, machine)?, None),
             Some(found) => {
                 let state = State::load(job, machine, &store, &found)?;
@@ -188,6 +210,12 @@ impl<'a> Run<'a> {
                 (state, Some(found.manifest))
             }
         };
+        if let Some(division) = division {
+            if saved.is_some() {
+                state.give(&division)?;
+            }
+            state.divide(division)?;
+        }
         tell(Event::Started { step: state.step, machine: machine::line(&machine::facts()) })?;
         let (records, _) = records::metrics::read(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
@@ -273,18 +301,20 @@ impl<'a> Run<'a> {
 
     /// Whether this process must stop training.
     fn stops(&self) -> bool {
-        let Options { stop, stop_after, faults: _ } = self.options;
+        let Options { stop, stop_after, faults: _, ranks: _ } = self.options;
         stop.load(Ordering::Relaxed) || stop_after.is_some_and(|after| self.state.step >= after)
     }
 
     /// One update.
     fn step(&mut self) -> Result<(), RunError> {
         let start = Instant::now();
-        let batches = match self.job.batches(self.state.step) {
-            Ok(batches) => batches,
-            Err(error) => return Err(self.saved_without_data(error)),
+        let step = match self.options.ranks {
+            None => match self.job.batches(self.state.step) {
+                Ok(batches) => self.state.advance_on(&batches, self.job, &self.trainer)?,
+                Err(error) => return Err(self.saved_without_data(error)),
+            },
+            Some(member) => self.step_together(member)?,
         };
-        let step = self.state.advance_on(&batches, self.job, &self.trainer)?;
         let seconds = start.elapsed().as_secs_f64();
         self.counted += step.counted;
         let logged = self.append(&Record::Step(step.clone()));
@@ -298,6 +328,27 @@ impl<'a> Run<'a> {
         self.observer.step(&step, seconds);
         self.diverges(&Record::Step(step));
         Ok(())
+    }
+
+    /// One update of all ranks.
+    fn step_together(&mut self, member: &Member) -> Result<Step, RunError> {
+        let stop = self.options.stop.load(Ordering::Relaxed);
+        Command::Step(self.state.step).give(&*member.ranks)?;
+        match self.state.advance_together(self.job, &self.trainer, stop)? {
+            Together::Done { step, stop } => {
+                if stop {
+                    self.options.stop.store(true, Ordering::Relaxed);
+                }
+                Ok(step)
+            }
+            Together::NoData { rank, why } => {
+                let error = RunError::machine(
+                    format!("rank {rank} has no data for step {}: {why}", self.state.step + 1),
+                    "make the same files readable on every machine",
+                );
+                Err(self.saved_without_data(error))
+            }
+        }
     }
 
     fn diverges(&mut self, record: &Record) {

@@ -13,6 +13,7 @@ mod run {
     mod one_id;
     mod published;
     mod questions;
+    mod ranks;
     mod readback;
     mod replay;
     mod score;

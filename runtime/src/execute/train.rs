@@ -4,7 +4,9 @@
 //! sums, new weights and moments; for evaluation, each token's loss and likeliest next token. Must stay true:
 //! gradients, weights and moments are in parameter order; `combine` and `update` overwrite their arguments.
 
-use compiler::plan::{IGNORED, Input, Output, Plan, TrainPlan};
+use std::collections::BTreeMap;
+
+use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
 use super::{ExecuteError, Executor, Machine, Paths, StepObserver, Traced};
@@ -55,6 +57,11 @@ impl Moments {
 }
 
 impl Sums {
+    /// `loss` is not divided by the number of targets.
+    pub(crate) fn new(loss: f64, counted: i64, gradients: Vec<Tensor>) -> Self {
+        Self { loss: Tensor::from(loss), counted: Tensor::from(counted), gradients }
+    }
+
     /// The training loss, summed over counted targets.
     pub fn loss_sum(&self) -> Result<f64, ExecuteError> {
         Ok(self.loss.f_double_value(&[])?)
@@ -74,6 +81,20 @@ impl Trainer {
             combine: Executor::new(combine, machine)?,
             update: Executor::new(update, machine)?,
         })
+    }
+
+    /// Like [`Trainer::new`], but each rank sums only what it owns: flat pieces of the parameters, of these lengths. With
+    /// `updates`, it also updates only that.
+    pub(crate) fn divided(
+        plans: TrainPlan,
+        machine: Machine,
+        lengths: &[i64],
+        updates: bool,
+    ) -> Result<Self, ExecuteError> {
+        let TrainPlan { micro, combine, update } = plans;
+        let combine = divided(combine, lengths);
+        let update = if updates { divided(update, lengths) } else { update };
+        Self::new(TrainPlan { micro, combine, update }, machine)
     }
 
     pub fn machine(&self) -> Machine {
@@ -188,8 +209,23 @@ impl Trainer {
         lr: f64,
         step: i64,
     ) -> Result<f64, ExecuteError> {
-        let outputs = self.update.run(|input| match input {
-            Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+        let norm = self.update_parts(&weights.tensors, moments, gradients, None, lr, step)?;
+        weights.changed();
+        Ok(norm)
+    }
+
+    /// Like [`Trainer::update`], for what a rank owns. `norm` is that of the whole gradients, if they are not all here.
+    pub(crate) fn update_parts(
+        &self,
+        weights: &[Tensor],
+        moments: &mut Moments,
+        gradients: &[Tensor],
+        norm: Option<f64>,
+        lr: f64,
+        step: i64,
+    ) -> Result<f64, ExecuteError> {
+        let give = |input| match input {
+            Input::Param(id) => at(weights, id.0, "parameter"),
             Input::Rounded(_) => Err(unknown(input)),
             Input::Gradient(id) => at(gradients, id.0, "gradient"),
             Input::FirstMoment(id) => at(&moments.first, id.0, "first moment"),
@@ -203,13 +239,53 @@ impl Trainer {
             | Input::State(..)
             | Input::Left(_)
             | Input::Right(_) => Err(unknown(input)),
-        })?;
-        weights.changed();
+        };
+        let outputs = self.update.run_with_norm(give, norm)?;
         match outputs.iter().find(|(output, _)| *output == Output::GradNorm) {
             Some((_, norm)) => Ok(norm.f_double_value(&[])?),
             None => Err(ExecuteError::new("the update plan gives no gradient norm")),
         }
     }
+}
+
+/// A plan over flat pieces of the parameters, of these lengths.
+fn divided(mut plan: Plan, lengths: &[i64]) -> Plan {
+    let of = |id: u32| lengths.get(id as usize).copied();
+    let mut known = BTreeMap::new();
+    for (input, id) in &plan.inputs {
+        let length = match input {
+            Input::Param(param)
+            | Input::Gradient(param)
+            | Input::FirstMoment(param)
+            | Input::SecondMoment(param)
+            | Input::Left(Output::Gradient(param))
+            | Input::Right(Output::Gradient(param)) => of(param.0),
+            Input::Tokens
+            | Input::Targets
+            | Input::Position
+            | Input::GradScale
+            | Input::Rounded(_)
+            | Input::State(..)
+            | Input::Left(_)
+            | Input::Right(_)
+            | Input::LearningRate
+            | Input::StepNumber => None,
+        };
+        known.extend(length.map(|length| (*id, length)));
+    }
+    // Sums and updates are elementwise: each result has the shape of the step's first operand that is a piece.
+    for step in &plan.steps {
+        let piece = step.inputs.iter().find_map(|id| known.get(id).copied());
+        if let (Some(piece), Kernel::Accumulate | Kernel::AdamW { .. }) = (piece, &step.kernel) {
+            known.extend(step.outputs.iter().map(|id| (*id, piece)));
+        }
+    }
+    for (id, length) in known {
+        if let Some(value) = plan.values.get_mut(id.0 as usize) {
+            value.dims = vec![Extent::Fixed(length)];
+        }
+    }
+    plan
 }
 
 /// A plan that returns losses and predictions and no gradients.

@@ -5,6 +5,7 @@
 //! kernel call, which makes no tensor call meanwhile.
 #![expect(unsafe_code, reason = "the one module that may; every block says why it is sound")]
 
+mod group;
 mod heads;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -15,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+pub use group::{Group, Meeting};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
 use tch::{Device, Kind, Tensor};
 

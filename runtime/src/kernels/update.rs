@@ -10,9 +10,10 @@ use super::lanes::mul_add;
 use super::linear::grain;
 use super::path::Path;
 use super::{Isa, KernelError};
+use records::shard::BLOCK;
 
-/// Elements per chunk.
-const CHUNK: usize = 1 << 14;
+/// Elements per chunk. Ranks own whole chunks, so that this sum does not depend on their number.
+const CHUNK: usize = BLOCK as usize;
 
 /// a + b, stored in a.
 pub fn accumulate(a: &Tensor, b: &Tensor) -> Result<Tensor, KernelError> {
@@ -32,27 +33,37 @@ pub fn grad_norm(path: Path, gradients: &[&Tensor]) -> Result<Tensor, KernelErro
             return Ok(sum.f_sqrt()?);
         }
     };
-    let mut sum = 0.0f64;
+    let mut sums = Vec::with_capacity(gradients.len());
     for g in gradients {
-        let g = g.f_contiguous()?;
-        sum += sum_of_squares(isa, ffi::slice(&g)?);
+        sums.push(block_sums(isa, g)?);
     }
-    Ok(Tensor::from(sum.sqrt()))
+    Ok(Tensor::from(norm_of_blocks(&sums)))
 }
 
-fn sum_of_squares(isa: Isa, g: &[f32]) -> f64 {
-    let chunks = g.len().div_ceil(CHUNK);
-    let mut partials = vec![0.0f64; chunks];
+/// Σ g² over each chunk of a gradient, in order.
+pub(crate) fn block_sums(isa: Isa, g: &Tensor) -> Result<Vec<f64>, KernelError> {
+    let g = g.f_contiguous()?;
+    let g = ffi::slice(&g)?;
+    let mut sums = vec![0.0f64; g.len().div_ceil(CHUNK)];
     ffi::parallel_cuts(
-        chunks,
+        sums.len(),
         grain(CHUNK),
-        [Cut { data: &mut partials, chunk: 1 }],
-        |chunk, [partial]| {
+        [Cut { data: &mut sums, chunk: 1 }],
+        |chunk, [sum]| {
             let last = g.len().min((chunk + 1) * CHUNK);
-            ffi::run_on(isa, Squares { g: &g[chunk * CHUNK..last], into: &mut partial[0] });
+            ffi::run_on(isa, Squares { g: &g[chunk * CHUNK..last], into: &mut sum[0] });
         },
     );
-    partials.iter().sum()
+    Ok(sums)
+}
+
+/// The norm from each gradient's sums over chunks.
+pub(crate) fn norm_of_blocks(sums: &[Vec<f64>]) -> f64 {
+    let mut total = 0.0f64;
+    for sums in sums {
+        total += sums.iter().sum::<f64>();
+    }
+    total.sqrt()
 }
 
 /// min(1, max / (norm + 1e-6)), or 1; [] f64.

@@ -222,7 +222,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
             let folder = Folder::new();
             let mut job = job(&experiment, Some(open())).unwrap();
             let (stop, faults) = (AtomicBool::new(false), Faults::none());
-            let options = Options { stop: &stop, stop_after: None, faults: &faults };
+            let options = Options { stop: &stop, stop_after: None, faults: &faults, ranks: None };
             let mut watch = Changing { step, change };
             let on = machine(&experiment.platform).unwrap();
             let end = train(&mut job, &folder.path(), on, &options, &mut watch);

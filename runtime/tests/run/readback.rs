@@ -78,7 +78,7 @@ fn a_run_attests_only_what_it_reads_back() {
         let folder = Folder::new();
         let mut watch = Meddler { paths: folder.paths(), meddle };
         let (stop, faults) = (std::sync::atomic::AtomicBool::new(false), Faults::none());
-        let options = Options { stop: &stop, stop_after: None, faults: &faults };
+        let options = Options { stop: &stop, stop_after: None, faults: &faults, ranks: None };
         let mut job = job(&experiment, None).unwrap();
         let machine = machine(&experiment.platform).unwrap();
         let error = train(&mut job, &folder.path(), machine, &options, &mut watch).unwrap_err();

@@ -48,7 +48,7 @@ fn reported(folder: &Folder, replay: &Replay) -> Report {
 /// Trains `job` in the folder, ignoring the folder's lock.
 fn trained(folder: &Folder, mut job: Job, machine: Machine) {
     let stop = AtomicBool::new(false);
-    let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
+    let options = Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
     let end = train(&mut job, &folder.path(), machine, &options, &mut Told::default());
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
 }

@@ -48,7 +48,8 @@ fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
     assert_eq!((found.tokens, &found.answers), (tokens, &answers));
     // Single questions are scored at the end only.
     assert_eq!(found.questions, None);
-    let state = State { step: 8, ..State::initial(&job, machine).unwrap() };
+    let mut state = State::initial(&job, machine).unwrap();
+    state.step = 8;
     let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
     assert_eq!((found.tokens, &found.answers), (tokens, &answers));
     let questions = found.questions.clone().unwrap();

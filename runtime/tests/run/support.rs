@@ -223,7 +223,7 @@ impl Folder {
     ) -> (Result<TrainOutcome, RunError>, Told) {
         let faults = fault.map_or_else(Faults::none, |fault| Faults::parse(fault).unwrap());
         let stop = AtomicBool::new(false);
-        let options = Options { stop: &stop, stop_after, faults: &faults };
+        let options = Options { stop: &stop, stop_after, faults: &faults, ranks: None };
         let mut told = Told::default();
         let end = job(experiment, self.documents.clone()).and_then(|mut job| {
             let machine = machine(&experiment.platform)?;

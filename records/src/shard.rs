@@ -1,0 +1,173 @@
+//! In: the number of elements of each parameter, the layer of each, and a number of ranks. Out: the part of each
+//! parameter that each rank owns. Must stay true: every element has one owner; a border between two ranks is a border of
+//! blocks, so that sums over blocks do not depend on the number of ranks; a unit's elements, parameter after parameter,
+//! are the ranks' parts one after another, so that one collective moves the unit without reordering.
+
+use std::ops::Range;
+
+use compiler::graph::Graph;
+
+/// Elements per block: the norm of the gradients is a sum over blocks.
+pub const BLOCK: u64 = 1 << 14;
+
+/// The parameters of a model, divided among ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shards {
+    ranks: u64,
+    units: Vec<Unit>,
+    /// By parameter: its unit, and its elements.
+    places: Vec<(usize, u64)>,
+}
+
+/// Parameters that are exchanged together: those of one layer, or all that belong to no layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Parameters by index, in parameter order.
+    pub params: Vec<usize>,
+    /// For each parameter, the first of its blocks in the unit; then the number of blocks.
+    blocks: Vec<u64>,
+}
+
+impl Shards {
+    /// Divides a model's parameters.
+    pub fn new(graph: &Graph, ranks: u64) -> Shards {
+        let sizes: Vec<(Option<u64>, u64)> = graph
+            .params()
+            .iter()
+            .map(|param| (layer(&param.path), param.shape.iter().product::<i64>() as u64))
+            .collect();
+        Shards::of(&sizes, ranks)
+    }
+
+    /// Divides parameters with these layers and numbers of elements. At least one rank.
+    pub fn of(params: &[(Option<u64>, u64)], ranks: u64) -> Shards {
+        let mut keys: Vec<Option<u64>> = Vec::new();
+        let mut units: Vec<Unit> = Vec::new();
+        let mut places = Vec::with_capacity(params.len());
+        for (index, (layer, elements)) in params.iter().enumerate() {
+            let at = keys.iter().position(|key| key == layer).unwrap_or_else(|| {
+                keys.push(*layer);
+                units.push(Unit { params: Vec::new(), blocks: vec![0] });
+                units.len() - 1
+            });
+            places.push((at, *elements));
+            if let Some(unit) = units.get_mut(at) {
+                let before = unit.blocks.last().copied().unwrap_or(0);
+                unit.params.push(index);
+                unit.blocks.push(before + elements.div_ceil(BLOCK));
+            }
+        }
+        Shards { ranks: ranks.max(1), units, places }
+    }
+
+    /// The units, in the order of their first parameters.
+    pub fn units(&self) -> &[Unit] {
+        &self.units
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> u64 {
+        self.ranks
+    }
+
+    /// The elements of a parameter that a rank owns; empty for most ranks if the parameter is small.
+    pub fn part(&self, param: usize, rank: u64) -> Range<u64> {
+        let Some((unit, elements)) = self.places.get(param) else { return 0..0 };
+        let Some(unit) = self.units.get(*unit) else { return 0..0 };
+        let Some(at) = unit.params.iter().position(|known| *known == param) else { return 0..0 };
+        let first = unit.blocks.get(at).copied().unwrap_or(0);
+        let border = |rank: u64| {
+            let block = unit.border(rank, self.ranks).saturating_sub(first);
+            block.saturating_mul(BLOCK).min(*elements)
+        };
+        border(rank)..border(rank + 1)
+    }
+
+    /// Elements of a unit that a rank owns.
+    pub fn owned(&self, unit: &Unit, rank: u64) -> u64 {
+        unit.params
+            .iter()
+            .map(|param| {
+                let part = self.part(*param, rank);
+                part.end - part.start
+            })
+            .sum()
+    }
+}
+
+impl Unit {
+    /// The first block of a rank.
+    fn border(&self, rank: u64, ranks: u64) -> u64 {
+        let blocks = u128::from(self.blocks.last().copied().unwrap_or(0));
+        (blocks * u128::from(rank.min(ranks)) / u128::from(ranks)) as u64
+    }
+}
+
+/// The layer in a parameter's path, as 3 in `layers.3.mixer.wq`.
+fn layer(path: &str) -> Option<u64> {
+    path.strip_prefix("layers.")?.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_element_has_one_owner_and_borders_are_block_borders(
+            params in prop::collection::vec((prop::option::of(0u64..4), 0u64..100_000), 1..12),
+            ranks in 1u64..600,
+        ) {
+            let shards = Shards::of(&params, ranks);
+            for (param, (_, elements)) in params.iter().enumerate() {
+                let mut end = 0;
+                for rank in 0..ranks {
+                    let part = shards.part(param, rank);
+                    prop_assert_eq!(part.start, end);
+                    prop_assert!(part.end.is_multiple_of(BLOCK) || part.end == *elements);
+                    end = part.end;
+                }
+                prop_assert_eq!(end, *elements);
+            }
+            let mut seen: Vec<usize> = shards.units().iter().flat_map(|unit| unit.params.clone()).collect();
+            seen.sort_unstable();
+            prop_assert!(seen.into_iter().eq(0..params.len()));
+        }
+
+        #[test]
+        fn a_rank_after_another_is_a_unit_in_order(
+            sizes in prop::collection::vec(0u64..100_000, 1..8),
+            ranks in 1u64..40,
+        ) {
+            let params: Vec<_> = sizes.iter().map(|size| (None, *size)).collect();
+            let shards = Shards::of(&params, ranks);
+            let mut walk: Vec<(usize, u64)> = Vec::new();
+            for rank in 0..ranks {
+                for param in 0..params.len() {
+                    let part = shards.part(param, rank);
+                    walk.extend((!part.is_empty()).then_some((param, part.start)));
+                }
+            }
+            prop_assert!(walk.is_sorted(), "{:?}", walk);
+        }
+
+        #[test]
+        fn shares_differ_by_at_most_a_block(size in 0u64..10_000_000, ranks in 1u64..600) {
+            let shards = Shards::of(&[(None, size)], ranks);
+            let owned: Vec<u64> = (0..ranks).map(|rank| shards.owned(&shards.units()[0], rank)).collect();
+            let (least, most) = (owned.iter().min().unwrap(), owned.iter().max().unwrap());
+            prop_assert!(most - least <= 2 * BLOCK);
+        }
+    }
+
+    #[test]
+    fn a_layer_is_a_unit_and_the_rest_is_another() {
+        assert_eq!(layer("layers.12.mixer.wq"), Some(12));
+        assert_eq!(layer("embed"), None);
+        let shards =
+            Shards::of(&[(None, 5), (Some(0), 7), (Some(1), 7), (Some(0), 3), (None, 1)], 2);
+        let params: Vec<_> = shards.units().iter().map(|unit| unit.params.clone()).collect();
+        assert_eq!(params, [vec![0, 4], vec![1, 3], vec![2]]);
+    }
+}

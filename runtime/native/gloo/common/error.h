@@ -1,0 +1,2 @@
+// Empty: ProcessGroupGloo.hpp includes it and uses nothing of it.
+#pragma once

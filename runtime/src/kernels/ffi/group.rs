@@ -1,0 +1,212 @@
+//! PyTorch's process groups over Gloo (native/group.h). In: contiguous CPU tensors. Out: the same collective on every
+//! rank, or the error of the connection. Must stay true: a group stays on one thread; sizes are checked before a pointer
+//! passes the border.
+#![expect(unsafe_code, reason = "part of the module that may; every block says why it is sound")]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use tch::Tensor;
+
+use super::{checked, last_error};
+use crate::kernels::KernelError;
+
+#[repr(C)]
+struct Opaque {
+    private: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn canonc_group_join(
+        host: *const c_char,
+        port: c_int,
+        serve: c_int,
+        prefix: *const c_char,
+        rank: c_int,
+        size: c_int,
+        address: *const c_char,
+        timeout_ms: i64,
+    ) -> *mut Opaque;
+    fn canonc_group_all_to_all(
+        group: *mut Opaque,
+        output: *mut c_void,
+        input: *mut c_void,
+        output_counts: *const i64,
+        input_counts: *const i64,
+    ) -> c_int;
+    fn canonc_group_all_gather(
+        group: *mut Opaque,
+        output: *mut c_void,
+        input: *mut c_void,
+    ) -> c_int;
+    fn canonc_group_broadcast(group: *mut Opaque, tensor: *mut c_void, root: c_int) -> c_int;
+    fn canonc_group_set(
+        group: *mut Opaque,
+        key: *const c_char,
+        bytes: *const u8,
+        count: i64,
+    ) -> c_int;
+    fn canonc_group_get(
+        group: *mut Opaque,
+        key: *const c_char,
+        timeout_ms: i64,
+        bytes: *mut u8,
+        count: i64,
+    ) -> i64;
+    fn canonc_group_leave(group: *mut Opaque);
+}
+
+/// Where ranks meet, and which of them this process is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// The host of the store.
+    pub host: String,
+    pub port: u16,
+    /// Whether this process hosts the store.
+    pub serves: bool,
+    /// Separates this meeting from earlier ones in the same store.
+    pub prefix: String,
+    pub rank: u32,
+    pub size: u32,
+    /// This machine's address for the other ranks; that of its host name if `None`.
+    pub address: Option<String>,
+    /// How long to wait for another rank, in a collective too.
+    pub timeout: Duration,
+}
+
+/// A connection to all other ranks.
+#[derive(Debug)]
+pub struct Group {
+    group: NonNull<Opaque>,
+    size: usize,
+}
+
+impl Group {
+    /// Returns when all ranks have joined.
+    pub fn join(meeting: &Meeting) -> Result<Group, KernelError> {
+        let Meeting { host, port, serves, prefix, rank, size, address, timeout } = meeting;
+        let address = address.as_deref().map(c_text).transpose()?;
+        let (host, prefix) = (c_text(host)?, c_text(prefix)?);
+        // SAFETY: null-terminated strings that outlive the call; a null address is allowed.
+        let group = unsafe {
+            canonc_group_join(
+                host.as_ptr(),
+                c_int::from(*port),
+                c_int::from(*serves),
+                prefix.as_ptr(),
+                c_int::try_from(*rank).unwrap_or(c_int::MAX),
+                c_int::try_from(*size).unwrap_or(c_int::MAX),
+                address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr()),
+                millis(*timeout),
+            )
+        };
+        NonNull::new(group)
+            .map(|group| Group { group, size: *size as usize })
+            .ok_or_else(last_error)
+    }
+
+    /// Sends `input_counts[r]` elements to rank r, in order, and receives `output_counts[r]` from it.
+    pub fn all_to_all(
+        &self,
+        output: &mut Tensor,
+        input: &Tensor,
+        output_counts: &[i64],
+        input_counts: &[i64],
+    ) -> Result<(), KernelError> {
+        flat(output, output_counts.iter().sum())?;
+        flat(input, input_counts.iter().sum())?;
+        if output_counts.len() != self.size || input_counts.len() != self.size {
+            return Err(KernelError::new(format!(
+                "an exchange of {} ranks needs a count each",
+                self.size
+            )));
+        }
+        // SAFETY: one count for each rank; at::Tensors that outlive the call, which waits for the exchange.
+        checked(unsafe {
+            canonc_group_all_to_all(
+                self.group.as_ptr(),
+                pointer(output),
+                pointer(input),
+                output_counts.as_ptr(),
+                input_counts.as_ptr(),
+            )
+        })
+    }
+
+    /// The inputs [n] of all ranks, one after another.
+    pub fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), KernelError> {
+        flat(output, (self.size * input.numel()) as i64)?;
+        flat(input, input.numel() as i64)?;
+        // SAFETY: at::Tensors that outlive the call, which waits for the exchange; sizes fit (checked).
+        checked(unsafe {
+            canonc_group_all_gather(self.group.as_ptr(), pointer(output), pointer(input))
+        })
+    }
+
+    /// Overwrites the tensor with that of rank `root`.
+    pub fn broadcast(&self, tensor: &mut Tensor, root: u32) -> Result<(), KernelError> {
+        flat(tensor, tensor.numel() as i64)?;
+        let root = c_int::try_from(root).unwrap_or(c_int::MAX);
+        // SAFETY: an at::Tensor that outlives the call, which waits for the exchange.
+        checked(unsafe { canonc_group_broadcast(self.group.as_ptr(), pointer(tensor), root) })
+    }
+
+    /// Stores a text for the other ranks.
+    pub fn set(&self, key: &str, text: &str) -> Result<(), KernelError> {
+        let key = c_text(key)?;
+        // SAFETY: a null-terminated key and as many bytes as it says, which outlive the call.
+        checked(unsafe {
+            canonc_group_set(self.group.as_ptr(), key.as_ptr(), text.as_ptr(), text.len() as i64)
+        })
+    }
+
+    /// A stored text, waiting for it; `None` if it does not come in time.
+    pub fn get(&self, key: &str, wait: Duration) -> Result<Option<String>, KernelError> {
+        let key = c_text(key)?;
+        let mut bytes = vec![0u8; 1 << 16];
+        let (at, room) = (bytes.as_mut_ptr(), bytes.len() as i64);
+        // SAFETY: at most `room` bytes are written to `bytes`, which outlives the call.
+        let count =
+            unsafe { canonc_group_get(self.group.as_ptr(), key.as_ptr(), millis(wait), at, room) };
+        match usize::try_from(count) {
+            Ok(count) => {
+                bytes.truncate(count);
+                Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+            }
+            Err(_) if count == -2 => Ok(None),
+            Err(_) => Err(last_error()),
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // SAFETY: made by canonc_group_join, and left only here.
+        unsafe { canonc_group_leave(self.group.as_ptr()) }
+    }
+}
+
+fn flat(tensor: &Tensor, elements: i64) -> Result<(), KernelError> {
+    let on_cpu = tensor.device() == tch::Device::Cpu;
+    if on_cpu && tensor.size() == [elements] && tensor.is_contiguous() {
+        return Ok(());
+    }
+    Err(KernelError::new(format!(
+        "a contiguous CPU tensor of shape [{elements}] is expected, got {:?} on {:?}",
+        tensor.size(),
+        tensor.device()
+    )))
+}
+
+fn pointer(tensor: &Tensor) -> *mut c_void {
+    tensor.as_ptr().cast_mut().cast()
+}
+
+fn c_text(text: &str) -> Result<CString, KernelError> {
+    CString::new(text).map_err(|_| KernelError::new(format!("{text:?} has a zero byte")))
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

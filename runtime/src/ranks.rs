@@ -1,0 +1,56 @@
+//! Training on several processes.
+//!
+//! In: how this process reaches the others, and a job. Out: every rank's part of each step. Must stay true: any number
+//! of ranks gives the bits of one; rank 0 decides what happens next, logs and saves, and the others follow its commands
+//! in one order; a rank that fails, or does not respond, ends all of them and is named.
+//!
+//! [`Collectives`] is the border to the network, so that tests can run ranks as threads.
+
+mod command;
+mod exchange;
+mod follow;
+mod gloo;
+pub mod simulated;
+
+use std::fmt;
+use std::rc::Rc;
+
+use tch::Tensor;
+
+use crate::error::ExecuteError;
+
+pub(crate) use command::Command;
+pub(crate) use exchange::{Announced, Team};
+pub use follow::follow;
+pub use gloo::{Gloo, Launch};
+
+/// How a process takes part in training with others.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub ranks: Rc<dyn Collectives>,
+    /// Whether each rank holds only a part of the moments.
+    pub divide_moments: bool,
+}
+
+/// What ranks do together. Every rank calls the same ones in the same order. Tensors have one axis, are contiguous and
+/// on the CPU.
+pub trait Collectives: fmt::Debug {
+    fn rank(&self) -> u64;
+
+    fn size(&self) -> u64;
+
+    /// Sends `input_counts[r]` elements to rank r, in order, and receives `output_counts[r]` from it.
+    fn all_to_all(
+        &self,
+        output: &mut Tensor,
+        input: &Tensor,
+        output_counts: &[i64],
+        input_counts: &[i64],
+    ) -> Result<(), ExecuteError>;
+
+    /// The inputs [n] of all ranks, one after another.
+    fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError>;
+
+    /// Overwrites the tensor with that of rank 0.
+    fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError>;
+}

@@ -1,0 +1,52 @@
+//! A rank other than 0.
+//!
+//! In: a job and the team. Out: nothing but this rank's part of each step. Must stay true: it writes no file, and does
+//! only what rank 0 commands.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Command, Member};
+use crate::execute::Machine;
+use crate::state::{Division, State, Together};
+use records::job::Job;
+use records::run::RunError;
+
+/// Follows rank 0 to the end of its training. `stop` asks all ranks to stop after the next step.
+pub fn follow(
+    job: &mut Job,
+    machine: Machine,
+    member: &Member,
+    stop: &AtomicBool,
+) -> Result<(), RunError> {
+    let division = Division::new(job, member);
+    let team = &division.team;
+    let trainer = division.trainer(job, machine)?;
+    let mut state = State::initial(job, machine)?;
+    state.divide(division.clone())?;
+    loop {
+        match Command::next(&*team.ranks)? {
+            Command::Take(part, index) => state.take(part, index)?,
+            Command::Resume(step) => state.step = step,
+            Command::Step(step) if step == state.step => {
+                let stop = stop.load(Ordering::Relaxed);
+                // Rank 0 reports a rank without data, and says what is next.
+                match state.advance_together(job, &trainer, stop)? {
+                    Together::Done { .. } | Together::NoData { .. } => {}
+                }
+            }
+            Command::Step(step) => {
+                return Err(RunError::machine(
+                    format!(
+                        "rank 0 is at step {step}, but rank {} at {}",
+                        team.ranks.rank(),
+                        state.step
+                    ),
+                    "this is a bug in canonc; please report it",
+                ));
+            }
+            Command::Send(part, index) => state.send(part, index)?,
+            Command::Evaluate => {}
+            Command::End => return Ok(()),
+        }
+    }
+}

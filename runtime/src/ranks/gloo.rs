@@ -1,0 +1,247 @@
+//! Ranks as processes, over Gloo.
+//!
+//! In: the environment of a launcher, or of `canonc run --ranks`. Out: [`Collectives`]. Must stay true: an error of the
+//! network is reported as an error of a rank: the one that stored why it failed, or the one that no longer responds.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use tch::Tensor;
+
+use super::Collectives;
+use crate::error::ExecuteError;
+use crate::kernels::{Group, KernelError, Meeting};
+use records::run::RunError;
+
+/// How long ranks wait for each other to say that they still run.
+const ROLL_CALL: Duration = Duration::from_secs(5);
+
+/// This process among those that a launcher started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    pub rank: u32,
+    pub size: u32,
+    /// Ranks on this machine.
+    pub local: u32,
+    pub host: String,
+    pub port: u16,
+    /// Whether rank 0 hosts the store; `torchrun` hosts it itself.
+    pub serves: bool,
+    /// Separates a restart from the processes before it.
+    pub prefix: String,
+}
+
+impl Launch {
+    /// Reads the environment that `torchrun`, `srun` or `canonc run --ranks` makes; `None` if this is a process of its
+    /// own.
+    pub fn from_environment(
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Launch>, RunError> {
+        let torch = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"];
+        let slurm = ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"];
+        let [rank, size, local] = if variable(torch[0]).is_some() { torch } else { slurm };
+        let (Some(rank_text), Some(size_text)) = (variable(rank), variable(size)) else {
+            return Ok(None);
+        };
+        let rank = number(rank, &rank_text)?;
+        let size = number(size, &size_text)?;
+        if size <= 1 {
+            return Ok(None);
+        }
+        if rank >= size {
+            return Err(RunError::input(
+                format!("the environment says rank {rank} of {size}, but ranks count from 0"),
+                "start the processes with `torchrun`, `srun` or `canonc run --ranks N`",
+            ));
+        }
+        let local = variable(local).map_or(Ok(size), |text| number(local, &text))?;
+        let missing = |name: &str| {
+            RunError::input(
+                format!(
+                    "the environment says rank {rank} of {size}, but not {name}, where the ranks meet"
+                ),
+                format!("export {name}; `torchrun` and `canonc run --ranks N` do"),
+            )
+        };
+        let host = variable("MASTER_ADDR").ok_or_else(|| missing("MASTER_ADDR"))?;
+        let port = variable("MASTER_PORT").ok_or_else(|| missing("MASTER_PORT"))?;
+        let port = port.parse().map_err(|_| {
+            RunError::input(
+                format!("MASTER_PORT is `{port}`, but a port is a number up to 65535"),
+                "export another MASTER_PORT",
+            )
+        })?;
+        let agent = variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+        let restart = variable("TORCHELASTIC_RESTART_COUNT").unwrap_or_else(|| "0".to_owned());
+        Ok(Some(Launch {
+            rank,
+            size,
+            local,
+            host,
+            port,
+            serves: rank == 0 && !agent,
+            prefix: format!("canonc/{restart}"),
+        }))
+    }
+}
+
+fn number(name: &str, text: &str) -> Result<u32, RunError> {
+    text.parse().map_err(|_| {
+        RunError::input(
+            format!("{name} is `{text}` in the environment, but it must be a number"),
+            "start the processes with `torchrun`, `srun` or `canonc run --ranks N`",
+        )
+    })
+}
+
+/// The connection of this process to the other ranks.
+pub struct Gloo {
+    group: Group,
+    launch: Launch,
+}
+
+impl fmt::Debug for Gloo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gloo").field("launch", &self.launch).finish_non_exhaustive()
+    }
+}
+
+impl Gloo {
+    /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them.
+    pub fn join(launch: Launch, timeout: Duration, same: &str) -> Result<Gloo, RunError> {
+        let Launch { rank, size, local, host, port, serves, prefix } = &launch;
+        let meeting = Meeting {
+            host: host.clone(),
+            port: *port,
+            serves: *serves,
+            prefix: prefix.clone(),
+            rank: *rank,
+            size: *size,
+            // All on one machine: its host name may have no address.
+            address: (local == size).then(|| "127.0.0.1".to_owned()),
+            timeout,
+        };
+        let group = Group::join(&meeting).map_err(|error| {
+            RunError::machine(
+                format!(
+                    "rank {rank} of {size} did not meet the others at {host}:{port} within {} s: {}",
+                    timeout.as_secs(),
+                    first_line(&error)
+                ),
+                "check that all ranks were started, and can reach that host and port",
+            )
+        })?;
+        let gloo = Gloo { group, launch };
+        gloo.agree(same)?;
+        Ok(gloo)
+    }
+
+    /// Refuses ranks that were started with something else than rank 0.
+    fn agree(&self, same: &str) -> Result<(), RunError> {
+        let rank = self.launch.rank;
+        let lost = |error: KernelError| RunError::from(self.lost(&error));
+        self.group.set(&format!("same/{rank}"), same).map_err(lost)?;
+        for other in 0..self.launch.size {
+            let key = format!("same/{other}");
+            let theirs = self.group.get(&key, ROLL_CALL).map_err(lost)?.unwrap_or_default();
+            if theirs != same {
+                let difference = theirs
+                    .lines()
+                    .zip(same.lines())
+                    .find(|(theirs, ours)| theirs != ours)
+                    .map_or_else(String::new, |(theirs, ours)| {
+                        format!(": rank {other} has {theirs}, rank {rank} has {ours}")
+                    });
+                return Err(RunError::machine(
+                    format!("ranks {other} and {rank} differ{difference}"),
+                    "start every rank with the same canonc, lock and options, on the same kind of machine",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the other ranks why this one ends.
+    pub fn fail(&self, why: &str) {
+        // The others notice the end of this process in any case.
+        let _ = self.group.set(&format!("failed/{}", self.launch.rank), why);
+    }
+
+    /// The error for an exchange that did not happen: names the rank at fault.
+    fn lost(&self, error: &KernelError) -> ExecuteError {
+        let Launch { rank, size, .. } = self.launch;
+        let gone = || {
+            ExecuteError::new(format!(
+                "rank 0, which the others meet at, no longer responds: {}",
+                first_line(error)
+            ))
+        };
+        if self.group.set(&format!("alive/{rank}"), "").is_err() {
+            return gone();
+        }
+        let until = Instant::now() + ROLL_CALL;
+        let mut silent = Vec::new();
+        for other in (0..size).filter(|other| *other != rank) {
+            match self.group.get(&format!("failed/{other}"), Duration::ZERO) {
+                Ok(Some(why)) => return ExecuteError::new(format!("rank {other} failed: {why}")),
+                Ok(None) => {}
+                Err(_) => return gone(),
+            }
+            let wait = until.saturating_duration_since(Instant::now());
+            match self.group.get(&format!("alive/{other}"), wait) {
+                Ok(Some(_)) => {}
+                Ok(None) => silent.push(other),
+                Err(_) => return gone(),
+            }
+        }
+        // A rank that fails stores why, then leaves; it may have done so meanwhile.
+        for other in &silent {
+            if let Ok(Some(why)) = self.group.get(&format!("failed/{other}"), Duration::ZERO) {
+                return ExecuteError::new(format!("rank {other} failed: {why}"));
+            }
+        }
+        let error = first_line(error);
+        ExecuteError::new(match silent.as_slice() {
+            [] => format!("the ranks lost their connection: {error}"),
+            [one] => format!("rank {one} does not respond: it was killed, or it hangs ({error})"),
+            several => {
+                let names: Vec<String> = several.iter().map(u32::to_string).collect();
+                format!("ranks {} do not respond ({error})", names.join(", "))
+            }
+        })
+    }
+}
+
+fn first_line(error: &KernelError) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+impl Collectives for Gloo {
+    fn rank(&self) -> u64 {
+        u64::from(self.launch.rank)
+    }
+
+    fn size(&self) -> u64 {
+        u64::from(self.launch.size)
+    }
+
+    fn all_to_all(
+        &self,
+        output: &mut Tensor,
+        input: &Tensor,
+        output_counts: &[i64],
+        input_counts: &[i64],
+    ) -> Result<(), ExecuteError> {
+        self.group
+            .all_to_all(output, input, output_counts, input_counts)
+            .map_err(|error| self.lost(&error))
+    }
+
+    fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError> {
+        self.group.all_gather(output, input).map_err(|error| self.lost(&error))
+    }
+
+    fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {
+        self.group.broadcast(tensor, 0).map_err(|error| self.lost(&error))
+    }
+}
