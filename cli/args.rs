@@ -567,6 +567,12 @@ pub struct RunArgs {
     /// Use another device than the lock's; the id stays the same, the platform section changes
     #[arg(long, value_enum, value_name = "DEVICE")]
     pub device: Option<OnDevice>,
+    /// Train with this many processes on this machine; the result is the same to the bit
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ranks: Option<u32>,
+    /// How long a rank waits for another one, in seconds, before all end
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub rank_timeout: u64,
     /// Save a checkpoint after this step and exit 75
     #[arg(long, value_name = "N")]
     pub stop_after_step: Option<u64>,

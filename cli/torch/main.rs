@@ -6,6 +6,7 @@ mod bench;
 mod forward;
 mod generate;
 mod prompts;
+mod ranks;
 mod replay;
 mod reproduce;
 mod run;

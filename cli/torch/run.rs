@@ -23,6 +23,7 @@ use records::platform::{memory_limit, multiplies_bf16, needs_reexec, peak_memory
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
 use report::compare::measured;
+use runtime::ranks::Launch;
 use runtime::train::{Observer, Options, TimingMethod, TrainOutcome, machine, spec, time, train};
 
 use canonc::args::{OnDevice, RunArgs};
@@ -31,6 +32,8 @@ use canonc::found::Found;
 use canonc::runs::{self, failure};
 use canonc::signals::stop_on_signals;
 use canonc::{child, named, out, output};
+
+use crate::ranks;
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match (args.named.as_slice(), &args.lock) {
@@ -43,6 +46,13 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     trains(&path, &text)?;
     let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
     let experiment = on_device(locked, args.device)?;
+    let launch = Launch::from_environment(|name| std::env::var(name).ok()).map_err(failure)?;
+    if let (None, Some(ranks @ 2..)) = (&launch, args.ranks)
+        && !args.dry_run
+    {
+        return ranks::start(ranks, experiment.platform.threads);
+    }
+    ranks::check(args, &experiment.platform, launch.as_ref())?;
     start_again(&experiment)?;
     let text = lab::lock::write(&Lock::Experiment(experiment.clone()));
     let folder = match &args.dir {
@@ -74,8 +84,13 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         Some(text) => Faults::parse(text).map_err(|error| Failure::bad_input(error.to_string()))?,
     };
     let stop = stop_on_signals()?;
+    let joined = launch.map(|launch| ranks::join(launch, args, &experiment)).transpose()?;
+    if let Some(joined) = joined.as_ref().filter(|joined| !joined.leads()) {
+        return joined.follow(&mut job, on, &stop);
+    }
+    let member = joined.as_ref().map(|joined| &joined.member);
     let options =
-        Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults, ranks: None };
+        Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults, ranks: member };
     output::note(&format!(
         "{}: {} of {}, lock {}, in {}",
         experiment.name,
@@ -164,7 +179,18 @@ fn usual_folder(lock: &Path, experiment: &Experiment) -> Result<(PathBuf, PathBu
 /// Runs each lock in its own process, since each starts in its own platform. Reads all locks first. Stops at the first
 /// run that does not reach its end; a diverged run did.
 fn several(args: &RunArgs) -> Outcome {
-    let RunArgs { named, lock: _, dir, data, dry_run, device, stop_after_step, fault } = args;
+    let RunArgs {
+        named,
+        lock: _,
+        dir,
+        data,
+        dry_run,
+        device,
+        ranks,
+        rank_timeout,
+        stop_after_step,
+        fault,
+    } = args;
     if dir.is_some() {
         return Err(Failure::bad_input(
             "`--dir` names the folder of one run, but several locks are given",
@@ -190,6 +216,8 @@ fn several(args: &RunArgs) -> Outcome {
         };
         option("--data", data.as_ref().map(OsString::from));
         option("--stop-after-step", stop_after_step.map(|n| n.to_string().into()));
+        option("--ranks", ranks.map(|n| n.to_string().into()));
+        option("--rank-timeout", Some(rank_timeout.to_string().into()));
         option("--fault", fault.as_ref().map(OsString::from));
         option("--device", device.map(|device| device_word(device).into()));
         words.extend(dry_run.then(|| "--dry-run".into()));

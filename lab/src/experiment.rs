@@ -26,7 +26,7 @@ use access::{count, counts, int, list, real, seed, text, truth};
 use covered::{digests, eval, train};
 pub use parts::{
     Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, Ids, KernelPath,
-    LossOn, Order, Platform, Schedule, Seeds, Shuffle, Tokenizer, TokenizerKind,
+    LossOn, Order, Platform, Schedule, Seeds, Shard, Shuffle, Tokenizer, TokenizerKind,
 };
 
 pub use arch::LockedArch;
@@ -571,6 +571,10 @@ fn platform(fields: &Fields) -> Platform {
         devices: match fields.get("platform.devices") {
             Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
             Some(_) | None => None,
+        },
+        shard: match text(fields, "platform.shard") {
+            "optimizer" => Shard::Optimizer,
+            _ => Shard::None,
         },
         canon: kernel(fields, "platform.kernels.canon"),
         gated_norm: kernel(fields, "platform.kernels.gated_norm"),

@@ -10,11 +10,18 @@ use crate::kernels::KernelError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecuteError {
     message: String,
+    help: Option<String>,
 }
 
 impl ExecuteError {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self { message: message.into(), help: None }
+    }
+
+    /// The error of another rank, or of the connection to it.
+    pub(crate) fn of_rank(message: impl Into<String>) -> Self {
+        let help = "the run continues from its last checkpoint when all ranks are started again";
+        Self { message: message.into(), help: Some(help.to_owned()) }
     }
 }
 
@@ -29,10 +36,11 @@ impl std::error::Error for ExecuteError {}
 impl From<ExecuteError> for RunError {
     /// Inputs are checked earlier, so an error here is the machine's, usually a lack of memory.
     fn from(error: ExecuteError) -> Self {
-        RunError::machine(
-            error.message,
-            "check that the machine has the memory that `--dry-run` estimates",
-        )
+        let ExecuteError { message, help } = error;
+        let help = help.unwrap_or_else(|| {
+            "check that the machine has the memory that `--dry-run` estimates".to_owned()
+        });
+        RunError::machine(message, help)
     }
 }
 

@@ -20,6 +20,7 @@ use tch::Tensor;
 use crate::error::ExecuteError;
 
 pub(crate) use command::Command;
+pub use command::Ending;
 pub(crate) use exchange::{Announced, Team};
 pub use follow::follow;
 pub use gloo::{Gloo, Launch};

@@ -6,7 +6,7 @@ mod alternate;
 mod machine;
 mod timing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -15,7 +15,7 @@ use compiler::digest::Digest;
 
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
-use crate::ranks::{Command, Member};
+use crate::ranks::{Command, Ending, Member};
 use crate::state::{Division, State, Together};
 use disk::json_lines;
 use records::attest::{Attestation, Circumstances};
@@ -79,8 +79,17 @@ pub fn train(
 ) -> Result<TrainOutcome, RunError> {
     let end = train_alone_or_lead(job, folder, machine, options, observer);
     if let Some(member) = options.ranks {
+        let how = match &end {
+            Ok(TrainOutcome::Interrupted { .. }) => Ending::Interrupted,
+            Ok(
+                TrainOutcome::Finished(_)
+                | TrainOutcome::Already(_)
+                | TrainOutcome::Diverged { .. },
+            ) => Ending::Done,
+            Err(_) => Ending::Failed,
+        };
         // If they are gone, `end` says so.
-        let _ = Command::End.give(&*member.ranks);
+        let _ = Command::End(how).give(&*member.ranks);
     }
     end
 }
@@ -216,7 +225,7 @@ impl<'a> Run<'a> {
             }
             state.divide(division)?;
         }
-        tell(Event::Started { step: state.step, machine: machine::line(&machine::facts()) })?;
+        tell(Event::Started { step: state.step, machine: machine::line(&facts_of(options)) })?;
         let (records, _) = records::metrics::read(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
         // If the run diverged and the last process ended after saving the last state, only the attestation is missing.
@@ -431,7 +440,8 @@ impl<'a> Run<'a> {
             ));
         };
         let History { machines: sessions, proved, seconds } = history(&self.folder);
-        let here = machine::line(&machine::facts());
+        let facts = facts_of(self.options);
+        let here = machine::line(&facts);
         let attestation = Attestation {
             name: self.job.name.clone(),
             lock: self.job.id(),
@@ -447,7 +457,7 @@ impl<'a> Run<'a> {
             second_moment: saved.second_moment.tensors,
             plan: Digest::of(PLAN_TAG, &self.job.plan_text()),
             kernels: self.keep_kernels()?,
-            machine: machine::facts(),
+            machine: facts,
             other_machines: sessions
                 .iter()
                 .filter(|machine| **machine != here)
@@ -486,6 +496,15 @@ impl<'a> Run<'a> {
         self.observer.event(&event);
         self.folder.record(&event)
     }
+}
+
+/// The facts of this process's machine, and the number of ranks if there are several.
+fn facts_of(options: &Options<'_>) -> BTreeMap<String, String> {
+    let mut facts = machine::facts();
+    if let Some(member) = options.ranks {
+        facts.insert("ranks".to_owned(), member.ranks.size().to_string());
+    }
+    facts
 }
 
 /// The `kernels.txt` of earlier processes, if a run of this plan can have written it.

@@ -301,6 +301,8 @@ pub struct Platform {
     pub recompute: Recompute,
     /// A hint: the number of devices to spread the micro-batches over.
     pub devices: Option<u32>,
+    /// What ranks divide among themselves.
+    pub shard: Shard,
     /// The kernel of Canon layers.
     pub canon: KernelPath,
     /// The kernel of gated norms.
@@ -314,6 +316,15 @@ pub enum Device {
     Cpu,
     /// An NVIDIA GPU.
     Cuda,
+}
+
+/// What ranks divide among themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shard {
+    /// Every rank holds all weights and moments.
+    None,
+    /// Each rank holds, and updates with, a part of the moments.
+    Optimizer,
 }
 
 /// Which of two kernels computes an operation.

@@ -21,9 +21,22 @@ pub(crate) enum Command {
     Send(Part, usize),
     /// Evaluate the state.
     Evaluate,
-    /// Training is over, or ended early.
-    End,
+    /// There is nothing more to do.
+    End(Ending),
 }
+
+/// How rank 0's training ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// All steps are done, or training diverged.
+    Done,
+    /// It can be resumed from a checkpoint.
+    Interrupted,
+    /// Rank 0 reports an error.
+    Failed,
+}
+
+const ENDINGS: [Ending; 3] = [Ending::Done, Ending::Interrupted, Ending::Failed];
 
 impl Command {
     fn numbers(self) -> [i64; 4] {
@@ -37,7 +50,10 @@ impl Command {
             Command::Step(step) => [3, step as i64, 0, 0],
             Command::Send(part, index) => tensor(4, part, index),
             Command::Evaluate => [5, 0, 0, 0],
-            Command::End => [6, 0, 0, 0],
+            Command::End(how) => {
+                let how = ENDINGS.iter().position(|known| *known == how).unwrap_or(0);
+                [6, how as i64, 0, 0]
+            }
         }
     }
 
@@ -50,7 +66,7 @@ impl Command {
             3 => Command::Step(u64::try_from(a).ok()?),
             4 => Command::Send(part()?, usize::try_from(b).ok()?),
             5 => Command::Evaluate,
-            6 => Command::End,
+            6 => Command::End(*ENDINGS.get(usize::try_from(a).ok()?)?),
             _ => return None,
         })
     }
@@ -85,7 +101,7 @@ mod tests {
             Command::Step(1 << 40),
             Command::Send(Part::SecondMoment, 0),
             Command::Evaluate,
-            Command::End,
+            Command::End(Ending::Interrupted),
         ] {
             assert_eq!(Command::of(command.numbers()), Some(command));
         }

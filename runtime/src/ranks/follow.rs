@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Command, Member};
+use super::{Command, Ending, Member};
 use crate::execute::Machine;
 use crate::state::{Division, State, Together};
 use records::job::Job;
@@ -17,7 +17,7 @@ pub fn follow(
     machine: Machine,
     member: &Member,
     stop: &AtomicBool,
-) -> Result<(), RunError> {
+) -> Result<Ending, RunError> {
     let division = Division::new(job, member);
     let team = &division.team;
     let trainer = division.trainer(job, machine)?;
@@ -46,7 +46,7 @@ pub fn follow(
             }
             Command::Send(part, index) => state.send(part, index)?,
             Command::Evaluate => {}
-            Command::End => return Ok(()),
+            Command::End(how) => return Ok(how),
         }
     }
 }

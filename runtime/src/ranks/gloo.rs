@@ -171,7 +171,7 @@ impl Gloo {
     fn lost(&self, error: &KernelError) -> ExecuteError {
         let Launch { rank, size, .. } = self.launch;
         let gone = || {
-            ExecuteError::new(format!(
+            ExecuteError::of_rank(format!(
                 "rank 0, which the others meet at, no longer responds: {}",
                 first_line(error)
             ))
@@ -183,7 +183,9 @@ impl Gloo {
         let mut silent = Vec::new();
         for other in (0..size).filter(|other| *other != rank) {
             match self.group.get(&format!("failed/{other}"), Duration::ZERO) {
-                Ok(Some(why)) => return ExecuteError::new(format!("rank {other} failed: {why}")),
+                Ok(Some(why)) => {
+                    return ExecuteError::of_rank(format!("rank {other} failed: {why}"));
+                }
                 Ok(None) => {}
                 Err(_) => return gone(),
             }
@@ -197,11 +199,11 @@ impl Gloo {
         // A rank that fails stores why, then leaves; it may have done so meanwhile.
         for other in &silent {
             if let Ok(Some(why)) = self.group.get(&format!("failed/{other}"), Duration::ZERO) {
-                return ExecuteError::new(format!("rank {other} failed: {why}"));
+                return ExecuteError::of_rank(format!("rank {other} failed: {why}"));
             }
         }
         let error = first_line(error);
-        ExecuteError::new(match silent.as_slice() {
+        ExecuteError::of_rank(match silent.as_slice() {
             [] => format!("the ranks lost their connection: {error}"),
             [one] => format!("rank {one} does not respond: it was killed, or it hangs ({error})"),
             several => {

@@ -16,14 +16,6 @@ use records::run::RunError;
 
 /// The device and kernels of a platform section.
 pub fn machine(required: &Platform) -> Result<Machine, RunError> {
-    if let Some(devices @ 2..) = required.devices {
-        return Err(RunError::machine(
-            format!(
-                "the lock has platform.devices = {devices}, but this canonc runs on one device"
-            ),
-            "set `devices = 1` under [platform] or remove it: it affects neither the id nor the result",
-        ));
-    }
     let device = match required.device {
         Device::Cpu => tch::Device::Cpu,
         Device::Cuda => cuda()?,

@@ -1,0 +1,228 @@
+//! `canonc run` on several ranks.
+//!
+//! In: a number of ranks, or a launcher's environment. Out: processes that train together; the exit code of rank 0. Must
+//! stay true: a rank is this same command, in an environment that says which one it is; only rank 0 prints progress and
+//! writes; every process has ended when the first one returns.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use lab::experiment::{Device, Experiment, Platform, Shard};
+use records::job::Job;
+use runtime::execute::Machine;
+use runtime::observe::observe;
+use runtime::ranks::{Collectives, Ending, Gloo, Launch, Member, follow};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use canonc::args::RunArgs;
+use canonc::fail::{Exit, Failure, Outcome};
+use canonc::output;
+use canonc::runs::failure;
+use canonc::signals::ignores_hangup;
+
+/// How long the other processes may take to end after rank 0.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Refuses a number or a kind of processes that the lock does not ask for, or that cannot train.
+pub(crate) fn check(
+    args: &RunArgs,
+    platform: &Platform,
+    launch: Option<&Launch>,
+) -> Result<(), Failure> {
+    if let (Some(devices @ 2..), None, None, false) =
+        (platform.devices, launch, args.ranks, args.dry_run)
+    {
+        return Err(Failure::machine(format!(
+            "the lock has platform.devices = {devices}, but this is one process"
+        ))
+        .help(format!(
+            "start the ranks with `--ranks {devices}` on this machine, or with torchrun or srun on several"
+        ))
+        .help("any other number of ranks, also `--ranks 1`, gives the same result"));
+    }
+    match (platform.device, launch) {
+        (Device::Cuda, Some(launch)) => Err(Failure::machine(format!(
+            "the lock requires cuda, but this canonc runs {} ranks on CPUs only",
+            launch.size
+        ))
+        .help("use `--device cpu`, or one GPU")),
+        (Device::Cpu | Device::Cuda, _) => Ok(()),
+    }
+}
+
+/// Starts this command `ranks` times on this machine and waits for all.
+pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
+    let cannot = |error: std::io::Error| {
+        Failure::machine(format!("{ranks} ranks cannot be started: {error}"))
+    };
+    let program = std::env::current_exe().map_err(cannot)?;
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(cannot)?.port();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let each = (cores / ranks as usize).max(1).to_string();
+    let hangup = (!ignores_hangup()).then_some(SIGHUP);
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hangup)).map_err(cannot)?;
+    let mut children = Children(Vec::new());
+    for rank in 0..ranks {
+        let mut command = Command::new(&program);
+        command.args(std::env::args_os().skip(1)).envs([
+            ("RANK", rank.to_string()),
+            ("WORLD_SIZE", ranks.to_string()),
+            ("LOCAL_RANK", rank.to_string()),
+            ("LOCAL_WORLD_SIZE", ranks.to_string()),
+            ("MASTER_ADDR", "127.0.0.1".to_owned()),
+            ("MASTER_PORT", port.to_string()),
+        ]);
+        if threads.is_none() && std::env::var_os("OMP_NUM_THREADS").is_none() {
+            command.env("OMP_NUM_THREADS", &each);
+        }
+        if rank > 0 {
+            command.stdout(Stdio::null());
+        }
+        children.0.push(command.spawn().map_err(cannot)?);
+    }
+    let leader =
+        children.0.first().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
+    let handle = signals.handle();
+    let forward = std::thread::spawn(move || {
+        for _ in signals.forever() {
+            // Rank 0 tells the others. It may have ended meanwhile.
+            let _ = leader.map(|leader| kill_process(leader, Signal::USR1));
+        }
+    });
+    let end = children.wait(cannot);
+    handle.close();
+    let _ = forward.join();
+    end
+}
+
+/// Processes that are killed if this one gives up on them.
+struct Children(Vec<Child>);
+
+impl Children {
+    /// The exit code of rank 0. When it or a failed rank has ended, the others have a while to end, too.
+    fn wait(&mut self, cannot: impl Fn(std::io::Error) -> Failure) -> Outcome {
+        let mut until: Option<Instant> = None;
+        let (mut leader, mut running) = (None, Vec::new());
+        while until.is_none_or(|until| Instant::now() < until) {
+            running.clear();
+            for (rank, child) in self.0.iter_mut().enumerate() {
+                let status = child.try_wait().map_err(&cannot)?;
+                match status {
+                    None => running.push(rank.to_string()),
+                    Some(status) if rank == 0 => leader = Some(status),
+                    Some(_) => {}
+                }
+                if status.is_some_and(|status| rank == 0 || !status.success()) {
+                    until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                }
+            }
+            if running.is_empty() {
+                break;
+            }
+            std::thread::sleep(POLL);
+        }
+        if !running.is_empty() {
+            output::note(&format!("ranks that did not end are killed: {}", running.join(", ")));
+        }
+        let Some(status) = leader else {
+            return Err(Failure::machine("rank 0 hangs, and the others gave up on it")
+                .help("the same command continues from its last checkpoint"));
+        };
+        match status.code() {
+            Some(0) => Ok(Exit::Fine),
+            Some(75) => Ok(Exit::Interrupted),
+            Some(1) => Err(Failure::shown(Exit::Finding)),
+            Some(2) => Err(Failure::shown(Exit::BadInput)),
+            Some(3) => Err(Failure::shown(Exit::Machine)),
+            Some(_) | None => Err(Failure::machine(format!("rank 0 ended early ({status})"))
+                .help("the same command continues from its last checkpoint")),
+        }
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // It may have ended by itself.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How often to look whether a process has ended.
+const POLL: Duration = Duration::from_millis(20);
+
+/// This process as one rank.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    gloo: Rc<Gloo>,
+    pub(crate) member: Member,
+}
+
+/// Meets the other ranks.
+pub(crate) fn join(
+    launch: Launch,
+    args: &RunArgs,
+    experiment: &Experiment,
+) -> Result<Joined, Failure> {
+    let timeout = Duration::from_secs(args.rank_timeout);
+    let gloo = Rc::new(Gloo::join(launch, timeout, &same(args, experiment)).map_err(failure)?);
+    let divide_moments = match experiment.platform.shard {
+        Shard::None => false,
+        Shard::Optimizer => true,
+    };
+    let member = Member { ranks: gloo.clone(), divide_moments };
+    Ok(Joined { gloo, member })
+}
+
+/// Everything that must be equal on all ranks, one fact to a line.
+fn same(args: &RunArgs, experiment: &Experiment) -> String {
+    let observed = observe();
+    let binary = std::env::current_exe()
+        .and_then(std::fs::read)
+        .map_or_else(|error| error.to_string(), |bytes| blake3::hash(&bytes).to_hex().to_string());
+    let shard = match experiment.platform.shard {
+        Shard::None => "none",
+        Shard::Optimizer => "optimizer",
+    };
+    format!(
+        "lock {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {shard}\n\
+         --stop-after-step {:?}\n",
+        experiment.id(),
+        experiment.digests.platform,
+        observed.torch.version,
+        observed.torch.cpu_capability,
+        observed.torch.isa,
+        observed.torch.blas,
+        args.stop_after_step,
+    )
+}
+
+impl Joined {
+    pub(crate) fn leads(&self) -> bool {
+        self.gloo.rank() == 0
+    }
+
+    /// Does what rank 0 commands, to the end.
+    pub(crate) fn follow(&self, job: &mut Job, machine: Machine, stop: &AtomicBool) -> Outcome {
+        match follow(job, machine, &self.member, stop) {
+            Ok(Ending::Done) => Ok(Exit::Fine),
+            Ok(Ending::Interrupted) => Ok(Exit::Interrupted),
+            // Rank 0 has said why.
+            Ok(Ending::Failed) => Err(Failure::shown(Exit::Machine)),
+            Err(error) => {
+                self.gloo.fail(&error.message);
+                output::note(&format!("rank {} ends: {}", self.gloo.rank(), error.message));
+                Err(Failure::shown(Exit::Machine))
+            }
+        }
+    }
+}
