@@ -11,11 +11,13 @@ mod sentences;
 mod written;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
+use crate::ranks::Command;
 use crate::state::{State, tensors, values};
 use data::Windows;
 use data::batch::{Answer, Batch};
@@ -102,30 +104,85 @@ impl Measurer {
         })
     }
 
-    /// Runs every held-out window, predicting each token from the true ones before it.
+    /// Runs every held-out window, predicting each token from the true ones before it. Ranks share the batches.
     fn forced(&self, job: &mut Job, state: &State) -> Result<Forced, RunError> {
+        if let Some(team) = state.team() {
+            Command::Evaluate.give(&*team.ranks)?;
+        }
         let mut forced = Forced::default();
         let mut batch = Batch::default();
-        let mut first = 0;
-        while first < job.evaluation_windows {
-            let end = (first + job.rows).min(job.evaluation_windows);
-            job.held_out.fill(first..end, &mut batch)?;
-            first = end;
-            let result = tensors(&batch, self.device).and_then(|(inputs, targets)| {
-                let result = self.evaluator.evaluate(&state.weights, &inputs, &targets)?;
-                Ok((values(&result.nll)?, guesses(&result.argmax)?))
-            });
-            let (losses, guesses) = result?;
-            // Ignored targets have loss 0.
-            forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
-            forced.counted += batch.counted_targets();
-            score(&batch, first - batch.rows() as u64, &guesses, &mut forced);
-            if job.metrics.bits {
-                knowledge::add(&batch, &losses, &mut forced.knowledge);
+        let ranks = state.team().map_or(1, |team| team.ranks.size());
+        for round in 0..batches(job).div_ceil(ranks) {
+            for (n, Predicted { losses, guesses }) in (0..).zip(self.round(job, state, round)?) {
+                let windows = windows(job, round * ranks + n);
+                job.held_out.fill(windows.clone(), &mut batch)?;
+                // Ignored targets have loss 0.
+                forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
+                forced.counted += batch.counted_targets();
+                score(&batch, windows.start, &guesses, &mut forced);
+                if job.metrics.bits {
+                    knowledge::add(&batch, &losses, &mut forced.knowledge);
+                }
             }
         }
         Ok(forced)
     }
+
+    /// The part of a rank other than 0 in an evaluation.
+    pub(crate) fn contribute(&self, job: &mut Job, state: &State) -> Result<(), RunError> {
+        let ranks = state.team().map_or(1, |team| team.ranks.size());
+        for round in 0..batches(job).div_ceil(ranks) {
+            self.round(job, state, round)?;
+        }
+        Ok(())
+    }
+
+    /// Predictions for a batch of each rank; fewer in the last round.
+    fn round(&self, job: &mut Job, state: &State, round: u64) -> Result<Vec<Predicted>, RunError> {
+        let Some(team) = state.team() else { return Ok(vec![self.predict(job, state, round)?]) };
+        let (rank, ranks) = (team.ranks.rank(), team.ranks.size());
+        let count = batches(job);
+        let own = match round * ranks + rank {
+            index if index < count => self.predict(job, state, index)?,
+            _ => Predicted::default(),
+        };
+        let sizes: Vec<usize> = (round * ranks..count.min((round + 1) * ranks))
+            .map(|index| {
+                let windows = windows(job, index);
+                ((windows.end - windows.start) * job.seq_len) as usize
+            })
+            .collect();
+        Ok(team.gather_predictions(own, &sizes)?)
+    }
+
+    /// The predictions for one batch of held-out windows.
+    fn predict(&self, job: &mut Job, state: &State, index: u64) -> Result<Predicted, RunError> {
+        let mut batch = Batch::default();
+        job.held_out.fill(windows(job, index), &mut batch)?;
+        let (inputs, targets) = tensors(&batch, self.device)?;
+        let result = self.evaluator.evaluate(&state.weights, &inputs, &targets)?;
+        Ok(Predicted { losses: values(&result.nll)?, guesses: guesses(&result.argmax)? })
+    }
+}
+
+/// What a model predicts for a batch, [rows, seq_len] in row-major order.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Predicted {
+    /// −ln p(target); 0 where ignored.
+    pub(crate) losses: Vec<f32>,
+    /// The likeliest next token.
+    pub(crate) guesses: Vec<i64>,
+}
+
+/// Number of batches in an evaluation.
+fn batches(job: &Job) -> u64 {
+    job.evaluation_windows.div_ceil(job.rows.max(1))
+}
+
+/// The held-out windows of one batch.
+fn windows(job: &Job, index: u64) -> Range<u64> {
+    let first = index * job.rows;
+    first..(first + job.rows).min(job.evaluation_windows)
 }
 
 /// Results of predicting each token.

@@ -310,6 +310,11 @@ impl State {
         Ok(norm)
     }
 
+    /// The other ranks, if there are any.
+    pub(crate) fn team(&self) -> Option<&Team> {
+        self.division.as_ref().map(|division| &division.team)
+    }
+
     fn division(&self) -> Result<&Division, RunError> {
         self.division.as_ref().ok_or_else(|| broken("this run has one rank"))
     }

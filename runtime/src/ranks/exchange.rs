@@ -10,6 +10,7 @@ use tch::{Kind, Tensor};
 
 use super::Collectives;
 use crate::error::ExecuteError;
+use crate::evaluate::Predicted;
 use crate::execute::Sums;
 use crate::kernels::arrange::copy;
 use data::batch::Batch;
@@ -308,6 +309,29 @@ impl Team {
 
     fn lengths(&self, unit: &Unit) -> Vec<i64> {
         (0..self.ranks.size()).map(|rank| self.shards.owned(unit, rank) as i64).collect()
+    }
+
+    /// The predictions of the first ranks, of these numbers of tokens.
+    pub(crate) fn gather_predictions(
+        &self,
+        own: Predicted,
+        sizes: &[usize],
+    ) -> Result<Vec<Predicted>, ExecuteError> {
+        let most = sizes.iter().copied().max().unwrap_or(0);
+        let Predicted { mut losses, mut guesses } = own;
+        losses.resize(most, 0.0);
+        guesses.resize(most, 0);
+        let count = most * self.ranks.size() as usize;
+        let mut output = empty(count as i64, Kind::Float)?;
+        self.ranks.all_gather(&mut output, &Tensor::f_from_slice(&losses)?)?;
+        let mut all = vec![0f32; count];
+        output.f_copy_data(&mut all, count)?;
+        let guesses = self.gather_numbers(&guesses)?;
+        let of = sizes.iter().enumerate().map(|(rank, size)| Predicted {
+            losses: all[rank * most..][..*size].to_vec(),
+            guesses: guesses[rank * most..][..*size].to_vec(),
+        });
+        Ok(of.collect())
     }
 
     /// The numbers of all ranks, one after another.

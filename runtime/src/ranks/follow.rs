@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Command, Ending, Member};
+use crate::evaluate::Measurer;
 use crate::execute::Machine;
 use crate::state::{Division, State, Together};
 use records::job::Job;
@@ -21,6 +22,7 @@ pub fn follow(
     let division = Division::new(job, member);
     let team = &division.team;
     let trainer = division.trainer(job, machine)?;
+    let measurer = Measurer::new(job, machine)?;
     let mut state = State::initial(job, machine)?;
     state.divide(division.clone())?;
     loop {
@@ -45,7 +47,7 @@ pub fn follow(
                 ));
             }
             Command::Send(part, index) => state.send(part, index)?,
-            Command::Evaluate => {}
+            Command::Evaluate => measurer.contribute(job, &state)?,
             Command::End(how) => return Ok(how),
         }
     }

@@ -71,3 +71,22 @@ fn a_run_goes_on_with_another_number_of_ranks() {
     folder.finish(&several());
     assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
 }
+
+#[test]
+fn every_family_in_f32_and_bf16() {
+    for arch in ["wide", "wide_delta", "wide_gla", "wide_mamba"] {
+        for policy in ["f32", "bf16"] {
+            let changes = format!("[precision]\npolicy = \"{policy}\"\n[platform]");
+            let recipe = || {
+                let fewer = ("steps = 8", "steps = 3");
+                let five = ("micro_batches = 2", "micro_batches = 5");
+                experiment(arch, DEPO, &[five, fewer, ("[platform]", &changes)])
+            };
+            let straight = Folder::finished(&recipe());
+            let folder = Folder::new();
+            run(&folder, &recipe, 3, true, None);
+            let differing = differing(&straight.bits(3), &folder.bits(3));
+            assert_eq!(differing, Vec::<String>::new(), "{arch} in {policy}");
+        }
+    }
+}

@@ -43,6 +43,9 @@ arch linear { vocab 16  dim 16  norm_eps 1e-5  init flash_linear  layers 2 of de
 arch small_delta = linear with { canon A, B, C, D }
 arch small_gla = linear with { layers 2 of linear_attention  canon A, C, D }
 arch small_mamba = linear with { layers 2 of state_space  canon A, B, C, D }
+arch wide_delta = small_delta with { vocab 4010 }
+arch wide_gla = small_gla with { vocab 4010 }
+arch wide_mamba = small_mamba with { vocab 4010 }
 arch small_delta_hybrid = linear with {
   layers [3 of delta, softmax]
   canon A, C
