@@ -17,6 +17,7 @@ mod run_cli {
     mod planned;
     mod policy;
     mod proof;
+    mod ranks;
     mod signals;
     mod uses;
     mod verify;
@@ -50,6 +51,7 @@ arch small {
 }
 arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
+arch wide = small with { vocab 10010 }
 arch small_gdn = small with { mixer = gated_deltanet { heads 2 } }
 ";
 

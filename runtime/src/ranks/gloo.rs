@@ -14,7 +14,7 @@ use crate::kernels::{Group, KernelError, Meeting};
 use records::run::RunError;
 
 /// How long ranks wait for each other to say that they still run.
-const ROLL_CALL: Duration = Duration::from_secs(5);
+const ROLL_CALL: Duration = Duration::from_secs(3);
 
 /// This process among those that a launcher started.
 #[derive(Clone, Debug, PartialEq, Eq)]

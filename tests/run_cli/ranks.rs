@@ -1,0 +1,159 @@
+//! Training on several processes.
+//!
+//! In: small runs, with parameters of several blocks. Must stay true: any number of ranks has the bits of one; a rank
+//! that dies or hangs is named, and the run continues from its last checkpoint. Finds a rank's process in /proc.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::BufRead;
+use std::process::Child;
+
+use super::super::{DEPO, Place, experiment, said, same, signal};
+
+/// Five micro-batches a step, so that no number of ranks but one divides them.
+fn place(steps: u64, more: &str) -> Place {
+    let steps = format!("steps = {steps}");
+    let platform = format!("{more}\n[platform]");
+    let five = ("micro_batches = 2", "micro_batches = 5");
+    let changes = [("steps = 6", steps.as_str()), five, ("[platform]", &platform)];
+    Place::new(&experiment("wide", DEPO, &changes))
+}
+
+#[test]
+fn two_three_and_four_processes_have_the_bits_of_one() {
+    for policy in ["f32", "bf16"] {
+        let place = place(6, &format!("[precision]\npolicy = \"{policy}\""));
+        place.exits(0, "run --dir straight");
+        let straight = place.bits("straight", 6);
+        for ranks in 2..5 {
+            let run = format!("on{ranks}");
+            let said = place.exits(0, &format!("run --dir {run} --ranks {ranks}"));
+            assert!(said.contains("step 6/6"), "{said}");
+            same(&straight, &place.bits(&run, 6), &format!("{ranks} ranks, {policy}"));
+            place.holds(&run);
+            let machine = place.attestation(&run).machine;
+            assert_eq!(machine.get("ranks"), Some(&ranks.to_string()));
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_processes_each_time() {
+    let place = place(8, "");
+    place.exits(0, "run --dir straight");
+    for (ranks, step) in [(3, 2), (1, 4), (4, 6)] {
+        place.exits(75, &format!("run --dir moved --ranks {ranks} --stop-after-step {step}"));
+    }
+    place.exits(0, "run --dir moved --ranks 2");
+    same(&place.bits("straight", 8), &place.bits("moved", 8), "moved");
+    place.holds("moved");
+}
+
+/// The processes of a run by rank.
+fn ranks_of(parent: &Child) -> BTreeMap<u32, u32> {
+    let mut ranks = BTreeMap::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(id) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // The parent's id is the second number after the name, which ends with the last parenthesis.
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let after = stat.rsplit(')').next().unwrap_or_default();
+        if after.split_whitespace().nth(1) != Some(parent.id().to_string().as_str()) {
+            continue;
+        }
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let rank = environment
+            .split(|byte| *byte == 0)
+            .find_map(|line| std::str::from_utf8(line).ok()?.strip_prefix("RANK=")?.parse().ok());
+        ranks.extend(rank.map(|rank: u32| (rank, id)));
+    }
+    ranks
+}
+
+fn send(id: u32, name: &str) {
+    let status = std::process::Command::new("kill").args([name, &id.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Starts a run, sends a signal to a rank after the first step, and returns the exit code and what was said.
+fn hurt(place: &Place, words: &str, rank: u32, name: &str) -> (Option<i32>, String) {
+    let (mut child, mut lines) = place.start(words);
+    let mut told = String::new();
+    while !told.contains("step ") {
+        assert!(lines.read_line(&mut told).unwrap() > 0, "{told}");
+    }
+    send(ranks_of(&child)[&rank], name);
+    while lines.read_line(&mut told).unwrap() > 0 {}
+    (child.wait().unwrap().code(), told)
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_all_and_is_named() {
+    let place = place(40, "");
+    place.exits(0, "run --dir straight");
+    for rank in [1, 2] {
+        let (code, told) = hurt(&place, "run --dir killed --ranks 3", rank, "-KILL");
+        assert_eq!(code, Some(3), "{told}");
+        assert!(told.contains(&format!("error: rank {rank} does not respond")), "{told}");
+        assert!(told.contains("continues from its last checkpoint"), "{told}");
+    }
+    let (code, told) = hurt(&place, "run --dir killed --ranks 3", 0, "-KILL");
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("rank 0 ended early"), "{told}");
+    place.exits(0, "run --dir killed --ranks 2");
+    same(&place.bits("straight", 40), &place.bits("killed", 40), "killed");
+}
+
+#[test]
+fn a_rank_that_hangs_ends_all_and_is_named() {
+    let place = place(300, "");
+    let (code, told) =
+        hurt(&place, "run --dir hangs --ranks 3 --rank-timeout 3", 1, "-STOP");
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("rank 1 does not respond"), "{told}");
+    assert!(told.contains("killed: 1"), "{told}");
+}
+
+#[test]
+fn any_rank_can_be_asked_to_stop() {
+    let place = place(300, "");
+    let (code, told) = hurt(&place, "run --dir stopped --ranks 3", 2, "-TERM");
+    assert_eq!(code, Some(75), "{told}");
+    assert!(told.contains("interrupted after step"), "{told}");
+    let (mut child, mut lines) = place.start("run --dir stopped --ranks 2");
+    let mut told = String::new();
+    while !told.contains("step ") {
+        assert!(lines.read_line(&mut told).unwrap() > 0, "{told}");
+    }
+    signal(&child, "-TERM");
+    while lines.read_line(&mut told).unwrap() > 0 {}
+    assert_eq!(child.wait().unwrap().code(), Some(75), "{told}");
+}
+
+#[test]
+fn a_launcher_that_says_too_little_is_refused() {
+    let place = place(6, "");
+    for (variables, wanted) in [
+        ([("RANK", "5"), ("WORLD_SIZE", "2")], "rank 5 of 2"),
+        ([("RANK", "one"), ("WORLD_SIZE", "2")], "RANK is `one`"),
+        ([("RANK", "0"), ("WORLD_SIZE", "2")], "MASTER_ADDR"),
+    ] {
+        let output = place.command("run").envs(variables).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(said(&output).contains(wanted), "{}", said(&output));
+    }
+    // A launcher with one process is a process of its own.
+    let output = place.command("run").envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+#[test]
+fn a_lock_for_several_devices_says_how_to_start_them() {
+    let recipe = DEPO.replace("[platform]", "[platform]\ndevices = 2\nshard = \"optimizer\"");
+    let place = Place::new(&experiment("wide", &recipe, &[]));
+    let said = place.exits(3, "run");
+    assert!(said.contains("platform.devices = 2") && said.contains("--ranks 2"), "{said}");
+    place.exits(0, "run --ranks 2");
+    place.exits(0, "run --ranks 1 --dir alone");
+    same(&place.bits("runs/small", 6), &place.bits("alone", 6), "devices");
+}
