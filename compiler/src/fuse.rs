@@ -5,9 +5,11 @@
 //! switches this pass; kernel names show each fusion.
 //!
 //! Each rule is a file: `silu(gate) ⊙ up`; silu of a short convolution; a norm with a silu gate
-//! before or after it; head and cross-entropy by chunks of tokens. Rules run in order, each on the result of the previous ones.
+//! before or after it; a Canon layer with the gated unit after it; head and cross-entropy by chunks
+//! of tokens. Rules run in order, each on the result of the previous ones.
 
 mod conv_silu;
+mod conv_swiglu;
 mod gated_norm;
 mod head_loss;
 mod swiglu;
@@ -20,8 +22,8 @@ use crate::plan::{Kernel, Plan, Step, ValId};
 type FusionRule = fn(&Plan, &Uses, usize, &mut Edits) -> Option<()>;
 
 pub(crate) fn fuse(plan: &mut Plan) {
-    const RULES: [FusionRule; 4] =
-        [swiglu::rule, conv_silu::rule, gated_norm::rule, head_loss::rule];
+    const RULES: [FusionRule; 5] =
+        [swiglu::rule, conv_silu::rule, gated_norm::rule, conv_swiglu::rule, head_loss::rule];
     for rule in RULES {
         let uses = Uses::new(plan);
         let mut edits = Edits::default();

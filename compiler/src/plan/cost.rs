@@ -185,6 +185,16 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
             let each = 2 * taps + i128::from(*bias) + i128::from(*residual) + act;
             each * elements(inputs, 0..*parts)
         }
+        Kernel::ConvSwiGlu { kernel, residual, bias, state: _ } => {
+            let conv = 2 * i128::from(*kernel) + i128::from(*bias) + i128::from(*residual);
+            (2 * conv + silu + 1) * y
+        }
+        // The convolution again, silu's slope, dx and dweight.
+        Kernel::ConvSwiGluGrad { kernel, residual, bias } => {
+            let taps = 2 * i128::from(*kernel);
+            let conv = 3 * taps + 2 * (i128::from(*bias) + i128::from(*residual));
+            (2 * conv + silu_slope + 3) * y
+        }
         Kernel::Scan { scan, state: _ } => {
             let state = outputs.get(1).map_or(0, Shape::elements);
             i128::from(scan.definition().flops) * input(0).at(1) * state
@@ -331,6 +341,14 @@ mod tests {
         // dx and dweight 16, dbias and residual 2; the convolution again 9, silu's slope 8.
         let made = work(grad, &[x, x, &[5, 4], &[5]], &[x, &[5, 4], &[5]]);
         assert_eq!(made.flops, 30 * (16 + 2 + 9 + 8));
+        // Two convolutions and the gated unit; backward, each convolution three times.
+        let (residual, bias) = (true, false);
+        let gated = Kernel::ConvSwiGlu { kernel: 4, residual, bias, state: false };
+        let made = work(gated, &[x, x, &[10, 4]], &[x]);
+        assert_eq!(made, Work { flops: 30 * (2 * 9 + 6), bytes: 4 * (90 + 40) });
+        let grad = Kernel::ConvSwiGluGrad { kernel: 4, residual, bias };
+        let made = work(grad, &[x, x, x, &[10, 4]], &[x, x, &[10, 4]]);
+        assert_eq!(made, Work { flops: 30 * (2 * 26 + 11), bytes: 4 * (150 + 80) });
         // Keys of 4 and values of 6 in 3 heads: a state of 24 numbers a head.
         let (q, v, s): (&[i64], &[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6], &[2, 3, 4, 6]);
         let scan = Kernel::Scan { scan: Scan::Gla, state: false };

@@ -210,6 +210,30 @@ pub enum Kernel {
         /// Whether a past is given.
         state: bool,
     },
+    /// `CausalConv` of gate and up, then `SwiGlu`. In: gate [b, t, c], up [b, t, c], weight [2c, kernel], if `bias`
+    /// bias \[2c\], if `state` past [b, kernel − 1, 2c]. Out: y [b, t, c] = silu(g) ⊙ u with g, u the convolution's
+    /// results. Created by `fuse`.
+    ConvSwiGlu {
+        /// Number of taps.
+        kernel: i64,
+        /// Whether gate and up are added to the convolution's results.
+        residual: bool,
+        /// Whether a bias is added.
+        bias: bool,
+        /// Whether a past is given.
+        state: bool,
+    },
+    /// In: dy [b, t, c], gate [b, t, c], up [b, t, c], weight [2c, kernel], if `bias` bias \[2c\]; zeros before the
+    /// start. Out: dgate [b, t, c], dup [b, t, c], dweight [2c, kernel], if `bias` dbias \[2c\]; g and u are computed
+    /// again.
+    ConvSwiGluGrad {
+        /// Number of taps.
+        kernel: i64,
+        /// Whether gate and up were added to the convolution's results.
+        residual: bool,
+        /// Whether a bias was added.
+        bias: bool,
+    },
     /// A linear recurrence, with the equations of its definition. In: its operands; if `state` S
     /// [b, h, rows, columns], else zeros. Out: y [b, t, h, …], S after the last token.
     Scan {
@@ -384,6 +408,8 @@ impl Kernel {
             | Kernel::AttentionGrad { .. }
             | Kernel::CausalConv { .. }
             | Kernel::CausalConvGrad { .. }
+            | Kernel::ConvSwiGlu { .. }
+            | Kernel::ConvSwiGluGrad { .. }
             | Kernel::Scan { .. }
             | Kernel::ScanGrad(_)
             | Kernel::CrossEntropy { .. }

@@ -112,6 +112,13 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             let dims = vec![Extent::Batch, Extent::Fixed(kernel - 1), Extent::Fixed(width)];
             vec![value("state", dims, dtype(0))]
         }
+        Kernel::ConvSwiGlu { kernel: _, residual: _, bias: _, state: _ } => vec![like("y", 0)],
+        Kernel::ConvSwiGluGrad { kernel: _, residual: _, bias } => {
+            [like("dgate", 1), like("dup", 2), f32("dweight", dims(3).to_vec())]
+                .into_iter()
+                .chain(bias.then(|| f32("dbias", dims(4).to_vec())))
+                .collect()
+        }
         Kernel::Scan { scan, state: _ } => {
             let Recurrence { result, rows, columns, .. } = *scan.definition();
             vec![like("y", result), f32("state", matrix(dims(rows), dims(columns)))]

@@ -137,6 +137,8 @@ impl Kernel {
             Kernel::CausalConv { .. } => "causal_conv",
             Kernel::CausalConvGrad { .. } => "causal_conv_grad",
             Kernel::CausalConvState { .. } => "causal_conv_state",
+            Kernel::ConvSwiGlu { .. } => "conv_swiglu",
+            Kernel::ConvSwiGluGrad { .. } => "conv_swiglu_grad",
             Kernel::Scan { scan, .. } => scan.definition().name,
             Kernel::ScanGrad(scan) => scan.definition().gradient,
             Kernel::CrossEntropy { .. } => "cross_entropy",
@@ -201,6 +203,17 @@ impl Kernel {
             Kernel::CausalConvState { kernel, parts, state } => {
                 vec![format!("kernel {kernel}"), format!("parts {parts}"), format!("state {state}")]
             }
+            Kernel::ConvSwiGlu { kernel, residual, bias, state } => vec![
+                format!("kernel {kernel}"),
+                format!("residual {residual}"),
+                format!("bias {bias}"),
+                format!("state {state}"),
+            ],
+            Kernel::ConvSwiGluGrad { kernel, residual, bias } => vec![
+                format!("kernel {kernel}"),
+                format!("residual {residual}"),
+                format!("bias {bias}"),
+            ],
             Kernel::Scan { scan: _, state } => vec![format!("state {state}")],
             Kernel::CrossEntropy { nll_square, z_loss }
             | Kernel::CrossEntropyGrad { nll_square, z_loss } => {

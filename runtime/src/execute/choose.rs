@@ -97,12 +97,13 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             Choice::Ours(Path::Reference(Reason::Asked))
         }
         Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => ours(),
-        Kernel::CausalConv { kernel, .. } | Kernel::CausalConvGrad { kernel, .. } => {
-            Choice::Ours(match asked || canon {
-                true => Path::Reference(Reason::Asked),
-                false => convolution::choose(*kernel, kind, device),
-            })
-        }
+        Kernel::CausalConv { kernel, .. }
+        | Kernel::CausalConvGrad { kernel, .. }
+        | Kernel::ConvSwiGlu { kernel, .. }
+        | Kernel::ConvSwiGluGrad { kernel, .. } => Choice::Ours(match asked || canon {
+            true => Path::Reference(Reason::Asked),
+            false => convolution::choose(*kernel, kind, device),
+        }),
         Kernel::Attention { window: _ } | Kernel::AttentionGrad { window: _ } => {
             // The gradient's operands start with dy, before q, k and v.
             let first = usize::from(matches!(kernel, Kernel::AttentionGrad { .. }));

@@ -166,6 +166,28 @@ pub(super) fn run(
             let state = if *state { Some(x(*parts)?) } else { None };
             vec![canon::next_state_of(some(operands, 0, *parts)?, *kernel, state)?]
         }
+        Kernel::ConvSwiGlu { residual, bias, state, kernel: _ } => {
+            let operands = canon::Operands {
+                inputs: some(operands, 0, 2)?,
+                weight: x(2)?,
+                bias: if *bias { Some(x(3)?) } else { None },
+                state: if *state { Some(x(3 + usize::from(*bias))?) } else { None },
+            };
+            vec![canon::gated::forward(ours()?, operands, *residual)?]
+        }
+        Kernel::ConvSwiGluGrad { residual, bias, kernel: _ } => {
+            let operands = canon::Operands {
+                inputs: some(operands, 1, 2)?,
+                weight: x(3)?,
+                bias: if *bias { Some(x(4)?) } else { None },
+                state: None,
+            };
+            let gradients = canon::gated::backward(ours()?, x(0)?, operands, *residual)?;
+            let mut results = gradients.inputs;
+            results.push(gradients.weight);
+            results.extend(gradients.bias);
+            results
+        }
         Kernel::Scan { scan, state } => {
             let count = scan.definition().operands.len();
             let state = if *state { Some(x(count)?) } else { None };

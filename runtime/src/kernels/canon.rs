@@ -8,6 +8,7 @@
 //! any thread count; run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
 
 mod fused;
+pub mod gated;
 mod reference;
 mod strips;
 #[cfg(test)]

@@ -242,6 +242,20 @@ impl Layout {
         // SAFETY: inside the tensor's storage, since b and t are inside its sizes.
         unsafe { self.pointer.add(b * self.strides[0] + t * self.strides[1]) }
     }
+
+    /// Asks for the memory of channel c of row (b, t), which may be outside the tensor, for reading or writing soon.
+    #[inline(always)]
+    fn prefetch(&self, b: usize, t: usize, c: usize) {
+        let at = self.pointer.wrapping_add(b * self.strides[0] + t * self.strides[1] + c);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint, which touches no memory and fails for no address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
 }
 
 /// The rows of a [b, t, c] f32 CPU tensor, which may be a `narrow` of a packed one.
@@ -269,6 +283,24 @@ impl<'a> Rows<'a> {
     pub(crate) fn row(&self, b: usize, t: usize) -> &'a [f32] {
         // SAFETY: `row` is inside the tensor (with dense channels), which is borrowed for as long as the slice.
         unsafe { std::slice::from_raw_parts(self.layout.row(b, t), self.layout.sizes[2]) }
+    }
+
+    /// A hint that channel c of row (b, t), if there is one, is needed soon.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, b: usize, t: usize, c: usize) {
+        self.layout.prefetch(b, t, c);
+    }
+}
+
+/// Rows that a thread will write later: only for hints.
+#[derive(Clone, Copy)]
+pub(crate) struct Ahead<'a>(&'a Layout);
+
+impl Ahead<'_> {
+    /// A hint that channel c of row (b, t), if there is one, is needed soon.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, b: usize, t: usize, c: usize) {
+        self.0.prefetch(b, t, c);
     }
 }
 
@@ -330,7 +362,12 @@ pub(crate) struct BlockMut<'a> {
     block: Block,
 }
 
-impl BlockMut<'_> {
+impl<'a> BlockMut<'a> {
+    /// All rows of the tensor, to ask for the next ones.
+    pub(crate) fn ahead(&self) -> Ahead<'a> {
+        Ahead(self.layout)
+    }
+
     /// Rows `first..first + N` of the block's batch item; those past the block's end are empty slices.
     pub(crate) fn rows<const N: usize>(&mut self, first: usize) -> [&mut [f32]; N] {
         assert!(self.block.times.contains(&first), "row {first} outside {:?}", self.block.times);
@@ -355,23 +392,26 @@ pub(crate) fn block_count([batch, time, _]: [usize; 3], rows: usize) -> usize {
     batch * time.div_ceil(rows)
 }
 
-/// Splits `out` into blocks of `rows` time steps, depending only on its shape, and processes them on ATen's threads.
-/// Each call of `body` has exclusive access to its block's rows of `out` and to `partials[index]` (of `width` floats).
-/// `local` makes the data that a thread reuses from block to block.
-pub(crate) fn parallel_blocks<L>(
-    out: &mut RowsMut<'_>,
+/// Splits `outs`, of one batch and time, into blocks of `rows` time steps, depending only on their shape, and processes
+/// them on ATen's threads. Each call of `body` has exclusive access to its block's rows of `outs` and to
+/// `partials[index]` (of `width` floats). `local` makes the data that a thread reuses from block to block.
+pub(crate) fn parallel_blocks<L, const N: usize>(
+    outs: [&mut RowsMut<'_>; N],
     rows: usize,
     partials: &mut [f32],
     width: usize,
     local: impl Fn() -> L + Sync,
-    body: impl Fn(&mut L, &Block, &mut BlockMut<'_>, &mut [f32]) + Sync,
+    body: impl Fn(&mut L, &Block, [BlockMut<'_>; N], &mut [f32]) + Sync,
 ) {
-    let sizes @ [_, time, channels] = out.layout.sizes;
+    let sizes @ [batches, time, _] = outs[0].layout.sizes;
+    let same = |out: &RowsMut<'_>| out.layout.sizes[..2] == [batches, time];
+    assert!(outs.iter().all(|out| same(out)), "blocks of other batch or time");
+    let channels: usize = outs.iter().map(|out| out.layout.sizes[2]).sum();
     let per_batch = time.div_ceil(rows);
     let count = block_count(sizes, rows);
     assert!(partials.len() == count * width, "{count} blocks of {width} in {}", partials.len());
     let partials = Shared(partials.as_mut_ptr());
-    let out = &*out;
+    let outs = &outs.map(|out| &*out);
     // Below some 2^15 elements per thread, waking it costs more than it saves.
     let grain = (1 << 15) / (rows * channels).max(1);
     parallel_for(count, grain, |piece| {
@@ -379,11 +419,11 @@ pub(crate) fn parallel_blocks<L>(
         for index in piece {
             let (batch, first) = (index / per_batch, index % per_batch * rows);
             let block = Block { batch, times: first..time.min(first + rows) };
-            let mut rows = BlockMut { layout: &out.layout, block: block.clone() };
+            let rows = outs.map(|out| BlockMut { layout: &out.layout, block: block.clone() });
             // SAFETY: `count * width` floats are there, and `index` is in one piece only.
             let partial =
                 unsafe { std::slice::from_raw_parts_mut(partials.get().add(index * width), width) };
-            body(&mut local, &block, &mut rows, partial);
+            body(&mut local, &block, rows, partial);
         }
     });
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use compiler::plan::RopeLayout;
 use tch::{Device, Kind, Tensor};
 
-use super::ffi::{self, Rows, RowsMut, Vectorised};
+use super::ffi::{self, Block, BlockMut, Rows, RowsMut, Vectorised};
 use super::lanes::{load, mul_add, store};
 use super::path::Path;
 use super::{Isa, KernelError};
@@ -153,21 +153,43 @@ fn fused(isa: Isa, x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tens
     let dims = rotation.dims as usize;
     let width = size.last().map_or(dims, |d| *d as usize);
     ffi::parallel_blocks(
-        &mut rows_out,
+        [&mut rows_out],
         BLOCK,
         &mut [],
         0,
         || (),
-        |(), block, out, _| {
-            for t in block.times.clone() {
-                let [y] = out.rows::<1>(t);
-                let (cos, sin) = (&cos[t * dims..][..dims], &sin[t * dims..][..dims]);
-                let x = rows_in.row(block.batch, t);
-                ffi::run_on(isa, Turn { x, cos, sin, width, rotation, y });
-            }
+        |(), block, [mut out], _| {
+            let out = &mut out;
+            ffi::run_on(isa, Turns { x: rows_in, cos, sin, dims, width, rotation, block, out });
         },
     );
     Ok(y.f_reshape(size)?)
+}
+
+/// The tokens of a block, with all their heads.
+struct Turns<'a, 'r> {
+    x: Rows<'a>,
+    /// [t, dims]
+    cos: &'a [f32],
+    sin: &'a [f32],
+    dims: usize,
+    width: usize,
+    rotation: Rotation,
+    block: &'a Block,
+    out: &'a mut BlockMut<'r>,
+}
+
+impl Vectorised for Turns<'_, '_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Turns { x, cos, sin, dims, width, rotation, block, out } = self;
+        for t in block.times.clone() {
+            let [y] = out.rows::<1>(t);
+            let (cos, sin) = (&cos[t * dims..][..dims], &sin[t * dims..][..dims]);
+            let turn = Turn { x: x.row(block.batch, t), cos, sin, width, rotation, y };
+            turn.run::<FMA, LANES>();
+        }
+    }
 }
 
 /// One token with all its heads.
@@ -180,7 +202,7 @@ struct Turn<'a> {
     y: &'a mut [f32],
 }
 
-impl Vectorised for Turn<'_> {
+impl Turn<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         let Turn { x, cos, sin, width, rotation, y } = self;

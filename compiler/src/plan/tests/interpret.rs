@@ -117,6 +117,19 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             let past = state.then(|| x[*parts]);
             vec![time::conv_state(&x[..*parts], past, *kernel as usize)]
         }
+        Kernel::ConvSwiGlu { kernel, residual, bias, state } => {
+            let conv = time::Conv::plain(*kernel, *residual);
+            let past = state.then(|| x[3 + usize::from(*bias)]);
+            let made = conv.forward(&x[..2], x[2], bias.then(|| x[3]), past);
+            vec![norms::swiglu(&made[0], &made[1])]
+        }
+        Kernel::ConvSwiGluGrad { kernel, residual, bias } => {
+            let conv = time::Conv::plain(*kernel, *residual);
+            let bias = bias.then(|| x[4]);
+            let made = conv.forward(&x[1..3], x[3], bias, None);
+            let slopes = norms::swiglu_grad(x[0], &made[0], &made[1]);
+            conv.backward(&[&slopes[0], &slopes[1]], &x[1..3], x[3], bias)
+        }
         Kernel::Scan { scan, state } => scans::forward(scan.definition(), x, *state),
         Kernel::ScanGrad(scan) => scans::backward(scan.definition(), x),
         Kernel::CrossEntropy { nll_square, z_loss } => {

@@ -25,7 +25,8 @@ fn count(plan: &Plan, name: &str) -> usize {
 fn a_canon_fill_reads_its_operands_where_they_lie() {
     let plan = forward(&graph(LLAMA), Stream::default(), Options::default());
     checked(&plan);
-    assert_eq!(count(&plan, "causal_conv"), 12);
+    // Canon D is in the gated unit.
+    assert_eq!((count(&plan, "causal_conv"), count(&plan, "conv_swiglu")), (9, 3));
     assert_eq!(count(&plan, "concat") + count(&plan, "split"), 0);
     let widest = plan.steps.iter().filter_map(|s| {
         let Kernel::CausalConv { parts, .. } = s.kernel else { return None };
@@ -39,17 +40,51 @@ fn a_canon_fill_reads_its_operands_where_they_lie() {
 
 #[test]
 fn swiglu_is_fused_both_ways_and_only_where_nothing_else_reads_silu() {
-    let plan = micro(LLAMA, Recompute::Nothing, true);
+    let text = &LLAMA.replace(", D", "");
+    let plan = micro(text, Recompute::Nothing, true);
     assert_eq!((count(&plan, "swiglu"), count(&plan, "swiglu_grad")), (3, 3));
     assert_eq!(count(&plan, "pointwise") + count(&plan, "pointwise_grad"), 0);
-    let unfused = micro(LLAMA, Recompute::Nothing, false);
+    let unfused = micro(text, Recompute::Nothing, false);
     assert_eq!(count(&unfused, "swiglu"), 0);
     assert!(unfused.steps.len() >= plan.steps.len() + 3 * 3);
     let read_twice = "block probe(x) { s = silu(linear g (x, 4))  s * linear u (x, 4) + s }
       arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of probe }";
     assert_eq!(count(&micro(read_twice, Recompute::Nothing, true), "swiglu"), 0);
-    let recomputed = micro(LLAMA, Recompute::Layers, true);
+    let recomputed = micro(text, Recompute::Layers, true);
     assert_eq!((count(&recomputed, "swiglu"), count(&recomputed, "swiglu_grad")), (6, 3));
+}
+
+/// Canon D and the gated unit are one kernel both ways, if nothing else reads what is between them; the two values are
+/// then not stored.
+#[test]
+fn canon_d_goes_into_the_gated_unit() {
+    let sizes = Sizes { batch: 4, time: 64, past: 0 };
+    let counts = |plan: &Plan| {
+        let names = ["conv_swiglu", "conv_swiglu_grad", "swiglu", "swiglu_grad", "causal_conv"];
+        names.map(|name| count(plan, name))
+    };
+    let plan = micro(LLAMA, Recompute::Nothing, true);
+    assert_eq!(counts(&plan), [3, 3, 0, 0, 9]);
+    let unfused = micro(LLAMA, Recompute::Nothing, false);
+    assert_eq!(counts(&unfused), [0, 0, 0, 0, 12]);
+    assert!(plan.memory(sizes).peak < unfused.memory(sizes).peak);
+    assert_eq!(counts(&micro(LLAMA, Recompute::Layers, true)), [6, 3, 0, 0, 18]);
+    let bare = LLAMA.replace("A, B, C, D", "D { residual false }");
+    let text = micro(&bare, Recompute::Nothing, true).text();
+    assert!(text.contains("conv_swiglu_grad {kernel 4, residual false, bias false}"), "{text}");
+    // The gated unit of the other order, one that something else reads, an activation, one tensor only.
+    for (body, units) in [
+        ("g, u = slot D(linear g (x, 4), linear u (x, 4))  y = silu(g) * u", [1, 1, 0, 0, 0]),
+        ("g, u = slot D(linear g (x, 4), linear u (x, 4))  y = silu(u) * g", [0, 0, 1, 1, 1]),
+        ("g, u = slot D(linear g (x, 4), linear u (x, 4))  y = silu(g) * u + u", [0, 0, 1, 1, 1]),
+        ("g = slot D(linear g (x, 4))  y = silu(g) * linear u (x, 4)", [0, 0, 1, 1, 1]),
+    ] {
+        let text = format!(
+            "block probe(x) {{ {body}  linear down (y, 4) }}
+             arch tiny {{ vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of probe  canon D }}"
+        );
+        assert_eq!(counts(&micro(&text, Recompute::Nothing, true)), units, "{body}");
+    }
 }
 
 /// Fuses a short convolution's silu and a gated norm in both orders, as the std mixers write them.

@@ -100,6 +100,11 @@ pub(super) struct Conv {
 }
 
 impl Conv {
+    /// Without an activation.
+    pub(super) fn plain(kernel: i64, residual: bool) -> Self {
+        Self { kernel: kernel as usize, residual, activation: Activation::Identity }
+    }
+
     pub(super) fn forward(
         &self,
         xs: &[&Tensor],

@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use super::super::ffi::{self, Rows, RowsMut};
 use super::super::{Isa, KernelError};
-use super::strips::{Backward, Forward, Slopes};
+use super::strips::{Backward, Forward, Slopes, run_on};
 use super::{FUSED_KERNELS, Gradients, Operands, Options, Shape};
 
 pub(super) const BLOCK: usize = 64;
@@ -24,13 +24,17 @@ pub(super) fn forward(
         let source = parts.source(i)?;
         let mut out = RowsMut::from_tensor(output, &parts.reads(i))?;
         ffi::parallel_blocks(
-            &mut out,
+            [&mut out],
             BLOCK,
             &mut [],
             0,
             || (),
-            |(), block, rows, _| {
-                ffi::run_on(isa, Forward { source: &source, options, block, rows });
+            |(), block, [mut rows], _| {
+                run_on(
+                    isa,
+                    parts.kernel,
+                    Forward { source: &source, options, block, rows: &mut rows },
+                );
             },
         );
     }
@@ -57,35 +61,25 @@ pub(super) fn backward(
         let width = source.channels;
         let mut partials = vec![0.0; ffi::block_count(dy.sizes(), BLOCK) * sums * width]; // [blocks, k or k+1, c_i]
         ffi::parallel_blocks(
-            &mut out,
+            [&mut out],
             BLOCK,
             &mut partials,
             sums * width,
             Vec::new,
-            |local, block, rows, partial| {
-                ffi::run_on(
+            |local, block, [mut rows], partial| {
+                let rows = &mut rows;
+                run_on(
                     isa,
+                    kernel,
                     Backward { source: &source, dy, options, block, rows, partial, local },
                 );
             },
         );
-        let first = shape.parts[i].0 as usize;
         for partial in partials.chunks_exact((sums * width).max(1)) {
-            for (tap, sums) in partial.chunks_exact(width).enumerate() {
-                let whole = &mut filter[tap * parts.channels + first..][..width];
-                whole.iter_mut().zip(sums).for_each(|(whole, sum)| *whole += sum);
-            }
+            parts.add(&mut filter, i, partial, width);
         }
     }
-    let weight = ffi::slice_mut(&mut into.weight, &[])?; // [c, k]
-    for (channel, taps) in weight.chunks_exact_mut(kernel).enumerate() {
-        for (tap, value) in taps.iter_mut().enumerate() {
-            *value = filter[tap * parts.channels + channel];
-        }
-    }
-    if let Some(bias) = &mut into.bias {
-        ffi::slice_mut(bias, &[])?.copy_from_slice(&filter[kernel * parts.channels..]);
-    }
+    parts.write(&filter, &mut into.weight, into.bias.as_mut())?;
     if let Some(into) = &mut into.state {
         state_gradient(isa, shape, &parts, grads, options, into)?;
     }
@@ -111,8 +105,9 @@ fn state_gradient(
         for batch in 0..shape.batch as usize {
             let rows = past.min(shape.time as usize);
             let mut dp = vec![0.0; rows * width];
-            ffi::run_on(
+            run_on(
                 isa,
+                parts.kernel,
                 Slopes { source: &source, dy, options, batch, first: 0, into: &mut dp },
             );
             for s in 0..past {
@@ -131,19 +126,19 @@ fn state_gradient(
 }
 
 /// Operands in the loops' layout: the filter by tap, the state by input.
-struct Parts<'a> {
+pub(super) struct Parts<'a> {
     operands: Operands<'a>,
     states: Vec<Option<Tensor>>,
     taps: Vec<f32>, // [k, c]
     zeros: Vec<f32>,
     bias: Option<&'a [f32]>,
     firsts: Vec<usize>,
-    channels: usize,
-    kernel: usize,
+    pub(super) channels: usize,
+    pub(super) kernel: usize,
 }
 
 impl<'a> Parts<'a> {
-    fn new(shape: &Shape, operands: Operands<'a>) -> Result<Self, KernelError> {
+    pub(super) fn new(shape: &Shape, operands: Operands<'a>) -> Result<Self, KernelError> {
         if !FUSED_KERNELS.contains(&shape.kernel) {
             let message = format!("the fused Canon path takes kernels 2..=8, not {}", shape.kernel);
             return Err(KernelError::new(message));
@@ -168,7 +163,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    fn source(&self, i: usize) -> Result<Source<'_>, KernelError> {
+    pub(super) fn source(&self, i: usize) -> Result<Source<'_>, KernelError> {
         let rows = Rows::from_tensor(self.operands.inputs[i])?;
         let [_, time, channels] = rows.sizes();
         let taps = |tap: usize| {
@@ -186,8 +181,35 @@ impl<'a> Parts<'a> {
         })
     }
 
+    /// Adds a block's share of input i's filter gradient, [k or k+1, c_i], to the whole, [k or k+1, c].
+    pub(super) fn add(&self, filter: &mut [f32], i: usize, partial: &[f32], width: usize) {
+        for (tap, sums) in partial.chunks_exact(width.max(1)).enumerate() {
+            let whole = &mut filter[tap * self.channels + self.firsts[i]..][..width];
+            whole.iter_mut().zip(sums).for_each(|(whole, sum)| *whole += sum);
+        }
+    }
+
+    /// Writes the filter's gradient, [k or k+1, c], as the weight's [c, k] and the bias's \[c\].
+    pub(super) fn write(
+        &self,
+        filter: &[f32],
+        weight: &mut Tensor,
+        bias: Option<&mut Tensor>,
+    ) -> Result<(), KernelError> {
+        let weight = ffi::slice_mut(weight, &[])?; // [c, k]
+        for (channel, taps) in weight.chunks_exact_mut(self.kernel).enumerate() {
+            for (tap, value) in taps.iter_mut().enumerate() {
+                *value = filter[tap * self.channels + channel];
+            }
+        }
+        if let Some(bias) = bias {
+            ffi::slice_mut(bias, &[])?.copy_from_slice(&filter[self.kernel * self.channels..]);
+        }
+        Ok(())
+    }
+
     /// The tensors that a result for input i must not overwrite.
-    fn reads(&self, i: usize) -> Vec<&Tensor> {
+    pub(super) fn reads(&self, i: usize) -> Vec<&Tensor> {
         let given = [self.operands.inputs[i], self.operands.weight];
         given.into_iter().chain(self.operands.bias).chain(&self.states[i]).collect()
     }
@@ -208,6 +230,12 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
+    /// N rows, from K-1 before row `first` on.
+    #[inline(always)]
+    pub(super) fn inputs<const N: usize>(&self, b: usize, first: usize) -> [&'a [f32]; N] {
+        std::array::from_fn(|i| self.delayed(b, first + i))
+    }
+
     /// Row t - (k-1): from the state before the first row; zeros after the last.
     #[inline(always)]
     pub(super) fn delayed(&self, b: usize, t: usize) -> &'a [f32] {

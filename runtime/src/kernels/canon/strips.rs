@@ -1,18 +1,17 @@
 //! The loops of the fused Canon layer over one block of rows, compiled once for each kernel size and instruction set.
-//! In: rows to read. Out: rows of y or dx, and the block's share of dw, added to the existing values. GROUP rows at a
-//! time are processed in strips of one register, so a strip's filter, history and filter gradient stay in registers.
+//! In: rows to read. Out: rows of y or dx, and the block's share of dw, added to the existing values. A block is
+//! processed in strips of one register, so a strip's filter, history and filter gradient stay in registers. A strip
+//! jumps from row to row, which the processor does not foresee, so each strip asks for the memory of the next one.
 //! Must stay true: a channel's sums run over time in order, for any strip.
-#![expect(
-    clippy::needless_range_loop,
-    reason = "lane and tap loops run over several arrays at once"
-)]
 
-use super::super::ffi::{Block, BlockMut, Rows, Vectorised};
+use super::super::Isa;
+use super::super::ffi::{self, Block, BlockMut, Rows, Vectorised};
 use super::super::lanes::{load, mul_add, sigmoid, store};
 use super::fused::{BLOCK, Source};
 use super::{Activation, Options};
 
-const GROUP: usize = 32;
+/// Rows of a block and the K-1 after it, or of its inputs and the K-1 before them.
+pub(super) const REACH: usize = BLOCK + 7;
 
 pub(super) struct Forward<'a, 'r> {
     pub(super) source: &'a Source<'a>,
@@ -21,86 +20,126 @@ pub(super) struct Forward<'a, 'r> {
     pub(super) rows: &'a mut BlockMut<'r>,
 }
 
-/// Selects the loop compiled for a kernel size: `by_kernel!(size, function::<FMA>(arguments))`.
-macro_rules! by_kernel {
-    ($size:expr, $run:ident::<$fma:ident, $lanes:ident>($($argument:expr),*)) => {
-        match $size {
-            2 => $run::<2, $fma, $lanes>($($argument),*),
-            3 => $run::<3, $fma, $lanes>($($argument),*),
-            4 => $run::<4, $fma, $lanes>($($argument),*),
-            5 => $run::<5, $fma, $lanes>($($argument),*),
-            6 => $run::<6, $fma, $lanes>($($argument),*),
-            7 => $run::<7, $fma, $lanes>($($argument),*),
-            8 => $run::<8, $fma, $lanes>($($argument),*),
-            other => unreachable!("`Parts::new` refuses kernel {other}"),
-        }
-    };
+/// Work to compile for each kernel size and instruction set, each in a function of its own, so that none grows large.
+pub(super) trait ForKernel {
+    fn run<const K: usize, const FMA: bool, const LANES: usize>(self);
 }
 
-impl Vectorised for Forward<'_, '_> {
+struct Of<const K: usize, W>(W);
+
+impl<const K: usize, W: ForKernel> Vectorised for Of<K, W> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        by_kernel!(self.source.kernel, forward_block::<FMA, LANES>(self));
+        self.0.run::<K, FMA, LANES>();
+    }
+}
+
+/// Runs `work` as compiled for a kernel size and `isa`.
+pub(super) fn run_on(isa: Isa, kernel: usize, work: impl ForKernel) {
+    match kernel {
+        2 => ffi::run_on(isa, Of::<2, _>(work)),
+        3 => ffi::run_on(isa, Of::<3, _>(work)),
+        4 => ffi::run_on(isa, Of::<4, _>(work)),
+        5 => ffi::run_on(isa, Of::<5, _>(work)),
+        6 => ffi::run_on(isa, Of::<6, _>(work)),
+        7 => ffi::run_on(isa, Of::<7, _>(work)),
+        8 => ffi::run_on(isa, Of::<8, _>(work)),
+        other => unreachable!("`Parts::new` refuses kernel {other}"),
+    }
+}
+
+impl ForKernel for Forward<'_, '_> {
+    #[inline(always)]
+    fn run<const K: usize, const FMA: bool, const LANES: usize>(self) {
+        forward_block::<K, FMA, LANES>(self);
     }
 }
 
 #[inline(always)]
 fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forward<'_, '_>) {
-    let Forward { source, options, block, rows } = work;
-    for first in block.times.clone().step_by(GROUP) {
-        let count = GROUP.min(block.times.end - first);
-        let mut out = rows.rows::<GROUP>(first);
-        let old: [&[f32]; 7] =
-            std::array::from_fn(|j| source.delayed(block.batch, first + j.min(K - 2)));
-        let new: [&[f32]; GROUP] =
-            std::array::from_fn(|i| source.delayed(block.batch, first + K - 1 + i));
-        let group = Group { taps: &source.taps, bias: source.bias, old: &old, new: &new, count };
-        let bulk = source.channels - source.channels % LANES;
-        for c in (0..bulk).step_by(LANES) {
-            forward_strip::<K, FMA, LANES>(&group, options, &mut out, c);
-        }
-        for c in bulk..source.channels {
-            forward_strip::<K, FMA, 1>(&group, options, &mut out, c);
-        }
+    let Forward { source, options, block: Block { batch, times }, rows } = work;
+    let xs: [&[f32]; REACH] = source.inputs(*batch, times.start);
+    let ahead = rows.ahead();
+    let mut out = rows.rows::<BLOCK>(times.start);
+    let out = &mut out[..times.len()];
+    let bulk = source.channels - source.channels % LANES;
+    for c in (0..bulk).step_by(LANES) {
+        let (next, at) = next_strip::<LANES>(times.start, c, source.channels);
+        let ask = |i: usize| {
+            source.rows.prefetch(*batch, next + i, at);
+            ahead.prefetch(*batch, next + i, at);
+        };
+        forward_strip::<K, FMA, LANES>(source, &xs, options, out, c, ask);
+    }
+    for c in bulk..source.channels {
+        forward_strip::<K, FMA, 1>(source, &xs, options, out, c, |_| {});
     }
 }
 
-/// GROUP rows to compute, the K-1 before them, and the filter.
-struct Group<'a> {
-    taps: &'a [&'a [f32]; 8],
-    bias: &'a [f32],
-    old: &'a [&'a [f32]; 7],
-    new: &'a [&'a [f32]; GROUP],
-    count: usize,
+/// The first row and channel of the strip after the one of the block from row `first` at channel c: of the same block, or
+/// the first of the next.
+#[inline(always)]
+pub(super) fn next_strip<const LANES: usize>(
+    first: usize,
+    c: usize,
+    channels: usize,
+) -> (usize, usize) {
+    if c + LANES < channels { (first, c + LANES) } else { (first + BLOCK, 0) }
 }
 
+/// A strip of the rows of `out`; `ask` is called for each, to ask for the memory of the next strip.
 #[inline(always)]
 fn forward_strip<const K: usize, const FMA: bool, const W: usize>(
-    group: &Group<'_>,
+    source: &Source<'_>,
+    xs: &[&[f32]; REACH],
     options: Options,
-    out: &mut [&mut [f32]; GROUP],
+    out: &mut [&mut [f32]],
     c: usize,
+    ask: impl Fn(usize),
 ) {
-    let taps: [[f32; W]; K] = std::array::from_fn(|j| load(group.taps[j], c));
-    let bias = load(group.bias, c);
-    let mut window = [[0.0; W]; K];
-    for j in 1..K {
-        window[j] = load(group.old[j - 1], c);
-    }
-    for i in 0..group.count {
-        push(&mut window, load(group.new[i], c));
-        let mut y = convolve::<K, FMA, W>(&taps, &window, bias);
+    let mut layer = Layer::<K, W>::new(source, xs, c);
+    for (i, out) in out.iter_mut().enumerate() {
+        ask(i);
+        let x = load(xs[i + K - 1], c);
+        let mut y = layer.next::<FMA>(x);
         if options.activation == Activation::Silu {
             for value in &mut y {
                 *value *= sigmoid::<FMA>(*value);
             }
         }
         if options.residual {
-            for (value, x) in y.iter_mut().zip(&window[K - 1]) {
+            for (value, x) in y.iter_mut().zip(&x) {
                 *value += x;
             }
         }
-        store(out[i], c, &y);
+        store(out, c, &y);
+    }
+}
+
+/// The convolution of one input in a strip: its filter, and the last K rows of the input.
+pub(super) struct Layer<const K: usize, const W: usize> {
+    taps: [[f32; W]; K],
+    bias: [f32; W],
+    window: [[f32; W]; K],
+}
+
+impl<const K: usize, const W: usize> Layer<K, W> {
+    /// Ready for row K-1 of `xs`.
+    #[inline(always)]
+    pub(super) fn new(source: &Source<'_>, xs: &[&[f32]], c: usize) -> Self {
+        let taps = std::array::from_fn(|j| load(source.taps[j], c));
+        let mut window = [[0.0; W]; K];
+        for j in 1..K {
+            window[j] = load(xs[j - 1], c);
+        }
+        Self { taps, bias: load(source.bias, c), window }
+    }
+
+    /// conv(x) + bias for the next row.
+    #[inline(always)]
+    pub(super) fn next<const FMA: bool>(&mut self, x: [f32; W]) -> [f32; W] {
+        push(&mut self.window, x);
+        convolve::<K, FMA, W>(&self.taps, &self.window, self.bias)
     }
 }
 
@@ -114,10 +153,10 @@ pub(super) struct Backward<'a, 'r> {
     pub(super) local: &'a mut Vec<f32>,
 }
 
-impl Vectorised for Backward<'_, '_> {
+impl ForKernel for Backward<'_, '_> {
     #[inline(always)]
-    fn run<const FMA: bool, const LANES: usize>(self) {
-        by_kernel!(self.source.kernel, backward_block::<FMA, LANES>(self));
+    fn run<const K: usize, const FMA: bool, const LANES: usize>(self) {
+        backward_block::<K, FMA, LANES>(self);
     }
 }
 
@@ -149,70 +188,70 @@ fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Bac
         None => dy.row(block.batch, t),
         Some(slopes) => &slopes[(t - start) * width..][..width],
     };
-    for first in block.times.clone().step_by(GROUP) {
-        let count = GROUP.min(block.times.end - first);
-        let mut out = rows.rows::<GROUP>(first);
-        let old: [&[f32]; 7] =
-            std::array::from_fn(|j| source.delayed(block.batch, first + j.min(K - 2)));
-        let new: [&[f32]; GROUP] =
-            std::array::from_fn(|i| source.delayed(block.batch, first + K - 1 + i));
-        let group = Group { taps: &source.taps, bias: source.bias, old: &old, new: &new, count };
-        let down = Down {
-            near: &std::array::from_fn(|j| slope(first + j.min(K - 2))),
-            far: &std::array::from_fn(|i| slope(first + K - 1 + i)),
-            dy: &std::array::from_fn(|i| {
-                if i < count { dy.row(block.batch, first + i) } else { source.zeros }
-            }),
+    let (batch, count) = (block.batch, block.times.len());
+    let xs: [&[f32]; REACH] = source.inputs(batch, start);
+    let dps: [&[f32]; REACH] = std::array::from_fn(|i| slope(start + i));
+    let dys: [&[f32]; BLOCK] =
+        std::array::from_fn(|i| if i < count { dy.row(batch, start + i) } else { source.zeros });
+    let ahead = rows.ahead();
+    let mut out = rows.rows::<BLOCK>(start);
+    let out = &mut out[..count];
+    let bulk = width - width % LANES;
+    for c in (0..bulk).step_by(LANES) {
+        let (next, at) = next_strip::<LANES>(start, c, width);
+        let ask = |i: usize| {
+            source.rows.prefetch(batch, next + i, at);
+            dy.prefetch(batch, next + i, at);
+            ahead.prefetch(batch, next + i, at);
         };
-        let bulk = width - width % LANES;
-        for c in (0..bulk).step_by(LANES) {
-            backward_strip::<K, FMA, LANES>(&group, &down, options, &mut out, partial, c);
-        }
-        for c in bulk..width {
-            backward_strip::<K, FMA, 1>(&group, &down, options, &mut out, partial, c);
-        }
+        let slopes = (|i: usize| load(dps[i], c), |i: usize| load(dys[i], c));
+        let residual = options.residual;
+        gradient_strip::<K, FMA, LANES>(source, &xs, slopes, residual, out, partial, c, ask);
+    }
+    for c in bulk..width {
+        let slopes = (|i: usize| load(dps[i], c), |i: usize| load(dys[i], c));
+        let residual = options.residual;
+        gradient_strip::<K, FMA, 1>(source, &xs, slopes, residual, out, partial, c, |_| {});
     }
 }
 
-/// Gradients for GROUP rows: dp from the rows' own time on to K-1 steps later, and dy.
-struct Down<'a> {
-    near: &'a [&'a [f32]; 7],
-    far: &'a [&'a [f32]; GROUP],
-    dy: &'a [&'a [f32]; GROUP],
-}
-
+/// dx of a strip of the rows of `out`, and their share of the filter's gradient. `dp` gives the gradient of the
+/// convolution for those rows and the K-1 after them; `dy`, for the residual, that of the result.
 #[inline(always)]
-fn backward_strip<const K: usize, const FMA: bool, const W: usize>(
-    group: &Group<'_>,
-    down: &Down<'_>,
-    options: Options,
-    out: &mut [&mut [f32]; GROUP],
+#[expect(clippy::too_many_arguments, reason = "the operands and results of one strip")]
+pub(super) fn gradient_strip<const K: usize, const FMA: bool, const W: usize>(
+    source: &Source<'_>,
+    xs: &[&[f32]],
+    (dp, dy): (impl Fn(usize) -> [f32; W], impl Fn(usize) -> [f32; W]),
+    residual: bool,
+    out: &mut [&mut [f32]],
     partial: &mut [f32],
     c: usize,
+    ask: impl Fn(usize),
 ) {
-    let width = group.taps[0].len();
+    let width = source.channels;
     // Reversed: dp[t + i] meets tap K-1-i.
-    let taps: [[f32; W]; K] = std::array::from_fn(|j| load(group.taps[K - 1 - j], c));
+    let taps: [[f32; W]; K] = std::array::from_fn(|j| load(source.taps[K - 1 - j], c));
     let mut sums: [[f32; W]; K] = std::array::from_fn(|j| load(&partial[j * width..][..width], c));
     // The bias's share comes after the taps', if there is a bias.
     let biased = partial.len() > K * width;
     let mut bias = if biased { load(&partial[K * width..], c) } else { [0.0; W] };
     let (mut window, mut slopes) = ([[0.0; W]; K], [[0.0; W]; K]);
     for j in 1..K {
-        window[j] = load(group.old[j - 1], c);
-        slopes[j] = load(down.near[j - 1], c);
+        window[j] = load(xs[j - 1], c);
+        slopes[j] = dp(j - 1);
     }
-    for i in 0..group.count {
-        push(&mut window, load(group.new[i], c));
-        push(&mut slopes, load(down.far[i], c));
+    for (i, out) in out.iter_mut().enumerate() {
+        ask(i);
+        push(&mut window, load(xs[i + K - 1], c));
+        push(&mut slopes, dp(i + K - 1));
         let mut dx = convolve::<K, FMA, W>(&taps, &slopes, [0.0; W]);
-        if options.residual {
-            let dy: [f32; W] = load(down.dy[i], c);
-            for (value, dy) in dx.iter_mut().zip(&dy) {
+        if residual {
+            for (value, dy) in dx.iter_mut().zip(&dy(i)) {
                 *value += dy;
             }
         }
-        store(out[i], c, &dx);
+        store(out, c, &dx);
         for j in 0..K {
             for l in 0..W {
                 sums[j][l] = mul_add::<FMA>(slopes[0][l], window[j][l], sums[j][l]);
@@ -240,10 +279,10 @@ pub(super) struct Slopes<'a> {
     pub(super) into: &'a mut [f32], // [rows, c]
 }
 
-impl Vectorised for Slopes<'_> {
+impl ForKernel for Slopes<'_> {
     #[inline(always)]
-    fn run<const FMA: bool, const LANES: usize>(mut self) {
-        by_kernel!(self.source.kernel, slopes_of::<FMA, LANES>(&mut self));
+    fn run<const K: usize, const FMA: bool, const LANES: usize>(mut self) {
+        slopes_of::<K, FMA, LANES>(&mut self);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests of the fused path against the reference, of both against libtorch's autograd of a grouped conv1d, of the
 //! reference against finite differences, and of the laws: streaming, thread counts, paths.
 
+mod unit;
+
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 
