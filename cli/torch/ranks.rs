@@ -10,11 +10,12 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use lab::experiment::{Device, Experiment, Platform, Shard};
+use lab::experiment::{Device, Experiment, Shard};
 use records::job::Job;
 use runtime::execute::Machine;
 use runtime::observe::observe;
-use runtime::ranks::{Collectives, Ending, Gloo, Launch, Member, follow};
+use runtime::ranks::{Collectives, Ending, Gloo, Launch, Member};
+use runtime::train::follow;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -31,9 +32,20 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Refuses a number or a kind of processes that the lock does not ask for, or that cannot train.
 pub(crate) fn check(
     args: &RunArgs,
-    platform: &Platform,
+    experiment: &Experiment,
     launch: Option<&Launch>,
 ) -> Result<(), Failure> {
+    let platform = &experiment.platform;
+    let most = experiment.batch.micro_batches;
+    let ranks = launch.map_or(args.ranks, |launch| Some(launch.size));
+    if let Some(ranks) = ranks.filter(|ranks| u64::from(*ranks) > most) {
+        return Err(Failure::bad_input(format!(
+            "{ranks} ranks cannot share the {most} micro-batches of a step: each rank needs one"
+        ))
+        .help(format!(
+            "start at most {most} ranks, or lock more micro-batches of fewer sequences"
+        )));
+    }
     if let (Some(devices @ 2..), None, None, false) =
         (platform.devices, launch, args.ranks, args.dry_run)
     {

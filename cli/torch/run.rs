@@ -47,12 +47,12 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
     let experiment = on_device(locked, args.device)?;
     let launch = Launch::from_environment(|name| std::env::var(name).ok()).map_err(failure)?;
+    ranks::check(args, &experiment, launch.as_ref())?;
     if let (None, Some(ranks @ 2..)) = (&launch, args.ranks)
         && !args.dry_run
     {
         return ranks::start(ranks, experiment.platform.threads);
     }
-    ranks::check(args, &experiment.platform, launch.as_ref())?;
     start_again(&experiment)?;
     let text = lab::lock::write(&Lock::Experiment(experiment.clone()));
     let folder = match &args.dir {

@@ -28,6 +28,9 @@ pub const MACHINE_FACTS: [&str; 10] = [
     "threads",
 ];
 
+/// The machine fact of a run on several ranks: their number.
+pub const RANKS_FACT: &str = "ranks";
+
 /// The claims of a finished run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attestation {

@@ -17,7 +17,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
-use crate::ranks::Command;
+use crate::ranks::{Command, Predicted};
 use crate::state::{State, tensors, values};
 use data::Windows;
 use data::batch::{Answer, Batch};
@@ -163,15 +163,6 @@ impl Measurer {
         let result = self.evaluator.evaluate(&state.weights, &inputs, &targets)?;
         Ok(Predicted { losses: values(&result.nll)?, guesses: guesses(&result.argmax)? })
     }
-}
-
-/// What a model predicts for a batch, [rows, seq_len] in row-major order.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Predicted {
-    /// −ln p(target); 0 where ignored.
-    pub(crate) losses: Vec<f32>,
-    /// The likeliest next token.
-    pub(crate) guesses: Vec<i64>,
 }
 
 /// Number of batches in an evaluation.

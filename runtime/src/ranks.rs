@@ -8,7 +8,6 @@
 
 mod command;
 mod exchange;
-mod follow;
 mod gloo;
 pub mod simulated;
 
@@ -21,8 +20,7 @@ use crate::error::ExecuteError;
 
 pub(crate) use command::Command;
 pub use command::Ending;
-pub(crate) use exchange::{Announced, Team};
-pub use follow::follow;
+pub(crate) use exchange::{Announced, Predicted, Team};
 pub use gloo::{Gloo, Launch};
 
 /// How a process takes part in training with others.

@@ -134,7 +134,7 @@ impl State {
         let values = match &self.division {
             Some(division) if division.holds_pieces_of(part) => {
                 Command::Send(part, index).give(&*division.team.ranks)?;
-                let whole = division.team.to_leader(index, tensor)?;
+                let whole = division.team.collect(index, tensor)?;
                 values(&whole.ok_or_else(|| broken("only rank 0 reads the state"))?)?
             }
             Some(_) | None => values(tensor)?,
@@ -190,7 +190,7 @@ impl State {
                 let tensor = self.tensor(part, index)?;
                 Command::Take(part, index).give(&*team.ranks)?;
                 if division.holds_pieces_of(part) {
-                    let _own = team.from_leader(index, Some(tensor))?;
+                    let _own = team.deal_out(index, Some(tensor))?;
                 } else {
                     let _same = team.broadcast(tensor)?;
                 }
@@ -204,7 +204,7 @@ impl State {
         let division = self.division()?.clone();
         let mine = self.tensor(part, index)?;
         let theirs = match division.holds_pieces_of(part) {
-            true => division.team.from_leader(index, None)?,
+            true => division.team.deal_out(index, None)?,
             false => division.team.broadcast(mine)?,
         };
         mine.shallow_clone().f_copy_(&theirs).map_err(ExecuteError::from)?;
@@ -214,7 +214,7 @@ impl State {
 
     /// Sends what this rank owns of a tensor to rank 0.
     pub(crate) fn send(&self, part: Part, index: usize) -> Result<(), RunError> {
-        self.division()?.team.to_leader(index, self.tensor(part, index)?)?;
+        self.division()?.team.collect(index, self.tensor(part, index)?)?;
         Ok(())
     }
 

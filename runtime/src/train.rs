@@ -3,6 +3,7 @@
 //! or the run stops; after an interruption at any time, the next process resumes from a complete checkpoint.
 
 mod alternate;
+mod follow;
 mod machine;
 mod timing;
 
@@ -18,7 +19,7 @@ use crate::execute::{Machine, Trainer};
 use crate::ranks::{Command, Ending, Member};
 use crate::state::{Division, State, Together};
 use disk::json_lines;
-use records::attest::{Attestation, Circumstances};
+use records::attest::{Attestation, Circumstances, RANKS_FACT};
 use records::checkpoint::{self, Manifest, Refused, Store};
 use records::fault::Faults;
 use records::finished;
@@ -32,6 +33,7 @@ use records::run::{
 use records::verify;
 
 pub use alternate::alternate;
+pub use follow::follow;
 pub(crate) use machine::{facts, line};
 pub use machine::{machine, spec};
 pub use timing::{Timing, TimingMethod, time};
@@ -502,7 +504,7 @@ impl<'a> Run<'a> {
 fn facts_of(options: &Options<'_>) -> BTreeMap<String, String> {
     let mut facts = machine::facts();
     if let Some(member) = options.ranks {
-        facts.insert("ranks".to_owned(), member.ranks.size().to_string());
+        facts.insert(RANKS_FACT.to_owned(), member.ranks.size().to_string());
     }
     facts
 }

@@ -50,11 +50,11 @@ fn several_locks_are_run_one_after_another() {
 }
 
 #[test]
-fn more_devices_than_one_are_refused() {
+fn more_devices_than_one_need_a_launcher() {
     let small = experiment("small", DEPO, &[("threads = 1", "threads = 1\ndevices = 8")]);
     let place = Place::new(&small);
     let said = place.exits(3, "run lockfiles/small.lock");
-    assert!(said.contains("platform.devices = 8") && said.contains("devices = 1"), "{said}");
+    assert!(said.contains("platform.devices = 8") && said.contains("--ranks 8"), "{said}");
     assert!(!place.path("runs").exists());
 }
 

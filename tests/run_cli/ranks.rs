@@ -107,8 +107,7 @@ fn a_rank_that_is_killed_ends_all_and_is_named() {
 #[test]
 fn a_rank_that_hangs_ends_all_and_is_named() {
     let place = place(300, "");
-    let (code, told) =
-        hurt(&place, "run --dir hangs --ranks 3 --rank-timeout 3", 1, "-STOP");
+    let (code, told) = hurt(&place, "run --dir hangs --ranks 3 --rank-timeout 3", 1, "-STOP");
     assert_eq!(code, Some(3), "{told}");
     assert!(told.contains("rank 1 does not respond"), "{told}");
     assert!(told.contains("killed: 1"), "{told}");
@@ -156,4 +155,12 @@ fn a_lock_for_several_devices_says_how_to_start_them() {
     place.exits(0, "run --ranks 2");
     place.exits(0, "run --ranks 1 --dir alone");
     same(&place.bits("runs/small", 6), &place.bits("alone", 6), "devices");
+}
+
+#[test]
+fn more_ranks_than_micro_batches_are_refused() {
+    let place = place(6, "");
+    let said = place.exits(2, "run --ranks 6");
+    assert!(said.contains("6 ranks cannot share the 5 micro-batches"), "{said}");
+    assert!(!place.path("runs").exists());
 }

@@ -299,7 +299,7 @@ pub struct Platform {
     pub fuse: bool,
     /// Activations that the backward pass recomputes instead of keeping.
     pub recompute: Recompute,
-    /// A hint: the number of devices to spread the micro-batches over.
+    /// The number of devices, with a rank for each.
     pub devices: Option<u32>,
     /// What ranks divide among themselves.
     pub shard: Shard,

@@ -162,7 +162,7 @@ const ROWS: &[FieldDef] = &[
     free("platform.blas", Platform, Word(&["any", "auto", "avx2-strict", "compatible"], &[]), "How the matrix library chooses its kernels.").is("\"any\""),
     free("platform.cpu_capability", Platform, Word(&["any", "avx2", "avx512", "default"], &[]), "Instruction sets that the CPU kernels may use.").is("\"any\""),
     free("platform.device", Platform, Word(&["cpu", "cuda"], &[]), "The device to run on.").is("\"cpu\""),
-    free("platform.devices", Platform, IntOr(1, 1 << 20, "any"), "A hint: the number of devices to spread the micro-batches over.").is("\"any\"").younger("\"any\"").also(&["gpus"]).about(Budget).called(launch!("devices", "gpus", "n_devices", "n_gpus", "ngpus", "num_devices", "num_gpus", "num_processes", "world_size"; "gpus_from_comment")),
+    free("platform.devices", Platform, IntOr(1, 1 << 20, "any"), "The number of devices, with a rank for each; `canonc run --ranks` may use another number for the same bits.").is("\"any\"").younger("\"any\"").also(&["gpus"]).about(Budget).called(launch!("devices", "gpus", "n_devices", "n_gpus", "ngpus", "num_devices", "num_gpus", "num_processes", "world_size"; "gpus_from_comment")),
     free("platform.fuse", Platform, Bool, "Fused kernels.").is("true"),
     free("platform.kernels.canon", Platform, Word(&["fused", "reference"], &[]), "The kernel of Canon layers.").is("\"fused\""),
     free("platform.kernels.gated_norm", Platform, Word(&["fused", "reference"], &[]), "The kernel of gated norms; `reference` is zeyuan_layernorm in the release.").is("\"fused\"").younger("\"fused\"").called(&["model.zeyuan_layernorm"]).means("fused").spoken(&[("false", "fused"), ("true", "reference")]),

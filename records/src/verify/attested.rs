@@ -9,7 +9,7 @@ use lab::experiment::Experiment;
 
 use super::log::Log;
 use super::{Report, Subject, read};
-use crate::attest::{Attestation, MACHINE_FACTS};
+use crate::attest::{Attestation, MACHINE_FACTS, RANKS_FACT};
 use crate::checkpoint::{self, Manifest};
 use crate::job::{PLAN_TAG, kernel_names, plan_text};
 use crate::platform::{BlasMode, PlatformSpec, required_env};
@@ -251,12 +251,19 @@ fn wrong_machine(attestation: &Attestation, experiment: &Experiment) -> Vec<Stri
     if other_canonc(Some(attestation)).is_none() {
         let missing = MACHINE_FACTS.iter().filter(|fact| !machine.contains_key(**fact));
         wrong.extend(missing.map(|fact| format!("it lacks the machine's {fact}")));
-        let unknown = machine
-            .keys()
-            .filter(|fact| !MACHINE_FACTS.contains(&fact.as_str()) && !fact.starts_with("env."));
+        let known = |fact: &str| {
+            MACHINE_FACTS.contains(&fact) || fact == RANKS_FACT || fact.starts_with("env.")
+        };
+        let unknown = machine.keys().filter(|fact| !known(fact));
         wrong.extend(
             unknown.map(|fact| format!("its [machine] has {fact}, which canonc does not record")),
         );
+    }
+    let most = experiment.batch.micro_batches;
+    if let Some(ranks) = machine.get(RANKS_FACT)
+        && !ranks.parse().is_ok_and(|ranks: u64| (2..=most).contains(&ranks))
+    {
+        wrong.push(format!("it claims {ranks} ranks, but {most} micro-batches allow 2 to {most}"));
     }
     let platform = &experiment.platform;
     for (fact, required) in [

@@ -10,7 +10,6 @@ use tch::{Kind, Tensor};
 
 use super::Collectives;
 use crate::error::ExecuteError;
-use crate::evaluate::Predicted;
 use crate::execute::Sums;
 use crate::kernels::arrange::copy;
 use data::batch::Batch;
@@ -35,6 +34,15 @@ pub(crate) struct Announced {
     pub(crate) stop: bool,
     /// The first rank without its data, and why.
     pub(crate) failed: Option<(u64, String)>,
+}
+
+/// What a model predicts for a batch, [rows, seq_len] in row-major order.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Predicted {
+    /// −ln p(target); 0 where ignored.
+    pub(crate) losses: Vec<f32>,
+    /// The likeliest next token.
+    pub(crate) guesses: Vec<i64>,
 }
 
 /// Numbers in the digest of a window.
@@ -229,7 +237,7 @@ impl Team {
     }
 
     /// One parameter's whole tensor, flattened, on rank 0; `None` on the others. `own` is what this rank owns of it.
-    pub(crate) fn to_leader(
+    pub(crate) fn collect(
         &self,
         param: usize,
         own: &Tensor,
@@ -247,7 +255,7 @@ impl Team {
     }
 
     /// What this rank owns of a parameter, flattened; rank 0 has the `whole`.
-    pub(crate) fn from_leader(
+    pub(crate) fn deal_out(
         &self,
         param: usize,
         whole: Option<&Tensor>,

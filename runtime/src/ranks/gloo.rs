@@ -38,7 +38,8 @@ impl Launch {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Launch>, RunError> {
         let torch = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"];
-        let slurm = ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"];
+        // The script of a job has SLURM_NTASKS, too, but only what `srun` starts is in a step.
+        let slurm = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"];
         let [rank, size, local] = if variable(torch[0]).is_some() { torch } else { slurm };
         let (Some(rank_text), Some(size_text)) = (variable(rank), variable(size)) else {
             return Ok(None);

@@ -260,6 +260,7 @@ fn table() -> Vec<Forgery> {
         row(ATTESTATION, "another machine before", |run| run.reattest(|a| a.other_machines.push("one more".to_owned())), Trusted(Subject::Machine)),
         row(ATTESTATION, "other threads than the lock's", |run| run.reattest(|a| drop(a.machine.insert("threads".to_owned(), "7".to_owned()))), Found("the lock requires 1")),
         row(ATTESTATION, "a fact of the machine gone", |run| run.reattest(|a| drop(a.machine.remove("libtorch"))), Found("it lacks the machine's libtorch")),
+        row(ATTESTATION, "more ranks than micro-batches", |run| run.reattest(|a| drop(a.machine.insert("ranks".to_owned(), "64".to_owned()))), Found("it claims 64 ranks")),
         row(ATTESTATION, "one more fact", |run| run.reattest(|a| drop(a.machine.insert("mood".to_owned(), "good".to_owned()))), Found("which canonc does not record")),
         row(ATTESTATION, "another name", |run| run.reattest(|a| a.name = "other".to_owned()), Trusted(Subject::Settings)),
         row(ATTESTATION, "other steps", |run| run.reattest(|a| a.steps = 9), Found("it claims 9 steps")),

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 
 use records::fault::Faults;
 use runtime::ranks::simulated::with_ranks;
-use runtime::ranks::{Collectives, Member, follow};
-use runtime::train::{Options, TrainOutcome, machine, train};
+use runtime::ranks::{Collectives, Member};
+use runtime::train::{Options, TrainOutcome, follow, machine, train};
 
 use super::support::*;
 

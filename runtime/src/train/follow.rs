@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Command, Ending, Member};
 use crate::evaluate::Measurer;
 use crate::execute::Machine;
+use crate::ranks::{Command, Ending, Member};
 use crate::state::{Division, State, Together};
 use records::job::Job;
 use records::run::RunError;
