@@ -238,6 +238,21 @@ pub struct ShowArgs {
     /// Show the path and value of every field instead, and whether it is a default
     #[arg(long)]
     pub fields: bool,
+    /// Predict memory, bytes and time of a training step on this many devices; needs the lock of an experiment
+    #[arg(long, value_name = "N", conflicts_with_all = ["fields", "recipe_fields", "arch"], value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub ranks: Option<u32>,
+    /// The devices of the prediction: h100, h200, a100 or cpu
+    #[arg(long, value_name = "NAME", requires = "ranks", default_value = "h100")]
+    pub device: String,
+    /// What the ranks divide: none, optimizer or full [default: the lock's platform.shard]
+    #[arg(long, value_name = "WHAT", requires = "ranks")]
+    pub shard: Option<String>,
+    /// Devices of a machine [default: the device's usual number]
+    #[arg(long, value_name = "N", requires = "ranks", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub gpus_per_node: Option<u64>,
+    /// Add gradients on each machine before they leave it
+    #[arg(long, requires = "ranks")]
+    pub by_node: bool,
     /// Show every recipe field instead, with its class, default and unit, as Markdown
     #[arg(long, conflicts_with_all = ["what", "fields", "arch"])]
     pub recipe_fields: bool,
@@ -570,6 +585,9 @@ pub struct RunArgs {
     /// Train with this many processes on this machine; the result is the same to the bit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub ranks: Option<u32>,
+    /// Add gradients on each machine before they leave it, which sends less between machines; same bits
+    #[arg(long)]
+    pub by_node: bool,
     /// How long a rank waits for another one, in seconds, before all end
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub rank_timeout: u64,

@@ -8,6 +8,7 @@ mod arch;
 mod definition;
 mod fields;
 mod recipe;
+mod scale;
 
 use std::path::Path;
 
@@ -20,6 +21,9 @@ use crate::{load, output, runs};
 
 pub fn show(args: &ShowArgs) -> Outcome {
     let Some(what) = &args.what else { return recipe::show(args.json) };
+    if let Some(ranks) = args.ranks {
+        return scale::show(what, ranks, args);
+    }
     if let Some(name) = word(what) {
         match definition::text(name) {
             Some(_) if args.fields => {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use lab::experiment::{Device, Experiment, Shard};
+use lab::experiment::{Device, Experiment};
 use records::job::Job;
 use runtime::execute::Machine;
 use runtime::observe::observe;
@@ -186,12 +186,10 @@ pub(crate) fn join(
     experiment: &Experiment,
 ) -> Result<Joined, Failure> {
     let timeout = Duration::from_secs(args.rank_timeout);
+    let local = launch.local;
     let gloo = Rc::new(Gloo::join(launch, timeout, &same(args, experiment)).map_err(failure)?);
-    let divide_moments = match experiment.platform.shard {
-        Shard::None => false,
-        Shard::Optimizer => true,
-    };
-    let member = Member { ranks: gloo.clone(), divide_moments };
+    let node = args.by_node.then_some(u64::from(local));
+    let member = Member { ranks: gloo.clone(), shard: experiment.platform.shard, node };
     Ok(Joined { gloo, member })
 }
 
@@ -201,20 +199,18 @@ fn same(args: &RunArgs, experiment: &Experiment) -> String {
     let binary = std::env::current_exe()
         .and_then(std::fs::read)
         .map_or_else(|error| error.to_string(), |bytes| blake3::hash(&bytes).to_hex().to_string());
-    let shard = match experiment.platform.shard {
-        Shard::None => "none",
-        Shard::Optimizer => "optimizer",
-    };
     format!(
-        "lock {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {shard}\n\
-         --stop-after-step {:?}\n",
+        "lock {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {}\n\
+         --stop-after-step {:?}\n--by-node {}\n",
         experiment.id(),
         experiment.digests.platform,
         observed.torch.version,
         observed.torch.cpu_capability,
         observed.torch.isa,
         observed.torch.blas,
+        experiment.platform.shard.name(),
         args.stop_after_step,
+        args.by_node,
     )
 }
 

@@ -187,6 +187,7 @@ fn several(args: &RunArgs) -> Outcome {
         dry_run,
         device,
         ranks,
+        by_node,
         rank_timeout,
         stop_after_step,
         fault,
@@ -220,6 +221,7 @@ fn several(args: &RunArgs) -> Outcome {
         option("--rank-timeout", Some(rank_timeout.to_string().into()));
         option("--fault", fault.as_ref().map(OsString::from));
         option("--device", device.map(|device| device_word(device).into()));
+        words.extend(by_node.then(|| "--by-node".into()));
         words.extend(dry_run.then(|| "--dry-run".into()));
         words.extend(output::quiet().then(|| "--quiet".into()));
         let end = child::carry_out(&words, None, &stop);

@@ -572,10 +572,7 @@ fn platform(fields: &Fields) -> Platform {
             Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
             Some(_) | None => None,
         },
-        shard: match text(fields, "platform.shard") {
-            "optimizer" => Shard::Optimizer,
-            _ => Shard::None,
-        },
+        shard: Shard::named(text(fields, "platform.shard")).unwrap_or(Shard::None),
         canon: kernel(fields, "platform.kernels.canon"),
         gated_norm: kernel(fields, "platform.kernels.gated_norm"),
     }

@@ -35,14 +35,12 @@
 pub mod fault;
 pub mod platform;
 pub mod progress;
-pub mod reduce;
 pub mod run;
 pub mod attest;
 pub mod checkpoint;
 pub mod init;
 pub mod metrics;
 pub mod schedule;
-pub mod shard;
 pub mod job;
 pub mod finished;
 pub mod overlap;

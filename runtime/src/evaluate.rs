@@ -57,6 +57,11 @@ impl Measurer {
 
     /// Measures the state on the job's held-out windows.
     pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
+        if let Some(team) = state.team() {
+            Command::Evaluate.give(&*team.ranks)?;
+        }
+        let whole = state.whole()?;
+        let state = whole.as_ref().unwrap_or(state);
         let Forced { nll, counted, tokens, mut answers, knowledge, mut singles } =
             self.forced(job, state)?;
         let metrics = job.metrics;
@@ -106,9 +111,6 @@ impl Measurer {
 
     /// Runs every held-out window, predicting each token from the true ones before it. Ranks share the batches.
     fn forced(&self, job: &mut Job, state: &State) -> Result<Forced, RunError> {
-        if let Some(team) = state.team() {
-            Command::Evaluate.give(&*team.ranks)?;
-        }
         let mut forced = Forced::default();
         let mut batch = Batch::default();
         let ranks = state.team().map_or(1, |team| team.ranks.size());
@@ -130,6 +132,8 @@ impl Measurer {
 
     /// The part of a rank other than 0 in an evaluation.
     pub(crate) fn contribute(&self, job: &mut Job, state: &State) -> Result<(), RunError> {
+        let whole = state.whole()?;
+        let state = whole.as_ref().unwrap_or(state);
         let ranks = state.team().map_or(1, |team| team.ranks.size());
         for round in 0..batches(job).div_ceil(ranks) {
             self.round(job, state, round)?;

@@ -9,6 +9,7 @@
 
 mod choose;
 mod dispatch;
+mod running;
 mod sharing;
 mod stream;
 mod trace;
@@ -16,18 +17,18 @@ mod train;
 mod widen;
 
 use std::cell::{Cell, RefCell};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, Step, ValId, Value};
 use tch::{Device, Kind, Tensor};
 
-use crate::kernels::arrange::copy;
 use crate::kernels::{CudaLibrary, KernelError, cuda_devices, cuda_library, rope};
 
 use records::run::RunError;
 
 pub use crate::error::ExecuteError;
 pub use choose::{Choice, Paths, choose};
+pub(crate) use running::Running;
 pub use stream::{Carried, Streamer};
 pub use trace::Traced;
 pub use train::{Evaluation, Evaluator, Moments, StepTrace, Sums, Trainer, check_ids};
@@ -216,75 +217,14 @@ impl Executor {
         &self,
         mut give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
         norm: Option<f64>,
-        mut observer: Option<StepObserver<'_>>,
+        observer: Option<StepObserver<'_>>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
-        let _guard = tch::no_grad_guard();
-        let mut values: Vec<Option<Tensor>> = self.plan.values.iter().map(|_| None).collect();
-        let mut given = Vec::with_capacity(self.plan.inputs.len());
-        for (input, id) in &self.plan.inputs {
-            given.push((*input, *id, give(*input)?));
-        }
-        let sizes = sizes_of(&given);
-        for (input, id, tensor) in given {
-            let tensor = self.fitted(input, id, tensor, sizes)?;
-            put(&mut values, id, tensor);
-        }
-        for (n, step) in self.plan.steps.iter().enumerate() {
-            let operands: Option<Vec<&Tensor>> =
-                step.inputs.iter().map(|id| values.get(id.0 as usize)?.as_ref()).collect();
-            let (Some(operands), Some(choice)) = (operands, self.choices.get(n)) else {
-                return Err(self.broken(n, "an operand is missing"));
-            };
-            let began = observer.is_some().then(Instant::now);
-            let context = dispatch::Context {
-                machine: self.machine,
-                sizes,
-                consumes_first: self.consumes.get(n) == Some(&true),
-                tables: &self.tables,
-            };
-            let kinds = self.kinds.get(n).map_or(&[][..], Vec::as_slice);
-            let results = match (&step.kernel, norm) {
-                (Kernel::GradNorm, Some(norm)) => vec![Tensor::from(norm)],
-                (kernel, _) => widen::run(kernel, *choice, &operands, &context, kinds)
-                    .map_err(|error| self.broken(n, &error.to_string()))?,
-            };
-            if results.len() != step.outputs.len() {
-                return Err(self.broken(n, "its kernel returned a wrong number of results"));
-            }
-            if let Some(trace) = self.trace.borrow_mut().as_mut() {
-                trace.add(n, &results)?;
-            }
-            for (id, result) in step.outputs.iter().zip(results) {
-                debug_assert!(
-                    self.has_shape(*id, &result, sizes),
-                    "step {n} ({}) gave {:?}, not {:?}",
-                    step.kernel.name(),
-                    result.size(),
-                    self.plan.value(*id),
-                );
-                put(&mut values, *id, result);
-            }
-            for id in &step.drop_after {
-                if let Some(value) = values.get_mut(id.0 as usize) {
-                    *value = None;
-                }
-            }
-            if let (Some(observer), Some(began)) = (&mut observer, began) {
-                observer(step, began.elapsed());
-            }
-        }
-        self.runs.set(self.runs.get() + 1);
-        if let Some(trace) = self.trace.borrow_mut().as_mut() {
-            trace.end_run();
-        }
-        let mut outputs = Vec::with_capacity(self.plan.outputs.len());
-        for ((output, id), copied) in self.plan.outputs.iter().zip(&self.copies) {
-            let Some(value) = values.get(id.0 as usize).and_then(Option::as_ref) else {
-                return Err(ExecuteError::new(format!("the plan does not compute {output}")));
-            };
-            let value = if *copied { copy(value)? } else { value.shallow_clone() };
-            outputs.push((*output, value));
-        }
+        let mut running = self.begin(|input| give(input).map(Some), norm)?;
+        running.advance(self.plan.steps.len(), observer)?;
+        let outputs = self.plan.outputs.iter();
+        let outputs = outputs.map(|(output, _)| Ok((*output, running.take(*output)?)));
+        let outputs = outputs.collect::<Result<_, ExecuteError>>()?;
+        running.end();
         Ok(outputs)
     }
 

@@ -11,12 +11,14 @@ mod exchange;
 mod gloo;
 pub mod simulated;
 
+use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 
 use tch::Tensor;
 
 use crate::error::ExecuteError;
+use lab::experiment::Shard;
 
 pub(crate) use command::Command;
 pub use command::Ending;
@@ -27,8 +29,10 @@ pub use gloo::{Gloo, Launch};
 #[derive(Clone, Debug)]
 pub struct Member {
     pub ranks: Rc<dyn Collectives>,
-    /// Whether each rank holds only a part of the moments.
-    pub divide_moments: bool,
+    /// What each rank holds only a part of.
+    pub shard: Shard,
+    /// Ranks on each machine, if gradients are added on each machine before they leave it.
+    pub node: Option<u64>,
 }
 
 /// What ranks do together. Every rank calls the same ones in the same order. Tensors have one axis, are contiguous and
@@ -52,4 +56,21 @@ pub trait Collectives: fmt::Debug {
 
     /// Overwrites the tensor with that of rank 0.
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError>;
+
+    /// Bytes of tensors that this rank has received from others so far.
+    fn received(&self) -> u64;
+}
+
+/// Bytes of tensors that a rank has received from others.
+#[derive(Debug, Default)]
+struct Received(Cell<u64>);
+
+impl Received {
+    /// Counts an exchange of elements from each rank. What a rank has from itself is not received.
+    fn add(&self, tensor: &Tensor, counts: impl Iterator<Item = i64>, rank: u64) {
+        let others = (0..).zip(counts).filter(|(from, _)| *from != rank);
+        let elements: i64 = others.map(|(_, count)| count).sum();
+        let bytes = elements.unsigned_abs() * tensor.kind().elt_size_in_bytes() as u64;
+        self.0.set(self.0.get() + bytes);
+    }
 }

@@ -2,22 +2,26 @@
 //! of step n are used in no other step; the loss is divided by the counted targets of the whole step, known before any
 //! forward pass; sums of micro-batches go up the fixed tree, in any order of arrival; everything is in f32.
 
+mod together;
+
 use compiler::digest::Digest;
+use lab::experiment::Shard;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{ExecuteError, Machine, Moments, Sums, Trainer};
-use crate::kernels::Isa;
 use crate::kernels::arrange::copy;
-use crate::kernels::update::{block_sums, norm_of_blocks};
-use crate::ranks::{Announced, Command, Member, Team};
+use crate::ranks::{Command, Member, Team};
 use crate::weights::Weights;
 use data::batch::{Batch, digest_of_windows};
 use records::checkpoint::{PARTS, Part, SavedCheckpoint, Slot, Store, TensorDigests};
 use records::job::Job;
 use records::metrics::Step;
-use records::reduce::{ReduceError, Tree};
 use records::run::{RunError, digest_of};
-use records::shard::Shards;
+use scale::reduce::{ReduceError, Tree};
+use scale::schedule::Schedule;
+use scale::shard::Shards;
+
+pub(crate) use together::{Times, Together};
 
 /// Weights and moments after `step` updates.
 #[derive(Debug)]
@@ -33,17 +37,8 @@ pub struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Division {
     pub(crate) team: Team,
-    /// Whether each rank holds only the moments that it owns, as flat pieces.
-    pub(crate) moments: bool,
-}
-
-/// What came of a step that all ranks tried.
-#[derive(Debug)]
-pub(crate) enum Together {
-    /// It is done; `stop` if a rank was asked to stop.
-    Done { step: Step, stop: bool },
-    /// A rank has no data for it, and nothing was changed.
-    NoData { rank: u64, why: String },
+    /// What each rank holds only as flat pieces that it owns.
+    pub(crate) shard: Shard,
 }
 
 impl State {
@@ -149,21 +144,29 @@ impl State {
 
 impl Division {
     pub(crate) fn new(job: &Job, member: &Member) -> Division {
-        let Member { ranks, divide_moments } = member;
+        let Member { ranks, shard, node } = member;
         let shards = Shards::new(&job.graph, ranks.size());
-        Division { team: Team::new(ranks.clone(), shards), moments: *divide_moments }
+        let counts = (job.micro_batches, job.rows);
+        let schedule = Schedule::new(shards, &job.plans.micro, *shard, counts, *node);
+        let shapes = job.graph.params().iter().map(|param| param.shape.clone()).collect();
+        Division { team: Team::new(ranks.clone(), schedule, shapes), shard: *shard }
     }
 
     /// The plans of a rank's part of a step.
     pub(crate) fn trainer(&self, job: &Job, machine: Machine) -> Result<Trainer, ExecuteError> {
-        let lengths = self.team.parts(job.graph.params().len());
-        Trainer::divided(job.plans.clone(), machine, &lengths, self.moments)
+        let units = self.team.schedule.shards.units().iter();
+        let units: Vec<&[usize]> = units.map(|unit| unit.params.as_slice()).collect();
+        let updates = match self.shard {
+            Shard::None => false,
+            Shard::Optimizer | Shard::Full => true,
+        };
+        Trainer::divided(job.plans.clone(), machine, &self.team.parts(), &units, updates)
     }
 
     fn holds_pieces_of(&self, part: Part) -> bool {
-        match part {
-            Part::Weights => false,
-            Part::FirstMoment | Part::SecondMoment => self.moments,
+        match (self.shard, part) {
+            (Shard::None, _) | (Shard::Optimizer, Part::Weights) => false,
+            (Shard::Optimizer, Part::FirstMoment | Part::SecondMoment) | (Shard::Full, _) => true,
         }
     }
 }
@@ -171,13 +174,20 @@ impl Division {
 impl State {
     /// Divides a state that every rank holds.
     pub(crate) fn divide(&mut self, division: Division) -> Result<(), ExecuteError> {
-        if division.moments {
-            for moments in [&mut self.moments.first, &mut self.moments.second] {
-                for (param, moment) in moments.iter_mut().enumerate() {
-                    *moment = copy(&division.team.part(param, moment)?)?;
+        let State { weights, moments, .. } = self;
+        let parts = [
+            (Part::Weights, &mut weights.tensors),
+            (Part::FirstMoment, &mut moments.first),
+            (Part::SecondMoment, &mut moments.second),
+        ];
+        for (part, tensors) in parts {
+            for (param, tensor) in tensors.iter_mut().enumerate() {
+                if division.holds_pieces_of(part) {
+                    *tensor = copy(&division.team.part(param, tensor)?)?;
                 }
             }
         }
+        weights.changed();
         self.division = Some(division);
         Ok(())
     }
@@ -216,98 +226,6 @@ impl State {
     pub(crate) fn send(&self, part: Part, index: usize) -> Result<(), RunError> {
         self.division()?.team.collect(index, self.tensor(part, index)?)?;
         Ok(())
-    }
-
-    /// This rank's part of the next update. Every rank calls it, and returns the same.
-    pub(crate) fn advance_together(
-        &mut self,
-        job: &mut Job,
-        trainer: &Trainer,
-        stop: bool,
-    ) -> Result<Together, RunError> {
-        let Division { team, moments: divided } = self.division()?.clone();
-        let count = job.micro_batches;
-        let own: Result<Vec<Batch>, RunError> =
-            team.own(count).map(|index| job.batch(self.step, index)).collect();
-        let Announced { counted, windows, stop, failed } =
-            team.announce(own.as_deref(), count, job.rows, stop)?;
-        if let Some((rank, why)) = failed {
-            return Ok(Together::NoData { rank, why });
-        }
-        let batches = own?;
-        let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
-        let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(count);
-        for round in 0..team.rounds(count) {
-            let own = match batches.get(round as usize) {
-                None => None,
-                Some(batch) => {
-                    let (tokens, targets) = tensors(batch, trainer.machine().device)?;
-                    Some(trainer.micro_batch(&self.weights, &tokens, &targets, scale)?)
-                }
-            };
-            let params = self.weights.tensors.len();
-            for (index, sums) in team.scatter(own.as_ref(), round, count, params)? {
-                let add =
-                    |left: Result<Sums, _>, right: Result<Sums, _>| trainer.combine(left?, right?);
-                tree.push(index, Ok(sums), add).map_err(unbalanced)?;
-            }
-        }
-        let sums = match tree.finish().map_err(unbalanced)? {
-            Some(sums) => sums?,
-            None => return Err(broken("a step without micro-batches")),
-        };
-        let lr = job.rate(self.step);
-        let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
-        let grad_norm = match divided {
-            true => self.update_owned(&team, trainer, &sums.gradients, lr, number)?,
-            false => {
-                let mut whole = team.gather(&sums.gradients)?;
-                for (gradient, weight) in whole.iter_mut().zip(&self.weights.tensors) {
-                    *gradient = gradient.f_reshape(weight.size()).map_err(ExecuteError::from)?;
-                }
-                trainer.update(&mut self.weights, &mut self.moments, &whole, lr, number)?
-            }
-        };
-        self.step += 1;
-        let step = Step {
-            step: self.step,
-            loss: mean_loss(sums.loss_sum()?, counted),
-            grad_norm,
-            lr,
-            batch: digest_of(digest_of_windows(&windows)),
-            counted,
-        };
-        Ok(Together::Done { step, stop })
-    }
-
-    /// Updates what this rank owns, then exchanges it. Returns the norm of all gradients.
-    fn update_owned(
-        &mut self,
-        team: &Team,
-        trainer: &Trainer,
-        gradients: &[Tensor],
-        lr: f64,
-        number: i64,
-    ) -> Result<f64, ExecuteError> {
-        let blocks: Vec<Vec<f64>> = gradients
-            .iter()
-            .map(|gradient| block_sums(Isa::of_process(), gradient))
-            .collect::<Result<_, _>>()?;
-        let norm = norm_of_blocks(&team.gather_blocks(&blocks)?);
-        let pieces: Vec<Tensor> = self
-            .weights
-            .tensors
-            .iter()
-            .enumerate()
-            .map(|(param, weight)| team.part(param, weight))
-            .collect::<Result<_, _>>()?;
-        let moments = &mut self.moments;
-        trainer.update_parts(&pieces, moments, gradients, Some(norm), lr, number)?;
-        for (weight, whole) in self.weights.tensors.iter().zip(team.gather(&pieces)?) {
-            weight.f_view([-1])?.f_copy_(&whole)?;
-        }
-        self.weights.changed();
-        Ok(norm)
     }
 
     /// The other ranks, if there are any.

@@ -17,7 +17,7 @@ use compiler::digest::Digest;
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::ranks::{Command, Ending, Member};
-use crate::state::{Division, State, Together};
+use crate::state::{Division, State, Times, Together};
 use disk::json_lines;
 use records::attest::{Attestation, Circumstances, RANKS_FACT};
 use records::checkpoint::{self, Manifest, Refused, Store};
@@ -319,12 +319,18 @@ impl<'a> Run<'a> {
     /// One update.
     fn step(&mut self) -> Result<(), RunError> {
         let start = Instant::now();
+        let mut ranks = String::new();
         let step = match self.options.ranks {
             None => match self.job.batches(self.state.step) {
                 Ok(batches) => self.state.advance_on(&batches, self.job, &self.trainer)?,
                 Err(error) => return Err(self.saved_without_data(error)),
             },
-            Some(member) => self.step_together(member)?,
+            Some(member) => {
+                let before = member.ranks.received();
+                let (step, times) = self.step_together(member)?;
+                ranks = times.json(member.ranks.received() - before);
+                step
+            }
         };
         let seconds = start.elapsed().as_secs_f64();
         self.counted += step.counted;
@@ -334,7 +340,7 @@ impl<'a> Run<'a> {
             return Err(nothing_counted(self.job, step.step));
         }
         if logged? == Appended::New {
-            self.time(&format!("{{\"step\":{},\"seconds\":{seconds:?}}}", step.step))?;
+            self.time(&format!("{{\"step\":{},\"seconds\":{seconds:?}{ranks}}}", step.step))?;
         }
         self.observer.step(&step, seconds);
         self.diverges(&Record::Step(step));
@@ -342,15 +348,15 @@ impl<'a> Run<'a> {
     }
 
     /// One update of all ranks.
-    fn step_together(&mut self, member: &Member) -> Result<Step, RunError> {
+    fn step_together(&mut self, member: &Member) -> Result<(Step, Times), RunError> {
         let stop = self.options.stop.load(Ordering::Relaxed);
         Command::Step(self.state.step).give(&*member.ranks)?;
         match self.state.advance_together(self.job, &self.trainer, stop)? {
-            Together::Done { step, stop } => {
+            Together::Done { step, stop, times } => {
                 if stop {
                     self.options.stop.store(true, Ordering::Relaxed);
                 }
-                Ok(step)
+                Ok((step, times))
             }
             Together::NoData { rank, why } => {
                 let error = RunError::machine(

@@ -147,6 +147,25 @@ impl Plan {
 
     /// The memory for running this plan at these sizes.
     pub fn memory(&self, sizes: Sizes) -> Memory {
+        let inputs = self.inputs.iter().map(|(_, id)| self.bytes(*id, sizes)).sum();
+        let mut memory = Memory { inputs, ..Memory::default() };
+        memory.outputs = self.walk(sizes, |n, live| {
+            if live > memory.peak {
+                (memory.peak, memory.at) = (live, n);
+            }
+        });
+        memory
+    }
+
+    /// Bytes held by steps, including outputs, while each step runs.
+    pub fn live(&self, sizes: Sizes) -> Vec<i128> {
+        let mut all = Vec::with_capacity(self.steps.len());
+        self.walk(sizes, |_, live| all.push(live));
+        all
+    }
+
+    /// Calls `each` with the bytes in use while a step runs, and returns those in use at the end.
+    fn walk(&self, sizes: Sizes, mut each: impl FnMut(usize, i128)) -> i128 {
         let bytes = |id: ValId| self.bytes(id, sizes);
         // A view counts as part of the value it views, which lives until its last view is dropped.
         let mut root: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
@@ -171,10 +190,6 @@ impl Plan {
                 *held = u32::MAX / 2;
             }
         }
-        let mut memory = Memory {
-            inputs: self.inputs.iter().map(|(_, id)| bytes(*id)).sum(),
-            ..Memory::default()
-        };
         let mut live = 0i128;
         for (n, step) in self.steps.iter().enumerate() {
             for id in &step.outputs {
@@ -185,10 +200,7 @@ impl Plan {
                     *held += 1;
                 }
             }
-            let with_scratch = live + self.scratch(step, sizes);
-            if with_scratch > memory.peak {
-                (memory.peak, memory.at) = (with_scratch, n);
-            }
+            each(n, live + self.scratch(step, sizes));
             for id in &step.drop_after {
                 if let Some(held) = holders.get_mut(root_of(*id).0 as usize) {
                     *held = held.saturating_sub(1);
@@ -198,8 +210,7 @@ impl Plan {
                 }
             }
         }
-        memory.outputs = live;
-        memory
+        live
     }
 
     /// The number of steps of each kernel, by name.

@@ -64,18 +64,28 @@ fn spoken(line: &str) -> &str {
 }
 
 /// The crates in dependency order, each with the crates of the repository that it may use.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("dsl", &[]),
     ("tasks", &["dsl"]),
     ("compiler", &["dsl"]),
     ("lab", &["dsl", "tasks", "compiler"]),
+    ("scale", &["compiler", "lab"]),
     ("disk", &["dsl"]),
     ("data", &["dsl", "tasks", "compiler", "lab", "disk"]),
     ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data"]),
     ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
     ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records"]),
-    ("runtime", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "interop"]),
-    ("cli", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "interop", "report"]),
+    (
+        "runtime",
+        &["dsl", "tasks", "compiler", "lab", "scale", "disk", "data", "records", "interop"],
+    ),
+    (
+        "cli",
+        &[
+            "dsl", "tasks", "compiler", "lab", "scale", "disk", "data", "records", "interop",
+            "report",
+        ],
+    ),
 ];
 
 #[test]

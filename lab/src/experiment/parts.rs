@@ -325,6 +325,27 @@ pub enum Shard {
     None,
     /// Each rank holds, and updates with, a part of the moments.
     Optimizer,
+    /// Each rank holds a part of the weights and moments; a layer is whole only while it is computed.
+    Full,
+}
+
+impl Shard {
+    /// All of them, from nothing to everything.
+    pub const ALL: [Shard; 3] = [Shard::None, Shard::Optimizer, Shard::Full];
+
+    /// The one with this word in `platform.shard`.
+    pub fn named(word: &str) -> Option<Shard> {
+        Shard::ALL.into_iter().find(|shard| shard.name() == word)
+    }
+
+    /// The word in `platform.shard`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shard::None => "none",
+            Shard::Optimizer => "optimizer",
+            Shard::Full => "full",
+        }
+    }
 }
 
 /// Which of two kernels computes an operation.

@@ -167,7 +167,7 @@ const ROWS: &[FieldDef] = &[
     free("platform.kernels.canon", Platform, Word(&["fused", "reference"], &[]), "The kernel of Canon layers.").is("\"fused\""),
     free("platform.kernels.gated_norm", Platform, Word(&["fused", "reference"], &[]), "The kernel of gated norms; `reference` is zeyuan_layernorm in the release.").is("\"fused\"").younger("\"fused\"").called(&["model.zeyuan_layernorm"]).means("fused").spoken(&[("false", "fused"), ("true", "reference")]),
     free("platform.recompute", Platform, Word(&["layers", "nothing"], &[]), "Activations that the backward pass recomputes instead of keeping.").is("\"nothing\"").called(&["distributed.selective_activation_checkpointing"]).means("nothing").spoken(&[("false", "nothing"), ("true", "layers")]),
-    free("platform.shard", Platform, Word(&["none", "optimizer"], &[]), "What ranks divide among themselves: nothing, or the moments.").is("\"none\"").younger("\"none\""),
+    free("platform.shard", Platform, Word(&["full", "none", "optimizer"], &[]), "What ranks divide among themselves: nothing, the moments, or weights and moments.").is("\"none\"").younger("\"none\""),
     free("platform.threads", Platform, IntOr(1, 4096, "any"), "CPU threads.").is("\"any\""),
     free("precision.policy", Semantic, Word(&["bf16", "f32"], &["fp16", "f16"]), "Dtype of activations and of the parameters they meet; docs/numerics.md lists what stays f32.").is("\"f32\"").about(Numerics).called(&["distributed.model_dtype"]).default_there("bf16"),
     free("schedule.cycle", Semantic, Real(Bounds::PositiveShare), "Length of a cycle as a share of the run.").is("1").only(KIND, &["cosine", "wsd"]).called(&["optim.cycle_length"]).default_there("1"),

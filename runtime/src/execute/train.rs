@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
-use super::{ExecuteError, Executor, Machine, Paths, StepObserver, Traced};
+use super::{ExecuteError, Executor, Machine, Paths, Running, StepObserver, Traced};
 use crate::weights::Weights;
 use records::run::RunError;
 
@@ -17,7 +17,8 @@ use records::run::RunError;
 #[derive(Debug)]
 pub struct Trainer {
     micro: Executor,
-    combine: Executor,
+    /// Over everything, or by unit of parameters that ranks exchange together.
+    combine: Vec<Executor>,
     update: Executor,
 }
 
@@ -57,11 +58,6 @@ impl Moments {
 }
 
 impl Sums {
-    /// `loss` is not divided by the number of targets.
-    pub(crate) fn new(loss: f64, counted: i64, gradients: Vec<Tensor>) -> Self {
-        Self { loss: Tensor::from(loss), counted: Tensor::from(counted), gradients }
-    }
-
     /// The training loss, summed over counted targets.
     pub fn loss_sum(&self) -> Result<f64, ExecuteError> {
         Ok(self.loss.f_double_value(&[])?)
@@ -78,23 +74,31 @@ impl Trainer {
         let TrainPlan { micro, combine, update } = plans;
         Ok(Self {
             micro: Executor::new(micro, machine)?,
-            combine: Executor::new(combine, machine)?,
+            combine: vec![Executor::new(combine, machine)?],
             update: Executor::new(update, machine)?,
         })
     }
 
-    /// Like [`Trainer::new`], but each rank sums only what it owns: flat pieces of the parameters, of these lengths. With
-    /// `updates`, it also updates only that.
+    /// Like [`Trainer::new`], but each rank sums only what it owns: flat pieces of the parameters, of these lengths, a unit
+    /// at a time. With `updates`, it also updates only that.
     pub(crate) fn divided(
         plans: TrainPlan,
         machine: Machine,
         lengths: &[i64],
+        units: &[&[usize]],
         updates: bool,
     ) -> Result<Self, ExecuteError> {
         let TrainPlan { micro, combine, update } = plans;
         let combine = divided(combine, lengths);
         let update = if updates { divided(update, lengths) } else { update };
-        Self::new(TrainPlan { micro, combine, update }, machine)
+        Ok(Self {
+            micro: Executor::new(micro, machine)?,
+            combine: units
+                .iter()
+                .map(|params| Executor::new(sums_of(&combine, params), machine))
+                .collect::<Result<_, _>>()?,
+            update: Executor::new(update, machine)?,
+        })
     }
 
     pub fn machine(&self) -> Machine {
@@ -104,14 +108,16 @@ impl Trainer {
     /// The kernels and paths that have run so far.
     pub fn paths(&self) -> Paths {
         let mut paths = self.micro.paths();
-        paths.merge(&self.combine.paths());
+        for combine in &self.combine {
+            paths.merge(&combine.paths());
+        }
         paths.merge(&self.update.paths());
         paths
     }
 
     /// Starts to digest every result.
     pub fn begin_trace(&self) {
-        for executor in [&self.micro, &self.combine, &self.update] {
+        for executor in [&self.micro, &self.update].into_iter().chain(&self.combine) {
             executor.begin_trace();
         }
     }
@@ -120,7 +126,7 @@ impl Trainer {
     pub fn end_trace(&self) -> StepTrace {
         StepTrace {
             micro: self.micro.end_trace(),
-            combine: self.combine.end_trace(),
+            combine: self.combine.iter().flat_map(Executor::end_trace).collect(),
             update: self.update.end_trace(),
         }
     }
@@ -128,9 +134,10 @@ impl Trainer {
     /// Describes the first computation of a step that differs in another run of it. Sums come after all micro-batches,
     /// and the update after all sums, so the first difference does not depend on any later one.
     pub fn first_difference(&self, one: &StepTrace, other: &StepTrace) -> Option<String> {
+        let combine = self.combine.first().unwrap_or(&self.micro);
         let plans = [
             (&self.micro, &one.micro, &other.micro, "micro-batch"),
-            (&self.combine, &one.combine, &other.combine, "sum"),
+            (combine, &one.combine, &other.combine, "sum"),
             (&self.update, &one.update, &other.update, "update"),
         ];
         plans.into_iter().find_map(|(executor, one, other, name)| {
@@ -164,6 +171,35 @@ impl Trainer {
         sums(self.micro.run_timed(give, observer)?, weights.tensors.len())
     }
 
+    /// Begins a micro-batch. With `later`, parameters are given later.
+    pub(crate) fn begin(
+        &self,
+        weights: &Weights,
+        tokens: &Tensor,
+        targets: &Tensor,
+        scale: f64,
+        later: bool,
+    ) -> Result<Running<'_>, ExecuteError> {
+        let give = |input| match input {
+            Input::Param(_) | Input::Rounded(_) if later => Ok(None),
+            Input::Tokens
+            | Input::Targets
+            | Input::Position
+            | Input::GradScale
+            | Input::Param(_)
+            | Input::Rounded(_)
+            | Input::State(..)
+            | Input::Left(_)
+            | Input::Right(_)
+            | Input::Gradient(_)
+            | Input::FirstMoment(_)
+            | Input::SecondMoment(_)
+            | Input::LearningRate
+            | Input::StepNumber => batch_input(input, weights, tokens, targets, scale).map(Some),
+        };
+        self.micro.begin(give, None)
+    }
+
     /// left + right, stored in the left.
     pub fn combine(&self, left: Sums, right: Sums) -> Result<Sums, ExecuteError> {
         let count = left.gradients.len();
@@ -180,9 +216,41 @@ impl Trainer {
             | Output::FirstMoment(_)
             | Output::SecondMoment(_) => Err(unknown(Input::Left(output))),
         };
-        let outputs = self.combine.run(|input| match input {
-            Input::Left(output) => pick(&left, output),
-            Input::Right(output) => pick(&right, output),
+        let outputs =
+            self.combined(0, |output| pick(&left, output), |output| pick(&right, output))?;
+        sums(outputs, count)
+    }
+
+    /// left + right for what this rank owns of a unit's gradients, stored in the left.
+    pub(crate) fn add(
+        &self,
+        unit: usize,
+        left: Vec<Tensor>,
+        right: Vec<Tensor>,
+    ) -> Result<Vec<Tensor>, ExecuteError> {
+        let plan = self.combine.get(unit).map(Executor::plan);
+        let of = |tensors: &[Tensor], output: Output| {
+            let mut outputs = plan.into_iter().flat_map(|plan| &plan.outputs);
+            let place = outputs.position(|(known, _)| *known == output);
+            at(tensors, place.map_or(u32::MAX, |place| place as u32), "gradient")
+        };
+        let outputs =
+            self.combined(unit, |output| of(&left, output), |output| of(&right, output))?;
+        Ok(outputs.into_iter().map(|(_, sum)| sum).collect())
+    }
+
+    fn combined(
+        &self,
+        executor: usize,
+        left: impl Fn(Output) -> Result<Tensor, ExecuteError>,
+        right: impl Fn(Output) -> Result<Tensor, ExecuteError>,
+    ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
+        let Some(executor) = self.combine.get(executor) else {
+            return Err(ExecuteError::new(format!("no plan adds the unit {executor}")));
+        };
+        executor.run(|input| match input {
+            Input::Left(output) => left(output),
+            Input::Right(output) => right(output),
             Input::Tokens
             | Input::Targets
             | Input::Position
@@ -195,8 +263,7 @@ impl Trainer {
             | Input::SecondMoment(_)
             | Input::LearningRate
             | Input::StepNumber => Err(unknown(input)),
-        })?;
-        sums(outputs, count)
+        })
     }
 
     /// Clips and updates: changes weights and moments in place. `step` is 1 for the first update. Returns the global
@@ -285,6 +352,29 @@ fn divided(mut plan: Plan, lengths: &[i64]) -> Plan {
             value.dims = vec![Extent::Fixed(length)];
         }
     }
+    plan
+}
+
+/// The part of a plan of sums that adds the gradients of these parameters.
+fn sums_of(combine: &Plan, params: &[usize]) -> Plan {
+    let wanted = |output: &Output| match output {
+        Output::Gradient(id) => params.contains(&(id.0 as usize)),
+        Output::Loss
+        | Output::Counted
+        | Output::Logits
+        | Output::Nll
+        | Output::Argmax
+        | Output::State(..)
+        | Output::GradNorm
+        | Output::Param(_)
+        | Output::FirstMoment(_)
+        | Output::SecondMoment(_) => false,
+    };
+    let mut plan = combine.clone();
+    plan.outputs.retain(|(output, _)| wanted(output));
+    let Plan { inputs, steps, outputs, .. } = &mut plan;
+    steps.retain(|step| outputs.iter().any(|(_, output)| step.outputs.contains(output)));
+    inputs.retain(|(_, id)| steps.iter().any(|step| step.inputs.contains(id)));
     plan
 }
 

@@ -10,7 +10,7 @@ use super::lanes::mul_add;
 use super::linear::grain;
 use super::path::Path;
 use super::{Isa, KernelError};
-use records::shard::BLOCK;
+use scale::shard::BLOCK;
 
 /// Elements per chunk. Ranks own whole chunks, so that this sum does not depend on their number.
 const CHUNK: usize = BLOCK as usize;

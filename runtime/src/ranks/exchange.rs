@@ -1,26 +1,30 @@
 //! The exchanges of a training step.
 //!
-//! In: what one rank computed. Out: what it owns of the sum, or what all own. Must stay true: micro-batch i is
-//! computed by rank i mod R; a rank adds only what it owns, by the tree over micro-batch indices; a message holds a
-//! unit's parameters one after another, each flattened, so that a rank's part is one piece of it.
+//! In: what one rank computed. Out: what it owns of the sum, or what all own. Must stay true: the exchanges and their
+//! sizes are those of the schedule; a message holds a unit's parameters one after another, each flattened, so that a
+//! rank's part is one piece of it.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use tch::{Kind, Tensor};
 
 use super::Collectives;
 use crate::error::ExecuteError;
-use crate::execute::Sums;
 use crate::kernels::arrange::copy;
 use data::batch::Batch;
 use records::run::RunError;
-use records::shard::{Shards, Unit};
+use scale::reduce::{Node, Tree};
+use scale::schedule::{Action, DIGEST, Exchange, Schedule, Way};
+use scale::shard::{BLOCK, Shards};
 
 /// This process among all ranks of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Team {
     pub(crate) ranks: Rc<dyn Collectives>,
-    pub(crate) shards: Rc<Shards>,
+    pub(crate) schedule: Rc<Schedule>,
+    /// The shape of each parameter.
+    shapes: Rc<Vec<Vec<i64>>>,
 }
 
 /// What every rank knows about a step's micro-batches before it computes.
@@ -46,17 +50,28 @@ pub(crate) struct Predicted {
 }
 
 /// Numbers in the digest of a window.
-const DIGEST: usize = 4;
+const DIGESTS: usize = DIGEST as usize;
 /// Bytes of a rank's reason for having no data.
 const REASON: usize = 512;
 
+/// A sum over micro-batches, and what a rank owns of its gradients.
+type Arrived = Vec<(Node, Vec<Tensor>)>;
+
 impl Team {
-    pub(crate) fn new(ranks: Rc<dyn Collectives>, shards: Shards) -> Team {
-        Team { ranks, shards: Rc::new(shards) }
+    pub(crate) fn new(
+        ranks: Rc<dyn Collectives>,
+        schedule: Schedule,
+        shapes: Vec<Vec<i64>>,
+    ) -> Team {
+        Team { ranks, schedule: Rc::new(schedule), shapes: Rc::new(shapes) }
     }
 
     pub(crate) fn leads(&self) -> bool {
         self.ranks.rank() == 0
+    }
+
+    fn shards(&self) -> &Shards {
+        &self.schedule.shards
     }
 
     /// The micro-batches that this rank computes, of `count`.
@@ -65,15 +80,23 @@ impl Team {
         (rank..count).step_by(usize::try_from(size).unwrap_or(usize::MAX))
     }
 
-    /// Rounds in which each rank computes at most one micro-batch.
-    pub(crate) fn rounds(&self, count: u64) -> u64 {
-        count.div_ceil(self.ranks.size())
+    /// Parameters of a unit, in order.
+    pub(crate) fn params_of(&self, unit: usize) -> &[usize] {
+        self.shards().units().get(unit).map_or(&[], |unit| &unit.params)
+    }
+
+    /// A parameter's shape.
+    pub(crate) fn shape(&self, param: usize) -> &[i64] {
+        self.shapes.get(param).map_or(&[], Vec::as_slice)
     }
 
     /// The elements of each parameter that this rank owns, in parameter order.
-    pub(crate) fn parts(&self, params: usize) -> Vec<i64> {
-        let rank = self.ranks.rank();
-        (0..params).map(|param| length(&self.shards, param, rank)).collect()
+    pub(crate) fn parts(&self) -> Vec<i64> {
+        (0..self.shards().params()).map(|param| self.length(param, self.ranks.rank())).collect()
+    }
+
+    fn length(&self, param: usize, rank: u64) -> i64 {
+        self.shards().length(param, rank) as i64
     }
 
     /// Tells all ranks about this rank's micro-batches (of `count`, with `rows` windows each).
@@ -84,8 +107,8 @@ impl Team {
         rows: u64,
         stop: bool,
     ) -> Result<Announced, ExecuteError> {
-        let (size, rounds) = (self.ranks.size() as usize, self.rounds(count) as usize);
-        let each = 1 + DIGEST * rows as usize;
+        let (size, rounds) = (self.ranks.size() as usize, self.schedule.rounds() as usize);
+        let each = 1 + DIGESTS * rows as usize;
         let mut message = vec![0i64; 2 + rounds * each];
         message[0] = i64::from(stop);
         message[1] = i64::from(own.is_err());
@@ -93,7 +116,7 @@ impl Team {
             let place = &mut message[2 + round * each..][..each];
             place[0] = batch.counted_targets() as i64;
             let digests = batch.window_digests();
-            for (into, digest) in place[1..].chunks_exact_mut(DIGEST).zip(&digests) {
+            for (into, digest) in place[1..].chunks_exact_mut(DIGESTS).zip(&digests) {
                 for (number, bytes) in into.iter_mut().zip(digest.as_bytes().chunks_exact(8)) {
                     *number = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
                 }
@@ -110,7 +133,7 @@ impl Team {
         for index in 0..count as usize {
             let place = &of(index % size)[2 + index / size * each..][..each];
             counted += place[0] as u64;
-            for digest in place[1..].chunks_exact(DIGEST) {
+            for digest in place[1..].chunks_exact(DIGESTS) {
                 let mut bytes = [0u8; 32];
                 for (into, number) in bytes.chunks_exact_mut(8).zip(digest) {
                     into.copy_from_slice(&number.to_le_bytes());
@@ -139,96 +162,168 @@ impl Team {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Sends each rank what it owns of this rank's sums of round `round`, and returns what this rank owns of all sums of
-    /// the round, by micro-batch. A rank without a micro-batch in the last round gives `None`.
+    /// Sends each rank what it owns of this rank's gradients of a unit, and returns what this rank owns of those of all
+    /// ranks. A rank without a micro-batch in the last round gives `None`.
     pub(crate) fn scatter(
         &self,
-        own: Option<&Sums>,
+        own: Option<Vec<Tensor>>,
         round: u64,
-        count: u64,
-        params: usize,
-    ) -> Result<Vec<(u64, Sums)>, ExecuteError> {
-        let size = self.ranks.size();
-        let active = size.min(count - round * size);
-        let mut received: Vec<Vec<Option<Tensor>>> =
-            (0..active).map(|_| (0..params).map(|_| None).collect()).collect();
-        for unit in self.shards.units() {
-            let mine = self.shards.owned(unit, self.ranks.rank()) as i64;
-            let (input, input_counts) = match own {
-                Some(sums) => {
-                    let flat: Vec<Tensor> = unit
-                        .params
-                        .iter()
-                        .map(|param| sums.gradients[*param].f_reshape([-1]))
-                        .collect::<Result<_, _>>()?;
-                    (Tensor::f_cat(&flat, 0)?, self.lengths(unit))
-                }
-                None => (empty(0, Kind::Float)?, vec![0; size as usize]),
-            };
-            let counts: Vec<i64> =
-                (0..size).map(|rank| if rank < active { mine } else { 0 }).collect();
-            let mut output = empty(mine * active as i64, Kind::Float)?;
-            self.ranks.all_to_all(&mut output, &input, &counts, &input_counts)?;
-            for (from, parts) in received.iter_mut().enumerate() {
-                let mut at = from as i64 * mine;
-                for param in &unit.params {
-                    let length = length(&self.shards, *param, self.ranks.rank());
-                    parts[*param] = Some(output.f_narrow(0, at, length)?);
-                    at += length;
-                }
-            }
-        }
-        let numbers = self.losses(own)?;
-        let mut all = Vec::new();
-        for (from, parts) in received.into_iter().enumerate() {
-            let gradients: Option<Vec<Tensor>> = parts.into_iter().collect();
-            let gradients =
-                gradients.ok_or_else(|| ExecuteError::new("a parameter belongs to no unit"))?;
-            let (loss, counted) = numbers[from];
-            all.push((round * size + from as u64, Sums::new(loss, counted, gradients)));
-        }
-        Ok(all)
+        unit: usize,
+    ) -> Result<Arrived, ExecuteError> {
+        let first = round * self.ranks.size();
+        let output = self.all_to_all(&flat(own)?, round, unit, Way::Flat)?;
+        let leaf = |from| Node { start: first + from, level: 0 };
+        self.pieces((0..self.schedule.active(round)).map(leaf), unit, &output)
     }
 
-    /// The loss and the number of counted targets of each rank's micro-batch.
-    fn losses(&self, own: Option<&Sums>) -> Result<Vec<(f64, i64)>, ExecuteError> {
-        let (loss, counted) = match own {
-            Some(sums) => (sums.loss_sum()?, sums.counted()?),
-            None => (0.0, 0),
+    /// What this rank owns of a unit, of each of these sums in turn.
+    fn pieces(
+        &self,
+        sums: impl Iterator<Item = Node>,
+        unit: usize,
+        all: &Tensor,
+    ) -> Result<Arrived, ExecuteError> {
+        let mut at = 0;
+        let rank = self.ranks.rank();
+        sums.map(|node| {
+            let mut pieces = Vec::new();
+            for param in self.params_of(unit) {
+                let length = self.length(*param, rank);
+                pieces.push(all.f_narrow(0, at, length)?);
+                at += length;
+            }
+            Ok((node, pieces))
+        })
+        .collect()
+    }
+
+    fn all_to_all(
+        &self,
+        input: &Tensor,
+        round: u64,
+        unit: usize,
+        way: Way,
+    ) -> Result<Tensor, ExecuteError> {
+        let action = Action::Scatter { round, unit, way };
+        let Some(Exchange::AllToAll { sent, received, .. }) =
+            self.schedule.exchange(action, self.ranks.rank())
+        else {
+            return Err(ExecuteError::new(format!("{action:?} sends nothing")));
         };
-        let all = self.gather_numbers(&[loss.to_bits() as i64, counted])?;
-        Ok(all.chunks_exact(2).map(|pair| (f64::from_bits(pair[0] as u64), pair[1])).collect())
+        let counts = |counts: Vec<u64>| counts.iter().map(|count| *count as i64).collect();
+        let (sent, received): (Vec<i64>, Vec<i64>) = (counts(sent), counts(received));
+        let mut output = empty(received.iter().sum(), Kind::Float)?;
+        self.ranks.all_to_all(&mut output, input, &received, &sent)?;
+        Ok(output)
     }
 
-    /// Whole tensors of all parameters, of which every rank gives what it owns.
-    pub(crate) fn gather(&self, parts: &[Tensor]) -> Result<Vec<Tensor>, ExecuteError> {
-        let mut whole: Vec<Option<Tensor>> = parts.iter().map(|_| None).collect();
-        for unit in self.shards.units() {
-            let flat: Vec<&Tensor> = unit.params.iter().map(|param| &parts[*param]).collect();
-            let pieces = self.gather_unit(unit, &Tensor::f_cat(&flat, 0)?)?;
-            for (param, piece) in unit.params.iter().zip(pieces) {
-                whole[*param] = Some(piece);
+    /// Sends this rank's gradients of a unit inside its machine, each element to the local rank that its owner has on its
+    /// own machine, and returns sums over the machine's micro-batches.
+    pub(crate) fn scatter_inside(
+        &self,
+        own: Option<Vec<Tensor>>,
+        round: u64,
+        unit: usize,
+    ) -> Result<Vec<(Node, Tensor)>, ExecuteError> {
+        let schedule = &self.schedule;
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
+        let local = schedule.node.unwrap_or(1);
+        let flat = flat(own)?;
+        let mut sorted = Vec::new();
+        if flat.numel() > 0 {
+            let owned = |rank| self.shards().owned(unit, rank) as i64;
+            let starts: Vec<i64> = (0..ranks)
+                .scan(0, |at, rank| Some(std::mem::replace(at, *at + owned(rank))))
+                .collect();
+            for owner in (0..local).flat_map(|at| (at..ranks).step_by(local as usize)) {
+                let start = starts.get(owner as usize).copied().unwrap_or(0);
+                sorted.push(flat.f_narrow(0, start, owned(owner))?);
             }
         }
-        whole
-            .into_iter()
-            .collect::<Option<_>>()
-            .ok_or_else(|| ExecuteError::new("a parameter belongs to no unit"))
+        let input =
+            if sorted.is_empty() { empty(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
+        let all = self.all_to_all(&input, round, unit, Way::Inside)?;
+        let start = rank / local * local;
+        let there = start..(start + local).min(schedule.active(round)).max(start);
+        let count = there.end - there.start;
+        let each = if count == 0 { 0 } else { all.numel() as i64 / count as i64 };
+        let mut tree: Tree<Result<Tensor, ExecuteError>> = Tree::new(schedule.micro_batches);
+        for (n, from) in there.enumerate() {
+            let leaf = all.f_narrow(0, n as i64 * each, each)?;
+            let add =
+                |left: Result<Tensor, _>, right: Result<Tensor, _>| Ok(left?.f_add_(&right?)?);
+            tree.push(round * ranks + from, Ok(leaf), add)
+                .map_err(|error| ExecuteError::new(error.to_string()))?;
+        }
+        tree.into_parts().map(|(node, sum)| Ok((node, sum?))).collect()
     }
 
-    /// Each parameter of a unit, flattened, from what every rank owns of it.
-    fn gather_unit(&self, unit: &Unit, own: &Tensor) -> Result<Vec<Tensor>, ExecuteError> {
-        let lengths = self.lengths(unit);
-        let most = lengths.iter().copied().max().unwrap_or(0);
+    /// Sends sums over this machine's micro-batches to their owners on other machines, and returns what this rank owns of
+    /// those of all machines.
+    pub(crate) fn scatter_across(
+        &self,
+        inside: &[(Node, Tensor)],
+        round: u64,
+        unit: usize,
+    ) -> Result<Arrived, ExecuteError> {
+        let schedule = &self.schedule;
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
+        let local = schedule.node.unwrap_or(1);
+        let mut sorted = Vec::new();
+        let mut at = 0;
+        for owner in (rank % local..ranks).step_by(local as usize) {
+            let length = self.shards().owned(unit, owner) as i64;
+            for (_, sum) in inside {
+                sorted.push(sum.f_narrow(0, at, length)?);
+            }
+            at += length;
+        }
+        let input =
+            if sorted.is_empty() { empty(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
+        let all = self.all_to_all(&input, round, unit, Way::Across)?;
+        let machines = 0..ranks / local;
+        let sums = machines.flat_map(|machine| schedule.parts(round, machine));
+        self.pieces(sums, unit, &all)
+    }
+
+    /// The loss, the number of counted targets, and the seconds of each rank's micro-batch.
+    pub(crate) fn losses(
+        &self,
+        (loss, counted): (f64, i64),
+        took: Duration,
+    ) -> Result<Vec<(f64, i64, f64)>, ExecuteError> {
+        let took = took.as_secs_f64().to_bits() as i64;
+        let all = self.gather_numbers(&[loss.to_bits() as i64, counted, took])?;
+        let of = |told: &[i64]| match told {
+            [loss, counted, took] => {
+                (f64::from_bits(*loss as u64), *counted, f64::from_bits(*took as u64))
+            }
+            _ => (f64::NAN, 0, 0.0),
+        };
+        Ok(all.chunks_exact(3).map(of).collect())
+    }
+
+    /// Whole tensors, flattened, of these parameters of a unit, of which every rank gives what it owns.
+    pub(crate) fn gather(
+        &self,
+        params: &[usize],
+        parts: &[Tensor],
+    ) -> Result<Vec<Tensor>, ExecuteError> {
+        let own = Tensor::f_cat(parts, 0)?;
+        let ranks = 0..self.ranks.size();
+        let lengths = ranks
+            .clone()
+            .map(|rank| params.iter().map(|param| self.length(*param, rank)).sum::<i64>());
+        let most = lengths.max().unwrap_or(0);
         let padded = Tensor::f_zeros([most], (own.kind(), own.device()))?;
-        padded.f_narrow(0, 0, own.numel() as i64)?.f_copy_(own)?;
-        let mut all = empty(most * lengths.len() as i64, own.kind())?;
+        padded.f_narrow(0, 0, own.numel() as i64)?.f_copy_(&own)?;
+        let mut all = empty(most * self.ranks.size() as i64, own.kind())?;
         self.ranks.all_gather(&mut all, &padded)?;
-        let mut pieces: Vec<Vec<Tensor>> = unit.params.iter().map(|_| Vec::new()).collect();
-        for rank in 0..lengths.len() {
+        let mut pieces: Vec<Vec<Tensor>> = params.iter().map(|_| Vec::new()).collect();
+        for rank in ranks {
             let mut at = rank as i64 * most;
-            for (param, pieces) in unit.params.iter().zip(&mut pieces) {
-                let length = length(&self.shards, *param, rank as u64);
+            for (param, pieces) in params.iter().zip(&mut pieces) {
+                let length = self.length(*param, rank);
                 pieces.push(all.f_narrow(0, at, length)?);
                 at += length;
             }
@@ -247,7 +342,7 @@ impl Team {
         let mut receive = vec![0; size as usize];
         send[0] = own.numel() as i64;
         if self.leads() {
-            receive = (0..size).map(|rank| length(&self.shards, param, rank)).collect();
+            receive = (0..size).map(|rank| self.length(param, rank)).collect();
         }
         let mut output = empty(receive.iter().sum(), own.kind())?;
         self.ranks.all_to_all(&mut output, own, &receive, &send)?;
@@ -262,10 +357,10 @@ impl Team {
     ) -> Result<Tensor, ExecuteError> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let mut receive = vec![0; size as usize];
-        receive[0] = length(&self.shards, param, rank);
+        receive[0] = self.length(param, rank);
         let (input, send) = match whole {
             Some(whole) => {
-                let lengths = (0..size).map(|rank| length(&self.shards, param, rank)).collect();
+                let lengths = (0..size).map(|rank| self.length(param, rank)).collect();
                 (whole.f_reshape([-1])?, lengths)
             }
             None => (empty(0, Kind::Float)?, vec![0; size as usize]),
@@ -284,7 +379,7 @@ impl Team {
 
     /// This rank's part of a parameter, as a view.
     pub(crate) fn part(&self, param: usize, whole: &Tensor) -> Result<Tensor, ExecuteError> {
-        let part = self.shards.part(param, self.ranks.rank());
+        let part = self.shards().part(param, self.ranks.rank());
         let flat = whole.f_view([-1])?;
         Ok(flat.f_narrow(0, part.start as i64, (part.end - part.start) as i64)?)
     }
@@ -311,12 +406,7 @@ impl Team {
     }
 
     fn blocks(&self, param: usize, rank: u64) -> usize {
-        let part = self.shards.part(param, rank);
-        (part.end - part.start).div_ceil(records::shard::BLOCK) as usize
-    }
-
-    fn lengths(&self, unit: &Unit) -> Vec<i64> {
-        (0..self.ranks.size()).map(|rank| self.shards.owned(unit, rank) as i64).collect()
+        self.shards().length(param, rank).div_ceil(BLOCK) as usize
     }
 
     /// The predictions of the first ranks, of these numbers of tokens.
@@ -354,9 +444,12 @@ impl Team {
     }
 }
 
-fn length(shards: &Shards, param: usize, rank: u64) -> i64 {
-    let part = shards.part(param, rank);
-    (part.end - part.start) as i64
+/// Tensors, one after another, flattened.
+fn flat(tensors: Option<Vec<Tensor>>) -> Result<Tensor, ExecuteError> {
+    let Some(tensors) = tensors else { return empty(0, Kind::Float) };
+    let flat =
+        tensors.iter().map(|tensor| tensor.f_reshape([-1])).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tensor::f_cat(&flat, 0)?)
 }
 
 fn empty(elements: i64, kind: Kind) -> Result<Tensor, ExecuteError> {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tch::Tensor;
 
-use super::Collectives;
+use super::{Collectives, Received};
 use crate::error::ExecuteError;
 use crate::kernels::{Group, KernelError, Meeting};
 use records::run::RunError;
@@ -99,6 +99,7 @@ fn number(name: &str, text: &str) -> Result<u32, RunError> {
 pub struct Gloo {
     group: Group,
     launch: Launch,
+    received: Received,
 }
 
 impl fmt::Debug for Gloo {
@@ -132,7 +133,7 @@ impl Gloo {
                 "check that all ranks were started, and can reach that host and port",
             )
         })?;
-        let gloo = Gloo { group, launch };
+        let gloo = Gloo { group, launch, received: Received::default() };
         gloo.agree(same)?;
         Ok(gloo)
     }
@@ -237,14 +238,25 @@ impl Collectives for Gloo {
     ) -> Result<(), ExecuteError> {
         self.group
             .all_to_all(output, input, output_counts, input_counts)
-            .map_err(|error| self.lost(&error))
+            .map_err(|error| self.lost(&error))?;
+        self.received.add(output, output_counts.iter().copied(), self.rank());
+        Ok(())
     }
 
     fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError> {
-        self.group.all_gather(output, input).map_err(|error| self.lost(&error))
+        self.group.all_gather(output, input).map_err(|error| self.lost(&error))?;
+        let each = input.numel() as i64;
+        self.received.add(output, (0..self.size()).map(|_| each), self.rank());
+        Ok(())
     }
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {
-        self.group.broadcast(tensor, 0).map_err(|error| self.lost(&error))
+        self.group.broadcast(tensor, 0).map_err(|error| self.lost(&error))?;
+        self.received.add(tensor, std::iter::once(tensor.numel() as i64), self.rank());
+        Ok(())
+    }
+
+    fn received(&self) -> u64 {
+        self.received.0.get()
     }
 }

@@ -3,12 +3,13 @@
 //! In: a number of ranks and what each does. Out: their results. Must stay true: an exchange ends only when all ranks
 //! have called it, and calls that differ in kind or size are an error, as they would hang a network.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex};
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-use super::Collectives;
+use super::{Collectives, Received};
 use crate::error::ExecuteError;
 
 /// What one rank gives to the exchange with this number.
@@ -31,7 +32,17 @@ pub struct Simulated {
     rank: u64,
     size: u64,
     board: Arc<(Mutex<Board>, Condvar)>,
-    exchanges: std::cell::Cell<u64>,
+    exchanges: Cell<u64>,
+    received: Received,
+    calls: RefCell<Vec<(Call, Kind)>>,
+}
+
+/// A call of a collective, with elements for and from each rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    AllToAll(Vec<i64>, Vec<i64>),
+    AllGather(i64),
+    Broadcast(i64),
 }
 
 /// Runs `body` on every rank and returns the results in order.
@@ -44,7 +55,14 @@ pub fn with_ranks<T: Send>(size: u64, body: impl Fn(Simulated) -> T + Sync) -> V
                 let board = board.clone();
                 scope.spawn(move || {
                     tch::set_num_threads(1);
-                    body(Simulated { rank, size, board, exchanges: std::cell::Cell::new(0) })
+                    body(Simulated {
+                        rank,
+                        size,
+                        board,
+                        exchanges: Cell::new(0),
+                        received: Received::default(),
+                        calls: RefCell::default(),
+                    })
                 })
             })
             .collect();
@@ -53,6 +71,15 @@ pub fn with_ranks<T: Send>(size: u64, body: impl Fn(Simulated) -> T + Sync) -> V
 }
 
 impl Simulated {
+    /// Everything that this rank has called, in order.
+    pub fn calls(&self) -> Vec<(Call, Kind)> {
+        self.calls.borrow().clone()
+    }
+
+    fn note(&self, call: Call, tensor: &Tensor) {
+        self.calls.borrow_mut().push((call, tensor.kind()));
+    }
+
     /// What every rank gave, once all did.
     fn exchange<T>(
         &self,
@@ -105,6 +132,8 @@ impl Collectives for Simulated {
         input_counts: &[i64],
     ) -> Result<(), ExecuteError> {
         let me = self.rank as usize;
+        self.received.add(output, output_counts.iter().copied(), self.rank);
+        self.note(Call::AllToAll(input_counts.to_vec(), output_counts.to_vec()), input);
         let copy = input.copy();
         self.exchange("all to all".to_owned(), copy, input_counts, |of| {
             let mut at = 0;
@@ -123,6 +152,8 @@ impl Collectives for Simulated {
     fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError> {
         let what = format!("all gather of {} {:?}", input.numel(), input.kind());
         let count = input.numel() as i64;
+        self.received.add(output, (0..self.size).map(|_| count), self.rank);
+        self.note(Call::AllGather(count), input);
         self.exchange(what, input.copy(), &[], |of| {
             for rank in 0..self.size {
                 output.narrow(0, rank as i64 * count, count).copy_(&of(rank).0);
@@ -133,8 +164,14 @@ impl Collectives for Simulated {
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {
         let what = format!("broadcast of {} {:?}", tensor.numel(), tensor.kind());
+        self.received.add(tensor, std::iter::once(tensor.numel() as i64), self.rank);
+        self.note(Call::Broadcast(tensor.numel() as i64), tensor);
         let copy = tensor.copy();
         self.exchange(what, copy, &[], |of| tensor.copy_(&of(0).0));
         Ok(())
+    }
+
+    fn received(&self) -> u64 {
+        self.received.0.get()
     }
 }

@@ -133,6 +133,12 @@ impl<T> Tree<T> {
         Ok(self.waiting.pop_first().map(|(_, value)| value))
     }
 
+    /// Replaces each waiting sum, for example by a copy that keeps no buffer alive.
+    pub fn replace(&mut self, mut by: impl FnMut(T) -> T) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.waiting = waiting.into_iter().map(|(node, sum)| (node, by(sum))).collect();
+    }
+
     /// The sums so far, to be given to another tree.
     pub fn into_parts(self) -> impl Iterator<Item = (Node, T)> {
         self.waiting.into_iter()

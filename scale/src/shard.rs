@@ -3,6 +3,7 @@
 //! blocks, so that sums over blocks do not depend on the number of ranks; a unit's elements, parameter after parameter,
 //! are the ranks' parts one after another, so that one collective moves the unit without reordering.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use compiler::graph::Graph;
@@ -15,17 +16,27 @@ pub const BLOCK: u64 = 1 << 14;
 pub struct Shards {
     ranks: u64,
     units: Vec<Unit>,
-    /// By parameter: its unit, and its elements.
-    places: Vec<(usize, u64)>,
+    places: Vec<Place>,
 }
 
-/// Parameters that are exchanged together: those of one layer, or all that belong to no layer.
+/// Parameters that are exchanged together: those of one layer, or one that belongs to no layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Parameters by index, in parameter order.
     pub params: Vec<usize>,
     /// For each parameter, the first of its blocks in the unit; then the number of blocks.
     blocks: Vec<u64>,
+    /// Elements that each rank owns.
+    owned: Vec<u64>,
+}
+
+/// Where a parameter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    unit: usize,
+    /// The first of its blocks in the unit.
+    first: u64,
+    elements: u64,
 }
 
 impl Shards {
@@ -41,23 +52,34 @@ impl Shards {
 
     /// Divides parameters with these layers and numbers of elements. At least one rank.
     pub fn of(params: &[(Option<u64>, u64)], ranks: u64) -> Shards {
-        let mut keys: Vec<Option<u64>> = Vec::new();
+        let ranks = ranks.max(1);
+        let mut layers: BTreeMap<u64, usize> = BTreeMap::new();
         let mut units: Vec<Unit> = Vec::new();
         let mut places = Vec::with_capacity(params.len());
         for (index, (layer, elements)) in params.iter().enumerate() {
-            let at = keys.iter().position(|key| key == layer).unwrap_or_else(|| {
-                keys.push(*layer);
-                units.push(Unit { params: Vec::new(), blocks: vec![0] });
-                units.len() - 1
-            });
-            places.push((at, *elements));
+            let next = units.len();
+            let at = layer.map_or(next, |layer| *layers.entry(layer).or_insert(next));
+            if at == next {
+                units.push(Unit { params: Vec::new(), blocks: vec![0], owned: Vec::new() });
+            }
             if let Some(unit) = units.get_mut(at) {
-                let before = unit.blocks.last().copied().unwrap_or(0);
+                let first = unit.blocks.last().copied().unwrap_or(0);
+                places.push(Place { unit: at, first, elements: *elements });
                 unit.params.push(index);
-                unit.blocks.push(before + elements.div_ceil(BLOCK));
+                unit.blocks.push(first + elements.div_ceil(BLOCK));
             }
         }
-        Shards { ranks: ranks.max(1), units, places }
+        let mut shards = Shards { ranks, units, places };
+        for at in 0..shards.units.len() {
+            let owned = shards.units.get(at).map_or_else(Vec::new, |unit| {
+                let of = |rank| unit.params.iter().map(|param| shards.length(*param, rank)).sum();
+                (0..ranks).map(of).collect()
+            });
+            if let Some(unit) = shards.units.get_mut(at) {
+                unit.owned = owned;
+            }
+        }
+        shards
     }
 
     /// The units, in the order of their first parameters.
@@ -70,28 +92,42 @@ impl Shards {
         self.ranks
     }
 
+    /// Number of parameters.
+    pub fn params(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The unit of a parameter.
+    pub fn unit_of(&self, param: usize) -> usize {
+        self.places.get(param).map_or(0, |place| place.unit)
+    }
+
     /// The elements of a parameter that a rank owns; empty for most ranks if the parameter is small.
     pub fn part(&self, param: usize, rank: u64) -> Range<u64> {
-        let Some((unit, elements)) = self.places.get(param) else { return 0..0 };
+        let Some(Place { unit, first, elements }) = self.places.get(param) else { return 0..0 };
         let Some(unit) = self.units.get(*unit) else { return 0..0 };
-        let Some(at) = unit.params.iter().position(|known| *known == param) else { return 0..0 };
-        let first = unit.blocks.get(at).copied().unwrap_or(0);
         let border = |rank: u64| {
-            let block = unit.border(rank, self.ranks).saturating_sub(first);
+            let block = unit.border(rank, self.ranks).saturating_sub(*first);
             block.saturating_mul(BLOCK).min(*elements)
         };
         border(rank)..border(rank + 1)
     }
 
+    /// Number of elements of a parameter that a rank owns.
+    pub fn length(&self, param: usize, rank: u64) -> u64 {
+        let part = self.part(param, rank);
+        part.end - part.start
+    }
+
     /// Elements of a unit that a rank owns.
-    pub fn owned(&self, unit: &Unit, rank: u64) -> u64 {
-        unit.params
-            .iter()
-            .map(|param| {
-                let part = self.part(*param, rank);
-                part.end - part.start
-            })
-            .sum()
+    pub fn owned(&self, unit: usize, rank: u64) -> u64 {
+        let unit = self.units.get(unit);
+        unit.and_then(|unit| unit.owned.get(rank as usize)).copied().unwrap_or(0)
+    }
+
+    /// Elements of a unit.
+    pub fn elements(&self, unit: usize) -> u64 {
+        self.units.get(unit).map_or(0, |unit| unit.owned.iter().sum())
     }
 }
 
@@ -140,7 +176,7 @@ mod tests {
             sizes in prop::collection::vec(0u64..100_000, 1..8),
             ranks in 1u64..40,
         ) {
-            let params: Vec<_> = sizes.iter().map(|size| (None, *size)).collect();
+            let params: Vec<_> = sizes.iter().map(|size| (Some(0), *size)).collect();
             let shards = Shards::of(&params, ranks);
             let mut walk: Vec<(usize, u64)> = Vec::new();
             for rank in 0..ranks {
@@ -155,19 +191,19 @@ mod tests {
         #[test]
         fn shares_differ_by_at_most_a_block(size in 0u64..10_000_000, ranks in 1u64..600) {
             let shards = Shards::of(&[(None, size)], ranks);
-            let owned: Vec<u64> = (0..ranks).map(|rank| shards.owned(&shards.units()[0], rank)).collect();
+            let owned: Vec<u64> = (0..ranks).map(|rank| shards.owned(0, rank)).collect();
             let (least, most) = (owned.iter().min().unwrap(), owned.iter().max().unwrap());
             prop_assert!(most - least <= 2 * BLOCK);
         }
     }
 
     #[test]
-    fn a_layer_is_a_unit_and_the_rest_is_another() {
+    fn a_layer_is_a_unit_and_so_is_any_other_parameter() {
         assert_eq!(layer("layers.12.mixer.wq"), Some(12));
         assert_eq!(layer("embed"), None);
         let shards =
             Shards::of(&[(None, 5), (Some(0), 7), (Some(1), 7), (Some(0), 3), (None, 1)], 2);
         let params: Vec<_> = shards.units().iter().map(|unit| unit.params.clone()).collect();
-        assert_eq!(params, [vec![0, 4], vec![1, 3], vec![2]]);
+        assert_eq!(params, [vec![0], vec![1, 3], vec![2], vec![4]]);
     }
 }

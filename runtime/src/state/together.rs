@@ -1,0 +1,429 @@
+//! One update by all ranks.
+//!
+//! In: a state that is divided among ranks, and the schedule of a step. Out: the next state, and the step's record. Must
+//! stay true: every rank does the schedule's actions in order, also where it has no micro-batch; its bits are those of one
+//! process, whatever is divided.
+
+use std::time::{Duration, Instant};
+
+use compiler::graph::ParamId;
+use compiler::plan::{DType, Input, Output};
+use tch::Tensor;
+
+use super::{Division, State, broken, mean_loss, tensors, unbalanced};
+use crate::execute::{ExecuteError, Moments, Running, Trainer};
+use crate::kernels::Isa;
+use crate::kernels::arrange::copy;
+use crate::kernels::update::{block_sums, norm_of_blocks};
+use crate::ranks::Announced;
+use crate::weights::Weights;
+use data::batch::{Batch, digest_of_windows};
+use lab::experiment::Shard;
+use records::job::Job;
+use records::metrics::Step;
+use records::run::{RunError, digest_of};
+use scale::reduce::{Node, Tree};
+use scale::schedule::{Action, Way};
+
+/// What came of a step that all ranks tried.
+#[derive(Debug)]
+pub(crate) enum Together {
+    /// It is done; `stop` if a rank was asked to stop.
+    Done { step: Step, stop: bool, times: Times },
+    /// A rank has no data for it, and nothing was changed.
+    NoData { rank: u64, why: String },
+}
+
+/// What a rank owns of the gradients of a unit's parameters, in order.
+type Pieces = Result<Vec<Tensor>, ExecuteError>;
+
+/// A step that is under way.
+struct Underway<'a> {
+    trainer: &'a Trainer,
+    division: Division,
+    /// `None` until all ranks have told of their windows.
+    announced: Option<Announced>,
+    batches: Vec<Batch>,
+    round: u64,
+    running: Option<Running<'a>>,
+    /// Time that this rank has computed in this round.
+    computing: Duration,
+    /// By unit, the sums of gradients that this rank owns.
+    sums: Vec<Option<Tree<Pieces>>>,
+    losses: Tree<(f64, i64)>,
+    /// Sums over the micro-batches of this machine, for the owners with this local number, until they are sent.
+    inside: Vec<(Node, Tensor)>,
+    /// The gradients of a step, by parameter: whole, or what this rank owns.
+    gradients: Vec<Tensor>,
+    norm: Option<f64>,
+    grad_norm: f64,
+    times: Times,
+}
+
+/// Seconds that ranks have computed in a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Times {
+    /// By rank.
+    pub(crate) seconds: Vec<f64>,
+}
+
+impl Times {
+    /// Members of a line of timings: the bytes that rank 0 received, the median of the ranks, and the slowest one.
+    pub(crate) fn json(&self, received: u64) -> String {
+        let mut order: Vec<(f64, usize)> = (0..).zip(&self.seconds).map(|(n, s)| (*s, n)).collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let median = order.get(order.len() / 2).map_or(0.0, |(seconds, _)| *seconds);
+        let (most, slowest) = order.last().copied().unwrap_or_default();
+        format!(
+            ",\"received\":{received},\"computing\":{median:?},\"slowest\":{{\"rank\":{slowest},\"seconds\":{most:?}}}"
+        )
+    }
+}
+
+impl State {
+    /// This rank's part of the next update. Every rank calls it, and returns the same.
+    pub(crate) fn advance_together(
+        &mut self,
+        job: &mut Job,
+        trainer: &Trainer,
+        stop: bool,
+    ) -> Result<Together, RunError> {
+        let mut step = Underway::new(trainer, self.division()?.clone(), job.micro_batches);
+        let schedule = step.division.team.schedule.clone();
+        for action in schedule.step() {
+            match action {
+                // Rank 0 has given it, and the others have followed it here.
+                Action::Command => {}
+                Action::Announce => {
+                    if let Some((rank, why)) = step.announce(job, self.step, stop)? {
+                        return Ok(Together::NoData { rank, why });
+                    }
+                }
+                Action::Gather { segment, dtype } => step.gather(&self.weights, segment, dtype)?,
+                Action::Release { segment } => step.release(segment),
+                Action::Compute { round: _, from: _, to } => step.compute(&self.weights, to)?,
+                Action::Scatter { round, unit, way } => step.scatter(round, unit, way)?,
+                Action::Losses { round } => step.tell_losses(round)?,
+                Action::Norm => step.global_norm()?,
+                Action::Sums { unit } => step.whole_sums(unit, &self.weights)?,
+                Action::Update => self.update(&mut step, job.rate(self.step))?,
+                Action::Weights { unit } => self.share(&step, unit)?,
+            }
+        }
+        let lr = job.rate(self.step);
+        self.step += 1;
+        let Some(Announced { counted, windows, stop, failed: _ }) = step.announced else {
+            return Err(broken("a step without windows"));
+        };
+        let Some((loss, _)) = step.losses.finish().map_err(unbalanced)? else {
+            return Err(broken("a step without micro-batches"));
+        };
+        let record = Step {
+            step: self.step,
+            loss: mean_loss(loss, counted),
+            grad_norm: step.grad_norm,
+            lr,
+            batch: digest_of(digest_of_windows(&windows)),
+            counted,
+        };
+        Ok(Together::Done { step: record, stop, times: step.times })
+    }
+
+    /// Updates everything, or what this rank owns.
+    fn update(&mut self, step: &mut Underway<'_>, lr: f64) -> Result<(), RunError> {
+        let Division { team, shard } = &step.division;
+        let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
+        let gradients = std::mem::take(&mut step.gradients);
+        let State { weights, moments, .. } = self;
+        step.grad_norm = match shard {
+            Shard::None => step.trainer.update(weights, moments, &gradients, lr, number)?,
+            Shard::Optimizer | Shard::Full => {
+                let pieces: Vec<Tensor> = match shard {
+                    Shard::Full => weights.tensors.iter().map(Tensor::shallow_clone).collect(),
+                    Shard::None | Shard::Optimizer => {
+                        let whole = weights.tensors.iter().enumerate();
+                        whole.map(|(n, weight)| team.part(n, weight)).collect::<Result<_, _>>()?
+                    }
+                };
+                step.trainer.update_parts(&pieces, moments, &gradients, step.norm, lr, number)?
+            }
+        };
+        weights.changed();
+        Ok(())
+    }
+
+    /// All ranks get the unit's new weights.
+    fn share(&mut self, step: &Underway<'_>, unit: usize) -> Result<(), ExecuteError> {
+        let team = &step.division.team;
+        let params = team.params_of(unit);
+        let weights = &self.weights.tensors;
+        let parts = params
+            .iter()
+            .map(|param| team.part(*param, tensor_of(weights, *param)?))
+            .collect::<Result<Vec<_>, _>>()?;
+        for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
+            tensor_of(weights, *param)?.f_view([-1])?.f_copy_(&whole)?;
+        }
+        Ok(())
+    }
+
+    /// The state with all weights whole, if each rank has only a part of them. Every rank calls it.
+    pub(crate) fn whole(&self) -> Result<Option<State>, RunError> {
+        let Some(division) = &self.division else { return Ok(None) };
+        match division.shard {
+            Shard::None | Shard::Optimizer => return Ok(None),
+            Shard::Full => {}
+        }
+        let team = &division.team;
+        let mut tensors: Vec<Option<Tensor>> = self.weights.tensors.iter().map(|_| None).collect();
+        for unit in 0..team.schedule.shards.units().len() {
+            let params = team.params_of(unit);
+            let parts = params
+                .iter()
+                .map(|param| Ok(tensor_of(&self.weights.tensors, *param)?.shallow_clone()))
+                .collect::<Result<Vec<_>, ExecuteError>>()?;
+            for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
+                let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
+                if let Some(tensor) = tensors.get_mut(*param) {
+                    *tensor = Some(whole);
+                }
+            }
+        }
+        let tensors: Option<Vec<Tensor>> = tensors.into_iter().collect();
+        let tensors = tensors.ok_or_else(|| broken("a parameter belongs to no unit"))?;
+        Ok(Some(State {
+            step: self.step,
+            weights: Weights::new(self.weights.paths.clone(), tensors),
+            moments: Moments { first: Vec::new(), second: Vec::new() },
+            division: Some(division.clone()),
+        }))
+    }
+}
+
+impl<'a> Underway<'a> {
+    fn new(trainer: &'a Trainer, division: Division, count: u64) -> Underway<'a> {
+        let units = division.team.schedule.shards.units().iter();
+        Underway {
+            trainer,
+            sums: units.map(|_| Some(Tree::new(count))).collect(),
+            division,
+            announced: None,
+            batches: Vec::new(),
+            round: 0,
+            running: None,
+            computing: Duration::ZERO,
+            losses: Tree::new(count),
+            inside: Vec::new(),
+            gradients: Vec::new(),
+            norm: None,
+            grad_norm: f64::NAN,
+            times: Times::default(),
+        }
+    }
+
+    /// Reads this rank's windows, and tells of them. Returns the first rank without its data, and why.
+    fn announce(
+        &mut self,
+        job: &mut Job,
+        step: u64,
+        stop: bool,
+    ) -> Result<Option<(u64, String)>, RunError> {
+        let (count, rows) = (job.micro_batches, job.rows);
+        let team = &self.division.team;
+        let own: Result<Vec<Batch>, RunError> =
+            team.own(count).map(|index| job.batch(step, index)).collect();
+        let announced = team.announce(own.as_deref(), count, rows, stop)?;
+        let failed = announced.failed.clone();
+        self.announced = Some(announced);
+        if failed.is_none() {
+            self.batches = own?;
+        }
+        Ok(failed)
+    }
+
+    /// Begins this rank's micro-batch of the round, if it has one and has not begun.
+    fn begin(&mut self, weights: &Weights) -> Result<(), ExecuteError> {
+        let batch = usize::try_from(self.round).ok().and_then(|round| self.batches.get(round));
+        let (None, Some(batch)) = (&self.running, batch) else { return Ok(()) };
+        let counted = self.announced.as_ref().map_or(0, |announced| announced.counted);
+        let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
+        let (tokens, targets) = tensors(batch, self.trainer.machine().device)?;
+        let later = match self.division.shard {
+            Shard::None | Shard::Optimizer => false,
+            Shard::Full => true,
+        };
+        self.running = Some(self.trainer.begin(weights, &tokens, &targets, scale, later)?);
+        Ok(())
+    }
+
+    fn compute(&mut self, weights: &Weights, to: usize) -> Result<(), ExecuteError> {
+        self.begin(weights)?;
+        let began = Instant::now();
+        if let Some(running) = &mut self.running {
+            running.advance(to, None)?;
+            self.computing += began.elapsed();
+        }
+        Ok(())
+    }
+
+    /// Makes a segment's parameters whole, as far as they are exchanged in this dtype.
+    fn gather(
+        &mut self,
+        weights: &Weights,
+        segment: usize,
+        dtype: DType,
+    ) -> Result<(), ExecuteError> {
+        self.begin(weights)?;
+        let team = &self.division.team;
+        let Some(segment) = team.schedule.timeline.segments.get(segment) else { return Ok(()) };
+        let params: Vec<usize> = segment
+            .params
+            .iter()
+            .filter(|(_, known)| *known == dtype)
+            .map(|(param, _)| *param)
+            .collect();
+        let kind = self.trainer.machine().kind_of(dtype);
+        let parts = params
+            .iter()
+            .map(|param| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?))
+            .collect::<Result<Vec<_>, ExecuteError>>()?;
+        for (param, whole) in params.iter().zip(team.gather(&params, &parts)?) {
+            let whole = whole.f_reshape(team.shape(*param))?;
+            let id = ParamId(*param as u32);
+            let Some(running) = &mut self.running else { continue };
+            let rounded = self.trainer.machine().kind_of(DType::Bf16);
+            running.give(Input::Rounded(id), || Ok(whole.f_to_kind(rounded)?))?;
+            if dtype == DType::F32 {
+                running.give(Input::Param(id), || Ok(whole.shallow_clone()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, segment: usize) {
+        let timeline = &self.division.team.schedule.timeline;
+        let (Some(segment), Some(running)) = (timeline.segments.get(segment), &mut self.running)
+        else {
+            return;
+        };
+        for (param, _) in &segment.params {
+            running.give_up(Input::Param(ParamId(*param as u32)));
+            running.give_up(Input::Rounded(ParamId(*param as u32)));
+        }
+    }
+
+    /// Sends this rank's gradients of a unit to their owners, and adds what it owns.
+    fn scatter(&mut self, round: u64, unit: usize, way: Way) -> Result<(), RunError> {
+        let Underway { trainer, division, running, sums, inside, .. } = self;
+        let team = &division.team;
+        let mut take = || -> Result<Option<Vec<Tensor>>, ExecuteError> {
+            let Some(running) = running else { return Ok(None) };
+            let output = |param: &usize| Output::Gradient(ParamId(*param as u32));
+            let gradients = team.params_of(unit).iter().map(|param| running.take(output(param)));
+            Ok(Some(gradients.collect::<Result<_, _>>()?))
+        };
+        let arrived = match way {
+            Way::Flat => team.scatter(take()?, round, unit)?,
+            Way::Inside => {
+                *inside = team.scatter_inside(take()?, round, unit)?;
+                return Ok(());
+            }
+            Way::Across => team.scatter_across(&std::mem::take(inside), round, unit)?,
+        };
+        let Some(Some(tree)) = sums.get_mut(unit) else {
+            return Err(broken(&format!("unit {unit} has no sum")));
+        };
+        let mut add = |left: Pieces, right: Pieces| trainer.add(unit, left?, right?);
+        let several = arrived.len() > 1;
+        for (node, pieces) in arrived {
+            tree.push_node(node, Ok(pieces), &mut add).map_err(unbalanced)?;
+        }
+        if several {
+            // What still waits is a view into the buffer of all that arrived.
+            tree.replace(|pieces| Ok(pieces?.iter().map(copy).collect::<Result<_, _>>()?));
+        }
+        Ok(())
+    }
+
+    /// The losses of a round's micro-batches, and how long ranks computed.
+    fn tell_losses(&mut self, round: u64) -> Result<(), RunError> {
+        let team = &self.division.team;
+        let mut own = (0.0, 0);
+        if let Some(mut running) = self.running.take() {
+            let loss = running.take(Output::Loss)?.f_double_value(&[]);
+            let counted = running.take(Output::Counted)?.f_int64_value(&[]);
+            own = (loss.map_err(ExecuteError::from)?, counted.map_err(ExecuteError::from)?);
+            running.end();
+        }
+        let told = team.losses(own, self.computing)?;
+        self.computing = Duration::ZERO;
+        self.times.seconds.resize(told.len(), 0.0);
+        let first = round * team.ranks.size();
+        for (rank, (told, seconds)) in told.iter().zip(&mut self.times.seconds).enumerate() {
+            let &(loss, counted, took) = told;
+            *seconds += took;
+            if (rank as u64) < team.schedule.active(round) {
+                let add =
+                    |left: (f64, i64), right: (f64, i64)| (left.0 + right.0, left.1 + right.1);
+                let index = first + rank as u64;
+                self.losses.push(index, (loss, counted), add).map_err(unbalanced)?;
+            }
+        }
+        self.round += 1;
+        Ok(())
+    }
+
+    /// What this rank owns of a unit's sums.
+    fn sum(&mut self, unit: usize) -> Result<Vec<Tensor>, RunError> {
+        let tree = self.sums.get_mut(unit).and_then(Option::take);
+        match tree.map(Tree::finish).transpose().map_err(unbalanced)? {
+            Some(Some(pieces)) => Ok(pieces?),
+            Some(None) | None => Err(broken("a step without micro-batches")),
+        }
+    }
+
+    /// The norm of all gradients, of which each rank adds the blocks that it owns.
+    fn global_norm(&mut self) -> Result<(), RunError> {
+        let schedule = self.division.team.schedule.clone();
+        let mut gradients: Vec<Option<Tensor>> = Vec::new();
+        gradients.resize_with(schedule.shards.params(), || None);
+        for (at, unit) in schedule.shards.units().iter().enumerate() {
+            for (param, piece) in unit.params.iter().zip(self.sum(at)?) {
+                if let Some(gradient) = gradients.get_mut(*param) {
+                    *gradient = Some(piece);
+                }
+            }
+        }
+        let gradients: Option<Vec<Tensor>> = gradients.into_iter().collect();
+        self.gradients = gradients.ok_or_else(|| broken("a parameter belongs to no unit"))?;
+        let blocks: Vec<Vec<f64>> = self
+            .gradients
+            .iter()
+            .map(|gradient| block_sums(Isa::of_process(), gradient))
+            .collect::<Result<_, _>>()
+            .map_err(ExecuteError::from)?;
+        self.norm = Some(norm_of_blocks(&self.division.team.gather_blocks(&blocks)?));
+        Ok(())
+    }
+
+    /// A unit's sums of gradients, whole on every rank.
+    fn whole_sums(&mut self, unit: usize, weights: &Weights) -> Result<(), RunError> {
+        let parts = self.sum(unit)?;
+        let team = &self.division.team;
+        if self.gradients.is_empty() {
+            self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
+        }
+        let params = team.params_of(unit);
+        for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
+            let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
+            if let Some(gradient) = self.gradients.get_mut(*param) {
+                *gradient = whole;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn tensor_of(tensors: &[Tensor], param: usize) -> Result<&Tensor, ExecuteError> {
+    tensors.get(param).ok_or_else(|| ExecuteError::new(format!("there is no parameter {param}")))
+}

@@ -1,0 +1,172 @@
+//! Memory, bytes and seconds of a training step on stated devices.
+//!
+//! In: a locked experiment, its plans, a number of ranks, a device. Out: what a step costs, by part. Must stay true: bytes
+//! are exactly those of the schedule; seconds are a model: each step of a plan takes the longer of its operations and its
+//! memory traffic, each exchange the sum of its links; nothing is measured.
+
+use compiler::plan::{Plan, Precision, Sizes, TrainPlan};
+use lab::experiment::{Experiment, Shard};
+
+use crate::device::{Device, LINKS, MEMORY, PRODUCTS};
+use crate::memory::{Peak, peak};
+use crate::schedule::{Received, Schedule};
+use crate::shard::Shards;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Question {
+    /// Number of ranks.
+    pub ranks: u64,
+    /// What they divide.
+    pub shard: Shard,
+    /// Ranks on a machine.
+    pub local: u64,
+    /// Whether gradients are added on each machine before they leave it.
+    pub by_node: bool,
+    /// The device of each rank.
+    pub device: &'static Device,
+}
+
+/// What a step costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The peak of the rank that holds most.
+    pub memory: Peak,
+    /// Bytes that a rank receives: the most of any rank.
+    pub received: Received,
+    /// Bytes that all ranks receive.
+    pub received_by_all: Received,
+    /// Number of exchanges.
+    pub exchanges: u64,
+    /// Seconds by part.
+    pub seconds: Seconds,
+    /// Model operations of a step: forward and backward, attention counted causal, without recomputation.
+    pub operations: f64,
+    /// Tokens of a step.
+    pub tokens: u64,
+    /// The share of the devices' operations in bf16 or f32, as the experiment computes, if exchanges wait for
+    /// computation and it for them.
+    pub mfu: f64,
+    /// The same if exchanges and computation overlap fully.
+    pub mfu_overlapped: f64,
+}
+
+/// Seconds of a step by part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seconds {
+    /// Forward and backward.
+    pub compute: f64,
+    /// Exchanges within machines.
+    pub near: f64,
+    /// Exchanges between machines.
+    pub far: f64,
+    /// Before the first bytes of exchanges.
+    pub latency: f64,
+    /// The update.
+    pub update: f64,
+}
+
+impl Seconds {
+    /// One part after another.
+    pub fn total(&self) -> f64 {
+        let Seconds { compute, near, far, latency, update } = self;
+        compute + near + far + latency + update
+    }
+
+    /// Exchanges while computing, and their two kinds of links at once.
+    pub fn overlapped(&self) -> f64 {
+        let Seconds { compute, near, far, latency, update } = self;
+        compute.max(near.max(*far) + latency) + update
+    }
+}
+
+/// The schedule of an experiment on so many ranks.
+pub fn schedule(experiment: &Experiment, plans: &TrainPlan, question: &Question) -> Schedule {
+    let Question { ranks, shard, local, by_node, device: _ } = *question;
+    let shards = Shards::new(&experiment.arch.compiled.graph, ranks);
+    let batch = &experiment.batch;
+    let counts = (batch.micro_batches, batch.sequences);
+    Schedule::new(shards, &plans.micro, shard, counts, by_node.then_some(local))
+}
+
+/// The sizes of a call with one micro-batch.
+pub fn sizes(experiment: &Experiment) -> Sizes {
+    let clamp = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    Sizes {
+        batch: clamp(experiment.batch.sequences),
+        time: clamp(experiment.data.seq_len),
+        past: 0,
+    }
+}
+
+/// What a step of the experiment costs.
+pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) -> Prediction {
+    let Question { ranks, shard, local, by_node: _, device } = *question;
+    let schedule = schedule(experiment, plans, question);
+    let sizes = sizes(experiment);
+    let memory = heaviest(&schedule, &plans.micro, sizes);
+    let actions = schedule.step();
+    let (mut most, mut all) = (Received::default(), Received::default());
+    for rank in 0..ranks {
+        let mut received = Received::default();
+        for action in &actions {
+            received += schedule.received(*action, rank, local);
+        }
+        all += received;
+        if received.total() > most.total() {
+            most = received;
+        }
+    }
+    let exchanges = actions.iter().filter(|action| action.exchanges()).count() as u64;
+    let rate = match experiment.precision {
+        Precision::Bf16 => device.bf16,
+        Precision::F32 => device.f32,
+    };
+    let own_share = match shard {
+        Shard::None => 1.0,
+        Shard::Optimizer | Shard::Full => 1.0 / ranks as f64,
+    };
+    let seconds = Seconds {
+        compute: schedule.rounds() as f64 * roofline(&plans.micro, sizes, rate, device),
+        near: most.near as f64 / (device.near * LINKS),
+        far: most.far as f64 / (device.far * LINKS),
+        latency: exchanges as f64 * device.latency,
+        update: own_share * roofline(&plans.update, sizes, device.f32, device),
+    };
+    let analysis = &experiment.analysis;
+    let tokens = experiment.batch.tokens_per_step;
+    let operations = analysis.train_flops_per_token as f64 * tokens as f64;
+    let mfu = |seconds: f64| operations / (ranks as f64 * rate * seconds);
+    Prediction {
+        memory,
+        received: most,
+        received_by_all: all,
+        exchanges,
+        operations,
+        tokens,
+        mfu: mfu(seconds.total()),
+        mfu_overlapped: mfu(seconds.overlapped()),
+        seconds,
+    }
+}
+
+/// Seconds of a plan if each step takes the longer of its operations and its memory traffic.
+fn roofline(plan: &Plan, sizes: Sizes, rate: f64, device: &Device) -> f64 {
+    let of = |step| {
+        let work = plan.work(step, sizes);
+        let computing = work.flops as f64 / (rate * PRODUCTS);
+        computing.max(work.bytes as f64 / (device.memory * MEMORY))
+    };
+    plan.steps.iter().map(of).sum()
+}
+
+/// The peak of the rank that holds most: one with most elements, or one that computes in every round.
+fn heaviest(schedule: &Schedule, micro: &Plan, sizes: Sizes) -> Peak {
+    let owned = |rank: &u64| {
+        let units = 0..schedule.shards.units().len();
+        units.map(|unit| schedule.shards.owned(unit, *rank)).sum::<u64>()
+    };
+    let largest = (0..schedule.ranks()).max_by_key(owned).unwrap_or(0);
+    let (first, other) = (peak(schedule, micro, sizes, 0), peak(schedule, micro, sizes, largest));
+    if other.held.total() > first.held.total() { other } else { first }
+}

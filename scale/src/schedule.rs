@@ -1,0 +1,499 @@
+//! The exchanges of one training step.
+//!
+//! In: the shards, how many micro-batches, and what ranks divide. Out: the step as a list of actions, the same on every
+//! rank, and the sizes of each exchange. Must stay true: ranks that follow the list never wait for one another in a
+//! circle; what a rank sends to another is what that one receives; micro-batch i is computed by rank i mod R.
+
+use compiler::plan::{DType, Plan};
+use lab::experiment::Shard;
+
+use crate::reduce::nodes;
+use crate::shard::{BLOCK, Shards};
+use crate::timeline::{Segment, Timeline};
+
+/// i64 numbers in the digest of a window.
+pub const DIGEST: u64 = 4;
+/// i64 numbers of a command of rank 0.
+pub const COMMAND: u64 = 4;
+
+/// How a run's ranks divide its steps.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// What each rank owns.
+    pub shards: Shards,
+    /// What ranks hold only a part of.
+    pub shard: Shard,
+    /// Micro-batches in a step.
+    pub micro_batches: u64,
+    /// Windows in a micro-batch.
+    pub rows: u64,
+    /// Ranks on each machine, if gradients are added on each machine before they leave it.
+    pub node: Option<u64>,
+    /// When parameters are needed and gradients complete.
+    pub timeline: Timeline,
+    /// By round, then machine: the number of sums that the machine's micro-batches become.
+    parts: Vec<Vec<u64>>,
+    padded: Padded,
+}
+
+/// The most that any rank has of something: what each sends where all send equally much.
+#[derive(Clone, Debug, Default)]
+struct Padded {
+    /// Elements of a unit.
+    units: Vec<u64>,
+    /// Elements of a segment in f32, and in bf16.
+    segments: Vec<(u64, u64)>,
+    /// Blocks of gradients.
+    blocks: u64,
+}
+
+/// One thing that all ranks do in a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Rank 0 tells the others which step is next.
+    Command,
+    /// All tell what they know of their micro-batches: counted targets and digests of windows.
+    Announce,
+    /// All get the parameters of a segment whole: those that are exchanged in this dtype.
+    Gather {
+        /// An index into the timeline's segments.
+        segment: usize,
+        /// The dtype of these parameters.
+        dtype: DType,
+    },
+    /// Whole parameters of a segment are no longer needed.
+    Release {
+        /// An index into the timeline's segments.
+        segment: usize,
+    },
+    /// Compute these steps of the round's micro-batch.
+    Compute {
+        /// Micro-batches of earlier rounds are done.
+        round: u64,
+        /// The first step of the plan.
+        from: usize,
+        /// The step after the last one.
+        to: usize,
+    },
+    /// Send a unit's gradients to their owners, which add them.
+    Scatter {
+        /// The round of the micro-batches.
+        round: u64,
+        /// The unit.
+        unit: usize,
+        /// Who sends to whom.
+        way: Way,
+    },
+    /// All tell the losses of the round's micro-batches, and how long these took.
+    Losses {
+        /// The round of the micro-batches.
+        round: u64,
+    },
+    /// All tell the sums of squares of the gradient blocks that they own.
+    Norm,
+    /// All get the unit's sums of gradients whole.
+    Sums {
+        /// The unit.
+        unit: usize,
+    },
+    /// Update what this rank updates.
+    Update,
+    /// All get the unit's new weights whole.
+    Weights {
+        /// The unit.
+        unit: usize,
+    },
+}
+
+/// Who sends gradients to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Each rank to every owner.
+    Flat,
+    /// Each rank to the ranks of its machine: to the local rank that an owner elsewhere also has.
+    Inside,
+    /// Sums over a machine's micro-batches, between equal local ranks.
+    Across,
+}
+
+/// The size of an exchange for one rank, in elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// Elements for and from each rank.
+    AllToAll {
+        /// Elements for each rank.
+        sent: Vec<u64>,
+        /// Elements from each rank.
+        received: Vec<u64>,
+        /// Their dtype.
+        dtype: DType,
+    },
+    /// Elements of each rank, for all ranks.
+    AllGather {
+        /// Elements of each rank.
+        each: u64,
+        /// Their dtype.
+        dtype: DType,
+    },
+    /// Elements of rank 0, for all ranks.
+    Broadcast {
+        /// Number of elements.
+        elements: u64,
+        /// Their dtype.
+        dtype: DType,
+    },
+}
+
+impl Schedule {
+    /// The schedule of a run whose micro-batches have this plan.
+    pub fn new(
+        shards: Shards,
+        micro: &Plan,
+        shard: Shard,
+        (micro_batches, rows): (u64, u64),
+        node: Option<u64>,
+    ) -> Schedule {
+        let timeline = Timeline::new(micro, &shards);
+        // One machine, or machines of one rank, have nothing to add first.
+        let node = node.filter(|local| {
+            *local > 1 && *local < shards.ranks() && shards.ranks().is_multiple_of(*local)
+        });
+        let (parts, padded) = (Vec::new(), Padded::default());
+        let mut schedule =
+            Schedule { shards, shard, micro_batches, rows, node, timeline, parts, padded };
+        schedule.padded = schedule.pad();
+        if let Some(local) = schedule.node {
+            let machines = schedule.ranks() / local;
+            let of = |round| {
+                let count = |machine| schedule.parts(round, machine).len() as u64;
+                (0..machines).map(count).collect()
+            };
+            schedule.parts = (0..schedule.rounds()).map(of).collect();
+        }
+        schedule
+    }
+
+    fn pad(&self) -> Padded {
+        let most = |of: &dyn Fn(u64) -> u64| (0..self.ranks()).map(of).max().unwrap_or(0);
+        let segment = |segment: &Segment| {
+            let of = |dtype| most(&|rank| self.owned_in(segment, dtype, rank));
+            (of(DType::F32), of(DType::Bf16))
+        };
+        let units = 0..self.shards.units().len();
+        Padded {
+            units: units.map(|unit| most(&|rank| self.shards.owned(unit, rank))).collect(),
+            segments: self.timeline.segments.iter().map(segment).collect(),
+            blocks: most(&|rank| self.blocks(rank)),
+        }
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> u64 {
+        self.shards.ranks()
+    }
+
+    /// Rounds in which each rank computes at most one micro-batch.
+    pub fn rounds(&self) -> u64 {
+        self.micro_batches.div_ceil(self.ranks())
+    }
+
+    /// The ranks with a micro-batch in a round: the first ones.
+    pub fn active(&self, round: u64) -> u64 {
+        self.ranks().min(self.micro_batches.saturating_sub(round * self.ranks()))
+    }
+
+    /// Everything that all ranks do in one training step, in order.
+    pub fn step(&self) -> Vec<Action> {
+        let mut actions = vec![Action::Command, Action::Announce];
+        for round in 0..self.rounds() {
+            self.round(round, &mut actions);
+            actions.push(Action::Losses { round });
+        }
+        let units = 0..self.shards.units().len();
+        match self.shard {
+            Shard::None => {
+                actions.extend(units.map(|unit| Action::Sums { unit }));
+                actions.push(Action::Update);
+            }
+            Shard::Optimizer => {
+                actions.extend([Action::Norm, Action::Update]);
+                actions.extend(units.map(|unit| Action::Weights { unit }));
+            }
+            Shard::Full => actions.extend([Action::Norm, Action::Update]),
+        }
+        actions
+    }
+
+    fn round(&self, round: u64, actions: &mut Vec<Action>) {
+        let steps = self.timeline.steps;
+        match self.shard {
+            Shard::None | Shard::Optimizer => {
+                actions.push(Action::Compute { round, from: 0, to: steps });
+                for unit in 0..self.shards.units().len() {
+                    self.scatter(round, unit, actions);
+                }
+            }
+            Shard::Full => {
+                let mut from = 0;
+                let mut compute = |to: usize, actions: &mut Vec<Action>| {
+                    if to > from {
+                        actions.push(Action::Compute { round, from, to });
+                        from = to;
+                    }
+                };
+                let segments = &self.timeline.segments;
+                let mut gathered = 0;
+                for step in 0..=steps {
+                    // The parameters of the next segment arrive while this one is computed.
+                    let needed = segments.iter().filter(|segment| segment.first <= step).count();
+                    while gathered < segments.len().min(needed + 1) && (needed > 0 || step == 0) {
+                        compute(step, actions);
+                        for dtype in [DType::F32, DType::Bf16] {
+                            if segments.get(gathered).is_some_and(|segment| segment.has(dtype)) {
+                                actions.push(Action::Gather { segment: gathered, dtype });
+                            }
+                        }
+                        gathered += 1;
+                    }
+                    let ends = |segment: &Segment| segment.last == step;
+                    for (segment, _) in segments.iter().enumerate().filter(|(_, s)| ends(s)) {
+                        compute((step + 1).min(steps), actions);
+                        actions.push(Action::Release { segment });
+                    }
+                    for unit in self.timeline.completed_by(step) {
+                        compute((step + 1).min(steps), actions);
+                        self.scatter(round, unit, actions);
+                    }
+                }
+                compute(steps, actions);
+            }
+        }
+    }
+
+    fn scatter(&self, round: u64, unit: usize, actions: &mut Vec<Action>) {
+        let ways: &[Way] = match self.node {
+            None => &[Way::Flat],
+            Some(_) => &[Way::Inside, Way::Across],
+        };
+        actions.extend(ways.iter().map(|way| Action::Scatter { round, unit, way: *way }));
+    }
+
+    /// The size of an action's exchange for a rank; `None` if nothing is sent.
+    pub fn exchange(&self, action: Action, rank: u64) -> Option<Exchange> {
+        let gather = |each, dtype| Some(Exchange::AllGather { each, dtype });
+        match action {
+            Action::Command => Some(Exchange::Broadcast { elements: COMMAND, dtype: DType::I64 }),
+            Action::Announce => gather(2 + self.rounds() * (1 + DIGEST * self.rows), DType::I64),
+            Action::Gather { segment, dtype } => {
+                let (float, rounded) = *self.padded.segments.get(segment)?;
+                gather(if dtype == DType::F32 { float } else { rounded }, dtype)
+            }
+            Action::Scatter { round, unit, way } => Some(self.scattered(round, unit, way, rank)),
+            // The loss, the counted targets, and the seconds that the rank computed.
+            Action::Losses { round: _ } => gather(3, DType::I64),
+            Action::Norm => gather(self.padded.blocks, DType::I64),
+            Action::Sums { unit } | Action::Weights { unit } => {
+                gather(self.padded.units.get(unit).copied().unwrap_or(0), DType::F32)
+            }
+            Action::Release { .. } | Action::Compute { .. } | Action::Update => None,
+        }
+    }
+
+    /// Elements of a segment's parameters in this dtype that a rank owns.
+    pub fn owned_in(&self, segment: &Segment, dtype: DType, rank: u64) -> u64 {
+        let params = segment.params.iter().filter(|(_, known)| *known == dtype);
+        params.map(|(param, _)| self.shards.length(*param, rank)).sum()
+    }
+
+    /// Blocks of gradients that a rank owns.
+    pub fn blocks(&self, rank: u64) -> u64 {
+        (0..self.shards.params()).map(|param| self.shards.length(param, rank).div_ceil(BLOCK)).sum()
+    }
+
+    fn scattered(&self, round: u64, unit: usize, way: Way, rank: u64) -> Exchange {
+        let ranks = self.ranks();
+        let active = self.active(round);
+        let counts = |of: &dyn Fn(u64) -> u64| (0..ranks).map(of).collect::<Vec<u64>>();
+        let (sent, received) = match (way, self.node) {
+            (Way::Flat, _) | (Way::Inside | Way::Across, None) => {
+                let owned = |other| self.shards.owned(unit, other);
+                let sent = counts(&|other| if rank < active { owned(other) } else { 0 });
+                let own = owned(rank);
+                (sent, counts(&|other| if other < active { own } else { 0 }))
+            }
+            (Way::Inside, Some(local)) => {
+                let here = |other: u64| other / local == rank / local;
+                let share = |other: u64| self.local_share(unit, other % local, local);
+                let sent = counts(&|to| if rank < active && here(to) { share(to) } else { 0 });
+                let own = share(rank);
+                (sent, counts(&|from| if from < active && here(from) { own } else { 0 }))
+            }
+            (Way::Across, Some(local)) => {
+                let equal = |other: u64| other % local == rank % local;
+                let owned = |other| self.shards.owned(unit, other);
+                let parts = |of: u64| self.count(round, of / local);
+                let sent = counts(&|to| if equal(to) { parts(rank) * owned(to) } else { 0 });
+                let own = owned(rank);
+                (sent, counts(&|from| if equal(from) { parts(from) * own } else { 0 }))
+            }
+        };
+        Exchange::AllToAll { sent, received, dtype: DType::F32 }
+    }
+
+    /// Bytes that a rank receives in an action, with `local` ranks on each machine.
+    pub fn received(&self, action: Action, rank: u64, local: u64) -> Received {
+        let (ranks, local) = (self.ranks(), local.clamp(1, self.ranks()));
+        let start = rank / local * local;
+        let here = start..(start + local).min(ranks);
+        // Ranks before `end`, without this one, on this machine and on others.
+        let others = |end: u64| {
+            let near = here.end.min(end).saturating_sub(here.start) - u64::from(rank < end);
+            (near, end - near - u64::from(rank < end))
+        };
+        let times =
+            |(near, far): (u64, u64), bytes: u64| Received { near: near * bytes, far: far * bytes };
+        match (action, self.node) {
+            (Action::Scatter { round, unit, way: Way::Flat }, _)
+            | (Action::Scatter { round, unit, way: Way::Inside | Way::Across }, None) => {
+                times(others(self.active(round)), 4 * self.shards.owned(unit, rank))
+            }
+            (Action::Scatter { round, unit, way: Way::Inside }, Some(node)) => {
+                let start = rank / node * node;
+                let end = (start + node).min(self.active(round)).max(start);
+                let from = (start..end).filter(|other| *other != rank);
+                let near = from.clone().filter(|other| here.contains(other)).count() as u64;
+                let far = from.count() as u64 - near;
+                times((near, far), 4 * self.local_share(unit, rank % node, node))
+            }
+            (Action::Scatter { round, unit, way: Way::Across }, Some(node)) => {
+                let all = self.parts.get(round as usize).map_or(0, |parts| parts.iter().sum());
+                let machines = (here.start..here.end).filter(|other| other % node == rank % node);
+                let near: u64 = machines.map(|other| self.count(round, other / node)).sum();
+                let own = self.count(round, rank / node);
+                times((near - own, all - near), 4 * self.shards.owned(unit, rank))
+            }
+            (Action::Command, _) => {
+                let bytes = 8 * COMMAND;
+                let near = here.start == 0;
+                times((u64::from(rank > 0 && near), u64::from(!near)), bytes)
+            }
+            (
+                Action::Announce
+                | Action::Gather { .. }
+                | Action::Losses { .. }
+                | Action::Norm
+                | Action::Sums { .. }
+                | Action::Weights { .. },
+                _,
+            ) => match self.exchange(action, rank) {
+                Some(Exchange::AllGather { each, dtype }) => {
+                    times(others(ranks), each * dtype.bytes() as u64)
+                }
+                Some(Exchange::AllToAll { .. } | Exchange::Broadcast { .. }) | None => {
+                    Received::default()
+                }
+            },
+            (Action::Release { .. } | Action::Compute { .. } | Action::Update, _) => {
+                Received::default()
+            }
+        }
+    }
+
+    /// The number of sums that a machine's micro-batches of a round become.
+    fn count(&self, round: u64, machine: u64) -> u64 {
+        let of = self.parts.get(round as usize).and_then(|parts| parts.get(machine as usize));
+        of.copied().unwrap_or(0)
+    }
+
+    /// Elements of a unit that the ranks with this local number own, on all machines.
+    fn local_share(&self, unit: usize, at: u64, local: u64) -> u64 {
+        let machines = self.ranks() / local;
+        (0..machines).map(|machine| self.shards.owned(unit, machine * local + at)).sum()
+    }
+
+    /// The sums over a machine's micro-batches of a round: nodes of the tree over all micro-batches.
+    pub fn parts(&self, round: u64, machine: u64) -> Vec<crate::reduce::Node> {
+        let local = self.node.unwrap_or(1);
+        let start = round * self.ranks() + machine * local;
+        nodes(start..(start + local).min(self.micro_batches).max(start), self.micro_batches)
+    }
+}
+
+impl Action {
+    /// Whether something is sent.
+    pub fn exchanges(&self) -> bool {
+        match self {
+            Action::Command
+            | Action::Announce
+            | Action::Gather { .. }
+            | Action::Scatter { .. }
+            | Action::Losses { .. }
+            | Action::Norm
+            | Action::Sums { .. }
+            | Action::Weights { .. } => true,
+            Action::Release { .. } | Action::Compute { .. } | Action::Update => false,
+        }
+    }
+}
+
+impl Segment {
+    /// Whether it has parameters that are exchanged in this dtype.
+    pub fn has(&self, dtype: DType) -> bool {
+        self.params.iter().any(|(_, known)| *known == dtype)
+    }
+}
+
+impl Exchange {
+    /// Bytes that a rank receives from others, by whether these are on its machine of `local` ranks.
+    pub fn received(&self, rank: u64, ranks: u64, local: u64) -> Received {
+        let of = |other: u64| {
+            let elements = match self {
+                Exchange::AllToAll { received, .. } => {
+                    received.get(other as usize).copied().unwrap_or(0)
+                }
+                Exchange::AllGather { each, .. } => *each,
+                Exchange::Broadcast { elements, .. } if other == 0 => *elements,
+                Exchange::Broadcast { .. } => 0,
+            };
+            elements * self.dtype().bytes() as u64
+        };
+        let mut bytes = Received::default();
+        for other in (0..ranks).filter(|other| *other != rank) {
+            let near = other / local.max(1) == rank / local.max(1);
+            *(if near { &mut bytes.near } else { &mut bytes.far }) += of(other);
+        }
+        bytes
+    }
+
+    /// The dtype of its elements.
+    pub fn dtype(&self) -> DType {
+        match self {
+            Exchange::AllToAll { dtype, .. }
+            | Exchange::AllGather { dtype, .. }
+            | Exchange::Broadcast { dtype, .. } => *dtype,
+        }
+    }
+}
+
+/// Bytes that a rank receives from other ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// From ranks on the same machine.
+    pub near: u64,
+    /// From ranks on other machines.
+    pub far: u64,
+}
+
+impl Received {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.near + self.far
+    }
+}
+
+impl std::ops::AddAssign for Received {
+    fn add_assign(&mut self, other: Received) {
+        self.near += other.near;
+        self.far += other.far;
+    }
+}
