@@ -51,7 +51,7 @@ pub trait Collectives: fmt::Debug {
         input_counts: &[i64],
     ) -> Result<(), ExecuteError>;
 
-    /// The inputs [n] of all ranks, one after another.
+    /// The inputs `[n]` of all ranks, one after another.
     fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError>;
 
     /// Overwrites the tensor with that of rank 0.

@@ -134,7 +134,7 @@ impl Group {
         })
     }
 
-    /// The inputs [n] of all ranks, one after another.
+    /// The inputs `[n]` of all ranks, one after another.
     pub fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), KernelError> {
         flat(output, (self.size * input.numel()) as i64)?;
         flat(input, input.numel() as i64)?;
