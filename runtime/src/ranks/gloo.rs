@@ -3,6 +3,7 @@
 //! In: the environment of a launcher, or of `canonc run --ranks`. Out: [`Collectives`]. Must stay true: an error of the
 //! network is reported as an error of a rank: the one that stored why it failed, or the one that no longer responds.
 
+use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -100,6 +101,8 @@ pub struct Gloo {
     group: Group,
     launch: Launch,
     received: Received,
+    /// Whether another rank ended an exchange.
+    lost: Cell<bool>,
 }
 
 impl fmt::Debug for Gloo {
@@ -133,7 +136,7 @@ impl Gloo {
                 "check that all ranks were started, and can reach that host and port",
             )
         })?;
-        let gloo = Gloo { group, launch, received: Received::default() };
+        let gloo = Gloo { group, launch, received: Received::default(), lost: Cell::new(false) };
         gloo.agree(same)?;
         Ok(gloo)
     }
@@ -163,14 +166,18 @@ impl Gloo {
         Ok(())
     }
 
-    /// Tells the other ranks why this one ends.
+    /// Tells the other ranks why this one ends, unless another rank is why: each finds that one by itself.
     pub fn fail(&self, why: &str) {
+        if self.lost.get() {
+            return;
+        }
         // The others notice the end of this process in any case.
         let _ = self.group.set(&format!("failed/{}", self.launch.rank), why);
     }
 
     /// The error for an exchange that did not happen: names the rank at fault.
     fn lost(&self, error: &KernelError) -> ExecuteError {
+        self.lost.set(true);
         let Launch { rank, size, .. } = self.launch;
         let gone = || {
             ExecuteError::of_rank(format!(
