@@ -67,11 +67,11 @@ pub struct BenchArgs {
     /// The architecture, if a file has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// Sequences per step
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
-    pub batch: i64,
-    /// Tokens per sequence; several lengths give a table
-    #[arg(long, value_name = "N,…", default_value = "512", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
+    /// For `step` and `peers`: sequences per step [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    pub batch: Option<i64>,
+    /// For `step` and `peers`: tokens per sequence; several lengths give a table [default: 512]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
     pub seq_len: Vec<i64>,
     /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`, 7 for `decode`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
@@ -93,6 +93,16 @@ pub struct BenchArgs {
 }
 
 impl BenchArgs {
+    /// Sequences per step.
+    pub fn sequences(&self) -> i64 {
+        self.batch.unwrap_or(8)
+    }
+
+    /// Tokens per sequence, at least one length.
+    pub fn lengths(&self) -> &[i64] {
+        if self.seq_len.is_empty() { &[512] } else { &self.seq_len }
+    }
+
     /// The number of rounds, if the command line does not give it.
     pub fn rounds_or(&self, default: u16) -> usize {
         usize::from(self.rounds.unwrap_or(default))

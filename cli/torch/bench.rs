@@ -22,6 +22,11 @@ use canonc::output;
 const ROUNDS: u16 = 20;
 
 pub(crate) fn bench(args: &BenchArgs) -> Outcome {
+    let serves = matches!(args.what, BenchWhat::Step | BenchWhat::Decode);
+    if args.serve && !serves {
+        return Err(Failure::bad_input("only `bench step` and `bench decode` can --serve")
+            .help("leave out --serve"));
+    }
     match args.what {
         BenchWhat::Canon => canon_layers(args),
         BenchWhat::Scan => scans(args),

@@ -15,6 +15,7 @@ pub mod l2_norm;
 mod lanes;
 pub mod linear;
 pub mod loss;
+mod matmul;
 pub mod norm;
 pub mod path;
 pub mod pointwise;

@@ -122,6 +122,8 @@ fn a_python_is_found_named_or_made() {
     program(&dir.join("bin/python3"), WITHOUT_TORCH);
     refused(3, dir, "", &["No module named 'torch'", help[0]]);
     refused(3, dir, "--python bin/python3", &["cannot import torch", "-m pip install torch=="]);
+    program(&dir.join("bin/garbage"), &python("\\033[31mnone", "nothing"));
+    refused(3, dir, "--python bin/garbage", &["its torch.__version__ is not a version"]);
     refused(2, dir, "--python none", &["`none` cannot be started: there is no such file"]);
     program(&dir.join("bin/python3"), &python("0.4.1", "nothing"));
     refused(3, dir, "", &["python3 has PyTorch 0.4.1, and canonc uses libtorch", help[0]]);
@@ -194,6 +196,42 @@ fn a_decoder_answers_with_the_time_of_each_token() {
 }
 
 #[test]
+fn only_numbers_are_answered_and_only_by_what_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let arch = "arch a { vocab 50   dim 16   norm_eps 1e-5   init lingua
+        layers 1 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 24 } } }";
+    std::fs::write(dir.path().join("a.canon"), arch).unwrap();
+    let serve = |words: &[&str], input: &[u8]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_canonc"))
+            .current_dir(dir.path())
+            .arg("bench")
+            .args(words)
+            .arg("--serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // One that refuses its options reads nothing.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (words, input, said) in [
+        (&["decode", "a.canon"][..], &b"1\n\xff\xfe\n"[..], "not UTF-8"),
+        (&["decode", "a.canon"], b"many\n", "give a number of tokens"),
+        (&["canon"], b"", "only `bench step` and `bench decode`"),
+        (&["scan"], b"", "only `bench step` and `bench decode`"),
+        (&["data"], b"", "only `bench step` and `bench decode`"),
+        (&["peers"], b"", "only `bench step` and `bench decode`"),
+        (&["step", "a.canon", "--seq-len", "8,16"], b"", "one length"),
+    ] {
+        let (code, text) = serve(words, input);
+        assert!(code == Some(2) && text.contains(said), "{words:?}: {text}");
+    }
+}
+
+#[test]
 fn decoding_is_compared_with_its_own_model() {
     let dir = tempfile::tempdir().unwrap();
     let decode = |words: &[&str]| {
@@ -208,6 +246,9 @@ fn decoding_is_compared_with_its_own_model() {
     for (words, said) in [
         (&["a.canon"][..], "its own architecture"),
         (&["--dtype", "bf16"], "f32 and bf16 in one run"),
+        (&["--batch", "8"], "generates one text"),
+        (&["--seq-len", "512"], "generates one text"),
+        (&["--serve", "a.canon", "--batch", "1"], "generates one text"),
         (&["--python", "./none"], "cannot be started"),
     ] {
         let (code, text) = decode(words);

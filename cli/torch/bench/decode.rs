@@ -130,6 +130,9 @@ fn checked(args: &BenchArgs) -> Result<(), Failure> {
             "leave out the file",
         );
     }
+    if args.batch.is_some() || !args.seq_len.is_empty() {
+        return refused("`bench decode` generates one text", "leave out --batch and --seq-len");
+    }
     if args.machine.kernels != WithKernels::Fastest {
         return refused("`bench decode` measures the fastest kernels", "leave out --kernels");
     }
@@ -157,6 +160,10 @@ fn theirs(program: &Path, script: &PathBuf, dtype: &str, threads: usize) -> Comm
 
 /// Our side: the same lines as the Python script reads and prints.
 fn serve(args: &BenchArgs) -> Outcome {
+    if args.batch.is_some() || !args.seq_len.is_empty() {
+        return Err(Failure::bad_input("`bench decode` generates one text")
+            .help("leave out --batch and --seq-len"));
+    }
     let [file] = args.files.as_slice() else {
         return Err(Failure::bad_input("name one architecture to serve"));
     };

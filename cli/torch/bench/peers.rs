@@ -78,7 +78,7 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
         if args.machine.dtype == WithType::Bf16 { "bf16" } else { "f32" },
         setup.python.torch,
         torch.version,
-        args.batch,
+        args.sequences(),
         torch.threads,
         args.rounds_or(ROUNDS),
         RETAINING.0,
@@ -107,7 +107,7 @@ fn checked(args: &BenchArgs) -> Result<i64, Failure> {
             return refused("`bench peers` compares on the CPU", "leave out --device cuda");
         }
     }
-    match args.seq_len[..] {
+    match *args.lengths() {
         [seq_len] => Ok(seq_len),
         _ => refused("`bench peers` takes one sequence length", "`--seq-len 512`"),
     }
@@ -184,7 +184,7 @@ fn command(setup: &Setup<'_>, entry: &Entry) -> Command {
     };
     let words = |script: &Path| {
         let mut words = vec![script.as_os_str().to_owned()];
-        let numbers = [args.batch.to_string(), seq_len.to_string()];
+        let numbers = [args.sequences().to_string(), seq_len.to_string()];
         let sizes = ["--batch", &numbers[0], "--seq-len", &numbers[1], "--dtype", dtype];
         words.extend(["--arch", entry.arch].iter().chain(&sizes).map(Into::into));
         words

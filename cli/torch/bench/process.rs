@@ -10,8 +10,9 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use canonc::fail::{Exit, Failure, Outcome, reason};
 use canonc::output;
@@ -30,6 +31,9 @@ const LAST_WORDS: usize = 12;
 
 /// The pause after each group of steps: threads of OpenMP spin a while before they sleep.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest wait for a process to be ready: `torch.compile` may take minutes.
+const READY: Duration = Duration::from_secs(20 * 60);
 
 /// How many pauses a process that has closed its output has left.
 const GRACE: usize = 25;
@@ -89,7 +93,8 @@ pub(super) struct Contender {
     child: Child,
     /// `None` after the end.
     input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    /// Its lines, until it closes its output.
+    output: Receiver<String>,
     errors: Option<JoinHandle<VecDeque<String>>>,
     pub(super) ready: Ready,
 }
@@ -97,6 +102,14 @@ pub(super) struct Contender {
 impl Contender {
     /// Starts the process and waits until it is warm.
     pub(super) fn start(name: &str, command: &mut Command) -> Result<Contender, Failure> {
+        Contender::start_within(READY, name, command)
+    }
+
+    fn start_within(
+        limit: Duration,
+        name: &str,
+        command: &mut Command,
+    ) -> Result<Contender, Failure> {
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().map_err(|error| {
             Failure::machine(format!("{name} cannot be started: {}", reason(&error)))
@@ -119,9 +132,9 @@ impl Contender {
             .ok_or_else(|| Failure::machine(format!("{name} was started without an output")))?;
         let ready = Ready { torch: String::new(), threads: 0, parameters: 0, weight_bytes: None };
         let name = name.to_owned();
-        let output = BufReader::new(output);
+        let output = lines(output);
         let mut contender = Contender { name, child, input, output, errors, ready };
-        contender.ready = contender.answer()?;
+        contender.ready = contender.answer(Some(limit))?;
         std::thread::sleep(PAUSE);
         Ok(contender)
     }
@@ -132,7 +145,7 @@ impl Contender {
         let before = faults();
         // A process that has ended is reported by `answer`.
         let _ = self.input.as_mut().map(|input| writeln!(input, "{count}"));
-        let Steps { ms } = self.answer()?;
+        let Steps { ms } = self.answer(None)?;
         let faults = page_faults_of(self.child.id());
         std::thread::sleep(PAUSE);
         if ms.len() != count || ms.iter().any(|ms| !ms.is_finite() || *ms <= 0.0) {
@@ -149,17 +162,29 @@ impl Contender {
         peak_memory_of(self.child.id())
     }
 
-    /// The next line of JSON.
-    fn answer<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
-        let mut line = String::new();
+    /// The next line of JSON, within the limit if there is one.
+    fn answer<T: DeserializeOwned>(&mut self, limit: Option<Duration>) -> Result<T, Failure> {
+        let began = Instant::now();
         loop {
-            line.clear();
-            match self.output.read_line(&mut line) {
-                Ok(0) | Err(_) => return Err(self.ended()),
-                Ok(_) => {}
-            }
-            if let Ok(answer) = serde_json::from_str(&line) {
-                return Ok(answer);
+            let line = match limit {
+                Some(limit) => self.output.recv_timeout(limit.saturating_sub(began.elapsed())),
+                None => self.output.recv().map_err(RecvTimeoutError::from),
+            };
+            match line {
+                Ok(line) => {
+                    if let Ok(answer) = serde_json::from_str(&line) {
+                        return Ok(answer);
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(Failure::machine(format!(
+                        "{} was started, but did not say that it is ready within {} seconds",
+                        self.name,
+                        began.elapsed().as_secs()
+                    ))
+                    .help("the process loads its packages, warms up and prints one line of JSON"));
+                }
             }
         }
     }
@@ -195,6 +220,23 @@ impl Contender {
         }
         Failure::machine(message)
     }
+}
+
+/// The lines of an output, from a thread that ends with it.
+fn lines(output: ChildStdout) -> Receiver<String> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = Vec::new();
+        while output.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if send.send(text).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receive
 }
 
 /// Checks that all processes have as many parameters and threads as the first, ours.
@@ -244,7 +286,20 @@ pub(super) fn serve(
 ) -> Outcome {
     let Torch { version, threads, .. } = observe().torch;
     say(&Ready { torch: version, threads, parameters, weight_bytes })?;
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+    for line in std::io::stdin().lock().lines() {
+        let line = match line {
+            Ok(line) => line,
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                return Err(Failure::bad_input("standard input is not UTF-8")
+                    .help(format!("give a number of {things} on each line")));
+            }
+            Err(error) => {
+                return Err(Failure::machine(format!(
+                    "standard input cannot be read: {}",
+                    reason(&error)
+                )));
+            }
+        };
         let wrong = |_| Failure::bad_input(format!("give a number of {things} on each line"));
         let count = line.trim().parse().map_err(wrong)?;
         say(&Steps { ms: times(count).map_err(failed)? })?;
@@ -268,5 +323,20 @@ impl Drop for Contender {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_never_ready_is_not_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no JSON; exec sleep 60"]);
+        let limit = Duration::from_millis(300);
+        let error = Contender::start_within(limit, "PyTorch", &mut command).err().unwrap();
+        let said = format!("{error:?}");
+        assert!(said.contains("PyTorch was started, but did not say that it is ready"), "{said}");
     }
 }

@@ -22,10 +22,12 @@ use canonc::load::{Found, Trained};
 use canonc::output;
 
 pub(super) fn training_steps(args: &BenchArgs) -> Outcome {
-    match (&args.files[..], &args.seq_len[..]) {
+    match (&args.files[..], args.lengths()) {
         ([], _) => Err(Failure::bad_input("no architecture is named")
             .help("`canonc bench step arch/llamacanon_tiny.canon`")),
         ([file], [seq_len]) if args.serve => serve(args, file, *seq_len),
+        _ if args.serve => Err(Failure::bad_input("--serve trains one architecture at one length")
+            .help("name one file and one --seq-len")),
         ([file], [seq_len]) => in_detail(args, args.arch.as_deref(), file, *seq_len),
         (files, lengths) => beside(args, files, lengths),
     }
@@ -55,7 +57,7 @@ fn timed(
     seq_len: i64,
 ) -> Result<(String, Graph, StepBench), Failure> {
     let (name, graph, options) = asked(args, arch, file)?;
-    let shape = StepShape { batch: args.batch, seq_len };
+    let shape = StepShape { batch: args.sequences(), seq_len };
     let rounds = (2, args.rounds_or(ROUNDS));
     let bench = step(&graph, &options, shape, machine(&args.machine)?, rounds).map_err(failed)?;
     Ok((name, graph, bench))
@@ -84,7 +86,7 @@ fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Ou
             threads = bench.threads;
             row.extend([
                 format!("{whole:.0} ms"),
-                format!("{:.0}", (args.batch * length) as f64 / whole * 1e3),
+                format!("{:.0}", (args.sequences() * length) as f64 / whole * 1e3),
                 format!("{:.2}×", whole / first.get(at).unwrap_or(&f64::NAN)),
             ]);
         }
@@ -94,7 +96,7 @@ fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Ou
     output::data(&output::table(&rows, &right, 0))?;
     output::note(&format!(
         "a training step of {} sequence(s) of T tokens on {threads} threads; medians; ratios are to the first time",
-        args.batch
+        args.sequences()
     ));
     Ok(Exit::Fine)
 }
@@ -109,7 +111,7 @@ pub(super) fn in_detail(
     let (_, _, bench) = timed(args, arch, file, seq_len)?;
     let StepBench { micro, update, kernels, update_work, paths, ceilings, threads, .. } = &bench;
     let whole = micro.median + update.median;
-    let tokens = args.batch * seq_len;
+    let tokens = args.sequences() * seq_len;
     let head =
         ["", "ms", "part", "GFLOP", "GFLOP/s", "of product", "GB", "GB/s", "of copy", "path"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
@@ -159,7 +161,7 @@ pub(super) fn in_detail(
 /// Our side of `bench peers`: the same lines as its Python script reads and prints.
 fn serve(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
     let (_, graph, options) = asked(args, args.arch.as_deref(), file)?;
-    let shape = StepShape { batch: args.batch, seq_len };
+    let shape = StepShape { batch: args.sequences(), seq_len };
     let machine = machine(&args.machine)?;
     let mut stepper = Stepper::new(&graph, &options, shape, machine).map_err(failed)?;
     for _ in 0..WARM_UP {

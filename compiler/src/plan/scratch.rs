@@ -11,8 +11,8 @@ impl Plan {
         self.own(step, sizes) + self.widened(step, sizes)
     }
 
-    /// The logits of a chunk of tokens; for the gradient of several chunks also that of x, which is joined from theirs, and
-    /// in bf16 the gradient of the weight from one chunk.
+    /// The logits of a chunk of tokens; in f32 the weight, rearranged for its product; for the gradient of several chunks
+    /// also that of x, which is joined from theirs, and in bf16 the gradient of the weight from one chunk.
     fn own(&self, step: &Step, sizes: Sizes) -> i128 {
         let (rows, gradient) = if let Kernel::HeadLoss { rows, .. } = &step.kernel {
             (*rows, false)
@@ -28,10 +28,11 @@ impl Plan {
         let bf16 = weight.dtype == DType::Bf16;
         // In bf16 there are both, the product's result and the same in f32.
         let logits = i128::from(rows.min(tokens)) * i128::from(vocab) * if bf16 { 6 } else { 4 };
+        let rearranged = if bf16 { 0 } else { self.bytes(*id, sizes) };
         let several = gradient && rows < tokens;
         let joined = if several { self.bytes(*x, sizes) } else { 0 };
         let of_a_chunk = if several && bf16 { 3 * self.bytes(*id, sizes) } else { 0 };
-        logits + joined + of_a_chunk
+        logits + rearranged + joined + of_a_chunk
     }
 
     /// f32 copies of bf16 operands, and f32 results before they are rounded.
@@ -90,11 +91,12 @@ mod tests {
 
     #[test]
     fn a_head_holds_the_logits_of_a_chunk() {
-        assert_eq!(head(false, 128, DType::F32), 128 * 10 * 4);
+        let weight = 10 * 4 * 4;
+        assert_eq!(head(false, 128, DType::F32), 128 * 10 * 4 + weight);
         // The last chunk is the only one.
-        assert_eq!(head(false, 4096, DType::F32), 300 * 10 * 4);
-        assert_eq!(head(true, 4096, DType::F32), 300 * 10 * 4);
-        assert_eq!(head(true, 128, DType::F32), 128 * 10 * 4 + 300 * 4 * 4);
+        assert_eq!(head(false, 4096, DType::F32), 300 * 10 * 4 + weight);
+        assert_eq!(head(true, 4096, DType::F32), 300 * 10 * 4 + weight);
+        assert_eq!(head(true, 128, DType::F32), 128 * 10 * 4 + weight + 300 * 4 * 4);
         assert_eq!(head(false, 128, DType::Bf16), 128 * 10 * 6);
         assert_eq!(head(true, 128, DType::Bf16), 128 * 10 * 6 + 300 * 4 * 2 + 10 * 4 * 6);
     }

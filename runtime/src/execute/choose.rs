@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use compiler::plan::{Kernel, Value};
+use compiler::plan::{DType, Kernel, Value};
 
 use super::{KernelRequest, Machine, is_time};
-use crate::kernels::linear::FEW_ROWS;
+use crate::kernels::linear::Product;
 use crate::kernels::path::{self, Path, Reason};
-use crate::kernels::{Isa, attention, canon as convolution};
+use crate::kernels::{attention, canon as convolution};
 
 /// The implementation of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub enum Choice {
     View,
     /// libtorch's own operation.
     Library,
-    /// libtorch's product, or ours for few rows.
-    Product(Isa),
+    /// A matrix product.
+    Product(Product),
     /// Our kernel, by this path.
     Ours(Path),
     Attention(attention::Path),
@@ -33,7 +33,7 @@ impl fmt::Display for Choice {
         match self {
             Choice::View => f.write_str("view"),
             Choice::Library => f.write_str("libtorch"),
-            Choice::Product(isa) => write!(f, "libtorch, fused/{isa} up to {FEW_ROWS} rows"),
+            Choice::Product(product) => product.fmt(f),
             Choice::Ours(path) => path.fmt(f),
             Choice::Attention(path) => path.fmt(f),
         }
@@ -52,16 +52,22 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
     let dims = |i: usize| operands.get(i).map_or(&[][..], |v| v.dims.as_slice());
     match kernel {
         Kernel::Reshape { .. } | Kernel::Split { .. } => Choice::View,
-        Kernel::Linear { .. } if pieces && !asked => match path::choose(kind, device) {
-            Path::Fused(isa) => Choice::Product(isa),
-            Path::Reference(_) => Choice::Library,
-        },
+        Kernel::Linear { .. } | Kernel::LinearGradInput | Kernel::LinearGradWeight => {
+            let bf16 = operands.iter().any(|operand| operand.dtype == DType::Bf16);
+            let few = pieces && matches!(kernel, Kernel::Linear { .. });
+            Choice::Product(if asked {
+                Product::Library
+            } else if few {
+                Product::choose_few(kind, device)
+            } else if bf16 {
+                Product::Library
+            } else {
+                Product::choose(kind, device)
+            })
+        }
         Kernel::Embed
         | Kernel::Cast { .. }
         | Kernel::EmbedGrad { .. }
-        | Kernel::Linear { .. }
-        | Kernel::LinearGradInput
-        | Kernel::LinearGradWeight
         | Kernel::Pointwise(_)
         | Kernel::PointwiseGrad(_)
         | Kernel::Add
@@ -148,6 +154,7 @@ mod tests {
     use tch::{Device, Kind};
 
     use super::*;
+    use crate::kernels::Isa;
 
     fn path(kernel: &Kernel, operands: &[&Value], machine: Machine) -> String {
         choose(kernel, operands, machine, false).to_string()
@@ -184,11 +191,28 @@ mod tests {
             Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
         let linear = Kernel::Linear { bias: false };
         let path = |machine, pieces| choose(&linear, &[], machine, pieces).to_string();
-        assert_eq!(path(fast, false), "libtorch");
         assert!(path(fast, true).starts_with("libtorch, fused/"));
         assert!(path(fast, true).ends_with(" up to 4 rows"));
         assert_eq!(path(Machine { kernels: KernelRequest::REFERENCE, ..fast }, true), "libtorch");
         assert_eq!(path(Machine { kind: Kind::Double, ..fast }, true), "libtorch");
+    }
+
+    #[test]
+    fn products_in_f32_are_ours() {
+        let fast =
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
+        let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
+        let x = |dtype| Value { dtype, ..heads(Extent::Time, 8) };
+        let (f32, bf16) = (x(DType::F32), x(DType::Bf16));
+        let linear = Kernel::Linear { bias: false };
+        for kernel in [&linear, &Kernel::LinearGradInput, &Kernel::LinearGradWeight] {
+            let fused = Isa::of_process() != Isa::Portable;
+            assert_eq!(path(kernel, &[&f32, &f32], fast).starts_with("fused/"), fused);
+            assert_eq!(path(kernel, &[&f32, &bf16], fast), "libtorch");
+            assert_eq!(path(kernel, &[&f32, &f32], plain), "libtorch");
+            let double = Machine { kind: Kind::Double, ..fast };
+            assert_eq!(path(kernel, &[&f32, &f32], double), "libtorch");
+        }
     }
 
     #[test]

@@ -43,19 +43,21 @@ pub(super) fn run(
             Err(wrong(format!("`{choice}` was chosen for it")))
         }
     };
+    let product = || match choice {
+        Choice::Product(product) => Ok(product),
+        Choice::View | Choice::Library | Choice::Ours(_) | Choice::Attention(_) => {
+            Err(wrong(format!("`{choice}` was chosen for it")))
+        }
+    };
     Ok(match kernel {
         Kernel::Embed => vec![linear::embed(x(0)?, x(1)?)?],
         Kernel::EmbedGrad { vocab } => vec![linear::embed_grad(x(0)?, x(1)?, *vocab)?],
         Kernel::Linear { bias } => {
             let bias = if *bias { Some(x(2)?) } else { None };
-            let few = match choice {
-                Choice::Product(isa) => Some(isa),
-                Choice::View | Choice::Library | Choice::Ours(_) | Choice::Attention(_) => None,
-            };
-            vec![linear::linear(few, x(0)?, x(1)?, bias)?]
+            vec![linear::linear(product()?, x(0)?, x(1)?, bias)?]
         }
-        Kernel::LinearGradInput => vec![linear::linear_grad_input(x(0)?, x(1)?)?],
-        Kernel::LinearGradWeight => vec![linear::linear_grad_weight(x(0)?, x(1)?)?],
+        Kernel::LinearGradInput => vec![linear::linear_grad_input(product()?, x(0)?, x(1)?)?],
+        Kernel::LinearGradWeight => vec![linear::linear_grad_weight(product()?, x(0)?, x(1)?)?],
         Kernel::SumTokens => vec![linear::sum_tokens(ours()?, x(0)?)?],
 
         Kernel::RmsNorm { eps } => {

@@ -7,6 +7,7 @@
 
 mod group;
 mod heads;
+mod tiles;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -19,6 +20,7 @@ use std::sync::Mutex;
 pub use group::{Group, Meeting};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
 use tch::{Device, Kind, Tensor};
+pub(crate) use tiles::{Axis, Matrix, MatrixMut, TileSize, multiply_tile, parallel_parts};
 
 use super::{Isa, KernelError};
 

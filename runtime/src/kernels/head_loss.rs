@@ -2,13 +2,14 @@
 //! In: x [b, t, i], weight [v, i], targets [b, t]. Out: losses and likeliest tokens; or the loss and the gradients of
 //! x, weight and bias. Must stay true: at most `rows` × v logits exist at once; chunks are in (batch, time) order and
 //! their sums are added in that order; one chunk gives the same bits as the separate kernels, which are the reference.
+//! Products are ours where the plan's other products are.
 
 use tch::{Kind, Tensor};
 
-use super::KernelError;
-use super::linear::{linear, linear_grad_input, linear_grad_weight, sum_tokens};
+use super::linear::{Product, linear_grad_input, linear_grad_weight, sum_tokens};
 use super::loss::{self, Kept, Losses, Terms};
 use super::path::Path;
+use super::{KernelError, matmul};
 
 /// Operands, and the size of a chunk.
 #[derive(Debug, Clone, Copy)]
@@ -68,11 +69,41 @@ impl Head<'_> {
         Ok(if made.kind() == Kind::BFloat16 { made.f_to_kind(Kind::Float)? } else { made })
     }
 
+    fn product(&self, path: Path) -> Product {
+        if self.x.kind() == Kind::Float { Product::by(path) } else { Product::Library }
+    }
+
+    fn projection(&self, product: Product) -> Result<Projection<'_>, KernelError> {
+        let ours = match product {
+            Product::Library | Product::FewRows(_) => None,
+            Product::Tiles(isa) => Some(matmul::Right::new(isa, &self.weight.f_transpose(0, 1)?)?),
+        };
+        Ok(Projection { head: self, ours })
+    }
+}
+
+/// The head's weight, rearranged once for all chunks if the product is ours.
+struct Projection<'a> {
+    head: &'a Head<'a>,
+    ours: Option<matmul::Right>,
+}
+
+impl Projection<'_> {
     /// A chunk's logits [r, v] and losses.
     fn losses(&self, path: Path, chunk: &Chunk) -> Result<(Tensor, Losses), KernelError> {
-        // bf16 logits are exact in f32.
-        let logits = self.wide(linear(None, &chunk.x, self.weight, self.bias)?)?;
-        let losses = loss::forward(path, &logits, &chunk.targets, self.terms)?;
+        let Head { weight, bias, targets: _, x: _, terms, rows: _ } = *self.head;
+        let logits = match &self.ours {
+            // bf16 logits are exact in f32.
+            None => self.head.wide(chunk.x.f_linear(weight, bias)?)?,
+            Some(ours) => {
+                let mut logits = ours.product(&chunk.x)?;
+                if let Some(bias) = bias {
+                    let _ = logits.f_add_(bias)?;
+                }
+                logits
+            }
+        };
+        let losses = loss::forward(path, &logits, &chunk.targets, terms)?;
         Ok((logits, losses))
     }
 }
@@ -81,8 +112,9 @@ pub fn forward(path: Path, head: Head<'_>) -> Result<Scores, KernelError> {
     let size = head.targets.size();
     let (mut nll, mut argmax) = (Vec::new(), Vec::new());
     let mut total = Total::default();
+    let projection = head.projection(head.product(path))?;
     for chunk in head.chunks()? {
-        let (logits, losses) = head.losses(path, &chunk)?;
+        let (logits, losses) = projection.losses(path, &chunk)?;
         argmax.push(loss::argmax(&logits)?);
         total.add(&losses)?;
         nll.push(losses.nll);
@@ -101,8 +133,10 @@ pub fn backward(path: Path, head: Head<'_>, scale: f64) -> Result<Gradients, Ker
     let mut total = Total::default();
     let mut dx = Vec::new();
     let (mut dweight, mut dbias): (Option<Tensor>, Option<Tensor>) = (None, None);
+    let product = head.product(path);
+    let projection = head.projection(product)?;
     for chunk in head.chunks()? {
-        let (logits, losses) = head.losses(path, &chunk)?;
+        let (logits, losses) = projection.losses(path, &chunk)?;
         total.add(&losses)?;
         let kept = Kept { targets: &chunk.targets, nll: &losses.nll, lse: &losses.lse };
         let d = loss::backward(path, &logits, kept, scale, head.terms, true)?; // [r, v]
@@ -111,14 +145,19 @@ pub fn backward(path: Path, head: Head<'_>, scale: f64) -> Result<Gradients, Ker
             Some(_) => Some(sum_tokens(path, &d.f_unsqueeze(0)?)?),
         };
         let d = d.f_to_kind(head.x.kind())?;
-        dx.push(linear_grad_input(&d, head.weight)?);
+        dx.push(linear_grad_input(product, &d, head.weight)?);
         match &mut dweight {
-            None => dweight = Some(head.wide(linear_grad_weight(&d, &chunk.x)?)?),
+            None => dweight = Some(head.wide(linear_grad_weight(product, &d, &chunk.x)?)?),
             Some(sum) if d.kind() == Kind::BFloat16 => {
-                let _ = sum.f_add_(&head.wide(linear_grad_weight(&d, &chunk.x)?)?)?;
+                let _ = sum.f_add_(&head.wide(linear_grad_weight(product, &d, &chunk.x)?)?)?;
             }
             Some(sum) => {
-                let _ = sum.f_addmm_(&d.f_transpose(0, 1)?, &chunk.x)?;
+                let d = d.f_transpose(0, 1)?;
+                if let Product::Tiles(isa) = product {
+                    matmul::add_product(isa, sum, &d, &chunk.x)?;
+                } else {
+                    let _ = sum.f_addmm_(&d, &chunk.x)?;
+                }
             }
         }
         if let Some(sum) = bias {

@@ -1,16 +1,18 @@
-//! Tables and projections, by libtorch's matrix products, or ours for a few rows; sums over tokens, by ours.
-//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient sums in (batch, time) order, and
-//! the sum over tokens has the same bits at any thread count.
+//! Tables and projections, by our matrix products or libtorch's; sums over tokens, by ours.
+//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient sums in (batch, time) order; our
+//! products and the sum over tokens have the same bits at any thread count.
 
 mod few;
 #[cfg(test)]
 mod tests;
 
-use tch::{Kind, Tensor};
+use std::fmt;
+
+use tch::{Device, Kind, Tensor};
 
 use super::ffi::{self, Cut, Vectorised};
-use super::path::Path;
-use super::{Isa, KernelError};
+use super::path::{self, Path};
+use super::{Isa, KernelError, matmul};
 
 pub use few::ROWS as FEW_ROWS;
 
@@ -24,37 +26,103 @@ pub fn embed_grad(dy: &Tensor, tokens: &Tensor, vocab: i64) -> Result<Tensor, Ke
     Ok(Tensor::f_embedding_dense_backward(dy, tokens, vocab, -1, false)?)
 }
 
-/// x weightᵀ (+ bias): [b, t, i] by [o, i] -> [b, t, o]. With an instruction set, a few rows go to our own kernel, whose
-/// result is f32.
+/// The implementation of a matrix product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Product {
+    /// libtorch's, on any device and dtype; the reference of the others.
+    Library,
+    /// For up to [`FEW_ROWS`] rows a kernel that reads the weight once, whose result is f32; else libtorch's.
+    FewRows(Isa),
+    /// Ours for f32 of any size.
+    Tiles(Isa),
+}
+
+impl Product {
+    /// The fastest on this device, for operands of this dtype.
+    pub fn choose(kind: Kind, device: Device) -> Self {
+        Self::by(path::choose(kind, device))
+    }
+
+    /// The product of a kernel with this path, for f32. Without fused multiply-adds libtorch's is faster.
+    pub(super) fn by(path: Path) -> Self {
+        match path {
+            Path::Fused(isa) if matmul::has_tiles(isa) => Self::Tiles(isa),
+            Path::Fused(_) | Path::Reference(_) => Self::Library,
+        }
+    }
+
+    /// The fastest where most calls have the rows of one token.
+    pub fn choose_few(kind: Kind, device: Device) -> Self {
+        match path::choose(kind, device) {
+            Path::Fused(isa) => Self::FewRows(isa),
+            Path::Reference(_) => Self::Library,
+        }
+    }
+}
+
+impl fmt::Display for Product {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library => f.write_str("libtorch"),
+            Self::FewRows(isa) => write!(f, "libtorch, fused/{isa} up to {FEW_ROWS} rows"),
+            Self::Tiles(isa) => Path::Fused(*isa).fmt(f),
+        }
+    }
+}
+
+/// x weightᵀ (+ bias): [b, t, i] by [o, i] -> [b, t, o].
 pub fn linear(
-    few: Option<Isa>,
+    product: Product,
     x: &Tensor,
     weight: &Tensor,
     bias: Option<&Tensor>,
 ) -> Result<Tensor, KernelError> {
-    match few {
-        Some(isa) if few::takes(x) => {
-            let y = few::linear(isa, x, weight)?;
-            Ok(match bias {
-                Some(bias) => y.f_add(bias)?,
-                None => y,
-            })
+    let mut y = match product {
+        Product::FewRows(isa) if few::takes(x) => few::linear(isa, x, weight)?,
+        Product::Library | Product::FewRows(_) => return Ok(x.f_linear(weight, bias)?),
+        Product::Tiles(isa) => {
+            let y = matmul::product(isa, &rows(x)?, &weight.f_transpose(0, 1)?)?;
+            y.f_reshape(with_last(x, weight.size().first()))?
         }
-        Some(_) | None => Ok(x.f_linear(weight, bias)?),
+    };
+    if let Some(bias) = bias {
+        let _ = y.f_add_(bias)?;
     }
+    Ok(y)
 }
 
 /// dy weight: [b, t, o] by [o, i] -> [b, t, i].
-pub fn linear_grad_input(dy: &Tensor, weight: &Tensor) -> Result<Tensor, KernelError> {
-    let mut size = dy.size();
-    size.pop();
-    size.extend(weight.size().last());
-    Ok(rows(dy)?.f_mm(weight)?.f_reshape(size)?)
+pub fn linear_grad_input(
+    product: Product,
+    dy: &Tensor,
+    weight: &Tensor,
+) -> Result<Tensor, KernelError> {
+    let dx = match product {
+        Product::Library | Product::FewRows(_) => rows(dy)?.f_mm(weight)?,
+        Product::Tiles(isa) => matmul::product(isa, &rows(dy)?, weight)?,
+    };
+    Ok(dx.f_reshape(with_last(dy, weight.size().last()))?)
 }
 
 /// Σ_{b,t} dyᵀ x: [b, t, o] and [b, t, i] -> [o, i].
-pub fn linear_grad_weight(dy: &Tensor, x: &Tensor) -> Result<Tensor, KernelError> {
-    Ok(rows(dy)?.f_transpose(0, 1)?.f_mm(&rows(x)?)?)
+pub fn linear_grad_weight(
+    product: Product,
+    dy: &Tensor,
+    x: &Tensor,
+) -> Result<Tensor, KernelError> {
+    let (dy, x) = (rows(dy)?.f_transpose(0, 1)?, rows(x)?);
+    match product {
+        Product::Library | Product::FewRows(_) => Ok(dy.f_mm(&x)?),
+        Product::Tiles(isa) => matmul::product(isa, &dy, &x),
+    }
+}
+
+/// The shape of x with another last axis.
+fn with_last(x: &Tensor, last: Option<&i64>) -> Vec<i64> {
+    let mut size = x.size();
+    size.pop();
+    size.extend(last);
+    size
 }
 
 /// [b, t, c] -> [b·t, c].

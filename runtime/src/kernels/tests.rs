@@ -185,7 +185,6 @@ fn fused_kernels_give_the_same_bits_on_any_number_of_threads_and_lanes() {
     tch::set_num_threads(before);
 }
 
-/// The matrix products are libtorch's, whose bits depend on the number of threads; so do the head's.
 #[test]
 fn the_head_by_chunks_is_the_head() {
     for shape in SHAPES {
@@ -198,6 +197,27 @@ fn the_head_by_chunks_is_the_head() {
             assert_same_bits(&head(shape, path, rows), &head(shape, path, rows), &place);
         }
     }
+}
+
+#[test]
+fn the_head_has_the_same_bits_on_any_number_of_threads_and_lanes() {
+    let before = tch::get_num_threads();
+    for shape in SHAPES {
+        let mut first: Option<Vec<Tensor>> = None;
+        for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|isa| isa.is_available()) {
+            for threads in [1, 3] {
+                tch::set_num_threads(threads);
+                let made = head(shape, Path::Fused(isa), 16);
+                let place = format!("head_loss at {shape:?}, {isa}, {threads} threads");
+                assert_same_bits(
+                    &made,
+                    first.get_or_insert_with(|| made.iter().map(Tensor::shallow_clone).collect()),
+                    &place,
+                );
+            }
+        }
+    }
+    tch::set_num_threads(before);
 }
 
 /// t, s, heads, key heads, width of keys and of values, window.

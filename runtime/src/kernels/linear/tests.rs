@@ -1,8 +1,8 @@
-//! Products with few rows compared with libtorch's.
+//! Our products compared with libtorch's.
 
 use tch::{Device, Kind, Tensor};
 
-use super::linear;
+use super::{Product, linear, linear_grad_input, linear_grad_weight};
 use crate::kernels::Isa;
 
 fn randn(size: &[i64]) -> Tensor {
@@ -23,7 +23,7 @@ fn few_rows_are_libtorchs_product() {
                 &weight.to_kind(Kind::Double),
                 bias.map(|bias| bias.to_kind(Kind::Double)).as_ref(),
             );
-            let y = linear(Some(isa), &x, &weight, bias).unwrap();
+            let y = linear(Product::FewRows(isa), &x, &weight, bias).unwrap();
             assert_eq!(y.size(), [batch, time, outputs]);
             assert_eq!(y.kind(), Kind::Float);
             assert!(y.is_contiguous(), "{batch} {time}");
@@ -38,7 +38,7 @@ fn bf16_is_read_as_it_is_and_summed_in_f32() {
     tch::manual_seed(2);
     let (x, weight) = (randn(&[1, 2, 83]), randn(&[21, 83]));
     let (x, weight) = (x.to_kind(Kind::BFloat16), weight.to_kind(Kind::BFloat16));
-    let y = linear(Some(Isa::of_process()), &x, &weight, None).unwrap();
+    let y = linear(Product::FewRows(Isa::of_process()), &x, &weight, None).unwrap();
     let exact = x.to_kind(Kind::Double).linear(&weight.to_kind(Kind::Double), None::<&Tensor>);
     assert!((y - exact).abs().max().double_value(&[]) < 1e-5);
 }
@@ -48,10 +48,10 @@ fn more_rows_and_empty_ones_are_libtorchs() {
     let weight = randn(&[6, 9]);
     for rows in [0, 5, 64] {
         let x = randn(&[1, rows, 9]);
-        let ours = linear(Some(Isa::of_process()), &x, &weight, None).unwrap();
-        assert!(ours.equal(&linear(None, &x, &weight, None).unwrap()));
+        let ours = linear(Product::FewRows(Isa::of_process()), &x, &weight, None).unwrap();
+        assert!(ours.equal(&linear(Product::Library, &x, &weight, None).unwrap()));
     }
-    let narrow = linear(Some(Isa::of_process()), &randn(&[1, 1, 8]), &weight, None);
+    let narrow = linear(Product::FewRows(Isa::of_process()), &randn(&[1, 1, 8]), &weight, None);
     assert!(narrow.unwrap_err().to_string().contains("[6, 9]"));
 }
 
@@ -66,10 +66,42 @@ fn threads_and_instructions_change_no_bit() {
         for isa in alike.iter().filter(|isa| isa.is_available()) {
             for count in [1, 2, 3] {
                 tch::set_num_threads(count);
-                let y = linear(Some(*isa), &x, &weight, None).unwrap();
+                let y = linear(Product::FewRows(*isa), &x, &weight, None).unwrap();
                 assert!(first.get_or_insert_with(|| y.copy()).equal(&y), "{isa}, {count} threads");
             }
         }
     }
     tch::set_num_threads(threads);
+}
+
+/// Forward and backward, of tokens that are whole, or a part of wider rows as after a split.
+#[test]
+fn tiles_give_libtorchs_projection_and_gradients() {
+    tch::manual_seed(4);
+    for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|isa| isa.is_available()) {
+        for [batch, time, inputs, outputs] in
+            [[1, 1, 7, 5], [2, 35, 64, 48], [3, 17, 300, 101], [1, 0, 4, 4], [2, 3, 0, 4]]
+        {
+            let x = randn(&[batch, time, inputs + 3]).narrow(2, 1, inputs);
+            let dy = randn(&[batch, time, outputs + 2]).narrow(2, 2, outputs);
+            let (weight, bias) = (randn(&[outputs, inputs]), randn(&[outputs]));
+            let all = |product| {
+                [
+                    linear(product, &x, &weight, None).unwrap(),
+                    linear(product, &x, &weight, Some(&bias)).unwrap(),
+                    linear_grad_input(product, &dy, &weight).unwrap(),
+                    linear_grad_weight(product, &dy, &x).unwrap(),
+                ]
+            };
+            for (ours, theirs) in all(Product::Tiles(isa)).iter().zip(&all(Product::Library)) {
+                assert_eq!(ours.size(), theirs.size());
+                assert!(ours.is_contiguous());
+                let most = theirs.abs().sum(Kind::Float).double_value(&[]).max(1.0);
+                let off = (ours - theirs).abs().sum(Kind::Float).double_value(&[]) / most;
+                assert!(off < 1e-5, "{isa} {batch} {time} {inputs} {outputs}: {off}");
+            }
+        }
+    }
+    let wrong = linear(Product::Tiles(Isa::Avx2), &randn(&[1, 1, 8]), &randn(&[6, 9]), None);
+    assert!(wrong.unwrap_err().to_string().contains("[1, 8]"));
 }
