@@ -108,6 +108,18 @@ impl Isa {
     }
 }
 
+/// Whether this CPU is Intel's.
+pub(crate) fn is_intel() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let name = std::arch::x86_64::__cpuid(0);
+        // "GenuineIntel", in the order of the registers.
+        [name.ebx, name.edx, name.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -43,12 +43,33 @@ pub(super) fn product(isa: Isa, c: &mut [f32], a: Strided<'_>, b: &[f32], [m, k,
     ffi::run_on(isa, Product::<false> { c, a, b, m, k, n });
 }
 
-/// The transpose of [rows, width], into [width, rows].
-pub(super) fn transpose(into: &mut [f32], from: &[f32], width: usize) {
-    let rows = from.len() / width.max(1);
-    for (r, row) in from.chunks_exact(width).enumerate() {
-        for (c, x) in row.iter().enumerate() {
-            into[c * rows + r] = *x;
+/// The transpose of [rows, width], into [width, rows]; both are multiples of [`PAD`].
+pub(super) fn transpose(isa: Isa, into: &mut [f32], from: &[f32], width: usize) {
+    ffi::run_on(isa, Transpose { into, from, width });
+}
+
+struct Transpose<'a> {
+    into: &'a mut [f32],
+    from: &'a [f32],
+    width: usize,
+}
+
+impl ffi::Vectorised for Transpose<'_> {
+    /// By squares, so that a line of the cache is written once: a column at a time, the lines of a wide matrix would
+    /// push one another out of the cache.
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Transpose { into, from, width } = self;
+        let rows = from.len() / width.max(1);
+        for r in (0..rows).step_by(PAD) {
+            for c in (0..width).step_by(PAD) {
+                let square: [[f32; PAD]; PAD] =
+                    std::array::from_fn(|i| load(&from[(r + i) * width..], c));
+                for j in 0..PAD {
+                    let column: [f32; PAD] = std::array::from_fn(|i| square[i][j]);
+                    store(&mut into[(c + j) * rows..], r, &column);
+                }
+            }
         }
     }
 }

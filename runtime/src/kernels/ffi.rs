@@ -16,6 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use group::{Group, Meeting};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
@@ -437,7 +438,8 @@ pub(crate) struct Cut<'a, T> {
 }
 
 /// Runs `body` for each of `count` chunks on ATen's threads, at least `grain` per thread. Each call has exclusive
-/// access to its piece of every one of `outs`. The chunks do not depend on the threads.
+/// access to its piece of every one of `outs`. The chunks do not depend on the threads. A thread that has done its own
+/// chunks takes some of the others', since the cores of a shared machine are not equally fast.
 pub(crate) fn parallel_cuts<T: Send, const N: usize>(
     count: usize,
     grain: usize,
@@ -449,17 +451,35 @@ pub(crate) fn parallel_cuts<T: Send, const N: usize>(
     }
     let outs = outs.map(|Cut { data, chunk }| (Shared(data.as_mut_ptr()), data.len(), chunk));
     let outs = &outs;
-    parallel_for(count, grain, |piece| {
-        for index in piece {
-            let pieces = std::array::from_fn(|i| {
-                let (pointer, len, chunk) = &outs[i];
-                let first = index * chunk;
-                let count = len.saturating_sub(first).min(*chunk);
-                // SAFETY: first < len, since there are exactly `count` cuts (asserted), so the piece is inside the
-                // slice; pieces of other indices do not overlap it, and `index` is in one piece only.
-                unsafe { std::slice::from_raw_parts_mut(pointer.get().add(first), count) }
-            });
-            body(index, pieces);
+    let run = |index: usize| {
+        let pieces = std::array::from_fn(|i| {
+            let (pointer, len, chunk) = &outs[i];
+            let first = index * chunk;
+            let count = len.saturating_sub(first).min(*chunk);
+            // SAFETY: first < len, since there are exactly `count` cuts (asserted), so the piece is inside the slice;
+            // pieces of other indices do not overlap it, and `index` is run once only: a cursor gives it out once.
+            unsafe { std::slice::from_raw_parts_mut(pointer.get().add(first), count) }
+        });
+        body(index, pieces);
+    };
+    let threads = usize::try_from(tch::get_num_threads()).unwrap_or(1);
+    let parts = (count / grain.max(1)).clamp(1, threads.max(1));
+    let first = |part: usize| part * count / parts;
+    let cursors: Vec<AtomicUsize> = (0..parts).map(|part| AtomicUsize::new(first(part))).collect();
+    parallel_for(parts, 1, |own| {
+        for part in own {
+            for (victim, cursor) in
+                (0..parts).cycle().skip(part).zip(cursors.iter().cycle().skip(part)).take(parts)
+            {
+                loop {
+                    // The chunks are independent, and the region's end orders their writes before what follows.
+                    let index = cursor.fetch_add(1, Ordering::Relaxed);
+                    if index >= first(victim + 1) {
+                        break;
+                    }
+                    run(index);
+                }
+            }
         }
     });
 }
@@ -474,6 +494,19 @@ impl<T> Shared<T> {
     fn get(&self) -> *mut T {
         self.0
     }
+}
+
+/// Asks for the memory of an element, which may lie behind the slice's end, up to the second-level cache.
+#[inline(always)]
+pub(crate) fn ask_for<T>(slice: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint: it reads nothing and fails at no address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(slice.as_ptr().wrapping_add(at).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (slice, at);
 }
 
 /// Work to compile for several instruction sets. `run` and everything called in its loops must be `#[inline(always)]`,

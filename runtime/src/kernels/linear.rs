@@ -12,7 +12,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::ffi::{self, Cut, Vectorised};
 use super::path::{self, Path};
-use super::{Isa, KernelError, matmul};
+use super::{Isa, KernelError, is_intel, matmul};
 
 pub use few::ROWS as FEW_ROWS;
 
@@ -43,10 +43,11 @@ impl Product {
         Self::by(path::choose(kind, device))
     }
 
-    /// The product of a kernel with this path, for f32. Without fused multiply-adds libtorch's is faster.
+    /// The product of a kernel with this path, for f32. libtorch's is faster without fused multiply-adds, and on Intel's
+    /// CPUs, for which its BLAS is made (docs/performance.md).
     pub(super) fn by(path: Path) -> Self {
         match path {
-            Path::Fused(isa) if matmul::has_tiles(isa) => Self::Tiles(isa),
+            Path::Fused(isa) if matmul::has_tiles(isa) && !is_intel() => Self::Tiles(isa),
             Path::Fused(_) | Path::Reference(_) => Self::Library,
         }
     }

@@ -11,9 +11,12 @@ use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
+use super::dense::PAD;
 use super::ffi::{
-    self, Axis, Cut, Matrix, MatrixMut, TileSize, multiply_tile, parallel_cuts, parallel_parts,
+    self, Axis, Cut, Matrix, MatrixMut, TileSize, Vectorised, multiply_tile, parallel_cuts,
+    parallel_parts,
 };
+use super::lanes::{load, store};
 use super::{Isa, KernelError};
 
 /// Sums over k start anew after this many products.
@@ -115,7 +118,7 @@ impl Right {
         parallel_cuts(count, (1 << 15) / cut.chunk, [cut], |panel, [into]| {
             let first = panel * tile.columns;
             let last = n.min(first + tile.columns);
-            pack(from.part(0..k, first..last), into);
+            pack(isa, from.part(0..k, first..last), into);
         });
         Ok(Self { isa, tile, b, panels: Some(panels) })
     }
@@ -161,7 +164,7 @@ impl Right {
 }
 
 /// Rows of a panel: those of B's columns, then zeros.
-fn pack(b: Matrix<'_>, into: &mut [f32]) {
+fn pack(isa: Isa, b: Matrix<'_>, into: &mut [f32]) {
     let [k, columns] = b.sizes();
     if k == 0 || columns == 0 {
         return;
@@ -175,24 +178,84 @@ fn pack(b: Matrix<'_>, into: &mut [f32]) {
         }
         return;
     }
-    /// Columns that are read together, so that every line of the caches is written once.
-    const TOGETHER: usize = 8;
-    let b = b.transposed();
-    for first in (0..width).step_by(TOGETHER) {
-        let read = columns.saturating_sub(first).min(TOGETHER);
-        let rows = into.chunks_exact_mut(width).map(|row| &mut row[first..first + TOGETHER]);
-        if read == TOGETHER {
-            let columns: [&[f32]; TOGETHER] = std::array::from_fn(|i| &b.row(first + i)[..k]);
-            for (i, row) in rows.enumerate() {
-                row.copy_from_slice(&columns.map(|column| column[i]));
-            }
-        } else {
-            for (i, row) in rows.enumerate() {
-                for (j, x) in row.iter_mut().enumerate() {
-                    *x = if j < read { b.at(first + j, i) } else { 0.0 };
+    ffi::run_on(isa, Turn { b: b.transposed(), into, width });
+}
+
+/// Turns the rows of `b`, [columns, k], into columns of `into`, [k, width], in squares: a square's lines of the caches
+/// are read and written once.
+struct Turn<'a> {
+    b: Matrix<'a>,
+    into: &'a mut [f32],
+    width: usize,
+}
+
+impl Vectorised for Turn<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Turn { b, into, width } = self;
+        let [columns, k] = b.sizes();
+        let squares = [columns / PAD * PAD, k / PAD * PAD];
+        for j in (0..squares[0]).step_by(PAD) {
+            let from: [&[f32]; PAD] = std::array::from_fn(|i| b.row(j + i));
+            for at in (0..squares[1]).step_by(PAD) {
+                let square: [[f32; PAD]; PAD] = from.map(|row| load(row, at));
+                for i in 0..PAD {
+                    let column: [f32; PAD] = square.map(|row| row[i]);
+                    store(&mut into[(at + i) * width..], j, &column);
                 }
             }
         }
+        for (at, row) in into.chunks_exact_mut(width).enumerate() {
+            let done = if at < squares[1] { squares[0] } else { 0 };
+            for (j, x) in row.iter_mut().enumerate().skip(done) {
+                *x = if j < columns { b.at(j, at) } else { 0.0 };
+            }
+        }
+    }
+}
+
+/// Rows of A whose columns are dense, as strips of a tile's rows, [k, height] each: in A itself, the rows of a strip
+/// would be read from a line of its own for each of k.
+struct Strips {
+    data: Vec<f32>,
+    height: usize,
+    depth: usize,
+}
+
+impl Strips {
+    /// Columns that are read together.
+    const TOGETHER: usize = 8;
+
+    /// Empty, if A's columns are dense and its rows are not.
+    fn new(a: Matrix<'_>, height: usize) -> Option<Self> {
+        let [row, col] = a.strides();
+        (row == 1 && col != 1).then(|| Self { data: Vec::new(), height, depth: 0 })
+    }
+
+    /// Takes the whole strips of `a`.
+    fn fill(&mut self, a: Matrix<'_>) {
+        let Self { data, height, depth } = self;
+        let [rows, k] = a.sizes();
+        *depth = k;
+        data.resize((rows / *height * *height * k).max(data.len()), 0.0);
+        let a = a.transposed();
+        for first in (0..k).step_by(Self::TOGETHER) {
+            let columns = first..k.min(first + Self::TOGETHER);
+            for (strip, into) in data.chunks_exact_mut(*height * k).take(rows / *height).enumerate()
+            {
+                for at in columns.clone() {
+                    let from = &a.row(at)[strip * *height..][..*height];
+                    into[at * *height..][..*height].copy_from_slice(from);
+                }
+            }
+        }
+    }
+
+    /// The strip that begins with row `first`.
+    fn strip(&self, first: usize) -> Matrix<'_> {
+        let Self { data, height, depth } = self;
+        let strip = &data[first * depth..][..height * depth];
+        Matrix::from_slice(strip, *height).transposed()
     }
 }
 
@@ -226,11 +289,15 @@ impl Product<'_> {
         let k = self.b.sizes()[0];
         let [_, columns] = c.sizes();
         let mut edge = Edge::new();
+        let mut strips = Strips::new(self.a, height);
         for top in rows.clone().step_by(BLOCK / height * height) {
             let block = top..rows.end.min(top + BLOCK / height * height);
             for from in (0..k).step_by(DEPTH) {
                 let depth = from..k.min(from + DEPTH);
                 let add = self.add || from > 0;
+                if let Some(strips) = &mut strips {
+                    strips.fill(self.a.part(block.clone(), depth.clone()));
+                }
                 for left in (0..columns).step_by(width) {
                     let b = self.panel(first + left, depth.clone());
                     let across = left..columns.min(left + width);
@@ -239,10 +306,12 @@ impl Product<'_> {
                         let a = self.a.part(strip.clone(), depth.clone());
                         let down = strip.start - rows.start..strip.end - rows.start;
                         let mut c = c.part(down, across.clone());
-                        match c.sizes() == [height, b.sizes()[1]] {
-                            true => multiply_tile(self.isa, a, b, &mut c, add),
-                            false => edge.multiply(self.isa, self.tile, a, b, &mut c, add),
+                        if c.sizes() != [height, b.sizes()[1]] {
+                            edge.multiply(self.isa, self.tile, a, b, &mut c, add);
+                            continue;
                         }
+                        let a = strips.as_ref().map_or(a, |strips| strips.strip(i - block.start));
+                        multiply_tile(self.isa, a, b, &mut c, add);
                     }
                 }
             }

@@ -123,7 +123,7 @@ struct Packed {
 }
 
 impl Packed {
-    fn from_head(sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
+    fn from_head(isa: Isa, sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
         let blocks = sizes.keys.div_ceil(BLOCK);
         let (d, e) = (BLOCK * sizes.wide_d, BLOCK * sizes.wide_e);
         let mut packed = Self { keys_t: vec![0.0; blocks * d], values: vec![0.0; blocks * e] };
@@ -131,7 +131,7 @@ impl Packed {
         for block in 0..blocks {
             let times = block * BLOCK..sizes.keys.min((block + 1) * BLOCK);
             k.pack(&mut rows, sizes.wide_d, times.clone(), 1.0);
-            transpose(&mut packed.keys_t[block * d..][..d], &rows, sizes.wide_d);
+            transpose(isa, &mut packed.keys_t[block * d..][..d], &rows, sizes.wide_d);
             v.pack(&mut packed.values[block * e..][..e], sizes.wide_e, times, 1.0);
         }
         packed
@@ -166,8 +166,12 @@ pub(super) fn forward(
             return;
         }
         let of = |data, time, width| Head::new(data, [item, time], [head, sizes.heads], width);
-        let packed =
-            Packed::from_head(&sizes, &of(ks, sizes.keys, sizes.d), &of(vs, sizes.keys, sizes.e));
+        let packed = Packed::from_head(
+            isa,
+            &sizes,
+            &of(ks, sizes.keys, sizes.d),
+            &of(vs, sizes.keys, sizes.e),
+        );
         let mut work = Forward::new(isa, &sizes);
         for group in 0..sizes.times {
             let heads = [head * sizes.times + group, sizes.heads * sizes.times];
@@ -383,7 +387,7 @@ struct Backward {
 
 impl Backward {
     fn new(isa: Isa, sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
-        let packed = Packed::from_head(sizes, k, v);
+        let packed = Packed::from_head(isa, sizes, k, v);
         let (d, e) = (BLOCK * sizes.wide_d, BLOCK * sizes.wide_e);
         let blocks = sizes.keys.div_ceil(BLOCK);
         let zeros = |count: usize| vec![0.0f32; count];
@@ -392,7 +396,7 @@ impl Backward {
             let times = block * BLOCK..sizes.keys.min((block + 1) * BLOCK);
             k.pack(&mut keys[block * d..][..d], sizes.wide_d, times, sizes.scale);
             let values = &packed.values[block * e..][..e];
-            transpose(&mut values_t[block * e..][..e], values, sizes.wide_e);
+            transpose(isa, &mut values_t[block * e..][..e], values, sizes.wide_e);
         }
         Self {
             isa,

@@ -229,12 +229,15 @@ pub(crate) fn multiply_tile(
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_setzero_ps,
-        _mm256_storeu_ps, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps,
-        _mm512_setzero_ps, _mm512_storeu_ps,
+        _MM_HINT_T0, _mm_prefetch, _mm256_add_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps,
+        _mm256_setzero_ps, _mm256_storeu_ps, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+        _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
     };
 
     use super::{Matrix, MatrixMut};
+
+    /// How many rows of B before its use memory is asked for a row, whose distance from the one before no CPU foresees.
+    const AHEAD: usize = 8;
 
     macro_rules! tile {
         ($name:ident, $features:literal, $lanes:literal,
@@ -256,6 +259,10 @@ mod x86 {
                     unsafe {
                         let column = a.pointer.add(at * a.strides[1]);
                         let row = b.pointer.add(at * b.strides[0]);
+                        for x in 0..N {
+                            let later = row.wrapping_add(AHEAD * b.strides[0] + x * $lanes);
+                            _mm_prefetch::<_MM_HINT_T0>(later.cast());
+                        }
                         let row: [_; N] = std::array::from_fn(|x| $load(row.add(x * $lanes)));
                         for (r, sums) in sums.iter_mut().enumerate() {
                             let factor = $spread(*column.add(r * a.strides[0]));

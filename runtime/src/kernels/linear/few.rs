@@ -18,6 +18,12 @@ const OUTPUTS: usize = 16;
 /// Sums of one output that do not wait for each other.
 const CHAINS: usize = 4;
 
+/// Bytes before its use at which memory is asked for. A core waits for few lines at a time, and asks for more of them
+/// without waiting.
+const AHEAD: usize = 8192;
+/// Bytes of a line of the caches.
+const LINE: usize = 64;
+
 /// Whether x has as few rows as this kernel takes.
 pub(super) fn takes(x: &Tensor) -> bool {
     let width = x.size().last().map_or(0, |width| *width as usize);
@@ -112,6 +118,9 @@ fn output<W: Element, const FMA: bool, const R: usize>(
     let mut sums = [[[0.0f32; SUMS]; R]; CHAINS];
     let bulk = weight.len() - weight.len() % (CHAINS * SUMS);
     for first in (0..bulk).step_by(CHAINS * SUMS) {
+        for line in (0..CHAINS * SUMS).step_by(LINE / size_of::<W>()) {
+            ffi::ask_for(weight, first + line + AHEAD / size_of::<W>());
+        }
         for (chain, sums) in sums.iter_mut().enumerate() {
             let at = first + chain * SUMS;
             let x: [[f32; SUMS]; R] = std::array::from_fn(|r| load(x[r], at));

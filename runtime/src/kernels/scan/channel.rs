@@ -55,6 +55,7 @@ impl Channel {
         }
     }
 
+    #[inline(always)]
     fn decays(&mut self) {
         ffi::run_on(
             self.isa,
@@ -69,6 +70,7 @@ impl Channel {
         multiply(&mut self.faded_k, &self.tokens.k, &self.to_end);
     }
 
+    #[inline(always)]
     fn attend(&mut self) {
         ffi::run_on(
             self.isa,
@@ -83,7 +85,8 @@ impl Channel {
         );
     }
 
-    pub(super) fn advance(&mut self, s: &mut [f32], output: bool) -> &[f32] {
+    #[inline(always)]
+    pub(super) fn advance(&mut self, s: &mut [f32], output: bool) {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         self.decays();
         if output {
@@ -95,10 +98,14 @@ impl Channel {
         }
         self.fade(s);
         add_product(self.isa, s, flipped(&self.faded_k, dp), &self.tokens.v, [dp, rows, ep]);
+    }
+
+    pub(super) fn y(&self) -> &[f32] {
         &self.y
     }
 
     /// diag(p_C) S
+    #[inline(always)]
     fn fade(&self, s: &mut [f32]) {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         for (row, p) in s.chunks_exact_mut(ep).zip(&self.since_start[(rows - 1) * dp..]) {
@@ -106,19 +113,19 @@ impl Channel {
         }
     }
 
-    pub(super) fn back(&mut self, s: &[f32], ds: &mut [f32]) {
+    #[inline(always)]
+    pub(super) fn back<const FMA: bool>(&mut self, s: &[f32], ds: &mut [f32]) {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         let isa = self.isa;
         self.decays();
         self.attend();
         let end = &self.since_start[(rows - 1) * dp..];
         // The decay from the state before the chunk to the one after contains every gate of the chunk.
-        let mut ends: Vec<f32> = s
-            .chunks_exact(ep)
-            .zip(ds.chunks_exact(ep))
-            .zip(end)
-            .map(|((s, ds), p)| p * s.iter().zip(ds).map(|(s, ds)| s * ds).sum::<f32>())
-            .collect();
+        // Loops, here and below: the adapters of iterators would be compiled for narrow registers.
+        let mut ends = vec![0.0f32; dp];
+        for d in 0..dp {
+            ends[d] = end[d] * dot::<FMA>(&s[d * ep..][..ep], &ds[d * ep..][..ep]);
+        }
 
         // dV = Aᵀ dY + (r ⊙ K) dS
         self.dv.fill(0.0);
@@ -128,17 +135,17 @@ impl Channel {
 
         // dA = dY Vᵀ
         let mut v_t = vec![0.0; rows * ep];
-        transpose(&mut v_t, &self.tokens.v, ep);
+        transpose(isa, &mut v_t, &self.tokens.v, ep);
         let mut da = vec![0.0; rows * rows];
         add_product(isa, &mut da, plain(&self.tokens.dy, ep), &v_t, [rows, ep, rows]);
 
         // Through S: dQ = p ⊙ (dY Sᵀ), dK = r ⊙ (V dSᵀ)
         let mut turned = vec![0.0; dp * ep];
-        transpose(&mut turned, s, ep);
+        transpose(isa, &mut turned, s, ep);
         self.dq.fill(0.0);
         add_product(isa, &mut self.dq, plain(&self.tokens.dy, ep), &turned, [rows, ep, dp]);
         self.dq.iter_mut().zip(&self.since_start).for_each(|(x, p)| *x *= p);
-        transpose(&mut turned, ds, ep);
+        transpose(isa, &mut turned, ds, ep);
         self.dk.fill(0.0);
         add_product(isa, &mut self.dk, plain(&self.tokens.v, ep), &turned, [rows, ep, dp]);
         self.dk.iter_mut().zip(&self.to_end).for_each(|(x, r)| *x *= r);
@@ -192,6 +199,7 @@ impl Channel {
     }
 }
 
+#[inline(always)]
 fn multiply(into: &mut [f32], a: &[f32], b: &[f32]) {
     into.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to = a * b);
 }

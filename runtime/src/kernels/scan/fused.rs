@@ -76,7 +76,8 @@ pub(super) fn forward(
         let mut chunks = scan.chunks();
         for first in scan.firsts() {
             chunks.load(&scan, task, first);
-            copy_rows(&mut y, first, scan.rows(first), chunks.advance(&mut s, true), ep);
+            chunks.advance(isa, &mut s, true);
+            copy_rows(&mut y, first, scan.rows(first), chunks.y(), ep);
         }
         scan.unpad(&s, after.row(0));
     });
@@ -137,7 +138,7 @@ fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 
         // The last segment's states are computed below.
         if i / SEGMENT + 1 < firsts.len().div_ceil(SEGMENT) {
             chunks.load(scan, task, first);
-            chunks.advance(&mut s, false);
+            chunks.advance(scan.isa, &mut s, false);
         }
     }
     let mut ds = vec![0.0; size];
@@ -148,13 +149,13 @@ fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 
             before[i * size..][..size].copy_from_slice(&s);
             if i + 1 < firsts.len() {
                 chunks.load(scan, task, first);
-                chunks.advance(&mut s, false);
+                chunks.advance(scan.isa, &mut s, false);
             }
         }
         for (i, &first) in firsts.iter().enumerate().rev() {
             chunks.load(scan, task, first);
             chunks.load_dy(scan, task, first, dy);
-            chunks.back(&before[i * size..][..size], &mut ds);
+            chunks.back(scan.isa, &before[i * size..][..size], &mut ds);
             let count = scan.rows(first);
             let grads = chunks.gradients();
             copy_rows(&mut dq, first, count, grads.q, dp);
@@ -445,26 +446,60 @@ impl Chunks {
         }
     }
 
-    /// Replaces the state with the one after the chunk; returns y, if requested.
-    fn advance(&mut self, s: &mut [f32], output: bool) -> &[f32] {
+    /// Replaces the state with the one after the chunk; computes y, if requested.
+    fn advance(&mut self, isa: Isa, s: &mut [f32], output: bool) {
+        ffi::run_on(isa, Advance { chunk: self, s, output });
+    }
+
+    fn y(&self) -> &[f32] {
         match self {
-            Chunks::Channel(c) => c.advance(s, output),
-            Chunks::Scalar(c) => c.advance(s, output),
+            Chunks::Channel(c) => c.y(),
+            Chunks::Scalar(c) => c.y(),
         }
     }
 
     /// Every gradient, from the state before the chunk. Turns dS of the state after it into that of the one before.
-    fn back(&mut self, before: &[f32], ds: &mut [f32]) {
-        match self {
-            Chunks::Channel(c) => c.back(before, ds),
-            Chunks::Scalar(c) => c.back(before, ds),
-        }
+    fn back(&mut self, isa: Isa, before: &[f32], ds: &mut [f32]) {
+        ffi::run_on(isa, Back { chunk: self, before, ds });
     }
 
     fn gradients(&self) -> ChunkGradients<'_> {
         match self {
             Chunks::Channel(c) => c.gradients(),
             Chunks::Scalar(c) => c.gradients(),
+        }
+    }
+}
+
+/// Products are kernels of their own; the loops between them also need wide registers.
+struct Advance<'a> {
+    chunk: &'a mut Chunks,
+    s: &'a mut [f32],
+    output: bool,
+}
+
+impl ffi::Vectorised for Advance<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        match self.chunk {
+            Chunks::Channel(c) => c.advance(self.s, self.output),
+            Chunks::Scalar(c) => c.advance(self.s, self.output),
+        }
+    }
+}
+
+struct Back<'a> {
+    chunk: &'a mut Chunks,
+    before: &'a [f32],
+    ds: &'a mut [f32],
+}
+
+impl ffi::Vectorised for Back<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        match self.chunk {
+            Chunks::Channel(c) => c.back::<FMA>(self.before, self.ds),
+            Chunks::Scalar(c) => c.back(self.before, self.ds),
         }
     }
 }

@@ -69,6 +69,7 @@ impl Scalar {
     }
 
     /// M, p, r, and Kᵀ.
+    #[inline(always)]
     fn decays(&mut self) {
         let Sizes { rows, dp, .. } = self.sizes;
         let mut sum = 0.0;
@@ -92,10 +93,11 @@ impl Scalar {
             }
             here[i] = 1.0;
         }
-        transpose(&mut self.keys, &self.tokens.k, dp);
+        transpose(self.isa, &mut self.keys, &self.tokens.k, dp);
     }
 
     /// Computes U, and for the delta rule everything that it needs.
+    #[inline(always)]
     fn values(&mut self, s: &[f32]) {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         if !self.delta {
@@ -130,6 +132,7 @@ impl Scalar {
     }
 
     /// A = (Q Kᵀ) ⊙ M.
+    #[inline(always)]
     fn attend(&mut self) {
         let Sizes { rows, dp, .. } = self.sizes;
         self.scores.fill(0.0);
@@ -138,7 +141,8 @@ impl Scalar {
         self.scores.iter_mut().zip(&self.between).for_each(|(a, m)| *a *= m);
     }
 
-    pub(super) fn advance(&mut self, s: &mut [f32], output: bool) -> &[f32] {
+    #[inline(always)]
+    pub(super) fn advance(&mut self, s: &mut [f32], output: bool) {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         self.decays();
         self.values(s);
@@ -160,9 +164,13 @@ impl Scalar {
         self.dk.copy_from_slice(&self.tokens.k); // r ⊙ K
         scale_rows(&mut self.dk, &self.to_end, dp);
         add_product(self.isa, s, flipped(&self.dk, dp), &self.u, [dp, rows, ep]);
+    }
+
+    pub(super) fn y(&self) -> &[f32] {
         &self.y
     }
 
+    #[inline(always)]
     pub(super) fn back(&mut self, s: &[f32], ds: &mut [f32]) {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         let isa = self.isa;
@@ -184,7 +192,7 @@ impl Scalar {
 
         // dA = dY Uᵀ, below and on the diagonal.
         let mut u_t = vec![0.0; rows * ep];
-        transpose(&mut u_t, &self.u, ep);
+        transpose(isa, &mut u_t, &self.u, ep);
         let mut da = vec![0.0; rows * rows];
         add_product(isa, &mut da, plain(&self.tokens.dy, ep), &u_t, [rows, ep, rows]);
         count_pairs(&da, &self.scores, &mut pairs, rows);
@@ -192,7 +200,7 @@ impl Scalar {
 
         // dQ = (dA ⊙ M) K + p ⊙ (dY Sᵀ)
         let mut s_t = vec![0.0; dp * ep];
-        transpose(&mut s_t, s, ep);
+        transpose(isa, &mut s_t, s, ep);
         self.dq.fill(0.0);
         add_product(isa, &mut self.dq, plain(&self.tokens.dy, ep), &s_t, [rows, ep, dp]);
         scale_rows(&mut self.dq, &self.since_start, dp);
@@ -201,7 +209,7 @@ impl Scalar {
 
         // dK = (dA ⊙ M)ᵀ Q + r ⊙ (U dSᵀ)
         let mut ds_t = vec![0.0; dp * ep];
-        transpose(&mut ds_t, ds, ep);
+        transpose(isa, &mut ds_t, ds, ep);
         self.dk.fill(0.0);
         add_product(isa, &mut self.dk, plain(&self.u, ep), &ds_t, [rows, ep, dp]);
         scale_rows(&mut self.dk, &self.to_end, dp);
@@ -282,6 +290,7 @@ impl Scalar {
 }
 
 /// Row i times by[i].
+#[inline(always)]
 fn scale_rows(x: &mut [f32], by: &[f32], width: usize) {
     for (row, by) in x.chunks_exact_mut(width).zip(by) {
         row.iter_mut().for_each(|x| *x *= by);
@@ -289,12 +298,14 @@ fn scale_rows(x: &mut [f32], by: &[f32], width: usize) {
 }
 
 /// into[i] += a_i · b_i
+#[inline(always)]
 fn add_rows(into: &mut [f64], a: &[f32], b: &[f32], width: usize) {
     for (to, (a, b)) in into.iter_mut().zip(a.chunks_exact(width).zip(b.chunks_exact(width))) {
         *to += dot(a, b);
     }
 }
 
+#[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     const LANES: usize = 8;
     let mut sums = [0.0f64; LANES];
@@ -307,6 +318,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// Each da_ij a_ij, j < i, as a difference.
+#[inline(always)]
 fn count_pairs(da: &[f32], a: &[f32], pairs: &mut [f64], rows: usize) {
     for (i, (da, a)) in da.chunks_exact(rows).zip(a.chunks_exact(rows)).enumerate() {
         let mut sum = 0.0;
@@ -320,6 +332,7 @@ fn count_pairs(da: &[f32], a: &[f32], pairs: &mut [f64], rows: usize) {
 }
 
 /// Solves (I + L) X = B in place, by blocks of rows, forwards.
+#[inline(always)]
 fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD) {
@@ -340,6 +353,7 @@ fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
 }
 
 /// Solves (I + L)ᵀ X = B in place, by blocks of rows, backwards.
+#[inline(always)]
 fn solve_transposed(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD).rev() {
