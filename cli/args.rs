@@ -13,6 +13,7 @@ mod prepare;
 mod proof;
 mod report;
 mod scaling;
+mod selftest;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub use proof::ReproduceArgs;
 pub use proof::{SignArgs, VerifyArgs};
 pub use report::ReportArgs;
 pub use scaling::{By, ScalingArgs, Which};
+pub use selftest::SelftestArgs;
 
 /// Compiles language-model architectures, locks experiments, and proves how two of them differ
 #[derive(Debug, Parser)]
@@ -104,6 +106,7 @@ pub enum Command {
     Demo(DemoArgs),
     Playground(PlaygroundArgs),
     Bench(BenchArgs),
+    Selftest(SelftestArgs),
     Forward(ForwardArgs),
     Generate(GenerateArgs),
     Answer(AnswerArgs),

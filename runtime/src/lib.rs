@@ -9,6 +9,7 @@ pub mod observe;
 pub mod weights;
 pub mod execute;
 pub mod bench;
+pub mod selftest;
 pub mod forward;
 pub mod generate;
 pub mod decode;

@@ -94,7 +94,11 @@ impl Projection<'_> {
         let Head { weight, bias, targets: _, x: _, terms, rows: _ } = *self.head;
         let logits = match &self.ours {
             // bf16 logits are exact in f32.
-            None => self.head.wide(chunk.x.f_linear(weight, bias)?)?,
+            None => {
+                let logits = chunk.x.f_linear(weight, bias)?;
+                // Our CUDA kernels read bf16.
+                if matches!(path, Path::Cuda(_)) { logits } else { self.head.wide(logits)? }
+            }
             Some(ours) => {
                 let mut logits = ours.product(&chunk.x)?;
                 if let Some(bias) = bias {
@@ -115,7 +119,10 @@ pub fn forward(path: Path, head: Head<'_>) -> Result<Scores, KernelError> {
     let projection = head.projection(head.product(path))?;
     for chunk in head.chunks()? {
         let (logits, losses) = projection.losses(path, &chunk)?;
-        argmax.push(loss::argmax(&logits)?);
+        argmax.push(match &losses.likeliest {
+            Some(likeliest) => likeliest.shallow_clone(),
+            None => loss::argmax(&logits)?,
+        });
         total.add(&losses)?;
         nll.push(losses.nll);
     }
