@@ -32,8 +32,8 @@ class Spec:
     grid: str
     # Integer parameters that are multiples of 16 in the aligned images. Pointers always are.
     divisible: tuple[str, ...] = ()
-    # Warps of a program: a number, or a function of the variant's constants.
-    warps: int | Callable[[dict], int] = 4
+    # Warps of a program: a number, or a function of the variant's constants and of whether the image is aligned.
+    warps: int | Callable[[dict, bool], int] = 4
     # Loads ahead in a pipelined loop.
     stages: int = 1
     # Other options of the compiler, such as maxnreg.
@@ -43,8 +43,8 @@ class Spec:
     def name(self) -> str:
         return self.fn.__name__
 
-    def warps_of(self, constants: dict) -> int:
-        return self.warps(constants) if callable(self.warps) else self.warps
+    def warps_of(self, constants: dict, aligned: bool) -> int:
+        return self.warps(constants, aligned) if callable(self.warps) else self.warps
 
     def types_of(self, constants: dict) -> dict[str, str]:
         """The launch parameters of a variant, without "*T"."""
