@@ -38,7 +38,8 @@ def clip_coefficient(sums, norm, coefficient, blocks, most, LANES: tl.constexpr)
     root = tl.sqrt(tl.sum(total, 0))
     share = most / (root + 1e-6)
     tl.store(norm, root)
-    tl.store(coefficient, tl.where(share < 1.0, share, share * 0.0 + 1.0))
+    # A norm that is not a number stays one.
+    tl.store(coefficient, tl.where(share >= 1.0, 1.0, share))
 
 
 @triton.jit
