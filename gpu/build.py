@@ -60,7 +60,7 @@ def jobs(specs: list[registry.Spec], part: str) -> list[tuple[str, int, int, boo
 
 
 def compile_image(job: tuple[str, int, int, bool]) -> dict:
-    """One image of machine code, its PTX, and what the tools say about it."""
+    """One image of machine code, its PTX, and facts that the tools read off it."""
     name, number, capability, aligned = job
     spec = SPECS[name]
     constants = spec.variants[number]

@@ -1,1 +1,1 @@
-"""Triton kernels. Each module has a list `SPECS` (gpu/registry.py) of what it defines."""
+"""Triton kernels. Each module has a list of its kernels, `SPECS` (gpu/registry.py)."""

@@ -68,7 +68,7 @@ def causal_conv_forward(
     x, weight, bias, past, y, batch, time, channels, first, total, x_batch, x_row, residual, has_bias,
     K: tl.constexpr, SILU: tl.constexpr, STATE: tl.constexpr, BT: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """y [batch, time, channels] of the part x, whose items and rows are x_batch and x_row elements apart."""
+    """y [batch, time, channels] of the part x; its items are x_batch elements apart, its rows x_row."""
     strips, spans = tl.cdiv(channels, BC), tl.cdiv(time, BT)
     c = (tl.program_id(0) % strips) * BC + tl.arange(0, BC)
     t = (tl.program_id(0) // strips % spans) * BT + tl.arange(0, BT)

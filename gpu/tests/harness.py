@@ -175,7 +175,7 @@ def run(spec: Spec, grid: tuple[int, ...], args: dict, constants: dict) -> None:
         else:
             assert isinstance(value, (int, float, np.number)), f"{name}: {value!r} for {kind}"
             exact, triton_type = SCALARS[kind]
-            assert kind[0] == "f" or int(exact(value)) == value, f"{name}: {value} is no {kind}"
+            assert kind[0] == "f" or int(exact(value)) == value, f"{name}: {value} does not fit in {kind}"
             handle = interpreter.TensorHandle(np.array([value], dtype=exact), triton_type)
             passed[name] = tl.tensor(handle, triton_type)
     with np.errstate(all="ignore"):
