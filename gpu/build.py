@@ -11,11 +11,13 @@ requirements.txt alone, so that two builds agree; no image spills to local memor
 """
 
 import argparse
+import bisect
 import concurrent.futures
 import hashlib
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -60,7 +62,7 @@ def jobs(specs: list[registry.Spec], part: str) -> list[tuple[str, int, int, boo
 
 
 def compile_image(job: tuple[str, int, int, bool]) -> dict:
-    """One image of machine code, its PTX, and facts that the tools read off it."""
+    """One image of machine code, its PTX, and its registers and memory."""
     name, number, capability, aligned = job
     spec = SPECS[name]
     constants = spec.variants[number]
@@ -89,7 +91,7 @@ def compile_image(job: tuple[str, int, int, bool]) -> dict:
         "warps": made.metadata.num_warps,
         "shared": made.metadata.shared,
         "params": params(spec, constants, ptx),
-        **inspect(cubin),
+        **usage(cubin),
     }
 
 
@@ -110,36 +112,67 @@ def params(spec: registry.Spec, constants: dict, ptx: bytes) -> list[dict]:
     return listed + [{"name": f"scratch_{n}", "type": "scratch"} for n in range(scratch)]
 
 
-def inspect(cubin: bytes) -> dict:
-    """Registers and memory of a thread, and counts of instructions, from the machine code."""
+def usage(cubin: bytes) -> dict:
+    """Registers and memory of a thread."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        usage = subprocess.run(
-            [TOOLS / "cuobjdump", "--dump-resource-usage", file.name], capture_output=True, text=True, check=True
-        ).stdout
-        code = subprocess.run(
-            [TOOLS / "nvdisasm", "-c", file.name], capture_output=True, text=True, check=True
-        ).stdout
-    found = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", usage))
-    operations = re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", code, re.M)
-    if not operations or len(found) != 3:
-        raise ValueError(f"the tools' output has changed: {usage!r}, {code[:500]!r}")
+        command = [TOOLS / "cuobjdump", "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", text))
+    if len(found) != 3:
+        raise ValueError(f"the output of cuobjdump has changed: {text!r}")
+    return {"registers": int(found["REG"]), "local": int(found["LOCAL"]), "stack": int(found["STACK"])}
 
-    def count(pattern: str) -> int:
-        return sum(re.search(pattern, operation) is not None for operation in operations)
 
-    return {
-        "registers": int(found["REG"]),
-        # Spilled values, and what a local load or store would touch.
-        "local": int(found["LOCAL"]) + count(r"^(LDL|STL)"),
-        "stack": int(found["STACK"]),
-        # Accesses of 16 bytes or more to global memory, and asynchronous copies from it.
-        "wide": count(r"^(LDG|STG|LDGSTS)\..*\b(128|256)\b|^(UTMA|UBLKCP)"),
-        "tensor": count(r"^(HMMA|IMMA|DMMA|HGMMA|QGMMA|UTC\w*MMA|OMMA)"),
-        # Of any type: floats can also be added by a loop around an atomic exchange.
-        "atomics": count(r"^(ATOM|ATOMG|ATOMS|RED|REDG|REDS|UREDG)\b"),
-    }
+def instructions(cubin: bytes) -> bytes:
+    """The machine code of a cubin, an ELF file: its sections .text.*."""
+    (table,) = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<HHH", cubin, 58)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + n * size) for n in range(count)]
+
+    def name(section: tuple) -> bytes:
+        start = sections[names][4] + section[0]
+        return cubin[start : cubin.index(b"\0", start)]
+
+    code = b"".join(cubin[s[4] : s[4] + s[5]] for s in sections if name(s).startswith(b".text."))
+    if not code or len(code) % 16:
+        raise ValueError(f"a cubin with {len(code)} bytes of instructions")
+    return code
+
+
+# Counts of the table, by the names of instructions.
+COUNTED = {
+    # Accesses of 16 bytes or more to global memory, and asynchronous copies from it.
+    "wide": r"^(LDG|STG|LDGSTS)\..*\b(128|256)\b|^(UTMA|UBLKCP)",
+    "tensor": r"^(HMMA|IMMA|DMMA|HGMMA|QGMMA|UTC\w*MMA|OMMA)",
+    # Of any type: floats can also be added by a loop around an atomic exchange.
+    "atomics": r"^(ATOM|ATOMG|ATOMS|RED|REDG|REDS|UREDG)\b",
+    "spills": r"^(LDL|STL)\b",
+}
+
+
+def count(images: list[dict], target: str) -> None:
+    """Adds the counts to the images of one architecture. One disassembly for all: starting the tool takes longest."""
+    starts, code = [], bytearray()
+    for image in images:
+        starts.append(len(code))
+        code += instructions(image["cubin"])
+        image |= dict.fromkeys(COUNTED, 0)
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(code)
+        file.flush()
+        command = [TOOLS / "nvdisasm", "-b", target.replace("sm_", "SM"), file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^\s+/\*([0-9a-f]+)\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text, re.M)
+    if len(found) != len(code) // 16:
+        raise ValueError(f"{len(code) // 16} instructions, and {len(found)} in the output of nvdisasm")
+    for address, operation in found:
+        image = images[bisect.bisect_right(starts, int(address, 16)) - 1]
+        for key, pattern in COUNTED.items():
+            image[key] += re.search(pattern, operation) is not None
+    for image in images:
+        image["local"] += image.pop("spills")
 
 
 def start_worker() -> None:
@@ -153,6 +186,8 @@ def build(part: str, workers: int) -> tuple[bytes, dict, list[tuple], list[bytes
     listed = jobs(specs, part)
     with concurrent.futures.ProcessPoolExecutor(workers, initializer=start_worker) as pool:
         made = dict(zip(listed, pool.map(compile_image, listed, chunksize=4), strict=True))
+    for capability, target in TARGETS.items():
+        count([image for job, image in made.items() if job[2] == capability], target)
     packed, at, rows, plain = bytearray(), {}, [], []
 
     def place(image: bytes) -> dict:
