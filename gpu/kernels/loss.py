@@ -31,6 +31,9 @@ def cross_entropy(
     x = logits + row.to(tl.int64) * logits_row
     lane = tl.arange(0, BV)
     if MODE != 1:
+        # Before the reductions, which let no warp overtake another: dlogits may overwrite it.
+        known = (target >= 0) & (target < vocab)
+        hit = tl.load(x + target, mask=known, other=float("nan")).to(tl.float64)
         top = tl.full([BV], float("-inf"), tl.float32)
         total = tl.zeros([BV], tl.float32)
         place = tl.zeros([BV], tl.int32)
@@ -48,8 +51,6 @@ def cross_entropy(
         safe = tl.where(most == float("-inf"), 0.0, most)
         total = tl.sum(total * tl.exp(top - safe), 0)
         whole = most.to(tl.float64) + tl.log(total.to(tl.float64))
-        known = (target >= 0) & (target < vocab)
-        hit = tl.load(x + target, mask=known, other=float("nan")).to(tl.float64)
         lse_now = whole.to(tl.float32)
         nll_now = tl.where(target == -100, 0.0, (whole - hit).to(tl.float32))
         tl.store(lse + row, lse_now)
