@@ -316,7 +316,7 @@ def _spec(fn, params, grid, sizes, warps, stages=1):
     types |= {name: "*f32" for name in ("dt", "a", "d", "ddt", "start", "last", "scores", "weights", "rows", "parts")}
     listed = {name: types.get(name, "i32") for name in params.split()}
     divisible = ("P",) if "P" in listed else ()
-    return Spec(fn, listed, variants, grid, divisible, lambda constants: warps[constants["dtype"]], stages)
+    return Spec(fn, listed, variants, grid, divisible, lambda constants, _: warps[constants["dtype"]], stages)
 
 
 _TILES = {"bf16": {"BLOCK_P": 64, "BLOCK_N": 64}, "f32": {"BLOCK_P": 32, "BLOCK_N": 32}}

@@ -20,7 +20,8 @@ STRENGTHS = (0.0, -1e-4, -0.05, -1.0, -5.0, -20.0, -1000.0)
 
 
 class Launcher:
-    """Launches the kernels of one module in the interpreter, with small constants, and makes their workspaces."""
+    """Launches the kernels of one module in the interpreter, and makes their workspaces. Constants are small ones, or,
+    where only the width ("K" or "N") is given, those of the compiled variants."""
 
     def __init__(self, specs: list[registry.Spec], dtype: str, constants: dict, sizes: dict):
         self.specs = {spec.name: spec for spec in specs}
@@ -48,8 +49,13 @@ class Launcher:
     def run(self, name: str, **renamed: str) -> None:
         """One launch; an argument is the array of its name, or of another one."""
         spec = self.specs[name]
-        keys = spec.variants[0]
-        constants = {key: {**self.constants, "dtype": self.dtype}[key] for key in keys}
+        given = {**self.constants, "dtype": self.dtype}
+        if len(self.constants) > 1:
+            constants = {key: given[key] for key in spec.variants[0]}
+        else:
+            fits = [v for v in spec.variants if all(v.get(key, value) == value for key, value in given.items())]
+            assert len(fits) == 1, f"{name}: {fits}"
+            constants = fits[0]
         args = {
             key: self.arrays[renamed.get(key, key)] if kind.startswith("*") else self.sizes[key]
             for key, kind in spec.params.items()
