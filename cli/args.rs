@@ -25,20 +25,15 @@ pub use compute::{
     AnswerArgs, BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, Judge, MachineArgs,
     OnDevice, PlaygroundArgs, PromptArgs, WithKernels, WithType,
 };
-
 pub use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
     ExportWindowsArgs, GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, SampleOptions,
     StatsArgs, WindowArgs, WindowFormat,
 };
-pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
-
-pub use plan::PlanArgs;
-
-pub use help::{HelpArgs, ManArgs};
-
 pub use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
-
+pub use help::{HelpArgs, ManArgs};
+pub use plan::PlanArgs;
+pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 pub use proof::ReproduceArgs;
 pub use proof::{SignArgs, VerifyArgs};
 pub use report::ReportArgs;

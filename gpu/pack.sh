@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Packs what `canonc selftest` needs into one folder, for a machine with Python's torch 2.11 and no Rust:
 #     gpu/pack.sh FOLDER
-# In: release binaries under target/release (built if missing). Out: FOLDER with both programs, the goldens, and `selftest`,
-# a script that finds torch's libraries. Must stay true: the folder is below 60 MB, and nothing in it depends on a path of
-# this machine.
+# In: release binaries under target/release (built if missing). Out: FOLDER with `canonc-torch`, which has every command,
+# the goldens, and `selftest`, a script that finds torch's libraries. Must stay true: the folder is below 60 MB, and
+# nothing in it depends on a path of this machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out="${1:?usage: gpu/pack.sh FOLDER}"
@@ -16,7 +16,7 @@ if [ ! -x target/release/canonc-torch ]; then
   cargo build --release
 fi
 mkdir -p "$out/golden"
-cp target/release/canonc target/release/canonc-torch "$out/"
+cp target/release/canonc-torch "$out/"
 cp -r tests/golden/checkpoints tests/golden/mixers "$out/golden/"
 cat > "$out/selftest" <<'RUN'
 #!/usr/bin/env bash
@@ -26,7 +26,7 @@ set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 python="${PYTHON:-python3}"
 lib="$("$python" -c 'import os, torch; print(os.path.join(os.path.dirname(torch.__file__), "lib"))')" || {
-  echo "error: $python cannot import torch, whose libraries this program needs" >&2
+  echo "error: $python cannot import torch; this program needs its libraries" >&2
   echo "help: name one that can: PYTHON=/path/to/python ./selftest" >&2
   exit 3
 }
@@ -44,7 +44,7 @@ device=(--device cuda)
 for word in "$@"; do
   case "$word" in --device | --device=*) device=() ;; esac
 done
-exec "$here/canonc" selftest "${device[@]}" --out "$here/results" --goldens "$here/golden" "$@"
+exec "$here/canonc-torch" selftest "${device[@]}" --out "$here/results" --goldens "$here/golden" "$@"
 RUN
 chmod +x "$out/selftest"
 cat > "$out/README" <<'TEXT'

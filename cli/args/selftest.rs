@@ -40,7 +40,7 @@ pub struct SelftestArgs {
     /// The folder for selftest.json; created if missing
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// The folder of published numbers [default: `golden` beside the program, or tests/golden]
+    /// The folder of published numbers [default: `golden` in the program's folder, or tests/golden]
     #[arg(long, value_name = "DIR")]
     pub goldens: Option<PathBuf>,
     /// A Python with PyTorch, which trains the same models for comparison

@@ -104,7 +104,7 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     Ok(if holds { Exit::Fine } else { Exit::Finding })
 }
 
-/// The named folder, the one that was packed beside the program, or the repository's.
+/// The named folder, the one that was packed with the program, or the repository's.
 fn golden_folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let packed = std::env::current_exe().ok().map(|program| program.with_file_name("golden"));
     let found = match named {

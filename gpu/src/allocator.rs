@@ -196,7 +196,7 @@ mod tests {
         let (a, b) = (allocator.allocate(30 * MIB), allocator.allocate(20 * MIB));
         allocator.release(a);
         allocator.release(b);
-        // From the 20, whose rest of exactly 1 MiB is no block of its own.
+        // From the 20. A rest of exactly 1 MiB is not split off.
         let c = allocator.allocate(19 * MIB);
         assert_eq!(allocator.used, 20 * MIB);
         // From the 30; the rest of 15 is left for the next.

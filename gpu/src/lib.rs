@@ -26,7 +26,6 @@
 //!     .int("width", 1040)
 //!     .int("gate_row", 1040)
 //!     .int("up_row", 1040)
-//!     .int("y_row", 1040)
 //!     .run()
 //!     .unwrap();
 //! let launched = fake.take();

@@ -68,7 +68,7 @@ impl Library {
         &self.manifest
     }
 
-    /// The kernel with these constants, whose pointers have these elements. `None` if none or several were compiled; a
+    /// The kernel with these constants and pointers to these elements. `None` if none or several were compiled; a
     /// constant that is not named may have any value.
     pub fn find(
         &self,

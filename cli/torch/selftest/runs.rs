@@ -1,7 +1,6 @@
 //! Runs as processes: the same run twice, and one that is killed and resumed.
 //!
-//! In: a device. Out: whether weights, moments and log have equal bits; the memory that a run took beside what was
-//! estimated. Must stay true: the runs are those of `canonc run`, in processes of their own.
+//! In: a device. Out: whether weights, moments and log have equal bits; the memory that a run took, and its estimate. Must stay true: the runs are those of `canonc run`, in processes of their own.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -111,7 +110,7 @@ pub(super) fn check(setting: &Setting) -> Result<(Vec<Checked>, Option<Memory>),
     Ok((checks, memory))
 }
 
-/// The process's peak that the first run has recorded, beside the estimate of `run --dry-run`.
+/// The peak that the first run has recorded of its process, and the estimate of `run --dry-run`.
 fn memory(place: &Path) -> Result<Option<Memory>, Failure> {
     let lock = place.join("lockfiles/run.lock");
     let text = canonc::runs::read_text(&lock)?;
@@ -119,8 +118,9 @@ fn memory(place: &Path) -> Result<Option<Memory>, Failure> {
     let documents = documents(&experiment, None)?;
     let job = Job::new(&experiment, &text, documents).map_err(failure)?;
     let predicted = estimate(&job).memory_bytes;
-    let timings = std::fs::read_to_string(Paths::new(&place.join("first")).timings());
-    let peaks = timings.unwrap_or_default();
+    let timings = Paths::new(&place.join("first")).timings();
+    let peaks = disk::read_text(&timings, disk::SMALL)
+        .map_err(|error| Failure::machine(error.to_string()).at(shown(&timings)))?;
     let measured = peaks
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
@@ -131,7 +131,7 @@ fn memory(place: &Path) -> Result<Option<Memory>, Failure> {
 
 fn attested(folder: &Path) -> Result<Attestation, Failure> {
     let path = Paths::new(folder).attestation();
-    let text = std::fs::read_to_string(&path)
+    let text = disk::read_text(&path, disk::SMALL)
         .map_err(|error| Failure::machine(error.to_string()).at(shown(&path)))?;
     Attestation::parse(&text).map_err(|why| Failure::machine(why).at(shown(&path)))
 }

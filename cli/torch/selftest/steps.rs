@@ -1,4 +1,4 @@
-//! Training steps of every family: time, share of the device, memory; PyTorch's beside them where there is one.
+//! Training steps of every family: time, share of the device, memory; with PyTorch's time where there is one.
 //!
 //! In: a device, perhaps a Python with PyTorch. Out: one line for each model. Must stay true: the step is the one of a
 //! run; a model that does not fit is a line that says so.

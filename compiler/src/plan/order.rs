@@ -2,7 +2,7 @@
 //!
 //! In: a plan; perhaps a stream for each step, and the steps that each waits for. Out: what each step must come after;
 //! whether the streams and their waits guarantee it. Must stay true: a step comes after those that make its operands, and
-//! one that may write over an operand after everyone who reads it; nothing else orders them.
+//! one that may write over an operand after all steps that read it; nothing else orders them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -59,7 +59,7 @@ impl Plan {
         let memory = self.memory_of();
         let root = |id: &ValId| memory.get(id.0 as usize).map_or(0, |root| root.0 as usize);
         let mut maker: Vec<Option<usize>> = vec![None; self.values.len()];
-        // By memory: who reads it, and who wrote to it last.
+        // By memory: the steps that read it, and the last one that wrote to it.
         let mut readers: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.values.len()];
         let mut writer: Vec<Option<usize>> = vec![None; self.values.len()];
         let mut all = Vec::with_capacity(self.steps.len());

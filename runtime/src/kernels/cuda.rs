@@ -86,22 +86,12 @@ pub fn facts() -> Vec<(&'static str, String)> {
         ("gpu.capability", capability.to_string()),
         ("gpu.cuda", format!("{}.{}", driver / 1000, driver % 1000 / 10)),
         ("gpu.deterministic", super::is_deterministic().to_string()),
-        ("gpu.driver", driver_version()),
         (
             "gpu.kernels",
             format!("{}, Triton {}", launcher.target(), launcher.library().manifest().triton),
         ),
         ("gpu.multiprocessors", multiprocessors.to_string()),
     ]
-}
-
-/// The version of the kernel's module, as 580.65.06; empty if the system does not tell.
-fn driver_version() -> String {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
-    let line = text.lines().next().unwrap_or_default();
-    let numbers =
-        |word: &&str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
-    line.split_whitespace().find(numbers).unwrap_or_default().to_owned()
 }
 
 /// Before memory is measured: gives back what is not in use, and forgets the most so far.

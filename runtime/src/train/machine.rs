@@ -11,7 +11,7 @@ use tch::Kind;
 use crate::execute::{KernelRequest, Machine};
 use crate::kernels::{self, CudaLibrary};
 use crate::observe::{Observed, observe};
-use records::platform::{BlasMode, CpuCapability, PlatformSpec, observe_host};
+use records::platform::{BlasMode, CpuCapability, PlatformSpec, nvidia_driver, observe_host};
 use records::run::RunError;
 
 /// The device and kernels of a platform section.
@@ -92,7 +92,11 @@ pub fn facts() -> BTreeMap<String, String> {
     ]
     .map(|(fact, value)| (fact.to_owned(), value))
     .into();
-    facts.extend(kernels::cuda::facts().into_iter().map(|(fact, value)| (fact.to_owned(), value)));
+    let gpu = kernels::cuda::facts();
+    if !gpu.is_empty() {
+        facts.insert("gpu.driver".to_owned(), nvidia_driver());
+    }
+    facts.extend(gpu.into_iter().map(|(fact, value)| (fact.to_owned(), value)));
     facts.extend(host.env.into_iter().map(|(name, value)| (format!("env.{name}"), value)));
     facts
 }

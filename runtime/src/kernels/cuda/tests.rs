@@ -1,5 +1,5 @@
 //! Every launch of a training step, on a driver that records: kernels of all families, bf16 and f32, on tensors of the
-//! CPU, whose addresses stand for the device's. Nothing is computed; what is checked is what the driver would be given.
+//! CPU, used as if they were on a device. Nothing is computed; the arguments of each launch are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ fn every_kernel_of_a_step_is_launched() {
         for precision in [Precision::F32, Precision::Bf16] {
             let (paths, launched) = step(family, precision);
             for ((kernel, path), _) in &paths {
-                // Attention is libtorch's on a GPU, and on the CPU that stands for it our own.
+                // Attention is libtorch's on a GPU; on these tensors of the CPU it is our own.
                 let theirs =
                     kernel.starts_with("attention") || path == "libtorch" || path == "view";
                 let product = kernel.starts_with("linear");
@@ -128,7 +128,7 @@ fn rows_are_found_in_any_layout() {
     assert_eq!(of(&x), (60, 6, 8, 48, true));
     assert_eq!(of(&x.flatten(2, 3)), (10, 1, 48, 48, true));
     assert_eq!(of(&x.flatten(2, 3).narrow(2, 8, 16)), (10, 1, 16, 48, true));
-    // Heads that are not beside each other, and times that are not equally far apart, are copied.
+    // Heads that are not adjacent, and tokens that are not equally far apart, are copied.
     assert_eq!(of(&x.narrow(3, 0, 4)), (60, 6, 4, 24, false));
     assert_eq!(of(&x.flatten(2, 3).narrow(1, 0, 3)), (6, 1, 48, 48, false));
     assert_eq!(of(&x.transpose(1, 2)), (60, 5, 8, 40, false));
