@@ -196,6 +196,9 @@ impl<'a> Call<'a> {
         let grid = formula::blocks(&kernel.grid, &value).map_err(wrong)?;
         let Some(grid) = possible(grid).map_err(wrong)? else { return Ok(()) };
         let aligned = is_aligned(&kernel.params, &values);
+        if !aligned && kernel.image(launcher.target, aligned).is_none() {
+            return Err(wrong("it was compiled for multiples of 16 only".to_owned()));
+        }
         let image = kernel
             .image(launcher.target, aligned)
             .ok_or_else(|| wrong(format!("no image for {}", launcher.target)))?;

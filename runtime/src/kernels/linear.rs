@@ -141,7 +141,8 @@ fn aligned(x: &Tensor) -> Result<Tensor, KernelError> {
     }
 }
 
-fn at_multiple(x: &Tensor, alignment: usize) -> Result<Tensor, KernelError> {
+/// x, or a copy if it does not begin at a multiple of this many bytes.
+pub(super) fn at_multiple(x: &Tensor, alignment: usize) -> Result<Tensor, KernelError> {
     match (x.data_ptr() as usize).is_multiple_of(alignment) {
         true => Ok(x.shallow_clone()),
         false => copy(x),

@@ -114,6 +114,23 @@ pub fn backward(
     Ok(d)
 }
 
+/// Losses, and the gradient of the logits, which it is written over.
+pub fn both(
+    path: Path,
+    logits: &Tensor,
+    targets: &Tensor,
+    scale: f64,
+    terms: Terms,
+) -> Result<(Losses, Tensor), KernelError> {
+    if let Path::Cuda(_) = path {
+        return cuda::loss::both(cuda::launcher(logits.device())?, logits, targets, scale, terms);
+    }
+    let losses = forward(path, logits, targets, terms)?;
+    let kept = Kept { targets, nll: &losses.nll, lse: &losses.lse };
+    let d = backward(path, logits, kept, scale, terms, true)?;
+    Ok((losses, d))
+}
+
 /// [b, t] i64: the lowest index of the maximum.
 pub fn argmax(logits: &Tensor) -> Result<Tensor, KernelError> {
     Ok(logits.f_argmax(-1, false)?)

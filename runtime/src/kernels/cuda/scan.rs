@@ -12,6 +12,7 @@ use tch::{Kind, Tensor};
 
 use super::{dtype, empty, nothing, pointer};
 use crate::kernels::KernelError;
+use crate::kernels::linear::at_multiple;
 use crate::kernels::path::Reason;
 use crate::kernels::scan::Scanned;
 
@@ -68,9 +69,9 @@ fn missing(scan: Scan) -> KernelError {
     KernelError::new(format!("no CUDA kernel was compiled for {scan:?}"))
 }
 
-/// A dense copy in this dtype, or the tensor itself.
+/// A dense copy in this dtype that begins at a multiple of 16 bytes, which scans were compiled for; or the tensor itself.
 fn dense(x: &Tensor, kind: Kind) -> Result<Tensor> {
-    Ok(x.f_to_kind(kind)?.f_contiguous()?)
+    at_multiple(&x.f_to_kind(kind)?.f_contiguous()?, 16)
 }
 
 /// One launch: addresses, then integers, then floats, as all kernels of scans take them.
