@@ -56,7 +56,7 @@ def jobs(specs: list[registry.Spec], part: str) -> list[tuple[str, int, int, boo
         for spec in specs
         if part in spec.name
         for variant in range(len(spec.variants))
-        for aligned in (True, False)
+        for aligned in spec.alignments
         for capability in TARGETS
     ]
 
@@ -206,7 +206,7 @@ def build(part: str, workers: int) -> tuple[bytes, dict, list[tuple], list[bytes
             if part not in spec.name:
                 continue
             images = []
-            for aligned in (True, False):
+            for aligned in spec.alignments:
                 for capability, target in TARGETS.items():
                     image = made[spec.name, number, capability, aligned]
                     shape = {"entry": image["entry"], "warps": image["warps"], "shared": image["shared"]}

@@ -36,12 +36,19 @@ class Spec:
     warps: int | Callable[[dict, bool], int] = 4
     # Loads ahead in a pipelined loop.
     stages: int = 1
+    # Only aligned images: other operands take the composed form of libtorch.
+    aligned_only: bool = False
     # Other options of the compiler, such as maxnreg.
     options: dict = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.fn.__name__
+
+    @property
+    def alignments(self) -> tuple[bool, ...]:
+        """Whether its images are aligned, in the manifest's order."""
+        return (True,) if self.aligned_only else (True, False)
 
     def warps_of(self, constants: dict, aligned: bool) -> int:
         return self.warps(constants, aligned) if callable(self.warps) else self.warps

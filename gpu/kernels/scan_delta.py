@@ -483,7 +483,8 @@ def _spec(fn, params, grid, tiles, warps, options=None):
     types = {**wide, **whole, "scale": "f32"}
     listed = {name: types.get(name, "*T") for name in params.split()}
     divisible = tuple(name for name in ("V", "W") if name in listed)
-    return Spec(fn, listed, variants, grid, divisible, lambda constants, _: warps[constants["dtype"]], options=options or {})
+    return Spec(fn, listed, variants, grid, divisible, lambda constants, _: warps[constants["dtype"]],
+                aligned_only=True, options=options or {})  # fmt: skip
 
 
 _EIGHT = {"bf16": 8, "f32": 8}

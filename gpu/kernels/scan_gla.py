@@ -349,7 +349,7 @@ def gla_key_gradients(
     tl.store(dk + place + at, (dk_rows + close + same * q_rows).to(TYPE), mask=live)
 
 
-def _spec(fn, params, grid, tiles, warps, options=None):
+def _spec(fn, params, grid, tiles, warps, options=None, stages=1):
     """One kernel: its variants are K = 64 and 128, with `tiles` (BLOCK_K, BLOCK_V) by dtype."""
     names = fn.arg_names
     variants = []
@@ -365,7 +365,7 @@ def _spec(fn, params, grid, tiles, warps, options=None):
     listed = {name: types.get(name, "*T") for name in params.split()}
     divisible = ("V",) if "V" in listed else ()
     return Spec(fn, listed, variants, grid, divisible, lambda constants, _: warps[constants["dtype"]],
-                options=options or {})  # fmt: skip
+                stages=stages, aligned_only=True, options=options or {})  # fmt: skip
 
 
 _EIGHT = {"bf16": 8, "f32": 8}
@@ -378,19 +378,21 @@ SPECS = [
     ),
     _spec(
         gla_states, "k v g start states last B T H V has_start", "K // BLOCK_K, cdiv(V, BLOCK_V), B * H",
-        {"bf16": (64, 64), "f32": (32, 32)}, _FOUR,
+        {"bf16": (64, 64), "f32": (32, 64)}, _EIGHT, stages=2,
     ),
     _spec(
-        gla_output, "q v g scores states y B T H V scale", "cdiv(V, BLOCK_V), cdiv(T, CHUNK), B * H", _TILES, _FOUR
+        gla_output, "q v g scores states y B T H V scale", "cdiv(V, BLOCK_V), cdiv(T, CHUNK), B * H", _TILES, _EIGHT,
+        # Without it, the compiler spills for sm_100 at 64 registers.
+        {"maxnreg": 255},
     ),
     _spec(
         gla_state_gradients, "dy q g gradients B T H V scale", "K // BLOCK_K, cdiv(V, BLOCK_V), B * H",
-        {"bf16": (64, 64), "f32": (32, 32)}, _FOUR,
+        {"bf16": (64, 64), "f32": (32, 64)}, _EIGHT, stages=2,
     ),
     _spec(gla_score_gradients, "dy v dscores B T H V scale", "cdiv(T, CHUNK), B * H", _TILES, _FOUR),
     _spec(
         gla_value_gradients, "dy k g scores gradients dv B T H V", "cdiv(V, BLOCK_V), cdiv(T, CHUNK), B * H",
-        _TILES, _FOUR,
+        _TILES, _EIGHT,
     ),
     _spec(
         gla_near_gradients, "q k g dscores near_q near_k B T H", "CHUNK // 16 * (K // BLOCK_K), cdiv(T, CHUNK), B * H",
