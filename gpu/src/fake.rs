@@ -149,12 +149,22 @@ impl Driver for Fake {
                 Value::I32(_) | Value::F32(_) => 4,
             };
             let apart = match (value, param.points_to) {
-                (Value::Address(address), Some(align)) => address % u64::from(align) != 0,
+                (Value::Address(address), Some(align)) => !address.is_multiple_of(u64::from(align)),
                 (_, None) => false,
                 (_, Some(_)) => true,
             };
             if bytes != param.bytes || apart {
                 return refuse(format!("argument {n} is {value:?}, and {param:?} is declared"));
+            }
+            let assumed = loaded.kernel.params.get(n).map_or(1, |param| param.divisible);
+            let number = match *value {
+                Value::Address(address) => address,
+                Value::I32(value) => u64::from(value.unsigned_abs()),
+                Value::I64(value) => value.unsigned_abs(),
+                Value::F32(_) | Value::F64(_) => 0,
+            };
+            if loaded.image.aligned && !number.is_multiple_of(assumed) {
+                return refuse(format!("argument {n} is {value:?}, no multiple of {assumed}"));
             }
         }
         let launched = Launched {

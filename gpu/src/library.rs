@@ -140,8 +140,8 @@ impl Library {
         Ok(bytes)
     }
 
-    /// Checks a kernel's arguments against the PTX of the same source: their number, their sizes, which are pointers,
-    /// and the alignment that the code assumes.
+    /// Checks a kernel's arguments against the PTX of the same source: their number, their sizes, which are pointers;
+    /// and the number of threads, if the code requires one.
     pub fn check_params(&self, kernel: &Kernel, aligned: bool) -> Result<(), ImageError> {
         let wrong = |why: String| ImageError(format!("kernel {}: {why}", kernel.describe()));
         let image = kernel
@@ -150,6 +150,14 @@ impl Library {
         let text = String::from_utf8(self.bytes(image)?)
             .map_err(|_| wrong("its PTX is not text".to_owned()))?;
         let declared = ptx::params(&text, &image.entry).map_err(wrong)?;
+        if let Some(threads) = ptx::threads(&text, &image.entry)
+            && threads != 32 * image.warps
+        {
+            return Err(wrong(format!(
+                "the manifest has {} warps, the PTX requires {threads} threads",
+                image.warps
+            )));
+        }
         if declared.len() != kernel.params.len() {
             return Err(wrong(format!(
                 "the manifest has {} arguments, the PTX {}",

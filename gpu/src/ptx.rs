@@ -30,6 +30,18 @@ pub(crate) fn params(ptx: &str, entry: &str) -> Result<Vec<PtxParam>, String> {
     declarations.map(|text| param(text).ok_or_else(|| format!("`{text}` of `{entry}`"))).collect()
 }
 
+/// The threads of a block that `.entry NAME` requires, if it says so.
+pub(crate) fn threads(ptx: &str, entry: &str) -> Option<u32> {
+    let begin = ptx
+        .match_indices(".entry ")
+        .filter_map(|(at, word)| ptx.get(at + word.len()..))
+        .find_map(|rest| rest.trim_start().strip_prefix(entry)?.trim_start().strip_prefix('('))?;
+    // Between the parameters and the body.
+    let (head, _) = begin.split_once('{')?;
+    let (_, count) = head.split_once(".reqntid")?;
+    count.split_whitespace().next()?.trim_end_matches(',').parse().ok()
+}
+
 /// `.param .u64 .ptr .global .align 16 name` or `.param .u32 name`.
 fn param(text: &str) -> Option<PtxParam> {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -91,6 +103,7 @@ mod tests {
         let scale = params(PTX, "scale").unwrap();
         assert_eq!(scale, [pointer(16), pointer(1), number, number, pointer(1)]);
         assert_eq!(params(PTX, "scale_grad").unwrap(), [pointer(16), number]);
+        assert_eq!((threads(PTX, "scale"), threads(PTX, "scale_grad")), (Some(128), None));
     }
 
     #[test]

@@ -11,12 +11,12 @@ const PARAMS: &str = r#"[{"name": "x", "type": "*bf16", "divisible": 16}, {"name
     {"name": "rows", "type": "i32"}, {"name": "row", "type": "i64", "divisible": 16},
     {"name": "by", "type": "f32"}, {"name": "s0", "type": "scratch"}, {"name": "s1", "type": "scratch"}]"#;
 
-fn ptx(align: u32, row: &str) -> Vec<u8> {
+fn ptx(align: u32, row: &str, threads: u32) -> Vec<u8> {
     let pointer = |n| format!(".param .u64 .ptr .global .align {align} scale_param_{n}");
     format!(
         ".visible .entry scale(\n{},\n{},\n.param .u32 scale_param_2,\n.param {row} scale_param_3,\n\
          .param .f32 scale_param_4,\n.param .u64 .ptr .global .align 1 scale_param_5,\n\
-         .param .u64 .ptr .global .align 1 scale_param_6\n)\n",
+         .param .u64 .ptr .global .align 1 scale_param_6\n)\n.reqntid {threads}\n{{ ret; }}\n",
         pointer(0),
         pointer(1)
     )
@@ -33,7 +33,7 @@ fn with_images(shared: u32, warps: u32, row: &str, alignments: &[bool]) -> &'sta
     for target in Target::ALL {
         for aligned in alignments.iter().copied() {
             let code = match target {
-                Target::Ptx80 => ptx(if aligned { 16 } else { 1 }, row),
+                Target::Ptx80 => ptx(if aligned { 16 } else { 1 }, row, 32 * warps.min(8)),
                 Target::Sm80 | Target::Sm90a | Target::Sm100a => {
                     [b"\x7fELF", target.name().as_bytes(), &[u8::from(aligned)]].concat()
                 }
@@ -201,6 +201,14 @@ fn kernels_are_found_by_what_is_asked() {
     let elements = [Element::Bf16, Element::F32];
     assert!(library.find("scale", &[], &elements).is_some());
     assert!(library.find("scale", &[("BLOCK", 128.into())], &elements).is_none());
+}
+
+#[test]
+fn a_number_of_warps_that_is_not_the_ptxs_launches_nothing() {
+    // The PTX of this library requires 8 warps at most.
+    let (launcher, _) = launcher(library(0, 16, ".u64"), 9, 0);
+    let why = scale(&launcher, 64, 1, 16).unwrap_err().to_string();
+    assert!(why.contains("the manifest has 16 warps, the PTX requires 256 threads"), "{why}");
 }
 
 #[test]

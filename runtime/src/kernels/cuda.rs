@@ -110,13 +110,11 @@ pub fn reserved() -> Option<(u64, u64)> {
 
 /// The name of a dtype in the manifest.
 pub(crate) fn dtype(kind: Kind) -> Result<Constant, KernelError> {
-    match kind {
-        Kind::BFloat16 => Ok("bf16".into()),
-        Kind::Float => Ok("f32".into()),
-        other => {
-            Err(KernelError::new(format!("our CUDA kernels take bf16 and f32, not {other:?}")))
-        }
-    }
+    let names = [(Kind::BFloat16, "bf16"), (Kind::Float, "f32")];
+    let found = names.iter().find(|(known, _)| *known == kind);
+    found.map(|(_, name)| (*name).into()).ok_or_else(|| {
+        KernelError::new(format!("our CUDA kernels take bf16 and f32, not {kind:?}"))
+    })
 }
 
 /// The address of a tensor's first element.
@@ -129,15 +127,19 @@ fn nothing(kind: Kind) -> Result<Pointer, KernelError> {
     Ok(Pointer { address: 0, element: element(kind)? })
 }
 
+/// The dtypes of operands.
+const ELEMENTS: [(Kind, Element); 5] = [
+    (Kind::BFloat16, Element::Bf16),
+    (Kind::Float, Element::F32),
+    (Kind::Double, Element::F64),
+    (Kind::Int, Element::I32),
+    (Kind::Int64, Element::I64),
+];
+
 fn element(kind: Kind) -> Result<Element, KernelError> {
-    match kind {
-        Kind::BFloat16 => Ok(Element::Bf16),
-        Kind::Float => Ok(Element::F32),
-        Kind::Double => Ok(Element::F64),
-        Kind::Int => Ok(Element::I32),
-        Kind::Int64 => Ok(Element::I64),
-        other => Err(KernelError::new(format!("no CUDA kernel takes {other:?}"))),
-    }
+    let found = ELEMENTS.iter().find(|(known, _)| *known == kind);
+    let found = found.map(|(_, element)| *element);
+    found.ok_or_else(|| KernelError::new(format!("no CUDA kernel takes {kind:?}")))
 }
 
 /// New memory of this shape.
