@@ -87,7 +87,9 @@ def gla_scores(q, k, g, scores, B, T, H, scale, K: tl.constexpr, CHUNK: tl.const
         decay = tl.zeros([ROWS, BLOCK_K], tl.float32)
         for back in range(0, ROWS):
             j = ROWS - 1 - back
-            after = tl.load(g + near + (j + 1) * H * K + key, mask=(border + j + 1 < left) & (key >= 0), other=0.0)
+            # The row after the block is not read: 0 times its gate would spread a NaN to earlier rows.
+            next_live = (j + 1 < ROWS) & (border + j + 1 < left)
+            after = tl.load(g + near + (j + 1) * H * K + key, mask=next_live & (key >= 0), other=0.0)
             after = tl.exp2(after.to(tl.float32) * LOG2E)
             decay = tl.where(row[:, None] == j, 1.0, decay * after[None, :])
             k_row = tl.load(k + near + j * H * K + key, mask=(border + j < left) & (key >= 0), other=0.0)
