@@ -490,13 +490,12 @@ def _spec(fn, params, grid, tiles, warps, options=None):
 _EIGHT = {"bf16": 8, "f32": 8}
 _FOUR = {"bf16": 4, "f32": 8}
 _TILES = {"bf16": (64, 64), "f32": (32, 32)}
-_WHOLE = {"bf16": (128, 32), "f32": (32, 32)}
 SPECS = [
     _spec(delta_inverse, "q k beta g scores inverse B T H scale", "cdiv(T, CHUNK), B * H", _TILES, _FOUR),
     _spec(delta_rows, "x beta g inverse out B T H W fades", "cdiv(W, BLOCK), cdiv(T, CHUNK), B * H", _TILES, _FOUR),
     _spec(
         delta_states, "k g faded fresh start states written last B T H V has_start",
-        "cdiv(V, BLOCK_V), B * H", _WHOLE, _FOUR,
+        "cdiv(V, BLOCK_V), B * H", {"bf16": (128, 32), "f32": (16, 32)}, _FOUR,
     ),
     _spec(
         delta_output, "q g scores written states y B T H V scale",

@@ -63,7 +63,7 @@ def launcher(dtype, operands, tiles):
     B, T, H, P = operands["x"].shape
     G, N = operands["b"].shape[2:]
     run = Launcher(
-        scan_ssd.SPECS, dtype, {"N": N, "BLOCK": 16, **tiles} if tiles else {"N": N},
+        scan_ssd.SPECS, dtype, {"N": N, "BLOCK": 16, "STAGES": 1, **tiles} if tiles else {"N": N},
         {"B": B, "T": T, "H": H, "G": G, "P": P, "has_start": 0},
     )  # fmt: skip
     run.put(**operands)
