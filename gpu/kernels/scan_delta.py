@@ -473,8 +473,9 @@ def _spec(fn, params, grid, tiles, warps, options=None):
         for dtype in ("bf16", "f32"):
             block_k, block_v = tiles[dtype]
             sizes = {"K": k, "CHUNK": 64, "BLOCK_K": min(k, block_k), "BLOCK_V": block_v, "BLOCK": block_v}
-            # bf16 loads of the next chunk start early; f32 reads back what it has just written.
-            sizes["STAGES"] = 2 if dtype == "bf16" else 1
+            # The next chunk's loads start early in delta_states in bf16. f32 reads back what it has just written, and for
+            # the gradients shared memory would leave room for one program on a multiprocessor.
+            sizes["STAGES"] = 2 if dtype == "bf16" and fn is delta_states else 1
             variant = {"dtype": dtype, **{key: value for key, value in sizes.items() if key in names}}
             if variant not in variants:
                 variants.append(variant)
