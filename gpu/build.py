@@ -146,8 +146,9 @@ COUNTED = {
     # Accesses of 16 bytes or more to global memory, and asynchronous copies from it.
     "wide": r"^(LDG|STG|LDGSTS)\..*\b(128|256)\b|^(UTMA|UBLKCP)",
     "tensor": r"^(HMMA|IMMA|DMMA|HGMMA|QGMMA|UTC\w*MMA|OMMA)",
-    # Of any type: floats can also be added by a loop around an atomic exchange.
-    "atomics": r"^(ATOM|ATOMG|ATOMS|RED|REDG|REDS|UREDG)\b",
+    # Of any type: floats can also be added by a loop around an atomic exchange. But not the bits in shared memory by
+    # which programs on sm_100a allocate tensor memory.
+    "atomics": r"^(ATOM|ATOMG|ATOMS|RED|REDG|REDS|UREDG)\b(?<!ATOMS)|^ATOMS\.(?!(OR|AND)$)",
     "spills": r"^(LDL|STL)\b",
 }
 

@@ -70,7 +70,7 @@ def start_decays(g):
 
 @triton.jit
 def gate_gradient(pairs, from_start, until_end, whole, CHUNK: tl.constexpr):
-    """A gate's gradient: the sum of the terms of all pairs that it lies between, none of them by subtraction.
+    """A gate's gradient: the sum of the terms of all pairs on either side of it, none of them by subtraction.
 
     pairs [i, j]: the term of rows j < i, 0 elsewhere. from_start [i]: from the state before the chunk to row i.
     until_end [j]: from row j to the state after. whole: from the state before to the state after."""

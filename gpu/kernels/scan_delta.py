@@ -473,8 +473,9 @@ def _spec(fn, params, grid, tiles, warps, options=None):
         for dtype in ("bf16", "f32"):
             block_k, block_v = tiles[dtype]
             sizes = {"K": k, "CHUNK": 64, "BLOCK_K": min(k, block_k), "BLOCK_V": block_v, "BLOCK": block_v}
-            # bf16 loads of the next chunk start early; f32 reads back what it has just written.
-            sizes["STAGES"] = 2 if dtype == "bf16" else 1
+            # The next chunk's loads start early in delta_states in bf16. f32 reads back what it has just written, and for
+            # the gradients shared memory would leave room for one program on a multiprocessor.
+            sizes["STAGES"] = 2 if dtype == "bf16" and fn is delta_states else 1
             variant = {"dtype": dtype, **{key: value for key, value in sizes.items() if key in names}}
             if variant not in variants:
                 variants.append(variant)
@@ -490,13 +491,12 @@ def _spec(fn, params, grid, tiles, warps, options=None):
 _EIGHT = {"bf16": 8, "f32": 8}
 _FOUR = {"bf16": 4, "f32": 8}
 _TILES = {"bf16": (64, 64), "f32": (32, 32)}
-_WHOLE = {"bf16": (128, 32), "f32": (32, 32)}
 SPECS = [
     _spec(delta_inverse, "q k beta g scores inverse B T H scale", "cdiv(T, CHUNK), B * H", _TILES, _FOUR),
     _spec(delta_rows, "x beta g inverse out B T H W fades", "cdiv(W, BLOCK), cdiv(T, CHUNK), B * H", _TILES, _FOUR),
     _spec(
         delta_states, "k g faded fresh start states written last B T H V has_start",
-        "cdiv(V, BLOCK_V), B * H", _WHOLE, _FOUR,
+        "cdiv(V, BLOCK_V), B * H", {"bf16": (128, 32), "f32": (16, 32)}, _FOUR,
     ),
     _spec(
         delta_output, "q g scores written states y B T H V scale",

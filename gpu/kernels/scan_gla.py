@@ -87,7 +87,9 @@ def gla_scores(q, k, g, scores, B, T, H, scale, K: tl.constexpr, CHUNK: tl.const
         decay = tl.zeros([ROWS, BLOCK_K], tl.float32)
         for back in range(0, ROWS):
             j = ROWS - 1 - back
-            after = tl.load(g + near + (j + 1) * H * K + key, mask=(border + j + 1 < left) & (key >= 0), other=0.0)
+            # The row after the block is not read: 0 times its gate would spread a NaN to earlier rows.
+            next_live = (j + 1 < ROWS) & (border + j + 1 < left)
+            after = tl.load(g + near + (j + 1) * H * K + key, mask=next_live & (key >= 0), other=0.0)
             after = tl.exp2(after.to(tl.float32) * LOG2E)
             decay = tl.where(row[:, None] == j, 1.0, decay * after[None, :])
             k_row = tl.load(k + near + j * H * K + key, mask=(border + j < left) & (key >= 0), other=0.0)
@@ -301,7 +303,7 @@ def gla_key_gradients(
     K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
 ):
     """dq, dk and dg of one chunk. Grid (K / BLOCK_K, NT, B·H). Through the states, dQ = scale p ⊙ (dY Sᵀ) and
-    dK = r ⊙ (V dSᵀ); a gate's gradient sums, of each channel, the terms of all pairs that it lies between: of q_i dq_i
+    dK = r ⊙ (V dSᵀ); a gate's gradient sums, of each channel, the terms of all pairs on either side of it: of q_i dq_i
     and k_j dk_j, from the chunk's start to i, from j to i, from j to the end, and from the start to the end."""
     chunk, task = tl.program_id(1), tl.program_id(2)
     NT = tl.num_programs(1)
@@ -371,10 +373,12 @@ def _spec(fn, params, grid, tiles, warps, options=None, stages=1):
 _EIGHT = {"bf16": 8, "f32": 8}
 _FOUR = {"bf16": 4, "f32": 8}
 _TILES = {"bf16": (64, 64), "f32": (32, 32)}
+# The 16 steps of a block wait for each other, so many programs at once count for more than large tiles.
+_NARROW = {"bf16": (32, 64), "f32": (32, 32)}
 SPECS = [
     _spec(
         gla_scores, "q k g scores B T H scale", "CHUNK // 16, cdiv(T, CHUNK), B * H",
-        _TILES, {"bf16": 4, "f32": 4},
+        _NARROW, {"bf16": 4, "f32": 4},
     ),
     _spec(
         gla_states, "k v g start states last B T H V has_start", "K // BLOCK_K, cdiv(V, BLOCK_V), B * H",
@@ -396,7 +400,7 @@ SPECS = [
     ),
     _spec(
         gla_near_gradients, "q k g dscores near_q near_k B T H", "CHUNK // 16 * (K // BLOCK_K), cdiv(T, CHUNK), B * H",
-        {"bf16": (64, 64), "f32": (32, 32)}, {"bf16": 4, "f32": 4},
+        _NARROW, {"bf16": 4, "f32": 4},
     ),
     _spec(
         gla_key_gradients, "dy q k v g states gradients near_q near_k dq dk dg B T H V scale",

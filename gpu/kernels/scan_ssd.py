@@ -48,6 +48,7 @@ def ssd_scores(b, c, scores, B, T, G, N: tl.constexpr, CHUNK: tl.constexpr, BLOC
 def ssd_states(
     x, dt, a, b, start, states, last, B, T, H, G, P, has_start,
     N: tl.constexpr, CHUNK: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """The state before each chunk, and after the last. Grid (P / BLOCK_P, N / BLOCK_N, B·H); chunks in order.
     `start` is read if has_start is not 0."""
@@ -62,7 +63,7 @@ def ssd_states(
     cell = p[:, None] * N + n[None, :]
     matrix = task.to(tl.int64) * P * N
     s = tl.load(start + matrix + cell, mask=(cell >= 0) & (has_start != 0), other=0.0)
-    for chunk in range(0, NT):
+    for chunk in tl.range(0, NT, num_stages=STAGES):
         tl.store(states + (task.to(tl.int64) * NT + chunk) * P * N + cell, s.to(states.dtype.element_ty))
         live = chunk * CHUNK + row < T
         first = batch.to(tl.int64) * T + chunk * CHUNK
@@ -116,6 +117,7 @@ def ssd_output(
 def ssd_state_gradients(
     dy, dt, a, c, gradients, B, T, H, G, P,
     N: tl.constexpr, CHUNK: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_N: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """The gradient of the state after each chunk, 0 after the last. Grid (P / BLOCK_P, N / BLOCK_N, B·H); chunks from the
     last to the first: dS ← p_end dS + dYᵀ (p ⊙ C)."""
@@ -129,7 +131,7 @@ def ssd_state_gradients(
     NT = tl.cdiv(T, CHUNK)
     cell = p[:, None] * N + n[None, :]
     ds = tl.zeros([BLOCK_P, BLOCK_N], tl.float32)
-    for back in range(0, NT):
+    for back in tl.range(0, NT, num_stages=STAGES):
         chunk = NT - 1 - back
         tl.store(gradients + (task.to(tl.int64) * NT + chunk) * P * N + cell, ds.to(gradients.dtype.element_ty))
         live = chunk * CHUNK + row < T
@@ -307,16 +309,21 @@ def ssd_parameters(parts, da, dd, B, T, H, CHUNK: tl.constexpr, BLOCK: tl.conste
         tl.store(dd + head, out.to(dd.dtype.element_ty))
 
 
-def _spec(fn, params, grid, sizes, warps, stages=1):
+def _spec(fn, params, grid, sizes, warps, stages=1, options=None):
     """One kernel: its variants are N = 64 and 128 with `sizes` by dtype."""
+    # bf16 loads of the next chunk start early; in f32 there are no registers for them.
+    loads = {"bf16": {"STAGES": 2}, "f32": {"STAGES": 1}} if "STAGES" in fn.arg_names else {"bf16": {}, "f32": {}}
     variants = [
-        {"dtype": dtype, "N": n, "CHUNK": 64, **sizes[dtype]} for n in (64, 128) for dtype in ("bf16", "f32")
+        {"dtype": dtype, "N": n, "CHUNK": 64, **sizes[dtype], **loads[dtype]}
+        for n in (64, 128)
+        for dtype in ("bf16", "f32")
     ]
     types = {name: "*T" for name in ("x", "b", "c", "y", "dy", "dx", "db", "dc", "states", "gradients")}
     types |= {name: "*f32" for name in ("dt", "a", "d", "ddt", "start", "last", "scores", "weights", "rows", "parts")}
     listed = {name: types.get(name, "i32") for name in params.split()}
     divisible = ("P",) if "P" in listed else ()
-    return Spec(fn, listed, variants, grid, divisible, lambda constants, _: warps[constants["dtype"]], stages, True)
+    return Spec(fn, listed, variants, grid, divisible, lambda constants, _: warps[constants["dtype"]],
+                stages, True, options or {})  # fmt: skip
 
 
 _TILES = {"bf16": {"BLOCK_P": 64, "BLOCK_N": 64}, "f32": {"BLOCK_P": 32, "BLOCK_N": 32}}
@@ -329,14 +336,16 @@ SPECS = [
     ),
     _spec(
         ssd_states, "x dt a b start states last B T H G P has_start", "cdiv(P, BLOCK_P), cdiv(N, BLOCK_N), B * H",
-        {**_TILES, "f32": {"BLOCK_P": 64, "BLOCK_N": 32}}, _FOUR, 2,
+        {**_TILES, "f32": {"BLOCK_P": 64, "BLOCK_N": 32}}, _FOUR,
+        # Without it, the compiler spills for sm_100 at 128 registers.
+        options={"maxnreg": 255},
     ),
     _spec(
         ssd_output, "x dt a c d scores states y B T H G P", "cdiv(P, BLOCK_P), cdiv(T, CHUNK), B * H", _TILES, _FOUR, 2
     ),
     _spec(
         ssd_state_gradients, "dy dt a c gradients B T H G P", "cdiv(P, BLOCK_P), cdiv(N, BLOCK_N), B * H",
-        {**_TILES, "f32": {"BLOCK_P": 32, "BLOCK_N": 64}}, _FOUR, 2,
+        {**_TILES, "f32": {"BLOCK_P": 32, "BLOCK_N": 64}}, _FOUR,
     ),
     _spec(
         ssd_value_gradients, "dy x dt a b d scores gradients dx rows B T H G P", "cdiv(T, CHUNK), B * H",
@@ -344,7 +353,7 @@ SPECS = [
     ),
     _spec(
         ssd_gate_gradients, "dy x dt a c scores states gradients rows ddt weights parts B T H G P",
-        "cdiv(T, CHUNK), B * H", _TILES, _EIGHT,
+        "cdiv(T, CHUNK), B * H", {**_TILES, "bf16": {"BLOCK_P": 64, "BLOCK_N": 32}}, _EIGHT,
     ),
     _spec(
         ssd_group_gradients, "dy x dt a b c states gradients weights db dc B T H G P",

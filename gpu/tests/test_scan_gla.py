@@ -1,4 +1,4 @@
-"""The GLA scan of gpu/kernels/scan_gla.py against its recurrence in f64, token by token."""
+"""The GLA scan of gpu/kernels/scan_gla.py against its recurrence in f64, token by token, and against a golden case."""
 
 import unittest
 
@@ -6,7 +6,7 @@ import numpy as np
 
 # The harness first: it makes Triton interpret the kernels.
 from gpu.tests.scan_cases import (
-    TOLERANCE, Launcher, assert_close, check_gradients, gates, numbers, stored,
+    TOLERANCE, Launcher, assert_close, check_gradients, gates, golden, numbers, pad, stored,
 )  # fmt: skip
 
 from gpu.kernels import scan_gla  # isort: skip
@@ -122,7 +122,7 @@ class Gla(unittest.TestCase):
         for tiles in (CUT, SHORT):
             for dtype in ("f32", "bf16"):
                 with self.subTest(tiles=tiles, dtype=dtype):
-                    self.compare(dtype, case(dtype, 2, 70, 2, 32, 32, None), tiles, dtype)
+                    self.compare(dtype, case(dtype, 2, 70, 1, 32, 32, None), tiles, dtype)
 
     def test_gates_of_any_strength(self):
         for strength in (0.0, 1e-6, 1.0, 50.0, 1e4):
@@ -146,6 +146,19 @@ class Gla(unittest.TestCase):
             two = forward("f32", second, 0.3, WHOLE, one["state"])
             got = {"y": np.concatenate([one["y"], two["y"]], 1), "state": two["state"]}
             assert_close(got, whole, 1e-5, f"cut at {cut}")
+
+    def test_golden(self):
+        tensors, _ = golden("simple_gla")
+        K, V = tensors["in/q"].shape[3], tensors["in/v"].shape[3]
+        operands = {name: pad(tensors[f"in/{name}"], axis_3=16) for name in ("q", "k", "v")}
+        operands["g"] = np.repeat(tensors["in/g"][..., None], 16, 3)
+        got = forward("f32", operands, K**-0.5, WHOLE)
+        want = {"y": tensors["out/o"], "state": tensors["state/S"]}
+        assert_close({"y": got["y"][..., :V], "state": got["state"][..., :K, :V]}, want, 5.6e-6, "golden")
+        got = backward("f32", operands, K**-0.5, pad(tensors["cot/o"], axis_3=16), WHOLE)
+        want = {name: tensors[f"grad/{name}"] for name in operands}
+        cut = {name: got[name][..., : want[name].shape[3]] for name in ("q", "k", "v")}
+        assert_close({**cut, "g": got["g"].sum(3)}, want, 5.6e-6, "golden")
 
 
 if __name__ == "__main__":

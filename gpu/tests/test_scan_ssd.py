@@ -63,7 +63,7 @@ def launcher(dtype, operands, tiles):
     B, T, H, P = operands["x"].shape
     G, N = operands["b"].shape[2:]
     run = Launcher(
-        scan_ssd.SPECS, dtype, {"N": N, "BLOCK": 16, **tiles} if tiles else {"N": N},
+        scan_ssd.SPECS, dtype, {"N": N, "BLOCK": 16, "STAGES": 1, **tiles} if tiles else {"N": N},
         {"B": B, "T": T, "H": H, "G": G, "P": P, "has_start": 0},
     )  # fmt: skip
     run.put(**operands)
@@ -114,7 +114,7 @@ def case(dtype, B, T, H, G, P, N, strength=0.5):
 
 
 SMALL = {"CHUNK": 64, "BLOCK_P": 16, "BLOCK_N": 16}
-SHORT = {"CHUNK": 16, "BLOCK_P": 32, "BLOCK_N": 32}
+SHORT = {"CHUNK": 16, "BLOCK_P": 16, "BLOCK_N": 32}
 
 
 class Ssd(unittest.TestCase):
@@ -143,7 +143,7 @@ class Ssd(unittest.TestCase):
         for tiles, G in ((SMALL, 1), (SMALL, 2), (SHORT, 4)):
             for dtype in ("f32", "bf16"):
                 with self.subTest(tiles=tiles, groups=G, dtype=dtype):
-                    self.compare(dtype, case(dtype, 2, 70, 4, G, 32, 32, "random"), tiles, f"{G} groups, {dtype}")
+                    self.compare(dtype, case(dtype, 2, 70, 4, G, 16, 32, "random"), tiles, f"{G} groups, {dtype}")
 
     def test_gates_of_any_strength(self):
         for strength in (None, 0.0, 1e-6, 1.0, 50.0, 1e4):
