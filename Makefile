@@ -1,6 +1,6 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build test test-transformers fuzz demo check
+.PHONY: help libtorch build test test-transformers fuzz demo check gpu-kernels test-gpu
 CARGO ?= cargo
 
 help: ## this list
@@ -27,6 +27,13 @@ test: libtorch ## every test
 
 test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
 	$(CARGO) test --test transformers -- --nocapture
+
+gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 550 MB once; no GPU needed)
+	env=$$(gpu/env.sh) && "$$env/bin/python" gpu/build.py
+
+test-gpu: ## the GPU kernels in Triton's interpreter, and that the committed images follow from their sources
+	env=$$(gpu/env.sh) && "$$env/bin/python" -W ignore -m unittest discover -t . -s gpu/tests && \
+	  "$$env/bin/python" gpu/build.py --check
 
 fuzz: ## a minute of mutated files for all readers (needs a C++ compiler; fuzz/run.sh SECONDS READER... for more)
 	fuzz/run.sh

@@ -13,6 +13,7 @@ mod prepare;
 mod proof;
 mod report;
 mod scaling;
+mod selftest;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,24 +25,20 @@ pub use compute::{
     AnswerArgs, BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, Judge, MachineArgs,
     OnDevice, PlaygroundArgs, PromptArgs, WithKernels, WithType,
 };
-
 pub use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
     ExportWindowsArgs, GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, SampleOptions,
     StatsArgs, WindowArgs, WindowFormat,
 };
-pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
-
-pub use plan::PlanArgs;
-
-pub use help::{HelpArgs, ManArgs};
-
 pub use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
-
+pub use help::{HelpArgs, ManArgs};
+pub use plan::PlanArgs;
+pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 pub use proof::ReproduceArgs;
 pub use proof::{SignArgs, VerifyArgs};
 pub use report::ReportArgs;
 pub use scaling::{By, ScalingArgs, Which};
+pub use selftest::SelftestArgs;
 
 /// Compiles language-model architectures, locks experiments, and proves how two of them differ
 #[derive(Debug, Parser)]
@@ -104,6 +101,7 @@ pub enum Command {
     Demo(DemoArgs),
     Playground(PlaygroundArgs),
     Bench(BenchArgs),
+    Selftest(SelftestArgs),
     Forward(ForwardArgs),
     Generate(GenerateArgs),
     Answer(AnswerArgs),

@@ -110,6 +110,7 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
         Command::Demo(args) => demo::demo(&args),
         Command::Playground(args) => playground::playground(&args),
         Command::Bench(args) => tensors.carry_out(Work::Bench(&args)),
+        Command::Selftest(args) => tensors.carry_out(Work::Selftest(&args)),
         Command::Forward(args) => tensors.carry_out(Work::Forward(&args)),
         Command::Generate(args) => tensors.carry_out(Work::Generate(&args)),
         Command::Answer(args) => tensors.carry_out(Work::Answer(&args)),

@@ -34,6 +34,8 @@ pub enum OutputKind {
     Windows,
     /// A manual page.
     Manual,
+    /// Results of `selftest`.
+    Selftest,
 }
 
 /// Bytes of a file that are inspected.
@@ -158,6 +160,7 @@ impl OutputKind {
             OutputKind::Events => "an event file",
             OutputKind::Windows => "a file of windows",
             OutputKind::Manual => "a manual page",
+            OutputKind::Selftest => "results of selftest",
         }
     }
 }
@@ -183,6 +186,7 @@ fn is_ours(path: &Path, kind: OutputKind) -> bool {
         // Samples and windows do not name their writer: somebody's corpus looks the same.
         OutputKind::Samples | OutputKind::Windows => false,
         OutputKind::Manual => text.contains("\n.TH canonc"),
+        OutputKind::Selftest => text.contains("\"schema\": \"canonc.selftest.v1\""),
         OutputKind::Tensors => {
             let length = start.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
             let mark = "{\"__metadata__\":{\"canonc\":\"forward\"}";
@@ -266,7 +270,7 @@ pub fn real_folder(path: &Path) -> Result<PathBuf, Failure> {
 mod tests {
     use super::*;
 
-    const KINDS: [OutputKind; 9] = [
+    const KINDS: [OutputKind; 10] = [
         OutputKind::Lock,
         OutputKind::Page,
         OutputKind::Picture,
@@ -276,6 +280,7 @@ mod tests {
         OutputKind::Events,
         OutputKind::Windows,
         OutputKind::Manual,
+        OutputKind::Selftest,
     ];
 
     #[test]
@@ -312,6 +317,7 @@ mod tests {
             (OutputKind::Page, page),
             (OutputKind::Lines(&["text", "answer"]), "{\"text\":\"a\",\"answer\":\"b\"}\n"),
             (OutputKind::Tensors, tensors),
+            (OutputKind::Selftest, "{\n  \"schema\": \"canonc.selftest.v1\",\n"),
             (OutputKind::Events, "\u{18}\0\0brain.Event:2"),
             (OutputKind::Page, ""),
         ] {

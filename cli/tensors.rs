@@ -10,6 +10,7 @@ use records::verify::Report;
 
 use crate::args::{
     AnswerArgs, BenchArgs, CompareArgs, ForwardArgs, GenerateArgs, ReproduceArgs, RunArgs,
+    SelftestArgs,
 };
 use crate::doctor::Fact;
 use crate::fail::Outcome;
@@ -20,6 +21,7 @@ pub enum Work<'a> {
     Run(&'a RunArgs),
     Reproduce(&'a ReproduceArgs),
     Bench(&'a BenchArgs),
+    Selftest(&'a SelftestArgs),
     Forward(&'a ForwardArgs),
     Generate(&'a GenerateArgs),
     Answer(&'a AnswerArgs),

@@ -12,6 +12,8 @@ fn main() {
         "native/shim.h",
         "native/group.cpp",
         "native/group.h",
+        "native/cuda.cpp",
+        "native/cuda.h",
         "native/guard.h",
         "native/gloo",
     ] {
@@ -45,6 +47,7 @@ fn main() {
         .include("native")
         .file("native/shim.cpp")
         .file("native/group.cpp")
+        .file("native/cuda.cpp")
         .compile("canonc_shim");
     for library in ["torch_cpu", "c10", "gomp", "dl"] {
         println!("cargo:rustc-link-lib={library}");

@@ -18,6 +18,7 @@ mod run_cli {
     mod policy;
     mod proof;
     mod ranks;
+    mod selftest;
     mod signals;
     mod uses;
     mod verify;

@@ -11,6 +11,7 @@ mod replay;
 mod reproduce;
 mod run;
 mod seen;
+mod selftest;
 mod step_times;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ impl Tensors for Here {
             Work::Run(args) => run::run(args),
             Work::Reproduce(args) => reproduce::reproduce(args),
             Work::Bench(args) => bench::bench(args),
+            Work::Selftest(args) => selftest::selftest(args),
             Work::Forward(args) => forward::forward(args),
             Work::Generate(args) => generate::generate(args),
             Work::Answer(args) => answer::answer(args),

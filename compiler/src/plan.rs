@@ -10,6 +10,7 @@ mod cost;
 pub mod kernel;
 pub(crate) mod liveness;
 mod options;
+mod order;
 mod scratch;
 mod shape;
 #[cfg(test)]
@@ -29,6 +30,8 @@ pub use cost::Work;
 pub use kernel::{Activation, Gate, Kernel, RopeLayout};
 pub use liveness::{Memory, Sizes};
 pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};
+pub use order::{Allocation, Race, Streams};
+pub use scratch::Bf16;
 pub(crate) use shape::infer;
 pub use update::decayed;
 

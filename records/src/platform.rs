@@ -162,6 +162,20 @@ pub fn observe_host() -> Host {
     }
 }
 
+/// The version of the system's NVIDIA driver, as 580.65.06; empty if there is none.
+pub fn nvidia_driver() -> String {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
+    version_in(&text)
+}
+
+/// The first word of the first line that begins with a digit and has a point.
+fn version_in(text: &str) -> String {
+    let mut words = text.lines().next().unwrap_or_default().split_whitespace();
+    let is_version =
+        |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
+    words.find(is_version).unwrap_or_default().to_owned()
+}
+
 /// The value of the first `name : value` line.
 fn field(text: &str, name: &str) -> String {
     text.lines()
@@ -208,6 +222,13 @@ mod tests {
         cpu_capability: Some(CpuCapability::Avx2),
         blas: Some(BlasMode::Avx2Strict),
     };
+
+    #[test]
+    fn a_drivers_version_is_found_in_its_line() {
+        let text = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release\nGCC 12.2\n";
+        assert_eq!(version_in(text), "580.65.06");
+        assert_eq!(version_in(""), "");
+    }
 
     #[test]
     fn nothing_required_needs_nothing() {

@@ -8,7 +8,10 @@
 //! [`Trainer`], [`Evaluator`] and [`Streamer`] are the three ways a plan is used.
 
 mod choose;
+mod compare;
 mod dispatch;
+#[cfg(test)]
+mod orders;
 mod running;
 mod sharing;
 mod stream;
@@ -22,12 +25,13 @@ use std::time::Duration;
 use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, Step, ValId, Value};
 use tch::{Device, Kind, Tensor};
 
-use crate::kernels::{CudaLibrary, KernelError, cuda_devices, cuda_library, rope};
+use crate::kernels::{CudaLibrary, KernelError, cuda, cuda_devices, cuda_library, rope};
 
 use records::run::RunError;
 
 pub use crate::error::ExecuteError;
 pub use choose::{Choice, Paths, choose};
+pub use compare::{Compared, compare};
 pub(crate) use running::Running;
 pub use stream::{Carried, Streamer};
 pub use trace::Traced;
@@ -50,6 +54,12 @@ impl Machine {
             return Ok(Self { device: Device::Cpu, kind, kernels });
         }
         if cuda_devices() > 0 {
+            cuda::prepare(0).map_err(|error| {
+                RunError::machine(
+                    format!("this GPU cannot be used: {error}"),
+                    "unset the variable that it names, or use a GPU of compute capability 8.0 or later",
+                )
+            })?;
             return Ok(Self { device: Device::Cuda(0), kind, kernels });
         }
         let why = match cuda_library() {
@@ -192,16 +202,7 @@ impl Executor {
         &self,
         give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
-        self.run_observed(give, None, None)
-    }
-
-    /// Like [`Executor::run`], with the global norm of gradients that are not all here.
-    pub(crate) fn run_with_norm(
-        &self,
-        give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
-        norm: Option<f64>,
-    ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
-        self.run_observed(give, norm, None)
+        self.run_observed(give, None)
     }
 
     /// Like [`Executor::run`], and reports each step's time. On a GPU this is only the time to launch it.
@@ -210,16 +211,15 @@ impl Executor {
         give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
         observer: Option<StepObserver<'_>>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
-        self.run_observed(give, None, observer)
+        self.run_observed(give, observer)
     }
 
     fn run_observed(
         &self,
         mut give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
-        norm: Option<f64>,
         observer: Option<StepObserver<'_>>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
-        let mut running = self.begin(|input| give(input).map(Some), norm)?;
+        let mut running = self.begin(|input| give(input).map(Some), None)?;
         running.advance(self.plan.steps.len(), observer)?;
         let outputs = self.plan.outputs.iter();
         let outputs = outputs.map(|(output, _)| Ok((*output, running.take(*output)?)));

@@ -7,6 +7,7 @@
 pub mod arrange;
 pub mod attention;
 pub mod canon;
+pub mod cuda;
 mod dense;
 mod ffi;
 pub mod gated_norm;
@@ -24,6 +25,7 @@ pub mod scan;
 pub mod swiglu;
 #[cfg(test)]
 mod tests;
+pub mod transfer;
 pub mod update;
 
 use std::fmt;

@@ -18,3 +18,4 @@ pub mod evaluate;
 pub mod train;
 pub mod replay;
 pub mod reproduce;
+pub mod selftest;

@@ -10,6 +10,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::execute::{ExecuteError, Machine, Moments, Sums, Trainer};
 use crate::kernels::arrange::copy;
+use crate::kernels::transfer::upload;
 use crate::ranks::{Command, Member, Team};
 use crate::weights::Weights;
 use data::batch::{Batch, digest_of_windows};
@@ -98,8 +99,9 @@ impl State {
         let lr = job.rate(self.step);
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let State { step, weights, moments, division: _ } = self;
-        let grad_norm = trainer.update(weights, moments, &sums.gradients, lr, number)?;
-        let loss_sum = sums.loss_sum()?;
+        // The device updates while its numbers arrive; the next step is launched behind the update.
+        let logged = trainer.update_and_log(weights, moments, &sums, lr, number)?;
+        let [loss_sum, grad_norm] = logged.wait().map_err(ExecuteError::from)?;
         *step += 1;
         Ok(Step {
             step: *step,
@@ -262,9 +264,13 @@ pub fn gradients(
 ) -> Result<Sums, RunError> {
     let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
     let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(batches.len() as u64);
-    for index in order {
-        let Some(batch) = batches.get(*index as usize) else { continue };
-        let sums = tensors(batch, trainer.machine().device)
+    let device = trainer.machine().device;
+    let found = order.iter().filter_map(|index| Some((index, batches.get(*index as usize)?)));
+    let mut uploads = found.map(|(index, batch)| (index, tensors(batch, device))).peekable();
+    while let Some((index, ids)) = uploads.next() {
+        // The next micro-batch is on its way before this one's kernels are queued.
+        let _ahead = uploads.peek();
+        let sums = ids
             .and_then(|(tokens, targets)| trainer.micro_batch(weights, &tokens, &targets, scale));
         let add = |left: Result<Sums, _>, right: Result<Sums, _>| trainer.combine(left?, right?);
         tree.push(*index, sums, add).map_err(unbalanced)?;
@@ -278,10 +284,7 @@ pub fn gradients(
 /// Inputs and targets, [rows, seq_len] i64 each.
 pub(crate) fn tensors(batch: &Batch, device: Device) -> Result<(Tensor, Tensor), ExecuteError> {
     let shape = [batch.rows() as i64, batch.seq_len() as i64];
-    let tensor = |values: &[i64]| -> Result<Tensor, ExecuteError> {
-        Ok(Tensor::f_from_slice(values)?.f_reshape(shape)?.f_to_device(device)?)
-    };
-    Ok((tensor(batch.inputs())?, tensor(batch.targets())?))
+    Ok((upload(batch.inputs(), &shape, device)?, upload(batch.targets(), &shape, device)?))
 }
 
 /// A tensor's elements, in row-major order.

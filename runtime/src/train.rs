@@ -35,7 +35,7 @@ use records::verify;
 pub use alternate::alternate;
 pub use follow::follow;
 pub(crate) use machine::{facts, line};
-pub use machine::{machine, spec};
+pub use machine::{facts as machine_facts, machine, spec};
 pub use timing::{Timing, TimingMethod, time};
 
 /// Options of a process that runs a job. They do not affect results.

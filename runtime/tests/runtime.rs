@@ -8,6 +8,7 @@ mod runtime {
     mod decode;
     mod erasure;
     mod golden;
+    mod gpu_cases;
     mod gradients;
     mod scans;
     mod streaming;

@@ -368,6 +368,25 @@ impl Kernel {
         matches!(self, Kernel::Reshape { .. } | Kernel::Split { .. })
     }
 
+    /// Operands that are read as numbers on the CPU. They are the caller's: to read what a step has computed on a device
+    /// would wait for it.
+    pub fn host_numbers(&self) -> &'static [usize] {
+        if matches!(self, Kernel::Rope { .. }) {
+            &[1]
+        } else if matches!(
+            self,
+            Kernel::CrossEntropyGrad { .. } | Kernel::HeadLossGrad { bias: true, .. }
+        ) {
+            &[4]
+        } else if matches!(self, Kernel::HeadLossGrad { bias: false, .. }) {
+            &[3]
+        } else if matches!(self, Kernel::AdamW { .. }) {
+            &[5, 6]
+        } else {
+            &[]
+        }
+    }
+
     /// Whether it reads bf16 without a copy in f32: it moves elements, rounds a single operation, or is a matrix product.
     pub fn reads_bf16(&self) -> bool {
         match self {

@@ -168,21 +168,7 @@ impl Plan {
     fn walk(&self, sizes: Sizes, mut each: impl FnMut(usize, i128)) -> i128 {
         let bytes = |id: ValId| self.bytes(id, sizes);
         // A view counts as part of the value it views, which lives until its last view is dropped.
-        let mut root: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
-        for step in &self.steps {
-            let over = step.kernel.writes_over();
-            for (i, output) in step.outputs.iter().enumerate() {
-                let from = match over.iter().find(|(o, _)| *o == i) {
-                    Some((_, input)) => step.inputs.get(*input),
-                    None if step.kernel.is_view() => step.inputs.first(),
-                    None => None,
-                };
-                let from = from.and_then(|id| root.get(id.0 as usize)).copied();
-                if let (Some(from), Some(slot)) = (from, root.get_mut(output.0 as usize)) {
-                    *slot = from;
-                }
-            }
-        }
+        let root = self.memory_of();
         let root_of = |id: ValId| root.get(id.0 as usize).copied().unwrap_or(id);
         let mut holders = vec![0u32; self.values.len()];
         for (_, id) in &self.inputs {

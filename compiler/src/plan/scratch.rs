@@ -5,15 +5,33 @@
 
 use super::{DType, Kernel, Plan, Sizes, Step, ValId};
 
+/// Which kernels read bf16 as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bf16 {
+    /// Those that move elements and matrix products; the others get copies in f32.
+    Some,
+    /// All but functions of single elements, as on a GPU.
+    Most,
+}
+
 impl Plan {
     /// Bytes that a step of this plan takes while it runs, in a call of these sizes.
     pub(super) fn scratch(&self, step: &Step, sizes: Sizes) -> i128 {
-        self.own(step, sizes) + self.widened(step, sizes)
+        self.scratch_with(step, sizes, Bf16::Some)
+    }
+
+    pub(super) fn scratch_with(&self, step: &Step, sizes: Sizes, bf16: Bf16) -> i128 {
+        let copied = matches!(
+            step.kernel,
+            Kernel::Pointwise(_) | Kernel::PointwiseGrad(_) | Kernel::RepeatHeadsGrad { .. }
+        );
+        let widened = if bf16 == Bf16::Some || copied { self.widened(step, sizes) } else { 0 };
+        self.own(step, sizes, bf16) + widened
     }
 
     /// The logits of a chunk of tokens; in f32 the weight, rearranged for its product; for the gradient of several chunks
     /// also that of x, which is joined from theirs, and in bf16 the gradient of the weight from one chunk.
-    fn own(&self, step: &Step, sizes: Sizes) -> i128 {
+    fn own(&self, step: &Step, sizes: Sizes, read: Bf16) -> i128 {
         let (rows, gradient) = if let Kernel::HeadLoss { rows, .. } = &step.kernel {
             (*rows, false)
         } else if let Kernel::HeadLossGrad { rows, .. } = &step.kernel {
@@ -26,9 +44,14 @@ impl Plan {
         let vocab = weight.dims.first().map_or(0, |dim| dim.at(sizes));
         let tokens = sizes.batch * sizes.time;
         let bf16 = weight.dtype == DType::Bf16;
-        // In bf16 there are both, the product's result and the same in f32.
-        let logits = i128::from(rows.min(tokens)) * i128::from(vocab) * if bf16 { 6 } else { 4 };
-        let rearranged = if bf16 { 0 } else { self.bytes(*id, sizes) };
+        // In bf16 there are both, the product's result and the same in f32, unless the kernel reads the former.
+        let each = match (bf16, read) {
+            (false, _) => 4,
+            (true, Bf16::Some) => 6,
+            (true, Bf16::Most) => 2,
+        };
+        let logits = i128::from(rows.min(tokens)) * i128::from(vocab) * each;
+        let rearranged = if bf16 || read == Bf16::Most { 0 } else { self.bytes(*id, sizes) };
         let several = gradient && rows < tokens;
         let joined = if several { self.bytes(*x, sizes) } else { 0 };
         let of_a_chunk = if several && bf16 { 3 * self.bytes(*id, sizes) } else { 0 };

@@ -231,6 +231,12 @@ impl Plan {
                     (life, _) => return Err(here(format!("reads %{}, {life:?}", id.0))),
                 }
             }
+            for number in step.kernel.host_numbers() {
+                let given = step.inputs.get(*number);
+                if !self.inputs.iter().any(|(_, id)| Some(id) == given) {
+                    return Err(here(format!("operand {number} is read on the CPU, but computed")));
+                }
+            }
             let made = infer(&step.kernel, &operands);
             if made.len() != step.outputs.len() {
                 return Err(here(format!("{} outputs, not {}", step.outputs.len(), made.len())));

@@ -64,12 +64,13 @@ fn spoken(line: &str) -> &str {
 }
 
 /// The crates in dependency order, each with the crates of the repository that it may use.
-const CRATES: [(&str, &[&str]); 12] = [
+const CRATES: [(&str, &[&str]); 13] = [
     ("dsl", &[]),
     ("tasks", &["dsl"]),
     ("compiler", &["dsl"]),
     ("lab", &["dsl", "tasks", "compiler"]),
     ("scale", &["compiler", "lab"]),
+    ("gpu", &[]),
     ("disk", &["dsl"]),
     ("data", &["dsl", "tasks", "compiler", "lab", "disk"]),
     ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data"]),
@@ -77,7 +78,7 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records"]),
     (
         "runtime",
-        &["dsl", "tasks", "compiler", "lab", "scale", "disk", "data", "records", "interop"],
+        &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records", "interop"],
     ),
     (
         "cli",

@@ -4,15 +4,17 @@
 //! true: a choice depends only on types and is made before anything runs; if the fastest is unavailable, the choice
 //! says why; a new kernel does not compile until it has a choice here.
 
+mod on_gpu;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
-use compiler::plan::{DType, Kernel, Value};
+use compiler::plan::{DType, Extent, Kernel, Value};
 
 use super::{KernelRequest, Machine, is_time};
 use crate::kernels::linear::Product;
 use crate::kernels::path::{self, Path, Reason};
-use crate::kernels::{attention, canon as convolution};
+use crate::kernels::{attention, canon as convolution, cuda};
 
 /// The implementation of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,24 @@ pub enum Choice {
     /// Our kernel, by this path.
     Ours(Path),
     Attention(attention::Path),
+}
+
+impl Choice {
+    /// Whether it reads and writes bf16 itself, where the kernel's other implementations get copies in f32.
+    pub(super) fn takes_bf16(self) -> bool {
+        match self {
+            Choice::Ours(Path::Cuda(_)) | Choice::Attention(attention::Path::Flash) => true,
+            Choice::Ours(Path::Fused(_) | Path::Reference(_))
+            | Choice::Attention(
+                attention::Path::Fused(_)
+                | attention::Path::MaskedFlash
+                | attention::Path::Reference(_),
+            )
+            | Choice::View
+            | Choice::Library
+            | Choice::Product(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for Choice {
@@ -45,10 +65,16 @@ impl fmt::Display for Choice {
 pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bool) -> Choice {
     let Machine { device, kind, kernels } = machine;
     let KernelRequest { all: asked, canon, gated_norm } = kernels;
-    let ours = || match asked {
-        true => Choice::Ours(Path::Reference(Reason::Asked)),
-        false => Choice::Ours(path::choose(kind, device)),
+    // Where our compiled CUDA kernels run.
+    let launcher = cuda::launcher(device).ok();
+    let ours_unless = |asked: bool| {
+        Choice::Ours(match (asked, launcher) {
+            (true, _) => Path::Reference(Reason::Asked),
+            (false, Some(launcher)) => on_gpu::path(kernel, operands, kind, launcher),
+            (false, None) => path::choose(kind, device),
+        })
     };
+    let ours = || ours_unless(asked);
     let dims = |i: usize| operands.get(i).map_or(&[][..], |v| v.dims.as_slice());
     match kernel {
         Kernel::Reshape { .. } | Kernel::Split { .. } => Choice::View,
@@ -65,6 +91,15 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
                 Product::choose(kind, device)
             })
         }
+        // The CPU's is libtorch's; on a GPU that one is not deterministic without sorting, as ours does.
+        Kernel::EmbedGrad { .. } if launcher.is_some() && !asked => match ours() {
+            Choice::Ours(Path::Reference(_)) => Choice::Library,
+            choice @ (Choice::Ours(_)
+            | Choice::View
+            | Choice::Library
+            | Choice::Product(_)
+            | Choice::Attention(_)) => choice,
+        },
         Kernel::Embed
         | Kernel::Cast { .. }
         | Kernel::EmbedGrad { .. }
@@ -99,25 +134,33 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::ScanGrad(_)
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
-        Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } if gated_norm => {
-            Choice::Ours(Path::Reference(Reason::Asked))
+        Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => {
+            ours_unless(asked || gated_norm)
         }
-        Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => ours(),
         Kernel::CausalConv { kernel, .. }
         | Kernel::CausalConvGrad { kernel, .. }
         | Kernel::ConvSwiGlu { kernel, .. }
-        | Kernel::ConvSwiGluGrad { kernel, .. } => Choice::Ours(match asked || canon {
-            true => Path::Reference(Reason::Asked),
-            false => convolution::choose(*kernel, kind, device),
-        }),
+        | Kernel::ConvSwiGluGrad { kernel, .. } => match (asked || canon, launcher) {
+            (false, None) => Choice::Ours(convolution::choose(*kernel, kind, device)),
+            (asked, _) => ours_unless(asked),
+        },
         Kernel::Attention { window: _ } | Kernel::AttentionGrad { window: _ } => {
             // The gradient's operands start with dy, before q, k and v.
             let first = usize::from(matches!(kernel, Kernel::AttentionGrad { .. }));
             let fresh = is_time(dims(first + 1).get(1));
-            let even = dims(first).last() == dims(first + 2).last();
+            let even = dims(first + 1).last() == dims(first + 2).last();
+            let width = match dims(first).last() {
+                Some(Extent::Fixed(width)) => *width,
+                Some(_) | None => 0,
+            };
+            // Under bf16 the flash kernel of a GPU takes the operands as they are; the CPU's kernels, f32 copies.
+            let kind = match (device, operands.get(first).map(|q| q.dtype)) {
+                (tch::Device::Cuda(_), Some(dtype)) => machine.kind_of(dtype),
+                (_, _) => kind,
+            };
             Choice::Attention(match asked {
                 true => attention::Path::Reference(attention::Reason::Asked),
-                false => attention::choose(fresh, even, device, kind),
+                false => attention::choose(fresh, even, width, device, kind),
             })
         }
     }
@@ -150,7 +193,7 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
-    use compiler::plan::{DType, Extent, Scan};
+    use compiler::plan::Scan;
     use tch::{Device, Kind};
 
     use super::*;
@@ -251,7 +294,15 @@ mod tests {
         let wide_seen = heads(Extent::KvLen(None), 16);
         assert_eq!(of(None, &seen, &wide_seen, fast), "reference (value width is not key width)");
         let cuda = Machine { device: Device::Cuda(1), ..fast };
-        assert_eq!(of(None, &now, &now, cuda), "reference (on Cuda(1))");
+        assert_eq!(of(None, &now, &now, cuda), "reference (Float)");
+        let half = |x: &Value| Value { dtype: DType::Bf16, ..x.clone() };
+        let (half_now, half_wide) = (half(&now), half(&wide));
+        let flash =
+            |window, q: &Value, v: &Value| path(&Kernel::Attention { window }, &[q, q, v], cuda);
+        assert_eq!(flash(Some(4), &half_now, &half_now), "libtorch flash");
+        assert_eq!(flash(None, &half_now, &half_wide), "reference (value width is not key width)");
+        let odd = half(&heads(Extent::Time, 12));
+        assert_eq!(flash(None, &odd, &odd), "reference (no flash attention for heads of 12)");
         let grad = Kernel::AttentionGrad { window: None };
         assert!(path(&grad, &[&now, &now, &now, &wide], fast).starts_with("fused/"));
     }

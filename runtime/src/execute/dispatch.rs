@@ -10,9 +10,10 @@ use dsl::Decimal;
 use tch::Tensor;
 
 use super::{Choice, Machine};
+use crate::kernels::path::Path;
 use crate::kernels::{
     KernelError, arrange, attention, canon, gated_norm, head_loss, l2_norm, linear, loss, norm,
-    pointwise, rope, scan, swiglu, update,
+    pointwise, rope, scan, swiglu, transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -35,8 +36,8 @@ pub(super) fn run(
     let x = |i: usize| -> Result<&Tensor, KernelError> {
         operands.get(i).copied().ok_or_else(|| wrong(format!("operand {i} is missing")))
     };
-    let number = |i: usize| -> Result<f64, KernelError> { Ok(x(i)?.f_double_value(&[])?) };
-    let integer = |i: usize| -> Result<i64, KernelError> { Ok(x(i)?.f_int64_value(&[])?) };
+    let number = |i: usize| -> Result<f64, KernelError> { transfer::given(x(i)?) };
+    let integer = |i: usize| -> Result<i64, KernelError> { transfer::given_integer(x(i)?) };
     let ours = || match choice {
         Choice::Ours(path) => Ok(path),
         Choice::View | Choice::Library | Choice::Product(_) | Choice::Attention(_) => {
@@ -51,7 +52,17 @@ pub(super) fn run(
     };
     Ok(match kernel {
         Kernel::Embed => vec![linear::embed(x(0)?, x(1)?)?],
-        Kernel::EmbedGrad { vocab } => vec![linear::embed_grad(x(0)?, x(1)?, *vocab)?],
+        Kernel::EmbedGrad { vocab } => {
+            let on_gpu = match choice {
+                Choice::Ours(Path::Cuda(target)) => Some(target),
+                Choice::Ours(Path::Fused(_) | Path::Reference(_))
+                | Choice::View
+                | Choice::Library
+                | Choice::Product(_)
+                | Choice::Attention(_) => None,
+            };
+            vec![linear::embed_grad(on_gpu, x(0)?, x(1)?, *vocab)?]
+        }
         Kernel::Linear { bias } => {
             let bias = if *bias { Some(x(2)?) } else { None };
             vec![linear::linear(product()?, x(0)?, x(1)?, bias)?]
@@ -202,7 +213,7 @@ pub(super) fn run(
         }
 
         Kernel::CrossEntropy { nll_square, z_loss } => {
-            let loss::Losses { nll, lse, loss, counted } =
+            let loss::Losses { nll, lse, loss, counted, likeliest: _ } =
                 loss::forward(ours()?, x(0)?, x(1)?, terms(nll_square, z_loss))?;
             vec![nll, lse, loss, counted]
         }

@@ -10,6 +10,7 @@ use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
 use super::{ExecuteError, Executor, Machine, Paths, Running, StepObserver, Traced};
+use crate::kernels::transfer::Readback;
 use crate::weights::Weights;
 use records::run::RunError;
 
@@ -281,6 +282,23 @@ impl Trainer {
         Ok(norm)
     }
 
+    /// Like [`Trainer::update`], for a whole step's sums. What the log needs, the summed loss and the norm, is on its way
+    /// while the device still updates.
+    pub fn update_and_log(
+        &self,
+        weights: &mut Weights,
+        moments: &mut Moments,
+        sums: &Sums,
+        lr: f64,
+        step: i64,
+    ) -> Result<Readback, ExecuteError> {
+        let (of, logged) = (&weights.tensors, [&sums.loss]);
+        let readback =
+            self.update_reading(of, moments, &sums.gradients, &logged, None, lr, step)?;
+        weights.changed();
+        Ok(readback)
+    }
+
     /// Like [`Trainer::update`], for what a rank owns. `norm` is that of the whole gradients, if they are not all here.
     pub(crate) fn update_parts(
         &self,
@@ -291,6 +309,26 @@ impl Trainer {
         lr: f64,
         step: i64,
     ) -> Result<f64, ExecuteError> {
+        let readback = self.update_reading(weights, moments, gradients, &[], norm, lr, step)?;
+        let [norm] = readback.wait()?;
+        Ok(norm)
+    }
+
+    /// Updates, and reads `logged` and the norm of the gradients as soon as it is known.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the update's operands, and what is read beside it"
+    )]
+    fn update_reading(
+        &self,
+        weights: &[Tensor],
+        moments: &mut Moments,
+        gradients: &[Tensor],
+        logged: &[&Tensor],
+        norm: Option<f64>,
+        lr: f64,
+        step: i64,
+    ) -> Result<Readback, ExecuteError> {
         let give = |input| match input {
             Input::Param(id) => at(weights, id.0, "parameter"),
             Input::Rounded(_) => Err(unknown(input)),
@@ -307,11 +345,16 @@ impl Trainer {
             | Input::Left(_)
             | Input::Right(_) => Err(unknown(input)),
         };
-        let outputs = self.update.run_with_norm(give, norm)?;
-        match outputs.iter().find(|(output, _)| *output == Output::GradNorm) {
-            Some((_, norm)) => Ok(norm.f_double_value(&[])?),
-            None => Err(ExecuteError::new("the update plan gives no gradient norm")),
-        }
+        let steps = &self.update.plan().steps;
+        let known = steps.iter().position(|step| matches!(step.kernel, Kernel::GradNorm));
+        let known = known.ok_or_else(|| ExecuteError::new("the update plan has no norm"))?;
+        let mut running = self.update.begin(|input| give(input).map(Some), norm)?;
+        running.advance(known + 1, None)?;
+        let norm = running.take(Output::GradNorm)?;
+        let readback = Readback::begin(&[logged, &[&norm]].concat())?;
+        running.advance(steps.len(), None)?;
+        running.end();
+        Ok(readback)
     }
 }
 

@@ -19,7 +19,8 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>, KernelError> {
     let any = |kind| operands.iter().any(|operand| operand.kind() == kind);
     // Products of an f32 with a bf16 tensor are f32.
-    let widen = any(Kind::BFloat16) && (any(Kind::Float) || !kernel.reads_bf16());
+    let widen =
+        any(Kind::BFloat16) && !choice.takes_bf16() && (any(Kind::Float) || !kernel.reads_bf16());
     let mut results = match widen {
         false => dispatch::run(kernel, choice, operands, context)?,
         true => {

@@ -1,5 +1,5 @@
-//! Causal softmax attention: our kernel on the CPU, libtorch's flash kernel for keys of earlier calls (both after Dao et
-//! al. 2022), or the plain formula.
+//! Causal softmax attention: our kernel on the CPU, libtorch's flash kernels on a GPU and for keys of earlier calls (all
+//! after Dao et al. 2022), or the plain formula.
 //! In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t: queries are the last t of s positions. Out: y [b, t, h,
 //! e] and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window.
 //! Must stay true: the caller runs the path that `choose` returned; softmax is in f32 (f64 in f64); query head j reads
@@ -12,7 +12,7 @@ use std::fmt;
 use tch::{Device, Kind, Tensor};
 
 use super::arrange::{repeat_heads, sum_repeats};
-use super::{Isa, KernelError};
+use super::{Isa, KernelError, ffi};
 
 /// The implementation of attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum Path {
     Fused(Isa),
     /// libtorch's flash kernel with an explicit mask, for keys from earlier calls.
     MaskedFlash,
+    /// libtorch's flash kernel on a GPU, for bf16; its backward pass divides by multiprocessors, in a fixed order.
+    Flash,
     /// Matrix products and a softmax, on any device and dtype; holds all scores.
     Reference(Reason),
 }
@@ -31,12 +33,21 @@ pub enum Reason {
     /// The flash kernel does not support these widths of keys and values.
     Widths,
     Kind(Kind),
+    /// The flash kernel supports heads of up to 256 channels, a multiple of 8.
+    Width(i64),
     Asked,
 }
 
-/// The path on a device. `fresh`: no earlier keys; `even`: keys as wide as values.
-pub fn choose(fresh: bool, even: bool, device: Device, kind: Kind) -> Path {
-    if device != Device::Cpu {
+/// The path on a device. `fresh`: no earlier keys; `even`: keys as wide as values, `width`; `kind`: of the operands.
+pub fn choose(fresh: bool, even: bool, width: i64, device: Device, kind: Kind) -> Path {
+    if let Device::Cuda(_) = device {
+        match (even, kind) {
+            (false, _) => Path::Reference(Reason::Widths),
+            (true, Kind::BFloat16) if width % 8 == 0 && (8..=256).contains(&width) => Path::Flash,
+            (true, Kind::BFloat16) => Path::Reference(Reason::Width(width)),
+            (true, other) => Path::Reference(Reason::Kind(other)),
+        }
+    } else if device != Device::Cpu {
         Path::Reference(Reason::Device(device))
     } else if kind != Kind::Float {
         Path::Reference(Reason::Kind(kind))
@@ -54,6 +65,10 @@ impl fmt::Display for Path {
         match self {
             Self::Fused(isa) => write!(f, "fused/{isa}"),
             Self::MaskedFlash => f.write_str("libtorch flash, masked"),
+            Self::Flash => f.write_str("libtorch flash"),
+            Self::Reference(Reason::Width(width)) => {
+                write!(f, "reference (no flash attention for heads of {width})")
+            }
             Self::Reference(Reason::Device(device)) => write!(f, "reference (on {device:?})"),
             Self::Reference(Reason::Widths) => {
                 f.write_str("reference (value width is not key width)")
@@ -78,6 +93,11 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
     let shape = Shape::from_operands(operands)?;
     let flash = match path {
         Path::Fused(isa) => return fused::forward(isa, &shape, operands),
+        Path::Flash => {
+            let Operands { q, k, v, window } = operands;
+            let [q, k, v] = [q, k, v].map(last_dense);
+            return ffi::flash_forward([&q?, &k?, &v?], shape.scale(), window);
+        }
         Path::MaskedFlash => true,
         Path::Reference(_) => false,
     };
@@ -108,6 +128,12 @@ pub fn backward(
     let shape = Shape::from_operands(operands)?;
     let flash = match path {
         Path::Fused(isa) => return fused::backward(isa, &shape, dy, operands, y, lse),
+        Path::Flash => {
+            let Operands { q, k, v, window } = operands;
+            let [dy, q, k, v, y] = [dy, q, k, v, y].map(last_dense);
+            let (of, made) = ([&q?, &k?, &v?], [&y?, lse]);
+            return ffi::flash_backward(&dy?, of, made, shape.scale(), window);
+        }
         Path::MaskedFlash => true,
         Path::Reference(_) => false,
     };
@@ -138,6 +164,12 @@ pub fn backward(
         times => sum_repeats(&x.f_transpose(1, 2)?, times),
     };
     Ok((rows(dq)?, kv(dk)?, kv(dv)?))
+}
+
+/// x with dense channels, as the flash kernel wants them.
+fn last_dense(x: &Tensor) -> Result<Tensor, KernelError> {
+    let dense = x.stride().last().is_none_or(|stride| *stride == 1);
+    Ok(if dense { x.shallow_clone() } else { x.f_contiguous()? })
 }
 
 struct Shape {

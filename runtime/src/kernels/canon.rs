@@ -17,9 +17,9 @@ mod tests;
 pub use compiler::plan::Activation;
 use tch::{Device, Kind, Tensor};
 
-use super::KernelError;
 use super::path::choose as choose_by_kind;
 pub use super::path::{Path, Reason};
+use super::{KernelError, cuda};
 
 /// Kernel sizes that the fused path is compiled for.
 pub const FUSED_KERNELS: std::ops::RangeInclusive<i64> = 2..=8;
@@ -37,7 +37,7 @@ pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
         Path::Fused(_) if !FUSED_KERNELS.contains(&kernel) => {
             Path::Reference(Reason::KernelSize(kernel))
         }
-        path @ (Path::Fused(_) | Path::Reference(_)) => path,
+        path @ (Path::Fused(_) | Path::Cuda(_) | Path::Reference(_)) => path,
     }
 }
 
@@ -71,6 +71,10 @@ pub fn forward(
     operands: Operands<'_>,
     options: Options,
 ) -> Result<Vec<Tensor>, KernelError> {
+    if let (Path::Cuda(_), Some(x)) = (path, operands.inputs.first()) {
+        Shape::from_operands(&operands)?;
+        return cuda::canon::forward(cuda::launcher(x.device())?, operands, options);
+    }
     let mut outputs =
         operands.inputs.iter().map(|x| dense_like(x)).collect::<Result<Vec<_>, _>>()?;
     forward_into(path, operands, options, &mut outputs)?;
@@ -88,6 +92,7 @@ pub fn forward_into(
     shape.expect_one_each("outputs", &operands, outputs.iter())?;
     match path {
         Path::Fused(isa) => fused::forward(isa, &shape, operands, options, outputs),
+        Path::Cuda(_) => copy_all(outputs, &forward(path, operands, options)?),
         Path::Reference(_) => {
             let results = reference::forward(&shape, operands, options)?;
             copy_all(outputs, &results)
@@ -102,6 +107,14 @@ pub fn backward(
     operands: Operands<'_>,
     options: Options,
 ) -> Result<Gradients, KernelError> {
+    if let (Path::Cuda(_), Some(x)) = (path, operands.inputs.first()) {
+        let shape = Shape::from_operands(&operands)?;
+        shape.expect_one_each("output gradients", &operands, grads.iter().copied())?;
+        if operands.state.is_some() {
+            return Err(KernelError::new("the gradient of a Canon state on CUDA".to_owned()));
+        }
+        return cuda::canon::backward(cuda::launcher(x.device())?, grads, operands, options);
+    }
     let inputs = operands.inputs.iter().map(|x| dense_like(x)).collect::<Result<Vec<_>, _>>()?;
     let [bias, state] = [operands.bias, operands.state].map(|x| x.map(dense_like));
     let weight = dense_like(operands.weight)?;
@@ -135,8 +148,13 @@ pub fn backward_into(
     }
     match path {
         Path::Fused(isa) => fused::backward(isa, &shape, grads, operands, options, into),
-        Path::Reference(_) => {
-            let results = reference::backward(&shape, grads, operands, options)?;
+        Path::Cuda(_) | Path::Reference(_) => {
+            let results = match path {
+                Path::Cuda(_) => backward(path, grads, operands, options)?,
+                Path::Fused(_) | Path::Reference(_) => {
+                    reference::backward(&shape, grads, operands, options)?
+                }
+            };
             copy_all(&mut into.inputs, &results.inputs)?;
             into.weight.f_copy_(&results.weight)?;
             for (into, result) in

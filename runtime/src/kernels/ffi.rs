@@ -5,6 +5,7 @@
 //! kernel call, which makes no tensor call meanwhile.
 #![expect(unsafe_code, reason = "the one module that may; every block says why it is sound")]
 
+mod cuda;
 mod group;
 mod heads;
 mod tiles;
@@ -18,6 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub(crate) use cuda::{
+    CudaDriver, DeviceEvent, flash_backward, flash_forward, forget, make_deterministic, reserved,
+};
 pub use group::{Group, Meeting};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
 use tch::{Device, Kind, Tensor};

@@ -13,7 +13,7 @@ use super::ffi::{self, Cut, Vectorised};
 use super::lanes::{dot, mul_add, sigmoid, sum_squares};
 use super::linear::{AddRows, grain};
 use super::path::Path;
-use super::{Isa, KernelError, norm, swiglu};
+use super::{Isa, KernelError, cuda, norm, swiglu};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Operands<'a> {
@@ -35,6 +35,10 @@ pub fn forward(
     let Operands { x, gate, weight } = operands;
     let isa = match (path, order) {
         (Path::Fused(isa), _) => isa,
+        (Path::Cuda(_), _) => {
+            let launcher = cuda::launcher(x.device())?;
+            return cuda::norm::forward(launcher, x, Some((gate, order)), weight, eps);
+        }
         (Path::Reference(_), Gate::Before) => {
             return norm::rms_norm(path, &swiglu::forward(path, gate, x)?, weight, eps);
         }
@@ -73,6 +77,13 @@ pub fn backward(
     let Operands { x, gate, weight } = operands;
     match (path, order) {
         (Path::Fused(isa), _) => fused_backward(isa, dy, operands, rstd, order),
+        (Path::Cuda(_), _) => {
+            let launcher = cuda::launcher(x.device())?;
+            let gates = Some((gate, order));
+            let (dx, dgate, dweight) = cuda::norm::backward(launcher, dy, x, gates, weight, rstd)?;
+            let dgate = dgate.ok_or_else(|| KernelError::new("no gradient of the gate".into()))?;
+            Ok([dx, dgate, dweight])
+        }
         (Path::Reference(_), Gate::Before) => {
             let u = swiglu::forward(path, gate, x)?;
             let (du, dweight) = norm::rms_norm_grad(path, dy, &u, weight, rstd)?;

@@ -7,7 +7,7 @@
 use tch::{Kind, Tensor};
 
 use super::linear::{Product, linear_grad_input, linear_grad_weight, sum_tokens};
-use super::loss::{self, Kept, Losses, Terms};
+use super::loss::{self, Losses, Terms};
 use super::path::Path;
 use super::{KernelError, matmul};
 
@@ -89,12 +89,16 @@ struct Projection<'a> {
 }
 
 impl Projection<'_> {
-    /// A chunk's logits [r, v] and losses.
-    fn losses(&self, path: Path, chunk: &Chunk) -> Result<(Tensor, Losses), KernelError> {
-        let Head { weight, bias, targets: _, x: _, terms, rows: _ } = *self.head;
-        let logits = match &self.ours {
+    /// A chunk's logits [r, v].
+    fn logits(&self, path: Path, chunk: &Chunk) -> Result<Tensor, KernelError> {
+        let Head { weight, bias, targets: _, x: _, terms: _, rows: _ } = *self.head;
+        Ok(match &self.ours {
             // bf16 logits are exact in f32.
-            None => self.head.wide(chunk.x.f_linear(weight, bias)?)?,
+            None => {
+                let logits = chunk.x.f_linear(weight, bias)?;
+                // Our CUDA kernels read bf16.
+                if matches!(path, Path::Cuda(_)) { logits } else { self.head.wide(logits)? }
+            }
             Some(ours) => {
                 let mut logits = ours.product(&chunk.x)?;
                 if let Some(bias) = bias {
@@ -102,9 +106,7 @@ impl Projection<'_> {
                 }
                 logits
             }
-        };
-        let losses = loss::forward(path, &logits, &chunk.targets, terms)?;
-        Ok((logits, losses))
+        })
     }
 }
 
@@ -114,8 +116,12 @@ pub fn forward(path: Path, head: Head<'_>) -> Result<Scores, KernelError> {
     let mut total = Total::default();
     let projection = head.projection(head.product(path))?;
     for chunk in head.chunks()? {
-        let (logits, losses) = projection.losses(path, &chunk)?;
-        argmax.push(loss::argmax(&logits)?);
+        let logits = projection.logits(path, &chunk)?;
+        let losses = loss::forward(path, &logits, &chunk.targets, head.terms)?;
+        argmax.push(match &losses.likeliest {
+            Some(likeliest) => likeliest.shallow_clone(),
+            None => loss::argmax(&logits)?,
+        });
         total.add(&losses)?;
         nll.push(losses.nll);
     }
@@ -136,10 +142,10 @@ pub fn backward(path: Path, head: Head<'_>, scale: f64) -> Result<Gradients, Ker
     let product = head.product(path);
     let projection = head.projection(product)?;
     for chunk in head.chunks()? {
-        let (logits, losses) = projection.losses(path, &chunk)?;
+        let logits = projection.logits(path, &chunk)?;
+        // [r, v]
+        let (losses, d) = loss::both(path, &logits, &chunk.targets, scale, head.terms)?;
         total.add(&losses)?;
-        let kept = Kept { targets: &chunk.targets, nll: &losses.nll, lse: &losses.lse };
-        let d = loss::backward(path, &logits, kept, scale, head.terms, true)?; // [r, v]
         let bias = match head.bias {
             None => None,
             Some(_) => Some(sum_tokens(path, &d.f_unsqueeze(0)?)?),

@@ -4,17 +4,20 @@
 
 use tch::{Kind, Tensor};
 
-use super::KernelError;
 use super::ffi::{self, Cut, Vectorised};
 use super::lanes::{dot, mul_add, sum_squares};
 use super::linear::grain;
 use super::path::Path;
+use super::{KernelError, cuda};
 
 /// Rows per unit of work.
 const ROWS: usize = 64;
 
 /// y […, c] and rnorm […].
 pub fn forward(path: Path, x: &Tensor, eps: f64) -> Result<(Tensor, Tensor), KernelError> {
+    if let Path::Cuda(_) = path {
+        return cuda::norm::l2_forward(cuda::launcher(x.device())?, x, eps);
+    }
     let Path::Fused(isa) = path else {
         let sum = x.f_square()?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
         let rnorm = sum.f_add_scalar(eps)?.f_rsqrt()?; // […, 1]
@@ -45,6 +48,9 @@ pub fn backward(
     x: &Tensor,
     rnorm: &Tensor,
 ) -> Result<Tensor, KernelError> {
+    if let Path::Cuda(_) = path {
+        return cuda::norm::l2_backward(cuda::launcher(x.device())?, dy, x, rnorm);
+    }
     let Path::Fused(isa) = path else {
         let y = x.f_mul(&rnorm.f_unsqueeze(-1)?)?;
         let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;

@@ -8,11 +8,13 @@ mod tests;
 
 use std::fmt;
 
+use gpu::Target;
 use tch::{Device, Kind, Tensor};
 
+use super::arrange::copy;
 use super::ffi::{self, Cut, Vectorised};
 use super::path::{self, Path};
-use super::{Isa, KernelError, is_intel, matmul};
+use super::{Isa, KernelError, cuda, is_intel, matmul};
 
 pub use few::ROWS as FEW_ROWS;
 
@@ -21,9 +23,17 @@ pub fn embed(tokens: &Tensor, table: &Tensor) -> Result<Tensor, KernelError> {
     Ok(Tensor::f_embedding(table, tokens, -1, false, false)?)
 }
 
-/// [v, c]: row i sums dy [b, t, c] where tokens = i.
-pub fn embed_grad(dy: &Tensor, tokens: &Tensor, vocab: i64) -> Result<Tensor, KernelError> {
-    Ok(Tensor::f_embedding_dense_backward(dy, tokens, vocab, -1, false)?)
+/// [v, c]: row i sums dy [b, t, c] where tokens = i. By libtorch, or on a GPU by our kernel.
+pub fn embed_grad(
+    on_gpu: Option<Target>,
+    dy: &Tensor,
+    tokens: &Tensor,
+    vocab: i64,
+) -> Result<Tensor, KernelError> {
+    match on_gpu {
+        None => Ok(Tensor::f_embedding_dense_backward(dy, tokens, vocab, -1, false)?),
+        Some(_) => cuda::sums::embed_backward(cuda::launcher(dy.device())?, dy, tokens, vocab),
+    }
 }
 
 /// The implementation of a matrix product.
@@ -48,7 +58,7 @@ impl Product {
     pub(super) fn by(path: Path) -> Self {
         match path {
             Path::Fused(isa) if matmul::has_tiles(isa) && !is_intel() => Self::Tiles(isa),
-            Path::Fused(_) | Path::Reference(_) => Self::Library,
+            Path::Fused(_) | Path::Cuda(_) | Path::Reference(_) => Self::Library,
         }
     }
 
@@ -56,7 +66,7 @@ impl Product {
     pub fn choose_few(kind: Kind, device: Device) -> Self {
         match path::choose(kind, device) {
             Path::Fused(isa) => Self::FewRows(isa),
-            Path::Reference(_) => Self::Library,
+            Path::Cuda(_) | Path::Reference(_) => Self::Library,
         }
     }
 }
@@ -80,7 +90,9 @@ pub fn linear(
 ) -> Result<Tensor, KernelError> {
     let mut y = match product {
         Product::FewRows(isa) if few::takes(x) => few::linear(isa, x, weight)?,
-        Product::Library | Product::FewRows(_) => return Ok(x.f_linear(weight, bias)?),
+        Product::Library | Product::FewRows(_) => {
+            return Ok(aligned(x)?.f_linear(&aligned(weight)?, bias)?);
+        }
         Product::Tiles(isa) => {
             let y = matmul::product(isa, &rows(x)?, &weight.f_transpose(0, 1)?)?;
             y.f_reshape(with_last(x, weight.size().first()))?
@@ -99,7 +111,7 @@ pub fn linear_grad_input(
     weight: &Tensor,
 ) -> Result<Tensor, KernelError> {
     let dx = match product {
-        Product::Library | Product::FewRows(_) => rows(dy)?.f_mm(weight)?,
+        Product::Library | Product::FewRows(_) => aligned(&rows(dy)?)?.f_mm(&aligned(weight)?)?,
         Product::Tiles(isa) => matmul::product(isa, &rows(dy)?, weight)?,
     };
     Ok(dx.f_reshape(with_last(dy, weight.size().last()))?)
@@ -113,8 +125,28 @@ pub fn linear_grad_weight(
 ) -> Result<Tensor, KernelError> {
     let (dy, x) = (rows(dy)?.f_transpose(0, 1)?, rows(x)?);
     match product {
-        Product::Library | Product::FewRows(_) => Ok(dy.f_mm(&x)?),
+        Product::Library | Product::FewRows(_) => Ok(aligned(&dy)?.f_mm(&aligned(&x)?)?),
         Product::Tiles(isa) => matmul::product(isa, &dy, &x),
+    }
+}
+
+/// What cublasLt may choose its algorithm by.
+const ALIGNMENT: usize = 256;
+
+/// x, in memory of its own if it is on a GPU and does not begin at a multiple of [`ALIGNMENT`]: equal shapes then have
+/// equal algorithms, whatever they are a part of.
+fn aligned(x: &Tensor) -> Result<Tensor, KernelError> {
+    match x.device() {
+        Device::Cuda(_) => at_multiple(x, ALIGNMENT),
+        Device::Cpu | Device::Mps | Device::Vulkan => Ok(x.shallow_clone()),
+    }
+}
+
+/// x, or a copy if it does not begin at a multiple of this many bytes.
+pub(super) fn at_multiple(x: &Tensor, alignment: usize) -> Result<Tensor, KernelError> {
+    match (x.data_ptr() as usize).is_multiple_of(alignment) {
+        true => Ok(x.shallow_clone()),
+        false => copy(x),
     }
 }
 
@@ -135,6 +167,7 @@ fn rows(x: &Tensor) -> Result<Tensor, KernelError> {
 pub fn sum_tokens(path: Path, dy: &Tensor) -> Result<Tensor, KernelError> {
     let isa = match path {
         Path::Fused(isa) => isa,
+        Path::Cuda(_) => return cuda::sums::tokens(cuda::launcher(dy.device())?, dy),
         Path::Reference(_) => {
             return Ok(dy.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>)?);
         }

@@ -11,7 +11,7 @@ use super::ffi::{self, Cut, Vectorised};
 use super::lanes::{exp, max, sum_exp};
 use super::linear::grain;
 use super::path::Path;
-use super::{Isa, KernelError};
+use super::{Isa, KernelError, cuda};
 
 /// Factors of the squared terms.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,6 +30,8 @@ pub struct Losses {
     pub loss: Tensor,
     /// [] i64
     pub counted: Tensor,
+    /// [b, t] i64, if the kernel finds it too: the lowest index of the maximum.
+    pub likeliest: Option<Tensor>,
 }
 
 pub fn forward(
@@ -41,6 +43,9 @@ pub fn forward(
     let Terms { nll_square, z_loss } = terms;
     let (nll, lse) = match path {
         Path::Fused(isa) => fused_forward(isa, logits, targets)?,
+        Path::Cuda(_) => {
+            return cuda::loss::forward(cuda::launcher(logits.device())?, logits, targets, terms);
+        }
         Path::Reference(_) => {
             let lse = logits.f_logsumexp([-1i64].as_slice(), false)?;
             let index = targets.f_clamp_min(0)?.f_unsqueeze(-1)?;
@@ -57,7 +62,7 @@ pub fn forward(
     }
     let each = each.f_masked_fill(&counts.f_logical_not()?, 0.0)?;
     let loss = in_order(&each)?;
-    Ok(Losses { nll, lse, loss, counted: counts.f_sum(Kind::Int64)? })
+    Ok(Losses { nll, lse, loss, counted: counts.f_sum(Kind::Int64)?, likeliest: None })
 }
 
 /// The sum of f64 numbers in order. libtorch's sum depends on the number of threads.
@@ -87,6 +92,10 @@ pub fn backward(
     terms: Terms,
     over_logits: bool,
 ) -> Result<Tensor, KernelError> {
+    if let Path::Cuda(_) = path {
+        let launcher = cuda::launcher(logits.device())?;
+        return cuda::loss::backward(launcher, logits, kept, scale, terms, over_logits);
+    }
     let Terms { nll_square, z_loss } = terms;
     let Kept { targets, nll, lse } = kept;
     let counts = targets.f_ne(IGNORED)?;
@@ -103,6 +112,23 @@ pub fn backward(
     let index = targets.f_clamp_min(0)?.f_unsqueeze(-1)?;
     let _ = d.f_scatter_add_(-1, &index, &down.f_neg()?.f_unsqueeze(-1)?)?;
     Ok(d)
+}
+
+/// Losses, and the gradient of the logits, which it is written over.
+pub fn both(
+    path: Path,
+    logits: &Tensor,
+    targets: &Tensor,
+    scale: f64,
+    terms: Terms,
+) -> Result<(Losses, Tensor), KernelError> {
+    if let Path::Cuda(_) = path {
+        return cuda::loss::both(cuda::launcher(logits.device())?, logits, targets, scale, terms);
+    }
+    let losses = forward(path, logits, targets, terms)?;
+    let kept = Kept { targets, nll: &losses.nll, lse: &losses.lse };
+    let d = backward(path, logits, kept, scale, terms, true)?;
+    Ok((losses, d))
 }
 
 /// [b, t] i64: the lowest index of the maximum.

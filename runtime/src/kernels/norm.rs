@@ -10,7 +10,7 @@ use super::ffi::{self, Cut, Vectorised};
 use super::lanes::{dot, mul_add, sum_squares};
 use super::linear::{AddRows, grain};
 use super::path::Path;
-use super::{Isa, KernelError};
+use super::{Isa, KernelError, cuda};
 
 /// y […, c] and rstd […].
 pub fn rms_norm(
@@ -21,6 +21,7 @@ pub fn rms_norm(
 ) -> Result<(Tensor, Tensor), KernelError> {
     match path {
         Path::Fused(isa) => fused_rms_norm(isa, x, weight, eps),
+        Path::Cuda(_) => cuda::norm::forward(cuda::launcher(x.device())?, x, None, weight, eps),
         Path::Reference(_) => {
             let mean = x.f_square()?.f_mean_dim([-1i64].as_slice(), true, None::<Kind>)?;
             let rstd = mean.f_add_scalar(eps)?.f_rsqrt()?; // […, 1]
@@ -40,6 +41,11 @@ pub fn rms_norm_grad(
 ) -> Result<(Tensor, Tensor), KernelError> {
     match path {
         Path::Fused(isa) => fused_rms_norm_grad(isa, dy, x, weight, rstd),
+        Path::Cuda(_) => {
+            let launcher = cuda::launcher(x.device())?;
+            let (dx, _, dweight) = cuda::norm::backward(launcher, dy, x, None, weight, rstd)?;
+            Ok((dx, dweight))
+        }
         Path::Reference(_) => {
             let rstd = rstd.f_unsqueeze(-1)?;
             let n = x.f_mul(&rstd)?;

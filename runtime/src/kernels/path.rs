@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use gpu::Target;
 use tch::{Device, Kind};
 
 use super::Isa;
@@ -13,6 +14,8 @@ use super::Isa;
 pub enum Path {
     /// Rust on ATen's threads.
     Fused(Isa),
+    /// Our compiled CUDA kernels, by what their images were compiled for.
+    Cuda(Target),
     /// Plain tch, any device and dtype.
     Reference(Reason),
 }
@@ -23,6 +26,14 @@ pub enum Reason {
     Device(Device),
     Kind(Kind),
     KernelSize(i64),
+    /// No CUDA kernel was compiled for a last axis of this size.
+    Width(i64),
+    /// No CUDA kernel was compiled for this many taps.
+    Taps(i64),
+    /// Our CUDA kernels take operands of one dtype.
+    Mixed,
+    /// No CUDA kernel was compiled for the recurrence with these sizes of its state.
+    State(i64, i64),
     /// Requested, for comparison.
     Asked,
 }
@@ -42,6 +53,7 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fused(isa) => write!(f, "fused/{isa}"),
+            Self::Cuda(target) => write!(f, "fused/cuda/{target}"),
             Self::Reference(reason) => write!(f, "reference ({reason})"),
         }
     }
@@ -53,6 +65,12 @@ impl fmt::Display for Reason {
             Self::Device(device) => write!(f, "on {device:?}"),
             Self::Kind(kind) => write!(f, "{kind:?}"),
             Self::KernelSize(k) => write!(f, "kernel {k} is outside 2..=8"),
+            Self::Width(width) => write!(f, "no CUDA kernel for a width of {width}"),
+            Self::Taps(taps) => write!(f, "no CUDA kernel for {taps} taps"),
+            Self::Mixed => f.write_str("operands of several dtypes"),
+            Self::State(rows, columns) => {
+                write!(f, "no CUDA kernel for a state of {rows} × {columns}")
+            }
             Self::Asked => f.write_str("asked for"),
         }
     }

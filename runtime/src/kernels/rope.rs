@@ -12,7 +12,7 @@ use tch::{Device, Kind, Tensor};
 use super::ffi::{self, Block, BlockMut, Rows, RowsMut, Vectorised};
 use super::lanes::{load, mul_add, store};
 use super::path::Path;
-use super::{Isa, KernelError};
+use super::{Isa, KernelError, cuda};
 
 /// A rotation, without its start position.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,8 +39,14 @@ pub fn apply(
     if dims < 2 || dims % 2 != 0 || dims > width {
         return Err(KernelError::new(format!("rope over {dims} channels of heads of {width}")));
     }
-    let table = tables.get(rotation, position, time, x.kind(), x.device())?;
+    // The tables of our CUDA kernels are f32 for x in bf16, too.
+    let kind = if x.kind() == Kind::BFloat16 { Kind::Float } else { x.kind() };
+    let table = tables.get(rotation, position, time, kind, x.device())?;
     match path {
+        Path::Cuda(_) => {
+            let launcher = cuda::launcher(x.device())?;
+            cuda::rope::apply(launcher, x, rotation, [&table.cos, &table.sin])
+        }
         Path::Fused(isa) => fused(isa, x, rotation, &table),
         Path::Reference(_) => reference(x, rotation, &table),
     }

@@ -19,8 +19,8 @@ mod tests;
 use compiler::plan::Scan;
 use tch::{Device, Kind, Tensor};
 
-use super::KernelError;
 use super::path::{self, Path};
+use super::{KernelError, cuda};
 
 /// Tokens per chunk where one gate decays the whole state.
 const SCALAR_CHUNK: usize = 64;
@@ -45,6 +45,9 @@ type Result<T> = std::result::Result<T, KernelError>;
 
 /// y and the state after, from the operands in the order of the scan's definition.
 pub fn forward(scan: Scan, path: Path, x: &[&Tensor], state: Option<&Tensor>) -> Result<Scanned> {
+    if let (Path::Cuda(_), Some(first)) = (path, x.first()) {
+        return cuda::scan::forward(cuda::launcher(first.device())?, scan, x, state);
+    }
     match scan {
         Scan::Delta => delta::forward(path, delta::Operands::from_inputs(x)?, state),
         Scan::Gla => gla::forward(path, gla::Operands::from_inputs(x)?, state),
@@ -55,6 +58,9 @@ pub fn forward(scan: Scan, path: Path, x: &[&Tensor], state: Option<&Tensor>) ->
 
 /// From zero state: the gradient of each operand.
 pub fn backward(scan: Scan, path: Path, dy: &Tensor, x: &[&Tensor]) -> Result<Vec<Tensor>> {
+    if let Path::Cuda(_) = path {
+        return cuda::scan::backward(cuda::launcher(dy.device())?, scan, dy, x);
+    }
     Ok(match scan {
         Scan::Delta => delta::backward(path, dy, delta::Operands::from_inputs(x)?)?.into(),
         Scan::Gla => gla::backward(path, dy, gla::Operands::from_inputs(x)?)?.into(),
@@ -63,8 +69,15 @@ pub fn backward(scan: Scan, path: Path, dy: &Tensor, x: &[&Tensor]) -> Result<Ve
     })
 }
 
+/// Compiled CUDA kernels are called before a scan's own file is asked.
+fn not_here() -> KernelError {
+    KernelError::new(
+        "a scan on CUDA was given to the CPU's\nhelp: this is a bug in canonc".to_owned(),
+    )
+}
+
 /// As many operands as a scan takes.
-fn exactly<'a, const N: usize>(x: &[&'a Tensor]) -> Result<[&'a Tensor; N]> {
+pub(super) fn exactly<'a, const N: usize>(x: &[&'a Tensor]) -> Result<[&'a Tensor; N]> {
     x.try_into().map_err(|_| {
         KernelError::new(format!("a scan takes {N} operands, and these are {}", x.len()))
     })
@@ -138,7 +151,7 @@ fn start(state: Option<&Tensor>, size: [i64; 4], like: &Tensor) -> Result<Tensor
 }
 
 /// The sizes [b, t, h, d], or why the shape is wrong.
-fn four(what: &str, x: &Tensor) -> Result<[i64; 4]> {
+pub(super) fn four(what: &str, x: &Tensor) -> Result<[i64; 4]> {
     match x.size().as_slice() {
         [b, t, h, d] => Ok([*b, *t, *h, *d]),
         size => Err(KernelError::new(format!("a scan takes {what} as [b, t, h, d], got {size:?}"))),

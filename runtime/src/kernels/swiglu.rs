@@ -4,17 +4,20 @@
 
 use tch::{Kind, Tensor};
 
-use super::KernelError;
 use super::ffi::{self, Cut, Vectorised};
 use super::lanes::{load, mul_add, sigmoid, store};
 use super::linear::grain;
 use super::path::Path;
+use super::{KernelError, cuda};
 
 const CHUNK: usize = 4096;
 
 pub fn forward(path: Path, gate: &Tensor, up: &Tensor) -> Result<Tensor, KernelError> {
     let isa = match path {
         Path::Fused(isa) => isa,
+        Path::Cuda(_) => {
+            return cuda::swiglu::forward(cuda::launcher(gate.device())?, gate, up);
+        }
         Path::Reference(_) => return Ok(gate.f_silu()?.f_mul(up)?),
     };
     let (gate, up) = (gate.f_contiguous()?, up.f_contiguous()?);
@@ -44,6 +47,9 @@ pub fn backward(
 ) -> Result<(Tensor, Tensor), KernelError> {
     let isa = match path {
         Path::Fused(isa) => isa,
+        Path::Cuda(_) => {
+            return cuda::swiglu::backward(cuda::launcher(gate.device())?, dy, gate, up);
+        }
         Path::Reference(_) => {
             let dgate = gate.f_silu_backward(&dy.f_mul(up)?)?;
             return Ok((dgate, gate.f_silu()?.f_mul(dy)?));

@@ -80,7 +80,7 @@ fn losses([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
     let ids: Vec<i64> = (0..b * t).map(|i| if i % 7 == 4 { -100 } else { (i * 5) % c }).collect();
     let targets = Tensor::from_slice(&ids).reshape([b, t]);
     let terms = loss::Terms { nll_square: 0.01, z_loss: 0.002 };
-    let loss::Losses { nll, lse, loss, counted } =
+    let loss::Losses { nll, lse, loss, counted, likeliest: _ } =
         loss::forward(path, &logits, &targets, terms).unwrap();
     let kept = loss::Kept { targets: &targets, nll: &nll, lse: &lse };
     let apart = loss::backward(path, &logits, kept, 0.125, terms, false).unwrap();

@@ -9,7 +9,7 @@ use super::ffi::{self, Cut, Vectorised};
 use super::lanes::mul_add;
 use super::linear::grain;
 use super::path::Path;
-use super::{Isa, KernelError};
+use super::{Isa, KernelError, cuda};
 use scale::shard::BLOCK;
 
 /// Elements per chunk. Ranks own whole chunks, so that this sum does not depend on their number.
@@ -24,6 +24,10 @@ pub fn accumulate(a: &Tensor, b: &Tensor) -> Result<Tensor, KernelError> {
 pub fn grad_norm(path: Path, gradients: &[&Tensor]) -> Result<Tensor, KernelError> {
     let isa = match path {
         Path::Fused(isa) => isa,
+        Path::Cuda(_) => {
+            let device = gradients.first().map_or(Device::Cpu, |g| g.device());
+            return cuda::update::grad_norm(cuda::launcher(device)?, gradients);
+        }
         Path::Reference(_) => {
             let device = gradients.first().map_or(Device::Cpu, |g| g.device());
             let mut sum = Tensor::f_zeros([0i64; 0].as_slice(), (Kind::Double, device))?;
@@ -99,6 +103,23 @@ pub struct Update<'a> {
 }
 
 impl AdamW {
+    /// The numbers of an update, each computed in f64 and rounded once.
+    fn factors(&self, coefficient: f32) -> Factors {
+        let AdamW { beta1, beta2, eps, decay, lr, step: _ } = *self;
+        let (first, second) = self.corrections();
+        Factors {
+            coefficient,
+            keep: (1.0 - lr * decay) as f32,
+            beta1: beta1 as f32,
+            rest1: (1.0 - beta1) as f32,
+            beta2: beta2 as f32,
+            rest2: (1.0 - beta2) as f32,
+            root: (1.0 / second.sqrt()) as f32,
+            eps: eps as f32,
+            rate: (lr / first) as f32,
+        }
+    }
+
     /// 1 − βⁿ.
     fn corrections(&self) -> (f64, f64) {
         let n = self.step as f64;
@@ -114,10 +135,15 @@ pub fn adamw(
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
     let AdamW { beta1, beta2, eps, decay, lr, step: _ } = options;
     let Update { p, g, m, v, coefficient } = update;
-    let (first, second) = options.corrections();
     let (mut p, mut m, mut v) = (p.shallow_clone(), m.shallow_clone(), v.shallow_clone());
     match path {
+        Path::Cuda(_) => {
+            // The kernel reads the coefficient where it is, on the device.
+            let factors = options.factors(f32::NAN);
+            cuda::update::adamw(cuda::launcher(p.device())?, update, factors)?;
+        }
         Path::Reference(_) => {
+            let (first, second) = options.corrections();
             let g = g.f_mul(&coefficient.f_to_kind(g.kind())?)?;
             let _ = p.f_mul_scalar_(1.0 - lr * decay)?;
             let _ = m.f_mul_scalar_(beta1)?;
@@ -130,17 +156,7 @@ pub fn adamw(
         Path::Fused(isa) => {
             let g = g.f_contiguous()?;
             let gs = ffi::slice(&g)?;
-            let factors = Factors {
-                coefficient: coefficient.f_double_value(&[])? as f32,
-                keep: (1.0 - lr * decay) as f32,
-                beta1: beta1 as f32,
-                rest1: (1.0 - beta1) as f32,
-                beta2: beta2 as f32,
-                rest2: (1.0 - beta2) as f32,
-                root: (1.0 / second.sqrt()) as f32,
-                eps: eps as f32,
-                rate: (lr / first) as f32,
-            };
+            let factors = options.factors(coefficient.f_double_value(&[])? as f32);
             let count = gs.len();
             let outs = [
                 ffi::slice_mut(&mut p, &[&g])?,
@@ -190,16 +206,16 @@ impl Vectorised for Squares<'_> {
 }
 
 #[derive(Clone, Copy)]
-struct Factors {
-    coefficient: f32,
-    keep: f32,
-    beta1: f32,
-    rest1: f32,
-    beta2: f32,
-    rest2: f32,
-    root: f32,
-    eps: f32,
-    rate: f32,
+pub(crate) struct Factors {
+    pub(crate) coefficient: f32,
+    pub(crate) keep: f32,
+    pub(crate) beta1: f32,
+    pub(crate) rest1: f32,
+    pub(crate) beta2: f32,
+    pub(crate) rest2: f32,
+    pub(crate) root: f32,
+    pub(crate) eps: f32,
+    pub(crate) rate: f32,
 }
 
 struct Step<'a> {

@@ -12,11 +12,14 @@ use records::platform::{self, Effect};
 const DECIDING: [&str; 8] =
     ["blas", "canonc", "cpu", "cpu_capability", "kernels", "libtorch", "system", "threads"];
 
+/// The fact that names the GPU of a run that used one; those about it begin with `gpu.`.
+const GPU: &str = "gpu";
+
 /// Whether rounding may depend on a fact.
 fn decides(fact: &str) -> bool {
     match fact.strip_prefix("env.") {
         Some(variable) => platform::effect(variable) == Effect::Bits,
-        None => DECIDING.contains(&fact),
+        None => DECIDING.contains(&fact) || fact == GPU || fact.starts_with("gpu."),
     }
 }
 
@@ -59,7 +62,8 @@ impl Platform {
                 }
             }
         }
-        Platform::unless(differs, cuda)
+        let known = attestation.is_some_and(|attestation| attestation.machine.contains_key(GPU));
+        Platform::unless(differs, cuda && !known)
     }
 
     /// Whether two runs must have equal bits, by the recorded facts about their machines.
@@ -84,12 +88,15 @@ impl Platform {
                 differs.push("the runs were not trained on one machine".to_owned());
             }
         }
-        Platform::unless(differs, cuda)
+        let known = |run: &Machines| {
+            run.attestation.as_ref().is_some_and(|run| run.machine.contains_key(GPU))
+        };
+        Platform::unless(differs, cuda && !(known(one) && known(other)))
     }
 
-    fn unless(mut differs: Vec<String>, cuda: bool) -> Platform {
-        if cuda {
-            differs.push("no run records its model of GPU".to_owned());
+    fn unless(mut differs: Vec<String>, unknown_gpu: bool) -> Platform {
+        if unknown_gpu {
+            differs.push("a run on a GPU does not record which".to_owned());
         }
         if differs.is_empty() { Platform::Same } else { Platform::Other(differs) }
     }
@@ -182,6 +189,14 @@ mod tests {
             Platform::compare(Some(&attestation), &[], &machine, "here", true),
             Platform::Other(_)
         ));
+        let on_gpu = facts(&[("cpu", "a"), ("threads", "2"), ("gpu", "b"), ("gpu.driver", "1")]);
+        let other = facts(&[("cpu", "a"), ("threads", "2"), ("gpu", "b"), ("gpu.driver", "2")]);
+        let mut attested_gpu = attested(&[]);
+        attested_gpu.machine = on_gpu.clone();
+        let of_gpu = |here| Platform::compare(Some(&attested_gpu), &[], here, "here", true);
+        assert_eq!(of_gpu(&on_gpu), Platform::Same);
+        let differs = vec!["gpu.driver: 1 there, 2 here".to_owned()];
+        assert_eq!(of_gpu(&other), Platform::Other(differs));
         attestation.other_machines = vec!["here".to_owned()];
         assert_eq!(of(&attestation, &machine), Platform::Same);
         attestation.other_machines.push("there".to_owned());

@@ -11,7 +11,7 @@ use tch::Kind;
 use crate::execute::{KernelRequest, Machine};
 use crate::kernels::{self, CudaLibrary};
 use crate::observe::{Observed, observe};
-use records::platform::{BlasMode, CpuCapability, PlatformSpec, observe_host};
+use records::platform::{BlasMode, CpuCapability, PlatformSpec, nvidia_driver, observe_host};
 use records::run::RunError;
 
 /// The device and kernels of a platform section.
@@ -62,7 +62,7 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
 
 fn cuda() -> Result<tch::Device, RunError> {
     if kernels::cuda_devices() > 0 {
-        return Ok(tch::Device::Cuda(0));
+        return Ok(Machine::new(true, false, KernelRequest::FASTEST)?.device);
     }
     let why = match kernels::cuda_library() {
         CudaLibrary::Absent => "this libtorch has no CUDA support".to_owned(),
@@ -76,7 +76,7 @@ fn cuda() -> Result<tch::Device, RunError> {
 }
 
 /// Facts that a result may depend on, as far as this process can see them.
-pub(crate) fn facts() -> BTreeMap<String, String> {
+pub fn facts() -> BTreeMap<String, String> {
     let Observed { host, torch } = observe();
     let mut facts: BTreeMap<String, String> = [
         ("blas", torch.blas),
@@ -92,6 +92,11 @@ pub(crate) fn facts() -> BTreeMap<String, String> {
     ]
     .map(|(fact, value)| (fact.to_owned(), value))
     .into();
+    let gpu = kernels::cuda::facts();
+    if !gpu.is_empty() {
+        facts.insert("gpu.driver".to_owned(), nvidia_driver());
+    }
+    facts.extend(gpu.into_iter().map(|(fact, value)| (fact.to_owned(), value)));
     facts.extend(host.env.into_iter().map(|(name, value)| (format!("env.{name}"), value)));
     facts
 }

@@ -44,6 +44,20 @@ pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
     Ok(tensors)
 }
 
+/// The texts that a file carries beside its tensors.
+pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, RunError> {
+    let bytes = disk::open_large(path)
+        .and_then(|_| disk::read(path, MOST_BYTES))
+        .map_err(|error| cannot_read(path, &error))?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|why| {
+        RunError::input(
+            format!("{} is not a usable safetensors file: {why}", path.display()),
+            "use a complete .safetensors file",
+        )
+    })?;
+    Ok(metadata.metadata().clone().into_iter().flatten().collect())
+}
+
 /// One tensor of ids from a file, as i64.
 pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
     let mut tensors = read(path)?;

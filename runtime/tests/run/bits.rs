@@ -163,6 +163,26 @@ fn micro_batches_sum_to_equal_bits_in_any_order_of_arrival() {
     assert!(running != tree);
 }
 
+/// However many micro-batches a step has, it asks its device for numbers once, and those are what the log gets.
+#[test]
+fn a_step_reads_once() {
+    one_thread();
+    for micro_batches in [1, 2, 8] {
+        let experiment =
+            depo(&[("micro_batches = 2", &format!("micro_batches = {micro_batches}"))]);
+        let mut job = job(&experiment, None).unwrap();
+        let machine = machine(&experiment.platform).unwrap();
+        let trainer = Trainer::new(job.plans.clone(), machine).unwrap();
+        let mut state = State::initial(&job, machine).unwrap();
+        let before = runtime::kernels::transfer::readbacks();
+        for step in 1..=3 {
+            let logged = state.advance(&mut job, &trainer).unwrap();
+            assert!(logged.loss.unwrap().is_finite() && logged.grad_norm > 0.0);
+            assert_eq!(runtime::kernels::transfer::readbacks() - before, step);
+        }
+    }
+}
+
 #[test]
 fn cosmetic_fields_change_no_bit_of_losses_and_weights() {
     let base = depo(&[]);

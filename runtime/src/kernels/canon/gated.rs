@@ -8,7 +8,7 @@ use tch::Tensor;
 
 use super::super::ffi::{self, Block, BlockMut, Rows, RowsMut};
 use super::super::lanes::{load, mul_add, sigmoid, store};
-use super::super::{KernelError, swiglu};
+use super::super::{KernelError, cuda, swiglu};
 use super::fused::{BLOCK, Parts, Source};
 use super::strips::{ForKernel, Layer, REACH, gradient_strip, next_strip, run_on};
 use super::{Activation, Gradients, Operands, Options, Path, Shape, dense_like};
@@ -23,6 +23,11 @@ pub fn forward(path: Path, operands: Operands<'_>, residual: bool) -> Result<Ten
     let [gate, up] = both(operands.inputs)?;
     let isa = match path {
         Path::Fused(isa) => isa,
+        Path::Cuda(_) => {
+            Shape::from_operands(&operands)?;
+            let launcher = cuda::launcher(gate.device())?;
+            return cuda::canon::gated_forward(launcher, operands, [*gate, *up], residual);
+        }
         Path::Reference(_) => {
             let made = super::forward(path, operands, plain(residual))?;
             let [g, u] = both(&made)?;
@@ -61,6 +66,11 @@ pub fn backward(
     }
     let isa = match path {
         Path::Fused(isa) => isa,
+        Path::Cuda(_) => {
+            Shape::from_operands(&operands)?;
+            let launcher = cuda::launcher(gate.device())?;
+            return cuda::canon::gated_backward(launcher, dy, operands, [*gate, *up], residual);
+        }
         Path::Reference(_) => {
             let made = super::forward(path, operands, plain(residual))?;
             let [g, u] = both(&made)?;

@@ -105,3 +105,15 @@ fn tiles_give_libtorchs_projection_and_gradients() {
     let wrong = linear(Product::Tiles(Isa::Avx2), &randn(&[1, 1, 8]), &randn(&[6, 9]), None);
     assert!(wrong.unwrap_err().to_string().contains("[1, 8]"));
 }
+
+#[test]
+fn an_operand_that_begins_elsewhere_is_copied() {
+    let whole = Tensor::randn([64, 64], (Kind::Float, Device::Cpu));
+    let address = |x: &Tensor| x.data_ptr() as usize;
+    assert!(address(&whole).is_multiple_of(64), "libtorch's own alignment on a CPU");
+    let (near, far) = (whole.narrow(1, 1, 8), whole.narrow(0, 1, 8));
+    let [moved, kept] = [&near, &far].map(|x| super::at_multiple(x, 64).unwrap());
+    assert!(moved.equal(&near) && address(&moved) != address(&near));
+    assert!(address(&moved).is_multiple_of(64));
+    assert_eq!(address(&kept), address(&far));
+}

@@ -8,8 +8,8 @@ use tch::Tensor;
 use super::super::KernelError;
 use super::fused::{self, Rule};
 use super::{
-    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, outer,
-    over_matrix, reversed, scale, start, sum_last, wide,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
+    outer, over_matrix, reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,7 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
             fused::forward(isa, Rule::Delta, SCALAR_CHUNK, operands.fused()?, state)?
         }
         Path::Reference(_) => steps(operands, state)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     Ok(Scanned { y: y.f_to_kind(like.kind())?, state })
 }
@@ -46,6 +47,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
             [grads.q, grads.k, grads.v, beta, grads.g]
         }
         Path::Reference(_) => steps_backward(dy, operands)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     narrow(&grads, like)
 }

@@ -6,8 +6,8 @@ use tch::Tensor;
 
 use super::fused::{self, Rule};
 use super::{
-    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, outer,
-    reversed, scale, start, sum_last, wide,
+    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
+    outer, reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +27,7 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
             fused::forward(isa, Rule::Channel, CHANNEL_CHUNK, operands.fused()?, state)?
         }
         Path::Reference(_) => steps(operands, state)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     Ok(Scanned { y: y.f_to_kind(like.kind())?, state })
 }
@@ -42,6 +43,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
             [grads.q, grads.k, grads.v, grads.g]
         }
         Path::Reference(_) => steps_backward(dy, operands)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     narrow(&grads, like)
 }

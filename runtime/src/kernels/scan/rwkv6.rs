@@ -12,8 +12,8 @@ use super::super::lanes::{dot, mul_add};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
 use super::{
-    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, outer,
-    reversed, start, sum_last, wide,
+    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
+    outer, reversed, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,7 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
     let Scanned { y, state } = match path {
         Path::Fused(isa) => chunked(isa, CHANNEL_CHUNK, operands, state)?,
         Path::Reference(_) => steps(operands, state)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     Ok(Scanned { y: y.f_to_kind(like.kind())?, state })
 }
@@ -44,6 +45,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
     let grads = match path {
         Path::Fused(isa) => chunked_backward(isa, CHANNEL_CHUNK, dy, operands)?,
         Path::Reference(_) => steps_backward(dy, operands)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     narrow(&grads, like)
 }

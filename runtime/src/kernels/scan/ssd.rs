@@ -9,8 +9,8 @@ use super::super::arrange::{repeat_heads, sum_repeats};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
 use super::{
-    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, outer,
-    over_matrix, reversed, start, sum_last, wide,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
+    outer, over_matrix, reversed, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +30,7 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
     let Scanned { y, state } = match path {
         Path::Fused(isa) => chunked(isa, SCALAR_CHUNK, operands, state)?,
         Path::Reference(_) => steps(operands, state)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     Ok(Scanned { y: y.f_to_kind(like.kind())?, state })
 }
@@ -42,6 +43,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
     let grads = match path {
         Path::Fused(isa) => chunked_backward(isa, SCALAR_CHUNK, dy, operands)?,
         Path::Reference(_) => steps_backward(dy, operands)?,
+        Path::Cuda(_) => return Err(not_here()),
     };
     narrow(&grads, like)
 }

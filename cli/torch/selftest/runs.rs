@@ -1,0 +1,159 @@
+//! Runs as processes: the same run twice, and one that is killed and resumed.
+//!
+//! In: a device. Out: whether weights, moments and log have equal bits; the memory that a run took, and its estimate. Must stay true: the runs are those of `canonc run`, in processes of their own.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use records::attest::Attestation;
+use records::job::{Job, estimate};
+use records::run::{Paths, read_experiment};
+use runtime::selftest::models::{self, Family, Size};
+use serde::Serialize;
+
+use super::Setting;
+use super::steps::Memory;
+use canonc::fail::{Failure, shown};
+use canonc::runs::{documents, failure};
+
+/// Something that must be so.
+#[derive(Serialize)]
+pub(super) struct Checked {
+    pub(super) name: &'static str,
+    pub(super) holds: bool,
+    /// What was compared, or the difference.
+    pub(super) what: String,
+}
+
+/// The recipe without its platform and precision.
+const RECIPE: &str = r#"arch = "model.canon#model"
+[data]
+task = "depo"
+depo.N = 12
+depo.K = 2
+depo.mini_vocab = 50
+depo.min_tlen = 1
+depo.max_tlen = 2
+ids = "dense"
+seq_len = 128
+[batch]
+sequences = 8
+micro_batches = 2
+[budget]
+steps = 12
+[optimizer]
+lr = 0.003
+weight_decay = 0.03
+[schedule]
+kind = "cosine"
+warmup = 3
+[seeds]
+init = 1
+data = 1
+[evaluation]
+every = 6
+windows = 4
+[checkpoint]
+every = 4
+"#;
+
+/// The process dies while it writes the line of this step, after the checkpoint of step 4.
+const KILL: &str = "metrics-torn:8";
+
+pub(super) fn check(setting: &Setting) -> Result<(Vec<Checked>, Option<Memory>), Failure> {
+    let place = tempfile::tempdir_in(&setting.out)
+        .map_err(|error| Failure::machine(error.to_string()).at(shown(&setting.out)))?;
+    let place = place.path();
+    let write = |name: &str, text: &str| {
+        let path = place.join(name);
+        std::fs::write(&path, text)
+            .map_err(|error| Failure::machine(error.to_string()).at(shown(&path)))
+    };
+    write("model.canon", &models::text(Family::LlamaCanon, Size::Small))?;
+    let (device, policy) = if setting.cuda { ("cuda", "bf16") } else { ("cpu", "f32") };
+    write(
+        "run.toml",
+        &format!(
+            "{RECIPE}[precision]\npolicy = \"{policy}\"\n[platform]\ndevice = \"{device}\"\nthreads = 1\n"
+        ),
+    )?;
+    works(place, &["build", "run.toml"])?;
+    let run = |folder: &str| works(place, &["run", "lockfiles/run.lock", "--dir", folder]);
+    run("first")?;
+    run("second")?;
+    let killed =
+        started(place, &["run", "lockfiles/run.lock", "--dir", "killed", "--fault", KILL])?;
+    if killed.success() {
+        return Err(Failure::machine("a run that should die at a fault did not"));
+    }
+    run("killed")?;
+    let first = attested(&place.join("first"))?;
+    let mut checks = Vec::new();
+    for (name, folder) in [("equal bits twice", "second"), ("killed and resumed", "killed")] {
+        let other = attested(&place.join(folder))?;
+        let parts = [
+            ("weights", first.weights, other.weights),
+            ("first moments", first.first_moment, other.first_moment),
+            ("second moments", first.second_moment, other.second_moment),
+            ("log", first.metrics, other.metrics),
+        ];
+        let different: Vec<&str> =
+            parts.iter().filter(|(_, a, b)| a != b).map(|(part, _, _)| *part).collect();
+        let what = match different.as_slice() {
+            [] => format!("weights {}, {} steps, {policy}", first.weights.short(), first.steps),
+            parts => format!("different: {}", parts.join(", ")),
+        };
+        checks.push(Checked { name, holds: different.is_empty(), what });
+    }
+    // On a GPU the memory of the device is measured with the steps.
+    let memory = if setting.cuda { None } else { memory(place)? };
+    Ok((checks, memory))
+}
+
+/// The peak that the first run has recorded of its process, and the estimate of `run --dry-run`.
+fn memory(place: &Path) -> Result<Option<Memory>, Failure> {
+    let lock = place.join("lockfiles/run.lock");
+    let text = canonc::runs::read_text(&lock)?;
+    let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;
+    let documents = documents(&experiment, None)?;
+    let job = Job::new(&experiment, &text, documents).map_err(failure)?;
+    let predicted = estimate(&job).memory_bytes;
+    let timings = Paths::new(&place.join("first")).timings();
+    let peaks = disk::read_text(&timings, disk::SMALL)
+        .map_err(|error| Failure::machine(error.to_string()).at(shown(&timings)))?;
+    let measured = peaks
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter_map(|line| line["peak_memory_bytes"].as_u64())
+        .max();
+    Ok(Some(Memory { model: "run, llamacanon small".to_owned(), predicted, measured }))
+}
+
+fn attested(folder: &Path) -> Result<Attestation, Failure> {
+    let path = Paths::new(folder).attestation();
+    let text = disk::read_text(&path, disk::SMALL)
+        .map_err(|error| Failure::machine(error.to_string()).at(shown(&path)))?;
+    Attestation::parse(&text).map_err(|why| Failure::machine(why).at(shown(&path)))
+}
+
+/// Runs a command of this program in a folder, quietly.
+fn started(place: &Path, words: &[&str]) -> Result<std::process::ExitStatus, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
+    Command::new(program)
+        .current_dir(place)
+        .args(words)
+        .arg("--quiet")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|error| Failure::machine(format!("`canonc {}`: {error}", words.join(" "))))
+}
+
+fn works(place: &Path, words: &[&str]) -> Result<(), Failure> {
+    let status = started(place, words)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Failure::machine(format!("`canonc {}` ended with {status}", words.join(" ")))),
+    }
+}

@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""Compiles every GPU kernel ahead of time.
+
+In: the kernels in gpu/kernels. Out: images.bin (compressed machine code), kernels.json (its manifest) and table.tsv (what
+the machine code says about each image), beside this file. Must stay true: the files follow from the sources and
+requirements.txt alone, so that two builds agree; no image spills to local memory, and none uses atomics.
+
+    build.py                 build everything, and write the three files
+    build.py --check         build everything, and compare with the files: exit 1 if they differ
+    build.py --only NAME     build the kernels with NAME in their names, print their rows of the table, write nothing
+"""
+
+import argparse
+import bisect
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+os.environ.pop("TRITON_INTERPRET", None)
+# Without line tables the images are a third of the size, and hold no paths of this machine.
+os.environ["TRITON_DISABLE_LINE_INFO"] = "1"
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from gpu import registry
+
+FORMAT = 1
+# Compute capability, and the manifest's name of its image.
+TARGETS = {80: "sm_80", 90: "sm_90a", 100: "sm_100a"}
+PTX = "ptx_80"
+TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+FILES = ("images.bin", "kernels.json", "table.tsv")
+COLUMNS = (
+    "kernel", "constants", "target", "aligned", "warps", "registers", "shared", "wide", "tensor", "local", "stack",
+    "atomics", "bytes",
+)  # fmt: skip
+
+
+def jobs(specs: list[registry.Spec], part: str) -> list[tuple[str, int, int, bool]]:
+    """(kernel, number of its variant, compute capability, aligned) of every image of machine code."""
+    return [
+        (spec.name, variant, capability, aligned)
+        for spec in specs
+        if part in spec.name
+        for variant in range(len(spec.variants))
+        for aligned in spec.alignments
+        for capability in TARGETS
+    ]
+
+
+def compile_image(job: tuple[str, int, int, bool]) -> dict:
+    """One image of machine code, its PTX, and its registers and memory."""
+    name, number, capability, aligned = job
+    spec = SPECS[name]
+    constants = spec.variants[number]
+    types = spec.types_of(constants)
+    constexprs = spec.constexprs_of(constants)
+    signature = {
+        argument: "constexpr" if argument in constexprs else registry.TYPES[types[argument]]
+        for argument in spec.fn.arg_names
+    }
+    hinted = [
+        place
+        for place, argument in enumerate(spec.fn.arg_names)
+        if aligned and (argument in spec.divisible or types.get(argument, "").startswith("*"))
+    ]
+    attributes = {(place,): [["tt.divisibility", 16]] for place in hinted}
+    source = ASTSource(spec.fn, signature, constexprs, attributes)
+    options = {"num_warps": spec.warps_of(constants, aligned), "num_stages": spec.stages, **spec.options}
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
+        raise ValueError(f"{name} {constants} needs scratch memory, which the launcher does not give")
+    cubin, ptx = made.asm["cubin"], made.asm["ptx"].encode()
+    return {
+        "cubin": cubin,
+        "ptx": ptx,
+        "entry": made.metadata.name,
+        "warps": made.metadata.num_warps,
+        "shared": made.metadata.shared,
+        "params": params(spec, constants, ptx),
+        **usage(cubin),
+    }
+
+
+def params(spec: registry.Spec, constants: dict, ptx: bytes) -> list[dict]:
+    """The manifest's list of launch parameters, checked against those that the PTX declares."""
+    listed = []
+    for name, kind in spec.types_of(constants).items():
+        listed.append({"name": name, "type": kind, **({"divisible": 16} if name in spec.divisible else {})})
+        if kind.startswith("*"):
+            listed[-1]["divisible"] = 16
+    declared = re.findall(rb"\.param \.(\w+)(?: \.ptr\s[^,\n]*)? \w+_param_\d+", ptx)
+    sizes = {"i32": b"u32", "i64": b"u64", "f32": b"f32", "f64": b"f64"}
+    wanted = [sizes.get(param["type"], b"u64") for param in listed]
+    scratch = len(declared) - len(wanted)
+    bits = [(have.lstrip(b"busf"), want.lstrip(b"busf")) for have, want in zip(declared, wanted, strict=False)]
+    if scratch != 2 or any(have != want for have, want in bits):
+        raise ValueError(f"{spec.name}: the PTX declares {declared}, its spec {wanted} and two scratch pointers")
+    return listed + [{"name": f"scratch_{n}", "type": "scratch"} for n in range(scratch)]
+
+
+def usage(cubin: bytes) -> dict:
+    """Registers and memory of a thread."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [TOOLS / "cuobjdump", "--dump-resource-usage", file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", text))
+    if len(found) != 3:
+        raise ValueError(f"the output of cuobjdump has changed: {text!r}")
+    return {"registers": int(found["REG"]), "local": int(found["LOCAL"]), "stack": int(found["STACK"])}
+
+
+def instructions(cubin: bytes) -> bytes:
+    """The machine code of a cubin, an ELF file: its sections .text.*."""
+    (table,) = struct.unpack_from("<Q", cubin, 40)
+    size, count, names = struct.unpack_from("<HHH", cubin, 58)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + n * size) for n in range(count)]
+
+    def name(section: tuple) -> bytes:
+        start = sections[names][4] + section[0]
+        return cubin[start : cubin.index(b"\0", start)]
+
+    code = b"".join(cubin[s[4] : s[4] + s[5]] for s in sections if name(s).startswith(b".text."))
+    if not code or len(code) % 16:
+        raise ValueError(f"a cubin with {len(code)} bytes of instructions")
+    return code
+
+
+# Counts of the table, by the names of instructions.
+COUNTED = {
+    # Accesses of 16 bytes or more to global memory, and asynchronous copies from it.
+    "wide": r"^(LDG|STG|LDGSTS)\..*\b(128|256)\b|^(UTMA|UBLKCP)",
+    "tensor": r"^(HMMA|IMMA|DMMA|HGMMA|QGMMA|UTC\w*MMA|OMMA)",
+    # Of any type: floats can also be added by a loop around an atomic exchange. But not the bits in shared memory by
+    # which programs on sm_100a allocate tensor memory.
+    "atomics": r"^(ATOM|ATOMG|ATOMS|RED|REDG|REDS|UREDG)\b(?<!ATOMS)|^ATOMS\.(?!(OR|AND)$)",
+    "spills": r"^(LDL|STL)\b",
+}
+
+
+def count(images: list[dict], target: str) -> None:
+    """Adds the counts to the images of one architecture. One disassembly for all: starting the tool takes longest."""
+    starts, code = [], bytearray()
+    for image in images:
+        starts.append(len(code))
+        code += instructions(image["cubin"])
+        image |= dict.fromkeys(COUNTED, 0)
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        file.write(code)
+        file.flush()
+        command = [TOOLS / "nvdisasm", "-b", target.replace("sm_", "SM"), file.name]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"^\s+/\*([0-9a-f]+)\*/\s+(?:\{\s*)?(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", text, re.M)
+    if len(found) != len(code) // 16:
+        raise ValueError(f"{len(code) // 16} instructions, and {len(found)} in the output of nvdisasm")
+    for address, operation in found:
+        image = images[bisect.bisect_right(starts, int(address, 16)) - 1]
+        for key, pattern in COUNTED.items():
+            image[key] += re.search(pattern, operation) is not None
+    for image in images:
+        image["local"] += image.pop("spills")
+
+
+def start_worker() -> None:
+    global SPECS
+    SPECS = {spec.name: spec for spec in registry.load()}
+
+
+def build(part: str, workers: int) -> tuple[bytes, dict, list[tuple], list[bytes]]:
+    """images.bin, the manifest, the rows of the table, and the images, decompressed, in the manifest's order."""
+    specs = registry.load()
+    listed = jobs(specs, part)
+    with concurrent.futures.ProcessPoolExecutor(workers, initializer=start_worker) as pool:
+        made = dict(zip(listed, pool.map(compile_image, listed, chunksize=4), strict=True))
+    for capability, target in TARGETS.items():
+        count([image for job, image in made.items() if job[2] == capability], target)
+    packed, at, rows, plain = bytearray(), {}, [], []
+
+    def place(image: bytes) -> dict:
+        digest = hashlib.sha256(image).hexdigest()
+        if digest not in at:
+            squeezed = zlib.compress(image, 9)
+            at[digest] = (len(packed), len(squeezed))
+            packed.extend(squeezed)
+        plain.append(image)
+        offset, length = at[digest]
+        return {"offset": offset, "length": length, "size": len(image), "sha256": digest}
+
+    kernels = []
+    for spec in specs:
+        for number, constants in enumerate(spec.variants):
+            if part not in spec.name:
+                continue
+            images = []
+            for aligned in spec.alignments:
+                for capability, target in TARGETS.items():
+                    image = made[spec.name, number, capability, aligned]
+                    shape = {"entry": image["entry"], "warps": image["warps"], "shared": image["shared"]}
+                    counts = {key: image[key] for key in ("registers", "local", "stack")}
+                    images.append({"target": target, "aligned": aligned, **shape, **place(image["cubin"]), **counts})
+                    chosen = ",".join(f"{key}={value}" for key, value in constants.items())
+                    row = {**image, "kernel": spec.name, "constants": chosen, "target": target}
+                    row |= {"aligned": int(aligned), "bytes": len(image["cubin"])}
+                    rows.append(tuple(row[column] for column in COLUMNS))
+                lowest = made[spec.name, number, 80, aligned]
+                shape = {"entry": lowest["entry"], "warps": lowest["warps"], "shared": lowest["shared"]}
+                counts = {"registers": 0, "local": 0, "stack": 0}
+                images.append({"target": PTX, "aligned": aligned, **shape, **place(lowest["ptx"]), **counts})
+            kernels.append(
+                {
+                    "name": spec.name,
+                    "constants": constants,
+                    "params": made[spec.name, number, 80, True]["params"],
+                    "grid": spec.grid,
+                    "images": images,
+                }
+            )
+    manifest = {"format": FORMAT, "triton": triton.__version__, "kernels": kernels}
+    return bytes(packed), manifest, rows, plain
+
+
+def manifest_text(manifest: dict) -> str:
+    """One line for each kernel variant's head and for each image, so that a difference can be read."""
+    lines = [f'{{"format": {manifest["format"]}, "triton": {json.dumps(manifest["triton"])}, "kernels": [']
+    for n, kernel in enumerate(manifest["kernels"]):
+        head = {key: value for key, value in kernel.items() if key != "images"}
+        lines.append(json.dumps(head)[:-1] + ', "images": [')
+        images = [json.dumps(image) for image in kernel["images"]]
+        lines.append(",\n".join(images))
+        lines.append("]}" if n + 1 == len(manifest["kernels"]) else "]},")
+    return "\n".join([*lines, "]}"]) + "\n"
+
+
+def table_text(rows: list[tuple]) -> str:
+    return "".join("\t".join(map(str, row)) + "\n" for row in [COLUMNS, *rows])
+
+
+def faults(rows: list[tuple]) -> list[str]:
+    """Images that may not be: those that spill, and those that use atomics."""
+    found = []
+    for row in rows:
+        named = dict(zip(COLUMNS, row, strict=True))
+        bad = {key: named[key] for key in ("local", "stack", "atomics") if named[key]}
+        if bad:
+            found.append(f"{named['kernel']} {named['constants']} {named['target']} aligned={named['aligned']}: {bad}")
+    return found
+
+
+def differences(packed: bytes, manifest: dict, rows: list[tuple], plain: list[bytes]) -> list[str]:
+    """How the committed files differ from what was built. Compressed bytes may differ between versions of zlib."""
+    found = []
+    try:
+        committed = json.loads((HERE / "kernels.json").read_text())
+        archive = (HERE / "images.bin").read_bytes()
+        table = (HERE / "table.tsv").read_text()
+    except (OSError, ValueError) as error:
+        return [str(error)]
+
+    def key(kernel: dict) -> str:
+        return f"{kernel['name']} {json.dumps(kernel['constants'])}"
+
+    def without_places(kernel: dict) -> dict:
+        images = [{k: v for k, v in image.items() if k not in ("offset", "length")} for image in kernel["images"]]
+        return {**kernel, "images": images}
+
+    have = {key(kernel): without_places(kernel) for kernel in committed["kernels"]}
+    want = {key(kernel): without_places(kernel) for kernel in manifest["kernels"]}
+    if any(committed[field] != manifest[field] for field in ("format", "triton")):
+        found.append("kernels.json is of another format or another Triton")
+    found += [f"kernels.json lacks {name}" for name in want if name not in have]
+    found += [f"kernels.json has {name}, which no source makes" for name in have if name not in want]
+    found += [f"kernels.json differs in {name}" for name in want if name in have and have[name] != want[name]]
+    if not found and list(have) != list(want):
+        found.append("kernels.json has its kernels in another order")
+    if table != table_text(rows):
+        found.append("table.tsv differs")
+    if not found:
+        places = [image for kernel in committed["kernels"] for image in kernel["images"]]
+        for image, bytes_built in zip(places, plain, strict=True):
+            part = archive[image["offset"] : image["offset"] + image["length"]]
+            if zlib.decompress(part) != bytes_built:
+                found.append(f"images.bin differs at {image['offset']}, {image['entry']} {image['target']}")
+        if max(image["offset"] + image["length"] for image in places) != len(archive):
+            found.append("images.bin has bytes that kernels.json does not name")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Compile the GPU kernels ahead of time.")
+    parser.add_argument("--check", action="store_true", help="compare with the committed files, write nothing")
+    parser.add_argument("--only", default="", help="the kernels with this in their names, write nothing")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
+    options = parser.parse_args()
+    start = time.monotonic()
+    folder = tempfile.TemporaryDirectory(prefix="canonc-gpu-")
+    if options.check:
+        # Nothing that an earlier build left behind.
+        os.environ["TRITON_CACHE_DIR"] = folder.name
+    packed, manifest, rows, plain = build(options.only, options.workers)
+    seconds = time.monotonic() - start
+    print(f"{len(rows)} images in {seconds:.0f} s, {len(packed)} bytes compressed", file=sys.stderr)
+    if options.only:
+        print(table_text(rows), end="")
+    bad = faults(rows)
+    if bad:
+        print("error: images that spill or use atomics:\n  " + "\n  ".join(bad), file=sys.stderr)
+        return 1
+    if options.check:
+        found = differences(packed, manifest, rows, plain)
+        if found:
+            print("error: the committed files do not follow from the sources:", file=sys.stderr)
+            print("  " + "\n  ".join(found[:20]), file=sys.stderr)
+            print("help: run `make gpu-kernels` and commit the result", file=sys.stderr)
+            return 1
+        print("the committed files follow from the sources", file=sys.stderr)
+    elif not options.only:
+        (HERE / "images.bin").write_bytes(packed)
+        (HERE / "kernels.json").write_text(manifest_text(manifest))
+        (HERE / "table.tsv").write_text(table_text(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

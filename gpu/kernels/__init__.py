@@ -1,0 +1,1 @@
+"""Triton kernels. Each module has a list of its kernels, `SPECS` (gpu/registry.py)."""

@@ -1,0 +1,189 @@
+//! The compiled kernels of this program.
+//!
+//! In: a manifest and the compressed images. Out: a kernel by name, constants and types of its operands; an image's
+//! bytes. Must stay true: bytes are handed out only if they have the digest in the manifest; the arguments in the
+//! manifest are those in the PTX.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::Read;
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
+use crate::manifest::{Constant, Element, Image, Kernel, Manifest, ManifestError, ParamType};
+use crate::ptx;
+use crate::target::Target;
+
+/// Kernels and their images.
+#[derive(Debug)]
+pub struct Library {
+    manifest: Manifest,
+    images: &'static [u8],
+    /// Kernels of each name.
+    by_name: BTreeMap<String, Vec<KernelId>>,
+}
+
+/// A kernel of a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KernelId(usize);
+
+/// Why an image cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageError(String);
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+/// No image is larger than this when it is uncompressed.
+const LARGEST: u64 = 64 << 20;
+
+impl Library {
+    /// The kernels in `manifest`, as `kernels.json`, and `images`, as `images.bin`.
+    pub fn new(manifest: &str, images: &'static [u8]) -> Result<Library, ManifestError> {
+        let manifest = Manifest::parse(manifest)?;
+        let mut by_name: BTreeMap<String, Vec<KernelId>> = BTreeMap::new();
+        for (n, kernel) in manifest.kernels.iter().enumerate() {
+            by_name.entry(kernel.name.clone()).or_default().push(KernelId(n));
+        }
+        Ok(Library { manifest, images, by_name })
+    }
+
+    /// The kernels that this program carries.
+    pub fn embedded() -> Result<&'static Library, ManifestError> {
+        static LIBRARY: OnceLock<Result<Library, ManifestError>> = OnceLock::new();
+        let library = LIBRARY.get_or_init(|| {
+            Library::new(include_str!("../kernels.json"), include_bytes!("../images.bin"))
+        });
+        library.as_ref().map_err(Clone::clone)
+    }
+
+    /// What was compiled.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The kernel with these constants and pointers to these elements. `None` if none or several were compiled; a
+    /// constant that is not named may have any value.
+    pub fn find(
+        &self,
+        name: &str,
+        constants: &[(&str, Constant)],
+        elements: &[Element],
+    ) -> Option<(KernelId, &Kernel)> {
+        let mut kernels = self.compiled(name, constants).filter(|(_, kernel)| {
+            let pointers = kernel.params.iter().filter_map(|param| match param.ty {
+                ParamType::Pointer(element) => Some(element),
+                ParamType::I32
+                | ParamType::I64
+                | ParamType::F32
+                | ParamType::F64
+                | ParamType::Scratch => None,
+            });
+            pointers.eq(elements.iter().copied())
+        });
+        let found = kernels.next()?;
+        kernels.next().is_none().then_some(found)
+    }
+
+    /// Every kernel of this name that was compiled for these constants.
+    pub fn compiled(
+        &self,
+        name: &str,
+        constants: &[(&str, Constant)],
+    ) -> impl Iterator<Item = (KernelId, &Kernel)> {
+        let named = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
+        let kernels = named.iter().filter_map(|id| Some((*id, self.manifest.kernels.get(id.0)?)));
+        kernels.filter(move |(_, kernel)| {
+            constants.iter().all(|(name, value)| kernel.constants.get(*name) == Some(value))
+        })
+    }
+
+    /// The least value of a constant, at least `least`, among the kernels of this name and these constants.
+    pub fn at_least(
+        &self,
+        name: &str,
+        constants: &[(&str, Constant)],
+        constant: &str,
+        least: i64,
+    ) -> Option<i64> {
+        self.compiled(name, constants)
+            .filter_map(|(_, kernel)| match kernel.constants.get(constant) {
+                Some(Constant::Int(value)) => Some(*value),
+                Some(Constant::Text(_)) | None => None,
+            })
+            .filter(|value| *value >= least)
+            .min()
+    }
+
+    /// An image's code.
+    pub fn bytes(&self, image: &Image) -> Result<Vec<u8>, ImageError> {
+        let wrong = |why: &str| ImageError(format!("the image of {}: {why}", image.entry));
+        let end = image.offset.checked_add(image.length);
+        let compressed = end
+            .and_then(|end| self.images.get(image.offset..end))
+            .ok_or_else(|| wrong("it is not among the images"))?;
+        let mut bytes = Vec::new();
+        flate2::read::ZlibDecoder::new(compressed)
+            .take(LARGEST)
+            .read_to_end(&mut bytes)
+            .map_err(|error| wrong(&error.to_string()))?;
+        let digest = hex(&bytes);
+        if digest != image.sha256 {
+            return Err(wrong(&format!("its SHA-256 is {digest}, not {}", image.sha256)));
+        }
+        Ok(bytes)
+    }
+
+    /// Checks a kernel's arguments against the PTX of the same source: their number, their sizes, which are pointers;
+    /// and the number of threads, if the code requires one.
+    pub fn check_params(&self, kernel: &Kernel, aligned: bool) -> Result<(), ImageError> {
+        let wrong = |why: String| ImageError(format!("kernel {}: {why}", kernel.describe()));
+        let image = kernel
+            .image(Target::Ptx80, aligned)
+            .ok_or_else(|| wrong("it has no PTX".to_owned()))?;
+        let text = String::from_utf8(self.bytes(image)?)
+            .map_err(|_| wrong("its PTX is not text".to_owned()))?;
+        let declared = ptx::params(&text, &image.entry).map_err(wrong)?;
+        if let Some(threads) = ptx::threads(&text, &image.entry)
+            && threads != 32 * image.warps
+        {
+            return Err(wrong(format!(
+                "the manifest has {} warps, the PTX requires {threads} threads",
+                image.warps
+            )));
+        }
+        if declared.len() != kernel.params.len() {
+            return Err(wrong(format!(
+                "the manifest has {} arguments, the PTX {}",
+                kernel.params.len(),
+                declared.len()
+            )));
+        }
+        for (param, declared) in kernel.params.iter().zip(declared) {
+            let pointer = matches!(param.ty, ParamType::Pointer(_) | ParamType::Scratch);
+            let assumed = if aligned { param.divisible } else { 1 };
+            let fits = match declared.points_to {
+                Some(align) => pointer && assumed.is_multiple_of(u64::from(align.max(1))),
+                None => !matches!(param.ty, ParamType::Pointer(_)),
+            };
+            if param.ty.bytes() != declared.bytes || !fits {
+                return Err(wrong(format!(
+                    "argument {} is {} in the manifest and {declared:?} in the PTX",
+                    param.name, param.ty
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The SHA-256 of an image, in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,76 @@
+//! Sums over rows in a fixed order (gpu/kernels/sums.py).
+//! In: rows. Out: their sum in f32. Must stay true: the order depends on the number of rows alone.
+
+use gpu::{Constant, Launcher};
+use tch::{Kind, Tensor};
+
+use super::{Rows, dtype, empty, pointer};
+use crate::kernels::KernelError;
+
+/// Rows that one program adds. Longer sums are taken in two stages.
+const CHUNK: i64 = 512;
+
+/// Σ over all but the last axis of x: \[width\].
+pub(crate) fn rows(launcher: &Launcher, x: &Tensor) -> Result<Tensor, KernelError> {
+    let count = Rows::of(x)?.rows;
+    if count <= CHUNK {
+        return stage(launcher, x, count.max(1))?.f_reshape([-1]).map_err(KernelError::from);
+    }
+    // More than CHUNK² rows make a second stage that is long, but correct.
+    let partial = stage(launcher, x, CHUNK)?;
+    let chunks = partial.size().first().copied().unwrap_or(1);
+    Ok(stage(launcher, &partial, chunks)?.f_reshape([-1])?)
+}
+
+/// Σ_{b,t} dy: [b, t, dims…] -> [dims…].
+pub(crate) fn tokens(launcher: &Launcher, dy: &Tensor) -> Result<Tensor, KernelError> {
+    let dims: Vec<i64> = dy.size().into_iter().skip(2).collect();
+    let width: i64 = dims.iter().product();
+    Ok(rows(launcher, &dy.f_reshape([-1, width.max(1)])?)?.f_reshape(dims)?)
+}
+
+/// Sums of `chunk` rows each: [cdiv(rows, chunk), width].
+fn stage(launcher: &Launcher, x: &Tensor, chunk: i64) -> Result<Tensor, KernelError> {
+    let of = Rows::of(x)?;
+    let constants = [("dtype", dtype(x.kind())?)];
+    // At least one row, so that the sum of none is zeros.
+    let out = match of.rows {
+        0 => Tensor::f_zeros([1, of.width], (Kind::Float, x.device()))?,
+        rows => empty(&[(rows + chunk - 1) / chunk, of.width], Kind::Float, x)?,
+    };
+    launcher
+        .call("sum_rows", &constants)
+        .pointer("x", pointer(&of.x)?)
+        .pointer("out", pointer(&out)?)
+        .int("rows", of.rows)
+        .int("width", of.width)
+        .int("chunk", chunk)
+        .int("x_row", of.row)
+        .run()?;
+    Ok(out)
+}
+
+/// [vocab, width]: row i sums dy where the token is i, in the order of the tokens.
+pub(crate) fn embed_backward(
+    launcher: &Launcher,
+    dy: &Tensor,
+    tokens: &Tensor,
+    vocab: i64,
+) -> Result<Tensor, KernelError> {
+    let of = Rows::of(dy)?;
+    let (ids, order) = tokens.f_reshape([-1])?.f_sort_stable(true, 0, false)?;
+    let constants: [(&str, Constant); 1] = [("dtype", dtype(dy.kind())?)];
+    let dtable = empty(&[vocab, of.width], Kind::Float, dy)?;
+    launcher
+        .call("embed_backward", &constants)
+        .pointer("dy", pointer(&of.x)?)
+        .pointer("ids", pointer(&ids)?)
+        .pointer("order", pointer(&order)?)
+        .pointer("dtable", pointer(&dtable)?)
+        .int("tokens", of.rows)
+        .int("vocab", vocab)
+        .int("width", of.width)
+        .int("dy_row", of.row)
+        .run()?;
+    Ok(dtable)
+}

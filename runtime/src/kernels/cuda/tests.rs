@@ -1,0 +1,135 @@
+//! Every launch of a training step, on a driver that records: kernels of all families, bf16 and f32, on tensors of the
+//! CPU, used as if they were on a device. Nothing is computed; the arguments of each launch are checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use compiler::plan::{Precision, Sizes};
+use compiler::plans;
+use gpu::{Fake, Launched, Launcher, Library, Target, Value};
+use tch::{Device, Kind, Tensor};
+
+use super::*;
+use crate::execute::{KernelRequest, Machine, Moments, Trainer};
+use crate::selftest::models::{self, Family, Size};
+use crate::weights::Weights;
+
+const CPU: Machine =
+    Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
+
+/// Work with a recorder of a GPU in place of the CPU's kernels.
+fn recorded<T>(major: u32, minor: u32, work: impl FnOnce() -> T) -> (T, Vec<Launched>) {
+    let library = Library::embedded().unwrap();
+    let fake = Fake::new(library, major, minor);
+    let launcher: &'static Launcher =
+        Box::leak(Box::new(Launcher::new(library, Box::new(fake.clone())).unwrap()));
+    RECORDER.set(Some(launcher));
+    let made = work();
+    RECORDER.set(None);
+    (made, fake.take())
+}
+
+/// A step of a model: the paths of its plans, and the launches.
+fn step(family: Family, precision: Precision) -> (BTreeMap<(String, String), u64>, Vec<Launched>) {
+    let graph = models::graph(family, Size::Small).unwrap();
+    let options = models::options(precision);
+    recorded(9, 0, || {
+        let trainer = Trainer::new(plans::train(&graph, &options), CPU).unwrap();
+        let mut weights = Weights::init(&graph, 1).unwrap();
+        let mut moments = Moments::zeros(&weights).unwrap();
+        let Sizes { batch, time, past: _ } = Sizes { batch: 2, time: 70, past: 0 };
+        let ids = || Tensor::randint(graph.vocab, [batch, time], (Kind::Int64, Device::Cpu));
+        let sums = trainer.micro_batch(&weights, &ids(), &ids(), 1.0 / 140.0).unwrap();
+        trainer.update_and_log(&mut weights, &mut moments, &sums, 1e-3, 1).unwrap();
+        let paths = trainer.paths();
+        paths.iter().map(|(k, p, n)| ((k.to_owned(), p.to_owned()), n)).collect()
+    })
+}
+
+#[test]
+fn every_kernel_of_a_step_is_launched() {
+    let mut kernels = BTreeSet::new();
+    for family in Family::ALL {
+        for precision in [Precision::F32, Precision::Bf16] {
+            let (paths, launched) = step(family, precision);
+            for ((kernel, path), _) in &paths {
+                // Attention is libtorch's on a GPU; on these tensors of the CPU it is our own.
+                let theirs =
+                    kernel.starts_with("attention") || path == "libtorch" || path == "view";
+                let product = kernel.starts_with("linear");
+                let ours = path == "fused/cuda/sm_90a";
+                assert!(
+                    ours || theirs || product,
+                    "{} {precision:?}: {kernel} {path}",
+                    family.name()
+                );
+            }
+            assert!(launched.iter().all(|one| one.target == Target::Sm90a));
+            kernels.extend(launched.into_iter().map(|one| one.kernel));
+        }
+    }
+    let all = Library::embedded().unwrap().manifest().kernels.iter().map(|k| k.name.as_str());
+    let unused: BTreeSet<&str> = all.filter(|name| !kernels.contains(*name)).collect();
+    assert_eq!(unused, BTreeSet::from(UNUSED), "compiled for nobody, or used now");
+}
+
+/// Kernels that no training step of these models launches.
+const UNUSED: [&str; 0] = [];
+
+#[test]
+fn operands_are_passed_where_they_are() {
+    let kind = (Kind::BFloat16, Device::Cpu);
+    let packed = Tensor::zeros([2, 70, 3 * 128], kind);
+    let x = packed.narrow(2, 128, 128); // a part of a packed projection
+    let weight = Tensor::zeros([128], kind);
+    let ((y, rstd), launched) = recorded(8, 0, || {
+        norm::forward(launcher(Device::Cpu).unwrap(), &x, None, &weight, 1e-5).unwrap()
+    });
+    let at = |tensor: &Tensor| Value::Address(tensor.data_ptr() as u64);
+    assert_eq!((y.size(), rstd.size(), y.kind()), (vec![2, 70, 128], vec![2, 70], Kind::BFloat16));
+    let [launch] = launched.as_slice() else { panic!("{launched:?}") };
+    let wanted = [
+        at(&x),
+        Value::Address(0),
+        at(&weight),
+        at(&y),
+        at(&rstd),
+        Value::I32(140),
+        Value::I32(1),
+        Value::I32(128),
+        Value::I64(384),
+        Value::I64(0),
+        Value::F32(1e-5),
+    ];
+    assert_eq!(launch.values[..wanted.len()], wanted);
+    assert!(launch.aligned && launch.target == Target::Sm80);
+}
+
+#[test]
+fn a_view_that_begins_between_16_bytes_takes_the_plain_image() {
+    let kind = (Kind::BFloat16, Device::Cpu);
+    let packed = Tensor::zeros([2, 70, 256], kind);
+    let weight = Tensor::zeros([128], kind);
+    for (first, aligned) in [(8, true), (4, false)] {
+        let x = packed.narrow(2, first, 128);
+        let (_, launched) = recorded(9, 0, || {
+            norm::forward(launcher(Device::Cpu).unwrap(), &x, None, &weight, 1e-5).unwrap()
+        });
+        assert_eq!(launched[0].aligned, aligned, "from channel {first}");
+    }
+}
+
+#[test]
+fn rows_are_found_in_any_layout() {
+    let of = |x: &Tensor| {
+        let rows = Rows::of(x).unwrap();
+        (rows.rows, rows.heads, rows.width, rows.row, rows.x.data_ptr() == x.data_ptr())
+    };
+    let x = Tensor::zeros([2, 5, 6, 8], (Kind::Float, Device::Cpu));
+    assert_eq!(of(&x), (60, 6, 8, 48, true));
+    assert_eq!(of(&x.flatten(2, 3)), (10, 1, 48, 48, true));
+    assert_eq!(of(&x.flatten(2, 3).narrow(2, 8, 16)), (10, 1, 16, 48, true));
+    // Heads that are not adjacent, and tokens that are not equally far apart, are copied.
+    assert_eq!(of(&x.narrow(3, 0, 4)), (60, 6, 4, 24, false));
+    assert_eq!(of(&x.flatten(2, 3).narrow(1, 0, 3)), (6, 1, 48, 48, false));
+    assert_eq!(of(&x.transpose(1, 2)), (60, 5, 8, 40, false));
+}

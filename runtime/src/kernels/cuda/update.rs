@@ -1,0 +1,85 @@
+//! The end of a step (gpu/kernels/update.py): the norm of the gradients, AdamW.
+//! In: gradients, parameters and moments in f32. Out: as in `kernels::update`. Must stay true: sums of squares are over
+//! the blocks that ranks own whole (`scale::shard::BLOCK`).
+
+use gpu::{Constant, Launcher};
+use tch::{Kind, Tensor};
+
+use super::{empty, nothing, pointer};
+use crate::kernels::KernelError;
+use crate::kernels::update::{Factors, Update};
+use scale::shard::BLOCK;
+
+/// sqrt Σ g², [] f64, on the device.
+pub(crate) fn grad_norm(launcher: &Launcher, gradients: &[&Tensor]) -> Result<Tensor, KernelError> {
+    let Some(like) = gradients.first() else {
+        return Err(KernelError::new("the norm of no gradients".to_owned()));
+    };
+    let block = i64::try_from(BLOCK).unwrap_or(i64::MAX);
+    let blocks = |g: &Tensor| (g.numel() as i64 + block - 1) / block;
+    let count: i64 = gradients.iter().map(|g| blocks(g)).sum();
+    let sums = empty(&[count], Kind::Double, like)?;
+    let mut first = 0;
+    for g in gradients {
+        let g = g.f_contiguous()?;
+        launcher
+            .call("square_sums", &[("CHUNK", Constant::Int(block))])
+            .pointer("g", pointer(&g)?)
+            .pointer("sums", pointer(&sums)?)
+            .int("count", g.numel() as i64)
+            .int("first", first)
+            .run()?;
+        first += blocks(&g);
+    }
+    let (norm, coefficient) = (empty(&[], Kind::Double, like)?, empty(&[], Kind::Double, like)?);
+    launcher
+        .call("clip_coefficient", &[])
+        .pointer("sums", pointer(&sums)?)
+        .pointer("norm", pointer(&norm)?)
+        .pointer("coefficient", pointer(&coefficient)?)
+        .int("blocks", count)
+        .float("most", f64::INFINITY)
+        .run()?;
+    Ok(norm)
+}
+
+/// Updates p, m and v in place.
+pub(crate) fn adamw(
+    launcher: &Launcher,
+    update: Update<'_>,
+    factors: Factors,
+) -> Result<(), KernelError> {
+    let Update { p, g, m, v, coefficient } = update;
+    for (what, tensor) in [("parameter", p), ("first moment", m), ("second moment", v)] {
+        if !tensor.is_contiguous() || tensor.numel() != g.numel() {
+            return Err(KernelError::new(format!(
+                "AdamW with a {what} of shape {:?} and strides {:?}",
+                tensor.size(),
+                tensor.stride()
+            )));
+        }
+    }
+    let g = g.f_contiguous()?;
+    // With ranks, the norm and so the coefficient come from the CPU.
+    let coefficient = coefficient.f_to_device(p.device())?;
+    let Factors { keep, beta1, rest1, beta2, rest2, root, eps, rate, coefficient: _ } = factors;
+    launcher
+        .call("adamw", &[("COPY", Constant::Int(0))])
+        .pointer("p", pointer(p)?)
+        .pointer("g", pointer(&g)?)
+        .pointer("m", pointer(m)?)
+        .pointer("v", pointer(v)?)
+        .pointer("copy", nothing(Kind::BFloat16)?)
+        .pointer("coefficient", pointer(&coefficient)?)
+        .int("count", g.numel() as i64)
+        .float("keep", keep.into())
+        .float("beta1", beta1.into())
+        .float("rest1", rest1.into())
+        .float("beta2", beta2.into())
+        .float("rest2", rest2.into())
+        .float("root", root.into())
+        .float("eps", eps.into())
+        .float("rate", rate.into())
+        .run()?;
+    Ok(())
+}

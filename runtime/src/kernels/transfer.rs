@@ -1,0 +1,121 @@
+//! What crosses between the CPU and a device during training: batches in, a few numbers out.
+//! In: token ids; numbers that a device has computed. Out: tensors on the device; the numbers, when they have arrived.
+//! Must stay true: neither waits for work that is queued behind it; a step reads once, which a counter shows on any
+//! device; bits are those of a plain copy.
+
+use std::cell::Cell;
+
+use tch::{Device, Kind, Tensor};
+
+use super::KernelError;
+use super::ffi::DeviceEvent;
+
+thread_local! {
+    static READBACKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The number of times that this thread has asked a device for numbers during training.
+pub fn readbacks() -> u64 {
+    READBACKS.get()
+}
+
+/// Numbers on their way from a device.
+#[derive(Debug)]
+pub struct Readback {
+    /// [n] f64 on the CPU, in memory that the device can write to.
+    numbers: Tensor,
+    /// When they are there; on the CPU, now.
+    arrival: Option<DeviceEvent>,
+}
+
+impl Readback {
+    /// Queues one copy of these numbers, of one device. Work that is queued later does not delay it.
+    pub fn begin(numbers: &[&Tensor]) -> Result<Self, KernelError> {
+        READBACKS.set(READBACKS.get() + 1);
+        let wide = numbers
+            .iter()
+            .map(|number| Ok(number.f_reshape([1])?.f_to_kind(Kind::Double)?))
+            .collect::<Result<Vec<_>, KernelError>>()?;
+        // With several ranks, some numbers were summed on the CPU.
+        let device = wide.iter().map(Tensor::device).find(|device| *device != Device::Cpu);
+        let device = device.unwrap_or(Device::Cpu);
+        let here = wide
+            .iter()
+            .map(|number| Ok(number.f_to_device(device)?))
+            .collect::<Result<Vec<_>, KernelError>>()?;
+        let joined = Tensor::f_cat(&here, 0)?; // [n]
+        let Device::Cuda(index) = device else {
+            return Ok(Self { numbers: joined.f_to_device(Device::Cpu)?, arrival: None });
+        };
+        // A copy that does not block makes pinned memory for its result.
+        let numbers = joined.f_to_device_(Device::Cpu, Kind::Double, true, false)?;
+        Ok(Self { numbers, arrival: Some(DeviceEvent::record(index)?) })
+    }
+
+    /// The numbers, in order. Waits until they have arrived.
+    pub fn wait<const N: usize>(self) -> Result<[f64; N], KernelError> {
+        if let Some(arrival) = self.arrival {
+            arrival.wait()?;
+        }
+        let numbers: Vec<f64> = Vec::try_from(&self.numbers)?;
+        let count = numbers.len();
+        numbers
+            .try_into()
+            .map_err(|_| KernelError::new(format!("{count} numbers were read, {N} expected")))
+    }
+}
+
+/// Token ids as a tensor on a device. The copy to a GPU is from pinned memory and is only queued.
+pub fn upload(ids: &[i64], shape: &[i64], device: Device) -> Result<Tensor, KernelError> {
+    let here = Tensor::f_from_slice(ids)?.f_reshape(shape)?;
+    match device {
+        Device::Cuda(_) => {
+            Ok(here.f_pin_memory(device)?.f_to_device_(device, Kind::Int64, true, false)?)
+        }
+        Device::Cpu | Device::Mps | Device::Vulkan => Ok(here.f_to_device(device)?),
+    }
+}
+
+/// A number that the caller of a plan gave, never one that a step has computed: those are on the device, and reading one
+/// would wait for it.
+pub(crate) fn given(number: &Tensor) -> Result<f64, KernelError> {
+    on_cpu(number)?;
+    Ok(number.f_double_value(&[])?)
+}
+
+/// Like [`given`], for an integer.
+pub(crate) fn given_integer(number: &Tensor) -> Result<i64, KernelError> {
+    on_cpu(number)?;
+    Ok(number.f_int64_value(&[])?)
+}
+
+fn on_cpu(number: &Tensor) -> Result<(), KernelError> {
+    match number.device() {
+        Device::Cpu => Ok(()),
+        other => Err(KernelError::new(format!(
+            "a step would wait for a number on {other:?}\nhelp: this is a bug in canonc; please report it"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_arrive_in_order_and_are_counted() {
+        let before = readbacks();
+        let (loss, norm) = (Tensor::from(0.1f64), Tensor::from(3i64));
+        let readback = Readback::begin(&[&loss, &norm]).unwrap();
+        assert_eq!(readback.wait::<2>().unwrap(), [0.1, 3.0]);
+        assert_eq!(readbacks(), before + 1);
+        let error = Readback::begin(&[&loss]).unwrap().wait::<2>().unwrap_err();
+        assert_eq!(error.to_string(), "1 numbers were read, 2 expected");
+    }
+
+    #[test]
+    fn ids_keep_their_order() {
+        let ids = upload(&[1, 2, 3, 4, 5, 6], &[2, 3], Device::Cpu).unwrap();
+        assert_eq!((ids.size(), ids.int64_value(&[1, 0])), (vec![2, 3], 4));
+    }
+}

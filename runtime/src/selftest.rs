@@ -1,0 +1,146 @@
+//! Checks of a machine: published numbers, every kernel against its reference, the time and memory of steps.
+//! In: a machine, models of a few sizes. Out: what was found, as values. Must stay true: the same checks on the CPU and on
+//! a GPU, which differ only in the sizes; nothing here prints or decides an exit code.
+
+pub mod goldens;
+pub mod models;
+
+use std::collections::BTreeMap;
+
+use compiler::graph::{Graph, Param};
+use compiler::plan::{Allocation, Bf16, Input, Output, Sizes, TrainOptions, ValId};
+use compiler::plans;
+use gpu::{Allocator, Held};
+use tch::{Device, Kind, Tensor};
+
+use crate::execute::{Compared, ExecuteError, Machine, compare};
+use crate::kernels;
+use crate::weights::Weights;
+
+/// The shape of the batch on which kernels are compared: ragged for every tile.
+const SIZES: Sizes = Sizes { batch: 2, time: 70, past: 0 };
+
+/// Every kernel of a model's training and evaluation plans against its reference.
+pub fn kernels_of(
+    graph: &Graph,
+    options: &TrainOptions,
+    machine: Machine,
+) -> Result<Vec<Compared>, ExecuteError> {
+    let cpu = (Kind::Int64, Device::Cpu);
+    let weights = Weights::init(graph, 1)?;
+    let Sizes { batch, time, past: _ } = SIZES;
+    tch::manual_seed(1);
+    let tokens = Tensor::f_randint(graph.vocab, [batch, time], cpu)?;
+    let targets = Tensor::f_randint(graph.vocab, [batch, time], cpu)?;
+    let scale = 1.0 / (batch * time) as f64;
+    let rounded = |index: u32| weights.rounded(index as usize);
+    let own = |index: u32| {
+        let found = weights.tensors.get(index as usize);
+        found.map(Tensor::shallow_clone).ok_or_else(|| ExecuteError::new("no such parameter"))
+    };
+    // Gradients and moments of any values do.
+    let near = |index: u32, by: f64| -> Result<Tensor, ExecuteError> {
+        Ok(own(index)?.f_rand_like()?.f_mul_scalar(by)?)
+    };
+    let give = |input: Input| -> Result<Tensor, ExecuteError> {
+        Ok(match input {
+            Input::Tokens => tokens.shallow_clone(),
+            Input::Targets => targets.shallow_clone(),
+            Input::Position => Tensor::from(0i64),
+            Input::GradScale => Tensor::from(scale),
+            Input::LearningRate => Tensor::from(1e-3),
+            Input::StepNumber => Tensor::from(3i64),
+            Input::Param(id) => own(id.0)?,
+            Input::Rounded(id) => rounded(id.0)?,
+            Input::Gradient(id) => near(id.0, 1e-2)?,
+            Input::FirstMoment(id) => near(id.0, 1e-2)?,
+            Input::SecondMoment(id) => near(id.0, 1e-4)?,
+            Input::Left(Output::Gradient(id)) | Input::Right(Output::Gradient(id)) => {
+                near(id.0, 1e-2)?
+            }
+            Input::Left(Output::Counted) | Input::Right(Output::Counted) => Tensor::from(3i64),
+            Input::Left(_) | Input::Right(_) => Tensor::from(0.25f64),
+            Input::State(..) => return Err(ExecuteError::new("a training plan has no state")),
+        })
+    };
+    let train = plans::train(graph, options);
+    let evaluate = plans::evaluate(graph, options.loss, options.common);
+    let mut found: BTreeMap<(&'static str, String, bool), Compared> = BTreeMap::new();
+    for plan in [&train.micro, &evaluate, &train.combine, &train.update] {
+        for compared in compare(plan, machine, SIZES, give)? {
+            let key = (compared.kernel, compared.path.clone(), compared.bf16);
+            match found.get_mut(&key) {
+                None => {
+                    found.insert(key, compared);
+                }
+                Some(known) => {
+                    known.steps += compared.steps;
+                    let off = compared.largest;
+                    if off > known.largest || off.is_nan() {
+                        known.largest = off;
+                    }
+                }
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// cuBLAS's workspace under `CUBLAS_WORKSPACE_CONFIG=:4096:8`, which libtorch takes from its allocator.
+const CUBLAS: u64 = 8 * (4096 << 10);
+
+/// Bytes that libtorch's allocator of a GPU reserves for a training step, by the plan: parameters and their rounded
+/// copies, moments, a batch; then what the steps of a micro-batch take and give back, in order.
+pub fn predicted_bytes(graph: &Graph, options: &TrainOptions, sizes: Sizes) -> u64 {
+    let bytes = |count: i128| u64::try_from(count).unwrap_or(0);
+    let mut allocator = Allocator::default();
+    let mut kept = vec![allocator.allocate(CUBLAS)];
+    let elements = |param: &Param| param.shape.iter().product::<i64>();
+    // Weights and both moments, in f32.
+    for _ in 0..3 {
+        for param in graph.params() {
+            kept.push(allocator.allocate(bytes(4 * i128::from(elements(param)))));
+        }
+    }
+    let plan = plans::train(graph, options).micro;
+    for (input, id) in &plan.inputs {
+        let own = match input {
+            Input::Tokens | Input::Targets | Input::Rounded(_) => plan.bytes(*id, sizes),
+            Input::Position
+            | Input::GradScale
+            | Input::LearningRate
+            | Input::StepNumber
+            | Input::Param(_)
+            | Input::State(..)
+            | Input::Left(_)
+            | Input::Right(_)
+            | Input::Gradient(_)
+            | Input::FirstMoment(_)
+            | Input::SecondMoment(_) => continue,
+        };
+        kept.push(allocator.allocate(bytes(own)));
+    }
+    let mut held: BTreeMap<ValId, Held> = BTreeMap::new();
+    for allocation in plan.allocations(sizes, Bf16::Most) {
+        match allocation {
+            Allocation::Take(id, count) => {
+                held.insert(id, allocator.allocate(bytes(count)));
+            }
+            Allocation::Scratch(count) => {
+                let scratch = allocator.allocate(bytes(count));
+                allocator.release(scratch);
+            }
+            Allocation::GiveBack(id) => {
+                if let Some(block) = held.remove(&id) {
+                    allocator.release(block);
+                }
+            }
+        }
+    }
+    allocator.reserved()
+}
+
+/// What libtorch's allocator held at most, on a GPU.
+pub fn measured_bytes() -> Option<u64> {
+    kernels::cuda::reserved().map(|(_, most)| most)
+}
