@@ -19,6 +19,7 @@ mod run_cli {
     mod proof;
     mod ranks;
     mod signals;
+    mod slurm;
     mod uses;
     mod verify;
 }
