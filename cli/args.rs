@@ -12,6 +12,7 @@ mod plan;
 mod prepare;
 mod proof;
 mod report;
+mod run;
 mod scaling;
 mod selftest;
 
@@ -37,6 +38,7 @@ pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg
 pub use proof::ReproduceArgs;
 pub use proof::{SignArgs, VerifyArgs};
 pub use report::ReportArgs;
+pub use run::RunArgs;
 pub use scaling::{By, ScalingArgs, Which};
 pub use selftest::SelftestArgs;
 
@@ -204,6 +206,8 @@ Examples:
   canonc show attention            one definition, with its source
   canonc show std/init.canon       one whole file of the standard library
   canonc show --recipe-fields      every field of recipes, as in recipes/README.md
+  canonc show lockfiles/demo_llama.lock --ranks 1 --device cpu          what a training step costs
+  canonc show lockfiles --ranks locked --shard full --recompute selective   a table of all locks with devices
 
 Schema of --json, one object on standard output (archs only):
   schema   \"canonc.show.v1\"
@@ -236,15 +240,19 @@ pub struct ShowArgs {
     /// Show the path and value of every field instead, and whether it is a default
     #[arg(long)]
     pub fields: bool,
-    /// Predict memory, bytes and time of a training step on this many devices; needs the lock of an experiment
-    #[arg(long, value_name = "N", conflicts_with_all = ["fields", "recipe_fields", "arch"], value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    pub ranks: Option<u32>,
+    /// Predict memory, bytes and time of a training step on this many devices, or `locked`: as many as the lock says. Needs
+    /// the lock of an experiment, or a folder of locks for a table
+    #[arg(long, value_name = "N", conflicts_with_all = ["fields", "recipe_fields", "arch"], value_parser = ranks)]
+    pub ranks: Option<Ranks>,
     /// The devices of the prediction: h100, h200, a100 or cpu
     #[arg(long, value_name = "NAME", requires = "ranks", default_value = "h100")]
     pub device: String,
     /// What the ranks divide: none, optimizer or full [default: the lock's platform.shard]
     #[arg(long, value_name = "WHAT", requires = "ranks")]
     pub shard: Option<String>,
+    /// What the backward pass recomputes: nothing, layers or selective [default: the lock's platform.recompute]
+    #[arg(long, value_name = "WHAT", requires = "ranks")]
+    pub recompute: Option<String>,
     /// Devices of a machine [default: the device's usual number]
     #[arg(long, value_name = "N", requires = "ranks", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub gpus_per_node: Option<u64>,
@@ -263,6 +271,23 @@ pub struct ShowArgs {
     /// Print JSON (`--help` shows the schema)
     #[arg(long)]
     pub json: bool,
+}
+
+/// How many ranks a prediction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ranks {
+    /// The lock's `platform.devices`.
+    Locked,
+    /// This many.
+    Count(u64),
+}
+
+fn ranks(text: &str) -> Result<Ranks, String> {
+    match text.parse() {
+        Ok(count @ 1..=0x10_0000) => Ok(Ranks::Count(count)),
+        Err(_) if text == "locked" => Ok(Ranks::Locked),
+        Ok(_) | Err(_) => Err("give a whole number from 1 to 1048576, or `locked`".to_owned()),
+    }
 }
 
 /// Show an architecture's compute graph, as text or as a picture
@@ -430,6 +455,7 @@ Examples:
   canonc compare lockfiles/demo.lock --jobs 2       two runs at a time; set threads = 1 in each lock
   canonc compare lockfiles/demo.lock --json > demo.json
   canonc compare lockfiles/demo.lock --time 100     only time steps, alternating between arms
+  canonc compare lockfiles/demo.lock --to slurm > demo.sh && sbatch demo.sh
 
 Runs are in runs/<comparison>/<run>; an interrupted command continues when repeated. The order of runs is
 random, keyed by the lock's id. A run that diverges is a result: it is attested, the other runs continue, and
@@ -500,12 +526,31 @@ pub struct CompareArgs {
     /// Only time training steps, alternating between arms in this process [default: 40 of each]
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u16).range(12..), conflicts_with_all = ["out", "jobs"])]
     pub time: Option<u16>,
+    /// Print a Slurm script instead: an array of machines that do the missing runs
+    #[arg(long, value_enum, value_name = "TO", conflicts_with_all = ["out", "jobs", "time", "json"])]
+    pub to: Option<CompareTo>,
+    /// Machines of the array [default: one for each missing run]
+    #[arg(long, value_name = "N", requires = "to", value_parser = jobs)]
+    pub workers: Option<usize>,
+    /// Do missing runs that no other worker does, then end without a report; any number can work at once
+    #[arg(long, conflicts_with_all = ["out", "jobs", "time", "json", "to"])]
+    pub work: bool,
+    /// Take over the run of a worker that has been silent for this long, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub lease: u64,
     /// Report no interval if the base differs from itself by more than this ratio, instead of the lock's time_bound
     #[arg(long, value_name = "RATIO", value_parser = plan::ratio, requires = "time")]
     pub bound: Option<f64>,
     /// Print JSON instead of tables
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where else a comparison can be trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareTo {
+    /// A Slurm array
+    Slurm,
 }
 
 pub fn jobs(text: &str) -> Result<usize, String> {
@@ -541,58 +586,4 @@ pub struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
-}
-
-/// Train the experiment of a lock, or continue an interrupted run
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc run                                          the only experiment lock under lockfiles/
-  canonc run --lock lockfiles/depo_llama.lock         in runs/depo_llama
-  canonc run lockfiles/depo_llama.lock                the same
-  canonc run lockfiles/depo_*.lock                    several locks, one after another
-  canonc run --lock depo.lock --dir /scratch/depo     in another folder
-  canonc run --lock depo.lock --dry-run               memory, disk and time, without training
-  canonc run --lock depo.lock --stop-after-step 100   saves a checkpoint and exits 75
-
-On Ctrl-C, SIGTERM or SIGHUP the run finishes the step, saves a checkpoint and exits 75; the same command
-continues from there. A second Ctrl-C, a kill or a crash loses the steps after the last checkpoint; they are
-trained again, and those that were logged must come out the same.
-
-A finished run of the same lock under another name, such as a run of a comparison, is not trained again: the
-output names its folder. `--dir DIR` trains it anyway.")]
-pub struct RunArgs {
-    /// Experiment locks, run one after another [default: the only one under lockfiles/]
-    #[arg(value_name = "LOCK", conflicts_with = "lock")]
-    pub named: Vec<PathBuf>,
-    /// An experiment lock, like LOCK
-    #[arg(long, value_name = "LOCK", num_args = 0..=1)]
-    pub lock: Option<Option<PathBuf>>,
-    /// The run's folder [default: runs/NAME, where NAME is the lock's name]
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// Prepared documents, if the lock trains on text [default: data/SOURCE.index]
-    #[arg(long, value_name = "PATH")]
-    pub data: Option<PathBuf>,
-    /// Estimate memory, disk and time, and write nothing
-    #[arg(long)]
-    pub dry_run: bool,
-    /// Use another device than the lock's; the id stays the same, the platform section changes
-    #[arg(long, value_enum, value_name = "DEVICE")]
-    pub device: Option<OnDevice>,
-    /// Train with this many processes on this machine; the result is the same to the bit
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub ranks: Option<u32>,
-    /// Add gradients on each machine before they leave it, which sends less between machines; same bits
-    #[arg(long)]
-    pub by_node: bool,
-    /// How long a rank waits for another one, in seconds, before all end
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub rank_timeout: u64,
-    /// Save a checkpoint after this step and exit 75
-    #[arg(long, value_name = "N")]
-    pub stop_after_step: Option<u64>,
-    /// Fail at a named point, `NAME` or `NAME:COUNT`: for tests of recovery
-    #[arg(long, value_name = "POINT", hide = true)]
-    pub fault: Option<String>,
 }

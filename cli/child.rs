@@ -10,7 +10,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use crate::fail::{Exit, Failure, Outcome};
@@ -65,7 +65,7 @@ pub fn carry_out(
 
 fn wait(command: &mut Command, name: Option<&str>) -> std::io::Result<ExitStatus> {
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hangup))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().chain(hangup))?;
     let handle = signals.handle();
     if name.is_some() {
         command.stderr(Stdio::piped());

@@ -21,7 +21,7 @@ use records::job::Job;
 use records::run::{Paths, append_line, belongs, read_lock};
 use records::verify::holds;
 
-use crate::args::CompareArgs;
+use crate::args::{CompareArgs, CompareTo};
 use crate::compared::{compared, heading, places, same_data};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
@@ -30,7 +30,7 @@ use crate::out::{self, OutputKind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
 use crate::tensors::{Tensors, Work};
-use crate::{child, locks, named, output, report, runs, shown};
+use crate::{child, locks, named, output, report, runs, shown, slurm, work};
 
 pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     named::once(&args.locks)?;
@@ -50,8 +50,14 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         let folder = out::named(&args.dir, &comparison.name, "")?;
         check(comparison, &folder, args.data.as_deref(), &found)?;
     }
+    if args.to == Some(CompareTo::Slurm) {
+        return slurm::array(args, &locked);
+    }
     // A signal is passed on to the current run, which leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
+    if args.work {
+        return work::work(args, &locked, &stop);
+    }
     let mut done: Vec<(String, compare::Comparison)> = Vec::new();
     for comparison in &locked {
         let folder = out::named(&args.dir, &comparison.name, "")?;
@@ -261,6 +267,12 @@ impl Carry<'_> {
             }
         }
         Ok(all)
+    }
+
+    /// Runs one of the comparison's locks to its end, in its own process.
+    pub fn one_of(self, run: &Run) -> Outcome {
+        let text = lock::write(&Lock::Experiment(run.experiment.clone()));
+        self.one(&run.experiment.name, &text, &self.found.place(self.folder, &run.experiment)?)
     }
 
     /// Runs one lock to its end, in its own process.

@@ -23,6 +23,14 @@ use crate::{load, locks, named, out, output, runs, weights};
 
 pub fn export(args: &ExportArgs) -> Outcome {
     let folder = out::real_folder(&args.out)?;
+    if args.to == ExportTo::Slurm {
+        return slurm(args, &folder);
+    }
+    if args.ranks.is_some() || args.data.is_some() {
+        return Err(
+            Failure::bad_input("--ranks and --data are only for `--to slurm`").help("remove them")
+        );
+    }
     let Source { compiled, experiment, weights, known } = source(args)?;
     let what = known.as_ref().map(|known| known.said(args.dtype));
     let request = Request {
@@ -32,7 +40,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
         to: match args.to {
             ExportTo::Hf => To::HuggingFace,
             ExportTo::Lingua => To::Lingua,
-            ExportTo::Slurm => To::Slurm,
+            ExportTo::LinguaSlurm | ExportTo::Slurm => To::LinguaSlurm,
             ExportTo::Card => To::Card,
         },
         dtype: match args.dtype {
@@ -71,6 +79,24 @@ pub fn export(args: &ExportArgs) -> Outcome {
         output::note(&format!(
             "recipe.yaml is left out: Lingua's trainer cannot run it, because {why}"
         ));
+    }
+    Ok(Exit::Fine)
+}
+
+/// A script that launches canonc itself: no format of another program is involved.
+fn slurm(args: &ExportArgs, folder: &Path) -> Outcome {
+    let written = crate::slurm::launch(args, folder)?;
+    let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();
+    if args.json {
+        let (Lock::Experiment(experiment), _) = locks::read(&args.source)? else {
+            return Err(Failure::bad_input("a run has the lock of an experiment"));
+        };
+        let arch = experiment.arch.compiled.name.clone();
+        output::json(&Report { schema: "canonc.export.v1", arch, files, weights: None })?;
+        return Ok(Exit::Fine);
+    }
+    for file in files {
+        output::data(&format!("{file}\n"))?;
     }
     Ok(Exit::Fine)
 }

@@ -1,13 +1,14 @@
-//! Ctrl-C, SIGTERM and SIGHUP, for commands that must finish or clean up before they exit.
+//! Ctrl-C, SIGTERM, SIGHUP and SIGUSR2, and the end of a time, for commands that must finish or clean up before they exit.
 //!
 //! In: nothing. Out: a flag that the first signal sets. Must stay true: a second signal ends the process immediately,
-//! with the exit code that a shell would report. SIGUSR1, which one canonc sends to another, and SIGHUP, which a
-//! terminal and its shell both send when it closes, only ever set the flag; under `nohup` SIGHUP stays ignored.
+//! with the exit code that a shell would report. SIGUSR1, which one canonc sends to another, SIGUSR2, which Slurm sends
+//! before the end of a job, and SIGHUP, which a terminal and its shell both send when it closes, only ever set the flag; under `nohup` SIGHUP stays ignored.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag::{register, register_conditional_shutdown};
 
 use crate::fail::Failure;
@@ -15,7 +16,7 @@ use crate::fail::Failure;
 /// Exit code after a second Ctrl-C, as a shell would report it.
 const INTERRUPTED_TWICE: i32 = 130;
 
-/// The flag is set by the first SIGINT, SIGTERM, SIGHUP or SIGUSR1; a second SIGINT or SIGTERM ends the process.
+/// The flag is set by the first SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2; a second SIGINT or SIGTERM ends the process.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let cannot = |error| Failure::machine(format!("cannot wait for signals: {error}"));
     let (stop, before) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -26,11 +27,32 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
             .and_then(|_| register(signal, stop.clone()))
             .map_err(cannot)?;
     }
-    register(SIGUSR1, stop.clone()).map_err(cannot)?;
+    register(SIGUSR1, stop.clone())
+        .and_then(|_| register(SIGUSR2, stop.clone()))
+        .map_err(cannot)?;
     if !ignores_hangup() {
         register(SIGHUP, stop.clone()).map_err(cannot)?;
     }
     Ok(stop)
+}
+
+/// Most time before the end of a Slurm job at which a run stops.
+const NOTICE: Duration = Duration::from_secs(120);
+
+/// Sets the flag after `asked`, and in a Slurm job two minutes before its end: a job of a few minutes keeps nine tenths.
+pub fn stop_in_time(stop: &Arc<AtomicBool>, asked: Option<Duration>) {
+    let job = std::env::var("SLURM_JOB_END_TIME").ok().and_then(|end| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+        let left = Duration::from_secs(end.parse().ok()?).checked_sub(now)?;
+        Some(left - NOTICE.min(left / 10))
+    });
+    let Some(after) = [asked, job].into_iter().flatten().min() else { return };
+    let stop = stop.clone();
+    // It ends with the process.
+    let _waiting = std::thread::spawn(move || {
+        std::thread::sleep(after);
+        stop.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Whether this process should outlive its terminal, as under `nohup`. Assumes no if unknown.

@@ -3,7 +3,8 @@
 //! Must stay true: there is one libtorch, the one tch was built against; DT_RUNPATH, so LD_LIBRARY_PATH still wins.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -15,6 +16,8 @@ fn main() {
         "native/cuda.cpp",
         "native/cuda.h",
         "native/guard.h",
+        "native/nccl.cpp",
+        "native/nccl.sh",
         "native/gloo",
     ] {
         println!("cargo:rerun-if-changed={name}");
@@ -49,7 +52,27 @@ fn main() {
         .file("native/group.cpp")
         .file("native/cuda.cpp")
         .compile("canonc_shim");
+    nccl(&lib);
     for library in ["torch_cpu", "c10", "gomp", "dl"] {
         println!("cargo:rustc-link-lib={library}");
+    }
+}
+
+/// With a CUDA build of libtorch, compiles the library for exchanges between GPUs and puts it beside the programs.
+fn nccl(lib: &Path) {
+    let Some(torch) = lib.parent().filter(|_| lib.join("libtorch_cuda.so").is_file()) else {
+        return;
+    };
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let built = Command::new("sh").arg("native/nccl.sh").arg(torch).arg(&out).status();
+    // OUT_DIR is target/PROFILE/build/PACKAGE/out.
+    let programs = out.ancestors().nth(3).map(|folder| folder.join("libcanonc_nccl.so"));
+    let copied = built.is_ok_and(|status| status.success())
+        && programs.is_some_and(|to| std::fs::copy(out.join("libcanonc_nccl.so"), to).is_ok());
+    if !copied {
+        println!(
+            "cargo:warning=libcanonc_nccl.so was not built, so several ranks on GPUs cannot be used; \
+             run runtime/native/nccl.sh to see why"
+        );
     }
 }

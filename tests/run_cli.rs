@@ -20,6 +20,7 @@ mod run_cli {
     mod ranks;
     mod selftest;
     mod signals;
+    mod slurm;
     mod uses;
     mod verify;
 }

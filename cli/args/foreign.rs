@@ -77,16 +77,20 @@ Examples:
   canonc export runs/demo/demo-llama-seed1 --to hf --out llama     a folder that `transformers` loads
   canonc export a.lock --weights w.safetensors --to lingua --out b
   canonc export lockfiles/llama_1B.lock --to card --out card
+  canonc export lockfiles/depo_llama.lock --to slurm --ranks 16 --out job && sbatch job/launch.sh
 
 hf      config.json, model.safetensors, generation_config.json, README.md. A plain Llama loads in stock
         `transformers`; other models use the published classes, and README.md says where to find their code.
 lingua  recipe.yaml, default/params.json, and with weights default/consolidated.pth, as the published
         `from_pretrained` loads them. Settings that this loader ignores (a Llama kernel other than 4, a head_dim
         other than dim / heads, a tied head) are refused.
-slurm   recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs.
+slurm   launch.sh and the lock: canonc trains the lock, or continues the run, with platform.devices ranks (or --ranks),
+        any arch and task. Before its time is over the job stops with a checkpoint and queues itself again.
+lingua-slurm
+        recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs.
 card    README.md: a model card with numbers from the lock.
 
-A card describes any arch. The other formats take only archs with equal layers of Llama, GLA5, GDN2 or
+A card and a script of canonc describe any arch. The other formats take only archs with equal layers of Llama, GLA5, GDN2 or
 Mamba2. `canonc import` gives back the same graph, manifest, recipe and weight bits (rounded with --dtype bf16).
 
 Exit codes: 0 written, 2 the target format cannot express it, 3 this machine cannot write it.
@@ -112,9 +116,15 @@ pub struct ExportArgs {
     /// The arch, if the file or comparison has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// GPUs per machine, for slurm
+    /// GPUs, or ranks, per machine, for slurm and lingua-slurm
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1024))]
     pub gpus_per_node: i64,
+    /// Ranks, for slurm [default: the lock's platform.devices, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub ranks: Option<u32>,
+    /// Prepared documents on the cluster, for slurm, if the lock trains on text [default: data/SOURCE.index]
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
     /// Print a summary as JSON
     #[arg(long)]
     pub json: bool,
@@ -126,8 +136,10 @@ pub enum ExportTo {
     Hf,
     /// Lingua's trainer and loader
     Lingua,
-    /// A launch script for Lingua's trainer
+    /// A Slurm script that launches canonc
     Slurm,
+    /// A Slurm script that launches Lingua's trainer
+    LinguaSlurm,
     /// A model card
     Card,
 }

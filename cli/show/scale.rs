@@ -3,33 +3,52 @@
 //! In: an experiment's lock, a number of ranks, a device. Out: memory of a rank, bytes between ranks, seconds of each part,
 //! as text or JSON. Must stay true: every number is `scale::predict`'s; the text says which are exact and which a model.
 
+mod table;
+
 use std::path::Path;
 
 use ::scale::device::{self, Device};
 use ::scale::memory::Held;
 use ::scale::predict::{Prediction, Question, Seconds, predict};
 use ::scale::schedule::Received;
+use compiler::plan::Recompute;
 use compiler::plans;
 use lab::experiment::{Experiment, Shard};
 use lab::lock::Lock;
 use records::progress::bytes;
+use records::run::Paths;
 use serde::Serialize;
 
-use crate::args::ShowArgs;
+use crate::args::{Ranks, ShowArgs};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::slurm::enough_micro_batches;
 use crate::{locks, output};
 
-pub(super) fn show(what: &Path, ranks: u32, args: &ShowArgs) -> Outcome {
+pub(super) fn show(what: &Path, ranks: Ranks, args: &ShowArgs) -> Outcome {
+    if what.is_dir() && !Paths::new(what).lock().is_file() {
+        if args.json {
+            return Err(Failure::bad_input("`--json` is for one lock, but a folder is named")
+                .help("name one of the locks in it"));
+        }
+        output::data(&table::of(what, ranks, args)?)?;
+        return Ok(Exit::Fine);
+    }
     let (Lock::Experiment(experiment), _) = locks::read(what)? else {
         return Err(Failure::bad_input(format!(
-            "`{}` is the lock of a comparison, but `--ranks` is about one experiment",
+            "`{}` is not the lock of an experiment, but `--ranks` is about one",
             shown(what)
         ))
-        .help("name the lock of one of its experiments"));
+        .help("name the lock of an experiment, or a folder of locks for a table"));
     };
-    let question = question(&experiment, u64::from(ranks), args)?;
-    let plans = plans::train(&experiment.arch.compiled.graph, &experiment.train_options());
-    let prediction = predict(&experiment, &plans, &question);
+    let asked = match ranks {
+        Ranks::Count(count) => count,
+        Ranks::Locked => experiment.platform.devices.map(u64::from).ok_or_else(|| {
+            Failure::bad_input(format!("`{}` does not say platform.devices", shown(what)))
+                .help("give a number: `--ranks N`")
+        })?,
+    };
+    let question = question(&experiment, asked, args)?;
+    let prediction = predicted(&experiment, &question, args)?;
     if args.json {
         output::json(&json(&experiment, &question, &prediction))?;
     } else {
@@ -38,16 +57,30 @@ pub(super) fn show(what: &Path, ranks: u32, args: &ShowArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-fn question(experiment: &Experiment, ranks: u64, args: &ShowArgs) -> Result<Question, Failure> {
-    let most = experiment.batch.micro_batches;
-    if ranks > most {
-        return Err(Failure::bad_input(format!(
-            "{ranks} ranks cannot share {most} micro-batches: each rank needs one"
-        ))
-        .help(format!(
-            "ask for at most {most} ranks, or lock more micro-batches of fewer sequences"
-        )));
+fn predicted(
+    experiment: &Experiment,
+    question: &Question,
+    args: &ShowArgs,
+) -> Result<Prediction, Failure> {
+    let mut options = experiment.train_options();
+    if let Some(word) = &args.recompute {
+        options.recompute = match word.as_str() {
+            "nothing" => Recompute::Nothing,
+            "layers" => Recompute::Layers,
+            "selective" => Recompute::Selective,
+            _ => {
+                let what = format!("`{word}` is not something that the backward pass recomputes");
+                return Err(Failure::bad_input(what).help("give one of nothing, layers, selective"));
+            }
+        };
     }
+    let plans = plans::train(&experiment.arch.compiled.graph, &options);
+    Ok(predict(experiment, &plans, question))
+}
+
+fn question(experiment: &Experiment, ranks: u64, args: &ShowArgs) -> Result<Question, Failure> {
+    let asked = u32::try_from(ranks).unwrap_or(u32::MAX);
+    enough_micro_batches(experiment, asked)?;
     let device = Device::named(&args.device).ok_or_else(|| {
         let names: Vec<&str> = device::ALL.iter().map(|device| device.name).collect();
         Failure::bad_input(format!("there are no figures for the device `{}`", args.device))

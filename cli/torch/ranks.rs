@@ -4,7 +4,9 @@
 //! stay true: a rank is this same command, in an environment that says which one it is; only rank 0 prints progress and
 //! writes; every process has ended when the first one returns.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
@@ -14,10 +16,10 @@ use lab::experiment::{Device, Experiment};
 use records::job::Job;
 use runtime::execute::Machine;
 use runtime::observe::observe;
-use runtime::ranks::{Collectives, Ending, Gloo, Launch, Member};
+use runtime::ranks::{Arrived, Collectives, Ending, Gloo, Launch, Member};
 use runtime::train::follow;
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use canonc::args::RunArgs;
@@ -25,6 +27,7 @@ use canonc::fail::{Exit, Failure, Outcome};
 use canonc::output;
 use canonc::runs::failure;
 use canonc::signals::ignores_hangup;
+use canonc::slurm::enough_micro_batches;
 
 /// How long the other processes may take to end after rank 0.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,15 +39,9 @@ pub(crate) fn check(
     launch: Option<&Launch>,
 ) -> Result<(), Failure> {
     let platform = &experiment.platform;
-    let most = experiment.batch.micro_batches;
     let ranks = launch.map_or(args.ranks, |launch| Some(launch.size));
-    if let Some(ranks) = ranks.filter(|ranks| u64::from(*ranks) > most) {
-        return Err(Failure::bad_input(format!(
-            "{ranks} ranks cannot share the {most} micro-batches of a step: each rank needs one"
-        ))
-        .help(format!(
-            "start at most {most} ranks, or lock more micro-batches of fewer sequences"
-        )));
+    if let Some(ranks) = ranks {
+        enough_micro_batches(experiment, ranks)?;
     }
     if let (Some(devices @ 2..), None, None, false) =
         (platform.devices, launch, args.ranks, args.dry_run)
@@ -57,12 +54,21 @@ pub(crate) fn check(
         ))
         .help("any other number of ranks, also `--ranks 1`, gives the same result"));
     }
+    if let (Some(node), Some(launch)) = (platform.devices_per_node, launch)
+        && !launch.local.is_multiple_of(node)
+    {
+        return Err(Failure::machine(format!(
+            "the lock has platform.devices_per_node = {node}, but {} ranks were started on this machine",
+            launch.local
+        ))
+        .help(format!("start a multiple of {node} ranks on each machine")));
+    }
     match (platform.device, launch) {
-        (Device::Cuda, Some(launch)) => Err(Failure::machine(format!(
-            "the lock requires cuda, but this canonc runs {} ranks on CPUs only",
+        (Device::Cuda, Some(launch)) if nccl().is_none() => Err(Failure::machine(format!(
+            "the lock requires cuda, but {} ranks on GPUs need libcanonc_nccl.so, which is not beside this program",
             launch.size
         ))
-        .help("use `--device cpu`, or one GPU")),
+        .help("build it with runtime/native/nccl.sh (docs/scale.md), or use `--device cpu`, or one GPU")),
         (Device::Cpu | Device::Cuda, _) => Ok(()),
     }
 }
@@ -78,8 +84,8 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let each = (cores / ranks as usize).max(1).to_string();
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hangup)).map_err(cannot)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().chain(hangup))
+        .map_err(cannot)?;
     let mut children = Children(Vec::new());
     for rank in 0..ranks {
         let mut command = Command::new(&program);
@@ -91,6 +97,10 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
             ("MASTER_ADDR", "127.0.0.1".to_owned()),
             ("MASTER_PORT", port.to_string()),
         ]);
+        // PyTorch would print where in its code it noticed that a rank is gone.
+        if std::env::var_os("TORCH_CPP_LOG_LEVEL").is_none() {
+            command.env("TORCH_CPP_LOG_LEVEL", "ERROR");
+        }
         if threads.is_none() && std::env::var_os("OMP_NUM_THREADS").is_none() {
             command.env("OMP_NUM_THREADS", &each);
         }
@@ -179,18 +189,38 @@ pub(crate) struct Joined {
     pub(crate) member: Member,
 }
 
+/// Opens the place where ranks meet.
+pub(crate) fn arrive(launch: Launch, args: &RunArgs) -> Result<Arrived, Failure> {
+    Arrived::at(launch, Duration::from_secs(args.rank_timeout)).map_err(failure)
+}
+
 /// Meets the other ranks.
 pub(crate) fn join(
-    launch: Launch,
+    arrived: Arrived,
+    launch: &Launch,
     args: &RunArgs,
     experiment: &Experiment,
 ) -> Result<Joined, Failure> {
-    let timeout = Duration::from_secs(args.rank_timeout);
-    let local = launch.local;
-    let gloo = Rc::new(Gloo::join(launch, timeout, &same(args, experiment)).map_err(failure)?);
-    let node = args.by_node.then_some(u64::from(local));
-    let member = Member { ranks: gloo.clone(), shard: experiment.platform.shard, node };
+    let platform = &experiment.platform;
+    let nccl = match platform.device {
+        Device::Cpu => None,
+        Device::Cuda => nccl(),
+    };
+    let node = match (platform.devices_per_node, args.by_node) {
+        (Some(node), _) => Some(u64::from(node)),
+        (None, by_node) => by_node.then_some(u64::from(launch.local)),
+    };
+    let gloo = Rc::new(arrived.join(&same(args, experiment), nccl.as_deref()).map_err(failure)?);
+    let shard = platform.shard;
+    let member = Member { ranks: gloo.clone(), shard, node, wrong_in: None };
     Ok(Joined { gloo, member })
+}
+
+/// The library for exchanges between GPUs: the one that CANONC_NCCL names, or the one beside this program.
+fn nccl() -> Option<PathBuf> {
+    let named = std::env::var_os("CANONC_NCCL").map(PathBuf::from);
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.join("libcanonc_nccl.so"));
+    named.or_else(beside).filter(|path| path.is_file())
 }
 
 /// Everything that must be equal on all ranks, one fact to a line.
@@ -199,8 +229,12 @@ fn same(args: &RunArgs, experiment: &Experiment) -> String {
     let binary = std::env::current_exe()
         .and_then(std::fs::read)
         .map_or_else(|error| error.to_string(), |bytes| blake3::hash(&bytes).to_hex().to_string());
+    let gpu = match experiment.platform.device {
+        Device::Cpu => String::new(),
+        Device::Cuda => gpu(Path::new("/proc/driver/nvidia")),
+    };
     format!(
-        "lock {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {}\n\
+        "lock {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {}\n{gpu}\
          --stop-after-step {:?}\n--by-node {}\n",
         experiment.id(),
         experiment.digests.platform,
@@ -211,6 +245,25 @@ fn same(args: &RunArgs, experiment: &Experiment) -> String {
         experiment.platform.shard.name(),
         args.stop_after_step,
         args.by_node,
+    )
+}
+
+/// The driver and the models of this machine's GPUs, as the driver's files say.
+fn gpu(driver: &Path) -> String {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let version = read(&driver.join("version"));
+    let entries = std::fs::read_dir(driver.join("gpus")).into_iter().flatten().flatten();
+    let model = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("Model:"));
+        line.unwrap_or("unknown").trim().to_owned()
+    };
+    let models: BTreeSet<String> =
+        entries.map(|entry| model(read(&entry.path().join("information")))).collect();
+    let models: Vec<&str> = models.iter().map(String::as_str).collect();
+    format!(
+        "driver {}\ngpu {}\n",
+        version.lines().next().unwrap_or("unknown"),
+        if models.is_empty() { "unknown".to_owned() } else { models.join(", ") }
     )
 }
 

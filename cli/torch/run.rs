@@ -23,6 +23,7 @@ use records::platform::{memory_limit, multiplies_bf16, needs_reexec, peak_memory
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
 use report::compare::measured;
+use runtime::execute::Machine;
 use runtime::ranks::Launch;
 use runtime::train::{Observer, Options, TimingMethod, TrainOutcome, machine, spec, time, train};
 
@@ -30,7 +31,7 @@ use canonc::args::{OnDevice, RunArgs};
 use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::found::Found;
 use canonc::runs::{self, failure};
-use canonc::signals::stop_on_signals;
+use canonc::signals::{stop_in_time, stop_on_signals};
 use canonc::{child, named, out, output};
 
 use crate::ranks;
@@ -70,9 +71,19 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
     };
     out::folder(&folder)?;
-    let documents = runs::documents(&experiment, args.data.as_deref())?;
-    let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
-    let on = machine(&experiment.platform).map_err(failure)?;
+    let prepare = || -> Result<(Job, Machine), Failure> {
+        let documents = runs::documents(&experiment, args.data.as_deref())?;
+        let job = Job::new(&experiment, &text, documents).map_err(failure)?;
+        let on = machine(&experiment.platform).map_err(failure)?;
+        Ok((job, launch.as_ref().map_or(on, |launch| on.of_rank(launch.place))))
+    };
+    let meets = launch.clone().filter(|_| !args.dry_run);
+    let arrived = meets.map(|launch| ranks::arrive(launch, args)).transpose()?;
+    let (mut job, on) = prepare().inspect_err(|failure: &Failure| {
+        if let (Some(arrived), Some(why)) = (&arrived, &failure.message) {
+            arrived.give_up(why);
+        }
+    })?;
     if args.dry_run {
         let flops = experiment.analysis.train_flops_per_token as f64
             * experiment.batch.tokens_per_step as f64;
@@ -84,7 +95,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         Some(text) => Faults::parse(text).map_err(|error| Failure::bad_input(error.to_string()))?,
     };
     let stop = stop_on_signals()?;
-    let joined = launch.map(|launch| ranks::join(launch, args, &experiment)).transpose()?;
+    stop_in_time(&stop, args.stop_after);
+    let joined = match (arrived, &launch) {
+        (Some(arrived), Some(launch)) => Some(ranks::join(arrived, launch, args, &experiment)?),
+        (_, _) => None,
+    };
     if let Some(joined) = joined.as_ref().filter(|joined| !joined.leads()) {
         return joined.follow(&mut job, on, &stop);
     }
@@ -189,6 +204,7 @@ fn several(args: &RunArgs) -> Outcome {
         ranks,
         by_node,
         rank_timeout,
+        stop_after,
         stop_after_step,
         fault,
     } = args;
@@ -216,6 +232,7 @@ fn several(args: &RunArgs) -> Outcome {
             words.extend(value.into_iter().flat_map(|value| [name.into(), value]));
         };
         option("--data", data.as_ref().map(OsString::from));
+        option("--stop-after", stop_after.map(|time| format!("{}s", time.as_secs()).into()));
         option("--stop-after-step", stop_after_step.map(|n| n.to_string().into()));
         option("--ranks", ranks.map(|n| n.to_string().into()));
         option("--rank-timeout", Some(rank_timeout.to_string().into()));

@@ -48,6 +48,7 @@ pub mod plan;
 pub mod precision;
 mod differentiate;
 mod fuse;
+mod recompute;
 pub mod plans;
 pub mod rename;
 pub mod tree;

@@ -322,7 +322,7 @@ impl<'g> Lower<'g> {
 
     fn layer(&mut self, placed: Placed<'g>, inputs: Vec<ValId>) -> Vec<ValId> {
         match self.recompute {
-            Recompute::Nothing => self.body(&placed, &inputs),
+            Recompute::Nothing | Recompute::Selective => self.body(&placed, &inputs),
             Recompute::Layers => {
                 let before = self.tape.len();
                 let outputs = self.body(&placed, &inputs);

@@ -8,10 +8,11 @@ use crate::fuse::fuse;
 use crate::graph::{Graph, ParamId};
 use crate::lower::Lower;
 use crate::plan::{
-    DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Stream, TrainOptions,
-    TrainPlan, ValId, liveness, update,
+    DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Recompute, Stream,
+    TrainOptions, TrainPlan, ValId, liveness, update,
 };
 use crate::precision;
+use crate::recompute::selective;
 
 /// Tokens [b, t], position, optional states → logits, optional states. Prefill, chunked prefill and
 /// decoding all use this function.
@@ -65,7 +66,16 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
         });
         lower.output(Output::Gradient(id), gradient);
     }
-    finished(lower, common)
+    let mut plan = lower.plan;
+    if common.fuse {
+        fuse(&mut plan);
+    }
+    match recompute {
+        Recompute::Nothing | Recompute::Layers => {}
+        Recompute::Selective => selective(&mut plan),
+    }
+    liveness::finish(&mut plan);
+    plan
 }
 
 struct CrossEntropy {

@@ -1,7 +1,7 @@
 //! Exports our models and recipes to other programs.
 //!
 //! In: a compiled arch, perhaps the experiment it is trained with, perhaps its weights. Out: a Hugging Face folder, a
-//! Lingua release and recipe, a Slurm script, a model card. Must stay true: whatever the other format cannot express of
+//! Lingua release and recipe, a Slurm script for its trainer, a model card. Must stay true: whatever the other format cannot express of
 //! the arch or the training is refused, never approximated; importing the output gives the same graph, manifest, recipe
 //! and bits; the folder is written completely or not at all.
 
@@ -36,7 +36,7 @@ pub enum To {
     /// A checkpoint and configuration of Lingua.
     Lingua,
     /// A Slurm script that trains the lock with Lingua.
-    Slurm,
+    LinguaSlurm,
     /// A model card alone.
     Card,
 }
@@ -73,7 +73,7 @@ pub struct Origin<'a> {
 
 const TEMPLATES: [(&str, &str); 4] = [
     ("recipe.yaml", include_str!("../templates/lingua.yaml.j2")),
-    ("launch.sh", include_str!("../templates/slurm.sh.j2")),
+    ("launch.sh", include_str!("../templates/lingua.sh.j2")),
     ("README.md", include_str!("../templates/card.md.j2")),
     ("generation_config.json", include_str!("../templates/generation_config.json.j2")),
 ];
@@ -110,7 +110,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         (To::HuggingFace, Some(model)) => hf::check_class(name, model)?,
         // Without weights the export is for the trainer, which honours every key.
         (To::Lingua, Some(model)) if weights.is_some() => lingua::check_loader(name, model)?,
-        (To::HuggingFace | To::Lingua | To::Slurm | To::Card, _) => {}
+        (To::HuggingFace | To::Lingua | To::LinguaSlurm | To::Card, _) => {}
     }
     let seq_len = match request.experiment.and_then(|e| e.value("data.seq_len")) {
         Some(FieldValue::Int(n)) => *n,
@@ -121,9 +121,9 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
     whole(out, &|folder| match (request.to, &described) {
         (To::HuggingFace, Some(described)) => plan.hugging_face(folder, described),
         (To::Lingua, Some(described)) => plan.lingua(folder, described),
-        (To::Slurm, Some(described)) => plan.slurm(folder, described),
+        (To::LinguaSlurm, Some(described)) => plan.slurm(folder, described),
         (To::Card, described) => plan.card(folder, described.as_ref().map(|known| &known.model)),
-        (To::HuggingFace | To::Lingua | To::Slurm, None) => Ok(()),
+        (To::HuggingFace | To::Lingua | To::LinguaSlurm, None) => Ok(()),
     })?;
     Ok(plan.written.into_inner())
 }

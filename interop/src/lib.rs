@@ -46,6 +46,7 @@ pub mod source;
 pub mod training;
 pub mod import;
 pub mod export;
+pub mod launch;
 pub mod recipe;
 pub mod yaml;
 

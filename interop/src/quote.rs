@@ -31,23 +31,25 @@ fn line(text: &str) -> String {
     text.chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
 }
 
+/// Texts that a careless script would run, for tests.
+#[cfg(test)]
+pub(super) const HOSTILE: [&str; 9] = [
+    "x\ntouch pwned #",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'; touch pwned; '",
+    "\"; touch pwned; \"",
+    "\\'; touch pwned #",
+    "a\rb",
+    "-rf",
+    "",
+];
+
 #[cfg(test)]
 mod tests {
     use minijinja::context;
 
     use super::*;
-
-    const HOSTILE: [&str; 9] = [
-        "x\ntouch pwned #",
-        "$(touch pwned)",
-        "`touch pwned`",
-        "a'; touch pwned; '",
-        "\"; touch pwned; \"",
-        "\\'; touch pwned #",
-        "a\rb",
-        "-rf",
-        "",
-    ];
 
     #[cfg(unix)]
     #[test]
@@ -68,7 +70,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_hostile_name_in_a_script_runs_nothing() {
-        let template = include_str!("../templates/slurm.sh.j2");
+        let template = include_str!("../templates/lingua.sh.j2");
         let mut environment = Environment::new();
         add_filters(&mut environment);
         let folder = tempfile::tempdir().unwrap();

@@ -79,6 +79,8 @@ pub struct Experiment {
     pub checkpoint: Checkpoint,
     /// Steps between progress lines.
     pub log_every: u64,
+    /// Steps between checks of ranks by their neighbours; 0 for never.
+    pub check_every: u64,
     /// Requirements on the machine.
     pub platform: Platform,
     /// Digests by class of field.
@@ -103,6 +105,7 @@ impl Experiment {
         let batch = Batch {
             sequences: count(&fields, "batch.sequences"),
             micro_batches: count(&fields, "batch.micro_batches"),
+            in_sequence: count(&fields, "batch.in_sequence"),
             tokens_per_step: derive::tokens_per_step(&fields).unwrap_or(0),
         };
         let schedule = schedule(&fields, budget.map(|b| b.steps), &mut problems);
@@ -142,6 +145,7 @@ impl Experiment {
                 keep: count(&fields, "checkpoint.keep"),
             },
             log_every: count(&fields, "log.every"),
+            check_every: count(&fields, "ranks.check_every"),
             platform: platform(&fields),
             digests,
             arch,
@@ -566,9 +570,14 @@ fn platform(fields: &Fields) -> Platform {
         fuse: truth(fields, "platform.fuse"),
         recompute: match text(fields, "platform.recompute") {
             "layers" => Recompute::Layers,
+            "selective" => Recompute::Selective,
             _ => Recompute::Nothing,
         },
         devices: match fields.get("platform.devices") {
+            Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
+            Some(_) | None => None,
+        },
+        devices_per_node: match fields.get("platform.devices_per_node") {
             Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
             Some(_) | None => None,
         },

@@ -53,6 +53,8 @@ pub struct Job {
     pub steps: u64,
     /// Micro-batches in one step.
     pub micro_batches: u64,
+    /// Micro-batches that are added in sequence, before the tree.
+    pub in_sequence: u64,
     /// Number of windows in one micro-batch.
     pub rows: u64,
     /// Inputs in one window.
@@ -88,6 +90,8 @@ pub struct Cadence {
     pub evaluation: u64,
     /// Steps between lines of progress.
     pub log: u64,
+    /// Steps between checks of ranks by their neighbours; 0 for never.
+    pub check: u64,
 }
 
 /// Metrics that evaluations report.
@@ -128,6 +132,11 @@ impl Cadence {
         self.checkpoint > 0 && step.is_multiple_of(self.checkpoint)
     }
 
+    /// Whether ranks check each other in this step.
+    pub fn checks_in(&self, step: u64) -> bool {
+        self.check > 0 && step.is_multiple_of(self.check)
+    }
+
     /// Whether an evaluation is due after this step of a run with `last` steps.
     pub fn evaluates_after(&self, step: u64, last: u64) -> bool {
         step == last || (self.evaluation > 0 && step.is_multiple_of(self.evaluation))
@@ -158,6 +167,7 @@ impl Job {
             init_seed: experiment.seeds.init,
             steps: budget.steps,
             micro_batches: experiment.batch.micro_batches,
+            in_sequence: experiment.batch.in_sequence,
             rows: experiment.batch.sequences,
             seq_len: experiment.data.seq_len,
             lr: experiment.lr.to_f64(),
@@ -172,6 +182,7 @@ impl Job {
                 keep: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
                 evaluation: evaluation.every,
                 log: experiment.log_every,
+                check: experiment.check_every,
             },
             device: experiment.platform.device,
         })
@@ -194,21 +205,12 @@ impl Job {
 
     /// One micro-batch of the step after `step` updates.
     pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, RunError> {
-        let (rows, count) = (self.rows, self.micro_batches);
-        let first = step
-            .checked_mul(count)
-            .and_then(|micro_batches| micro_batches.checked_mul(rows))
-            .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
-            .ok_or_else(|| input("this run has too many windows"))?;
-        let start = first + index * rows;
-        match &mut self.train {
-            // The published order can only be walked, so a resumed run walks it again.
-            Windows::Task(windows) => windows.replay_to(start),
-            Windows::Text(_) => {}
-        }
-        let mut batch = Batch::default();
-        self.train.fill(start..start + rows, &mut batch)?;
-        Ok(batch)
+        micro_batch(&mut self.train, (self.micro_batches, self.rows), step, index)
+    }
+
+    /// Another reader of the same training windows, for a thread that reads ahead.
+    pub fn reader(&self) -> Reader {
+        Reader { train: self.train.clone(), counts: (self.micro_batches, self.rows) }
     }
 
     /// Every parameter's path and shape, in parameter order.
@@ -225,6 +227,43 @@ impl Job {
     pub fn plan_text(&self) -> String {
         text_of(&self.plans, &self.evaluation, self.writing.as_ref())
     }
+}
+
+/// A reader of a job's training windows.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    train: Windows,
+    /// Micro-batches in one step, and windows in one micro-batch.
+    counts: (u64, u64),
+}
+
+impl Reader {
+    /// One micro-batch of the step after `step` updates.
+    pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, RunError> {
+        micro_batch(&mut self.train, self.counts, step, index)
+    }
+}
+
+fn micro_batch(
+    train: &mut Windows,
+    (count, rows): (u64, u64),
+    step: u64,
+    index: u64,
+) -> Result<Batch, RunError> {
+    let first = step
+        .checked_mul(count)
+        .and_then(|micro_batches| micro_batches.checked_mul(rows))
+        .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
+        .ok_or_else(|| input("this run has too many windows"))?;
+    let start = first + index * rows;
+    match train {
+        // The published order can only be walked, so a resumed run walks it again.
+        Windows::Task(windows) => windows.replay_to(start),
+        Windows::Text(_) => {}
+    }
+    let mut batch = Batch::default();
+    train.fill(start..start + rows, &mut batch)?;
+    Ok(batch)
 }
 
 /// The plan text of an experiment's job. It does not depend on the documents.

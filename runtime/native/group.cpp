@@ -7,27 +7,45 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
 
 using std::chrono::milliseconds;
 
 struct canonc_group {
   c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  c10::intrusive_ptr<c10d::Backend> gloo;
+  // Null without GPUs.
+  c10::intrusive_ptr<c10d::Backend> nccl;
+  int rank;
   int size;
 };
 
 namespace {
 
+using make_nccl = int (*)(void *, int, int, int64_t, void *, char *, int64_t);
+
 at::Tensor &tensor(void *pointer) { return *static_cast<at::Tensor *>(pointer); }
+
+// The backend for a tensor's device.
+c10d::Backend &backend(const canonc_group &group, const at::Tensor &tensor) {
+  const auto &chosen = tensor.is_cuda() ? group.nccl : group.gloo;
+  if (!chosen) {
+    throw std::runtime_error(tensor.is_cuda() ? "the ranks have no NCCL, so they cannot exchange a tensor on a GPU"
+                                              : "the ranks are not connected");
+  }
+  return *chosen;
+}
 
 } // namespace
 
 extern "C" {
 
-canonc_group *canonc_group_join(const char *host, int port, int serve, const char *prefix, int rank, int size,
-                                const char *address, int64_t timeout_ms) {
+canonc_group *canonc_group_meet(const char *host, int port, int serve, const char *prefix, int rank, int size,
+                                int64_t timeout_ms) {
   canonc_group *group = nullptr;
   canonc::guarded([&] {
     c10d::TCPStoreOptions meeting;
@@ -36,13 +54,37 @@ canonc_group *canonc_group_join(const char *host, int port, int serve, const cha
     meeting.waitWorkers = false;
     meeting.timeout = milliseconds(timeout_ms);
     auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, meeting));
+    group = new canonc_group{store, {}, {}, rank, size};
+  });
+  return group;
+}
+
+int canonc_group_connect(canonc_group *group, const char *address, int64_t timeout_ms) {
+  return canonc::guarded([&] {
     auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_ms));
     options->devices.push_back(address == nullptr ? c10d::ProcessGroupGloo::createDefaultDevice()
                                                   : c10d::ProcessGroupGloo::createDeviceForHostname(address));
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
-    group = new canonc_group{store, gloo, size};
+    group->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(group->store, group->rank, group->size, options);
   });
-  return group;
+}
+
+int canonc_group_add_nccl(canonc_group *group, const char *library, int64_t timeout_ms) {
+  return canonc::guarded([&] {
+    void *loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (loaded == nullptr) {
+      throw std::runtime_error(dlerror());
+    }
+    const auto make = reinterpret_cast<make_nccl>(dlsym(loaded, "canonc_nccl_backend"));
+    if (make == nullptr) {
+      throw std::runtime_error(dlerror());
+    }
+    char message[1024] = {};
+    c10::intrusive_ptr<c10d::Store> store =
+        c10::make_intrusive<c10d::PrefixStore>("nccl", group->store);
+    if (make(&store, group->rank, group->size, timeout_ms, &group->nccl, message, sizeof message) != 0) {
+      throw std::runtime_error(message);
+    }
+  });
 }
 
 int canonc_group_all_to_all(canonc_group *group, void *output, void *input, const int64_t *output_counts,
@@ -50,12 +92,13 @@ int canonc_group_all_to_all(canonc_group *group, void *output, void *input, cons
   return canonc::guarded([&] {
     std::vector<int64_t> out(output_counts, output_counts + group->size);
     std::vector<int64_t> in(input_counts, input_counts + group->size);
-    group->gloo->alltoall_base(tensor(output), tensor(input), out, in)->wait();
+    backend(*group, tensor(output)).alltoall_base(tensor(output), tensor(input), out, in)->wait();
   });
 }
 
 int canonc_group_all_gather(canonc_group *group, void *output, void *input) {
-  return canonc::guarded([&] { group->gloo->_allgather_base(tensor(output), tensor(input))->wait(); });
+  return canonc::guarded(
+      [&] { backend(*group, tensor(output))._allgather_base(tensor(output), tensor(input))->wait(); });
 }
 
 int canonc_group_broadcast(canonc_group *group, void *pointer, int root) {
@@ -63,7 +106,7 @@ int canonc_group_broadcast(canonc_group *group, void *pointer, int root) {
     std::vector<at::Tensor> tensors{tensor(pointer)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    group->gloo->broadcast(tensors, options)->wait();
+    backend(*group, tensor(pointer)).broadcast(tensors, options)->wait();
   });
 }
 
@@ -90,7 +133,13 @@ int64_t canonc_group_get(canonc_group *group, const char *key, int64_t timeout_m
 }
 
 void canonc_group_leave(canonc_group *group) {
-  canonc::guarded([&] { delete group; });
+  canonc::guarded([&] {
+    // Ends PyTorch's threads in order; they would end the process.
+    if (group->nccl) {
+      group->nccl->shutdown();
+    }
+    delete group;
+  });
 }
 
 } // extern "C"

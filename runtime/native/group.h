@@ -1,4 +1,4 @@
-// The C ABI of PyTorch's process groups (c10d) over Gloo. In: CPU tensors of tch (pointers to at::Tensor). Out: a status
+// The C ABI of PyTorch's process groups (c10d) over Gloo, and NCCL for tensors on GPUs. In: tensors of tch (pointers to at::Tensor). Out: a status
 // of 0, or a null pointer or −1 with the message in canonc_last_error. A group is used by one thread at a time.
 #pragma once
 #include <stdint.h>
@@ -9,10 +9,13 @@ extern "C" {
 
 typedef struct canonc_group canonc_group;
 
-// Joins the ranks that meet at the store host:port; `serve` is 1 for the process that hosts the store. `address` is this
-// machine's own, or null for the address of its host name. Keys of the store begin with `prefix`.
-canonc_group *canonc_group_join(const char *host, int port, int serve, const char *prefix, int rank, int size,
-                                const char *address, int64_t timeout_ms);
+// Opens the store host:port, where ranks meet; `serve` is 1 for the process that hosts it. Keys begin with `prefix`.
+canonc_group *canonc_group_meet(const char *host, int port, int serve, const char *prefix, int rank, int size,
+                                int64_t timeout_ms);
+// Connects all ranks of the store over Gloo. `address` is this machine's own, or null for that of its host name.
+int canonc_group_connect(canonc_group *group, const char *address, int64_t timeout_ms);
+// Loads libcanonc_nccl.so (nccl.cpp), and connects the GPUs of all ranks.
+int canonc_group_add_nccl(canonc_group *group, const char *library, int64_t timeout_ms);
 // Tensors are [n, ...] and contiguous; counts are rows for each rank.
 int canonc_group_all_to_all(canonc_group *group, void *output, void *input, const int64_t *output_counts,
                             const int64_t *input_counts);

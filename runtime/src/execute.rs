@@ -27,6 +27,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::kernels::{CudaLibrary, KernelError, cuda, cuda_devices, cuda_library, rope};
 
+use records::progress::bytes;
 use records::run::RunError;
 
 pub use crate::error::ExecuteError;
@@ -69,6 +70,16 @@ impl Machine {
         };
         let message = format!("this machine cannot use CUDA: {why}");
         Err(RunError::machine(message, "run on the CPU; `canonc doctor` shows what is available"))
+    }
+
+    /// This machine, with the GPU of a rank: the one at its place among those that it sees.
+    pub fn of_rank(self, place: u32) -> Self {
+        match (self.device, u32::try_from(cuda_devices())) {
+            (Device::Cuda(_), Ok(devices @ 1..)) => {
+                Self { device: Device::Cuda((place % devices) as usize), ..self }
+            }
+            _ => self,
+        }
     }
 
     /// The dtype of a plan's values here. An f64 machine, which checks results, rounds nothing.
@@ -273,8 +284,29 @@ impl Executor {
             let layer = layer.map_or_else(String::new, |l| format!(" of layer {l}"));
             format!("{}, {}{layer}", step.phase, step.kernel.name())
         });
+        let why = match memory_asked_for(why) {
+            None => why.to_owned(),
+            Some(asked) => format!(
+                "memory ran out when it asked for {asked}\nhelp: use platform.recompute = \"selective\" or \"layers\", \
+                 fewer batch.sequences, or more ranks with platform.shard = \"full\"; `canonc run --dry-run` says what a \
+                 step needs"
+            ),
+        };
         ExecuteError::new(format!("step {n} ({place}): {why}"))
     }
+}
+
+/// What libtorch asked for in vain, if its message says that memory ran out.
+fn memory_asked_for(message: &str) -> Option<String> {
+    let ran_out =
+        ["can't allocate memory", "out of memory"].iter().any(|said| message.contains(said));
+    let (_, asked) = message.split_once("ried to allocate ").filter(|_| ran_out)?;
+    let number: String = asked.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    Some(match number.parse::<u64>() {
+        Ok(count) => bytes(count),
+        // libtorch for CUDA writes `2.00 GiB`.
+        Err(_) => asked.split_inclusive("iB").next().unwrap_or(asked).to_owned(),
+    })
 }
 
 fn put(values: &mut [Option<Tensor>], id: ValId, tensor: Tensor) {

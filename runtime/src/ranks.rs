@@ -22,8 +22,8 @@ use lab::experiment::Shard;
 
 pub(crate) use command::Command;
 pub use command::Ending;
-pub(crate) use exchange::{Announced, Predicted, Team};
-pub use gloo::{Gloo, Launch};
+pub(crate) use exchange::{Announced, Predicted, Team, checked_by};
+pub use gloo::{Arrived, Gloo, Launch};
 
 /// How a process takes part in training with others.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct Member {
     pub shard: Shard,
     /// Ranks on each machine, if gradients are added on each machine before they leave it.
     pub node: Option<u64>,
+    /// For tests: this rank computes a wrong gradient in this step.
+    pub wrong_in: Option<u64>,
 }
 
 /// What ranks do together. Every rank calls the same ones in the same order. Tensors have one axis, are contiguous and

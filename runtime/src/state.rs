@@ -2,6 +2,8 @@
 //! of step n are used in no other step; the loss is divided by the counted targets of the whole step, known before any
 //! forward pass; sums of micro-batches go up the fixed tree, in any order of arrival; everything is in f32.
 
+mod agree;
+mod ahead;
 mod together;
 
 use compiler::digest::Digest;
@@ -18,10 +20,11 @@ use records::checkpoint::{PARTS, Part, SavedCheckpoint, Slot, Store, TensorDiges
 use records::job::Job;
 use records::metrics::Step;
 use records::run::{RunError, digest_of};
-use scale::reduce::{ReduceError, Tree};
-use scale::schedule::Schedule;
+use scale::reduce::{Order, ReduceError, Tree};
+use scale::schedule::{Counts, Schedule};
 use scale::shard::Shards;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use together::{Times, Together};
 
 /// Weights and moments after `step` updates.
@@ -40,6 +43,8 @@ pub(crate) struct Division {
     pub(crate) team: Team,
     /// What each rank holds only as flat pieces that it owns.
     pub(crate) shard: Shard,
+    /// For tests: this rank computes a wrong gradient in this step.
+    wrong_in: Option<u64>,
 }
 
 impl State {
@@ -95,7 +100,7 @@ impl State {
         let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
         let windows: Vec<blake3::Hash> = batches.iter().flat_map(Batch::window_digests).collect();
         let order: Vec<u64> = (0..batches.len() as u64).collect();
-        let sums = gradients(trainer, &self.weights, batches, &order, counted)?;
+        let sums = gradients(trainer, &self.weights, batches, &order, job.in_sequence, counted)?;
         let lr = job.rate(self.step);
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let State { step, weights, moments, division: _ } = self;
@@ -145,13 +150,18 @@ impl State {
 }
 
 impl Division {
-    pub(crate) fn new(job: &Job, member: &Member) -> Division {
-        let Member { ranks, shard, node } = member;
+    pub(crate) fn new(job: &Job, member: &Member, device: Device) -> Division {
+        let Member { ranks, shard, node, wrong_in } = member;
         let shards = Shards::new(&job.graph, ranks.size());
-        let counts = (job.micro_batches, job.rows);
+        let counts = Counts {
+            micro_batches: job.micro_batches,
+            in_sequence: job.in_sequence,
+            rows: job.rows,
+        };
         let schedule = Schedule::new(shards, &job.plans.micro, *shard, counts, *node);
         let shapes = job.graph.params().iter().map(|param| param.shape.clone()).collect();
-        Division { team: Team::new(ranks.clone(), schedule, shapes), shard: *shard }
+        let team = Team::new(ranks.clone(), schedule, shapes, device);
+        Division { team, shard: *shard, wrong_in: *wrong_in }
     }
 
     /// The plans of a rank's part of a step.
@@ -254,16 +264,18 @@ fn mean_loss(sum: f64, counted: u64) -> Option<f64> {
     (counted > 0).then(|| sum / counted as f64)
 }
 
-/// The sum over micro-batches, computed in this order of arrival.
+/// The sum over micro-batches, computed in this order of arrival; `in_sequence` neighbours are added before the tree.
 pub fn gradients(
     trainer: &Trainer,
     weights: &Weights,
     batches: &[Batch],
     order: &[u64],
+    in_sequence: u64,
     counted: u64,
 ) -> Result<Sums, RunError> {
     let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
-    let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(batches.len() as u64);
+    let reduce = Order { count: batches.len() as u64, in_sequence };
+    let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(reduce);
     let device = trainer.machine().device;
     let found = order.iter().filter_map(|index| Some((index, batches.get(*index as usize)?)));
     let mut uploads = found.map(|(index, batch)| (index, tensors(batch, device))).peekable();

@@ -4,6 +4,7 @@
 
 mod alternate;
 mod follow;
+mod history;
 mod machine;
 mod timing;
 
@@ -17,8 +18,7 @@ use compiler::digest::Digest;
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::ranks::{Command, Ending, Member};
-use crate::state::{Division, State, Times, Together};
-use disk::json_lines;
+use crate::state::{Ahead, Division, State, Times, Together};
 use records::attest::{Attestation, Circumstances, RANKS_FACT};
 use records::checkpoint::{self, Manifest, Refused, Store};
 use records::fault::Faults;
@@ -34,6 +34,8 @@ use records::verify;
 
 pub use alternate::alternate;
 pub use follow::follow;
+pub(crate) use history::started;
+use history::{History, history};
 pub(crate) use machine::{facts, line};
 pub use machine::{facts as machine_facts, machine, spec};
 pub use timing::{Timing, TimingMethod, time};
@@ -169,6 +171,8 @@ struct Run<'a> {
     trainer: Trainer,
     measurer: Measurer,
     state: State,
+    /// The windows of the next step.
+    ahead: Ahead,
     log: Log,
     store: Store,
     /// The content of `kernels.txt`.
@@ -201,7 +205,7 @@ impl<'a> Run<'a> {
         }
         folder.keep(&folder.paths.plan(), &job.plan_text())?;
         let kernels = kept_kernels(&folder.paths.kernels(), job)?;
-        let division = options.ranks.map(|member| Division::new(job, member));
+        let division = options.ranks.map(|member| Division::new(job, member, machine.device));
         let trainer = match &division {
             None => Trainer::new(job.plans.clone(), machine)?,
             Some(division) => division.trainer(job, machine)?,
@@ -227,6 +231,11 @@ impl<'a> Run<'a> {
             }
             state.divide(division)?;
         }
+        let (own, checked) = match state.team() {
+            None => ((0..job.micro_batches).collect(), None),
+            Some(team) => (team.own(job.micro_batches).collect(), Some(team.checked())),
+        };
+        let ahead = Ahead::new(job, own, checked);
         tell(Event::Started { step: state.step, machine: machine::line(&facts_of(options)) })?;
         let (records, _) = records::metrics::read(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
@@ -241,6 +250,7 @@ impl<'a> Run<'a> {
             trainer,
             measurer,
             state,
+            ahead,
             log,
             store,
             kernels,
@@ -321,7 +331,7 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         let mut ranks = String::new();
         let step = match self.options.ranks {
-            None => match self.job.batches(self.state.step) {
+            None => match self.ahead.take(self.state.step) {
                 Ok(batches) => self.state.advance_on(&batches, self.job, &self.trainer)?,
                 Err(error) => return Err(self.saved_without_data(error)),
             },
@@ -351,13 +361,18 @@ impl<'a> Run<'a> {
     fn step_together(&mut self, member: &Member) -> Result<(Step, Times), RunError> {
         let stop = self.options.stop.load(Ordering::Relaxed);
         Command::Step(self.state.step).give(&*member.ranks)?;
-        match self.state.advance_together(self.job, &self.trainer, stop)? {
+        match self.state.advance_together(self.job, &self.trainer, &mut self.ahead, stop)? {
             Together::Done { step, stop, times } => {
                 if stop {
                     self.options.stop.store(true, Ordering::Relaxed);
                 }
                 Ok((step, times))
             }
+            Together::Differ { why } => Err(RunError::machine(
+                why,
+                "one of their machines computes wrongly: test its memory, processor and GPU, or leave it out; the same \
+                 command continues from the last checkpoint",
+            )),
             Together::NoData { rank, why } => {
                 let error = RunError::machine(
                     format!("rank {rank} has no data for step {}: {why}", self.state.step + 1),
@@ -558,40 +573,4 @@ fn logged_targets(records: &[Record], step: u64) -> u64 {
         Record::Step(_) | Record::Start(_) | Record::Evaluation(_) => 0,
     });
     counts.fold(0, u64::saturating_add)
-}
-
-/// The records of all processes that worked on a run.
-struct History {
-    /// One for each process.
-    machines: Vec<String>,
-    /// Logged lines that were reproduced.
-    proved: u64,
-    /// Total seconds of all steps and evaluations.
-    seconds: f64,
-}
-
-/// The machine of each process that worked on a run, in the form of [`line`].
-pub(crate) fn started(paths: &Paths) -> Vec<String> {
-    let events = json_lines(&paths.events());
-    let started =
-        events.iter().filter(|event| event.get("event").is_some_and(|event| event == "started"));
-    started.filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned())).collect()
-}
-
-fn history(folder: &RunFolder) -> History {
-    let events = json_lines(&folder.paths.events());
-    let of = |kind: &'static str| {
-        events.iter().filter(move |event| event.get("event").is_some_and(|event| event == kind))
-    };
-    let timings = json_lines(&folder.paths.timings());
-    let seconds = timings.iter().filter_map(|timing| {
-        timing.get("seconds").or_else(|| timing.get("evaluation_seconds"))?.as_f64()
-    });
-    History {
-        machines: started(&folder.paths),
-        proved: of("proved")
-            .filter_map(|event| event.get("lines")?.as_u64())
-            .fold(0, u64::saturating_add),
-        seconds: seconds.sum(),
-    }
 }

@@ -7,7 +7,6 @@
 use compiler::plan::{Input, Output, Plan, Sizes};
 use lab::experiment::Shard;
 
-use crate::reduce::nodes;
 use crate::schedule::{Action, Exchange, Schedule, Way};
 
 /// Bytes per token of a window: an input and a target.
@@ -51,10 +50,11 @@ pub struct Peak {
     pub action: Action,
 }
 
-/// The peak of a rank. `micro` is the plan of the schedule.
-pub fn peak(schedule: &Schedule, micro: &Plan, sizes: Sizes, rank: u64) -> Peak {
+/// The peak of a rank. `micro` is the plan of the schedule; with `checks`, some steps are checked by neighbours.
+pub fn peak(schedule: &Schedule, micro: &Plan, sizes: Sizes, rank: u64, checks: bool) -> Peak {
     let mut walk = Walk::new(schedule, micro, sizes, rank);
-    for action in schedule.step() {
+    let actions = if checks { schedule.checked_step() } else { schedule.step() };
+    for action in actions {
         walk.act(action);
     }
     walk.peak
@@ -128,7 +128,13 @@ impl Walk<'_> {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Command | Action::Announce | Action::Losses { .. } | Action::Norm => {}
+            Action::Command
+            | Action::Announce
+            | Action::Losses { .. }
+            | Action::Norm
+            | Action::Repeat
+            | Action::Agree => {}
+            Action::Digest { unit } => self.send(unit),
             Action::Gather { segment, dtype } => {
                 let Some(segment) = self.schedule.timeline.segments.get(segment) else { return };
                 let params = segment.params.iter().filter(|(_, known)| *known == dtype);
@@ -212,15 +218,10 @@ impl Walk<'_> {
         self.held.buffers = bytes(&sent) + bytes(&received);
         self.note(action);
         self.held.buffers = 0;
-        let gradients: i128 =
-            self.made.iter().filter(|(_, of, _)| *of == unit).map(|(.., bytes)| bytes).sum();
         match way {
             // What was received is added before it is sent on.
-            Way::Inside => {
-                self.held.gradients -= gradients.min(self.held.gradients);
-                return;
-            }
-            Way::Flat => self.held.gradients -= gradients.min(self.held.gradients),
+            Way::Inside => return self.send(unit),
+            Way::Flat => self.send(unit),
             Way::Across => {}
         }
         let before = round.checked_sub(1).map_or(0, |before| self.waiting(before));
@@ -228,9 +229,15 @@ impl Walk<'_> {
         self.held.sums += own * (i128::from(self.waiting(round)) - i128::from(before));
     }
 
+    /// The gradients of a unit are no longer held.
+    fn send(&mut self, unit: usize) {
+        let of = self.made.iter().filter(|(_, of, _)| *of == unit);
+        let gradients: i128 = of.map(|(.., bytes)| bytes).sum();
+        self.held.gradients -= gradients.min(self.held.gradients);
+    }
+
     /// Sums that wait after a round.
     fn waiting(&self, round: u64) -> u64 {
-        let done = ((round + 1) * self.schedule.ranks()).min(self.schedule.micro_batches);
-        nodes(0..done, self.schedule.micro_batches).len() as u64
+        self.schedule.order().waiting((round + 1) * self.schedule.ranks())
     }
 }

@@ -9,7 +9,7 @@ use lab::experiment::{Experiment, Shard};
 
 use crate::device::{Device, LINKS, MEMORY, PRODUCTS};
 use crate::memory::{Peak, peak};
-use crate::schedule::{Received, Schedule};
+use crate::schedule::{Counts, Received, Schedule};
 use crate::shard::Shards;
 
 /// What is asked.
@@ -85,7 +85,11 @@ pub fn schedule(experiment: &Experiment, plans: &TrainPlan, question: &Question)
     let Question { ranks, shard, local, by_node, device: _ } = *question;
     let shards = Shards::new(&experiment.arch.compiled.graph, ranks);
     let batch = &experiment.batch;
-    let counts = (batch.micro_batches, batch.sequences);
+    let counts = Counts {
+        micro_batches: batch.micro_batches,
+        in_sequence: batch.in_sequence,
+        rows: batch.sequences,
+    };
     Schedule::new(shards, &plans.micro, shard, counts, by_node.then_some(local))
 }
 
@@ -104,7 +108,7 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
     let Question { ranks, shard, local, by_node: _, device } = *question;
     let schedule = schedule(experiment, plans, question);
     let sizes = sizes(experiment);
-    let memory = heaviest(&schedule, &plans.micro, sizes);
+    let memory = heaviest(&schedule, &plans.micro, sizes, experiment.check_every > 0);
     let actions = schedule.step();
     let (mut most, mut all) = (Received::default(), Received::default());
     for rank in 0..ranks {
@@ -161,12 +165,13 @@ fn roofline(plan: &Plan, sizes: Sizes, rate: f64, device: &Device) -> f64 {
 }
 
 /// The peak of the rank that holds most: one with most elements, or one that computes in every round.
-fn heaviest(schedule: &Schedule, micro: &Plan, sizes: Sizes) -> Peak {
+fn heaviest(schedule: &Schedule, micro: &Plan, sizes: Sizes, checks: bool) -> Peak {
     let owned = |rank: &u64| {
         let units = 0..schedule.shards.units().len();
         units.map(|unit| schedule.shards.owned(unit, *rank)).sum::<u64>()
     };
     let largest = (0..schedule.ranks()).max_by_key(owned).unwrap_or(0);
-    let (first, other) = (peak(schedule, micro, sizes, 0), peak(schedule, micro, sizes, largest));
+    let of = |rank| peak(schedule, micro, sizes, rank, checks);
+    let (first, other) = (of(0), of(largest));
     if other.held.total() > first.held.total() { other } else { first }
 }

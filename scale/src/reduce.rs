@@ -1,28 +1,39 @@
 //! In: one value per micro-batch, in any order of arrival, and how to add two. Out: their sum, always added in the same
-//! shape: the balanced binary tree over micro-batch indices, where node (level, place) adds the indices place * 2^level
-//! up to (place + 1) * 2^level and a node without a right half is its left half. Must stay true: the shape depends only
-//! on the number of micro-batches, not on which rank computes which value or adds which pair, so any number of ranks
-//! gives equal bits.
+//! shape: runs of neighbours in sequence, and over the runs a balanced binary tree, where a node adds an aligned power of
+//! two of them and a node without a right half is its left half. Must stay true: the shape depends only on the number of
+//! micro-batches and the length of a run, not on which rank computes which value or adds which pair, so any number of
+//! ranks gives equal bits.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-/// Partial sums; at most one for each level if values arrive in order.
+/// The shape of a sum over micro-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Number of micro-batches.
+    pub count: u64,
+    /// How many neighbours are added in sequence, as one leaf of the tree; at least 1.
+    pub in_sequence: u64,
+}
+
+/// Partial sums; at most one for each level if values arrive in order, and one of a run.
 #[derive(Clone, Debug)]
 pub struct Tree<T> {
-    count: u64,
-    /// Sums that wait for the other half.
+    order: Order,
+    /// Sums that wait for the other half, and micro-batches that wait for those before them in their run.
     waiting: BTreeMap<Node, T>,
+    /// By run, the sum of its first micro-batches, and the one that comes next.
+    begun: BTreeMap<u64, (u64, T)>,
     arrived: u64,
 }
 
-/// A node of the tree: the micro-batches from `start` on, 2^`level` of them or as many as there are.
+/// A node of the tree: the micro-batches from `start` on that this level holds, or as many as there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
-    /// The first micro-batch, a multiple of 2^level.
+    /// The first micro-batch, a multiple of what the level holds.
     pub start: u64,
-    /// 0 for one micro-batch.
+    /// 0 for one micro-batch. Each level holds twice the one below; if runs are longer than 1, level 1 is a run.
     pub level: u32,
 }
 
@@ -75,10 +86,97 @@ impl fmt::Display for ReduceError {
 
 impl std::error::Error for ReduceError {}
 
+impl Order {
+    /// Micro-batches in a node of this level.
+    fn size(self, level: u32) -> u64 {
+        let shifted = |size: u64, by: u32| size.checked_mul(1u64.checked_shl(by)?);
+        let run = self.in_sequence.max(1);
+        let size = match (run, level) {
+            (1, level) => shifted(1, level),
+            (_, 0) => Some(1),
+            (run, level) => shifted(run, level - 1),
+        };
+        size.unwrap_or(u64::MAX)
+    }
+
+    fn range(self, Node { start, level }: Node) -> Range<u64> {
+        start..start.saturating_add(self.size(level)).min(self.count)
+    }
+
+    /// The fewest nodes that together are these micro-batches, in order.
+    pub fn nodes(self, range: Range<u64>) -> Vec<Node> {
+        let (mut start, end) = (range.start, range.end.min(self.count));
+        let mut nodes = Vec::new();
+        while start < end {
+            let mut node = Node { start, level: 0 };
+            while self.range(node).end < self.count {
+                let above = Node { start, level: node.level + 1 };
+                let fits = start.is_multiple_of(self.size(above.level));
+                if !fits || self.range(above).end > end {
+                    break;
+                }
+                node = above;
+            }
+            start = self.range(node).end;
+            nodes.push(node);
+        }
+        nodes
+    }
+
+    /// The number of sums that wait when the first `done` micro-batches have arrived.
+    pub fn waiting(self, done: u64) -> u64 {
+        let done = done.min(self.count);
+        let whole = if done == self.count { done } else { done - done % self.in_sequence.max(1) };
+        self.nodes(0..whole).len() as u64 + u64::from(done > whole)
+    }
+
+    /// Sums over the [`Order::nodes`] of a range, given the values of its micro-batches in order.
+    pub fn partial<T>(
+        self,
+        range: Range<u64>,
+        values: impl IntoIterator<Item = T>,
+        mut add: impl FnMut(T, T) -> T,
+    ) -> Vec<(Node, T)> {
+        let mut values = values.into_iter();
+        let nodes = self.nodes(range).into_iter();
+        nodes.filter_map(|node| Some((node, self.sum(node, &mut values, &mut add)?))).collect()
+    }
+
+    /// The sum over a node, from the values of its micro-batches in order.
+    fn sum<T>(
+        self,
+        node: Node,
+        values: &mut impl Iterator<Item = T>,
+        add: &mut impl FnMut(T, T) -> T,
+    ) -> Option<T> {
+        let first = |level| Node { start: node.start, level };
+        match node.level.checked_sub(1) {
+            None => values.next(),
+            Some(0) if self.in_sequence > 1 => {
+                let count = self.range(node).end - node.start;
+                let mut sum = values.next()?;
+                for _ in 1..count {
+                    sum = add(sum, values.next()?);
+                }
+                Some(sum)
+            }
+            Some(below) => {
+                let left = self.sum(first(below), values, add)?;
+                let start = node.start + self.size(below);
+                if start >= self.count {
+                    return Some(left);
+                }
+                let right = self.sum(Node { start, level: below }, values, add)?;
+                Some(add(left, right))
+            }
+        }
+    }
+}
+
 impl<T> Tree<T> {
-    /// The tree over `count` micro-batches.
-    pub fn new(count: u64) -> Tree<T> {
-        Tree { count, waiting: BTreeMap::new(), arrived: 0 }
+    /// A sum of this shape.
+    pub fn new(order: Order) -> Tree<T> {
+        Tree { order, waiting: BTreeMap::new(), begun: BTreeMap::new(), arrived: 0 }
     }
 
     /// Adds the value of micro-batch `index`. Calls `add(left, right)` for each pair that is now complete, with the
@@ -99,21 +197,58 @@ impl<T> Tree<T> {
         value: T,
         mut add: impl FnMut(T, T) -> T,
     ) -> Result<(), ReduceError> {
-        let count = self.count;
-        let aligned = node.level < 64 && node.start.trailing_zeros() >= node.level;
+        let Order { count, in_sequence } = self.order;
+        let aligned = node.level < 64 && node.start.is_multiple_of(self.order.size(node.level));
         if node.start >= count || !aligned {
             return Err(ReduceError::Unknown { node, count });
         }
-        let range = node.range(count);
+        let range = self.order.range(node);
         if self.overlaps(&range) {
             return Err(ReduceError::Twice { node });
         }
         self.arrived += range.end - range.start;
-        let (Node { mut start, mut level }, mut value) = (node, value);
-        // Up to the root, which holds all indices.
-        while start > 0 || (Node { start, level }).range(count).end < count {
-            let size = 1 << level;
-            let (left, right) = (start & !size, start | size);
+        if node.level > 0 || in_sequence <= 1 {
+            self.rise(node, value, &mut add);
+        } else if let Some((run, sum)) = self.run(node.start, value, &mut add) {
+            self.rise(run, sum, &mut add);
+        }
+        Ok(())
+    }
+
+    /// Adds a micro-batch to its run, and those that waited for it. Returns the run when it is complete.
+    fn run(&mut self, index: u64, value: T, add: &mut impl FnMut(T, T) -> T) -> Option<(Node, T)> {
+        let run = Node { start: index - index % self.order.in_sequence, level: 1 };
+        let end = self.order.range(run).end;
+        let begun = self.begun.remove(&run.start);
+        if index != begun.as_ref().map_or(run.start, |(next, _)| *next) {
+            self.begun.extend(begun.map(|begun| (run.start, begun)));
+            self.waiting.insert(Node { start: index, level: 0 }, value);
+            return None;
+        }
+        let mut sum = match begun {
+            None => value,
+            Some((_, sum)) => add(sum, value),
+        };
+        let mut next = index + 1;
+        while next < end {
+            let Some(value) = self.waiting.remove(&Node { start: next, level: 0 }) else {
+                self.begun.insert(run.start, (next, sum));
+                return None;
+            };
+            sum = add(sum, value);
+            next += 1;
+        }
+        Some((run, sum))
+    }
+
+    /// Adds a sum to those that wait for it, up to the root, which holds all micro-batches.
+    fn rise(&mut self, node: Node, mut value: T, add: &mut impl FnMut(T, T) -> T) {
+        let Order { count, .. } = self.order;
+        let Node { mut start, mut level } = node;
+        while start > 0 || self.order.range(Node { start, level }).end < count {
+            let size = self.order.size(level);
+            let left = start - start % size.saturating_mul(2);
+            let right = left.saturating_add(size);
             if right < count {
                 let other = if start == left { right } else { left };
                 let Some(other) = self.waiting.remove(&Node { start: other, level }) else { break };
@@ -122,13 +257,13 @@ impl<T> Tree<T> {
             (start, level) = (left, level + 1);
         }
         self.waiting.insert(Node { start, level }, value);
-        Ok(())
     }
 
     /// The whole sum; None without micro-batches.
     pub fn finish(mut self) -> Result<Option<T>, ReduceError> {
-        if self.arrived < self.count {
-            return Err(ReduceError::Missing { arrived: self.arrived, count: self.count });
+        let Order { count, .. } = self.order;
+        if self.arrived < count {
+            return Err(ReduceError::Missing { arrived: self.arrived, count });
         }
         Ok(self.waiting.pop_first().map(|(_, value)| value))
     }
@@ -137,46 +272,18 @@ impl<T> Tree<T> {
     pub fn replace(&mut self, mut by: impl FnMut(T) -> T) {
         let waiting = std::mem::take(&mut self.waiting);
         self.waiting = waiting.into_iter().map(|(node, sum)| (node, by(sum))).collect();
-    }
-
-    /// The sums so far, to be given to another tree.
-    pub fn into_parts(self) -> impl Iterator<Item = (Node, T)> {
-        self.waiting.into_iter()
+        let begun = std::mem::take(&mut self.begun);
+        self.begun = begun.into_iter().map(|(run, (next, sum))| (run, (next, by(sum)))).collect();
     }
 
     /// Whether a waiting sum already holds any of these micro-batches.
     fn overlaps(&self, range: &Range<u64>) -> bool {
         let last = Node { start: range.end.saturating_sub(1), level: u32::MAX };
         let before = self.waiting.range(..=last).next_back();
-        before.is_some_and(|(node, _)| node.range(self.count).end > range.start)
+        let begun = self.begun.range(..range.end).next_back();
+        before.is_some_and(|(node, _)| self.order.range(*node).end > range.start)
+            || begun.is_some_and(|(_, (next, _))| *next > range.start)
     }
-}
-
-impl Node {
-    fn range(self, count: u64) -> Range<u64> {
-        let size = 1u64.checked_shl(self.level).unwrap_or(u64::MAX);
-        self.start..self.start.saturating_add(size).min(count)
-    }
-}
-
-/// The fewest nodes that together are the micro-batches `range` of `count`, in order.
-pub fn nodes(range: Range<u64>, count: u64) -> Vec<Node> {
-    let (mut start, end) = (range.start, range.end.min(count));
-    let mut nodes = Vec::new();
-    while start < end {
-        let mut node = Node { start, level: 0 };
-        loop {
-            let parent = Node { start, level: node.level + 1 };
-            let fits = start.trailing_zeros() >= parent.level && parent.range(count).end <= end;
-            if !fits || node.range(count).end == count {
-                break;
-            }
-            node = parent;
-        }
-        start = node.range(count).end;
-        nodes.push(node);
-    }
-    nodes
 }
 
 #[cfg(test)]
@@ -188,19 +295,27 @@ mod tests {
         left + right
     }
 
-    /// The tree, computed directly from its definition.
-    fn recursively(values: &[f32]) -> f32 {
-        match values {
-            [one] => *one,
-            _ => {
-                let (left, right) = values.split_at(values.len().next_power_of_two() / 2);
-                add(recursively(left), recursively(right))
-            }
-        }
+    fn order(count: usize, in_sequence: u64) -> Order {
+        Order { count: count as u64, in_sequence }
     }
 
-    fn sum(values: &[f32], arrivals: &[u64]) -> Option<f32> {
-        let mut tree = Tree::new(values.len() as u64);
+    /// The sum, computed directly from its definition.
+    fn by_definition(values: &[f32], in_sequence: u64) -> f32 {
+        fn tree(runs: &[f32]) -> f32 {
+            match runs {
+                [one] => *one,
+                _ => {
+                    let (left, right) = runs.split_at(runs.len().next_power_of_two() / 2);
+                    add(tree(left), tree(right))
+                }
+            }
+        }
+        let run = |run: &[f32]| run.iter().copied().reduce(add).unwrap();
+        tree(&values.chunks(in_sequence as usize).map(run).collect::<Vec<f32>>())
+    }
+
+    fn sum(values: &[f32], arrivals: &[u64], in_sequence: u64) -> Option<f32> {
+        let mut tree = Tree::new(order(values.len(), in_sequence));
         for &index in arrivals {
             tree.push(index, values[index as usize], add).unwrap();
         }
@@ -213,35 +328,46 @@ mod tests {
             values in prop::collection::vec(-1e6f32..1e6, 1..70),
             keys in prop::collection::vec(any::<u64>(), 70),
             local in 1u64..12,
+            in_sequence in 1u64..10,
         ) {
             let count = values.len() as u64;
-            let want = recursively(&values).to_bits();
+            let order = order(values.len(), in_sequence);
+            let want = by_definition(&values, in_sequence).to_bits();
             let mut arrivals: Vec<u64> = (0..count).collect();
             arrivals.sort_by_key(|&index| keys[index as usize]);
-            prop_assert_eq!(sum(&values, &arrivals).unwrap().to_bits(), want);
+            prop_assert_eq!(sum(&values, &arrivals, in_sequence).unwrap().to_bits(), want);
 
             // Each node of `local` ranks adds what it can of its micro-batches, and sends the rest as it is.
             let mut parts = Vec::new();
             for start in (0..count).step_by(local as usize) {
                 let range = start..(start + local).min(count);
-                let mut tree = Tree::new(count);
-                for index in arrivals.iter().filter(|index| range.contains(index)) {
-                    tree.push(*index, values[*index as usize], add).unwrap();
+                let own = values[range.start as usize..range.end as usize].iter().copied();
+                let made = order.partial(range.clone(), own, add);
+                let mut end = range.start;
+                for (node, _) in &made {
+                    prop_assert_eq!(node.start, end);
+                    end = order.range(*node).end;
                 }
-                let made: Vec<_> = tree.into_parts().collect();
-                let found: Vec<Node> = made.iter().map(|(node, _)| *node).collect();
-                prop_assert_eq!(
-                    found.iter().map(|node| node.range(count)).collect::<Vec<_>>(),
-                    nodes(range, count).iter().map(|node| node.range(count)).collect::<Vec<_>>()
-                );
+                prop_assert_eq!(end, range.end);
                 parts.extend(made);
             }
             parts.sort_by_key(|(node, _)| keys[node.start as usize]);
-            let mut tree = Tree::new(count);
+            let mut tree = Tree::new(order);
             for (node, value) in parts {
                 tree.push_node(node, value, add).unwrap();
             }
             prop_assert_eq!(tree.finish().unwrap().unwrap().to_bits(), want);
+        }
+
+        #[test]
+        fn in_order_as_many_wait_as_counted(count in 1usize..200, in_sequence in 1u64..20) {
+            let mut tree = Tree::new(order(count, in_sequence));
+            for index in 0..count as u64 {
+                tree.push(index, 1u64, |left, right| left + right).unwrap();
+                let waiting = tree.waiting.len() + tree.begun.len();
+                prop_assert_eq!(waiting as u64, tree.order.waiting(index + 1));
+            }
+            prop_assert_eq!(tree.finish(), Ok(Some(count as u64)));
         }
     }
 
@@ -249,14 +375,18 @@ mod tests {
     fn the_shape_is_not_a_running_sum() {
         // 1e8 swallows a lone 1 in f32, so the result depends on the pairing.
         let values = [1e8, 1.0, -1e8, 1.0];
-        let sum = sum(&values, &[2, 0, 3, 1]);
+        let tree = |in_sequence| sum(&values, &[2, 0, 3, 1], in_sequence);
+        let sum = tree(1);
         assert_eq!(sum, Some((1e8f32 + 1.0) + (-1e8f32 + 1.0)));
-        assert_ne!(sum, Some(((1e8f32 + 1.0) + -1e8f32) + 1.0));
+        let running = Some(((1e8f32 + 1.0) + -1e8f32) + 1.0);
+        assert_ne!(sum, running);
+        // Unless the lock asks for it.
+        assert_eq!(tree(4), running);
     }
 
     #[test]
     fn in_order_no_more_wait_than_there_are_levels() {
-        let mut tree = Tree::new(1000);
+        let mut tree = Tree::new(order(1000, 1));
         for index in 0..1000 {
             tree.push(index, 1u64, |left, right| left + right).unwrap();
             assert!(tree.waiting.len() <= 10);
@@ -266,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_summed_is_an_error() {
-        let mut tree = Tree::new(8);
+        let mut tree = Tree::new(order(8, 1));
         let leaf = |start| Node { start, level: 0 };
         for index in [5, 4, 7] {
             tree.push(index, 1.0, add).unwrap();
@@ -285,6 +415,17 @@ mod tests {
         let missing = tree.finish().unwrap_err();
         assert_eq!(missing, ReduceError::Missing { arrived: 3, count: 8 });
         assert!(missing.to_string().starts_with("only 3 of 8 micro-batches arrived"));
-        assert_eq!(Tree::<f32>::new(0).finish(), Ok(None));
+        assert_eq!(Tree::<f32>::new(order(0, 1)).finish(), Ok(None));
+        let mut runs = Tree::new(order(8, 3));
+        for index in [0, 1, 5] {
+            runs.push(index, 1.0, add).unwrap();
+        }
+        for index in [0, 1, 5] {
+            assert_eq!(runs.push(index, 1.0, add), Err(ReduceError::Twice { node: leaf(index) }));
+        }
+        for start in [0, 3] {
+            let run = Node { start, level: 1 };
+            assert_eq!(runs.push_node(run, 1.0, add), Err(ReduceError::Twice { node: run }));
+        }
     }
 }

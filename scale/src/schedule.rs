@@ -7,7 +7,7 @@
 use compiler::plan::{DType, Plan};
 use lab::experiment::Shard;
 
-use crate::reduce::nodes;
+use crate::reduce::{Node, Order};
 use crate::shard::{BLOCK, Shards};
 use crate::timeline::{Segment, Timeline};
 
@@ -25,6 +25,8 @@ pub struct Schedule {
     pub shard: Shard,
     /// Micro-batches in a step.
     pub micro_batches: u64,
+    /// Micro-batches that are added in sequence, before the tree.
+    pub in_sequence: u64,
     /// Windows in a micro-batch.
     pub rows: u64,
     /// Ranks on each machine, if gradients are added on each machine before they leave it.
@@ -45,6 +47,17 @@ struct Padded {
     segments: Vec<(u64, u64)>,
     /// Blocks of gradients.
     blocks: u64,
+}
+
+/// How many of what a step has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Micro-batches in a step.
+    pub micro_batches: u64,
+    /// Micro-batches that are added in sequence, before the tree.
+    pub in_sequence: u64,
+    /// Windows in a micro-batch.
+    pub rows: u64,
 }
 
 /// One thing that all ranks do in a step.
@@ -89,6 +102,15 @@ pub enum Action {
         /// The round of the micro-batches.
         round: u64,
     },
+    /// Begin the first micro-batch of the next rank, to check that rank.
+    Repeat,
+    /// Take the digests of a unit's gradients of that micro-batch.
+    Digest {
+        /// The unit.
+        unit: usize,
+    },
+    /// All tell the digests of their gradients: of their own first micro-batch, and of the next rank's.
+    Agree,
     /// All tell the sums of squares of the gradient blocks that they own.
     Norm,
     /// All get the unit's sums of gradients whole.
@@ -150,7 +172,7 @@ impl Schedule {
         shards: Shards,
         micro: &Plan,
         shard: Shard,
-        (micro_batches, rows): (u64, u64),
+        Counts { micro_batches, in_sequence, rows }: Counts,
         node: Option<u64>,
     ) -> Schedule {
         let timeline = Timeline::new(micro, &shards);
@@ -159,8 +181,17 @@ impl Schedule {
             *local > 1 && *local < shards.ranks() && shards.ranks().is_multiple_of(*local)
         });
         let (parts, padded) = (Vec::new(), Padded::default());
-        let mut schedule =
-            Schedule { shards, shard, micro_batches, rows, node, timeline, parts, padded };
+        let mut schedule = Schedule {
+            shards,
+            shard,
+            micro_batches,
+            in_sequence,
+            rows,
+            node,
+            timeline,
+            parts,
+            padded,
+        };
         schedule.padded = schedule.pad();
         if let Some(local) = schedule.node {
             let machines = schedule.ranks() / local;
@@ -187,6 +218,11 @@ impl Schedule {
         }
     }
 
+    /// The shape of the sum over micro-batches.
+    pub fn order(&self) -> Order {
+        Order { count: self.micro_batches, in_sequence: self.in_sequence }
+    }
+
     /// Number of ranks.
     pub fn ranks(&self) -> u64 {
         self.shards.ranks()
@@ -204,10 +240,22 @@ impl Schedule {
 
     /// Everything that all ranks do in one training step, in order.
     pub fn step(&self) -> Vec<Action> {
+        self.actions(false)
+    }
+
+    /// Like [`Schedule::step`], where each rank also repeats the first micro-batch of the next one.
+    pub fn checked_step(&self) -> Vec<Action> {
+        self.actions(true)
+    }
+
+    fn actions(&self, checks: bool) -> Vec<Action> {
         let mut actions = vec![Action::Command, Action::Announce];
         for round in 0..self.rounds() {
             self.round(round, &mut actions);
             actions.push(Action::Losses { round });
+            if checks && round == 0 {
+                self.repeat(&mut actions);
+            }
         }
         let units = 0..self.shards.units().len();
         match self.shard {
@@ -270,6 +318,21 @@ impl Schedule {
         }
     }
 
+    /// The first round again, with digests of gradients instead of sums.
+    fn repeat(&self, actions: &mut Vec<Action>) {
+        let mut round = Vec::new();
+        self.round(0, &mut round);
+        actions.push(Action::Repeat);
+        actions.extend(round.into_iter().filter_map(|action| match action {
+            Action::Scatter { unit, way: Way::Flat | Way::Inside, .. } => {
+                Some(Action::Digest { unit })
+            }
+            Action::Scatter { way: Way::Across, .. } => None,
+            other => Some(other),
+        }));
+        actions.push(Action::Agree);
+    }
+
     fn scatter(&self, round: u64, unit: usize, actions: &mut Vec<Action>) {
         let ways: &[Way] = match self.node {
             None => &[Way::Flat],
@@ -292,10 +355,15 @@ impl Schedule {
             // The loss, the counted targets, and the seconds that the rank computed.
             Action::Losses { round: _ } => gather(3, DType::I64),
             Action::Norm => gather(self.padded.blocks, DType::I64),
+            Action::Agree => gather(2 * self.shards.params() as u64, DType::I64),
             Action::Sums { unit } | Action::Weights { unit } => {
                 gather(self.padded.units.get(unit).copied().unwrap_or(0), DType::F32)
             }
-            Action::Release { .. } | Action::Compute { .. } | Action::Update => None,
+            Action::Release { .. }
+            | Action::Compute { .. }
+            | Action::Update
+            | Action::Repeat
+            | Action::Digest { .. } => None,
         }
     }
 
@@ -381,6 +449,7 @@ impl Schedule {
                 Action::Announce
                 | Action::Gather { .. }
                 | Action::Losses { .. }
+                | Action::Agree
                 | Action::Norm
                 | Action::Sums { .. }
                 | Action::Weights { .. },
@@ -393,9 +462,14 @@ impl Schedule {
                     Received::default()
                 }
             },
-            (Action::Release { .. } | Action::Compute { .. } | Action::Update, _) => {
-                Received::default()
-            }
+            (
+                Action::Release { .. }
+                | Action::Compute { .. }
+                | Action::Update
+                | Action::Repeat
+                | Action::Digest { .. },
+                _,
+            ) => Received::default(),
         }
     }
 
@@ -412,10 +486,10 @@ impl Schedule {
     }
 
     /// The sums over a machine's micro-batches of a round: nodes of the tree over all micro-batches.
-    pub fn parts(&self, round: u64, machine: u64) -> Vec<crate::reduce::Node> {
+    pub fn parts(&self, round: u64, machine: u64) -> Vec<Node> {
         let local = self.node.unwrap_or(1);
         let start = round * self.ranks() + machine * local;
-        nodes(start..(start + local).min(self.micro_batches).max(start), self.micro_batches)
+        self.order().nodes(start..(start + local).min(self.micro_batches).max(start))
     }
 }
 
@@ -428,10 +502,15 @@ impl Action {
             | Action::Gather { .. }
             | Action::Scatter { .. }
             | Action::Losses { .. }
+            | Action::Agree
             | Action::Norm
             | Action::Sums { .. }
             | Action::Weights { .. } => true,
-            Action::Release { .. } | Action::Compute { .. } | Action::Update => false,
+            Action::Release { .. }
+            | Action::Compute { .. }
+            | Action::Update
+            | Action::Repeat
+            | Action::Digest { .. } => false,
         }
     }
 }

@@ -158,6 +158,13 @@ fn check_full(schedule: &Schedule, actions: &[Action], layers: u64) {
             | Action::Sums { .. }
             | Action::Update
             | Action::Weights { .. } => {}
+            // As a micro-batch of its own.
+            Action::Repeat => {}
+            Action::Digest { unit } => assert_eq!(done, schedule.timeline.complete[unit] + 1),
+            Action::Agree => {
+                assert!(done == schedule.timeline.steps && whole.is_empty());
+                done = 0;
+            }
         }
     }
     // The current segment, the next one, and small ones in between.
@@ -177,7 +184,7 @@ fn every_rank_has_the_same_exchanges_and_every_gradient_one_owner() {
                 }
                 for shard in Shard::ALL {
                     let schedule = schedule(experiment, plans, &question(ranks, shard, by_node));
-                    let actions = schedule.step();
+                    let actions = schedule.checked_step();
                     // All pairs of many ranks take long, and depend on the unit's sizes alone.
                     let some: Vec<Action> = match ranks {
                         0..64 => actions.clone(),
@@ -206,8 +213,13 @@ fn few(schedule: &Schedule, actions: &[Action]) -> Vec<Action> {
         Action::Sums { unit } | Action::Weights { unit } => *unit <= 1,
         Action::Gather { segment, .. } | Action::Release { segment } => *segment <= 1,
         Action::Losses { round } => *round == 0,
-        Action::Compute { .. } => false,
-        Action::Command | Action::Announce | Action::Norm | Action::Update => true,
+        Action::Compute { .. } | Action::Digest { .. } => false,
+        Action::Command
+        | Action::Announce
+        | Action::Repeat
+        | Action::Agree
+        | Action::Norm
+        | Action::Update => true,
     };
     actions.iter().filter(kept).copied().collect()
 }
@@ -219,7 +231,7 @@ fn shares_of_a_rank_shrink_with_their_number() {
         let most = experiment.batch.micro_batches;
         let of = |ranks, shard| {
             let schedule = schedule(experiment, plans, &question(ranks, shard, false));
-            peak(&schedule, &plans.micro, sizes(experiment), 0).held
+            peak(&schedule, &plans.micro, sizes(experiment), 0, true).held
         };
         let (none, full) = (of(most, Shard::None), of(most, Shard::Full));
         let parameters = experiment.analysis.parameters as i128;
@@ -243,4 +255,92 @@ fn more_ranks_receive_what_fewer_do() {
     let scattered = |p: &canonc_scale::predict::Prediction| p.received_by_all.far;
     assert!(scattered(&flat) > scattered(&by_node));
     assert!(flat.mfu > 0.0 && flat.mfu < flat.mfu_overlapped && flat.mfu_overlapped < 1.0);
+}
+
+/// splitmix64: a number from 0 to 1 for each key.
+fn varying(key: u64) -> f64 {
+    let mut x = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (x ^ (x >> 27)) as f64 / u64::MAX as f64
+}
+
+/// When each rank is done with each action, if computing takes varying times: an exchange ends when all who take part have
+/// come. A rank that dies is never done, and nor is who waits for it. Returns the last action that each rank finished.
+fn simulate(
+    schedule: &Schedule,
+    actions: &[Action],
+    seed: u64,
+    dies: Option<(u64, usize)>,
+) -> Vec<usize> {
+    let ranks = schedule.ranks();
+    let mut times = vec![0.0f64; ranks as usize];
+    let mut finished = vec![0; ranks as usize];
+    for (n, action) in actions.iter().enumerate() {
+        if let Some((rank, _)) = dies.filter(|(_, at)| *at == n) {
+            times[rank as usize] = f64::INFINITY;
+        }
+        let groups: Vec<Vec<usize>> = match (*action, schedule.node) {
+            (Action::Scatter { way: Way::Inside, .. }, Some(local)) => (0..ranks / local)
+                .map(|machine| {
+                    (machine * local..(machine + 1) * local).map(|r| r as usize).collect()
+                })
+                .collect(),
+            (Action::Scatter { way: Way::Across, .. }, Some(local)) => (0..local)
+                .map(|at| (at..ranks).step_by(local as usize).map(|r| r as usize).collect())
+                .collect(),
+            (Action::Command, _) => {
+                let leader = times[0];
+                times.iter_mut().for_each(|time| *time = time.max(leader));
+                Vec::new()
+            }
+            (action, _) if action.exchanges() => vec![(0..ranks as usize).collect()],
+            _ => {
+                for (rank, time) in times.iter_mut().enumerate() {
+                    *time += varying(seed ^ (n as u64) << 20 ^ rank as u64);
+                }
+                Vec::new()
+            }
+        };
+        for group in groups {
+            let last = group.iter().map(|rank| times[*rank]).fold(0.0, f64::max);
+            group.iter().for_each(|rank| times[*rank] = last);
+        }
+        for (finished, time) in finished.iter_mut().zip(&times) {
+            if time.is_finite() {
+                *finished = n;
+            }
+        }
+    }
+    finished
+}
+
+#[test]
+fn delays_block_nobody_and_after_a_death_nobody_updates() {
+    let (published, _) = published();
+    for (n, (experiment, plans)) in published.iter().enumerate() {
+        let most = experiment.batch.micro_batches;
+        for ranks in [3, 64, 127, 512].into_iter().filter(|ranks| *ranks <= most) {
+            for by_node in [false, true] {
+                if by_node && ranks % 8 != 0 {
+                    continue;
+                }
+                let schedule = schedule(experiment, plans, &question(ranks, Shard::Full, by_node));
+                let actions = schedule.checked_step();
+                let end = actions.len() - 1;
+                let update = actions.iter().position(|action| *action == Action::Update).unwrap();
+                let finished = simulate(&schedule, &actions, n as u64, None);
+                assert!(finished.iter().all(|last| *last == end), "{ranks}");
+                for part in 0..3 {
+                    let at = 1 + (update - 2) * part / 3 + n % 7;
+                    let victim = (n as u64 * 31 + part as u64 * 17) % ranks;
+                    let dies = Some((victim, at));
+                    let finished = simulate(&schedule, &actions, n as u64, dies);
+                    assert!(finished.iter().all(|last| *last < update), "{ranks}, {dies:?}");
+                    // Nobody is more than a layer ahead: the next gather or scatter needs the rank that is gone.
+                    let ahead = finished.iter().max().unwrap().saturating_sub(at);
+                    assert!(ahead < 16, "{ranks}, {dies:?}: {ahead} actions later");
+                }
+            }
+        }
+    }
 }

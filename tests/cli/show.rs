@@ -89,3 +89,24 @@ fn unknown_names() {
     let json = canonc(dir.path(), &["show", "--json", "attention"]);
     insta::assert_snapshot!("name_as_json", json.text(dir.path()));
 }
+
+/// The table of docs/scale.md is what its command prints.
+#[test]
+fn the_documented_table_of_locks_is_the_commands() {
+    let docs = std::fs::read_to_string(root().join("docs/scale.md")).unwrap();
+    let command =
+        docs.lines().find_map(|line| line.strip_prefix("canonc show lockfiles ")).unwrap();
+    let words: Vec<&str> = ["show", "lockfiles"].into_iter().chain(command.split(' ')).collect();
+    let ran = canonc(&root(), &words);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let (_, after) = docs.split_once("<!-- table -->\n").unwrap();
+    let (table, _) = after.split_once("<!-- end -->").unwrap();
+    assert!(table == ran.stdout, "put this between the marks of docs/scale.md:\n{}", ran.stdout);
+    // Each of the 64 locks of the release is in a row.
+    let counted = |row: &str| -> u32 {
+        let cell = row.split('|').nth(1).unwrap();
+        let counts = cell.split('(').skip(1).map(|rest| rest.split(')').next().unwrap());
+        counts.map(|count| count.parse::<u32>().unwrap()).sum()
+    };
+    assert_eq!(ran.stdout.lines().skip(2).map(counted).sum::<u32>(), 64);
+}

@@ -164,3 +164,124 @@ fn more_ranks_than_micro_batches_are_refused() {
     assert!(said.contains("6 ranks cannot share the 5 micro-batches"), "{said}");
     assert!(!place.path("runs").exists());
 }
+
+/// Kills ranks at random moments, again and again, until the run has survived so many; then lets it end.
+fn survives(kills: u32, seed: u64) {
+    let place = place(60, "");
+    place.exits(0, "run --dir straight");
+    let straight = place.bits("straight", 60);
+    // Marsaglia's xorshift.
+    let mut random = seed;
+    let mut below = |limit: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % limit
+    };
+    let mut run = 0;
+    let mut done = 0;
+    while done < kills {
+        let ranks = 2 + below(3);
+        let folder = format!("killed{run}");
+        let (mut child, mut lines) = place.start(&format!("run --dir {folder} --ranks {ranks}"));
+        // Up to the start of a step, the meeting, or before it.
+        let mut told = String::new();
+        for _ in 0..below(24) {
+            if lines.read_line(&mut told).unwrap() == 0 {
+                break;
+            }
+        }
+        for _ in 0..below(8_000_000) {
+            std::hint::spin_loop();
+        }
+        let victim = below(ranks) as u32;
+        let killed = match ranks_of(&child).get(&victim) {
+            // It may not be there yet, or not any more.
+            None => false,
+            Some(id) => {
+                let mut kill = std::process::Command::new("kill");
+                kill.args(["-KILL", &id.to_string()]).stderr(std::process::Stdio::null());
+                kill.status().unwrap().success()
+            }
+        };
+        while lines.read_line(&mut told).unwrap() > 0 {}
+        let code = child.wait().unwrap().code();
+        assert!(
+            [Some(0), Some(3)].contains(&code),
+            "{code:?} after killing rank {victim} of {ranks}: {told}"
+        );
+        if killed && code == Some(3) {
+            // On a busy machine another rank may be silent, too.
+            let names = |line: &str| {
+                let told =
+                    ["respond", "ended early", "failed"].iter().any(|word| line.contains(word));
+                let mut words = line.split(|c: char| !c.is_ascii_digit());
+                told && words.any(|word| word == victim.to_string())
+            };
+            let met = !told.contains("did not come in time");
+            assert!(!met || told.lines().any(names), "{victim}: {told}");
+            done += 1;
+        }
+        if code == Some(0) {
+            same(&straight, &place.bits(&folder, 60), &format!("{folder}: {told}"));
+            run += 1;
+        }
+    }
+    let folder = format!("killed{run}");
+    place.exits(0, &format!("run --dir {folder}"));
+    same(&straight, &place.bits(&folder, 60), &folder);
+    place.holds(&folder);
+}
+
+#[test]
+fn a_rank_killed_at_six_random_moments_and_gone_on_with_is_the_straight_run() {
+    survives(6, 0x9e37_79b9_7f4a_7c15);
+}
+
+/// `cargo test --test run_cli fifty -- --ignored`
+#[test]
+#[ignore = "takes minutes"]
+fn a_rank_killed_at_fifty_random_moments_and_gone_on_with_is_the_straight_run() {
+    survives(50, 0x2545_f491_4f6c_dd1d);
+}
+
+#[test]
+fn a_rank_that_differs_or_fails_before_the_meeting_is_named() {
+    let place = place(6, "");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |rank: u32, words: &str| {
+        let mut command = place.command(&format!("run --rank-timeout 60 {words}"));
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", "3")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string());
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let ended = |child: Child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), said(&output))
+    };
+    let ranks = [start(0, ""), start(1, "--stop-after-step 3"), start(2, "")];
+    let ends: Vec<_> = ranks.into_iter().map(ended).collect();
+    for (code, told) in &ends {
+        assert_eq!(*code, Some(3), "{told}");
+    }
+    assert!(
+        ends[0].1.contains("ranks 1 and 0 differ: rank 1 has --stop-after-step Some(3)"),
+        "{ends:?}"
+    );
+    assert!(!place.path("runs").exists(), "nothing was begun");
+    // A rank with another lock, which its folder does not have.
+    let other = experiment(
+        "wide",
+        DEPO,
+        &[("lr = 0.01", "lr = 0.02"), ("micro_batches = 2", "micro_batches = 5")],
+    );
+    place.lock("other", &lab::lock::Lock::Experiment(other));
+    let lock = "--lock lockfiles/small.lock";
+    let ranks = [start(0, lock), start(1, lock), start(2, "--lock lockfiles/other.lock")];
+    let ends: Vec<_> = ranks.into_iter().map(ended).collect();
+    assert!(ends[0].1.contains("ranks 2 and 0 differ: rank 2 has lock"), "{ends:?}");
+}

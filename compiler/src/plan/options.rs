@@ -49,6 +49,9 @@ pub enum Recompute {
     Nothing,
     /// Everything inside a layer. Only layer inputs are kept.
     Layers,
+    /// The cheap steps between matrix products, attention and scans: norms, convolutions, gates, rotations, of which
+    /// most inputs of attention, scans and MLP's last products are results.
+    Selective,
 }
 
 /// AdamW and clipping (docs/numerics.md).

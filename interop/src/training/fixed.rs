@@ -11,7 +11,8 @@ use crate::ForeignError;
 use crate::config::Keys;
 
 /// Fields without a key in Lingua's trainer, each with the only value it trains with.
-const FIXED: [(&str, &str, &str); 7] = [
+const FIXED: [(&str, &str, &str); 8] = [
+    ("batch.in_sequence", "1", "Lingua's sums have an order of their own"),
     ("data.task", "\"text\"", "Lingua trains on text"),
     ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
     ("data.held_out", "0", "Lingua trains on every document: hold none out, and evaluate nothing"),

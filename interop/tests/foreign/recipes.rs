@@ -155,7 +155,7 @@ fn the_64_recipes_come_in_go_out_and_come_in_the_same() {
             let text = fs::read_to_string(&path).unwrap();
             assert!(text.contains(&format!("train = \"{}\"", before.id())), "{name}");
         }
-        export(&first, &before, To::Slurm, &place.path().join("slurm"));
+        export(&first, &before, To::LinguaSlurm, &place.path().join("slurm"));
         let script = fs::read_to_string(place.path().join("slurm/launch.sh")).unwrap();
         assert!(script.contains(&format!("--nodes={}\n", devices / 8)), "{script}");
         assert!(script.contains(&format!("expected={devices}\n")), "{script}");
@@ -208,7 +208,7 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
             compiled: &imported.compiled,
             experiment: Some(&experiment),
             weights: None,
-            to: To::Slurm,
+            to: To::LinguaSlurm,
             dtype: Dtype::F32,
             gpus_per_node: 8,
             origin: None,

@@ -162,6 +162,8 @@ pub struct Batch {
     pub sequences: u64,
     /// Micro-batches in one step.
     pub micro_batches: u64,
+    /// Neighbouring micro-batches that are added in sequence, before the tree.
+    pub in_sequence: u64,
     /// Input tokens of all sequences.
     pub tokens_per_step: u64,
 }
@@ -301,6 +303,8 @@ pub struct Platform {
     pub recompute: Recompute,
     /// The number of devices, with a rank for each.
     pub devices: Option<u32>,
+    /// Devices of each machine.
+    pub devices_per_node: Option<u32>,
     /// What ranks divide among themselves.
     pub shard: Shard,
     /// The kernel of Canon layers.

@@ -23,6 +23,13 @@ pub(super) fn too_large(at: Span, bytes: usize, limit: usize) -> Diagnostic {
 }
 
 pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
+    if let Some(what) = not_done(path) {
+        let said = format!("`{path}` asks for {what}, which canonc does not do");
+        return Diagnostic::error("unknown-key", key, said).help(format!(
+            "{what} changes the bits of a result, so nothing else is done in its place: remove it, and divide the work \
+             with `devices` and `shard` in `[platform]`, which change none"
+        ));
+    }
     let d = Diagnostic::error("unknown-key", key, format!("`{path}` is not a field"));
     let name = path.strip_prefix("data.").unwrap_or_default();
     if let Some((task, name)) = name.split_once('.')
@@ -69,6 +76,52 @@ pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
             }
         }
     }
+}
+
+/// Ways of training that other trainers have and canonc refuses, by the names of their keys.
+const NOT_DONE: [(&str, &[&str]); 5] = [
+    (
+        "tensor parallelism",
+        &[
+            "tensor_model_parallel_size",
+            "tensor_parallel",
+            "tensor_parallelism",
+            "tp",
+            "tp_degree",
+            "tp_size",
+        ],
+    ),
+    (
+        "pipeline parallelism",
+        &[
+            "pipeline_model_parallel_size",
+            "pipeline_parallel",
+            "pipeline_parallelism",
+            "pp",
+            "pp_degree",
+            "pp_size",
+        ],
+    ),
+    (
+        "context parallelism",
+        &[
+            "context_parallel",
+            "context_parallel_size",
+            "context_parallelism",
+            "cp",
+            "cp_size",
+            "sequence_parallel",
+        ],
+    ),
+    ("expert parallelism", &["ep", "ep_size", "expert_model_parallel_size", "expert_parallel"]),
+    ("fp8", &["float8", "float8_filter", "float8_recipe", "fp8", "fp8_format", "fp8_recipe"]),
+];
+
+/// What a key of another trainer asks for, if canonc refuses it.
+fn not_done(path: &str) -> Option<&'static str> {
+    let last = path.rsplit('.').next().unwrap_or(path).to_lowercase();
+    let found = NOT_DONE.iter().find(|(_, names)| names.contains(&last.as_str()));
+    found.map(|(what, _)| *what)
 }
 
 /// What to write instead of an unknown parameter of a task.

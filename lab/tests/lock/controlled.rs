@@ -332,6 +332,23 @@ fn platform_and_cadence_are_listed_and_do_not_confound() {
     insta::assert_snapshot!("platform", text(&verdict, true));
 }
 
+/// How many ranks train, and what they divide, changes no bit. How their sums are formed does.
+#[test]
+fn ranks_and_sharding_are_platform_only() {
+    let other = DEPO.to_owned()
+        + "platform = { devices = 3, devices_per_node = 1, shard = \"full\", recompute = \"selective\" }\n\
+           ranks = { check_every = 10 }\n";
+    let verdict = of_recipes(DEPO, &other, &[]);
+    assert_eq!(verdict.outcome, Outcome::Identical);
+    let listed: Vec<&str> = verdict.platform.iter().map(|change| change.path.as_str()).collect();
+    assert_eq!(
+        listed,
+        ["platform.devices", "platform.devices_per_node", "platform.recompute", "platform.shard"]
+    );
+    let sums = DEPO.replace("micro_batches = 3", "micro_batches = 3, in_sequence = 3");
+    assert_eq!(paths(&of_recipes(DEPO, &sums, &[])), ["batch.in_sequence"]);
+}
+
 #[test]
 fn measurements_must_be_equal() {
     let other = DEPO.to_owned() + "evaluation = { windows = 128 }\n";

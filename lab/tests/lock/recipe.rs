@@ -509,6 +509,25 @@ fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
     assert!(doc.contains("fewer names"), "{doc}");
 }
 
+/// Nothing else is run in place of what canonc cannot do.
+#[test]
+fn parallelism_that_changes_bits_is_refused_by_name() {
+    let arch = small();
+    for (key, what) in [
+        ("tp_size = 2", "tensor parallelism"),
+        ("pipeline_parallel = 4", "pipeline parallelism"),
+        ("context_parallel_size = 2", "context parallelism"),
+        ("expert_parallel = 2", "expert parallelism"),
+        ("fp8 = true", "fp8"),
+    ] {
+        let shown = wrong(&format!("{LAID_OUT}\n[platform]\n{key}\n"), &arch);
+        assert!(shown.contains(&format!("asks for {what}, which canonc does not do")), "{shown}");
+        assert!(shown.contains("`devices` and `shard`"), "{shown}");
+    }
+    let shown = wrong(&format!("{LAID_OUT}\n[precision]\npolicy = \"fp8\"\n"), &arch);
+    assert!(shown.contains("fp8"), "{shown}");
+}
+
 /// A section that does not exist is one mistake, however many keys it has.
 #[test]
 fn an_unknown_section_is_reported_once() {

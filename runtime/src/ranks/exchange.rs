@@ -14,7 +14,7 @@ use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
 use data::batch::Batch;
 use records::run::RunError;
-use scale::reduce::{Node, Tree};
+use scale::reduce::Node;
 use scale::schedule::{Action, DIGEST, Exchange, Schedule, Way};
 use scale::shard::{BLOCK, Shards};
 
@@ -25,6 +25,8 @@ pub(crate) struct Team {
     pub(crate) schedule: Rc<Schedule>,
     /// The shape of each parameter.
     shapes: Rc<Vec<Vec<i64>>>,
+    /// Where the state is, and gradients.
+    device: tch::Device,
 }
 
 /// What every rank knows about a step's micro-batches before it computes.
@@ -54,6 +56,11 @@ const DIGESTS: usize = DIGEST as usize;
 /// Bytes of a rank's reason for having no data.
 const REASON: usize = 512;
 
+/// The rank that a rank checks, of so many.
+pub(crate) fn checked_by(rank: u64, ranks: u64) -> u64 {
+    (rank + 1) % ranks.max(1)
+}
+
 /// A sum over micro-batches, and what a rank owns of its gradients.
 type Arrived = Vec<(Node, Vec<Tensor>)>;
 
@@ -62,8 +69,22 @@ impl Team {
         ranks: Rc<dyn Collectives>,
         schedule: Schedule,
         shapes: Vec<Vec<i64>>,
+        device: tch::Device,
     ) -> Team {
-        Team { ranks, schedule: Rc::new(schedule), shapes: Rc::new(shapes) }
+        Team { ranks, schedule: Rc::new(schedule), shapes: Rc::new(shapes), device }
+    }
+
+    /// A tensor to receive what is on the device of the state.
+    fn room(&self, elements: i64, kind: Kind) -> Result<Tensor, ExecuteError> {
+        Ok(Tensor::f_empty([elements], (kind, self.device))?)
+    }
+
+    /// Tensors, one after another, flattened.
+    fn flat(&self, tensors: Option<Vec<Tensor>>) -> Result<Tensor, ExecuteError> {
+        let Some(tensors) = tensors else { return self.room(0, Kind::Float) };
+        let flat =
+            tensors.iter().map(|tensor| tensor.f_reshape([-1])).collect::<Result<Vec<_>, _>>()?;
+        Ok(Tensor::f_cat(&flat, 0)?)
     }
 
     pub(crate) fn leads(&self) -> bool {
@@ -78,6 +99,11 @@ impl Team {
     pub(crate) fn own(&self, count: u64) -> impl Iterator<Item = u64> + use<> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         (rank..count).step_by(usize::try_from(size).unwrap_or(usize::MAX))
+    }
+
+    /// The rank whose first micro-batch this rank repeats in a check.
+    pub(crate) fn checked(&self) -> u64 {
+        checked_by(self.ranks.rank(), self.ranks.size())
     }
 
     /// Parameters of a unit, in order.
@@ -171,7 +197,7 @@ impl Team {
         unit: usize,
     ) -> Result<Arrived, ExecuteError> {
         let first = round * self.ranks.size();
-        let output = self.all_to_all(&flat(own)?, round, unit, Way::Flat)?;
+        let output = self.all_to_all(&self.flat(own)?, round, unit, Way::Flat)?;
         let leaf = |from| Node { start: first + from, level: 0 };
         self.pieces((0..self.schedule.active(round)).map(leaf), unit, &output)
     }
@@ -212,7 +238,7 @@ impl Team {
         };
         let counts = |counts: Vec<u64>| counts.iter().map(|count| *count as i64).collect();
         let (sent, received): (Vec<i64>, Vec<i64>) = (counts(sent), counts(received));
-        let mut output = empty(received.iter().sum(), Kind::Float)?;
+        let mut output = self.room(received.iter().sum(), Kind::Float)?;
         self.ranks.all_to_all(&mut output, input, &received, &sent)?;
         Ok(output)
     }
@@ -228,7 +254,7 @@ impl Team {
         let schedule = &self.schedule;
         let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
         let local = schedule.node.unwrap_or(1);
-        let flat = flat(own)?;
+        let flat = self.flat(own)?;
         let mut sorted = Vec::new();
         if flat.numel() > 0 {
             let owned = |rank| self.shards().owned(unit, rank) as i64;
@@ -241,21 +267,19 @@ impl Team {
             }
         }
         let input =
-            if sorted.is_empty() { empty(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
+            if sorted.is_empty() { self.room(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
         let all = self.all_to_all(&input, round, unit, Way::Inside)?;
         let start = rank / local * local;
         let there = start..(start + local).min(schedule.active(round)).max(start);
         let count = there.end - there.start;
         let each = if count == 0 { 0 } else { all.numel() as i64 / count as i64 };
-        let mut tree: Tree<Result<Tensor, ExecuteError>> = Tree::new(schedule.micro_batches);
-        for (n, from) in there.enumerate() {
-            let leaf = all.f_narrow(0, n as i64 * each, each)?;
-            let add =
-                |left: Result<Tensor, _>, right: Result<Tensor, _>| Ok(left?.f_add_(&right?)?);
-            tree.push(round * ranks + from, Ok(leaf), add)
-                .map_err(|error| ExecuteError::new(error.to_string()))?;
-        }
-        tree.into_parts().map(|(node, sum)| Ok((node, sum?))).collect()
+        let range = round * ranks + there.start..round * ranks + there.end;
+        let leaves = (0..count as i64).map(|n| Ok(all.f_narrow(0, n * each, each)?));
+        let add = |left: Result<Tensor, ExecuteError>, right: Result<Tensor, ExecuteError>| {
+            Ok(left?.f_add_(&right?)?)
+        };
+        let sums = schedule.order().partial(range, leaves, add);
+        sums.into_iter().map(|(node, sum)| Ok((node, sum?))).collect()
     }
 
     /// Sends sums over this machine's micro-batches to their owners on other machines, and returns what this rank owns of
@@ -279,7 +303,7 @@ impl Team {
             at += length;
         }
         let input =
-            if sorted.is_empty() { empty(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
+            if sorted.is_empty() { self.room(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
         let all = self.all_to_all(&input, round, unit, Way::Across)?;
         let machines = 0..ranks / local;
         let sums = machines.flat_map(|machine| schedule.parts(round, machine));
@@ -317,7 +341,7 @@ impl Team {
         let most = lengths.max().unwrap_or(0);
         let padded = Tensor::f_zeros([most], (own.kind(), own.device()))?;
         padded.f_narrow(0, 0, own.numel() as i64)?.f_copy_(&own)?;
-        let mut all = empty(most * self.ranks.size() as i64, own.kind())?;
+        let mut all = self.room(most * self.ranks.size() as i64, own.kind())?;
         self.ranks.all_gather(&mut all, &padded)?;
         let mut pieces: Vec<Vec<Tensor>> = params.iter().map(|_| Vec::new()).collect();
         for rank in ranks {
@@ -344,7 +368,7 @@ impl Team {
         if self.leads() {
             receive = (0..size).map(|rank| self.length(param, rank)).collect();
         }
-        let mut output = empty(receive.iter().sum(), own.kind())?;
+        let mut output = self.room(receive.iter().sum(), own.kind())?;
         self.ranks.all_to_all(&mut output, own, &receive, &send)?;
         Ok(self.leads().then_some(output))
     }
@@ -363,9 +387,9 @@ impl Team {
                 let lengths = (0..size).map(|rank| self.length(param, rank)).collect();
                 (whole.f_reshape([-1])?, lengths)
             }
-            None => (empty(0, Kind::Float)?, vec![0; size as usize]),
+            None => (self.room(0, Kind::Float)?, vec![0; size as usize]),
         };
-        let mut output = empty(receive.iter().sum(), Kind::Float)?;
+        let mut output = self.room(receive.iter().sum(), Kind::Float)?;
         self.ranks.all_to_all(&mut output, &input, &receive, &send)?;
         Ok(output)
     }
@@ -433,7 +457,7 @@ impl Team {
     }
 
     /// The numbers of all ranks, one after another.
-    fn gather_numbers(&self, own: &[i64]) -> Result<Vec<i64>, ExecuteError> {
+    pub(crate) fn gather_numbers(&self, own: &[i64]) -> Result<Vec<i64>, ExecuteError> {
         let input = Tensor::f_from_slice(own)?;
         let count = own.len() * self.ranks.size() as usize;
         let mut output = empty(count as i64, Kind::Int64)?;
@@ -444,14 +468,7 @@ impl Team {
     }
 }
 
-/// Tensors, one after another, flattened.
-fn flat(tensors: Option<Vec<Tensor>>) -> Result<Tensor, ExecuteError> {
-    let Some(tensors) = tensors else { return empty(0, Kind::Float) };
-    let flat =
-        tensors.iter().map(|tensor| tensor.f_reshape([-1])).collect::<Result<Vec<_>, _>>()?;
-    Ok(Tensor::f_cat(&flat, 0)?)
-}
-
+/// A tensor to receive numbers, which stay on the CPU.
 fn empty(elements: i64, kind: Kind) -> Result<Tensor, ExecuteError> {
     Ok(Tensor::f_empty([elements], (kind, tch::Device::Cpu))?)
 }

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tch::Tensor;
@@ -14,8 +15,11 @@ use crate::error::ExecuteError;
 use crate::kernels::{Group, KernelError, Meeting};
 use records::run::RunError;
 
-/// How long ranks wait for each other to say that they still run.
-const ROLL_CALL: Duration = Duration::from_secs(3);
+/// How long ranks wait for each other to say that they still run. One on a busy machine needs seconds.
+const ROLL_CALL: Duration = Duration::from_secs(8);
+
+/// How often a rank looks whether the others have come.
+const POLL: Duration = Duration::from_millis(50);
 
 /// This process among those that a launcher started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct Launch {
     pub size: u32,
     /// Ranks on this machine.
     pub local: u32,
+    /// Which of them this is.
+    pub place: u32,
     pub host: String,
     pub port: u16,
     /// Whether rank 0 hosts the store; `torchrun` hosts it itself.
@@ -38,10 +44,11 @@ impl Launch {
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Launch>, RunError> {
-        let torch = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"];
+        let torch = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"];
         // The script of a job has SLURM_NTASKS, too, but only what `srun` starts is in a step.
-        let slurm = ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"];
-        let [rank, size, local] = if variable(torch[0]).is_some() { torch } else { slurm };
+        let slurm =
+            ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"];
+        let [rank, size, local, place] = if variable(torch[0]).is_some() { torch } else { slurm };
         let (Some(rank_text), Some(size_text)) = (variable(rank), variable(size)) else {
             return Ok(None);
         };
@@ -56,7 +63,8 @@ impl Launch {
                 "start the processes with `torchrun`, `srun` or `canonc run --ranks N`",
             ));
         }
-        let local = variable(local).map_or(Ok(size), |text| number(local, &text))?;
+        let local = variable(local).map_or(Ok(size), |text| number(local, &text))?.max(1);
+        let place = variable(place).map_or(Ok(rank % local), |text| number(place, &text))?;
         let missing = |name: &str| {
             RunError::input(
                 format!(
@@ -79,6 +87,7 @@ impl Launch {
             rank,
             size,
             local,
+            place,
             host,
             port,
             serves: rank == 0 && !agent,
@@ -111,10 +120,17 @@ impl fmt::Debug for Gloo {
     }
 }
 
-impl Gloo {
-    /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them.
-    pub fn join(launch: Launch, timeout: Duration, same: &str) -> Result<Gloo, RunError> {
-        let Launch { rank, size, local, host, port, serves, prefix } = &launch;
+/// A rank among those that meet, before they are connected.
+#[derive(Debug)]
+pub struct Arrived {
+    gloo: Gloo,
+    timeout: Duration,
+}
+
+impl Arrived {
+    /// Opens the store where ranks meet.
+    pub fn at(launch: Launch, timeout: Duration) -> Result<Arrived, RunError> {
+        let Launch { rank, size, local: _, place: _, host, port, serves, prefix } = &launch;
         let meeting = Meeting {
             host: host.clone(),
             port: *port,
@@ -122,48 +138,139 @@ impl Gloo {
             prefix: prefix.clone(),
             rank: *rank,
             size: *size,
-            // All on one machine: its host name may have no address.
-            address: (local == size).then(|| "127.0.0.1".to_owned()),
             timeout,
         };
-        let group = Group::join(&meeting).map_err(|error| {
+        let group = Group::meet(&meeting).map_err(|error| {
             RunError::machine(
                 format!(
-                    "rank {rank} of {size} did not meet the others at {host}:{port} within {} s: {}",
+                    "rank {rank} of {size} found nobody at {host}:{port} within {} s: {}",
                     timeout.as_secs(),
                     first_line(&error)
                 ),
-                "check that all ranks were started, and can reach that host and port",
+                "check that rank 0 was started, and that this machine can reach that host and port",
             )
         })?;
         let gloo = Gloo { group, launch, received: Received::default(), lost: Cell::new(false) };
-        gloo.agree(same)?;
-        Ok(gloo)
+        Ok(Arrived { gloo, timeout })
     }
 
-    /// Refuses ranks that were started with something else than rank 0.
-    fn agree(&self, same: &str) -> Result<(), RunError> {
-        let rank = self.launch.rank;
-        let lost = |error: KernelError| RunError::from(self.lost(&error));
-        self.group.set(&format!("same/{rank}"), same).map_err(lost)?;
-        for other in 0..self.launch.size {
-            let key = format!("same/{other}");
-            let theirs = self.group.get(&key, ROLL_CALL).map_err(lost)?.unwrap_or_default();
-            if theirs != same {
-                let difference = theirs
-                    .lines()
-                    .zip(same.lines())
-                    .find(|(theirs, ours)| theirs != ours)
-                    .map_or_else(String::new, |(theirs, ours)| {
-                        format!(": rank {other} has {theirs}, rank {rank} has {ours}")
-                    });
-                return Err(RunError::machine(
-                    format!("ranks {other} and {rank} differ{difference}"),
-                    "start every rank with the same canonc, lock and options, on the same kind of machine",
-                ));
+    /// Tells the others why this rank cannot take part, and gives them time to hear it.
+    pub fn give_up(&self, why: &str) {
+        self.gloo.fail(why);
+        self.linger();
+    }
+
+    /// The host of the store leaves last, as nobody could say why after that.
+    fn linger(&self) {
+        let Launch { rank, size, serves, .. } = self.gloo.launch;
+        let until = Instant::now() + ROLL_CALL;
+        for other in (0..size).filter(|other| serves && *other != rank) {
+            let wait = until.saturating_duration_since(Instant::now());
+            // A rank that does not answer is no reason to wait longer.
+            let _ = self.gloo.group.get(&format!("failed/{other}"), wait);
+        }
+    }
+
+    /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them. `nccl` is the library
+    /// for exchanges between GPUs.
+    pub fn join(self, same: &str, nccl: Option<&Path>) -> Result<Gloo, RunError> {
+        let Arrived { gloo, timeout } = &self;
+        let connected = gloo.agree(same, *timeout).and_then(|()| {
+            // All on one machine: its host name may have no address.
+            let alone = gloo.launch.local == gloo.launch.size;
+            let connect = gloo.group.connect(alone.then_some("127.0.0.1"), *timeout);
+            connect.map_err(|error| RunError::from(gloo.lost(&error)))?;
+            let add = |library| gloo.group.add_nccl(library, *timeout);
+            nccl.map_or(Ok(()), add).map_err(|error| {
+                RunError::machine(
+                    format!("rank {} cannot use NCCL: {}", gloo.launch.rank, first_line(&error)),
+                    "check that NCCL's libraries are installed on every machine",
+                )
+            })
+        });
+        match connected {
+            Ok(()) => Ok(self.gloo),
+            Err(error) => {
+                self.give_up(&error.message);
+                Err(error)
             }
         }
-        Ok(())
+    }
+}
+
+impl Gloo {
+    /// Refuses ranks that were started with something else, or that do not come in time. Rank 0 compares all with itself,
+    /// and the others wait for its word, so that the store answers a few questions for each rank.
+    fn agree(&self, same: &str, timeout: Duration) -> Result<(), RunError> {
+        let Launch { rank, size, .. } = self.launch;
+        let lost = |error: KernelError| RunError::from(self.lost(&error));
+        self.group.set(&format!("same/{rank}"), same).map_err(lost)?;
+        let until = Instant::now() + timeout;
+        if rank > 0 {
+            let first = self.wait("same/0", &[0], until)?;
+            self.compare(same, 0, &first)?;
+            self.wait("agreed", &[0], until)?;
+            return Ok(());
+        }
+        let others: Vec<u32> = (1..size).collect();
+        for other in &others {
+            let theirs = self.wait(&format!("same/{other}"), &others, until)?;
+            self.compare(same, *other, &theirs)?;
+        }
+        self.group.set("agreed", "").map_err(lost)
+    }
+
+    /// Waits for a key, unless one of these ranks fails before.
+    fn wait(&self, key: &str, of: &[u32], until: Instant) -> Result<String, RunError> {
+        let lost = |error: KernelError| RunError::from(self.lost(&error));
+        let stored = |key: &str| self.group.get(key, Duration::ZERO).map_err(lost);
+        loop {
+            if let Some(found) = stored(key)? {
+                return Ok(found);
+            }
+            for other in of {
+                if let Some(why) = stored(&format!("failed/{other}"))? {
+                    return Err(RunError::machine(
+                        format!("rank {other} failed: {why}"),
+                        "correct that, and start all ranks again",
+                    ));
+                }
+            }
+            if Instant::now() >= until {
+                let mut late = Vec::new();
+                for other in of {
+                    if stored(&format!("same/{other}"))?.is_none() {
+                        late.push(other.to_string());
+                    }
+                }
+                return Err(RunError::machine(
+                    format!(
+                        "{} did not come in time: {}",
+                        dsl::counted(late.len(), "rank"),
+                        late.join(", ")
+                    ),
+                    "check that all ranks were started; --rank-timeout sets how long to wait",
+                ));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn compare(&self, same: &str, other: u32, theirs: &str) -> Result<(), RunError> {
+        if theirs == same {
+            return Ok(());
+        }
+        let rank = self.launch.rank;
+        let mut lines = theirs.lines().zip(same.lines());
+        let difference = lines
+            .find(|(theirs, ours)| theirs != ours)
+            .map_or_else(String::new, |(theirs, ours)| {
+                format!(": rank {other} has {theirs}, rank {rank} has {ours}")
+            });
+        Err(RunError::machine(
+            format!("ranks {other} and {rank} differ{difference}"),
+            "start every rank with the same canonc, lock and options, on the same kind of machine",
+        ))
     }
 
     /// Tells the other ranks why this one ends, unless another rank is why: each finds that one by itself.

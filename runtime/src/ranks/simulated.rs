@@ -1,7 +1,8 @@
 //! Ranks as threads of one process: any number of them on any machine, to test what many processes do.
 //!
-//! In: a number of ranks and what each does. Out: their results. Must stay true: an exchange ends only when all ranks
-//! have called it, and calls that differ in kind or size are an error, as they would hang a network.
+//! In: a number of ranks, what each does, and what goes wrong. Out: their results. Must stay true: an exchange ends only
+//! when all ranks have called it, or one of them is gone; calls that differ in kind or size are an error of the rank that
+//! differs, as they would hang a network.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,6 +25,19 @@ struct Given {
 struct Board {
     given: BTreeMap<(u64, u64), Given>,
     read: BTreeMap<u64, u64>,
+    /// The first rank that is gone.
+    gone: Option<u64>,
+}
+
+/// What goes wrong, for tests of failures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trouble {
+    /// Ranks wait for varying times before their exchanges, drawn from this.
+    pub delays: Option<u64>,
+    /// This rank is gone from the exchange with this number on.
+    pub dies: Option<(u64, u64)>,
+    /// This rank's message in the exchange with this number is cut in half.
+    pub cuts: Option<(u64, u64)>,
 }
 
 /// One rank.
@@ -33,6 +47,7 @@ pub struct Simulated {
     size: u64,
     board: Arc<(Mutex<Board>, Condvar)>,
     exchanges: Cell<u64>,
+    trouble: Trouble,
     received: Received,
     calls: RefCell<Vec<(Call, Kind)>>,
 }
@@ -47,6 +62,15 @@ pub enum Call {
 
 /// Runs `body` on every rank and returns the results in order.
 pub fn with_ranks<T: Send>(size: u64, body: impl Fn(Simulated) -> T + Sync) -> Vec<T> {
+    with_trouble(size, Trouble::default(), body)
+}
+
+/// Like [`with_ranks`], where something goes wrong.
+pub fn with_trouble<T: Send>(
+    size: u64,
+    trouble: Trouble,
+    body: impl Fn(Simulated) -> T + Sync,
+) -> Vec<T> {
     let board = Arc::new((Mutex::new(Board::default()), Condvar::new()));
     std::thread::scope(|scope| {
         let body = &body;
@@ -60,6 +84,7 @@ pub fn with_ranks<T: Send>(size: u64, body: impl Fn(Simulated) -> T + Sync) -> V
                         size,
                         board,
                         exchanges: Cell::new(0),
+                        trouble,
                         received: Received::default(),
                         calls: RefCell::default(),
                     })
@@ -86,24 +111,52 @@ impl Simulated {
         what: String,
         tensor: Tensor,
         counts: &[i64],
-        read: impl FnOnce(&dyn Fn(u64) -> (Tensor, Vec<i64>)) -> T,
-    ) -> T {
+        read: impl FnOnce(&dyn Fn(u64) -> (Tensor, Vec<i64>)) -> Result<T, ExecuteError>,
+    ) -> Result<T, ExecuteError> {
         let number = self.exchanges.replace(self.exchanges.get() + 1);
+        let Trouble { delays, dies, cuts } = self.trouble;
+        if let Some(seed) = delays {
+            // splitmix64 of rank and number.
+            let mut x = seed ^ self.rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 17;
+            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            std::thread::sleep(std::time::Duration::from_micros((x >> 40) % 700));
+        }
+        let tensor = match cuts {
+            Some((rank, at)) if (rank, at) == (self.rank, number) => {
+                tensor.f_narrow(0, 0, tensor.size().first().copied().unwrap_or(0) / 2)?
+            }
+            Some(_) | None => tensor,
+        };
         let (board, changed) = &*self.board;
-        let mut board = board.lock().unwrap();
+        let mut board = board.lock().map_err(|_| ExecuteError::new("another rank panicked"))?;
+        if dies.is_some_and(|(rank, at)| rank == self.rank && number >= at) {
+            board.gone.get_or_insert(self.rank);
+            changed.notify_all();
+            return Err(ExecuteError::new("this rank is killed"));
+        }
         let given = Given { what: what.clone(), tensor, counts: counts.to_vec() };
         board.given.insert((number, self.rank), given);
         changed.notify_all();
         let all = |board: &Board| board.given.range((number, 0)..=(number, u64::MAX)).count();
         while all(&board) < self.size as usize {
-            board = changed.wait(board).unwrap();
+            if let Some(gone) = board.gone {
+                return Err(ExecuteError::of_rank(format!("rank {gone} does not respond")));
+            }
+            board = changed.wait(board).map_err(|_| ExecuteError::new("another rank panicked"))?;
         }
         for rank in 0..self.size {
-            assert_eq!(board.given[&(number, rank)].what, what, "exchange {number} of rank {rank}");
+            let theirs =
+                board.given.get(&(number, rank)).map_or("nothing", |given| given.what.as_str());
+            if theirs != what {
+                return Err(ExecuteError::of_rank(format!(
+                    "exchange {number} is {what} for rank {}, but {theirs} for rank {rank}",
+                    self.rank
+                )));
+            }
         }
-        let result = read(&|rank| {
-            let given = &board.given[&(number, rank)];
-            (given.tensor.shallow_clone(), given.counts.clone())
+        let result = read(&|rank| match board.given.get(&(number, rank)) {
+            Some(given) => (given.tensor.shallow_clone(), given.counts.clone()),
+            None => (Tensor::new(), Vec::new()),
         });
         let readers = board.read.entry(number).or_default();
         *readers += 1;
@@ -112,6 +165,28 @@ impl Simulated {
             board.given.retain(|(known, _), _| *known != number);
         }
         result
+    }
+
+    /// What another rank sent, which must have this many elements.
+    fn whole(&self, rank: u64, tensor: &Tensor, wanted: i64) -> Result<(), ExecuteError> {
+        let found = tensor.numel() as i64;
+        if found == wanted {
+            return Ok(());
+        }
+        Err(ExecuteError::of_rank(format!(
+            "a message of rank {rank} has {found} of {wanted} elements"
+        )))
+    }
+}
+
+impl Drop for Simulated {
+    /// A rank that ends is missed by those that still wait for it.
+    fn drop(&mut self) {
+        let (board, changed) = &*self.board;
+        if let Ok(mut board) = board.lock() {
+            board.gone.get_or_insert(self.rank);
+        }
+        changed.notify_all();
     }
 }
 
@@ -134,19 +209,24 @@ impl Collectives for Simulated {
         let me = self.rank as usize;
         self.received.add(output, output_counts.iter().copied(), self.rank);
         self.note(Call::AllToAll(input_counts.to_vec(), output_counts.to_vec()), input);
-        let copy = input.copy();
-        self.exchange("all to all".to_owned(), copy, input_counts, |of| {
+        self.exchange("all to all".to_owned(), input.copy(), input_counts, |of| {
             let mut at = 0;
             for rank in 0..self.size {
                 let (theirs, counts) = of(rank);
+                self.whole(rank, &theirs, counts.iter().sum())?;
                 let wanted = output_counts[rank as usize];
-                assert_eq!(counts[me], wanted, "rank {rank} sends rank {me} another count");
+                if counts[me] != wanted {
+                    return Err(ExecuteError::of_rank(format!(
+                        "rank {rank} sends rank {me} {} elements, not {wanted}",
+                        counts[me]
+                    )));
+                }
                 let start: i64 = counts[..me].iter().sum();
                 output.narrow(0, at, wanted).copy_(&theirs.narrow(0, start, wanted));
                 at += wanted;
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError> {
@@ -156,10 +236,12 @@ impl Collectives for Simulated {
         self.note(Call::AllGather(count), input);
         self.exchange(what, input.copy(), &[], |of| {
             for rank in 0..self.size {
-                output.narrow(0, rank as i64 * count, count).copy_(&of(rank).0);
+                let (theirs, _) = of(rank);
+                self.whole(rank, &theirs, count)?;
+                output.narrow(0, rank as i64 * count, count).copy_(&theirs);
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {
@@ -167,8 +249,12 @@ impl Collectives for Simulated {
         self.received.add(tensor, std::iter::once(tensor.numel() as i64), self.rank);
         self.note(Call::Broadcast(tensor.numel() as i64), tensor);
         let copy = tensor.copy();
-        self.exchange(what, copy, &[], |of| tensor.copy_(&of(0).0));
-        Ok(())
+        self.exchange(what, copy, &[], |of| {
+            let (theirs, _) = of(0);
+            self.whole(0, &theirs, tensor.numel() as i64)?;
+            tensor.copy_(&theirs);
+            Ok(())
+        })
     }
 
     fn received(&self) -> u64 {

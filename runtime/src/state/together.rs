@@ -10,6 +10,8 @@ use compiler::graph::ParamId;
 use compiler::plan::{DType, Input, Output};
 use tch::Tensor;
 
+use super::agree::Check;
+use super::ahead::Ahead;
 use super::{Division, State, broken, mean_loss, tensors, unbalanced};
 use crate::execute::{ExecuteError, Moments, Running, Trainer};
 use crate::kernels::Isa;
@@ -32,6 +34,8 @@ pub(crate) enum Together {
     Done { step: Step, stop: bool, times: Times },
     /// A rank has no data for it, and nothing was changed.
     NoData { rank: u64, why: String },
+    /// Two ranks do not compute the same, and nothing was changed.
+    Differ { why: String },
 }
 
 /// What a rank owns of the gradients of a unit's parameters, in order.
@@ -44,6 +48,8 @@ struct Underway<'a> {
     /// `None` until all ranks have told of their windows.
     announced: Option<Announced>,
     batches: Vec<Batch>,
+    /// How ranks check each other in this step.
+    check: Option<Check>,
     round: u64,
     running: Option<Running<'a>>,
     /// Time that this rank has computed in this round.
@@ -51,6 +57,8 @@ struct Underway<'a> {
     /// By unit, the sums of gradients that this rank owns.
     sums: Vec<Option<Tree<Pieces>>>,
     losses: Tree<(f64, i64)>,
+    /// For tests: whether this rank computes a wrong gradient.
+    wrong: bool,
     /// Sums over the micro-batches of this machine, for the owners with this local number, until they are sent.
     inside: Vec<(Node, Tensor)>,
     /// The gradients of a step, by parameter: whole, or what this rank owns.
@@ -86,16 +94,22 @@ impl State {
         &mut self,
         job: &mut Job,
         trainer: &Trainer,
+        ahead: &mut Ahead,
         stop: bool,
     ) -> Result<Together, RunError> {
-        let mut step = Underway::new(trainer, self.division()?.clone(), job.micro_batches);
+        let mut step = Underway::new(trainer, self.division()?.clone());
         let schedule = step.division.team.schedule.clone();
-        for action in schedule.step() {
+        step.wrong = step.division.wrong_in == Some(self.step + 1);
+        let actions = match job.cadence.checks_in(self.step + 1) {
+            true => schedule.checked_step(),
+            false => schedule.step(),
+        };
+        for action in actions {
             match action {
                 // Rank 0 has given it, and the others have followed it here.
                 Action::Command => {}
                 Action::Announce => {
-                    if let Some((rank, why)) = step.announce(job, self.step, stop)? {
+                    if let Some((rank, why)) = step.announce(job, ahead, self.step, stop)? {
                         return Ok(Together::NoData { rank, why });
                     }
                 }
@@ -104,6 +118,15 @@ impl State {
                 Action::Compute { round: _, from: _, to } => step.compute(&self.weights, to)?,
                 Action::Scatter { round, unit, way } => step.scatter(round, unit, way)?,
                 Action::Losses { round } => step.tell_losses(round)?,
+                Action::Repeat => step.repeat()?,
+                Action::Digest { unit } => step.digest(unit)?,
+                Action::Agree => {
+                    let paths =
+                        |param: usize| self.weights.paths.get(param).cloned().unwrap_or_default();
+                    if let Some(why) = step.agree(self.step + 1, &paths)? {
+                        return Ok(Together::Differ { why });
+                    }
+                }
                 Action::Norm => step.global_norm()?,
                 Action::Sums { unit } => step.whole_sums(unit, &self.weights)?,
                 Action::Update => self.update(&mut step, job.rate(self.step))?,
@@ -131,7 +154,7 @@ impl State {
 
     /// Updates everything, or what this rank owns.
     fn update(&mut self, step: &mut Underway<'_>, lr: f64) -> Result<(), RunError> {
-        let Division { team, shard } = &step.division;
+        let Division { team, shard, wrong_in: _ } = &step.division;
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let gradients = std::mem::take(&mut step.gradients);
         let State { weights, moments, .. } = self;
@@ -201,18 +224,21 @@ impl State {
 }
 
 impl<'a> Underway<'a> {
-    fn new(trainer: &'a Trainer, division: Division, count: u64) -> Underway<'a> {
+    fn new(trainer: &'a Trainer, division: Division) -> Underway<'a> {
+        let order = division.team.schedule.order();
         let units = division.team.schedule.shards.units().iter();
         Underway {
             trainer,
-            sums: units.map(|_| Some(Tree::new(count))).collect(),
+            sums: units.map(|_| Some(Tree::new(order))).collect(),
             division,
             announced: None,
             batches: Vec::new(),
+            check: None,
+            wrong: false,
             round: 0,
             running: None,
             computing: Duration::ZERO,
-            losses: Tree::new(count),
+            losses: Tree::new(order),
             inside: Vec::new(),
             gradients: Vec::new(),
             norm: None,
@@ -225,25 +251,34 @@ impl<'a> Underway<'a> {
     fn announce(
         &mut self,
         job: &mut Job,
+        ahead: &mut Ahead,
         step: u64,
         stop: bool,
     ) -> Result<Option<(u64, String)>, RunError> {
         let (count, rows) = (job.micro_batches, job.rows);
         let team = &self.division.team;
-        let own: Result<Vec<Batch>, RunError> =
-            team.own(count).map(|index| job.batch(step, index)).collect();
+        let mut own = ahead.take(step);
+        // The last one is the next rank's.
+        let checks = job.cadence.checks_in(step + 1);
+        let checked = own.as_mut().ok().filter(|_| checks).and_then(Vec::pop);
         let announced = team.announce(own.as_deref(), count, rows, stop)?;
         let failed = announced.failed.clone();
-        self.announced = Some(announced);
         if failed.is_none() {
             self.batches = own?;
+            if let Some(batch) = checked {
+                self.check = Some(Check::new(team, job, step, batch, &announced)?);
+            }
         }
+        self.announced = Some(announced);
         Ok(failed)
     }
 
     /// Begins this rank's micro-batch of the round, if it has one and has not begun.
     fn begin(&mut self, weights: &Weights) -> Result<(), ExecuteError> {
-        let batch = usize::try_from(self.round).ok().and_then(|round| self.batches.get(round));
+        let batch = match &self.check {
+            Some(check) if check.repeats => Some(&check.batch),
+            Some(_) | None => usize::try_from(self.round).ok().and_then(|at| self.batches.get(at)),
+        };
         let (None, Some(batch)) = (&self.running, batch) else { return Ok(()) };
         let counted = self.announced.as_ref().map_or(0, |announced| announced.counted);
         let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
@@ -314,18 +349,19 @@ impl<'a> Underway<'a> {
 
     /// Sends this rank's gradients of a unit to their owners, and adds what it owns.
     fn scatter(&mut self, round: u64, unit: usize, way: Way) -> Result<(), RunError> {
-        let Underway { trainer, division, running, sums, inside, .. } = self;
-        let team = &division.team;
-        let mut take = || -> Result<Option<Vec<Tensor>>, ExecuteError> {
-            let Some(running) = running else { return Ok(None) };
-            let output = |param: &usize| Output::Gradient(ParamId(*param as u32));
-            let gradients = team.params_of(unit).iter().map(|param| running.take(output(param)));
-            Ok(Some(gradients.collect::<Result<_, _>>()?))
+        let own = match way {
+            Way::Flat | Way::Inside => self.take(unit)?,
+            Way::Across => None,
         };
+        if let (0, Some(check), Some(own)) = (round, &mut self.check, &own) {
+            check.note(self.division.team.params_of(unit), own)?;
+        }
+        let Underway { trainer, division, sums, inside, .. } = self;
+        let team = &division.team;
         let arrived = match way {
-            Way::Flat => team.scatter(take()?, round, unit)?,
+            Way::Flat => team.scatter(own, round, unit)?,
             Way::Inside => {
-                *inside = team.scatter_inside(take()?, round, unit)?;
+                *inside = team.scatter_inside(own, round, unit)?;
                 return Ok(());
             }
             Way::Across => team.scatter_across(&std::mem::take(inside), round, unit)?,
@@ -343,6 +379,53 @@ impl<'a> Underway<'a> {
             tree.replace(|pieces| Ok(pieces?.iter().map(copy).collect::<Result<_, _>>()?));
         }
         Ok(())
+    }
+
+    /// The gradients of a unit of the running micro-batch, if there is one.
+    fn take(&mut self, unit: usize) -> Result<Option<Vec<Tensor>>, ExecuteError> {
+        let Some(running) = &mut self.running else { return Ok(None) };
+        let output = |param: &usize| Output::Gradient(ParamId(*param as u32));
+        let params = self.division.team.params_of(unit).iter();
+        let gradients = params.map(|param| running.take(output(param)));
+        let gradients = gradients.collect::<Result<Vec<_>, _>>()?;
+        if let (true, Some(first)) = (std::mem::take(&mut self.wrong), gradients.first()) {
+            let _ = first.f_view([-1])?.f_narrow(0, 0, 1)?.f_add_scalar_(1.0)?;
+        }
+        Ok(Some(gradients))
+    }
+
+    /// Begins the first micro-batch of the next rank.
+    fn repeat(&mut self) -> Result<(), RunError> {
+        match &mut self.check {
+            None => Err(broken("a check that was not announced")),
+            Some(check) => {
+                check.repeats = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes the digests of a unit's gradients of that micro-batch.
+    fn digest(&mut self, unit: usize) -> Result<(), RunError> {
+        let gradients = self.take(unit)?.unwrap_or_default();
+        let params = self.division.team.params_of(unit);
+        Ok(self.check.as_mut().map_or(Ok(()), |check| check.note(params, &gradients))?)
+    }
+
+    /// Compares all ranks' digests. Returns what differs.
+    fn agree(
+        &mut self,
+        step: u64,
+        path: &dyn Fn(usize) -> String,
+    ) -> Result<Option<String>, RunError> {
+        if let Some(running) = self.running.take() {
+            running.end();
+        }
+        self.computing = Duration::ZERO;
+        match self.check.take() {
+            None => Err(broken("a check that was not announced")),
+            Some(check) => Ok(check.agree(&self.division.team, step, path)?),
+        }
     }
 
     /// The losses of a round's micro-batches, and how long ranks computed.

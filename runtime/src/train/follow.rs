@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::evaluate::Measurer;
 use crate::execute::Machine;
 use crate::ranks::{Command, Ending, Member};
-use crate::state::{Division, State, Together};
+use crate::state::{Ahead, Division, State, Together};
 use records::job::Job;
 use records::run::RunError;
 
@@ -19,21 +19,22 @@ pub fn follow(
     member: &Member,
     stop: &AtomicBool,
 ) -> Result<Ending, RunError> {
-    let division = Division::new(job, member);
+    let division = Division::new(job, member, machine.device);
     let team = &division.team;
     let trainer = division.trainer(job, machine)?;
     let measurer = Measurer::new(job, machine)?;
     let mut state = State::initial(job, machine)?;
     state.divide(division.clone())?;
+    let mut ahead = Ahead::new(job, team.own(job.micro_batches).collect(), Some(team.checked()));
     loop {
         match Command::next(&*team.ranks)? {
             Command::Take(part, index) => state.take(part, index)?,
             Command::Resume(step) => state.step = step,
             Command::Step(step) if step == state.step => {
                 let stop = stop.load(Ordering::Relaxed);
-                // Rank 0 reports a rank without data, and says what is next.
-                match state.advance_together(job, &trainer, stop)? {
-                    Together::Done { .. } | Together::NoData { .. } => {}
+                // Rank 0 reports a rank without data or with wrong gradients, and says what is next.
+                match state.advance_together(job, &trainer, &mut ahead, stop)? {
+                    Together::Done { .. } | Together::NoData { .. } | Together::Differ { .. } => {}
                 }
             }
             Command::Step(step) => {

@@ -55,7 +55,8 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
         sums.loss_sum()?;
         fastest = fastest.min(start.elapsed().as_secs_f64());
     }
-    let sums = gradients(&trainer, &state.weights, batches.get(..1).unwrap_or_default(), &[0], 1)?;
+    let sums =
+        gradients(&trainer, &state.weights, batches.get(..1).unwrap_or_default(), &[0], 1, 1)?;
     let start = Instant::now();
     trainer.update(&mut state.weights, &mut state.moments, &sums.gradients, 0.0, 1)?;
     let update = start.elapsed().as_secs_f64();

@@ -136,8 +136,9 @@ fn micro_batches_sum_to_equal_bits_in_any_order_of_arrival() {
     let state = State::initial(&job, machine).unwrap();
     let batches = job.batches(0).unwrap();
     let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
-    let sums = |order: &[u64]| {
-        let sums = gradients(&trainer, &state.weights, &batches, order, counted).unwrap();
+    let sums_of = |order: &[u64], in_sequence| {
+        let weights = &state.weights;
+        let sums = gradients(&trainer, weights, &batches, order, in_sequence, counted).unwrap();
         let mut bits = vec![sums.loss_sum().unwrap().to_bits()];
         for gradient in &sums.gradients {
             let flat = Vec::<f32>::try_from(gradient.reshape([-1])).unwrap();
@@ -145,13 +146,14 @@ fn micro_batches_sum_to_equal_bits_in_any_order_of_arrival() {
         }
         bits
     };
+    let sums = |order: &[u64]| sums_of(order, 1);
     let want = sums(&[0, 1, 2, 3, 4, 5, 6, 7]);
     for order in [[7, 6, 5, 4, 3, 2, 1, 0], [3, 0, 6, 1, 7, 2, 5, 4], [4, 5, 0, 7, 2, 3, 6, 1]] {
         assert!(sums(&order) == want, "{order:?}");
     }
     // Adding eight one after another gives other values, so they are equal because of the sum's shape.
     let one_by_one = batches.chunks(1).map(|batch| {
-        let sums = gradients(&trainer, &state.weights, batch, &[0], counted).unwrap();
+        let sums = gradients(&trainer, &state.weights, batch, &[0], 1, counted).unwrap();
         Vec::<f32>::try_from(sums.gradients[0].reshape([-1])).unwrap()
     });
     let running = one_by_one.reduce(|mut left, right| {
@@ -161,6 +163,28 @@ fn micro_batches_sum_to_equal_bits_in_any_order_of_arrival() {
     let tree: Vec<u64> = want[1..].iter().take(running.as_ref().unwrap().len()).copied().collect();
     let running: Vec<u64> = running.unwrap().iter().map(|x| u64::from(x.to_bits())).collect();
     assert!(running != tree);
+    // A lock can ask for that order, and it does not depend on the order of arrival.
+    for order in [[0, 1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0]] {
+        assert!(sums_of(&order, 8)[1..].iter().take(running.len()).eq(&running), "{order:?}");
+    }
+}
+
+#[test]
+fn when_memory_runs_out_the_step_of_the_plan_is_named() {
+    one_thread();
+    let job = job(&depo(&[]), None).unwrap();
+    let machine = machine(&depo(&[]).platform).unwrap();
+    let trainer = Trainer::new(job.plans.clone(), machine).unwrap();
+    let state = State::initial(&job, machine).unwrap();
+    // One token, as a sequence of 2^44 of them: the input takes no memory, the first result more than there is.
+    let tokens = tch::Tensor::zeros([1, 1], (tch::Kind::Int64, tch::Device::Cpu))
+        .expand([1, 1 << 44], false);
+    let error = trainer.micro_batch(&state.weights, &tokens, &tokens, 1.0).unwrap_err().to_string();
+    assert!(
+        error.starts_with("step 0 (forward, embed): memory ran out when it asked for"),
+        "{error}"
+    );
+    assert!(error.contains("TiB") && error.contains("--dry-run"), "{error}");
 }
 
 /// However many micro-batches a step has, it asks its device for numbers once, and those are what the log gets.
@@ -217,6 +241,7 @@ fn platform_fields_keep_three_steps_within_rounding() {
     let changes = [
         ("threads = 1", "threads = 1\nfuse = false"),
         ("threads = 1", "threads = 1\nrecompute = \"layers\""),
+        ("threads = 1", "threads = 1\nrecompute = \"selective\""),
         ("threads = 1", "threads = 1\nkernels.canon = \"reference\""),
     ];
     for change in changes {

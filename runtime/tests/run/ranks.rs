@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use compiler::plan::DType;
 use lab::experiment::Shard;
 use records::fault::Faults;
-use runtime::ranks::simulated::{Call, with_ranks};
+use runtime::ranks::simulated::{Call, Trouble, with_trouble};
 use runtime::ranks::{Collectives, Member};
 use runtime::train::{Options, TrainOutcome, follow, machine, train};
 
-use scale::schedule::{Exchange, Schedule};
+use scale::schedule::{Counts, Exchange, Schedule};
 use scale::shard::Shards;
 use tch::Kind;
 
@@ -22,16 +22,19 @@ fn several() -> lab::experiment::Experiment {
     experiment("wide", DEPO, &[("micro_batches = 2", "micro_batches = 5")])
 }
 
-/// How ranks divide a run.
+/// How ranks divide a run, and what goes wrong.
 #[derive(Clone, Copy, Debug)]
 struct Divided {
     ranks: u64,
     shard: Shard,
     node: Option<u64>,
+    trouble: Trouble,
+    /// This rank computes a wrong gradient in this step.
+    wrong: Option<(u64, u64)>,
 }
 
 fn flat(ranks: u64, shard: Shard) -> Divided {
-    Divided { ranks, shard, node: None }
+    Divided { ranks, shard, node: None, trouble: Trouble::default(), wrong: None }
 }
 
 /// The collectives that a rank called.
@@ -41,31 +44,44 @@ type Calls = Vec<(Call, Kind)>;
 fn run(
     folder: &Folder,
     recipe: &(dyn Fn() -> lab::experiment::Experiment + Sync),
-    Divided { ranks, shard, node }: Divided,
+    divided: Divided,
     stop_after: Option<u64>,
 ) -> (Option<TrainOutcome>, Vec<Calls>) {
+    let (mut ends, calls) = tried(folder, recipe, divided, stop_after);
+    for end in ends.iter_mut().skip(1) {
+        assert!(end.is_ok(), "{end:?}");
+    }
+    (Some(ends.remove(0).unwrap().unwrap()), calls)
+}
+
+/// Like [`run`], with the outcome of each rank: that of rank 0 is the training's.
+fn tried(
+    folder: &Folder,
+    recipe: &(dyn Fn() -> lab::experiment::Experiment + Sync),
+    Divided { ranks, shard, node, trouble, wrong }: Divided,
+    stop_after: Option<u64>,
+) -> (Vec<Result<Option<TrainOutcome>, String>>, Vec<Calls>) {
     let path = folder.path();
-    let ends = with_ranks(ranks, |simulated| {
+    let ends = with_trouble(ranks, trouble, |simulated| {
         let experiment = recipe();
         let mut job = job(&experiment, None).unwrap();
         let machine = machine(&experiment.platform).unwrap();
         let simulated = std::rc::Rc::new(simulated);
-        let member = Member { ranks: simulated.clone(), shard, node };
+        let wrong_in = wrong.filter(|(rank, _)| *rank == simulated.rank()).map(|(_, step)| step);
+        let member = Member { ranks: simulated.clone(), shard, node, wrong_in };
         let stop = AtomicBool::new(false);
-        let mut end = None;
-        if simulated.rank() > 0 {
-            follow(&mut job, machine, &member, &stop).unwrap();
+        let end = if simulated.rank() > 0 {
+            follow(&mut job, machine, &member, &stop).map(|_| None)
         } else {
             let faults = Faults::none();
             let ranks = Some(&member);
             let options = Options { stop: &stop, stop_after, faults: &faults, ranks };
             let told = &mut Told::default();
-            end = Some(train(&mut job, &path, machine, &options, told).unwrap());
-        }
-        (end, simulated.calls())
+            train(&mut job, &path, machine, &options, told).map(Some)
+        };
+        (end.map_err(|error| error.message), simulated.calls())
     });
-    let (ends, calls): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
-    (ends.into_iter().flatten().next(), calls)
+    ends.into_iter().unzip()
 }
 
 #[test]
@@ -98,10 +114,11 @@ fn any_number_of_ranks_gives_the_bits_of_one() {
 }
 
 /// Every rank called exactly what the schedule lists, in that order and in those sizes, once for each step.
-fn as_scheduled(Divided { ranks, shard, node }: Divided, calls: &[Calls]) {
+fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, calls: &[Calls]) {
     let job = job(&several(), None).unwrap();
     let shards = Shards::new(&job.graph, ranks);
-    let counts = (job.micro_batches, job.rows);
+    let counts =
+        Counts { micro_batches: job.micro_batches, in_sequence: job.in_sequence, rows: job.rows };
     let schedule = Schedule::new(shards, &job.plans.micro, shard, counts, node);
     for (rank, calls) in (0..).zip(calls) {
         let wanted: Calls = schedule
@@ -150,21 +167,136 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 }
 
 #[test]
-fn every_family_in_f32_and_bf16() {
+fn every_family_in_f32_and_bf16_with_other_ranks_at_each_of_three_resumes() {
     for arch in ["wide", "wide_delta", "wide_gla", "wide_mamba"] {
         for policy in ["f32", "bf16"] {
             let changes = format!("[precision]\npolicy = \"{policy}\"\n[platform]");
             let recipe = || {
-                let fewer = ("steps = 8", "steps = 3");
+                let fewer = ("steps = 8", "steps = 4");
                 let five = ("micro_batches = 2", "micro_batches = 5");
                 experiment(arch, DEPO, &[five, fewer, ("[platform]", &changes)])
             };
             let straight = Folder::finished(&recipe());
             let folder = Folder::new();
-            let divided = Divided { node: Some(2), ..flat(4, Shard::Full) };
-            run(&folder, &recipe, divided, None);
-            let differing = differing(&straight.bits(3), &folder.bits(3));
+            let by_node = Divided { node: Some(2), ..flat(4, Shard::Full) };
+            for (divided, stop_after) in [
+                (flat(3, Shard::Optimizer), Some(1)),
+                (by_node, Some(2)),
+                (flat(2, Shard::None), Some(3)),
+                (flat(5, Shard::Full), None),
+            ] {
+                run(&folder, &recipe, divided, stop_after);
+            }
+            let differing = differing(&straight.bits(4), &folder.bits(4));
             assert_eq!(differing, Vec::<String>::new(), "{arch} in {policy}");
+        }
+    }
+}
+
+#[test]
+fn neighbours_that_are_added_in_sequence_are_so_on_any_number_of_ranks() {
+    let recipe = |in_sequence: u64| {
+        move || {
+            let seven = format!("micro_batches = 7\nin_sequence = {in_sequence}");
+            let fewer = ("steps = 8", "steps = 2");
+            experiment("wide", DEPO, &[("micro_batches = 2", seven.as_str()), fewer])
+        }
+    };
+    let tree = Folder::finished(&recipe(1)());
+    for in_sequence in [3, 7] {
+        let recipe = recipe(in_sequence);
+        let straight = Folder::finished(&recipe());
+        assert_ne!(straight.bits(2), tree.bits(2), "{in_sequence} changes bits");
+        for divided in [
+            flat(2, Shard::None),
+            flat(7, Shard::Full),
+            Divided { node: Some(2), ..flat(4, Shard::Optimizer) },
+            Divided { node: Some(3), ..flat(6, Shard::Full) },
+        ] {
+            let folder = Folder::new();
+            run(&folder, &recipe, divided, None);
+            let differing = differing(&straight.bits(2), &folder.bits(2));
+            assert_eq!(differing, Vec::<String>::new(), "{in_sequence}, {divided:?}");
+        }
+    }
+}
+
+/// Checks each step, of which there are few.
+fn checked() -> lab::experiment::Experiment {
+    let changes = [
+        ("micro_batches = 2", "micro_batches = 5"),
+        ("steps = 8", "steps = 4"),
+        ("[platform]", "[ranks]\ncheck_every = 2\n[platform]"),
+    ];
+    experiment("wide", DEPO, &changes)
+}
+
+#[test]
+fn a_rank_that_computes_wrongly_is_found_by_its_neighbour() {
+    let straight = Folder::finished(&checked());
+    let by_node = Divided { node: Some(2), ..flat(4, Shard::Full) };
+    for divided in [flat(3, Shard::None), flat(3, Shard::Optimizer), flat(5, Shard::Full), by_node]
+    {
+        // Checks change no bit.
+        let folder = Folder::new();
+        let (end, _) = run(&folder, &checked, divided, None);
+        assert!(matches!(end, Some(TrainOutcome::Finished(_))), "{end:?}");
+        assert_eq!(differing(&straight.bits(4), &folder.bits(4)), Vec::<String>::new());
+
+        let folder = Folder::new();
+        let (ends, _) = tried(&folder, &checked, Divided { wrong: Some((2, 4)), ..divided }, None);
+        let why = ends[0].as_ref().unwrap_err();
+        assert!(
+            why.contains("ranks 1 and 2 compute different gradients of embed")
+                && why.contains("for micro-batch 2 of step 4"),
+            "{why}"
+        );
+        assert!(ends[1..].iter().all(Result::is_ok), "{ends:?}");
+        // The step is not in the log; the last checkpoint leads to the right end.
+        let (end, _) = run(&folder, &checked, flat(2, Shard::Full), None);
+        assert!(matches!(end, Some(TrainOutcome::Finished(_))), "{end:?}");
+        assert_eq!(differing(&straight.bits(4), &folder.bits(4)), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
+    let recipe = || {
+        let five = ("micro_batches = 2", "micro_batches = 5");
+        experiment("wide", DEPO, &[five, ("steps = 8", "steps = 3")])
+    };
+    let straight = Folder::finished(&recipe());
+    let by_node = Divided { node: Some(2), ..flat(4, Shard::Full) };
+    for (n, divided) in
+        [flat(3, Shard::None), flat(5, Shard::Full), by_node].into_iter().enumerate()
+    {
+        let folder = Folder::new();
+        let slow = Trouble { delays: Some(n as u64), ..Trouble::default() };
+        let (_, calls) = run(&folder, &recipe, Divided { trouble: slow, ..divided }, None);
+        assert_eq!(differing(&straight.bits(3), &folder.bits(3)), Vec::<String>::new());
+        let exchanges = calls[0].len() as u64;
+        for part in 0..4 {
+            let (rank, at) = (1 + part % (divided.ranks - 1), 1 + exchanges * part / 4);
+            let folder = Folder::new();
+            let dies = Trouble { dies: Some((rank, at)), ..slow };
+            let (ends, _) = tried(&folder, &recipe, Divided { trouble: dies, ..divided }, None);
+            for (other, end) in (0..).zip(&ends).filter(|(other, _)| *other != rank) {
+                let why = end.as_ref().unwrap_err();
+                assert!(why.contains(&format!("rank {rank} does not respond")), "{other}: {why}");
+            }
+            let cuts = Trouble { cuts: Some((rank, at)), ..Trouble::default() };
+            let cut = Folder::new();
+            let (ends, _) = tried(&cut, &recipe, Divided { trouble: cuts, ..divided }, None);
+            let named = format!("a message of rank {rank} has");
+            // Rank 0 reads nothing of what others give to a broadcast.
+            let found =
+                ends.iter().filter(|end| end.as_ref().is_err_and(|why| why.contains(&named)));
+            let finished = matches!(ends[0], Ok(Some(TrainOutcome::Finished(_))));
+            assert!(found.count() > 0 || finished, "{part}: {ends:?}");
+            for folder in [folder, cut] {
+                folder.finish(&recipe());
+                assert_eq!(differing(&straight.bits(3), &folder.bits(3)), Vec::<String>::new());
+            }
         }
     }
 }

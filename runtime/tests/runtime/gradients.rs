@@ -204,8 +204,10 @@ fn recomputing_layers_changes_no_bit() {
     for (name, compiled) in all() {
         let graph = &compiled.graph;
         let kept = micro(graph, &train_options(loss()), FAST);
-        let options = TrainOptions { recompute: Recompute::Layers, ..train_options(loss()) };
-        same_bits(name, graph, &kept, &micro(graph, &options, FAST));
+        for recompute in [Recompute::Layers, Recompute::Selective] {
+            let options = TrainOptions { recompute, ..train_options(loss()) };
+            same_bits(name, graph, &kept, &micro(graph, &options, FAST));
+        }
     }
 }
 

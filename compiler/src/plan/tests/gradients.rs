@@ -152,6 +152,9 @@ fn fusing_and_recomputing_change_no_gradient() {
         // Recomputing runs the same kernels on the same numbers, so results are bitwise equal.
         assert_eq!(plain, of(false, Recompute::Layers), "{name}");
         assert_eq!(of(true, Recompute::Nothing), of(true, Recompute::Layers), "{name}");
+        for fuse in [false, true] {
+            assert_eq!(of(fuse, Recompute::Nothing), of(fuse, Recompute::Selective), "{name}");
+        }
         for (output, value) in of(true, Recompute::Nothing) {
             assert!(value.distance(&plain[&output]) < 1e-12, "{name}: {output}");
         }

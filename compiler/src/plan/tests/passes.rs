@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{checked, graph, options};
 use crate::plan::{
-    DType, Extent, Input, Kernel, Loss, Options, Output, Plan, Recompute, Sizes, Step, Stream,
+    DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Recompute, Sizes, Step,
+    Stream,
 };
 use crate::plans::{evaluate, forward, train};
 
@@ -181,6 +182,28 @@ fn recomputing_trades_steps_for_memory() {
     assert!(again.memory(sizes).peak < kept.memory(sizes).peak);
     // A layer's last projection need not be recomputed to differentiate it.
     assert!(count(&again, "linear") < 2 * count(&kept, "linear"));
+}
+
+/// Nothing expensive is done twice, and what is done twice frees memory.
+#[test]
+fn selective_recomputation_repeats_cheap_steps_only() {
+    for mixer in
+        ["attention { heads 2 }", "gla { heads 2  gate_rank 3 }", "mamba2 { heads 2  state 4 }"]
+    {
+        let slots = if mixer.starts_with("attention") { "A, B, C" } else { "A, C" };
+        let text = LLAMA.replace("attention { heads 2 }", mixer).replace("A, B, C", slots);
+        let [kept, again] =
+            [Recompute::Nothing, Recompute::Selective].map(|which| micro(&text, which, true));
+        let repeated: Vec<&Step> =
+            again.steps.iter().filter(|step| step.phase == Phase::Recompute).collect();
+        assert!(repeated.len() >= 9, "{mixer}: {}", again.text());
+        for name in ["embed", "linear", "attention", "scan", "head_loss", "head_loss_grad"] {
+            assert_eq!(count(&kept, name), count(&again, name), "{mixer}: {name}");
+        }
+        assert_eq!(kept.steps.len() + repeated.len(), again.steps.len(), "{mixer}");
+        let size = |plan: &Plan| plan.memory(Sizes { batch: 4, time: 64, past: 0 }).peak;
+        assert!(size(&again) < size(&kept), "{mixer}: {} {}", size(&again), size(&kept));
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! PyTorch's process groups over Gloo (native/group.h). In: contiguous CPU tensors. Out: the same collective on every
+//! PyTorch's process groups (native/group.h): over Gloo, and over NCCL for tensors on GPUs. In: contiguous tensors. Out: the same collective on every
 //! rank, or the error of the connection. Must stay true: a group stays on one thread; sizes are checked before a pointer
 //! passes the border.
 #![expect(unsafe_code, reason = "part of the module that may; every block says why it is sound")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -18,16 +19,17 @@ struct Opaque {
 }
 
 unsafe extern "C" {
-    fn canonc_group_join(
+    fn canonc_group_meet(
         host: *const c_char,
         port: c_int,
         serve: c_int,
         prefix: *const c_char,
         rank: c_int,
         size: c_int,
-        address: *const c_char,
         timeout_ms: i64,
     ) -> *mut Opaque;
+    fn canonc_group_connect(group: *mut Opaque, address: *const c_char, timeout_ms: i64) -> c_int;
+    fn canonc_group_add_nccl(group: *mut Opaque, library: *const c_char, timeout_ms: i64) -> c_int;
     fn canonc_group_all_to_all(
         group: *mut Opaque,
         output: *mut c_void,
@@ -69,8 +71,6 @@ pub struct Meeting {
     pub prefix: String,
     pub rank: u32,
     pub size: u32,
-    /// This machine's address for the other ranks; that of its host name if `None`.
-    pub address: Option<String>,
     /// How long to wait for another rank, in a collective too.
     pub timeout: Duration,
 }
@@ -83,27 +83,42 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns when all ranks have joined.
-    pub fn join(meeting: &Meeting) -> Result<Group, KernelError> {
-        let Meeting { host, port, serves, prefix, rank, size, address, timeout } = meeting;
-        let address = address.as_deref().map(c_text).transpose()?;
+    /// Opens the store where ranks meet: [`Group::set`] and [`Group::get`] work from now on.
+    pub fn meet(meeting: &Meeting) -> Result<Group, KernelError> {
+        let Meeting { host, port, serves, prefix, rank, size, timeout } = meeting;
         let (host, prefix) = (c_text(host)?, c_text(prefix)?);
-        // SAFETY: null-terminated strings that outlive the call; a null address is allowed.
+        // SAFETY: null-terminated strings that outlive the call.
         let group = unsafe {
-            canonc_group_join(
+            canonc_group_meet(
                 host.as_ptr(),
                 c_int::from(*port),
                 c_int::from(*serves),
                 prefix.as_ptr(),
                 c_int::try_from(*rank).unwrap_or(c_int::MAX),
                 c_int::try_from(*size).unwrap_or(c_int::MAX),
-                address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr()),
                 millis(*timeout),
             )
         };
         NonNull::new(group)
             .map(|group| Group { group, size: *size as usize })
             .ok_or_else(last_error)
+    }
+
+    /// Connects this rank with the others; returns when all have called it.
+    pub fn connect(&self, address: Option<&str>, timeout: Duration) -> Result<(), KernelError> {
+        let address = address.map(c_text).transpose()?;
+        let address = address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr());
+        // SAFETY: a null-terminated string that outlives the call, or null, which is allowed.
+        checked(unsafe { canonc_group_connect(self.group.as_ptr(), address, millis(timeout)) })
+    }
+
+    /// Connects the GPUs of all ranks, by this library.
+    pub fn add_nccl(&self, library: &Path, timeout: Duration) -> Result<(), KernelError> {
+        let library = c_text(&library.to_string_lossy())?;
+        // SAFETY: a null-terminated string that outlives the call.
+        checked(unsafe {
+            canonc_group_add_nccl(self.group.as_ptr(), library.as_ptr(), millis(timeout))
+        })
     }
 
     /// Sends `input_counts[r]` elements to rank r, in order, and receives `output_counts[r]` from it.
@@ -182,20 +197,18 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // SAFETY: made by canonc_group_join, and left only here.
+        // SAFETY: made by canonc_group_meet, and left only here.
         unsafe { canonc_group_leave(self.group.as_ptr()) }
     }
 }
 
 fn flat(tensor: &Tensor, elements: i64) -> Result<(), KernelError> {
-    let on_cpu = tensor.device() == tch::Device::Cpu;
-    if on_cpu && tensor.size() == [elements] && tensor.is_contiguous() {
+    if tensor.size() == [elements] && tensor.is_contiguous() {
         return Ok(());
     }
     Err(KernelError::new(format!(
-        "a contiguous CPU tensor of shape [{elements}] is expected, got {:?} on {:?}",
-        tensor.size(),
-        tensor.device()
+        "a contiguous tensor of shape [{elements}] is expected, got {:?}",
+        tensor.size()
     )))
 }
 

@@ -1,0 +1,91 @@
+//! Arguments of `canonc run`.
+//!
+//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::OnDevice;
+
+/// A length of time: hours, minutes and seconds, such as 3h50m; a bare number is seconds.
+fn span(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no length of time: give 90s, 30m or 3h50m");
+    let (mut seconds, mut digits, mut units) = (0u64, String::new(), "hms".chars());
+    let bare = text.ends_with(|c: char| c.is_ascii_digit());
+    for c in text.chars().chain(bare.then_some('s')) {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        // Each unit once, from the largest.
+        units.find(|unit| *unit == c).ok_or_else(wrong)?;
+        let unit = match c {
+            'h' => 3600,
+            'm' => 60,
+            _ => 1,
+        };
+        let count: u64 = std::mem::take(&mut digits).parse().map_err(|_| wrong())?;
+        seconds = count.checked_mul(unit).and_then(|n| n.checked_add(seconds)).ok_or_else(wrong)?;
+    }
+    if seconds == 0 { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
+}
+
+/// Train the experiment of a lock, or continue an interrupted run
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc run                                          the only experiment lock under lockfiles/
+  canonc run --lock lockfiles/depo_llama.lock         in runs/depo_llama
+  canonc run lockfiles/depo_llama.lock                the same
+  canonc run lockfiles/depo_*.lock                    several locks, one after another
+  canonc run --lock depo.lock --dir /scratch/depo     in another folder
+  canonc run --lock depo.lock --dry-run               memory, disk and time, without training
+  canonc run --lock depo.lock --stop-after-step 100   saves a checkpoint and exits 75
+  canonc run --lock depo.lock --stop-after 3h50m      the same, by time; a Slurm job does it before its end
+
+On Ctrl-C, SIGTERM, SIGHUP or SIGUSR2 the run finishes the step, saves a checkpoint and exits 75; the same command
+continues from there. A second Ctrl-C, a kill or a crash loses the steps after the last checkpoint; they are
+trained again, and those that were logged must come out the same.
+
+A finished run of the same lock under another name, such as a run of a comparison, is not trained again: the
+output names its folder. `--dir DIR` trains it anyway.")]
+pub struct RunArgs {
+    /// Experiment locks, run one after another [default: the only one under lockfiles/]
+    #[arg(value_name = "LOCK", conflicts_with = "lock")]
+    pub named: Vec<PathBuf>,
+    /// An experiment lock, like LOCK
+    #[arg(long, value_name = "LOCK", num_args = 0..=1)]
+    pub lock: Option<Option<PathBuf>>,
+    /// The run's folder [default: runs/NAME, where NAME is the lock's name]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Prepared documents, if the lock trains on text [default: data/SOURCE.index]
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// Estimate memory, disk and time, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Use another device than the lock's; the id stays the same, the platform section changes
+    #[arg(long, value_enum, value_name = "DEVICE")]
+    pub device: Option<OnDevice>,
+    /// Train with this many processes on this machine; the result is the same to the bit
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub ranks: Option<u32>,
+    /// Add gradients on each machine before they leave it, which sends less between machines; same bits
+    #[arg(long)]
+    pub by_node: bool,
+    /// How long a rank waits for another one, in seconds, before all end
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub rank_timeout: u64,
+    /// Save a checkpoint after this long and exit 75, such as 90s, 30m or 3h50m
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub stop_after: Option<Duration>,
+    /// Save a checkpoint after this step and exit 75
+    #[arg(long, value_name = "N")]
+    pub stop_after_step: Option<u64>,
+    /// Fail at a named point, `NAME` or `NAME:COUNT`: for tests of recovery
+    #[arg(long, value_name = "POINT", hide = true)]
+    pub fault: Option<String>,
+}

@@ -1,0 +1,217 @@
+//! Claims of workers on the runs of a comparison, in a folder that all of them see.
+//!
+//! In: a folder, a run's name. Out: the claim, or who else has it. Must stay true: two workers never hold a claim on one
+//! run; a claim is the file with the highest number, and only creating the next number, which one worker can do, takes it
+//! over; it may be taken over only after its holder was silent for the whole lease, by the clock of the file system.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::fail::Failure;
+
+/// The folder of claims, in the folder of a comparison's runs.
+pub const FOLDER: &str = "claims";
+
+/// A run that this worker alone may train, until this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    claims: PathBuf,
+    run: String,
+    number: u64,
+    beat: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+/// What came of asking for a run.
+#[derive(Debug)]
+pub enum Asked {
+    /// It is ours.
+    Ours(Claim),
+    /// This worker trains it.
+    Theirs(String),
+}
+
+/// Claims a run. `lost` is called if another worker takes the claim over, since this one was silent.
+pub fn claim(
+    folder: &Path,
+    run: &str,
+    lease: Duration,
+    lost: impl Fn() + Send + 'static,
+) -> Result<Asked, Failure> {
+    let claims = folder.join(FOLDER);
+    let failed = |error: std::io::Error| Failure::cannot_write(&claims, &error);
+    fs::create_dir_all(&claims).map_err(failed)?;
+    loop {
+        let latest = latest(&claims, run).map_err(failed)?;
+        if latest > 0
+            && let Some(holder) = holder(&claims, run, latest, lease).map_err(failed)?
+        {
+            return Ok(Asked::Theirs(holder));
+        }
+        let number = latest + 1;
+        let path = path(&claims, run, number);
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(mut file) => {
+                file.write_all(who().as_bytes()).map_err(failed)?;
+                let (end, ended) = channel();
+                let (at, name) = (claims.clone(), run.to_owned());
+                let beat = std::thread::spawn(move || {
+                    keep(&at, &name, number, lease, &ended, &lost);
+                });
+                let run = run.to_owned();
+                return Ok(Asked::Ours(Claim { claims, run, number, beat: Some((end, beat)) }));
+            }
+            // Another worker was faster.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some((end, beat)) = self.beat.take() {
+            drop(end);
+            let _ = beat.join();
+        }
+        // Claims that this one took over, first: the highest number decides.
+        for number in 1..=self.number {
+            let _ = fs::remove_file(path(&self.claims, &self.run, number));
+        }
+    }
+}
+
+fn path(claims: &Path, run: &str, number: u64) -> PathBuf {
+    claims.join(format!("{run}.{number}"))
+}
+
+/// This worker, in words.
+fn who() -> String {
+    let host = ["SLURMD_NODENAME", "HOSTNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let host = host.or_else(|| fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    let host = host.unwrap_or_else(|| "this machine".to_owned());
+    format!("process {} on {}", std::process::id(), host.trim())
+}
+
+/// The highest number of a claim on the run; 0 if there is none.
+fn latest(claims: &Path, run: &str) -> std::io::Result<u64> {
+    let mut latest = 0;
+    for entry in fs::read_dir(claims)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(run)?.strip_prefix('.'));
+        latest = latest.max(number.and_then(|number| number.parse().ok()).unwrap_or(0));
+    }
+    Ok(latest)
+}
+
+/// Who holds this claim; `None` if nobody has renewed it within the lease.
+fn holder(
+    claims: &Path,
+    run: &str,
+    number: u64,
+    lease: Duration,
+) -> std::io::Result<Option<String>> {
+    let claim = path(claims, run, number);
+    let renewed = match fs::metadata(&claim).and_then(|found| found.modified()) {
+        Ok(renewed) => renewed,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // The clock of the file system: that of this machine may differ.
+    let probe = claims.join(format!(".now-{}", who().replace(['/', ' '], "-")));
+    fs::write(&probe, "now")?;
+    let now = fs::metadata(&probe)?.modified()?;
+    let _ = fs::remove_file(&probe);
+    if now.duration_since(renewed).unwrap_or_default() >= lease {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&claim).unwrap_or_default();
+    let name = text.lines().next().unwrap_or("another worker");
+    Ok(Some(name.to_owned()))
+}
+
+/// Renews a claim until it ends.
+fn keep(
+    claims: &Path,
+    run: &str,
+    number: u64,
+    lease: Duration,
+    ended: &Receiver<()>,
+    lost: &dyn Fn(),
+) {
+    loop {
+        match ended.recv_timeout(lease / 4) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if latest(claims, run).is_ok_and(|latest| latest > number) {
+            lost();
+            return;
+        }
+        // If it cannot be renewed now, it can be the next time, or the lease ends.
+        let _ = File::create(path(claims, run, number))
+            .and_then(|mut file| file.write_all(who().as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn ask(folder: &Path, run: &str, lease: Duration) -> Option<Claim> {
+        match claim(folder, run, lease, || {}).unwrap() {
+            Asked::Ours(claim) => Some(claim),
+            Asked::Theirs(_) => None,
+        }
+    }
+
+    #[test]
+    fn of_many_workers_one_gets_each_run() {
+        let folder = tempfile::tempdir().unwrap();
+        for run in ["a", "a.1", "b"] {
+            let got: Vec<Option<Claim>> = std::thread::scope(|scope| {
+                let asking: Vec<_> =
+                    (0..16).map(|_| scope.spawn(|| ask(folder.path(), run, LONG))).collect();
+                asking.into_iter().map(|asking| asking.join().unwrap()).collect()
+            });
+            assert_eq!(got.iter().flatten().count(), 1, "{run}");
+            drop(got);
+            assert!(ask(folder.path(), run, LONG).is_some(), "{run} was given back");
+        }
+    }
+
+    #[test]
+    fn a_silent_claim_is_taken_over_by_one_and_its_holder_hears_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = folder.path().join(FOLDER);
+        fs::create_dir(&claims).unwrap();
+        // Its worker died an hour and a second ago.
+        let dead = File::create(path(&claims, "a", 4)).unwrap();
+        let before = std::time::SystemTime::now() - Duration::from_secs(3601);
+        dead.set_modified(before).unwrap();
+        let got: Vec<Option<Claim>> = std::thread::scope(|scope| {
+            let asking: Vec<_> =
+                (0..16).map(|_| scope.spawn(|| ask(folder.path(), "a", LONG))).collect();
+            asking.into_iter().map(|asking| asking.join().unwrap()).collect()
+        });
+        let ours: Vec<Claim> = got.into_iter().flatten().collect();
+        assert_eq!(ours.iter().map(|claim| claim.number).collect::<Vec<_>>(), [5]);
+        drop(ours);
+        assert_eq!(fs::read_dir(&claims).unwrap().count(), 0);
+
+        // The claim of a worker that sleeps is taken over; it hears of that when it wakes.
+        let (say, said) = channel();
+        let lost = move || say.send(()).unwrap();
+        let Asked::Ours(slow) = claim(folder.path(), "a", Duration::from_millis(40), lost).unwrap()
+        else {
+            panic!("nobody else asked");
+        };
+        File::create(path(&claims, "a", slow.number + 1)).unwrap();
+        said.recv().unwrap();
+    }
+}

@@ -1,0 +1,182 @@
+//! PASS Plan → Plan: repeats cheap forward steps in the backward pass instead of keeping their results.
+//!
+//! In: steps in execution order, fused, before liveness. Out: more steps, in which gradients read values that are made
+//! again. Must stay true: a repeated step has the same kernel and operands, so no bit changes; a value is made again only
+//! from values that are kept in any case, so that memory never grows with it: matrix products, attention and scans are
+//! never repeated.
+
+use crate::plan::{Input, Kernel, Phase, Plan, Step, ValId};
+
+/// The values of a plan, as this pass sees them.
+struct Pass {
+    /// The forward step that makes each value and may be repeated.
+    makers: Vec<Option<usize>>,
+    /// Values that are there when gradients are computed, whatever this pass does.
+    kept: Vec<bool>,
+    /// For each value: whether it can be made again from kept ones, once known.
+    again: Vec<Option<bool>>,
+    /// The value that replaces each one from here on.
+    made: Vec<Option<ValId>>,
+}
+
+/// Repeats what [`Recompute::Selective`](crate::plan::Recompute::Selective) repeats.
+pub(crate) fn selective(plan: &mut Plan) {
+    let mut pass = Pass::new(plan);
+    let steps = std::mem::take(&mut plan.steps);
+    let mut out: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in &steps {
+        let mut step = step.clone();
+        if step.phase == Phase::Backward {
+            for id in &mut step.inputs {
+                *id = pass.replace(*id, &steps, plan, &mut out);
+            }
+        }
+        out.push(step);
+    }
+    plan.steps = out;
+}
+
+impl Pass {
+    fn new(plan: &Plan) -> Pass {
+        let count = plan.values.len();
+        let mut makers = vec![None; count];
+        for (at, step) in plan.steps.iter().enumerate() {
+            if step.phase == Phase::Forward && is_cheap(&step.kernel) {
+                // A second result is a number for each row, and kept.
+                let several = matches!(
+                    step.kernel,
+                    Kernel::Split { .. } | Kernel::CausalConv { .. } | Kernel::ConvSwiGlu { .. }
+                );
+                let results = if several { step.outputs.len() } else { 1 };
+                for id in step.outputs.iter().take(results) {
+                    makers[id.0 as usize] = Some(at);
+                }
+            }
+        }
+        let mut kept = vec![false; count];
+        for (input, id) in &plan.inputs {
+            kept[id.0 as usize] = matches!(
+                input,
+                Input::Param(_)
+                    | Input::Rounded(_)
+                    | Input::Tokens
+                    | Input::Targets
+                    | Input::Position
+            );
+        }
+        let backward = plan.steps.iter().filter(|step| step.phase == Phase::Backward);
+        for id in backward.flat_map(|step| &step.inputs) {
+            if makers[id.0 as usize].is_none() {
+                kept[id.0 as usize] = true;
+            }
+        }
+        // The caller keeps these; making them again saves nothing.
+        for (_, id) in &plan.outputs {
+            makers[id.0 as usize] = None;
+            kept[id.0 as usize] = true;
+        }
+        Pass { makers, kept, again: vec![None; count], made: vec![None; count] }
+    }
+
+    /// Whether a value is there for gradients, or can be made again from values that are.
+    fn is_there(&mut self, id: ValId, steps: &[Step]) -> bool {
+        let at = id.0 as usize;
+        if self.kept[at] {
+            return true;
+        }
+        let Some(maker) = self.makers[at] else { return false };
+        if let Some(known) = self.again[at] {
+            return known;
+        }
+        let there = steps[maker].inputs.iter().all(|input| self.is_there(*input, steps));
+        self.again[at] = Some(there);
+        there
+    }
+
+    /// The value that a gradient reads instead of this one. Repeats its step, if nothing has yet.
+    fn replace(
+        &mut self,
+        id: ValId,
+        steps: &[Step],
+        plan: &mut Plan,
+        out: &mut Vec<Step>,
+    ) -> ValId {
+        let at = id.0 as usize;
+        // Values of the backward pass are made after this pass has counted.
+        let known = at < self.makers.len();
+        let Some(maker) = self.makers.get(at).copied().flatten() else { return id };
+        if !known || self.kept[at] || !self.is_there(id, steps) {
+            return id;
+        }
+        if let Some(made) = self.made[at] {
+            return made;
+        }
+        let mut step = steps[maker].clone();
+        step.phase = Phase::Recompute;
+        for input in &mut step.inputs {
+            *input = self.replace(*input, steps, plan, out);
+        }
+        for output in &mut step.outputs {
+            let new = ValId(plan.values.len() as u32);
+            plan.values.push(plan.values[output.0 as usize].clone());
+            self.made[output.0 as usize] = Some(new);
+            *output = new;
+        }
+        let made = self.made[at].unwrap_or(id);
+        out.push(step);
+        made
+    }
+}
+
+/// Whether a kernel costs a few operations for each number that it makes.
+fn is_cheap(kernel: &Kernel) -> bool {
+    match kernel {
+        Kernel::RmsNorm { .. }
+        | Kernel::L2Norm { .. }
+        | Kernel::GatedRmsNorm { .. }
+        | Kernel::Pointwise(_)
+        | Kernel::Add
+        | Kernel::Mul
+        | Kernel::Scale { .. }
+        | Kernel::SwiGlu
+        | Kernel::Reshape { .. }
+        | Kernel::Concat
+        | Kernel::Split { .. }
+        | Kernel::Cast { .. }
+        | Kernel::RepeatHeads { .. }
+        | Kernel::Rope { .. }
+        | Kernel::CausalConv { .. }
+        | Kernel::ConvSwiGlu { .. } => true,
+        Kernel::Embed
+        | Kernel::EmbedGrad { .. }
+        | Kernel::Linear { .. }
+        | Kernel::LinearGradInput
+        | Kernel::LinearGradWeight
+        | Kernel::SumTokens
+        | Kernel::RmsNormGrad
+        | Kernel::L2NormGrad
+        | Kernel::PointwiseGrad(_)
+        | Kernel::SwiGluGrad
+        | Kernel::GatedRmsNormGrad { .. }
+        | Kernel::Zeros { .. }
+        | Kernel::RepeatHeadsGrad { .. }
+        | Kernel::Attention { .. }
+        | Kernel::AttentionGrad { .. }
+        | Kernel::AppendTime
+        | Kernel::LastTime { .. }
+        | Kernel::CausalConvGrad { .. }
+        | Kernel::CausalConvState { .. }
+        | Kernel::ConvSwiGluGrad { .. }
+        | Kernel::Scan { .. }
+        | Kernel::ScanGrad(_)
+        | Kernel::CrossEntropy { .. }
+        | Kernel::CrossEntropyGrad { .. }
+        | Kernel::Argmax
+        | Kernel::HeadLoss { .. }
+        | Kernel::HeadLossGrad { .. }
+        | Kernel::Accumulate
+        | Kernel::GradNorm
+        | Kernel::Clip { .. }
+        | Kernel::AdamW { .. } => false,
+    }
+}

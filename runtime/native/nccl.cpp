@@ -1,0 +1,40 @@
+// PyTorch's process group over NCCL, in a library of its own: only this file needs CUDA's headers and libtorch_cuda, so the
+// program that loads it runs without. In: the store of a group. Out: a backend that moves tensors between GPUs. Never run
+// so far: no machine with several GPUs was at hand.
+#define USE_C10D_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+extern "C" {
+
+// `store` is a c10::intrusive_ptr<c10d::Store> *, `backend` a c10::intrusive_ptr<c10d::Backend> *. Returns 0, or −1 with a
+// message of at most `room` bytes.
+__attribute__((visibility("default"))) int canonc_nccl_backend(void *store, int rank, int size, int64_t timeout_ms,
+                                                               void *backend, char *message, int64_t room) {
+  try {
+    // A collective that takes too long is an error of the call that waits for it. PyTorch's own threads would end the
+    // process before this program can name the rank.
+    setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
+    setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
+    setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+    setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = std::chrono::milliseconds(timeout_ms);
+    auto made = c10::make_intrusive<c10d::ProcessGroupNCCL>(*static_cast<c10::intrusive_ptr<c10d::Store> *>(store), rank,
+                                                            size, options);
+    *static_cast<c10::intrusive_ptr<c10d::Backend> *>(backend) = made;
+    return 0;
+  } catch (const std::exception &error) {
+    std::strncpy(message, error.what(), static_cast<size_t>(room - 1));
+    message[room - 1] = '\0';
+  } catch (...) {
+    std::strncpy(message, "an exception of unknown type", static_cast<size_t>(room));
+  }
+  return -1;
+}
+
+} // extern "C"

@@ -1,0 +1,43 @@
+//! The processes that worked on a run.
+//!
+//! In: a run's events and timings. Out: their machines, how many logged lines were reproduced, and all seconds. Must stay
+//! true: these files are no evidence, so what they lack counts as nothing.
+
+use disk::json_lines;
+use records::run::{Paths, RunFolder};
+
+/// The records of all processes that worked on a run.
+pub(super) struct History {
+    /// One for each process.
+    pub(super) machines: Vec<String>,
+    /// Logged lines that were reproduced.
+    pub(super) proved: u64,
+    /// Total seconds of all steps and evaluations.
+    pub(super) seconds: f64,
+}
+
+/// The machine of each process that worked on a run, in the form of [`super::line`].
+pub(crate) fn started(paths: &Paths) -> Vec<String> {
+    let events = json_lines(&paths.events());
+    let started =
+        events.iter().filter(|event| event.get("event").is_some_and(|event| event == "started"));
+    started.filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned())).collect()
+}
+
+pub(super) fn history(folder: &RunFolder) -> History {
+    let events = json_lines(&folder.paths.events());
+    let of = |kind: &'static str| {
+        events.iter().filter(move |event| event.get("event").is_some_and(|event| event == kind))
+    };
+    let timings = json_lines(&folder.paths.timings());
+    let seconds = timings.iter().filter_map(|timing| {
+        timing.get("seconds").or_else(|| timing.get("evaluation_seconds"))?.as_f64()
+    });
+    History {
+        machines: started(&folder.paths),
+        proved: of("proved")
+            .filter_map(|event| event.get("lines")?.as_u64())
+            .fold(0, u64::saturating_add),
+        seconds: seconds.sum(),
+    }
+}
