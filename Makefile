@@ -28,7 +28,7 @@ test: libtorch ## every test
 test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
 	$(CARGO) test --test transformers -- --nocapture
 
-gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 550 MB once; no GPU needed)
+gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 740 MB once; no GPU needed)
 	env=$$(gpu/env.sh) && "$$env/bin/python" gpu/build.py
 
 test-gpu: ## the GPU kernels in Triton's interpreter, and that the committed images follow from their sources

@@ -41,6 +41,8 @@ FORMAT = 1
 # Compute capability, and the manifest's name of its image.
 TARGETS = {80: "sm_80", 90: "sm_90a", 100: "sm_100a"}
 PTX = "ptx_80"
+# Of a multiprocessor.
+REGISTERS = 65536
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 FILES = ("images.bin", "kernels.json", "table.tsv")
 COLUMNS = (
@@ -79,8 +81,14 @@ def compile_image(job: tuple[str, int, int, bool]) -> dict:
     ]
     attributes = {(place,): [["tt.divisibility", 16]] for place in hinted}
     source = ASTSource(spec.fn, signature, constexprs, attributes)
-    options = {"num_warps": spec.warps_of(constants, aligned), "num_stages": spec.stages, **spec.options}
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    warps = spec.warps_of(constants, aligned)
+    # The assembler saves registers for a second program, and may spill one to do so. Then it is told how many to use.
+    for registers in (None, *(n for n in (128, 168, 255) if n * warps * 32 <= REGISTERS)):
+        limit = {"maxnreg": registers} if registers else {}
+        options = {"num_warps": warps, "num_stages": spec.stages, **limit, **spec.options}
+        made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        if usage(made.asm["cubin"])["stack"] == 0:
+            break
     if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
         raise ValueError(f"{name} {constants} needs scratch memory, which the launcher does not give")
     cubin, ptx = made.asm["cubin"], made.asm["ptx"].encode()

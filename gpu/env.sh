@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Python environment of the GPU kernels and prints its folder: CANONC_GPU_ENV, or target/gpu-env.
-# About 550 MB on disk; made again when requirements.txt changes. Needs python3 (3.10 to 3.13) with venv and pip.
+# About 740 MB on disk; made again when requirements.txt changes. Needs python3 (3.11 to 3.14) with venv and pip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 env="${CANONC_GPU_ENV:-target/gpu-env}"

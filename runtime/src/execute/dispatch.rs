@@ -12,8 +12,8 @@ use tch::Tensor;
 use super::{Choice, Machine};
 use crate::kernels::path::Path;
 use crate::kernels::{
-    KernelError, arrange, attention, canon, gated_norm, head_loss, l2_norm, linear, loss, norm,
-    pointwise, rope, scan, swiglu, transfer, update,
+    KernelError, arrange, attention, canon, cuda, gated_norm, head_loss, l2_norm, linear, loss,
+    norm, pointwise, rope, scan, swiglu, transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -52,17 +52,17 @@ pub(super) fn run(
     };
     Ok(match kernel {
         Kernel::Embed => vec![linear::embed(x(0)?, x(1)?)?],
-        Kernel::EmbedGrad { vocab } => {
-            let on_gpu = match choice {
-                Choice::Ours(Path::Cuda(target)) => Some(target),
-                Choice::Ours(Path::Fused(_) | Path::Reference(_))
-                | Choice::View
-                | Choice::Library
-                | Choice::Product(_)
-                | Choice::Attention(_) => None,
-            };
-            vec![linear::embed_grad(on_gpu, x(0)?, x(1)?, *vocab)?]
-        }
+        Kernel::EmbedGrad { vocab } => vec![match choice {
+            Choice::Ours(Path::Cuda(_)) => {
+                let launcher = cuda::launcher(x(0)?.device())?;
+                cuda::sums::embed_backward(launcher, x(0)?, x(1)?, *vocab)?
+            }
+            Choice::Ours(Path::Fused(_) | Path::Reference(_))
+            | Choice::View
+            | Choice::Library
+            | Choice::Product(_)
+            | Choice::Attention(_) => linear::embed_grad(x(0)?, x(1)?, *vocab)?,
+        }],
         Kernel::Linear { bias } => {
             let bias = if *bias { Some(x(2)?) } else { None };
             vec![linear::linear(product()?, x(0)?, x(1)?, bias)?]

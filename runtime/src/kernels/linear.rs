@@ -8,7 +8,6 @@ mod tests;
 
 use std::fmt;
 
-use gpu::Target;
 use tch::{Device, Kind, Tensor};
 
 use super::arrange::copy;
@@ -23,17 +22,9 @@ pub fn embed(tokens: &Tensor, table: &Tensor) -> Result<Tensor, KernelError> {
     Ok(Tensor::f_embedding(table, tokens, -1, false, false)?)
 }
 
-/// [v, c]: row i sums dy [b, t, c] where tokens = i. By libtorch, or on a GPU by our kernel.
-pub fn embed_grad(
-    on_gpu: Option<Target>,
-    dy: &Tensor,
-    tokens: &Tensor,
-    vocab: i64,
-) -> Result<Tensor, KernelError> {
-    match on_gpu {
-        None => Ok(Tensor::f_embedding_dense_backward(dy, tokens, vocab, -1, false)?),
-        Some(_) => cuda::sums::embed_backward(cuda::launcher(dy.device())?, dy, tokens, vocab),
-    }
+/// [v, c]: row i sums dy [b, t, c] where tokens = i.
+pub fn embed_grad(dy: &Tensor, tokens: &Tensor, vocab: i64) -> Result<Tensor, KernelError> {
+    Ok(Tensor::f_embedding_dense_backward(dy, tokens, vocab, -1, false)?)
 }
 
 /// The implementation of a matrix product.
