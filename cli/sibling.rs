@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use crate::doctor::{Fact, Report};
 use crate::fail::{Failure, Outcome, reason, shown};
 use crate::tensors::{Tensors, Work};
+use records::platform::strict_blas;
 
 /// Its file name.
 pub const PROGRAM: &str = "canonc-torch";
@@ -24,7 +25,9 @@ impl Tensors for Sibling {
     fn carry_out(&self, _: Work<'_>) -> Outcome {
         let program = found()?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-        let error = Command::new(&program).arg0("canonc").args(&words).exec();
+        // libtorch is linked, so it reads its environment before `main`.
+        let strict = strict_blas(|name| std::env::var(name).ok());
+        let error = Command::new(&program).arg0("canonc").args(&words).envs(strict).exec();
         Err(Failure::machine(format!(
             "`{}` cannot be started: {}",
             shown(&program),

@@ -27,7 +27,7 @@ pub enum CpuCapability {
 /// How MKL chooses its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlasMode {
-    /// By the CPU that it finds.
+    /// By the CPU that it finds, with the same bits for any thread count.
     Auto,
     /// AVX2 code with strict reproducibility: the same bits on any CPU that has AVX2, and for any thread count.
     Avx2Strict,
@@ -76,8 +76,8 @@ impl BlasMode {
 
     fn cbwr(self) -> &'static str {
         match self {
-            Self::Auto => "AUTO",
             // Without STRICT, one and two threads give different results.
+            Self::Auto => "AUTO,STRICT",
             Self::Avx2Strict => "AVX2,STRICT",
             Self::Compatible => "COMPATIBLE",
         }
@@ -114,6 +114,12 @@ pub fn required_env(spec: &PlatformSpec) -> Vec<(&'static str, String)> {
         env.insert("MKL_CBWR", blas.cbwr().to_owned());
     }
     env.into_iter().collect()
+}
+
+/// The variable that makes MKL's results the same for any thread count, and so for any number of ranks, whose threads
+/// share the cores; unless the environment already has one.
+pub fn strict_blas(env: impl Fn(&str) -> Option<String>) -> Option<(&'static str, &'static str)> {
+    env("MKL_CBWR").is_none().then_some(("MKL_CBWR", BlasMode::Auto.cbwr()))
 }
 
 /// The variables of [`required_env`] that are missing or differ. If there are any, restart with them set.

@@ -38,6 +38,21 @@ fn two_three_and_four_processes_have_the_bits_of_one() {
     }
 }
 
+/// Without `platform.threads`, one process uses all cores and two share them.
+#[test]
+fn ranks_that_share_the_cores_have_the_bits_of_one() {
+    let changes = [
+        ("steps = 6", "steps = 3"),
+        ("micro_batches = 2", "micro_batches = 4"),
+        ("threads = 1", ""),
+    ];
+    let place = Place::new(&experiment("wide", DEPO, &changes));
+    place.exits(0, "run --dir straight");
+    place.exits(0, "run --dir shared --ranks 2");
+    same(&place.bits("straight", 3), &place.bits("shared", 3), "shared");
+    place.holds("shared");
+}
+
 #[test]
 fn a_run_goes_on_with_another_number_of_processes_each_time() {
     let place = place(8, "");

@@ -197,7 +197,8 @@ mod tests {
     use tch::{Device, Kind};
 
     use super::*;
-    use crate::kernels::{Isa, is_intel};
+    use crate::kernels::Isa;
+    use crate::kernels::linear::blas_is_faster;
 
     fn path(kernel: &Kernel, operands: &[&Value], machine: Machine) -> String {
         choose(kernel, operands, machine, false).to_string()
@@ -249,7 +250,7 @@ mod tests {
         let (f32, bf16) = (x(DType::F32), x(DType::Bf16));
         let linear = Kernel::Linear { bias: false };
         for kernel in [&linear, &Kernel::LinearGradInput, &Kernel::LinearGradWeight] {
-            let fused = Isa::of_process() != Isa::Portable && !is_intel();
+            let fused = Isa::of_process() != Isa::Portable && !blas_is_faster();
             assert_eq!(path(kernel, &[&f32, &f32], fast).starts_with("fused/"), fused);
             assert_eq!(path(kernel, &[&f32, &bf16], fast), "libtorch");
             assert_eq!(path(kernel, &[&f32, &f32], plain), "libtorch");

@@ -7,6 +7,7 @@ mod few;
 mod tests;
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use tch::{Device, Kind, Tensor};
 
@@ -45,10 +46,11 @@ impl Product {
     }
 
     /// The product of a kernel with this path, for f32. libtorch's is faster without fused multiply-adds, and on Intel's
-    /// CPUs, for which its BLAS is made (docs/performance.md).
+    /// CPUs, for which its BLAS is made (docs/performance.md). Where the BLAS is limited to AVX2, so that CPUs of all
+    /// vendors agree, ours is used on all of them.
     pub(super) fn by(path: Path) -> Self {
         match path {
-            Path::Fused(isa) if matmul::has_tiles(isa) && !is_intel() => Self::Tiles(isa),
+            Path::Fused(isa) if matmul::has_tiles(isa) && !blas_is_faster() => Self::Tiles(isa),
             Path::Fused(_) | Path::Cuda(_) | Path::Reference(_) => Self::Library,
         }
     }
@@ -60,6 +62,15 @@ impl Product {
             Path::Cuda(_) | Path::Reference(_) => Self::Library,
         }
     }
+}
+
+/// Whether this process's matrix products in f32 are the BLAS's. `MKL_CBWR` is what `platform.blas` sets.
+pub(crate) fn blas_is_faster() -> bool {
+    static CHOSEN: OnceLock<bool> = OnceLock::new();
+    *CHOSEN.get_or_init(|| {
+        let limited = std::env::var("MKL_CBWR").is_ok_and(|mode| mode.starts_with("AVX2"));
+        is_intel() && !limited
+    })
 }
 
 impl fmt::Display for Product {
