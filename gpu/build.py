@@ -197,8 +197,8 @@ def start_worker() -> None:
 def fix_addresses() -> None:
     """Starts this program again without random addresses, if the system lets it.
 
-    The assembler for sm_100a orders some instructions by addresses of its own: with random ones a source has two or
-    more images. Some containers forbid this; then a build may choose others than the committed ones, and `settle`
+    The assembler orders some instructions by addresses of its own (seen for sm_90a and sm_100a): with random ones a
+    source has two or more images. Some containers forbid this; then a build may choose others than the committed ones, and `settle`
     finds whether they are among those that the source has.
     """
     library = ctypes.CDLL(None)
@@ -229,7 +229,7 @@ def settle(made: dict) -> None:
         return hashlib.sha256(image["cubin"]).hexdigest() != wanted(job)
 
     found = [job for job, image in made.items() if differs(job, image)]
-    if len(found) > MOST_UNSETTLED or any(TARGETS[job[2]] != "sm_100a" for job in found):
+    if len(found) > MOST_UNSETTLED:
         return  # a source has changed
     library = ctypes.CDLL(None)
     now = library.personality(0xFFFFFFFF)
@@ -244,7 +244,7 @@ def settle(made: dict) -> None:
                 made[job] = image
                 break
     if found:
-        print(f"{len(found)} images for sm_100a were assembled in another order first", file=sys.stderr)
+        print(f"{len(found)} images were assembled in another order first", file=sys.stderr)
 
 
 def build(part: str, workers: int, check: bool) -> tuple[bytes, dict, list[tuple], list[bytes]]:
