@@ -3,7 +3,7 @@
 
 In: the kernels in gpu/kernels. Out: images.bin (compressed machine code), kernels.json (its manifest) and table.tsv (what
 the machine code says about each image), beside this file. Must stay true: the files follow from the sources and
-requirements.txt alone, so that two builds agree; no image spills to local memory, and none uses atomics.
+requirements.txt alone, so that two builds agree (`fix_addresses`); no image spills to local memory, and none uses atomics.
 
     build.py                 build everything, and write the three files
     build.py --check         build everything, and compare with the files: exit 1 if they differ
@@ -13,6 +13,7 @@ requirements.txt alone, so that two builds agree; no image spills to local memor
 import argparse
 import bisect
 import concurrent.futures
+import ctypes
 import hashlib
 import json
 import os
@@ -43,6 +44,10 @@ TARGETS = {80: "sm_80", 90: "sm_90a", 100: "sm_100a"}
 PTX = "ptx_80"
 # Of a multiprocessor.
 REGISTERS = 65536
+# ADDR_NO_RANDOMIZE of personality(2).
+FIXED = 0x0040000
+# Images that --check assembles again, and how often.
+MOST_UNSETTLED, TRIES = 100, 40
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 FILES = ("images.bin", "kernels.json", "table.tsv")
 COLUMNS = (
@@ -189,12 +194,67 @@ def start_worker() -> None:
     SPECS = {spec.name: spec for spec in registry.load()}
 
 
-def build(part: str, workers: int) -> tuple[bytes, dict, list[tuple], list[bytes]]:
+def fix_addresses() -> None:
+    """Starts this program again without random addresses, if the system lets it.
+
+    The assembler orders some instructions by addresses of its own (seen for sm_90a and sm_100a): with random ones a
+    source has two or more images. Some containers forbid this; then a build may choose others than the committed ones, and `settle`
+    finds whether they are among those that the source has.
+    """
+    library = ctypes.CDLL(None)
+    now = library.personality(0xFFFFFFFF)
+    if now >= 0 and not now & FIXED and library.personality(now | FIXED) >= 0:
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def settle(made: dict) -> None:
+    """Assembles images that differ from the committed ones again, with random addresses, until they are equal."""
+    try:
+        committed = json.loads((HERE / "kernels.json").read_text())
+    except (OSError, ValueError):
+        return
+    digests = {
+        (kernel["name"], json.dumps(kernel["constants"]), image["target"], image["aligned"]): image["sha256"]
+        for kernel in committed["kernels"]
+        for image in kernel["images"]
+    }
+    start_worker()
+
+    def wanted(job: tuple) -> str | None:
+        name, number, capability, aligned = job
+        constants = json.dumps(SPECS[name].variants[number])
+        return digests.get((name, constants, TARGETS[capability], aligned))
+
+    def differs(job: tuple, image: dict) -> bool:
+        return hashlib.sha256(image["cubin"]).hexdigest() != wanted(job)
+
+    found = [job for job, image in made.items() if differs(job, image)]
+    if len(found) > MOST_UNSETTLED:
+        return  # a source has changed
+    library = ctypes.CDLL(None)
+    now = library.personality(0xFFFFFFFF)
+    if found and now >= 0:
+        library.personality(now & ~FIXED)
+    for job in found:
+        for _ in range(TRIES):
+            with tempfile.TemporaryDirectory(prefix="canonc-gpu-") as folder:
+                os.environ["TRITON_CACHE_DIR"] = folder
+                image = compile_image(job)
+            if not differs(job, image):
+                made[job] = image
+                break
+    if found:
+        print(f"{len(found)} images were assembled in another order first", file=sys.stderr)
+
+
+def build(part: str, workers: int, check: bool) -> tuple[bytes, dict, list[tuple], list[bytes]]:
     """images.bin, the manifest, the rows of the table, and the images, decompressed, in the manifest's order."""
     specs = registry.load()
     listed = jobs(specs, part)
     with concurrent.futures.ProcessPoolExecutor(workers, initializer=start_worker) as pool:
         made = dict(zip(listed, pool.map(compile_image, listed, chunksize=4), strict=True))
+    if check:
+        settle(made)
     for capability, target in TARGETS.items():
         count([image for job, image in made.items() if job[2] == capability], target)
     packed, at, rows, plain = bytearray(), {}, [], []
@@ -314,12 +374,13 @@ def main() -> int:
     parser.add_argument("--only", default="", help="the kernels with this in their names, write nothing")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     options = parser.parse_args()
+    fix_addresses()
     start = time.monotonic()
     folder = tempfile.TemporaryDirectory(prefix="canonc-gpu-")
-    if options.check:
+    if not options.only:
         # Nothing that an earlier build left behind.
         os.environ["TRITON_CACHE_DIR"] = folder.name
-    packed, manifest, rows, plain = build(options.only, options.workers)
+    packed, manifest, rows, plain = build(options.only, options.workers, options.check)
     seconds = time.monotonic() - start
     print(f"{len(rows)} images in {seconds:.0f} s, {len(packed)} bytes compressed", file=sys.stderr)
     if options.only:
