@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use compiler::plan::Precision;
+use records::platform::peak_memory;
 use runtime::execute::{KernelRequest, Machine};
 use runtime::selftest::models::{self, Family, Size};
 use runtime::selftest::{goldens, kernels_of};
@@ -58,11 +59,14 @@ pub(crate) struct Setting {
     machine: Machine,
     cuda: bool,
     out: PathBuf,
+    /// Bytes of a process that has loaded libtorch and computed nothing.
+    idle: u64,
 }
 
 pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     let cuda = args.device == OnDevice::Cuda;
     let machine = Machine::new(cuda, false, KernelRequest::FASTEST).map_err(failure)?;
+    let idle = peak_memory().unwrap_or(0);
     let golden = golden_folder(args.goldens.as_deref())?;
     out::container(&args.out)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
@@ -70,7 +74,7 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     })?;
     let file = args.out.join(FILE);
     out::check(&file, OutputKind::Selftest)?;
-    let setting = Setting { machine, cuda, out: args.out.clone() };
+    let setting = Setting { machine, cuda, out: args.out.clone(), idle };
 
     output::note("goldens: published numbers, f32");
     let goldens = compared_goldens(&golden, machine)?;

@@ -106,18 +106,19 @@ pub(super) fn check(setting: &Setting) -> Result<(Vec<Checked>, Option<Memory>),
         checks.push(Checked { name, holds: different.is_empty(), what });
     }
     // On a GPU the memory of the device is measured with the steps.
-    let memory = if setting.cuda { None } else { memory(place)? };
+    let memory = if setting.cuda { None } else { memory(place, setting.idle)? };
     Ok((checks, memory))
 }
 
-/// The peak that the first run has recorded of its process, and the estimate of `run --dry-run`.
-fn memory(place: &Path) -> Result<Option<Memory>, Failure> {
+/// The peak that the first run has recorded of its process, and the estimate of `run --dry-run` with what libtorch takes
+/// by itself.
+fn memory(place: &Path, idle: u64) -> Result<Option<Memory>, Failure> {
     let lock = place.join("lockfiles/run.lock");
     let text = canonc::runs::read_text(&lock)?;
     let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;
     let documents = documents(&experiment, None)?;
     let job = Job::new(&experiment, &text, documents).map_err(failure)?;
-    let predicted = estimate(&job).memory_bytes;
+    let predicted = idle + estimate(&job).memory_bytes;
     let timings = Paths::new(&place.join("first")).timings();
     let peaks = disk::read_text(&timings, disk::SMALL)
         .map_err(|error| Failure::machine(error.to_string()).at(shown(&timings)))?;
