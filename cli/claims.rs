@@ -91,7 +91,8 @@ fn path(claims: &Path, run: &str, number: u64) -> PathBuf {
 /// This worker, in words.
 fn who() -> String {
     let host = ["SLURMD_NODENAME", "HOSTNAME"].iter().find_map(|name| std::env::var(name).ok());
-    let host = host.or_else(|| fs::read_to_string("/proc/sys/kernel/hostname").ok());
+    let host =
+        host.or_else(|| disk::read_text(Path::new("/proc/sys/kernel/hostname"), disk::SMALL).ok());
     let host = host.unwrap_or_else(|| "this machine".to_owned());
     format!("process {} on {}", std::process::id(), host.trim())
 }
@@ -128,7 +129,7 @@ fn holder(
     if now.duration_since(renewed).unwrap_or_default() >= lease {
         return Ok(None);
     }
-    let text = fs::read_to_string(&claim).unwrap_or_default();
+    let text = disk::read_text(&claim, disk::SMALL).unwrap_or_default();
     let name = text.lines().next().unwrap_or("another worker");
     Ok(Some(name.to_owned()))
 }

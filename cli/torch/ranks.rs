@@ -250,7 +250,7 @@ fn same(args: &RunArgs, experiment: &Experiment) -> String {
 
 /// The driver and the models of this machine's GPUs, as the driver's files say.
 fn gpu(driver: &Path) -> String {
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let read = |path: &Path| disk::read_text(path, disk::SMALL).unwrap_or_default();
     let version = read(&driver.join("version"));
     let entries = std::fs::read_dir(driver.join("gpus")).into_iter().flatten().flatten();
     let model = |text: String| {

@@ -323,12 +323,13 @@ impl Schedule {
         let mut round = Vec::new();
         self.round(0, &mut round);
         actions.push(Action::Repeat);
-        actions.extend(round.into_iter().filter_map(|action| match action {
-            Action::Scatter { unit, way: Way::Flat | Way::Inside, .. } => {
-                Some(Action::Digest { unit })
+        actions.extend(round.into_iter().filter_map(|action| {
+            let Action::Scatter { unit, way, .. } = action else { return Some(action) };
+            // Each unit once.
+            match way {
+                Way::Flat | Way::Inside => Some(Action::Digest { unit }),
+                Way::Across => None,
             }
-            Action::Scatter { way: Way::Across, .. } => None,
-            other => Some(other),
         }));
         actions.push(Action::Agree);
     }

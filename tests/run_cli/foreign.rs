@@ -204,8 +204,11 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
     assert!(said.contains("runs/small"), "{said}");
     assert!(!root.join("no").exists());
     // Lingua trains on text: its recipe is refused with the field's name, its checkpoint is not refused.
-    let said =
-        refused(root, 2, &["export", "lockfiles/small.lock", "--to", "slurm", "--out", "no"]);
+    let said = refused(
+        root,
+        2,
+        &["export", "lockfiles/small.lock", "--to", "lingua-slurm", "--out", "no"],
+    );
     assert!(
         said.contains("`data.task` is \"depo\"") && said.contains("Lingua trains on text"),
         "{said}"

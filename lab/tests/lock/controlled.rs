@@ -345,8 +345,9 @@ fn ranks_and_sharding_are_platform_only() {
         listed,
         ["platform.devices", "platform.devices_per_node", "platform.recompute", "platform.shard"]
     );
-    let sums = DEPO.replace("micro_batches = 3", "micro_batches = 3, in_sequence = 3");
-    assert_eq!(paths(&of_recipes(DEPO, &sums, &[])), ["batch.in_sequence"]);
+    let several = DEPO.replace("sequences = 32", "sequences = 8, micro_batches = 4");
+    let sums = several.replace("micro_batches = 4", "micro_batches = 4, in_sequence = 2");
+    assert_eq!(paths(&of_recipes(&several, &sums, &[])), ["batch.in_sequence"]);
 }
 
 #[test]
