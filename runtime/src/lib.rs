@@ -18,3 +18,6 @@ pub mod evaluate;
 pub mod train;
 pub mod replay;
 pub mod reproduce;
+
+/// The bindings of libtorch, in the version of this crate's types.
+pub use tch;
