@@ -1,7 +1,9 @@
-//! `canonc export`: writes a lock, a run or an arch for Hugging Face, Lingua or a cluster.
+//! `canonc export`: writes a lock, a run or an arch for PyTorch, Hugging Face, Lingua or a cluster.
 //!
-//! In: a lock with optional weights, or a finished run. Out: a folder that other programs read. Must stay true: a run
+//! In: a lock or an arch with optional weights, or a finished run. Out: a folder that other programs read. Must stay true: a run
 //! is checked against its lock and its attestation before its weights are exported; nothing is approximated.
+
+mod tokenizer;
 
 use std::path::{Path, PathBuf};
 
@@ -32,6 +34,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
         );
     }
     let Source { compiled, experiment, weights, known } = source(args)?;
+    let tokenizer = tokenizer::tokenizer(args, experiment.as_ref(), compiled.graph.vocab)?;
     let what = known.as_ref().map(|known| known.said(args.dtype));
     let request = Request {
         compiled: &compiled,
@@ -39,9 +42,11 @@ pub fn export(args: &ExportArgs) -> Outcome {
         weights: weights.as_deref(),
         to: match args.to {
             ExportTo::Hf => To::HuggingFace,
+            ExportTo::Release => To::Release,
             ExportTo::Lingua => To::Lingua,
             ExportTo::LinguaSlurm | ExportTo::Slurm => To::LinguaSlurm,
             ExportTo::Card => To::Card,
+            ExportTo::Torch => To::Torch,
         },
         dtype: match args.dtype {
             ExportDtype::F32 => Dtype::F32,
@@ -53,6 +58,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
             step: known.step,
             file: known.attested,
         }),
+        tokenizer: tokenizer.as_ref().map_err(String::as_str),
     };
     let written = write(&request, &folder).map_err(failure)?;
     let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();

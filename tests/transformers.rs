@@ -1,5 +1,5 @@
-//! Tests of `canonc export` in real programs: plain Llamas in `transformers`, `.pth` files in `torch.load`, and the
-//! README of an exported folder, followed word by word.
+//! Tests of `canonc export` in real programs: any arch as a PyTorch module and in `transformers`, `.pth` files in
+//! `torch.load`, and the README of an exported folder, followed word by word.
 //!
 //! In: archs and weights made here. Out: pass or fail. Must stay true: logits are equal to f32 rounding; the
 //! environment is made once, from that README, under the target folder; without it these tests fail. `cargo test` does
@@ -14,6 +14,13 @@ use std::sync::OnceLock;
 
 use compiler::program::{Program, Std};
 use runtime::weights::{Weights, file};
+
+#[path = "transformers/modules.rs"]
+mod modules;
+#[path = "transformers/random.rs"]
+mod random;
+#[path = "transformers/folders.rs"]
+mod folders;
 
 const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy";
 
@@ -200,8 +207,8 @@ fn the_readme_of_an_exported_folder_works_word_by_word() {
     let python = followed();
     let place = place();
     let root = place.path();
-    // In another dtype, and for an arch with a class published elsewhere: a fake of that class shows that the
-    // README's own lines find it, pass its `from_pretrained` and read this folder.
+    // In another dtype; with the model's own code; and for an arch with a class published elsewhere: a fake of that class
+    // shows that the README's own lines find it, pass its `from_pretrained` and read this folder.
     let stand_in = "from transformers import LlamaConfig, LlamaForCausalLM
 class LlamaCanonConfig(LlamaConfig):
     model_type = 'LlamaCanon'
@@ -211,15 +218,16 @@ class LlamaCanonForCausalLM(LlamaForCausalLM):
     def from_pretrained(cls, *given, **named):
         raise SystemExit('it looks for default/params.json')
 ";
-    for name in ["plain", "canon"] {
+    for (name, to) in [("plain", "hf"), ("canon", "release"), ("canon", "hf")] {
         let weights = format!("{name}.safetensors");
         let words = ["export", "a.canon", "--arch", name, "--weights", &weights];
-        let to = ["--to", "hf", "--dtype", "bf16", "--out", name];
-        canonc(root, &[words.as_slice(), &to].concat());
-        let folder = root.join(name);
+        let out = format!("{name}-{to}");
+        let to_words = ["--to", to, "--dtype", "bf16", "--out", &out];
+        canonc(root, &[words.as_slice(), &to_words].concat());
+        let folder = root.join(&out);
         let readme = fs::read_to_string(folder.join("README.md")).unwrap();
         fs::write(folder.join("load.py"), block(&readme, "python")).unwrap();
-        if name == "canon" {
+        if to == "release" {
             let shell = block(&readme, "sh");
             assert!(shell.contains("git clone") && shell.ends_with("load.py\n"), "{shell}");
             let code = folder.join("PhysicsLM4/huggingface");
@@ -228,6 +236,6 @@ class LlamaCanonForCausalLM(LlamaForCausalLM):
         }
         let output = Command::new(python).arg("load.py").current_dir(&folder).output().unwrap();
         let why = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "[1, 3, 97]\n", "{name}: {why}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "[1, 3, 97]\n", "{out}: {why}");
     }
 }

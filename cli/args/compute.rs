@@ -50,18 +50,23 @@ Examples:
   canonc bench step arch/llama_small.canon arch/gla_small.canon --batch 1 --seq-len 512,2048,8192
   canonc bench peers               a training step next to PyTorch's, with the python3 on PATH
   canonc bench peers --python env/bin/python --rounds 9 --dtype bf16
+  canonc bench peers arch/gla_demo.canon --batch 8 --seq-len 256
   canonc bench decode              a text token by token, next to transformers
 
 `peers` trains a Llama and a LlamaCanon (arch/peer.canon) in canonc and in PyTorch, eager and compiled, on the CPU. Each
 is a process of its own; they take turns, five steps at a time. PyTorch runs as installed, and again with an allocator
 that keeps its pages (glibc's own, by its environment variable). `step` and `peers` count operations and bytes of each
 kernel from the plan and compare them with a matrix product and a copy on this machine. `decode` generates 32 tokens with
-a Llama of 100 M parameters (arch/llama_768.canon) in canonc and in transformers, in f32 and in bf16.")]
+a Llama of 100 M parameters (arch/llama_768.canon) in canonc and in transformers, in f32 and in bf16.
+
+With a file, `peers` races its architecture against the module that `canonc export --to torch` writes for it: PyTorch's
+operations, one for each node of the graph, and scans by chunks of 16 tokens. That is not what an expert would write for
+one architecture, but what PyTorch does with the text that the architecture is.")]
 pub struct BenchArgs {
     /// The benchmark
     #[arg(value_enum)]
     pub what: BenchWhat,
-    /// For `step`: .canon files or locks; several give a table
+    /// For `step`: .canon files or locks; several give a table. For `peers`: one of them
     #[arg(value_name = "FILE", required_if_eq("what", "step"))]
     pub files: Vec<PathBuf>,
     /// The architecture, if a file has several
@@ -227,7 +232,7 @@ pub struct GenerateArgs {
     pub json: bool,
 }
 
-/// The tokenizer of prompts.
+/// The tokenizer of a lock.
 #[derive(Args, Debug)]
 pub struct PromptArgs {
     /// The file of the lock's tokenizer, unless it is bytes

@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::PromptArgs;
+
 /// Import a model or recipe from Hugging Face or Lingua: arch, recipe, weights
 #[derive(Args, Debug)]
 #[command(
@@ -62,12 +64,13 @@ pub struct ImportArgs {
     pub json: bool,
 }
 
-/// Export a lock, a finished run or an arch for Hugging Face, Lingua or Slurm
+/// Export a lock, a finished run or an arch for PyTorch, Hugging Face, Lingua or Slurm
 #[derive(Args, Debug)]
 #[command(
     after_help = "\
 Examples:
   canonc export runs/demo/demo-llama-seed1 --to hf --out llama     a folder that `transformers` loads
+  canonc export arch/gla_demo.canon --to torch --out gla           model.py: the arch in plain PyTorch
   canonc export a.lock --weights w.safetensors --to lingua --out b
   canonc export lockfiles/llama_1B.lock --to card --out card
 
@@ -75,23 +78,32 @@ Exit codes: 0 written, 2 the target format cannot express it, 3 this machine can
     after_long_help = "\
 Examples:
   canonc export runs/demo/demo-llama-seed1 --to hf --out llama     a folder that `transformers` loads
+  canonc export arch/gla_demo.canon --to torch --out gla           model.py: the arch in plain PyTorch
   canonc export a.lock --weights w.safetensors --to lingua --out b
   canonc export lockfiles/llama_1B.lock --to card --out card
   canonc export lockfiles/depo_llama.lock --to slurm --ranks 16 --out job && sbatch job/launch.sh
 
 hf      config.json, model.safetensors, generation_config.json, README.md. A plain Llama loads in stock
-        `transformers`; other models use the published classes, and README.md says where to find their code.
+        `transformers`. Any other arch brings its code, modeling_canonc.py: AutoModelForCausalLM loads it with
+        trust_remote_code=True, and `generate` and lm-evaluation-harness use it. tokenizer.json and
+        tokenizer_config.json if the lock's tokens are bytes, or its tokenizer is a tokenizer.json and
+        --tokenizer-file names it; else README.md says why there is none.
+torch   model.py: the arch in plain PyTorch, without canonc, with cached decoding and initial values; with
+        weights, model.safetensors under the names of its modules.
+release the files of hf, without tokenizer, for the classes published with the release; README.md says where
+        to find their code. Only equal layers of Llama, GLA5, GDN2 or Mamba2.
 lingua  recipe.yaml, default/params.json, and with weights default/consolidated.pth, as the published
         `from_pretrained` loads them. Settings that this loader ignores (a Llama kernel other than 4, a head_dim
-        other than dim / heads, a tied head) are refused.
+        other than dim / heads, a tied head) are refused. The archs of release.
 slurm   launch.sh and the lock: canonc trains the lock, or continues the run, with platform.devices ranks (or --ranks),
         any arch and task. Before its time is over the job stops with a checkpoint and queues itself again.
 lingua-slurm
-        recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs.
+        recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs. The archs of release.
 card    README.md: a model card with numbers from the lock.
 
-A card and a script of canonc describe any arch. The other formats take only archs with equal layers of Llama, GLA5, GDN2 or
-Mamba2. `canonc import` gives back the same graph, manifest, recipe and weight bits (rounded with --dtype bf16).
+hf, torch, slurm and card take any arch. Every --weights reads the files of hf, torch, release and lingua: the same bits
+(rounded with --dtype bf16). `canonc import` gives back the graph, manifest and recipe from a stock Llama, release and
+lingua; for other folders of hf, arch.canon beside the weights is the arch.
 
 Exit codes: 0 written, 2 the target format cannot express it, 3 this machine cannot write it.
 Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path], weights (their origin, as far as
@@ -116,6 +128,8 @@ pub struct ExportArgs {
     /// The arch, if the file or comparison has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
+    #[command(flatten)]
+    pub prompt: PromptArgs,
     /// GPUs, or ranks, per machine, for slurm and lingua-slurm
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1024))]
     pub gpus_per_node: i64,
@@ -132,8 +146,12 @@ pub struct ExportArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportTo {
-    /// Hugging Face
+    /// Hugging Face's transformers
     Hf,
+    /// A PyTorch module
+    Torch,
+    /// The classes published with the release
+    Release,
     /// Lingua's trainer and loader
     Lingua,
     /// A Slurm script that launches canonc

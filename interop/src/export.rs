@@ -24,21 +24,26 @@ use super::names::GatedNorm;
 use super::node::{Node, Value};
 use super::source::Source;
 use super::store::{Planned, Store, write_safetensors};
+use super::tokenizer::{Mark, Tokenizer};
 use super::training;
-use super::{ForeignError, arch, json, lingua, pth, quote, shown, yaml};
+use super::{ForeignError, arch, json, lingua, pth, quote, shown, torch, yaml};
 use records::run::digest_of;
 
 /// The format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
-    /// A folder that `transformers` loads.
+    /// A folder that `transformers` loads: with one of its own classes, or with the code of the model beside it.
     HuggingFace,
+    /// A folder for the classes published with the release.
+    Release,
     /// A checkpoint and configuration of Lingua.
     Lingua,
     /// A Slurm script that trains the lock with Lingua.
     LinguaSlurm,
     /// A model card alone.
     Card,
+    /// One file of plain PyTorch, with weights beside it if there are any.
+    Torch,
 }
 
 /// The inputs of an export.
@@ -58,6 +63,8 @@ pub struct Request<'a> {
     pub gpus_per_node: i64,
     /// The known training of these weights.
     pub origin: Option<Origin<'a>>,
+    /// The tokenizer of the training, or a sentence that says why there is none.
+    pub tokenizer: Result<&'a Tokenizer, &'a str>,
 }
 
 /// The origin of weights, as far as known.
@@ -71,11 +78,14 @@ pub struct Origin<'a> {
     pub file: Option<Digest>,
 }
 
-const TEMPLATES: [(&str, &str); 4] = [
+const TEMPLATES: [(&str, &str); 7] = [
     ("recipe.yaml", include_str!("../templates/lingua.yaml.j2")),
     ("launch.sh", include_str!("../templates/lingua.sh.j2")),
     ("README.md", include_str!("../templates/card.md.j2")),
     ("generation_config.json", include_str!("../templates/generation_config.json.j2")),
+    ("config.json", include_str!("../templates/config.json.j2")),
+    ("model.py", include_str!("../templates/model.py.j2")),
+    ("modeling.py", include_str!("../templates/modeling.py.j2")),
 ];
 
 /// Everything computed before writing starts.
@@ -88,10 +98,11 @@ struct Plan<'a> {
 
 /// Writes the folder; returns the names of its files.
 pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignError> {
-    // A card describes any arch; the other formats know only the released families.
-    let model = match arch::model(request.compiled) {
-        Err(error) if request.to != To::Card => return Err(error),
-        model => model.ok(),
+    let model = match (arch::model(request.compiled), request.to) {
+        (Ok(model), _) => Some(model),
+        (Err(_), To::Card | To::Torch | To::HuggingFace) => None,
+        // These formats know only the released families.
+        (Err(error), To::Release | To::Lingua | To::LinguaSlurm) => return Err(error),
     };
     let norm = match request.experiment.and_then(|e| e.value("platform.kernels.gated_norm")) {
         Some(value) if value.plain() == "reference" => GatedNorm::Reference,
@@ -107,10 +118,13 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
     };
     let name = &request.compiled.name;
     match (request.to, &model) {
-        (To::HuggingFace, Some(model)) => hf::check_class(name, model)?,
+        (To::Release, Some(model)) => hf::check_class(name, model)?,
         // Without weights the export is for the trainer, which honours every key.
         (To::Lingua, Some(model)) if weights.is_some() => lingua::check_loader(name, model)?,
-        (To::HuggingFace | To::Lingua | To::LinguaSlurm | To::Card, _) => {}
+        (
+            To::HuggingFace | To::Release | To::Lingua | To::LinguaSlurm | To::Card | To::Torch,
+            _,
+        ) => {}
     }
     let seq_len = match request.experiment.and_then(|e| e.value("data.seq_len")) {
         Some(FieldValue::Int(n)) => *n,
@@ -119,11 +133,18 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
     let described = model.map(|model| Described { model, norm, turned: false });
     let plan = Plan { request, weights, seq_len, written: RefCell::default() };
     whole(out, &|folder| match (request.to, &described) {
-        (To::HuggingFace, Some(described)) => plan.hugging_face(folder, described),
+        (To::HuggingFace, Some(described)) if described.model.is_plain_llama() => {
+            plan.published_class(folder, described)
+        }
+        (To::HuggingFace, described) => {
+            plan.own_class(folder, described.as_ref().map(|known| &known.model))
+        }
+        (To::Release, Some(described)) => plan.published_class(folder, described),
         (To::Lingua, Some(described)) => plan.lingua(folder, described),
         (To::LinguaSlurm, Some(described)) => plan.slurm(folder, described),
         (To::Card, described) => plan.card(folder, described.as_ref().map(|known| &known.model)),
-        (To::HuggingFace | To::Lingua | To::LinguaSlurm, None) => Ok(()),
+        (To::Torch, _) => plan.torch(folder),
+        (To::Release | To::Lingua | To::LinguaSlurm, None) => Ok(()),
     })?;
     Ok(plan.written.into_inner())
 }
@@ -157,9 +178,13 @@ impl Plan<'_> {
         environment.set_keep_trailing_newline(true);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         quote::add_filters(&mut environment);
-        let text =
-            TEMPLATES.iter().find(|(name, _)| *name == template).map_or("", |(_, text)| text);
-        environment.render_str(text, values).map_err(|error| {
+        let rendered = || {
+            for (name, text) in TEMPLATES {
+                environment.add_template(name, text)?;
+            }
+            environment.get_template(template)?.render(values)
+        };
+        rendered().map_err(|error| {
             ForeignError::new(
                 template,
                 format!("its template is broken: {error}"),
@@ -177,15 +202,71 @@ impl Plan<'_> {
         entries
     }
 
-    fn hugging_face(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
-        let Some(weights) = &self.weights else {
+    fn needed_weights(&self) -> Result<&Source, ForeignError> {
+        self.weights.as_ref().ok_or_else(|| {
             let help = "add --weights FILE, or name a finished run instead of its lock";
-            return Err(ForeignError::new(
-                self.name(),
-                "a Hugging Face folder needs weights",
-                help,
-            ));
-        };
+            ForeignError::new(self.name(), "a Hugging Face folder needs weights", help)
+        })
+    }
+
+    /// The code of the model, and what `transformers` needs to find it there.
+    fn own_class(&self, folder: &Path, model: Option<&Model>) -> Result<(), ForeignError> {
+        let weights = self.needed_weights()?;
+        let Request { compiled, dtype, .. } = self.request;
+        let module = torch::module(compiled)?;
+        let text = self.render("modeling.py", minijinja::Value::from_serialize(&module))?;
+        self.put(folder, &format!("{}.py", torch::CLASSES.file), &text)?;
+        let [bos, eos] = self.marks();
+        let classes = torch::CLASSES;
+        let config = self.render(
+            "config.json",
+            context! {
+                file => classes.file,
+                config => classes.config,
+                model => classes.model,
+                model_type => torch::MODEL_TYPE,
+                vocab => compiled.graph.vocab,
+                dim => compiled.graph.dim,
+                depth => compiled.graph.layers().count(),
+                seq_len => self.seq_len,
+                dtype => dtype.torch(),
+                bos,
+                eos,
+            },
+        )?;
+        self.put(folder, "config.json", &config)?;
+        self.generation(folder)?;
+        self.put(folder, "arch.canon", &compiled.text)?;
+        self.module_weights(folder, weights, torch::CLASSES.prefix)?;
+        self.card(folder, model)
+    }
+
+    /// `generation_config.json`, and the tokenizer's files if there is one.
+    fn generation(&self, folder: &Path) -> Result<(), ForeignError> {
+        let [bos, eos] = self.marks();
+        let generation = self.render("generation_config.json", context! { bos, eos })?;
+        self.put(folder, "generation_config.json", &generation)?;
+        if let Some(tokenizer) = self.tokenizer() {
+            self.put(folder, "tokenizer.json", &tokenizer.json)?;
+            self.put(folder, "tokenizer_config.json", &tokenizer.config(self.seq_len))?;
+        }
+        Ok(())
+    }
+
+    /// The tokenizer that goes into the folder. The published classes have their own.
+    fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.request.tokenizer.ok().filter(|_| self.request.to == To::HuggingFace)
+    }
+
+    /// The ids of bos and eos, as JSON.
+    fn marks(&self) -> [String; 2] {
+        let id = |mark: Option<&Mark>| mark.map_or("null".to_owned(), |mark| mark.id.to_string());
+        let tokenizer = self.tokenizer();
+        [id(tokenizer.and_then(|t| t.bos.as_ref())), id(tokenizer.and_then(|t| t.eos.as_ref()))]
+    }
+
+    fn published_class(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+        let weights = self.needed_weights()?;
         let model = &described.model;
         let layout = match &model.mixer {
             Mixer::Attention(attention) => Some(attention.layout),
@@ -196,8 +277,7 @@ impl Plan<'_> {
         let dtype = self.request.dtype;
         let config = json::write(&hf::write(&described, self.seq_len, dtype.torch()));
         self.put(folder, "config.json", &config)?;
-        let generation = self.render("generation_config.json", context! {})?;
-        self.put(folder, "generation_config.json", &generation)?;
+        self.generation(folder)?;
         let entries = self.entries(Target::HuggingFace, &described);
         let planned = lay::planned(&entries, false);
         let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
@@ -207,6 +287,40 @@ impl Plan<'_> {
             planned.get(index).map_or(Ok(()), |(_, entry)| weights.theirs(entry, put))
         })?;
         self.card(folder, Some(&described.model))
+    }
+
+    /// `model.py`, and `model.safetensors` under the names of its modules.
+    fn torch(&self, folder: &Path) -> Result<(), ForeignError> {
+        let module = torch::module(self.request.compiled)?;
+        let text = self.render("model.py", minijinja::Value::from_serialize(&module))?;
+        self.put(folder, "model.py", &text)?;
+        match &self.weights {
+            Some(weights) => self.module_weights(folder, weights, ""),
+            None => Ok(()),
+        }
+    }
+
+    /// `model.safetensors` with the names of a generated module's tensors.
+    fn module_weights(
+        &self,
+        folder: &Path,
+        weights: &Source,
+        prefix: &str,
+    ) -> Result<(), ForeignError> {
+        let params = self.request.compiled.graph.params();
+        let named = torch::tensor_names(params).into_iter().zip(params);
+        let planned: Vec<Planned> = named
+            .map(|(name, param)| Planned {
+                name: format!("{prefix}{name}"),
+                shape: param.shape.clone(),
+            })
+            .collect();
+        self.written.borrow_mut().push("model.safetensors".to_owned());
+        let path = folder.join("model.safetensors");
+        let dtype = self.request.dtype;
+        write_safetensors(&path, &planned, dtype, &[("format", "pt")], |index, put| {
+            weights.param(index, put)
+        })
     }
 
     fn lingua(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
@@ -364,6 +478,9 @@ impl Plan<'_> {
         let derived = |path: &str| {
             experiment.and_then(|e| e.value(path)).map_or(String::new(), FieldValue::plain)
         };
+        // The code of any model that `transformers` does not have is exported with it.
+        let own_code = *to == To::HuggingFace && !model.is_some_and(Model::is_plain_llama);
+        let published = model.filter(|_| !own_code);
         let elements: i64 =
             compiled.graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum();
         let origin = self.request.origin;
@@ -383,14 +500,24 @@ impl Plan<'_> {
                 parameters => grouped(elements),
                 graph => compiled.identity.graph.to_string(),
                 manifest => compiled.identity.manifest.to_string(),
-                class => model.map(hf::class).unwrap_or_default(),
-                code => model.and_then(hf::published).unwrap_or_default(),
+                class => match (published, own_code) {
+                    (Some(model), _) => hf::class(model),
+                    (None, true) => torch::CLASSES.model,
+                    (None, false) => "",
+                },
+                code => published.and_then(hf::published).unwrap_or_default(),
                 published => hf::PUBLISHED_CODE,
-                published_folder => model.map(hf::code_folder).unwrap_or_default(),
-                packages => model.map(packages).unwrap_or_default(),
-                gpu => model.is_some_and(|model| model.family() != Family::Llama),
+                published_folder => published.map(hf::code_folder).unwrap_or_default(),
+                packages => published.map(packages).unwrap_or_default(),
+                gpu => published.is_some_and(|model| model.family() != Family::Llama),
                 vocab => compiled.graph.vocab,
-                folder => *to == To::HuggingFace,
+                folder => matches!(to, To::HuggingFace | To::Release),
+                own_code,
+                tokenizer => self.tokenizer().is_some(),
+                no_tokenizer => match self.request.tokenizer {
+                    Err(why) => why,
+                    Ok(_) => "Its tokenizer is not in this folder.",
+                },
                 known => model.is_some(),
                 canon => model.map(canon_slots).unwrap_or_default(),
                 rope => model.map(rope).unwrap_or_default(),

@@ -13,6 +13,7 @@ use super::config::{Keys, decimal};
 use super::model::{Attention, Canon, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::Value;
+use super::torch;
 
 pub(crate) use write::{canon_set, float, own, turned_channels};
 pub use write::{check_class, class, code_folder, published, write};
@@ -63,7 +64,12 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     let known = |found: &str| TYPES.iter().find(|(name, _, _)| *name == found);
     let Some((model_type, class, _)) = keys.text("model_type")?.and_then(known) else {
         let why = format!("and it should be one of {}", types.join(", "));
-        let help = "other families cannot be imported; write such an arch in .canon";
+        let help = match keys.text("model_type")? {
+            Some(torch::MODEL_TYPE) => {
+                "`canonc export` wrote this folder: name its arch.canon as the arch, and the folder as --weights"
+            }
+            _ => "other families cannot be imported; write such an arch in .canon",
+        };
         return Err(keys.refuse("model_type", why, help));
     };
     if let Some(node) = keys.node("architectures") {

@@ -36,6 +36,8 @@ pub mod names;
 pub mod node;
 pub mod json;
 pub mod quote;
+pub mod torch;
+pub mod tokenizer;
 pub mod store;
 pub mod lay;
 pub mod config;

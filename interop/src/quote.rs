@@ -3,11 +3,13 @@
 
 use minijinja::Environment;
 
-/// Adds the template filters: `sh`, a word of a POSIX shell; `word`, a word that needs no quotes; `line`, one line.
+/// Adds the template filters: `sh`, a word of a POSIX shell; `word`, a word that needs no quotes; `line`, one line;
+/// `docstring`, a line of a Python text in triple quotes.
 pub(super) fn add_filters(environment: &mut Environment<'_>) {
     environment.add_filter("sh", |text: String| sh(&text));
     environment.add_filter("word", |text: String| word(&text));
     environment.add_filter("line", |text: String| line(&text));
+    environment.add_filter("docstring", |text: String| docstring(&text));
 }
 
 /// A word of a POSIX shell. Inside single quotes only a single quote is special.
@@ -29,6 +31,11 @@ fn word(text: &str) -> String {
 fn line(text: &str) -> String {
     let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     text.chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
+}
+
+/// Three double quotes end such a text, and a backslash starts an escape.
+fn docstring(text: &str) -> String {
+    line(text).replace('\\', "\\\\").replace("\"\"\"", "\\\"\\\"\\\"")
 }
 
 /// Texts that a careless script would run, for tests.

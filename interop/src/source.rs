@@ -17,7 +17,7 @@ use super::lay::{self, Entry, EntryKind, LeftOut, RopePermutation, Target};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout};
 use super::store::{PIECE, Store};
-use super::{arch, import, pth, shown};
+use super::{arch, import, pth, shown, torch};
 
 /// A callback that receives values, one piece at a time.
 pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), ForeignError>;
@@ -88,6 +88,7 @@ impl Source {
         };
         rename(&mut store);
         let params = compiled.graph.params();
+        rename_module(&mut store, params);
         let of =
             |names: &str| format!("it does not contain this arch's weights (names of {names})");
         let layout = match names(&store, params).map_err(|why| refuse(&place, &why))? {
@@ -251,6 +252,32 @@ fn rename(store: &mut Store) {
             store.tensors.insert(new, stored);
         }
     }
+}
+
+/// Gives the tensors of an exported PyTorch module our names. Files with names of another program stay as they are.
+fn rename_module(store: &mut Store, params: &[Param]) {
+    let foreign = |name: &String| {
+        let row = lay::of_any_layer(name);
+        LAYOUTS.iter().any(|layout| layout.rows.iter().any(|known| known.theirs == row))
+    };
+    let all = torch::tensor_names(params);
+    let whole = |prefix: &str| {
+        all.iter().all(|name| store.tensors.contains_key(&format!("{prefix}{name}")))
+    };
+    let prefixes = ["", torch::CLASSES.prefix];
+    // Also rename some of the tensors, so that the checks can list what is missing, by path.
+    let some = !store.tensors.keys().any(foreign);
+    let Some(prefix) = prefixes.into_iter().find(|prefix| whole(prefix)).or_else(|| {
+        prefixes.into_iter().filter(|_| some).find(|prefix| {
+            all.iter().any(|name| store.tensors.contains_key(&format!("{prefix}{name}")))
+        })
+    }) else {
+        return;
+    };
+    let taken: Vec<_> =
+        all.iter().map(|name| store.tensors.remove(&format!("{prefix}{name}"))).collect();
+    let found = params.iter().zip(taken);
+    store.tensors.extend(found.filter_map(|(param, stored)| Some((param.path.clone(), stored?))));
 }
 
 fn refuse(place: &str, why: &str) -> ForeignError {

@@ -19,3 +19,6 @@ pub mod train;
 pub mod replay;
 pub mod reproduce;
 pub mod selftest;
+
+/// The bindings of libtorch, in the version of this crate's types.
+pub use tch;

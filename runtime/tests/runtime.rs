@@ -4,7 +4,6 @@
 //! published models and as libtorch's autograd, however it is cut and run.
 
 mod runtime {
-    mod archs;
     mod decode;
     mod erasure;
     mod golden;

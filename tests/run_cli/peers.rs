@@ -7,6 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use compiler::program::{Program, Std};
+
 /// Says the version of torch, makes an environment that contains itself, or answers each request with five steps.
 const PYTHON: &str = r#"#!/bin/sh
 case "$*" in
@@ -101,6 +103,46 @@ fn both_sides_take_turns() {
 }
 
 #[test]
+fn any_architecture_races_its_own_export() {
+    let dir = tempfile::tempdir().unwrap();
+    let arch = "arch a { vocab 50   dim 16   norm_eps 1e-5   init lingua
+        layers 1 of decoder { mixer gla { heads 2 } mlp swiglu { hidden 24 } } }
+        arch b = a with { canon A }";
+    fs::write(dir.path().join("a.canon"), arch).unwrap();
+    // It ends unless it gets an exported module.
+    let module = r#"#!/bin/sh
+case "$*" in
+  -c*) echo 2.0; exit ;;
+  *--module*) ;;
+  *) exit 1 ;;
+esac
+while [ "$1" != --module ]; do shift; done
+grep -q "^class Model(Parameters)" "$2" || exit 1
+echo '{"torch": "2.0", "threads": 1, "parameters": COUNT}'
+while read count; do echo '{"ms": [1000, 2000, 3000, 4000, 5000]}'; done
+"#;
+    let program_of = Program::new([("a.canon".to_owned(), arch.to_owned())], Std::Embedded);
+    let compiled = program_of.compile("a.canon", "b").0.unwrap();
+    let params = compiled.graph.params();
+    let count: i64 = params.iter().map(|param| param.shape.iter().product::<i64>()).sum();
+    program(&dir.path().join("python"), &module.replace("COUNT", &count.to_string()));
+    let output = peers(dir.path(), "a.canon --arch b --python ./python");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "  PyTorch compile ",
+        "b: PyTorch's fastest step as installed (PyTorch eager) takes",
+        "canonc's step of b by kernel",
+        "gla_scan",
+    ] {
+        assert!(table.contains(part), "{part} in {table}");
+    }
+    assert!(!table.contains("conv1d") && !table.contains("llama"), "{table}");
+    refused(2, dir.path(), "a.canon --python ./python", &["has 2 archs: a, b", "--arch a"]);
+}
+
+#[test]
 fn a_process_that_ends_says_why() {
     let dir = tempfile::tempdir().unwrap();
     program(&dir.path().join("python"), &python("2.0", "eager"));
@@ -150,7 +192,9 @@ fn a_python_is_found_named_or_made() {
 fn options_that_make_no_sense_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (words, part) in [
-        ("a.canon", "trains its own two architectures"),
+        ("--arch a", "without a file trains its own two architectures"),
+        ("a.canon b.canon", "races one architecture"),
+        ("none.canon", "none.canon"),
         ("--dtype f64", "no f64"),
         ("--device cuda", "on the CPU"),
         ("--seq-len 8,16", "one sequence length"),

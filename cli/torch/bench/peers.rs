@@ -1,9 +1,10 @@
 //! `canonc bench peers`: a training step of canonc next to the same step in PyTorch.
 //!
-//! In: a batch shape, a number of rounds, a Python. Out: times, ratios and memory of both, and our step by kernel. Must
-//! stay true: both sides train the same architecture, with the same number of parameters, threads and tokens; each is a
-//! process of its own, and they take turns, a few steps at a time, in an order that each round reverses; a ratio
-//! compares the steps of one round.
+//! In: a batch shape, a number of rounds, a Python; an architecture, or the two of arch/peer.canon. Out: times, ratios and
+//! memory of both, and our step by kernel. Must stay true: both sides train the same architecture, with the same number
+//! of parameters, threads and tokens; each is a process of its own, and they take turns, a few steps at a time, in an
+//! order that each round reverses; a ratio compares the steps of one round. The step in PyTorch of the two is written by
+//! hand; of any other architecture it is the module that `canonc export --to torch` writes.
 
 mod table;
 
@@ -12,13 +13,18 @@ use std::process::Command;
 
 use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Failure, Outcome};
+use canonc::import::failure;
 use canonc::output;
+use interop::dtype::Dtype;
+use interop::export::{Request, To, write};
 use runtime::observe::observe;
+use tempfile::TempDir;
 
 use self::table::{Entry, Measured, Side};
 use super::process::{Contender, WARM_UP, equal, folder_of, program, take_turns};
 use super::python::{self, Python};
 use super::step;
+use crate::forward::one_arch;
 
 /// The names in `PEER`.
 const ARCHS: [&str; 2] = ["llama", "llamacanon"];
@@ -54,19 +60,58 @@ struct Setup<'a> {
     threads: usize,
     program: PathBuf,
     python: Python,
+    raced: &'a Raced,
+}
+
+/// The architectures to train, in files that last as long as this.
+struct Raced {
+    /// Their names; our step by kernel is of the last.
+    names: Vec<String>,
+    /// A text with all of them.
     archs: PathBuf,
+    /// PyTorch's side.
     script: PathBuf,
+    /// The exported module; `None` if the script has models of its own.
+    module: Option<PathBuf>,
+    _folder: TempDir,
+}
+
+/// The two of arch/peer.canon, or the one of a file.
+fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
+    let Some(file) = args.files.first() else {
+        let (folder, [archs, script]) = folder_of([("peer.canon", PEER), ("step.py", SCRIPT)])?;
+        let names = ARCHS.map(str::to_owned).to_vec();
+        return Ok(Raced { names, archs, script, module: None, _folder: folder });
+    };
+    // Both sides train the arch alone: a lock's recipe may have a loss that the module lacks.
+    let compiled = one_arch(file, args.arch.as_deref())?.compiled;
+    let (folder, [archs, script]) =
+        folder_of([("arch.canon", compiled.text.as_str()), ("step.py", SCRIPT)])?;
+    let request = Request {
+        compiled: &compiled,
+        experiment: None,
+        weights: None,
+        to: To::Torch,
+        dtype: Dtype::F32,
+        gpus_per_node: 1,
+        origin: None,
+        tokenizer: Err(""),
+    };
+    let exported = folder.path().join("export");
+    write(&request, &exported).map_err(failure)?;
+    let module = Some(exported.join("model.py"));
+    Ok(Raced { names: vec![compiled.name], archs, script, module, _folder: folder })
 }
 
 pub(super) fn peers(args: &BenchArgs) -> Outcome {
     let seq_len = checked(args)?;
     let torch = observe().torch;
+    let raced = raced(args)?;
     let python = python::find(args, &python::PEERS, &torch.version)?;
     let program = program()?;
-    let (_folder, [archs, script]) = folder_of([("peer.canon", PEER), ("step.py", SCRIPT)])?;
-    let setup = Setup { args, seq_len, threads: torch.threads, program, python, archs, script };
+    let setup = Setup { args, seq_len, threads: torch.threads, program, python, raced: &raced };
     let mut measured = Vec::new();
-    for (session, entries) in sessions().iter().enumerate() {
+    for (session, entries) in sessions(&raced).iter().enumerate() {
         measured.extend(run(&setup, session, entries)?);
     }
     output::data(&table::table(&measured))?;
@@ -84,18 +129,28 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
         RETAINING.0,
         RETAINING.1,
     ));
-    output::data("\ncanonc's step of llamacanon by kernel\n")?;
-    step::in_detail(args, Some(ARCHS[1]), &setup.archs, seq_len)
+    let last = raced.names.last().map_or("", String::as_str);
+    output::data(&format!("\ncanonc's step of {last} by kernel\n"))?;
+    step::in_detail(args, Some(last), &raced.archs, seq_len)
 }
 
 /// The number of tokens, if the options make sense.
 fn checked(args: &BenchArgs) -> Result<i64, Failure> {
     let refused = |message: &str, help: &str| Err(Failure::bad_input(message).help(help));
-    if !args.files.is_empty() || args.arch.is_some() {
-        return refused(
-            "`bench peers` trains its own two architectures, those of arch/peer.canon",
-            "leave out the file; `canonc bench step FILE` times any architecture",
-        );
+    match (args.files.as_slice(), &args.arch) {
+        ([], Some(_)) => {
+            return refused(
+                "`bench peers` without a file trains its own two architectures, those of arch/peer.canon",
+                "name the file of the architecture, or leave out --arch",
+            );
+        }
+        ([] | [_], _) => {}
+        _ => {
+            return refused(
+                "`bench peers` races one architecture",
+                "name one file; `canonc bench step FILE…` compares architectures",
+            );
+        }
     }
     match args.machine.dtype {
         WithType::F32 | WithType::Bf16 => {}
@@ -115,26 +170,31 @@ fn checked(args: &BenchArgs) -> Result<i64, Failure> {
 
 /// Groups of processes that live at the same time and take turns. All architectures as installed; then, because each
 /// keeps its peak memory, one architecture at a time with the retaining allocator.
-fn sessions() -> Vec<Vec<Entry>> {
-    let entries = |arch: &'static str, sides: &[Side], retaining: bool| -> Vec<Entry> {
-        let entry = |side: &Side| Entry { arch, side: *side, retaining };
-        sides.iter().map(entry).collect()
-    };
-    let [llama, canon] = ARCHS;
-    let mut as_installed = entries(llama, &[Side::Ours, Side::Eager, Side::Compile], false);
-    let sides = [Side::Ours, Side::Eager, Side::EagerConv1d, Side::Compile];
-    as_installed.extend(entries(canon, &sides, false));
-    let mut sessions = vec![as_installed];
-    // Its variables are glibc's.
-    if cfg!(target_os = "linux") {
-        for arch in ARCHS {
-            sessions.push(entries(arch, &[Side::Ours, Side::Eager, Side::Compile], true));
+fn sessions(raced: &Raced) -> Vec<Vec<Entry<'_>>> {
+    let sides = [Side::Ours, Side::Eager, Side::Compile];
+    let by_hand = [Side::Ours, Side::Eager, Side::EagerConv1d, Side::Compile];
+    let mut as_installed = Vec::new();
+    let mut again = Vec::new();
+    for arch in &raced.names {
+        let entries = |sides: &[Side], retaining: bool| -> Vec<Entry<'_>> {
+            sides.iter().map(|side| Entry { arch, side: *side, retaining }).collect()
+        };
+        // The script's Canon layer has two forms.
+        let two = raced.module.is_none() && arch == ARCHS[1];
+        as_installed.extend(entries(if two { &by_hand } else { &sides }, false));
+        // Its variables are glibc's.
+        if cfg!(target_os = "linux") {
+            again.push(entries(&sides, true));
         }
     }
-    sessions
+    std::iter::once(as_installed).chain(again).collect()
 }
 
-fn run(setup: &Setup<'_>, session: usize, entries: &[Entry]) -> Result<Vec<Measured>, Failure> {
+fn run<'a>(
+    setup: &Setup<'_>,
+    session: usize,
+    entries: &[Entry<'a>],
+) -> Result<Vec<Measured<'a>>, Failure> {
     let mut contenders = Vec::new();
     for entry in entries {
         let name = format!("{} of {}", entry.name(), entry.arch);
@@ -149,7 +209,7 @@ fn run(setup: &Setup<'_>, session: usize, entries: &[Entry]) -> Result<Vec<Measu
             Err(failure) => return Err(failure),
         }
     }
-    alike(&contenders)?;
+    alike(&setup.raced.names, &contenders)?;
     let rounds = setup.args.rounds_or(ROUNDS);
     take_turns(
         &mut contenders,
@@ -160,7 +220,7 @@ fn run(setup: &Setup<'_>, session: usize, entries: &[Entry]) -> Result<Vec<Measu
             Ok(())
         },
     )?;
-    let measured = |(entry, contender, groups): (Entry, Contender, _)| {
+    let measured = |(entry, contender, groups): (Entry<'a>, Contender, _)| {
         let peak = contender.peak_memory();
         Measured { session, entry, groups, peak }
     };
@@ -168,16 +228,17 @@ fn run(setup: &Setup<'_>, session: usize, entries: &[Entry]) -> Result<Vec<Measu
 }
 
 /// Checks that all processes of an architecture have as many parameters and threads as the first.
-fn alike<T>(contenders: &[(Entry, Contender, T)]) -> Result<(), Failure> {
-    for arch in ARCHS {
+fn alike<T>(names: &[String], contenders: &[(Entry<'_>, Contender, T)]) -> Result<(), Failure> {
+    for arch in names {
         let of_arch = contenders.iter().filter(|(entry, _, _)| entry.arch == arch);
         equal(of_arch.map(|(_, contender, _)| contender))?;
     }
     Ok(())
 }
 
-fn command(setup: &Setup<'_>, entry: &Entry) -> Command {
-    let Setup { args, seq_len, threads, program, python, archs, script } = setup;
+fn command(setup: &Setup<'_>, entry: &Entry<'_>) -> Command {
+    let Setup { args, seq_len, threads, program, python, raced } = setup;
+    let Raced { archs, script, module, .. } = raced;
     let dtype = match args.machine.dtype {
         WithType::F32 | WithType::F64 => "f32",
         WithType::Bf16 => "bf16",
@@ -205,6 +266,9 @@ fn command(setup: &Setup<'_>, entry: &Entry) -> Command {
     };
     let mut command = Command::new(&python.program);
     command.args(words(script)).args(["--mode", mode[0], "--conv", mode[1]]);
+    if let Some(module) = module {
+        command.arg("--module").arg(module);
+    }
     command.args(["--threads", &threads.to_string(), "--warm-up", &WARM_UP.to_string()]);
     for name in ALLOCATORS {
         command.env_remove(name);

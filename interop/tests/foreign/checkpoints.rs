@@ -83,6 +83,7 @@ fn export(given: Given<'_>, to: To, out: &Path) -> Vec<String> {
         dtype: given.dtype,
         gpus_per_node: 8,
         origin: None,
+        tokenizer: Err("No tokenizer is in this folder."),
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -97,7 +98,7 @@ fn import_then_export_then_import_is_the_identity() {
         let weights = ours.join("weights.safetensors");
         let before = bits(&weights);
         assert_eq!(before.len(), first.params().len(), "{name}");
-        for (to, folder) in [(To::HuggingFace, "hf"), (To::Lingua, "lingua")] {
+        for (to, folder) in [(To::Release, "hf"), (To::Lingua, "lingua")] {
             // The published loader gives every Llama an untied head (tests/foreign/configs.rs).
             if name == "hf_llama_tied" && to == To::Lingua {
                 continue;
@@ -181,7 +182,7 @@ fn the_bf16_variant_is_the_default_rounded() {
     // Writing bf16 rounds in the same way.
     let given = import(&root.join("default"), None);
     let weights = place.path().join("default/weights.safetensors");
-    for (to, folder) in [(To::HuggingFace, "hf16"), (To::Lingua, "lingua16")] {
+    for (to, folder) in [(To::Release, "hf16"), (To::Lingua, "lingua16")] {
         let out = place.path().join(folder);
         let given = Given {
             imported: &given,
@@ -496,7 +497,7 @@ fn a_plain_llama_of_either_rope_goes_both_ways() {
     let place = tempfile::tempdir().unwrap();
     let mut first = import(&golden().join("hf_llamacanon"), None);
     for (layout, qk_norm, canon, to) in [
-        (RopeLayout::Interleaved, false, false, To::HuggingFace),
+        (RopeLayout::Interleaved, false, false, To::Release),
         (RopeLayout::Half, true, true, To::Lingua),
         (RopeLayout::Half, false, false, To::Lingua),
     ] {
@@ -543,7 +544,7 @@ fn a_plain_llama_of_either_rope_goes_both_ways() {
         let back = place.path().join(format!("{layout:?}{canon}-back"));
         again.write(&back).unwrap();
         assert_eq!(bits(&weights), bits(&back.join("weights.safetensors")), "{layout:?} {canon}");
-        if to == To::HuggingFace {
+        if to == To::Release {
             // Head 0 of q: even rows first. Rows begin with 0.5, 32.5, 64.5 …
             let theirs = Store::single(&out.join("model.safetensors")).unwrap();
             let q = theirs.values("model.layers.0.self_attn.q_proj.weight", 0, 8 * 32).unwrap();

@@ -40,10 +40,11 @@ fn release(name: &str) -> tempfile::TempDir {
         compiled: &first.compiled,
         experiment: None,
         weights: Some(&ours),
-        to: To::HuggingFace,
+        to: To::Release,
         dtype: Dtype::F32,
         gpus_per_node: 8,
         origin: None,
+        tokenizer: Err("No tokenizer is in this folder."),
     };
     export::write(&request, &place.path().join("hf")).unwrap();
     fs::rename(place.path().join("hf/config.json"), place.path().join("config.json")).unwrap();

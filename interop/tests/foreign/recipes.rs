@@ -106,6 +106,7 @@ fn export(imported: &Imported, experiment: &Experiment, to: To, out: &Path) {
         dtype: Dtype::F32,
         gpus_per_node: 8,
         origin: None,
+        tokenizer: Err("No tokenizer is in this folder."),
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -212,6 +213,7 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
             dtype: Dtype::F32,
             gpus_per_node: 8,
             origin: None,
+            tokenizer: Err("No tokenizer is in this folder."),
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();
@@ -262,6 +264,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             dtype: Dtype::F32,
             gpus_per_node: 8,
             origin: None,
+            tokenizer: Err("No tokenizer is in this folder."),
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();

@@ -13,33 +13,6 @@ use records::metrics::Record;
 
 use super::support::*;
 
-/// The words of an arch whose number is replaced.
-const SMALL: [(&str, &str); 6] = [
-    ("vocab", "258"),
-    ("dim", "64"),
-    ("layers", "2"),
-    ("heads", "2"),
-    ("kv_heads", "1"),
-    ("hidden", "96"),
-];
-
-fn small_arch(text: &str) -> String {
-    let mut before = "";
-    let words = text.split_inclusive([' ', '\n', ',']).map(|word| {
-        let bare = word.trim_end_matches([' ', '\n', ',']);
-        let number = bare.parse::<u64>().is_ok();
-        let small = SMALL.iter().find(|(name, _)| number && *name == before);
-        if !bare.is_empty() {
-            before = bare;
-        }
-        match small {
-            Some((_, small)) => word.replace(bare, small),
-            None => word.to_owned(),
-        }
-    });
-    words.collect()
-}
-
 /// The recipe on bytes, which are its tokens by default.
 fn small_recipe(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with("tokenizer"));
@@ -78,7 +51,7 @@ fn documents(recipe: &str) -> Arc<TextIndex> {
 fn experiments() -> Vec<(Experiment, Arc<TextIndex>)> {
     let archs = support::programs::files("arch", ".canon").into_iter().map(|file| {
         let name = file.rsplit('/').next().unwrap().to_owned();
-        (name, small_arch(&support::programs::read(&file)))
+        (name, support::archs::small(&support::programs::read(&file)))
     });
     let program = Program::new(archs, Std::Embedded);
     let mut all = Vec::new();

@@ -8,8 +8,8 @@ use runtime::decode::{Decoder, Prompt, SamplingOptions, Text};
 use runtime::generate::{Request, Sampling, generate};
 use runtime::weights::Weights;
 
-use super::archs::named;
 use super::support::{DOUBLE, FAST, quiet};
+use ::support::archs::named;
 
 /// Eleven prompts of 1 to 300 tokens, so prefill in pieces and rows inside their prompts both occur.
 fn prompts(vocab: i64) -> Vec<Vec<i64>> {

@@ -7,8 +7,8 @@ use compiler::plan::Loss;
 use runtime::weights::Weights;
 use tch::Tensor;
 
-use super::archs::{ARCHS, models};
 use super::support::{FAST, PLAIN, quiet, relative, streamer, trainer};
+use ::support::archs::{ARCHS, models};
 
 fn ids(vocab: i64) -> (Tensor, Tensor) {
     let row = |step: i64| {

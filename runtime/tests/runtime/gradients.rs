@@ -13,10 +13,10 @@ use runtime::execute::{KernelRequest, Machine, Sums, Trainer, compute};
 use runtime::weights::Weights;
 use tch::{Device, Kind, Tensor};
 
-use super::archs::{all, named};
 use super::support::{
     DOUBLE, FAST, PLAIN, decimal, evaluator, quiet, relative, train_options, trainer,
 };
+use ::support::archs::{all, named};
 
 const TIME: i64 = 9;
 

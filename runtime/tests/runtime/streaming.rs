@@ -7,8 +7,8 @@ use runtime::execute::{Machine, Streamer};
 use runtime::weights::Weights;
 use tch::Tensor;
 
-use super::archs::{all, named};
 use super::support::{DOUBLE, FAST, PLAIN, furthest, quiet, streamer};
+use ::support::archs::{all, named};
 
 const TIME: usize = 14;
 

@@ -1,5 +1,6 @@
 //! Shared by the tests: archs from text, machines, comparisons with tolerance.
 
+use ::support::programs::{TEXT, compiled_in};
 use compiler::graph::Graph;
 use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
 use compiler::plans;
@@ -20,14 +21,9 @@ pub(crate) const DOUBLE: Machine = Machine { kind: Kind::Double, ..FAST };
 
 /// The arch called `name` in a text.
 pub(crate) fn arch(text: &str, name: &str) -> Compiled {
-    arch_of(text, name, Std::Embedded)
-}
-
-pub(crate) fn arch_of(text: &str, name: &str, std: Std) -> Compiled {
-    let program = Program::new([("test.canon".to_owned(), text.to_owned())], std);
+    let program = Program::new([(TEXT.to_owned(), text.to_owned())], Std::Embedded);
     assert!(!program.has_errors(), "{}\n{text}", program.render(&program.diagnostics));
-    let (compiled, diagnostics) = program.compile("test.canon", name);
-    compiled.unwrap_or_else(|| panic!("{}\n{text}", program.render(&diagnostics)))
+    compiled_in(&program, TEXT, name)
 }
 
 pub(crate) fn decimal(text: &str) -> Decimal {

@@ -11,8 +11,8 @@ use runtime::generate::{self, Sampling, generate};
 use runtime::weights::{Weights, file};
 use tch::{Kind, Tensor};
 
-use super::archs::named;
 use super::support::{DOUBLE, FAST, furthest, quiet, relative, streamer};
+use ::support::archs::named;
 
 fn weights(compiled: &Compiled) -> Weights {
     Weights::init(&compiled.graph, 5).unwrap()

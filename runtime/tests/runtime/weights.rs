@@ -11,8 +11,8 @@ use records::run::RunError;
 use runtime::weights::{Weights, file};
 use tch::{Device, Kind, Tensor};
 
-use super::archs::named;
 use super::support::arch;
+use ::support::archs::named;
 
 const LAYERS: &str =
     "layers 2 of decoder { mixer attention { heads 2  qk_norm true } mlp swiglu { hidden 20 } }";

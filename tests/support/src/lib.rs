@@ -1,6 +1,7 @@
 //! Helpers that tests of several crates share: programs made of texts and files, random architectures, the reference
 //! vectors under `tests/golden`.
 
+pub mod archs;
 pub mod cases;
 pub mod generate;
 pub mod golden;

@@ -1,13 +1,15 @@
-"""The two architectures of arch/peer.canon and their training step, as a user would write them in PyTorch.
+"""A training step in PyTorch: of the two architectures of arch/peer.canon, as a user would write them, or of any other.
 
 After a few untimed steps it prints {"torch": version, "threads": n, "parameters": n}. For each line with a number it
 then trains that many steps and prints {"ms": [milliseconds of each step]}. It ends when its input ends.
 
 --conv conv1d is the published models' form without their CUDA kernel: a depthwise convolution of a transposed view.
 --conv shift is the same sum as shifted products, which is faster in eager mode and which torch.compile can fuse.
+--module is a file with a class Model that has `vocab` and `loss(tokens, targets)`, as `canonc export --to torch` writes.
 """
 
 import argparse
+import importlib.util
 import json
 import sys
 import time
@@ -92,13 +94,29 @@ class Model(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
+class Exported(nn.Module):
+    """The loss of the model in a file."""
+
+    def __init__(self, path):
+        super().__init__()
+        spec = importlib.util.spec_from_file_location("model", path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["model"] = module  # torch.compile imports it by name
+        spec.loader.exec_module(module)
+        self.model = module.Model()
+
+    def forward(self, tokens, targets):
+        return self.model.loss(tokens, targets)
+
+
 def answer(value):
     print(json.dumps(value), flush=True)
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--arch", choices=["llama", "llamacanon"], required=True)
+    p.add_argument("--arch", required=True)
+    p.add_argument("--module")
     p.add_argument("--mode", choices=["eager", "compile"], required=True)
     p.add_argument("--conv", choices=["shift", "conv1d"], default="shift")
     p.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
@@ -109,12 +127,13 @@ def main():
     a = p.parse_args()
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
-    model = Model(a.arch == "llamacanon", a.conv, a.seq_len)
+    model = Exported(a.module) if a.module else Model(a.arch == "llamacanon", a.conv, a.seq_len)
+    vocab = model.model.vocab if a.module else VOCAB
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, fused=True
     )
     run = torch.compile(model) if a.mode == "compile" else model
-    data = torch.randint(VOCAB, (a.batch, a.seq_len + 1))
+    data = torch.randint(vocab, (a.batch, a.seq_len + 1))
 
     def step():
         with torch.autocast("cpu", torch.bfloat16, enabled=a.dtype == "bf16"):

@@ -25,14 +25,14 @@ pub(super) enum Side {
 
 /// A process: an architecture, a form, and whether PyTorch's allocator keeps its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) arch: &'static str,
+pub(super) struct Entry<'a> {
+    pub(super) arch: &'a str,
     pub(super) side: Side,
     /// True also for canonc where it takes turns with such processes.
     pub(super) retaining: bool,
 }
 
-impl Entry {
+impl Entry<'_> {
     pub(super) fn name(&self) -> &'static str {
         match (self.side, self.retaining) {
             (Side::Ours, false) => "canonc",
@@ -49,17 +49,17 @@ impl Entry {
 
 /// The steps of one process.
 #[derive(Clone, Debug)]
-pub(super) struct Measured {
+pub(super) struct Measured<'a> {
     /// Processes of one session took turns.
     pub(super) session: usize,
-    pub(super) entry: Entry,
+    pub(super) entry: Entry<'a>,
     /// By round.
     pub(super) groups: Vec<Group>,
     /// Peak memory in bytes.
     pub(super) peak: Option<u64>,
 }
 
-impl Measured {
+impl Measured<'_> {
     fn steps(&self) -> Vec<f64> {
         self.groups.iter().flat_map(|group| group.ms.iter().copied()).collect()
     }
@@ -80,7 +80,7 @@ impl Measured {
     }
 
     /// Ratios of times, by round.
-    fn over(&self, other: &Measured) -> Spread {
+    fn over(&self, other: &Measured<'_>) -> Spread {
         let ratios = self.rounds().iter().zip(other.rounds()).map(|(a, b)| a / b).collect();
         Spread(ratios)
     }
@@ -108,11 +108,22 @@ fn times(ratios: &Spread) -> String {
     format!("{:.2}× ({:.2}–{:.2})", ratios.median(), ratios.lowest(), ratios.highest())
 }
 
+/// The architectures, in the order of the first session.
+fn archs<'a>(measured: &[Measured<'a>]) -> Vec<&'a str> {
+    let mut archs: Vec<&str> = Vec::new();
+    for one in measured {
+        if !archs.contains(&one.entry.arch) {
+            archs.push(one.entry.arch);
+        }
+    }
+    archs
+}
+
 /// A row for each process.
-pub(super) fn table(measured: &[Measured]) -> String {
+pub(super) fn table(measured: &[Measured<'_>]) -> String {
     let head = ["", "median", "best", "rounds", "PyTorch/canonc", "faults/step", "peak memory"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for arch in ARCHS {
+    for arch in archs(measured) {
         rows.push(vec![arch.to_owned()]);
         for one in measured.iter().filter(|one| one.entry.arch == arch) {
             let rounds = Spread(one.rounds());
@@ -138,7 +149,7 @@ pub(super) fn table(measured: &[Measured]) -> String {
 }
 
 /// Our process that took turns with this one.
-fn ours<'a>(measured: &'a [Measured], one: &Measured) -> Option<&'a Measured> {
+fn ours<'a, 'b>(measured: &'a [Measured<'b>], one: &Measured<'b>) -> Option<&'a Measured<'b>> {
     measured.iter().find(|other| {
         other.session == one.session
             && other.entry.arch == one.entry.arch
@@ -147,7 +158,11 @@ fn ours<'a>(measured: &'a [Measured], one: &Measured) -> Option<&'a Measured> {
 }
 
 /// PyTorch's fastest process for an architecture.
-fn fastest<'a>(measured: &'a [Measured], arch: &str, retaining: bool) -> Option<&'a Measured> {
+fn fastest<'a, 'b>(
+    measured: &'a [Measured<'b>],
+    arch: &str,
+    retaining: bool,
+) -> Option<&'a Measured<'b>> {
     measured
         .iter()
         .filter(|one| one.entry.arch == arch && one.entry.side != Side::Ours)
@@ -156,9 +171,9 @@ fn fastest<'a>(measured: &'a [Measured], arch: &str, retaining: bool) -> Option<
 }
 
 /// The sentences that may be quoted.
-pub(super) fn conclusions(measured: &[Measured]) -> String {
+pub(super) fn conclusions(measured: &[Measured<'_>]) -> String {
     let mut text = String::new();
-    for arch in ARCHS {
+    for arch in archs(measured) {
         for (retaining, how) in [(false, "as installed"), (true, "with a retaining allocator")] {
             let Some(best) = fastest(measured, arch, retaining) else { continue };
             let Some(ours) = ours(measured, best) else { continue };
@@ -171,7 +186,7 @@ pub(super) fn conclusions(measured: &[Measured]) -> String {
     }
     let [llama, canon] = ARCHS;
     let first = |arch: &str, side: Side| {
-        let wanted = |one: &&Measured| {
+        let wanted = |one: &&Measured<'_>| {
             one.entry.arch == arch && one.entry.side == side && !one.entry.retaining
         };
         measured.iter().find(wanted)
@@ -194,7 +209,7 @@ pub(super) fn conclusions(measured: &[Measured]) -> String {
         }
         text.push('\n');
     }
-    for arch in ARCHS {
+    for arch in archs(measured) {
         let peak = |side| first(arch, side).and_then(|one| one.peak);
         if let (Some(ours), Some(eager)) = (peak(Side::Ours), peak(Side::Eager)) {
             text += &format!(
@@ -210,7 +225,7 @@ pub(super) fn conclusions(measured: &[Measured]) -> String {
 mod tests {
     use super::*;
 
-    fn one(session: usize, arch: &'static str, side: Side, rounds: [f64; 3]) -> Measured {
+    fn one(session: usize, arch: &'static str, side: Side, rounds: [f64; 3]) -> Measured<'static> {
         let group = |ms: f64| Group { ms: vec![ms, ms + 1.0, ms - 1.0], faults: Some(6) };
         let retaining = session > 0;
         Measured {

@@ -1,12 +1,13 @@
-//! Small archs that together use every primitive and every form of it: whole models, and the primitives' own examples.
+//! Small archs that together use every primitive and every form of it: whole models, the primitives' own examples, and
+//! the committed archs with small widths.
 
 use compiler::op;
-use compiler::program::{Compiled, Std};
+use compiler::program::{Compiled, Program, Std};
 
-use super::support::{arch, arch_of};
+use crate::programs::{TEXT, compiled_in};
 
 /// A name, and a text that contains the arch of that name.
-pub(crate) const ARCHS: [(&str, &str); 17] = [
+pub const ARCHS: [(&str, &str); 17] = [
     ("plain", "arch plain { @ layers 2 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }"),
     (
         "grouped",
@@ -119,12 +120,12 @@ const INIT: &str = "init spread {
     }";
 
 /// The compiled archs, with every parameter of order one. The released rules start some near zero, which hides errors.
-pub(crate) fn models() -> impl Iterator<Item = (&'static str, Compiled)> {
+pub fn models() -> impl Iterator<Item = (&'static str, Compiled)> {
     ARCHS.iter().map(|(name, text)| (*name, compiled(name, text)))
 }
 
 /// The models, and an arch for each example of each primitive.
-pub(crate) fn all() -> Vec<(&'static str, Compiled)> {
+pub fn all() -> Vec<(&'static str, Compiled)> {
     models().chain(op::ALL.iter().flat_map(|op| examples(op))).collect()
 }
 
@@ -138,17 +139,50 @@ fn examples(op: &'static op::Primitive) -> impl Iterator<Item = (&'static str, C
              arch tiny {{ vocab 23  dim 6  norm_eps 1e-5  init spread  layers 1 of example  head out }}"
         );
         // Without std, where a mixer has the name of the primitive `attention`.
-        (op.name, arch_of(&text, "tiny", Std::None))
+        (op.name, compiled_in(&program(text, Std::None), TEXT, "tiny"))
     })
 }
 
-pub(crate) fn named(name: &str) -> Compiled {
+pub fn named(name: &str) -> Compiled {
     let (name, text) = ARCHS.iter().find(|(known, _)| *known == name).unwrap();
     compiled(name, text)
+}
+
+fn program(text: String, std: Std) -> Program {
+    Program::new([(TEXT.to_owned(), text)], std)
 }
 
 fn compiled(name: &str, text: &str) -> Compiled {
     let head = "vocab 23  dim 12  norm_eps 1e-5  init spread";
     let name = if name == "tied" { "tied_head" } else { name };
-    arch(&format!("{INIT}\n{}", text.replace('@', head)), name)
+    let text = format!("{INIT}\n{}", text.replace('@', head));
+    compiled_in(&program(text, Std::Embedded), TEXT, name)
+}
+
+/// The words of an arch whose number is replaced.
+const SMALL: [(&str, &str); 6] = [
+    ("vocab", "258"),
+    ("dim", "64"),
+    ("layers", "2"),
+    ("heads", "2"),
+    ("kv_heads", "1"),
+    ("hidden", "96"),
+];
+
+/// The text of a committed arch with small widths and two layers.
+pub fn small(text: &str) -> String {
+    let mut before = "";
+    let words = text.split_inclusive([' ', '\n', ',']).map(|word| {
+        let bare = word.trim_end_matches([' ', '\n', ',']);
+        let number = bare.parse::<u64>().is_ok();
+        let small = SMALL.iter().find(|(name, _)| number && *name == before);
+        if !bare.is_empty() {
+            before = bare;
+        }
+        match small {
+            Some((_, small)) => word.replace(bare, small),
+            None => word.to_owned(),
+        }
+    });
+    words.collect()
 }

@@ -1,0 +1,157 @@
+//! A tokenizer as the files that `transformers` loads.
+//!
+//! In: nothing for bytes, or a `tokenizer.json` and the ids of its marks. Out: `tokenizer.json`,
+//! `tokenizer_config.json`. Must stay true: text gives the ids that training had, without marks; the marks have the ids
+//! that training gave them.
+
+use serde_json::{Map, Value, json};
+
+use super::ForeignError;
+
+/// A token with its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Its id.
+    pub id: u32,
+    /// Its text.
+    pub text: String,
+}
+
+/// A tokenizer in the form of Hugging Face's `tokenizers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tokenizer {
+    /// The contents of `tokenizer.json`.
+    pub json: String,
+    /// The token before a document.
+    pub bos: Option<Mark>,
+    /// The token after a document.
+    pub eos: Option<Mark>,
+}
+
+impl Tokenizer {
+    /// Every byte is its own token; the marks follow. Bytes have the characters that GPT-2 gave them.
+    pub fn bytes(bos: u32, eos: u32) -> Tokenizer {
+        let vocab: Map<String, Value> =
+            (0..=255u8).map(|byte| (character(byte).to_string(), json!(byte))).collect();
+        let mark = |id: u32, text: &str| Mark { id, text: text.to_owned() };
+        let (bos, eos) = (mark(bos, "<|bos|>"), mark(eos, "<|eos|>"));
+        let added = |mark: &Mark| {
+            json!({
+                "id": mark.id, "content": mark.text, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false, "special": true,
+            })
+        };
+        let level = json!({
+            "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false,
+        });
+        let text = json!({
+            "version": "1.0", "truncation": null, "padding": null, "normalizer": null,
+            "added_tokens": [added(&bos), added(&eos)],
+            "pre_tokenizer": level, "post_processor": null, "decoder": level,
+            "model": {
+                "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                "vocab": vocab, "merges": [],
+            },
+        });
+        Tokenizer { json: format!("{text:#}\n"), bos: Some(bos), eos: Some(eos) }
+    }
+
+    /// A `tokenizer.json`, in which the marks' texts are found by their ids. Messages call it `name`.
+    pub fn read(
+        name: &str,
+        text: &str,
+        bos: Option<u32>,
+        eos: Option<u32>,
+    ) -> Result<Tokenizer, ForeignError> {
+        let root: Value = serde_json::from_str(text).map_err(|error| {
+            let help = "name the tokenizer.json that the data was prepared with";
+            ForeignError::new(name, format!("it is not JSON: {error}"), help)
+        })?;
+        let mark = |id: Option<u32>| match id {
+            None => Ok(None),
+            Some(id) => match token(&root, id) {
+                Some(text) => Ok(Some(Mark { id, text })),
+                None => Err(ForeignError::new(
+                    name,
+                    format!("it has no token {id}, a mark of the documents"),
+                    "name the tokenizer.json that the data was prepared with",
+                )),
+            },
+        };
+        Ok(Tokenizer { bos: mark(bos)?, eos: mark(eos)?, json: text.to_owned() })
+    }
+
+    /// The contents of `tokenizer_config.json`.
+    pub fn config(&self, seq_len: i64) -> String {
+        let text = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.text.clone());
+        let config = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": text(&self.bos),
+            "eos_token": text(&self.eos),
+            "clean_up_tokenization_spaces": false,
+            "model_max_length": seq_len,
+        });
+        format!("{config:#}\n")
+    }
+}
+
+/// The text of a token: an added one, or one of the model's.
+fn token(root: &Value, id: u32) -> Option<String> {
+    let same = |value: &Value| value.as_u64() == Some(u64::from(id));
+    let added = root.get("added_tokens").and_then(Value::as_array).into_iter().flatten();
+    for token in added {
+        if token.get("id").is_some_and(same) {
+            return token.get("content")?.as_str().map(str::to_owned);
+        }
+    }
+    match root.get("model")?.get("vocab")? {
+        Value::Object(vocab) => {
+            vocab.iter().find(|(_, known)| same(known)).map(|(text, _)| text.clone())
+        }
+        // Unigram: pairs of text and score, in the order of their ids.
+        Value::Array(vocab) => vocab.get(id as usize)?.get(0)?.as_str().map(str::to_owned),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// The character of a byte: itself if it can be seen, else one after the first 256 in order.
+fn character(byte: u8) -> char {
+    let seen = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    match seen(byte) {
+        true => char::from(byte),
+        false => {
+            let before = (0..byte).filter(|byte| !seen(*byte)).count() as u32;
+            char::from_u32(256 + before).unwrap_or(char::REPLACEMENT_CHARACTER)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_byte_has_its_character() {
+        let all: BTreeSet<char> = (0..=255).map(character).collect();
+        assert_eq!(all.len(), 256);
+        // GPT-2's vocabulary has these.
+        assert_eq!([b' ', b'\n', 0, b'a', 0xad].map(character), ['Ġ', 'Ċ', 'Ā', 'a', 'Ń']);
+    }
+
+    #[test]
+    fn marks_are_found_by_id_wherever_they_are() {
+        let text = r#"{"added_tokens":[{"id":7,"content":"<s>"}],"model":{"vocab":{"a":1}}}"#;
+        let read = |bos, eos| Tokenizer::read("t.json", text, bos, eos);
+        let found = read(Some(7), Some(1)).unwrap();
+        assert_eq!(found.bos.unwrap().text, "<s>");
+        assert_eq!(found.eos.unwrap().text, "a");
+        assert!(read(Some(3), None).unwrap_err().message.contains("no token 3"));
+        assert!(Tokenizer::read("t.json", "{", None, None).is_err());
+        let unigram = r#"{"model":{"vocab":[["<unk>",0.0],["b",-1.0]]}}"#;
+        let found = Tokenizer::read("t.json", unigram, None, Some(1)).unwrap();
+        assert_eq!(found.eos, Some(Mark { id: 1, text: "b".to_owned() }));
+    }
+}

@@ -1,0 +1,300 @@
+//! A body of the graph as the parameters and statements of one class.
+//!
+//! In: a body, and where the tensor of each parameter is. Out: the class's parameters and the lines of its `forward`.
+//! Must stay true: one line for each node that the outputs need; no variable hides a name that a line reads.
+
+use std::collections::BTreeSet;
+
+use compiler::graph::{Body, Node, NodeKind, Out};
+use compiler::op::{Attr, Attrs, Primitive, Time, Type};
+
+use super::{Class, Group, Tensor, functions};
+use crate::ForeignError;
+
+/// Names in a generated `forward` that a variable must not take.
+const RESERVED: [&str; 18] = [
+    "F",
+    "depth",
+    "enumerate",
+    "held",
+    "kept",
+    "layer",
+    "math",
+    "nn",
+    "outside",
+    "past",
+    "place",
+    "position",
+    "range",
+    "self",
+    "str",
+    "tokens",
+    "torch",
+    "x",
+];
+
+/// The place of a parameter's tensor.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// An attribute of the class, with this name.
+    Own(String),
+    /// An attribute of a layer inside the model, which the layer's class declares.
+    Inside(String),
+}
+
+/// The class of a body. `mixed` says that a shared layer's statements depend on its depth.
+pub(super) fn class(
+    name: &str,
+    body: &Body,
+    places: &[Place],
+    mixed: bool,
+) -> Result<Class, ForeignError> {
+    let mut own = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
+    let mut writer = Writer::new(mixed);
+    let mut params = Vec::new();
+    for (param, place) in body.params.iter().zip(places) {
+        let name = match place {
+            Place::Own(name) => name,
+            Place::Inside(name) => {
+                params.push(format!("self.{name}"));
+                continue;
+            }
+        };
+        params.push(format!("self.{name}"));
+        let tensor = |name: &str| Tensor { name: name.to_owned(), shape: param.shape.clone() };
+        match name.rsplit_once('.') {
+            None => own.push(tensor(name)),
+            Some((path, name)) => {
+                for parent in parents(path) {
+                    if groups.iter().all(|group| group.path != parent) {
+                        groups.push(Group { path: parent.to_owned(), tensors: Vec::new() });
+                    }
+                }
+                if let Some(group) = groups.iter_mut().find(|group| group.path == path) {
+                    group.tensors.push(tensor(name));
+                }
+            }
+        }
+    }
+    let input = if body.inputs.iter().any(|ty| ty.tokens) { "tokens" } else { "x" };
+    if body.inputs.len() != 1 || body.outputs.len() != 1 {
+        let message =
+            format!("{name} has {} inputs and {} outputs", body.inputs.len(), body.outputs.len());
+        return Err(ForeignError::new("", message, "this is a bug in canonc"));
+    }
+    let states: Vec<String> = body.states.iter().map(|(path, _)| path.clone()).collect();
+    let outputs = writer.body(body, &[input.to_owned()], &params, &states)?;
+    let lines = writer.lines;
+    Ok(Class { name: name.to_owned(), own, groups, lines, output: outputs.concat() })
+}
+
+/// `a.b.c` as `a`, `a.b`, `a.b.c`.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    let dots = path.match_indices('.').map(|(at, _)| at);
+    dots.chain([path.len()]).map(move |end| &path[..end])
+}
+
+/// The statements of one `forward`.
+struct Writer {
+    lines: Vec<String>,
+    taken: BTreeSet<String>,
+    mixed: bool,
+}
+
+impl Writer {
+    fn new(mixed: bool) -> Writer {
+        let names = RESERVED.into_iter().chain(functions::names());
+        Writer { lines: Vec::new(), taken: names.map(str::to_owned).collect(), mixed }
+    }
+
+    /// A variable's name that starts with `wanted` and is not taken.
+    fn fresh(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        let mut count = 1;
+        while !self.taken.insert(name.clone()) {
+            count += 1;
+            name = format!("{wanted}_{count}");
+        }
+        name
+    }
+
+    fn push(&mut self, statement: String, types: &[Type]) {
+        let types: Vec<String> = types.iter().map(Type::to_string).collect();
+        self.lines.push(format!("{statement}  # {}", types.join(", ")));
+    }
+
+    /// Writes the nodes that the outputs need; returns the outputs' expressions.
+    fn body(
+        &mut self,
+        body: &Body,
+        inputs: &[String],
+        params: &[String],
+        states: &[String],
+    ) -> Result<Vec<String>, ForeignError> {
+        let mut made: Vec<Vec<String>> = vec![Vec::new(); body.nodes.len()];
+        for node in body.reachable() {
+            let at = &body.nodes[node as usize];
+            let operands: Vec<String> =
+                at.inputs.iter().map(|out| expression(&made, *out)).collect();
+            made[node as usize] = match &at.kind {
+                NodeKind::Input(index) => vec![inputs[*index as usize].clone()],
+                NodeKind::Param(id) => vec![params[id.0 as usize].clone()],
+                NodeKind::Op { primitive, attrs, state } => {
+                    let state = state.map(|id| states[id.0 as usize].as_str());
+                    self.call(primitive, attrs, state, at, &operands)?
+                }
+                NodeKind::Slot { name, fill, params: inner, states: kept } => {
+                    let params: Vec<String> =
+                        inner.iter().map(|id| params[id.0 as usize].clone()).collect();
+                    let states: Vec<String> =
+                        kept.iter().map(|id| states[id.0 as usize].clone()).collect();
+                    self.lines.push(format!("# Slot {name}:"));
+                    self.slot(fill, at, &operands, &params, &states)?
+                }
+                NodeKind::Layer { index, .. } => self.layer(*index, at, &operands)?,
+            };
+        }
+        Ok(body.outputs.iter().map(|out| expression(&made, *out)).collect())
+    }
+
+    fn call(
+        &mut self,
+        primitive: &Primitive,
+        attrs: &Attrs,
+        state: Option<&str>,
+        node: &Node,
+        operands: &[String],
+    ) -> Result<Vec<String>, ForeignError> {
+        let call = match functions::expression(primitive.name) {
+            // `torch.split` returns a tuple, even of one.
+            Some(text) if primitive.name == "split" && node.types.len() == 1 => {
+                filled(text, operands, attrs) + "[0]"
+            }
+            Some(text) => filled(text, operands, attrs),
+            None if functions::has(primitive.name) => {
+                let mut arguments = operands.to_vec();
+                arguments
+                    .extend(attrs.iter().map(|(name, value)| format!("{name}={}", python(value))));
+                if primitive.time == Time::Positional {
+                    arguments.push("position=position".to_owned());
+                }
+                if let Some(state) = state {
+                    arguments.push(format!("past=past.get({state:?})"));
+                }
+                format!("{}({})", primitive.name, arguments.join(", "))
+            }
+            None => {
+                return Err(ForeignError::new(
+                    primitive.name,
+                    "canonc has no PyTorch function for this primitive",
+                    "export `--to card`, or express it with other primitives",
+                ));
+            }
+        };
+        // An instance with a weight gives its name to its result: `wq`, `pre_mixer`.
+        let instance = operands.iter().find_map(|operand| {
+            operand.strip_prefix("self.")?.strip_suffix(".weight")?.rsplit('.').next()
+        });
+        let wanted = instance.unwrap_or(match primitive.name {
+            "add" | "mul" | "scale" => "y",
+            name => name,
+        });
+        let results: Vec<String> = node.types.iter().map(|_| self.fresh(wanted)).collect();
+        let mut targets = results.clone();
+        targets.extend(state.map(|state| format!("kept[{state:?}]")));
+        self.push(format!("{} = {call}", targets.join(", ")), &node.types);
+        Ok(results)
+    }
+
+    /// The operands side by side, through the fill, cut again.
+    fn slot(
+        &mut self,
+        fill: &Body,
+        node: &Node,
+        operands: &[String],
+        params: &[String],
+        states: &[String],
+    ) -> Result<Vec<String>, ForeignError> {
+        if let [one] = operands {
+            return self.body(fill, std::slice::from_ref(one), params, states);
+        }
+        let whole = self.fresh("whole");
+        self.push(format!("{whole} = torch.cat([{}], dim=-1)", operands.join(", ")), &fill.inputs);
+        let filled = self.body(fill, &[whole], params, states)?;
+        let widths: Vec<String> = node
+            .types
+            .iter()
+            .map(|ty| ty.dims.last().copied().unwrap_or_default().to_string())
+            .collect();
+        let results: Vec<String> = node.types.iter().map(|_| self.fresh("part")).collect();
+        let call = format!("torch.split({}, [{}], dim=-1)", filled.join(", "), widths.join(", "));
+        self.push(format!("{} = {call}", results.join(", ")), &node.types);
+        Ok(results)
+    }
+
+    /// The layers are a chain: one loop, written at the first of them.
+    fn layer(
+        &mut self,
+        index: u32,
+        node: &Node,
+        operands: &[String],
+    ) -> Result<Vec<String>, ForeignError> {
+        match (index, operands) {
+            (0, [first]) => {
+                self.lines.push(format!("x = {first}"));
+                self.lines.push("for depth, place in enumerate(self.places):".to_owned());
+                self.lines.push("    layer = self.layers[str(place)]".to_owned());
+                let call = match self.mixed {
+                    true => "self.kinds[depth].forward(layer, x, past.get(depth), position)",
+                    false => "layer(x, past.get(depth), position)",
+                };
+                let call = format!("    x, kept[depth] = {call}");
+                self.push(call, &node.types);
+            }
+            (1.., [x]) if x == "x" => {}
+            (_, operands) => {
+                return Err(ForeignError::new(
+                    "",
+                    format!(
+                        "layer {index} does not follow layer {} alone: it reads {}",
+                        index.saturating_sub(1),
+                        operands.join(", ")
+                    ),
+                    "this is a bug in canonc",
+                ));
+            }
+        }
+        Ok(vec!["x".to_owned()])
+    }
+}
+
+fn expression(made: &[Vec<String>], out: Out) -> String {
+    made[out.node as usize][out.port as usize].clone()
+}
+
+/// An expression with its operands and configuration in place.
+fn filled(text: &str, operands: &[String], attrs: &Attrs) -> String {
+    let mut filled = text.to_owned();
+    for (index, operand) in operands.iter().enumerate() {
+        filled = filled.replace(&format!("{{{index}}}"), operand);
+    }
+    for (name, value) in attrs {
+        filled = filled.replace(&format!("{{{name}}}"), &python(value));
+    }
+    filled
+}
+
+/// A value as Python writes it.
+fn python(value: &Attr) -> String {
+    match value {
+        Attr::Int(n) => n.to_string(),
+        Attr::Decimal(d) => format!("{:?}", d.to_f64()),
+        Attr::Root(root) => format!("{:?}", root.to_f64()),
+        Attr::Bool(true) => "True".to_owned(),
+        Attr::Bool(false) => "False".to_owned(),
+        Attr::Word(word) => format!("{word:?}"),
+        Attr::Ints(ns) => format!("{ns:?}"),
+        Attr::None => "None".to_owned(),
+    }
+}

@@ -1,0 +1,20 @@
+@without_autocast
+def delta_scan(q, k, v, beta, g, past=None):
+    """S ← e^g S, S ← S + k β (v - Sᵀ k)ᵀ, o = Dk^(-1/2) Sᵀ q, per head (Yang et al. 2024, eq. 10), by chunks in f32.
+
+    In a chunk S_t = e^(g_1 + … + g_t) S_0 + Σ_s decay[t, s] k_s w_sᵀ, where w_s is what token s writes. Each w depends
+    on those before it: a triangular system.
+    """
+    # q, k [batch, time, heads, rows], v [batch, time, heads, columns], beta and g [batch, time, heads]
+    dtype, scale = v.dtype, q.shape[-1] ** -0.5
+    state = wide(v).new_zeros(*k.shape[:1], *k.shape[2:], v.shape[-1]) if past is None else past
+    outputs = []
+    for q, k, v, beta, g in chunks(q, k, v, beta, g):
+        decay = decays(g.unsqueeze(-1)).squeeze(-1)  # [batch, heads, t, s]
+        carried, beta = g.cumsum(2).exp().unsqueeze(-1), beta.unsqueeze(-1)  # [batch, heads, t, 1]
+        before = (beta * (k @ k.transpose(-1, -2)) * decay).tril(-1)
+        new = beta * (v - carried * (k @ state))
+        written = torch.linalg.solve_triangular(before, new, upper=False, unitriangular=True)
+        outputs.append(((q @ k.transpose(-1, -2)) * decay) @ written + carried * (q @ state))
+        state = carried[:, :, -1:] * state + (k * decay[:, :, -1, :, None]).transpose(-1, -2) @ written
+    return (scale * torch.cat(outputs, dim=2).transpose(1, 2)).to(dtype), state

@@ -1,0 +1,3 @@
+def embed(tokens, weight):
+    """Row `token` of a [vocab, dim] table."""
+    return F.embedding(tokens, weight)

@@ -1,0 +1,179 @@
+//! Random archs of the whole language, small enough to compare by hundreds.
+//!
+//! In: proptest's choices. Out: the text of an arch `random`. Must stay true: every text compiles; widths, heads,
+//! windows, kernels and ranks are independent of each other, so that no shape rule is met by chance.
+
+use std::fmt::Write as _;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const DEFINITIONS: &str = "init spread {
+  embed normal(1)
+  linear normal(0.4)
+  bias normal(0.5)
+  norm uniform(1.5)
+  canon uniform(0.7)
+  short_conv uniform(0.7)
+  short_conv_bias normal(0.5)
+}
+/// RWKV-6's recurrence between two projections.
+mixer late(x; heads, rows, columns) {
+  param u [heads, rows] init normal(1)
+  g = -exp(heads(linear wg (x, heads * rows), heads))
+  r = heads(linear wr (x, heads * rows), heads)
+  k = heads(linear wk (x, heads * rows), heads)
+  v = heads(linear wv (x, heads * columns), heads)
+  linear wo (merge(rwkv6_scan(r, k, v, g, f32(u))), dim)
+}
+mlp rectified(x; hidden) {
+  linear down (relu(slot D(linear up (x, hidden, bias = true))), dim)
+}
+block low_rank(x; width, rank) {
+  linear up (silu(linear down (x, rank)), width)
+}
+block smooth(x; kernel) {
+  y = short_conv conv (x, kernel, bias = true)
+  canon filter (y, kernel = 2) + sigmoid(y)
+}
+";
+
+/// A mixer, and the widths of its slots as functions of nothing: only A and C have the model's.
+#[derive(Clone, Debug)]
+struct Layer {
+    text: String,
+    slots: Vec<&'static str>,
+}
+
+fn mixer() -> impl Strategy<Value = (String, &'static [&'static str])> {
+    let window = prop_oneof![
+        2 => Just("none".to_owned()),
+        3 => (1..9i64).prop_map(|window| window.to_string()),
+    ];
+    let rope = prop_oneof![
+        Just("rope nope".to_owned()),
+        (1..=2i64, select(vec!["half", "interleaved"]), select(vec!["10000", "500.5"])).prop_map(
+            |(pairs, layout, theta)| {
+                format!("rope {{ dims {}, layout {layout}, theta {theta} }}", 2 * pairs)
+            }
+        ),
+    ];
+    let attention = (1..=2i64, 1..=3i64, 4..=7i64, any::<bool>(), rope, window).prop_map(
+        |(kv, groups, head_dim, norm, rope, window)| {
+            let heads = kv * groups;
+            let text = format!(
+                "attention {{ heads {heads}, kv_heads {kv}, head_dim {head_dim}, qk_norm {norm}, {rope}, window {window} }}"
+            );
+            (text, ["B"].as_slice())
+        },
+    );
+    let scan = (1..=3i64, 1..=5i64, 1..=5i64, 1..=4i64, any::<bool>(), 1..=5i64);
+    let gla = scan.clone().prop_map(|(heads, k, v, rank, conv, kernel)| {
+        let (keys, values) = (heads * k, heads * v);
+        let text = format!(
+            "gla {{ heads {heads}, key_dim {keys}, value_dim {values}, gate_rank {rank}, short_conv {conv}, conv_kernel {kernel} }}"
+        );
+        (text, [].as_slice())
+    });
+    let delta = scan.clone().prop_map(|(heads, k, v, rank, conv, kernel)| {
+        let (keys, values) = (heads * k, heads * v);
+        let text = format!(
+            "gated_deltanet {{ heads {heads}, key_dim {keys}, value_dim {values}, output_gate_rank {rank}, short_conv {conv}, conv_kernel {kernel} }}"
+        );
+        (text, ["B"].as_slice())
+    });
+    let mamba = scan.clone().prop_map(|(groups, p, state, times, conv, kernel)| {
+        let heads = groups * times;
+        let text = format!(
+            "mamba2 {{ heads {heads}, inner {}, state {state}, groups {groups}, short_conv {conv}, conv_kernel {kernel} }}",
+            heads * p
+        );
+        (text, ["B"].as_slice())
+    });
+    let late = scan.prop_map(|(heads, rows, columns, ..)| {
+        let text = format!("late {{ heads {heads}, rows {rows}, columns {columns} }}");
+        (text, [].as_slice())
+    });
+    prop_oneof![3 => attention, 1 => gla, 1 => delta, 1 => mamba, 1 => late]
+}
+
+fn layer() -> impl Strategy<Value = Layer> {
+    let mlp = prop_oneof![
+        2 => (1..=11i64).prop_map(|hidden| Some(format!("swiglu {{ hidden {hidden} }}"))),
+        1 => (1..=11i64).prop_map(|hidden| Some(format!("rectified {{ hidden {hidden} }}"))),
+        1 => Just(None),
+    ];
+    (mixer(), mlp).prop_map(|((mixer, inner), mlp)| {
+        let mut slots = vec!["A"];
+        slots.extend(inner);
+        match mlp {
+            Some(mlp) => {
+                slots.extend(["C", "D"]);
+                Layer { text: format!("decoder {{ mixer {mixer}  mlp {mlp} }}"), slots }
+            }
+            None => Layer { text: format!("mixer_only {{ mixer {mixer} }}"), slots },
+        }
+    })
+}
+
+/// A fill of any width; those with a width of their own fit A and C only.
+fn fill(dim: i64) -> impl Strategy<Value = (String, bool)> {
+    let canon = (1..=6i64, any::<bool>(), any::<bool>()).prop_map(|(kernel, residual, silu)| {
+        let activation = if silu { "silu" } else { "none" };
+        let text =
+            format!("canon {{ kernel {kernel}, residual {residual}, activation {activation} }}");
+        (text, true)
+    });
+    prop_oneof![
+        3 => canon,
+        1 => (1..=4i64).prop_map(|kernel| (format!("smooth {{ kernel {kernel} }}"), true)),
+        1 => Just(("rms_norm { eps 1e-3 }".to_owned(), true)),
+        1 => (1..=3i64).prop_map(move |rank| (format!("low_rank {{ width {dim}, rank {rank} }}"), false)),
+    ]
+}
+
+/// The text of an arch `random`.
+pub(super) fn text() -> impl Strategy<Value = String> {
+    let dim = select(vec![1i64, 2, 5, 8, 12]);
+    dim.prop_flat_map(|dim| {
+        let group = (layer(), 1..=3usize, prop::bool::weighted(0.3));
+        let fills = vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), fill(dim)), 0..6);
+        (
+            Just(dim),
+            select(vec![1i64, 2, 23]),
+            vec(group, 1..4),
+            fills,
+            select(vec!["tied", "untied"]),
+            select(vec!["spread", "spread", "lingua"]),
+        )
+    })
+    .prop_map(|(dim, vocab, groups, fills, head, init)| {
+        let mut list = Vec::new();
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        for (layer, count, share) in &groups {
+            let share = if *share { "share " } else { "" };
+            list.push(format!("{count} of {share}{}", layer.text));
+            ranges.push((at..at + count, layer.slots.clone()));
+            at += count;
+        }
+        let mut text = format!(
+            "{DEFINITIONS}arch base {{\n  vocab {vocab}\n  dim {dim}\n  norm_eps 1e-5\n  init {init}\n  head {head}\n  layers [\n    {}\n  ]\n}}\narch random = base with {{\n",
+            list.join(",\n    ")
+        );
+        let mut taken = Vec::new();
+        for (group, slot, (with, any_width)) in fills {
+            let (range, slots) = &ranges[group.index(ranges.len())];
+            let slot = slots[slot.index(slots.len())];
+            let fits = any_width || slot == "A" || slot == "C";
+            if !fits || taken.contains(&(range.start, slot)) {
+                continue;
+            }
+            taken.push((range.start, slot));
+            let _ = writeln!(text, "  fill layers[{}..{}].{slot} with {with}", range.start, range.end);
+        }
+        text.push_str("}\n");
+        text
+    })
+}
