@@ -49,16 +49,18 @@ def generates(model, name):
     rows, ids, mask = prompts(model.config.vocab_size)
     width = ids.shape[1]
     common = {"max_new_tokens": 9, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    # Without a mask, `generate` takes token 0 for padding.
+    whole = lambda ids: {"attention_mask": torch.ones_like(ids), **common}
     batched = model.generate(ids, attention_mask=mask, **common)
     beams = model.generate(ids, attention_mask=mask, num_beams=3, **common)
     for at, row in enumerate(rows):
-        alone = model.generate(row, use_cache=False, **common)[0, row.shape[1] :]
+        alone = model.generate(row, use_cache=False, **whole(row))[0, row.shape[1] :]
         check(torch.equal(batched[at, width:], alone), "{}: row {}: {} {}".format(name, at, batched[at], alone))
-        alone = model.generate(row, use_cache=False, num_beams=3, **common)[0, row.shape[1] :]
+        alone = model.generate(row, use_cache=False, num_beams=3, **whole(row))[0, row.shape[1] :]
         check(torch.equal(beams[at, width:], alone), "{}: beams of row {}: {} {}".format(name, at, beams[at], alone))
     # Rows of one length share one state.
-    together = model.generate(ids, **common)
-    check(torch.equal(together, model.generate(ids, use_cache=False, **common)), name + ": rows of one length")
+    together = model.generate(ids, **whole(ids))
+    check(torch.equal(together, model.generate(ids, use_cache=False, **whole(ids))), name + ": rows of one length")
 
 
 def refuses(model, name):

@@ -254,26 +254,30 @@ fn rename(store: &mut Store) {
     }
 }
 
-/// Gives the tensors of an exported PyTorch module our names. Files with names of another program stay as they are.
+/// Gives the tensors of an exported PyTorch module our names. Other files stay as they are.
 fn rename_module(store: &mut Store, params: &[Param]) {
     let foreign = |name: &String| {
         let row = lay::of_any_layer(name);
         LAYOUTS.iter().any(|layout| layout.rows.iter().any(|known| known.theirs == row))
     };
     let all = torch::tensor_names(params);
-    let whole = |prefix: &str| {
-        all.iter().all(|name| store.tensors.contains_key(&format!("{prefix}{name}")))
+    let count = |prefix: &str| {
+        all.iter().filter(|name| store.tensors.contains_key(&format!("{prefix}{name}"))).count()
     };
+    let ours = params.iter().filter(|param| store.tensors.contains_key(&param.path)).count();
     let prefixes = ["", torch::CLASSES.prefix];
-    // Also rename some of the tensors, so that the checks can list what is missing, by path.
-    let some = !store.tensors.keys().any(foreign);
-    let Some(prefix) = prefixes.into_iter().find(|prefix| whole(prefix)).or_else(|| {
-        prefixes.into_iter().filter(|_| some).find(|prefix| {
-            all.iter().any(|name| store.tensors.contains_key(&format!("{prefix}{name}")))
-        })
-    }) else {
+    let (Some(prefix), most) = prefixes
+        .into_iter()
+        .map(|prefix| (Some(prefix), count(prefix)))
+        .fold((None, ours), |best, found| if found.1 > best.1 { found } else { best })
+    else {
         return;
     };
+    // Rename some of the tensors, too, so that the checks can list the missing ones by path; but another program's
+    // file may happen to have some of these names.
+    if most < all.len() && store.tensors.keys().any(foreign) {
+        return;
+    }
     let taken: Vec<_> =
         all.iter().map(|name| store.tensors.remove(&format!("{prefix}{name}"))).collect();
     let found = params.iter().zip(taken);

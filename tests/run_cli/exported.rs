@@ -14,7 +14,7 @@ const OPEN: &[(&str, &str)] = &[
         "task = \"depo\"\ndepo.N = 4\ndepo.K = 1\ndepo.mini_vocab = 4\ndepo.min_tlen = 1\ndepo.max_tlen = 2\nids = \"dense\"",
         "task = \"text\"\nsource = \"corpus\"\ntokenizer = \"bytes\"",
     ),
-    ("windows = 2", "windows = 2\nmetrics = [\"loss\"]"),
+    ("windows = 2", "windows = 2\nmetrics = [\"eval_loss\"]"),
 ];
 
 /// A place with a lock of an arch with Gated DeltaNet, and weights for it.

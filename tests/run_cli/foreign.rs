@@ -244,7 +244,7 @@ fn what_cannot_be_is_said_with_its_file_and_nothing_is_left_behind() {
         "arch a { vocab 16 dim 16 norm_eps 1e-5 init lingua layers 1 of decoder { mixer attention { heads 2, window 4 } mlp swiglu { hidden 32 } } }",
     )
     .unwrap();
-    let said = refused(place, 2, &["export", "a.canon", "--to", "hf", "--out", "o"]);
+    let said = refused(place, 2, &["export", "a.canon", "--to", "release", "--out", "o"]);
     assert!(
         said.contains("not in one of the released families") && said.contains("window"),
         "{said}"

@@ -101,9 +101,27 @@ const TAKEN: &[&str] = &[
     "zero_grad",
 ];
 
+/// Older versions of `transformers` load `beta` as `bias` and `gamma` as `weight`, wherever these words are in a name.
+const RENAMED: [(&str, &str); 2] = [("be", "ta"), ("gam", "ma")];
+
+/// The text with one more `_` between the two halves of a word.
+fn apart(text: &str, (head, tail): (&str, &str)) -> String {
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once(head) {
+        out += before;
+        out += head;
+        if after.trim_start_matches('_').starts_with(tail) {
+            out.push('_');
+        }
+        rest = after;
+    }
+    out + rest
+}
+
 /// A part of a path as a Python attribute. Taken words get `_`; a leading `_`, which Python and PyTorch reserve, becomes
 /// `under1_`. Names that look like such a result change, too, so that no two parts become equal.
 fn attribute(part: &str) -> String {
+    let part = &RENAMED.into_iter().fold(part.to_owned(), |part, word| apart(&part, word));
     let bare = part.trim_start_matches('_');
     let count = part.len() - bare.len();
     let looks_escaped = part
@@ -115,7 +133,7 @@ fn attribute(part: &str) -> String {
     }
     let underscores = |rest: &str| rest.bytes().all(|b| b == b'_');
     let taken = TAKEN.iter().any(|word| part.strip_prefix(word).is_some_and(underscores));
-    if taken { format!("{part}_") } else { part.to_owned() }
+    if taken { format!("{part}_") } else { part.clone() }
 }
 
 /// The names of the tensors of parameters, in their order.
@@ -177,12 +195,18 @@ mod tests {
     #[test]
     fn no_two_parts_become_equal_and_none_is_taken() {
         let odd = ["type", "type_", "type__", "_type", "__type", "under1_type", "under0_type", "x"];
-        let odd = odd.iter().chain(["_", "__", "_1", "under", "under_x", "class", "weight"].iter());
+        let odd = odd.iter().chain(
+            ["_", "__", "_1", "under", "under_x", "class", "weight", "beta", "be_ta"].iter(),
+        );
         let made: BTreeSet<String> = odd.clone().map(|part| attribute(part)).collect();
         assert_eq!(made.len(), odd.count());
         for name in &made {
             assert!(!TAKEN.contains(&name.as_str()) && !name.starts_with('_'), "{name}");
         }
+        assert_eq!(
+            ["wbeta", "be_ta", "beam", "gamma2"].map(attribute),
+            ["wbe_ta", "be__ta", "beam", "gam_ma2"]
+        );
         assert_eq!(
             ["requires_grad", "requires_grad_"].map(attribute),
             ["requires_grad", "requires_grad__"]
