@@ -92,7 +92,7 @@ pub(crate) fn given_integer(number: &Tensor) -> Result<i64, KernelError> {
 fn on_cpu(number: &Tensor) -> Result<(), KernelError> {
     match number.device() {
         Device::Cpu => Ok(()),
-        other => Err(KernelError::new(format!(
+        other @ (Device::Cuda(_) | Device::Mps | Device::Vulkan) => Err(KernelError::new(format!(
             "a step would wait for a number on {other:?}\nhelp: this is a bug in canonc; please report it"
         ))),
     }

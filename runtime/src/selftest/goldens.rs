@@ -99,7 +99,7 @@ fn scans(folder: &Path, machine: Machine) -> Result<Vec<Golden>, RunError> {
     Ok(found)
 }
 
-fn one_scan(scan: Scan, path: &PathBuf, machine: Machine) -> Result<Golden, RunError> {
+fn one_scan(scan: Scan, path: &Path, machine: Machine) -> Result<Golden, RunError> {
     let golden = file::read(path)?;
     let get = |name: &str| golden.get(name).ok_or_else(|| broken(path, format!("no {name}")));
     let definition = scan.definition();

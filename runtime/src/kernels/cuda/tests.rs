@@ -51,7 +51,7 @@ fn every_kernel_of_a_step_is_launched() {
     for family in Family::ALL {
         for precision in [Precision::F32, Precision::Bf16] {
             let (paths, launched) = step(family, precision);
-            for ((kernel, path), _) in &paths {
+            for (kernel, path) in paths.keys() {
                 // Attention is libtorch's on a GPU; on these tensors of the CPU it is our own.
                 let theirs =
                     kernel.starts_with("attention") || path == "libtorch" || path == "view";
