@@ -119,7 +119,7 @@ fn memory(place: &Path, idle: u64) -> Result<Option<Memory>, Failure> {
     let documents = documents(&experiment, None)?;
     let job = Job::new(&experiment, &text, documents).map_err(failure)?;
     let predicted = idle + estimate(&job).memory_bytes;
-    let timings = Paths::new(&place.join("first")).timings();
+    let timings = Paths::new(place.join("first")).timings();
     let peaks = disk::read_text(&timings, disk::SMALL)
         .map_err(|error| Failure::machine(error.to_string()).at(shown(&timings)))?;
     let measured = peaks

@@ -3,7 +3,7 @@
 //! true: the numbers were made by other programs (tests/golden has their sources); only f32 is compared, in which their
 //! tolerances are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use compiler::plan::{DType, Extent, Kernel, Loss, Options, Scan, Sizes, Value};
 use interop::import::{self, Request as Import};
