@@ -122,10 +122,8 @@ fn holder(
         Err(error) => return Err(error),
     };
     // The clock of the file system: that of this machine may differ.
-    let probe = claims.join(format!(".now-{}", who().replace(['/', ' '], "-")));
-    fs::write(&probe, "now")?;
-    let now = fs::metadata(&probe)?.modified()?;
-    let _ = fs::remove_file(&probe);
+    let probe = tempfile::Builder::new().prefix(".now-").tempfile_in(claims)?;
+    let now = probe.as_file().metadata()?.modified()?;
     if now.duration_since(renewed).unwrap_or_default() >= lease {
         return Ok(None);
     }
