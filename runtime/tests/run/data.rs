@@ -240,14 +240,12 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
                 assert!(error.message.contains(said), "{error}");
                 assert!(error.message.contains("(block 0)"), "{error}");
                 assert!(!folder.paths().attestation().exists());
-                assert_eq!(
-                    steps(&folder.records()).len() as u64,
-                    step,
-                    "{name}: nothing is logged of it"
-                );
-                let in_evaluation = step == 4;
-                assert_eq!(folder.checkpoint(step).exists(), !in_evaluation, "{name} {step}");
-                let kept = format!("step {step} was saved; the same command continues from there");
+                // The windows of one more step may have been read ahead, before the change; they are the right ones.
+                let last = steps(&folder.records()).len() as u64;
+                assert!((step..=step + 1).contains(&last), "{name}: {last} steps after {step}");
+                let in_evaluation = last == 4;
+                assert_eq!(folder.checkpoint(last).exists(), !in_evaluation, "{name} {step}");
+                let kept = format!("step {last} was saved; the same command continues from there");
                 assert_eq!(error.help.contains(&kept), !in_evaluation, "{error}");
             }
             folder.run(&experiment, None, None).0.unwrap();
