@@ -16,7 +16,7 @@ mod screen;
 mod stats;
 mod windows;
 
-pub use prepare::tokenizer;
+pub use prepare::{tokenizer, tokenizer_file};
 
 use std::io::Read;
 use std::path::Path;

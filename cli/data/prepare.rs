@@ -173,6 +173,12 @@ pub fn tokenizer(kind: Kind, path: Option<&Path>, marks: MarkNames) -> Result<To
         return Err(Failure::bad_input("--tokenizer-file is given, but --tokenizer is bytes")
             .help("name its kind: --tokenizer sentencepiece, tiktoken or huggingface"));
     }
+    let file = tokenizer_file(path)?;
+    Tokenizer::read(kind, &file, &shown(path), &marks).map_err(failure)
+}
+
+/// The bytes of a tokenizer's file.
+pub fn tokenizer_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut file = Vec::new();
     let read = disk::open(path).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut file));
     read.map_err(|error| files::missing(path, &error))?;
@@ -183,7 +189,7 @@ pub fn tokenizer(kind: Kind, path: Option<&Path>, marks: MarkNames) -> Result<To
             dsl::size(MOST_BYTES)
         )));
     }
-    Tokenizer::read(kind, &file, &shown(path), &marks).map_err(failure)
+    Ok(file)
 }
 
 fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Result<(), Failure> {

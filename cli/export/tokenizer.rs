@@ -11,9 +11,9 @@ use lab::experiment::{DataSource, Experiment};
 use tasks::{BOS, BYTES, EOS};
 
 use crate::args::{ExportArgs, ExportTo};
+use crate::data as sources;
 use crate::fail::{Failure, shown};
 use crate::import::failure;
-use crate::{data as sources, files};
 
 /// The tokenizer to write, or why there is none.
 pub(super) fn tokenizer(
@@ -95,9 +95,14 @@ fn read(
             "name the lock's tokenizer with --tokenizer-file, --bos and --eos as it was prepared",
         ));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| files::missing(path, &error))?;
+    let file = sources::tokenizer_file(path)?;
     let info = found.info();
-    interop::tokenizer::Tokenizer::read(&shown(path), &text, info.bos, info.eos)
-        .map(Ok)
-        .map_err(failure)
+    interop::tokenizer::Tokenizer::read(
+        &shown(path),
+        &String::from_utf8_lossy(&file),
+        info.bos,
+        info.eos,
+    )
+    .map(Ok)
+    .map_err(failure)
 }

@@ -36,7 +36,7 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
         ForeignError::new(
             compiled.name.clone(),
             format!("this arch is not in one of the released families: {why}"),
-            "only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported; `--to card` describes any arch",
+            "only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported so; `--to hf`, `torch` and `card` take any arch",
         )
     };
     let fields =

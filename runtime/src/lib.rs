@@ -20,5 +20,5 @@ pub mod replay;
 pub mod reproduce;
 pub mod selftest;
 
-/// The bindings of libtorch, in the version of this crate's types.
-pub use tch;
+/// The words of libtorch that requests and results are written in.
+pub use tch::{Device, Kind, Tensor};

@@ -147,13 +147,15 @@ fn a_table_of_holes_is_refused_by_its_size() {
 }
 
 #[test]
-fn a_card_describes_an_arch_outside_the_released_families() {
+fn a_card_and_a_module_take_an_arch_outside_the_released_families() {
     let dir = folder(&[]);
     let arch = root().join("arch/hybridcanon_tiny.canon");
     let arch = arch.to_str().unwrap();
-    let said = canonc(dir.path(), &["export", arch, "--to", "hf", "--out", "hf"]);
+    let said = canonc(dir.path(), &["export", arch, "--to", "release", "--out", "release"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
-    assert!(said.stderr.contains("`--to card` describes any arch"), "{}", said.stderr);
+    assert!(said.stderr.contains("`card` take any arch"), "{}", said.stderr);
+    let said = canonc(dir.path(), &["export", arch, "--to", "torch", "--out", "torch"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, "torch/model.py\n"), "{}", said.stderr);
     let said = canonc(dir.path(), &["export", arch, "--to", "card", "--out", "card"]);
     assert_eq!((said.code, said.stdout.as_str()), (0, "card/README.md\n"), "{}", said.stderr);
     let card = fs::read_to_string(dir.path().join("card/README.md")).unwrap();

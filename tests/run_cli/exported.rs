@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use runtime::tch::Tensor;
+use runtime::Tensor;
 use runtime::weights::{Weights, file};
 
 use crate::{DEPO, Place, arch_named, experiment};

@@ -13,8 +13,8 @@ use interop::export::{Request, To, write};
 use interop::tokenizer::Tokenizer;
 use runtime::execute::{KernelRequest, Machine};
 use runtime::forward;
-use runtime::tch::{Device, Kind, Tensor};
 use runtime::weights::{Weights, file};
+use runtime::{Device, Kind, Tensor};
 use support::{archs, programs};
 
 use super::modules::read_back;

@@ -17,8 +17,8 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::forward;
-use runtime::tch::{Device, Kind, Tensor};
 use runtime::weights::{Weights, file};
+use runtime::{Device, Kind, Tensor};
 use support::{archs, programs};
 
 use super::{python, random, run};
