@@ -22,7 +22,8 @@ mod random;
 #[path = "transformers/folders.rs"]
 mod folders;
 
-const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy";
+const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy, lm_eval";
+const HARNESS: &str = "lm-eval==0.4.7";
 
 /// Plain Llamas: both RoPE layouts, with and without grouped queries, a tied head, heads that together are wider
 /// than the model with a larger RoPE base; and one that only the published code supports.
@@ -70,7 +71,7 @@ fn python() -> PathBuf {
     let Some(program) = named() else { return followed().clone() };
     assert!(
         imports(&program, NEEDED),
-        "CANONC_TRANSFORMERS_PYTHON = {} lacks torch, transformers, safetensors or numpy",
+        "CANONC_TRANSFORMERS_PYTHON = {} lacks torch, transformers, safetensors, numpy or {HARNESS}",
         program.display()
     );
     program
@@ -109,6 +110,11 @@ fn followed() -> &'static PathBuf {
         );
         assert_eq!(said.lines().last(), Some("[1, 3, 97]"), "{said}{why}");
         let python = home.join(".venv/bin/python");
+        // Before any test uses the environment, and with the README's versions: alone, pip would take newer ones.
+        let (_, wanted) = block(&readme, "sh").split_once("pip install ").unwrap();
+        let mut words = vec!["-m", "pip", "install", HARNESS];
+        words.extend(wanted.lines().next().unwrap().split_whitespace());
+        run(&python, &words).unwrap_or_else(|why| panic!("{why}"));
         assert!(imports(&python, NEEDED), "{} lacks what the tests need", python.display());
         python
     })

@@ -4,7 +4,7 @@
 //! rounding; generation of padded batches with a cache is that of single rows without; `save_pretrained` writes the
 //! same bits, which every `--weights` reads.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use compiler::plan::{Loss, Options};
 use compiler::program::Compiled;
@@ -18,7 +18,7 @@ use runtime::{Device, Kind, Tensor};
 use support::{archs, programs};
 
 use super::modules::read_back;
-use super::{imports, named, python, run};
+use super::{python, run};
 
 /// On bytes, so that it has a tokenizer.
 const BYTES: &str = "
@@ -37,22 +37,6 @@ struct Found {
     logits: f64,
     own_code: bool,
     harness: bool,
-}
-
-/// A Python that has lm-evaluation-harness, too.
-fn with_harness() -> PathBuf {
-    let python = python();
-    if !imports(&python, "import lm_eval") {
-        assert!(
-            named().is_none(),
-            "{} lacks lm_eval\nhelp: {} -m pip install lm-eval==0.4.7",
-            python.display(),
-            python.display()
-        );
-        run(&python, &["-m", "pip", "install", "lm-eval==0.4.7"])
-            .unwrap_or_else(|why| panic!("{why}"));
-    }
-    python
 }
 
 /// Exports a folder; writes tokens and our logits next to it.
@@ -97,7 +81,7 @@ fn lay_out(root: &Path, name: &str, compiled: &Compiled, tokenizer: Option<&Toke
 
 #[test]
 fn folders_of_any_arch_work_in_transformers_and_in_lm_eval() {
-    let python = with_harness();
+    let python = python();
     let place = tempfile::tempdir().unwrap();
     let root = place.path();
     let bytes = Tokenizer::bytes(tasks::BOS, tasks::EOS);
