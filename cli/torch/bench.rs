@@ -14,7 +14,7 @@ use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
 use runtime::bench::{CANON_SHAPES, CanonBench, CanonShape, Timing, canon};
 use runtime::kernels::KernelError;
 
-use canonc::args::{BenchArgs, BenchWhat};
+use canonc::args::{BenchArgs, BenchWhat, OnDevice, WithKernels, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::output;
 
@@ -27,6 +27,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Outcome {
         return Err(Failure::bad_input("only `bench step` and `bench decode` can --serve")
             .help("leave out --serve"));
     }
+    nothing_ignored(args)?;
     match args.what {
         BenchWhat::Canon => canon_layers(args),
         BenchWhat::Scan => scans(args),
@@ -34,6 +35,50 @@ pub(crate) fn bench(args: &BenchArgs) -> Outcome {
         BenchWhat::Peers => peers::peers(args),
         BenchWhat::Decode => decode::decode(args),
         BenchWhat::Data => data::generators(),
+    }
+}
+
+/// Refuses options that this benchmark would ignore. `bench peers` and `bench decode` say more about theirs.
+fn nothing_ignored(args: &BenchArgs) -> Result<(), Failure> {
+    let (name, taken): (_, &[&str]) = match args.what {
+        BenchWhat::Canon => ("canon", &["--rounds"]),
+        BenchWhat::Scan => ("scan", &["--rounds"]),
+        BenchWhat::Data => ("data", &[]),
+        BenchWhat::Step => (
+            "step",
+            &[
+                "FILE",
+                "--arch",
+                "--batch",
+                "--seq-len",
+                "--rounds",
+                "--dtype",
+                "--device",
+                "--kernels",
+            ],
+        ),
+        BenchWhat::Peers | BenchWhat::Decode => return Ok(()),
+    };
+    let given = [
+        ("FILE", !args.files.is_empty()),
+        ("--arch", args.arch.is_some()),
+        ("--batch", args.batch.is_some()),
+        ("--seq-len", !args.seq_len.is_empty()),
+        ("--rounds", args.rounds.is_some()),
+        ("--python", args.python.is_some()),
+        ("--make-environment", args.make_environment),
+        ("--dtype", args.machine.dtype != WithType::default()),
+        ("--device", args.machine.device != OnDevice::default()),
+        ("--kernels", args.machine.kernels != WithKernels::default()),
+    ];
+    match given.into_iter().find(|(option, given)| *given && !taken.contains(option)) {
+        None => Ok(()),
+        Some((option, _)) => {
+            let option = if option == "FILE" { "file" } else { option };
+            let (message, help) =
+                (format!("`bench {name}` takes no {option}"), format!("leave out the {option}"));
+            Err(Failure::bad_input(message).help(help.replace("the --", "--")))
+        }
     }
 }
 

@@ -278,6 +278,29 @@ fn only_numbers_are_answered_and_only_by_what_serves() {
 }
 
 #[test]
+fn options_that_a_benchmark_would_ignore_are_refused() {
+    for (words, said) in [
+        ("canon a.canon", "takes no file"),
+        ("canon --dtype bf16", "takes no --dtype"),
+        ("scan --kernels reference", "takes no --kernels"),
+        ("scan --seq-len 8", "takes no --seq-len"),
+        ("data --rounds 3", "takes no --rounds"),
+        ("data --device cuda", "takes no --device"),
+        ("step a.canon --python p", "takes no --python"),
+        ("step a.canon --make-environment", "takes no --make-environment"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_canonc"))
+            .arg("bench")
+            .args(words.split_whitespace())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {text}");
+        assert!(text.contains(said), "{words}: {text}");
+    }
+}
+
+#[test]
 fn decoding_is_compared_with_its_own_model() {
     let dir = tempfile::tempdir().unwrap();
     let decode = |words: &[&str]| {

@@ -80,34 +80,57 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
     wrong
 }
 
-/// Whether this implementation exists on any machine; `execute/choose.rs` chooses for the current one.
-fn is_path(path: &str) -> bool {
-    let reason = |rest: &str| {
-        let known = ["asked for", "value width is not key width"];
-        let kernel_size = |text: &str| {
-            let size = text.strip_prefix("kernel ")?.strip_suffix(" is outside 2..=8")?;
-            size.parse::<u64>().ok()
-        };
-        // A device or a type, as tch names them: `on Cuda(0)`, `BFloat16`.
-        let word = rest.strip_prefix("on ").unwrap_or(rest);
-        let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '(' | ')');
-        known.contains(&rest)
-            || kernel_size(rest).is_some()
-            || !word.is_empty() && word.chars().all(is_name)
-    };
-    let reference = path.strip_prefix("reference (").and_then(|rest| rest.strip_suffix(')'));
-    // A product of few rows has a kernel of its own.
-    let few = path.strip_prefix("libtorch, ").and_then(|rest| {
-        let (path, rows) = rest.strip_suffix(" rows")?.split_once(" up to ")?;
-        rows.parse::<u64>().is_ok().then_some(path).filter(|path| path.starts_with("fused/"))
-    });
-    match (few.unwrap_or(path).strip_prefix("fused/"), reference) {
-        (Some(isa), _) => ["avx512", "avx2", "portable"].contains(&isa),
-        (None, Some(why)) => reason(why),
-        (None, None) => {
-            ["view", "libtorch", "libtorch flash", "libtorch flash, masked"].contains(&path)
-        }
+/// Every implementation on any machine, with placeholders: `{isa}`, `{image}`, `{kind}` and numbers `{n}`.
+const PATHS: [&str; 18] = [
+    "view",
+    "libtorch",
+    "libtorch flash",
+    "libtorch flash, masked",
+    "libtorch, fused/{isa} up to {n} rows",
+    "fused/{isa}",
+    "fused/{isa}, products libtorch",
+    "fused/cuda/{image}",
+    "reference (asked for)",
+    "reference (on {device})",
+    "reference ({kind})",
+    "reference (value width is not key width)",
+    "reference (kernel {n} is outside 2..=8)",
+    "reference (operands of several dtypes)",
+    "reference (no CUDA kernel for a width of {n})",
+    "reference (no CUDA kernel for {n} taps)",
+    "reference (no CUDA kernel for a state of {n} × {n})",
+    "reference (no flash attention for heads of {n})",
+];
+
+/// What a placeholder stands for, but a number. Kinds and devices are named as tch names them.
+fn words(placeholder: &str) -> &'static [&'static str] {
+    match placeholder {
+        "isa" => &["avx512", "avx2", "portable"],
+        "image" => &["sm_80", "sm_90a", "sm_100a", "ptx_80"],
+        "kind" => &["Float", "Double", "BFloat16", "Half"],
+        "device" => &["Cuda({n})", "Mps", "Vulkan"],
+        _ => &[],
     }
+}
+
+/// Whether this implementation exists on any machine; `execute/choose.rs` chooses for the current one.
+pub fn is_path(path: &str) -> bool {
+    PATHS.iter().any(|form| fits(form, path))
+}
+
+/// Whether `text` has this form.
+fn fits(form: &str, text: &str) -> bool {
+    let Some((before, rest)) = form.split_once('{') else { return form == text };
+    let (Some(text), Some((placeholder, after))) =
+        (text.strip_prefix(before), rest.split_once('}'))
+    else {
+        return false;
+    };
+    if placeholder == "n" {
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        return (1..=18).contains(&digits) && fits(after, &text[digits..]);
+    }
+    words(placeholder).iter().any(|word| fits(&format!("{word}{after}"), text))
 }
 
 #[cfg(test)]
@@ -123,9 +146,12 @@ mod tests {
             "fused/portable",
             "libtorch, fused/avx2 up to 4 rows",
             "reference (asked for)",
+            "fused/avx512, products libtorch",
+            "fused/cuda/sm_90a",
             "reference (on Cuda(0))",
             "reference (BFloat16)",
             "reference (kernel 9 is outside 2..=8)",
+            "reference (no CUDA kernel for a state of 64 × 128)",
         ] {
             assert!(is_path(path), "{path}");
         }
@@ -137,6 +163,10 @@ mod tests {
             "reference ()",
             "libtorch ",
             "reference (a b)",
+            "reference (on Cuda())",
+            "reference (kernel 9 is outside 2..=8",
+            "fused/avx512, products",
+            "fused/cuda/sm_70",
             "libtorch, libtorch up to 4 rows",
         ] {
             assert!(!is_path(path), "{path}");

@@ -27,6 +27,8 @@ pub enum Choice {
     Product(Product),
     /// Our kernel, by this path.
     Ours(Path),
+    /// Our kernel around matrix products.
+    Head(Path, Product),
     Attention(attention::Path),
 }
 
@@ -34,7 +36,9 @@ impl Choice {
     /// Whether it reads and writes bf16 itself, where the kernel's other implementations get copies in f32.
     pub(super) fn takes_bf16(self) -> bool {
         match self {
-            Choice::Ours(Path::Cuda(_)) | Choice::Attention(attention::Path::Flash) => true,
+            Choice::Ours(Path::Cuda(_))
+            | Choice::Head(Path::Cuda(_), _)
+            | Choice::Attention(attention::Path::Flash) => true,
             Choice::Ours(Path::Fused(_) | Path::Reference(_))
             | Choice::Attention(
                 attention::Path::Fused(_)
@@ -43,6 +47,7 @@ impl Choice {
             )
             | Choice::View
             | Choice::Library
+            | Choice::Head(..)
             | Choice::Product(_) => false,
         }
     }
@@ -55,6 +60,10 @@ impl fmt::Display for Choice {
             Choice::Library => f.write_str("libtorch"),
             Choice::Product(product) => product.fmt(f),
             Choice::Ours(path) => path.fmt(f),
+            Choice::Head(path @ Path::Fused(_), Product::Library) => {
+                write!(f, "{path}, products libtorch")
+            }
+            Choice::Head(path, _) => path.fmt(f),
             Choice::Attention(path) => path.fmt(f),
         }
     }
@@ -67,38 +76,32 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
     let KernelRequest { all: asked, canon, gated_norm } = kernels;
     // Where our compiled CUDA kernels run.
     let launcher = cuda::launcher(device).ok();
-    let ours_unless = |asked: bool| {
-        Choice::Ours(match (asked, launcher) {
-            (true, _) => Path::Reference(Reason::Asked),
-            (false, Some(launcher)) => on_gpu::path(kernel, operands, kind, launcher),
-            (false, None) => path::choose(kind, device),
-        })
+    let path_unless = |asked: bool| match (asked, launcher) {
+        (true, _) => Path::Reference(Reason::Asked),
+        (false, Some(launcher)) => on_gpu::path(kernel, operands, kind, launcher),
+        (false, None) => path::choose(kind, device),
     };
-    let ours = || ours_unless(asked);
+    let ours = || Choice::Ours(path_unless(asked));
+    let any = |dtype| operands.iter().any(|operand| operand.dtype == dtype);
     let dims = |i: usize| operands.get(i).map_or(&[][..], |v| v.dims.as_slice());
     match kernel {
         Kernel::Reshape { .. } | Kernel::Split { .. } => Choice::View,
         Kernel::Linear { .. } | Kernel::LinearGradInput | Kernel::LinearGradWeight => {
-            let bf16 = operands.iter().any(|operand| operand.dtype == DType::Bf16);
             let few = pieces && matches!(kernel, Kernel::Linear { .. });
             Choice::Product(if asked {
                 Product::Library
             } else if few {
                 Product::choose_few(kind, device)
-            } else if bf16 {
+            } else if any(DType::Bf16) {
                 Product::Library
             } else {
                 Product::choose(kind, device)
             })
         }
         // The CPU's is libtorch's; on a GPU that one is not deterministic without sorting, as ours does.
-        Kernel::EmbedGrad { .. } if launcher.is_some() && !asked => match ours() {
-            Choice::Ours(Path::Reference(_)) => Choice::Library,
-            choice @ (Choice::Ours(_)
-            | Choice::View
-            | Choice::Library
-            | Choice::Product(_)
-            | Choice::Attention(_)) => choice,
+        Kernel::EmbedGrad { .. } if launcher.is_some() && !asked => match path_unless(asked) {
+            Path::Reference(_) => Choice::Library,
+            path @ (Path::Fused(_) | Path::Cuda(_)) => Choice::Ours(path),
         },
         Kernel::Embed
         | Kernel::Cast { .. }
@@ -126,23 +129,27 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::Rope { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
-        | Kernel::HeadLoss { .. }
-        | Kernel::HeadLossGrad { .. }
         | Kernel::L2Norm { .. }
         | Kernel::L2NormGrad
         | Kernel::Scan { .. }
         | Kernel::ScanGrad(_)
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
+        Kernel::HeadLoss { .. } | Kernel::HeadLossGrad { .. } => {
+            let path = path_unless(asked);
+            // With an operand in f32, all are widened.
+            let bf16 = any(DType::Bf16) && !any(DType::F32);
+            Choice::Head(path, if bf16 { Product::Library } else { Product::by(path) })
+        }
         Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => {
-            ours_unless(asked || gated_norm)
+            Choice::Ours(path_unless(asked || gated_norm))
         }
         Kernel::CausalConv { kernel, .. }
         | Kernel::CausalConvGrad { kernel, .. }
         | Kernel::ConvSwiGlu { kernel, .. }
         | Kernel::ConvSwiGluGrad { kernel, .. } => match (asked || canon, launcher) {
             (false, None) => Choice::Ours(convolution::choose(*kernel, kind, device)),
-            (asked, _) => ours_unless(asked),
+            (asked, _) => Choice::Ours(path_unless(asked)),
         },
         Kernel::Attention { window: _ } | Kernel::AttentionGrad { window: _ } => {
             // The gradient's operands start with dy, before q, k and v.
@@ -257,6 +264,69 @@ mod tests {
             let double = Machine { kind: Kind::Double, ..fast };
             assert_eq!(path(kernel, &[&f32, &f32], double), "libtorch");
         }
+    }
+
+    #[test]
+    fn every_choice_is_a_path_that_a_record_may_have() {
+        use crate::kernels::path::Reason;
+        let (cpu, gpu) = (Device::Cpu, Device::Cuda(3));
+        let ours = [
+            Reason::Device(gpu),
+            Reason::Kind(Kind::BFloat16),
+            Reason::KernelSize(9),
+            Reason::Width(48),
+            Reason::Taps(9),
+            Reason::Mixed,
+            Reason::State(48, 96),
+            Reason::Asked,
+        ]
+        .map(Path::Reference);
+        let isas = [Isa::Avx512, Isa::Avx2, Isa::Portable];
+        let fused = isas.map(Path::Fused).into_iter().chain(gpu::Target::ALL.map(Path::Cuda));
+        let widths = [
+            (true, false, 8),
+            (true, true, 12),
+            (true, true, 8),
+            (false, true, 8),
+            (false, false, 8),
+        ];
+        let mut choices = vec![Choice::View, Choice::Library, Choice::Product(Product::Library)];
+        choices.extend(isas.map(|isa| Choice::Product(Product::FewRows(isa))));
+        choices.extend(isas.map(|isa| Choice::Product(Product::Tiles(isa))));
+        for path in ours.into_iter().chain(fused) {
+            choices.push(Choice::Ours(path));
+            choices.push(Choice::Head(path, Product::by(path)));
+            choices.push(Choice::Head(path, Product::Library));
+        }
+        for (device, kind) in [cpu, gpu].into_iter().flat_map(|device| {
+            [Kind::Float, Kind::Double, Kind::BFloat16].map(|kind| (device, kind))
+        }) {
+            choices.extend(widths.map(|(fresh, even, width)| {
+                Choice::Attention(attention::choose(fresh, even, width, device, kind))
+            }));
+        }
+        choices.push(Choice::Attention(attention::Path::Reference(attention::Reason::Asked)));
+        for choice in choices {
+            assert!(records::run::is_path(&choice.to_string()), "{choice}");
+        }
+    }
+
+    #[test]
+    fn the_products_of_the_head_are_named() {
+        let fast =
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
+        let x = |dtype| Value { dtype, ..heads(Extent::Time, 8) };
+        let (f32, bf16) = (x(DType::F32), x(DType::Bf16));
+        let none = dsl::Decimal::ZERO;
+        let kernel = Kernel::HeadLoss { bias: false, nll_square: none, z_loss: none, rows: 8 };
+        let isa = Isa::of_process();
+        let ours = !blas_is_faster() && isa != Isa::Portable;
+        let (tiles, library) = (format!("fused/{isa}"), format!("fused/{isa}, products libtorch"));
+        assert_eq!(path(&kernel, &[&f32, &f32], fast), if ours { &*tiles } else { &*library });
+        assert_eq!(path(&kernel, &[&f32, &bf16], fast), if ours { &*tiles } else { &*library });
+        assert_eq!(path(&kernel, &[&bf16, &bf16], fast), library);
+        let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
+        assert_eq!(path(&kernel, &[&f32, &f32], plain), "reference (asked for)");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use dsl::Decimal;
 use tch::Tensor;
 
 use super::{Choice, Machine};
+use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
     KernelError, arrange, attention, canon, cuda, gated_norm, head_loss, l2_norm, linear, loss,
@@ -40,15 +41,19 @@ pub(super) fn run(
     let integer = |i: usize| -> Result<i64, KernelError> { transfer::given_integer(x(i)?) };
     let ours = || match choice {
         Choice::Ours(path) => Ok(path),
-        Choice::View | Choice::Library | Choice::Product(_) | Choice::Attention(_) => {
-            Err(wrong(format!("`{choice}` was chosen for it")))
-        }
+        Choice::View
+        | Choice::Library
+        | Choice::Head(..)
+        | Choice::Product(_)
+        | Choice::Attention(_) => Err(wrong(format!("`{choice}` was chosen for it"))),
     };
     let product = || match choice {
         Choice::Product(product) => Ok(product),
-        Choice::View | Choice::Library | Choice::Ours(_) | Choice::Attention(_) => {
-            Err(wrong(format!("`{choice}` was chosen for it")))
-        }
+        Choice::View
+        | Choice::Library
+        | Choice::Ours(_)
+        | Choice::Head(..)
+        | Choice::Attention(_) => Err(wrong(format!("`{choice}` was chosen for it"))),
     };
     Ok(match kernel {
         Kernel::Embed => vec![linear::embed(x(0)?, x(1)?)?],
@@ -60,6 +65,7 @@ pub(super) fn run(
             Choice::Ours(Path::Fused(_) | Path::Reference(_))
             | Choice::View
             | Choice::Library
+            | Choice::Head(..)
             | Choice::Product(_)
             | Choice::Attention(_) => linear::embed_grad(x(0)?, x(1)?, *vocab)?,
         }],
@@ -224,14 +230,16 @@ pub(super) fn run(
         }
         Kernel::Argmax => vec![loss::argmax(x(0)?)?],
         Kernel::HeadLoss { bias, nll_square, z_loss, rows } => {
-            let head = head(operands, *bias, terms(nll_square, z_loss), *rows)?;
-            let scores = head_loss::forward(ours()?, head)?;
+            let (path, product) = head_path(choice)?;
+            let head = head(operands, *bias, product, terms(nll_square, z_loss), *rows)?;
+            let scores = head_loss::forward(path, head)?;
             vec![scores.nll, scores.loss, scores.counted, scores.argmax]
         }
         Kernel::HeadLossGrad { bias, nll_square, z_loss, rows } => {
-            let head = head(operands, *bias, terms(nll_square, z_loss), *rows)?;
+            let (path, product) = head_path(choice)?;
+            let head = head(operands, *bias, product, terms(nll_square, z_loss), *rows)?;
             let scale = number(3 + usize::from(*bias))?;
-            let made = head_loss::backward(ours()?, head, scale)?;
+            let made = head_loss::backward(path, head, scale)?;
             [made.loss, made.counted, made.x, made.weight].into_iter().chain(made.bias).collect()
         }
 
@@ -258,9 +266,22 @@ pub(super) fn run(
 fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
     match choice {
         Choice::Attention(path) => Ok(path),
-        Choice::View | Choice::Library | Choice::Product(_) | Choice::Ours(_) => {
-            Err(wrong(format!("`{choice}` was chosen for it")))
-        }
+        Choice::View
+        | Choice::Library
+        | Choice::Product(_)
+        | Choice::Ours(_)
+        | Choice::Head(..) => Err(wrong(format!("`{choice}` was chosen for it"))),
+    }
+}
+
+fn head_path(choice: Choice) -> Result<(Path, Product), KernelError> {
+    match choice {
+        Choice::Head(path, product) => Ok((path, product)),
+        Choice::View
+        | Choice::Library
+        | Choice::Product(_)
+        | Choice::Ours(_)
+        | Choice::Attention(_) => Err(wrong(format!("`{choice}` was chosen for it"))),
     }
 }
 
@@ -272,16 +293,17 @@ fn terms(nll_square: &Decimal, z_loss: &Decimal) -> loss::Terms {
 fn head<'a>(
     operands: &[&'a Tensor],
     bias: bool,
+    product: Product,
     terms: loss::Terms,
     rows: i64,
 ) -> Result<head_loss::Head<'a>, KernelError> {
     let operands = some(operands, 0, 3 + usize::from(bias))?;
     match (operands, bias) {
         ([x, weight, bias, targets], true) => {
-            Ok(head_loss::Head { x, weight, bias: Some(bias), targets, terms, rows })
+            Ok(head_loss::Head { x, weight, bias: Some(bias), targets, product, terms, rows })
         }
         ([x, weight, targets, ..], _) => {
-            Ok(head_loss::Head { x, weight, bias: None, targets, terms, rows })
+            Ok(head_loss::Head { x, weight, bias: None, targets, product, terms, rows })
         }
         _ => Err(wrong(format!("{} operands", operands.len()))),
     }

@@ -104,6 +104,7 @@ fn head([b, t, c]: [i64; 3], path: Path, rows: i64) -> Vec<Tensor> {
         weight: &weight,
         bias: Some(&bias),
         targets: &targets,
+        product: linear::Product::by(path),
         terms,
         rows,
     };
