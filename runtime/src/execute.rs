@@ -22,7 +22,7 @@ mod widen;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, Step, ValId, Value};
+use compiler::plan::{DType, Input, Kernel, Output, Plan, Sizes, Step, ValId, Value};
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels::{CudaLibrary, KernelError, cuda, cuda_devices, cuda_library, rope};
@@ -331,9 +331,4 @@ fn sizes_of(given: &[(Input, ValId, Tensor)]) -> Sizes {
         }
     }
     sizes
-}
-
-/// Whether an extent is the number of given tokens, for choosing before sizes are known.
-pub(crate) fn is_time(extent: Option<&Extent>) -> bool {
-    matches!(extent, Some(Extent::Time))
 }

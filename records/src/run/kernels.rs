@@ -81,11 +81,10 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
 }
 
 /// Every implementation on any machine, with placeholders: `{isa}`, `{image}`, `{kind}` and numbers `{n}`.
-const PATHS: [&str; 18] = [
+const PATHS: [&str; 17] = [
     "view",
     "libtorch",
     "libtorch flash",
-    "libtorch flash, masked",
     "libtorch, fused/{isa} up to {n} rows",
     "fused/{isa}",
     "fused/{isa}, products libtorch",
@@ -142,7 +141,7 @@ mod tests {
         for path in [
             "view",
             "libtorch",
-            "libtorch flash, masked",
+            "libtorch flash",
             "fused/portable",
             "libtorch, fused/avx2 up to 4 rows",
             "reference (asked for)",
@@ -162,6 +161,7 @@ mod tests {
             "fused/avx1024",
             "reference ()",
             "libtorch ",
+            "libtorch flash, masked",
             "reference (a b)",
             "reference (on Cuda())",
             "reference (kernel 9 is outside 2..=8",

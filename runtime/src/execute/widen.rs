@@ -9,6 +9,7 @@ use tch::{Kind, Tensor};
 use super::Choice;
 use super::dispatch::{self, Context};
 use crate::kernels::KernelError;
+use crate::kernels::arrange::cast;
 
 pub(super) fn run(
     kernel: &Kernel,
@@ -26,7 +27,7 @@ pub(super) fn run(
         true => {
             let wide = |operand: &&Tensor| {
                 let narrow = operand.kind() == Kind::BFloat16;
-                if narrow { operand.f_to_kind(Kind::Float) } else { Ok(operand.shallow_clone()) }
+                if narrow { cast(operand, Kind::Float) } else { Ok(operand.shallow_clone()) }
             };
             let wide = operands.iter().map(wide).collect::<Result<Vec<_>, _>>()?;
             let operands: Vec<&Tensor> = wide.iter().collect();
@@ -41,7 +42,7 @@ pub(super) fn run(
     };
     for (result, kind) in results.iter_mut().zip(kinds) {
         if result.kind() != *kind && is_float(*kind) {
-            *result = result.f_to_kind(*kind)?;
+            *result = cast(result, *kind)?;
         }
     }
     Ok(results)

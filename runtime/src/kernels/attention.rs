@@ -1,17 +1,18 @@
-//! Causal softmax attention: our kernel on the CPU, libtorch's flash kernels on a GPU and for keys of earlier calls (all
-//! after Dao et al. 2022), or the plain formula.
+//! Causal softmax attention: our kernels on the CPU, libtorch's flash kernel on a GPU (both after Dao et al. 2022), or the
+//! plain formula.
 //! In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t: queries are the last t of s positions. Out: y [b, t, h,
 //! e] and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window.
 //! Must stay true: the caller runs the path that `choose` returned; softmax is in f32 (f64 in f64); query head j reads
 //! head ⌊j·kv/h⌋.
 
+mod few;
 mod fused;
 
 use std::fmt;
 
 use tch::{Device, Kind, Tensor};
 
-use super::arrange::{repeat_heads, sum_repeats};
+use super::arrange::{cast, repeat_heads, sum_repeats};
 use super::{Isa, KernelError, ffi};
 
 /// The implementation of attention.
@@ -19,8 +20,6 @@ use super::{Isa, KernelError, ffi};
 pub enum Path {
     /// Ours, for any window and widths.
     Fused(Isa),
-    /// libtorch's flash kernel with an explicit mask, for keys from earlier calls.
-    MaskedFlash,
     /// libtorch's flash kernel on a GPU, for bf16; its backward pass divides by multiprocessors, in a fixed order.
     Flash,
     /// Matrix products and a softmax, on any device and dtype; holds all scores.
@@ -38,8 +37,8 @@ pub enum Reason {
     Asked,
 }
 
-/// The path on a device. `fresh`: no earlier keys; `even`: keys as wide as values, `width`; `kind`: of the operands.
-pub fn choose(fresh: bool, even: bool, width: i64, device: Device, kind: Kind) -> Path {
+/// The path on a device. `even`: keys as wide as values, `width`; `kind`: of the operands.
+pub fn choose(even: bool, width: i64, device: Device, kind: Kind) -> Path {
     if let Device::Cuda(_) = device {
         match (even, kind) {
             (false, _) => Path::Reference(Reason::Widths),
@@ -51,12 +50,8 @@ pub fn choose(fresh: bool, even: bool, width: i64, device: Device, kind: Kind) -
         Path::Reference(Reason::Device(device))
     } else if kind != Kind::Float {
         Path::Reference(Reason::Kind(kind))
-    } else if fresh {
-        Path::Fused(Isa::of_process())
-    } else if !even {
-        Path::Reference(Reason::Widths)
     } else {
-        Path::MaskedFlash
+        Path::Fused(Isa::of_process())
     }
 }
 
@@ -64,7 +59,6 @@ impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fused(isa) => write!(f, "fused/{isa}"),
-            Self::MaskedFlash => f.write_str("libtorch flash, masked"),
             Self::Flash => f.write_str("libtorch flash"),
             Self::Reference(Reason::Width(width)) => {
                 write!(f, "reference (no flash attention for heads of {width})")
@@ -91,30 +85,27 @@ pub struct Operands<'a> {
 /// y [b, t, h, e] and lse [b, h, t].
 pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), KernelError> {
     let shape = Shape::from_operands(operands)?;
-    let flash = match path {
-        Path::Fused(isa) => return fused::forward(isa, &shape, operands),
+    match path {
+        Path::Fused(isa) if shape.queries <= few::QUERIES => {
+            return few::forward(isa, &shape, operands);
+        }
+        Path::Fused(isa) => {
+            let [q, k, v] = [operands.q, operands.k, operands.v].map(|x| cast(x, Kind::Float));
+            let operands = Operands { q: &q?, k: &k?, v: &v?, ..operands };
+            return fused::forward(isa, &shape, operands);
+        }
         Path::Flash => {
             let Operands { q, k, v, window } = operands;
             let [q, k, v] = [q, k, v].map(last_dense);
             return ffi::flash_forward([&q?, &k?, &v?], shape.scale(), window);
         }
-        Path::MaskedFlash => true,
-        Path::Reference(_) => false,
-    };
+        Path::Reference(_) => {}
+    }
     let (q, k, v) = shape.by_head(operands)?; // [b, h, t | s, d]
-    let scale = shape.scale();
-    let (y, lse) = if flash {
-        let mask = shape.mask(operands)?;
-        Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu(
-            &q, &k, &v, 0.0, false, mask, scale,
-        )?
-    } else {
-        let scores = shape.scores(operands, &q, &k)?; // [b, h, t, s]
-        let lse = scores.f_logsumexp([-1i64].as_slice(), true)?; // [b, h, t, 1]
-        let p = scores.f_sub(&lse)?.f_exp()?;
-        (p.f_matmul(&v)?, lse.f_squeeze_dim(-1)?)
-    };
-    Ok((y.f_transpose(1, 2)?.f_contiguous()?, lse))
+    let scores = shape.scores(operands, &q, &k)?; // [b, h, t, s]
+    let lse = scores.f_logsumexp([-1i64].as_slice(), true)?; // [b, h, t, 1]
+    let y = scores.f_sub(&lse)?.f_exp()?.f_matmul(&v)?;
+    Ok((y.f_transpose(1, 2)?.f_contiguous()?, lse.f_squeeze_dim(-1)?))
 }
 
 /// (dq, dk, dv) of sum(y ⊙ dy), from y and lse of the forward pass.
@@ -126,36 +117,33 @@ pub fn backward(
     lse: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
     let shape = Shape::from_operands(operands)?;
-    let flash = match path {
-        Path::Fused(isa) => return fused::backward(isa, &shape, dy, operands, y, lse),
+    match path {
+        Path::Fused(isa) => {
+            let [dy, q, k, v, y] =
+                [dy, operands.q, operands.k, operands.v, y].map(|x| cast(x, Kind::Float));
+            let operands = Operands { q: &q?, k: &k?, v: &v?, ..operands };
+            return fused::backward(isa, &shape, &dy?, operands, &y?, lse);
+        }
         Path::Flash => {
             let Operands { q, k, v, window } = operands;
             let [dy, q, k, v, y] = [dy, q, k, v, y].map(last_dense);
             let (of, made) = ([&q?, &k?, &v?], [&y?, lse]);
             return ffi::flash_backward(&dy?, of, made, shape.scale(), window);
         }
-        Path::MaskedFlash => true,
-        Path::Reference(_) => false,
-    };
+        Path::Reference(_) => {}
+    }
     let (q, k, v) = shape.by_head(operands)?;
     let (dy, y) = (dy.f_transpose(1, 2)?, y.f_transpose(1, 2)?); // [b, h, t, e]
     let scale = shape.scale();
-    let (dq, dk, dv) = if flash {
-        let mask = shape.mask(operands)?;
-        Tensor::f_internal_scaled_dot_product_flash_attention_for_cpu_backward(
-            &dy, &q, &k, &v, &y, lse, 0.0, false, mask, scale,
-        )?
-    } else {
-        let p = shape.scores(operands, &q, &k)?.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
-        let dp = dy.f_matmul(&v.f_transpose(-2, -1)?)?; // [b, h, t, s]
-        let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
-        let ds = dp.f_sub(&along)?.f_mul(&p)?.f_mul_scalar(scale)?;
-        (
-            ds.f_matmul(&k)?,
-            ds.f_transpose(-2, -1)?.f_matmul(&q)?,
-            p.f_transpose(-2, -1)?.f_matmul(&dy)?,
-        )
-    };
+    let p = shape.scores(operands, &q, &k)?.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
+    let dp = dy.f_matmul(&v.f_transpose(-2, -1)?)?; // [b, h, t, s]
+    let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
+    let ds = dp.f_sub(&along)?.f_mul(&p)?.f_mul_scalar(scale)?;
+    let (dq, dk, dv) = (
+        ds.f_matmul(&k)?,
+        ds.f_transpose(-2, -1)?.f_matmul(&q)?,
+        p.f_transpose(-2, -1)?.f_matmul(&dy)?,
+    );
     let rows = |x: Tensor| -> Result<Tensor, KernelError> {
         Ok(x.f_transpose(1, 2)?.f_contiguous()?) // [b, t | s, h, d]
     };

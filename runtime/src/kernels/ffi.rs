@@ -175,6 +175,18 @@ pub(crate) fn slice_mut<'a>(
     Ok(unsafe { std::slice::from_raw_parts_mut(base(tensor, count), count) })
 }
 
+/// All elements of a contiguous bf16 CPU tensor, mutably. Must share no memory with tensors read meanwhile.
+pub(crate) fn halves_mut<'a>(
+    tensor: &'a mut Tensor,
+    reads: &[&Tensor],
+) -> Result<&'a mut [u16], KernelError> {
+    check_cpu(tensor, Kind::BFloat16)?;
+    let count = contiguous_len(tensor)?;
+    check_apart(tensor, reads)?;
+    // SAFETY: as in `halves`; disjoint from the call's operands (checked), and see the module's rule.
+    Ok(unsafe { std::slice::from_raw_parts_mut(base(tensor, count).cast::<u16>(), count) })
+}
+
 fn base(tensor: &Tensor, count: usize) -> *mut f32 {
     if count == 0 { std::ptr::NonNull::dangling().as_ptr() } else { tensor.data_ptr().cast() }
 }

@@ -114,3 +114,51 @@ pub(crate) fn total(mut sums: [f32; SUMS]) -> f32 {
     }
     sums[0]
 }
+
+/// An element in memory that is computed with in f32.
+pub(crate) trait Element: Copy + Sync {
+    fn wide(self) -> f32;
+
+    /// A row of them.
+    #[inline(always)]
+    fn widen(from: &[Self], into: &mut [f32]) {
+        for (into, x) in into.iter_mut().zip(from) {
+            *into = x.wide();
+        }
+    }
+
+    /// As many as a sum has lanes.
+    #[inline(always)]
+    fn load(from: &[Self], at: usize) -> [f32; SUMS] {
+        let mut lanes = [0.0; SUMS];
+        for (lane, x) in lanes.iter_mut().zip(&from[at..at + SUMS]) {
+            *lane = x.wide();
+        }
+        lanes
+    }
+
+    /// At most as many, then zeros.
+    #[inline(always)]
+    fn load_some(from: &[Self]) -> [f32; SUMS] {
+        let mut lanes = [0.0; SUMS];
+        for (lane, x) in lanes.iter_mut().zip(from) {
+            *lane = x.wide();
+        }
+        lanes
+    }
+}
+
+impl Element for f32 {
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        self
+    }
+}
+
+/// The upper half of an f32's bits: bf16.
+impl Element for u16 {
+    #[inline(always)]
+    fn wide(self) -> f32 {
+        f32::from_bits(u32::from(self) << 16)
+    }
+}

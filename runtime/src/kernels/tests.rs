@@ -292,19 +292,45 @@ fn attention_of_extreme_scores() {
     assert!(y.narrow(1, 70, 10).isnan().all().int64_value(&[]) != 0);
 }
 
+/// A few queries read bf16 as it is.
 #[test]
-fn flash_attention_is_attention() {
-    use attention::{Path, Reason};
-    for (t, s, h, kv, d, e, window) in ATTENTION.into_iter().filter(|shape| shape.4 == shape.5) {
-        let shape = (t, s, h, kv, d, e, window);
-        let place = format!("{shape:?}");
-        let want = attended(shape, Path::Reference(Reason::Asked));
-        let got = attended(shape, Path::MaskedFlash);
-        assert_close(&got[..2], &want[..2], 3e-6, &place);
-        if t == s {
-            assert_close(&got[2..], &want[2..], 1e-5, &place);
-        }
+fn attention_of_bf16_is_that_of_its_values() {
+    use attention::{Operands, Path};
+    let fused = Path::Fused(Isa::of_process());
+    for (t, s, h, kv, d, e, window) in ATTENTION {
+        let [q, k, v] = [("q", [2, t, h, d]), ("k", [2, s, kv, d]), ("v", [2, s, kv, e])]
+            .map(|(name, shape)| numbers(name, &shape).to_kind(Kind::BFloat16));
+        let [wide_q, wide_k, wide_v] = [&q, &k, &v].map(|x| x.to_kind(Kind::Float));
+        let made = |q, k, v| attention::forward(fused, Operands { q, k, v, window }).unwrap();
+        let ((y, lse), (want, want_lse)) = (made(&q, &k, &v), made(&wide_q, &wide_k, &wide_v));
+        assert_same_bits(&[y, lse], &[want, want_lse], &format!("{t} of {s}"));
     }
+}
+
+/// Of a few queries, other batch items change no bit; a NaN reaches those that see it.
+#[test]
+fn a_few_queries_are_each_their_own() {
+    use attention::{Operands, Path};
+    let fused = Path::Fused(Isa::of_process());
+    let [q, k, v] = [("q", [3, 2, 4, 24]), ("k", [3, 90, 2, 24]), ("v", [3, 90, 2, 40])]
+        .map(|(name, shape)| numbers(name, &shape));
+    let made = |q: &Tensor, k: &Tensor, v: &Tensor| {
+        let (y, lse) = attention::forward(fused, Operands { q, k, v, window: Some(80) }).unwrap();
+        vec![y, lse]
+    };
+    let all = made(&q, &k, &v);
+    for item in 0..3 {
+        let of = |x: &Tensor| x.narrow(0, item, 1).copy();
+        let alone = made(&of(&q), &of(&k), &of(&v));
+        let want: Vec<Tensor> = all.iter().map(|x| x.narrow(0, item, 1).copy()).collect();
+        assert_same_bits(&alone, &want, &format!("item {item}"));
+    }
+    // Position 9 is 80 before the last of 90, and 79 before the first of the two queries.
+    let _ = k.get(1).get(9).fill_(f64::NAN);
+    let y = made(&q, &k, &v).swap_remove(0);
+    assert!(y.get(1).get(0).isnan().all().int64_value(&[]) != 0);
+    assert!(y.get(1).get(1).isnan().any().int64_value(&[]) == 0);
+    assert!(y.get(0).isnan().any().int64_value(&[]) == 0);
 }
 
 #[test]

@@ -6,8 +6,9 @@
 use tch::{Kind, Tensor};
 
 use super::grain;
+use crate::kernels::arrange::cast;
 use crate::kernels::ffi::{self, Cut, Vectorised};
-use crate::kernels::lanes::{SUMS, load, mul_add, total};
+use crate::kernels::lanes::{Element, SUMS, load, mul_add, total};
 use crate::kernels::{Isa, KernelError};
 
 /// The most rows of x. With more of them libtorch's product is faster.
@@ -40,17 +41,22 @@ pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, Ke
         }
     };
     size.push(outputs as i64);
-    let wide = x.f_to_kind(Kind::Float)?.f_contiguous()?;
+    let wide = cast(x, Kind::Float)?.f_contiguous()?;
     let x = ffi::slice(&wide)?;
     let weight = weight.f_contiguous()?;
     let rows = x.len() / width.max(1);
     let options = (Kind::Float, weight.device());
-    let mut by_output = Tensor::f_empty([outputs as i64, rows as i64], options)?;
+    // Of one row, that is y.
+    let shape = if rows == 1 { size.clone() } else { vec![outputs as i64, rows as i64] };
+    let mut by_output = Tensor::f_empty(shape, options)?;
     let y = ffi::slice_mut(&mut by_output, &[&wide, &weight])?;
     if weight.kind() == Kind::BFloat16 {
         products(isa, x, ffi::halves(&weight)?, rows, width, y)?;
     } else {
         products(isa, x, ffi::slice(&weight)?, rows, width, y)?;
+    }
+    if rows == 1 {
+        return Ok(by_output);
     }
     // Other kernels take dense rows.
     Ok(by_output.f_transpose(0, 1)?.f_contiguous()?.f_reshape(size)?)
@@ -154,45 +160,5 @@ fn add<const FMA: bool, const R: usize>(
         for l in 0..SUMS {
             sum[l] = mul_add::<FMA>(x[l], weight[l], sum[l]);
         }
-    }
-}
-
-/// An element of a weight.
-trait Element: Copy + Sync {
-    fn wide(self) -> f32;
-
-    /// As many as a sum has lanes.
-    #[inline(always)]
-    fn load(from: &[Self], at: usize) -> [f32; SUMS] {
-        let mut lanes = [0.0; SUMS];
-        for (lane, x) in lanes.iter_mut().zip(&from[at..at + SUMS]) {
-            *lane = x.wide();
-        }
-        lanes
-    }
-
-    /// At most as many, then zeros.
-    #[inline(always)]
-    fn load_some(from: &[Self]) -> [f32; SUMS] {
-        let mut lanes = [0.0; SUMS];
-        for (lane, x) in lanes.iter_mut().zip(from) {
-            *lane = x.wide();
-        }
-        lanes
-    }
-}
-
-impl Element for f32 {
-    #[inline(always)]
-    fn wide(self) -> f32 {
-        self
-    }
-}
-
-/// The upper half of an f32's bits: bf16.
-impl Element for u16 {
-    #[inline(always)]
-    fn wide(self) -> f32 {
-        f32::from_bits(u32::from(self) << 16)
     }
 }

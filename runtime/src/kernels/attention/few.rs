@@ -1,0 +1,146 @@
+//! Attention of a few queries, as in decoding: reading keys and values takes most of the time, so they are read as they
+//! are, without a copy in f32.
+//!
+//! In: q [b, t, h, d] of at most [`QUERIES`] queries, k [b, s, kv, d], v [b, s, kv, e]; f32 or bf16 on the CPU. Out: y [b,
+//! t, h, e] in f32 and lse. Must stay true: one task owns one key head of a batch item, with all queries that read it;
+//! sums are f32, over keys in order, so neither threads, register width nor other batch items change a bit.
+
+use tch::{Kind, Tensor};
+
+use super::super::arrange::cast;
+use super::super::ffi::{self, ByHead, Vectorised, parallel_heads};
+use super::super::lanes::{Element, dot, exp, max, mul_add, sum_exp};
+use super::super::{Isa, KernelError};
+use super::{Operands, Shape};
+
+/// The most queries. More are faster by blocks.
+pub(super) const QUERIES: i64 = 4;
+
+/// y and lse.
+pub(super) fn forward(
+    isa: Isa,
+    shape: &Shape,
+    operands: Operands<'_>,
+) -> Result<(Tensor, Tensor), KernelError> {
+    let Operands { q, k, v, window: _ } = operands;
+    let q = cast(q, Kind::Float)?.f_contiguous()?;
+    let (k, v) = (k.f_contiguous()?, v.f_contiguous()?);
+    if k.kind() == Kind::BFloat16 && v.kind() == Kind::BFloat16 {
+        heads(isa, shape, operands, &q, [&k, &v], [ffi::halves(&k)?, ffi::halves(&v)?])
+    } else {
+        let [k, v] = [&k, &v].map(|x| cast(x, Kind::Float));
+        let (k, v) = (k?, v?);
+        heads(isa, shape, operands, &q, [&k, &v], [ffi::slice(&k)?, ffi::slice(&v)?])
+    }
+}
+
+fn heads<E: Element>(
+    isa: Isa,
+    shape: &Shape,
+    operands: Operands<'_>,
+    q: &Tensor,
+    reads: [&Tensor; 2],
+    [keys, values]: [&[E]; 2],
+) -> Result<(Tensor, Tensor), KernelError> {
+    let of = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
+    let (batch, heads) = (of(operands.k, 0), of(operands.k, 2));
+    let (d, e) = (of(operands.k, 3), of(operands.v, 3));
+    let (t, s, times) = (shape.queries as usize, shape.keys as usize, shape.times as usize);
+    let mut size = q.size();
+    size[3] = e as i64;
+    let options = (Kind::Float, q.device());
+    let mut y = Tensor::f_empty(&size, options)?; // [b, t, h, e]
+    let mut lse = Tensor::f_empty([size[0], size[2], size[1]], options)?; // [b, h, t]
+    let reads = [q, reads[0], reads[1]];
+    let outs = [
+        ByHead { data: ffi::slice_mut(&mut y, &reads)?, time: t },
+        ByHead { data: ffi::slice_mut(&mut lse, &reads)?, time: 1 },
+    ];
+    let q = ffi::slice(q)?;
+    let scale = shape.scale() as f32;
+    let window = operands.window.map_or(usize::MAX, |w| w as usize);
+    parallel_heads([batch, heads], outs, |task, [mut y, mut lse]| {
+        let (item, head) = (task / heads, task % heads);
+        if t == 0 {
+            return;
+        }
+        let lse = lse.row(0); // [times, t]
+        for i in 0..t {
+            // Query i is at position s − t + i.
+            let end = s - t + i + 1;
+            let seen = end.saturating_sub(window)..end;
+            let y = y.row(i); // [times, e]
+            let first = ((item * t + i) * heads + head) * times * d;
+            let queries = &q[first..][..times * d];
+            let row = item * s * heads + head;
+            let (keys, values) = (&keys[row * d..], &values[row * e..]);
+            let mut found = Vec::with_capacity(times);
+            let into = &mut found;
+            ffi::run_on(isa, Query { queries, keys, values, seen, heads, d, e, scale, y, into });
+            for (group, (most, total)) in found.into_iter().enumerate() {
+                lse[group * t + i] = (f64::from(most) + libm::log(f64::from(total))) as f32;
+            }
+        }
+    });
+    Ok((y, lse))
+}
+
+/// The heads of a query that read one key head.
+struct Query<'a, E> {
+    /// [times, d]
+    queries: &'a [f32],
+    /// Row j of the head begins at j · heads · d.
+    keys: &'a [E],
+    /// Row j of the head begins at j · heads · e.
+    values: &'a [E],
+    seen: std::ops::Range<usize>,
+    heads: usize,
+    d: usize,
+    e: usize,
+    scale: f32,
+    /// [times, e]
+    y: &'a mut [f32],
+    /// Of each head the largest score, and Σ exp(score − largest).
+    into: &'a mut Vec<(f32, f32)>,
+}
+
+impl<E: Element> Vectorised for Query<'_, E> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Query { queries, keys, values, seen, heads, d, e, scale, y, into } = self;
+        let (times, count) = (queries.len() / d.max(1), seen.len());
+        let mut row = vec![0.0f32; d.max(e)];
+        let mut scores = vec![0.0f32; times * count]; // [times, count]
+        for (at, j) in seen.clone().enumerate() {
+            let key = &mut row[..d];
+            E::widen(&keys[j * heads * d..][..d], key);
+            for (group, q) in queries.chunks_exact(d.max(1)).enumerate() {
+                scores[group * count + at] = scale * dot::<FMA>(q, key);
+            }
+        }
+        for p in scores.chunks_exact_mut(count) {
+            let most = max(p);
+            let total = sum_exp::<FMA>(p, most);
+            for p in p.iter_mut() {
+                *p = exp::<FMA>(*p - most);
+            }
+            into.push((most, total));
+        }
+        y.fill(0.0);
+        for (at, j) in seen.enumerate() {
+            let value = &mut row[..e];
+            E::widen(&values[j * heads * e..][..e], value);
+            for (group, y) in y.chunks_exact_mut(e.max(1)).enumerate() {
+                let p = scores[group * count + at];
+                for (y, v) in y.iter_mut().zip(&*value) {
+                    *y = mul_add::<FMA>(p, *v, *y);
+                }
+            }
+        }
+        for (y, (_, total)) in y.chunks_exact_mut(e.max(1)).zip(&*into) {
+            for y in y {
+                *y /= total;
+            }
+        }
+    }
+}
