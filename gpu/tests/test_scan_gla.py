@@ -41,14 +41,14 @@ def steps_backward(dy, q, k, v, g, scale):
     return {"q": dq, "k": dk, "v": dv, "g": dg}
 
 
-def launcher(dtype, operands, tiles, scale, start=None):
+def launcher(dtype, operands, tiles, scale, start=None, read_first=0):
     B, T, H, K = operands["q"].shape
     V = operands["v"].shape[3]
     run = Launcher(
-        scan_gla.SPECS, dtype, {"K": K, **tiles},
+        scan_gla.SPECS, dtype, {"K": K, "READ_FIRST": read_first, **tiles},
         {"B": B, "T": T, "H": H, "V": V, "scale": scale, "has_start": int(start is not None)},
     )  # fmt: skip
-    run.put(**operands, start=start)
+    run.put(**{"u": None, "bonus": None, **operands, "start": start})
     C = tiles.get("CHUNK", 64)
     NT = -(-T // C)
     for name in ("scores", "dscores"):
@@ -57,27 +57,33 @@ def launcher(dtype, operands, tiles, scale, start=None):
         run.room(name, B, H, NT, K, V)
     for name in ("near_q", "near_k"):
         run.room(name, B, T, H, K)
+    if read_first:
+        run.room("bonus", B, NT, H, K)
     run.room("last", B, H, K, V)
     run.run("gla_scores")
     run.run("gla_states")
     return run
 
 
-def forward(dtype, operands, tiles, start=None, *, scale):
-    run = launcher(dtype, operands, tiles, scale, start)
+def forward(dtype, operands, tiles, start=None, *, scale, read_first=0):
+    run = launcher(dtype, operands, tiles, scale, start, read_first)
     run.room("y", *operands["v"].shape)
     run.run("gla_output")
     return {"y": run.get("y"), "state": run.get("last")}
 
 
-def backward(dtype, operands, dy, tiles, *, scale):
-    run = launcher(dtype, operands, tiles, scale)
+def backward(dtype, operands, dy, tiles, *, scale, read_first=0):
+    run = launcher(dtype, operands, tiles, scale, read_first=read_first)
     run.put(dy=dy)
-    for name, value in operands.items():
-        run.room(f"d{name}", *value.shape)
+    written = [name for name in operands if name != "u"]
+    for name in written:
+        run.room(f"d{name}", *operands[name].shape)
     for kernel in ("state", "score", "value", "near", "key"):
         run.run(f"gla_{kernel}_gradients")
-    return {name: run.get(f"d{name}") for name in operands}
+    gradients = {name: run.get(f"d{name}") for name in written}
+    if read_first:
+        gradients["u"] = run.get("bonus").sum((0, 1))
+    return gradients
 
 
 def case(dtype, B, T, H, width, strength):

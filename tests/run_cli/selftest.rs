@@ -58,7 +58,7 @@ fn everything_holds_on_this_machine_and_is_in_the_json() {
     let memory = &report["memory"][0];
     assert!(memory["predicted"].as_u64().unwrap() > 0 && memory["measured"].as_u64().unwrap() > 0);
     let steps = report["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 5);
+    assert_eq!(steps.len(), 6);
     for step in steps {
         assert!(
             step["ms"].as_f64().unwrap() > 0.0 && step["mfu"].as_f64().unwrap() > 0.0,
