@@ -24,7 +24,7 @@ pub(crate) use disk::{UNFINISHED, parent, replace, sweep, sync_folder, unfinishe
 pub use errors::{cannot_read, cannot_write, digest_of};
 pub use event::Event;
 pub use kernels::{KernelNames, Kernels, kernel_lines};
-pub use kernels::{is_path as is_kernel_path, parse as parse_kernels, wrong as wrong_kernels};
+pub use kernels::{parse as parse_kernels, wrong as wrong_kernels};
 
 pub use owner::{belongs, of_another_version, read_experiment, read_lock};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};

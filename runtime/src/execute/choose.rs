@@ -27,8 +27,6 @@ pub enum Choice {
     Product(Product),
     /// Our kernel, by this path.
     Ours(Path),
-    /// Matrix products, and our kernel over their results.
-    Composed(Product, Path),
     Attention(attention::Path),
 }
 
@@ -36,11 +34,8 @@ impl Choice {
     /// Whether it reads and writes bf16 itself, where the kernel's other implementations get copies in f32.
     pub(super) fn takes_bf16(self) -> bool {
         match self {
-            Choice::Ours(Path::Cuda(_))
-            | Choice::Composed(_, Path::Cuda(_))
-            | Choice::Attention(attention::Path::Flash) => true,
+            Choice::Ours(Path::Cuda(_)) | Choice::Attention(attention::Path::Flash) => true,
             Choice::Ours(Path::Fused(_) | Path::Reference(_))
-            | Choice::Composed(_, Path::Fused(_) | Path::Reference(_))
             | Choice::Attention(
                 attention::Path::Fused(_)
                 | attention::Path::MaskedFlash
@@ -60,12 +55,6 @@ impl fmt::Display for Choice {
             Choice::Library => f.write_str("libtorch"),
             Choice::Product(product) => product.fmt(f),
             Choice::Ours(path) => path.fmt(f),
-            // All of a reference is libtorch's.
-            Choice::Composed(_, path @ Path::Reference(_)) => path.fmt(f),
-            Choice::Composed(product, path) => {
-                let (product, path) = (product.to_string(), path.to_string());
-                if product == path { f.write_str(&path) } else { write!(f, "{product}, {path}") }
-            }
             Choice::Attention(path) => path.fmt(f),
         }
     }
@@ -106,7 +95,6 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         Kernel::EmbedGrad { .. } if launcher.is_some() && !asked => match ours() {
             Choice::Ours(Path::Reference(_)) => Choice::Library,
             choice @ (Choice::Ours(_)
-            | Choice::Composed(..)
             | Choice::View
             | Choice::Library
             | Choice::Product(_)
@@ -138,24 +126,14 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::Rope { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
+        | Kernel::HeadLoss { .. }
+        | Kernel::HeadLossGrad { .. }
         | Kernel::L2Norm { .. }
         | Kernel::L2NormGrad
         | Kernel::Scan { .. }
         | Kernel::ScanGrad(_)
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
-        Kernel::HeadLoss { .. } | Kernel::HeadLossGrad { .. } => match ours() {
-            // Operands of two dtypes are widened, so one in f32 makes the products f32.
-            Choice::Ours(path) if operands.iter().any(|operand| operand.dtype == DType::F32) => {
-                Choice::Composed(Product::by(path), path)
-            }
-            Choice::Ours(path) => Choice::Composed(Product::Library, path),
-            choice @ (Choice::Composed(..)
-            | Choice::View
-            | Choice::Library
-            | Choice::Product(_)
-            | Choice::Attention(_)) => choice,
-        },
         Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => {
             ours_unless(asked || gated_norm)
         }
@@ -279,66 +257,6 @@ mod tests {
             let double = Machine { kind: Kind::Double, ..fast };
             assert_eq!(path(kernel, &[&f32, &f32], double), "libtorch");
         }
-    }
-
-    #[test]
-    fn every_path_may_be_in_a_record() {
-        use crate::kernels::attention::{Path as Attention, Reason as Why};
-        let isas = [Isa::Portable, Isa::of_process()];
-        let reasons = [
-            Reason::Device(Device::Cuda(0)),
-            Reason::Kind(Kind::Double),
-            Reason::KernelSize(9),
-            Reason::Width(9000),
-            Reason::Taps(3),
-            Reason::Mixed,
-            Reason::State(96, 128),
-            Reason::Asked,
-        ];
-        let paths: Vec<Path> = isas
-            .map(Path::Fused)
-            .into_iter()
-            .chain(gpu::Target::ALL.map(Path::Cuda))
-            .chain(reasons.map(Path::Reference))
-            .collect();
-        let products = isas.into_iter().flat_map(|isa| {
-            [Product::Library, Product::FewRows(isa), Product::Tiles(isa)].map(Choice::Product)
-        });
-        let why = [
-            Why::Device(Device::Mps),
-            Why::Widths,
-            Why::Kind(Kind::Float),
-            Why::Width(12),
-            Why::Asked,
-        ];
-        let attention = [Attention::Fused(Isa::Portable), Attention::MaskedFlash, Attention::Flash]
-            .into_iter()
-            .chain(why.map(Attention::Reference))
-            .map(Choice::Attention);
-        let ours = paths
-            .iter()
-            .flat_map(|path| [Choice::Ours(*path), Choice::Composed(Product::by(*path), *path)]);
-        let all = [Choice::View, Choice::Library].into_iter();
-        for choice in all.chain(products).chain(attention).chain(ours) {
-            assert!(records::run::is_kernel_path(&choice.to_string()), "{choice}");
-        }
-    }
-
-    #[test]
-    fn a_head_names_its_products() {
-        let fast =
-            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
-        let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
-        let zero = dsl::Decimal::ZERO;
-        let head = Kernel::HeadLoss { bias: false, nll_square: zero, z_loss: zero, rows: 128 };
-        let x = |dtype| Value { dtype, ..heads(Extent::Time, 8) };
-        let (f32, bf16) = (x(DType::F32), x(DType::Bf16));
-        let fused = format!("fused/{}", Isa::of_process());
-        assert_eq!(path(&head, &[&bf16, &bf16], fast), format!("libtorch, {fused}"));
-        let ours = Isa::of_process() != Isa::Portable && !blas_is_faster();
-        let f32_path = if ours { fused.clone() } else { format!("libtorch, {fused}") };
-        assert_eq!(path(&head, &[&f32, &f32], fast), f32_path);
-        assert_eq!(path(&head, &[&f32, &f32], plain), "reference (asked for)");
     }
 
     #[test]

@@ -39,13 +39,13 @@ pub(super) fn run(
     let number = |i: usize| -> Result<f64, KernelError> { transfer::given(x(i)?) };
     let integer = |i: usize| -> Result<i64, KernelError> { transfer::given_integer(x(i)?) };
     let ours = || match choice {
-        Choice::Ours(path) | Choice::Composed(_, path) => Ok(path),
+        Choice::Ours(path) => Ok(path),
         Choice::View | Choice::Library | Choice::Product(_) | Choice::Attention(_) => {
             Err(wrong(format!("`{choice}` was chosen for it")))
         }
     };
     let product = || match choice {
-        Choice::Product(product) | Choice::Composed(product, _) => Ok(product),
+        Choice::Product(product) => Ok(product),
         Choice::View | Choice::Library | Choice::Ours(_) | Choice::Attention(_) => {
             Err(wrong(format!("`{choice}` was chosen for it")))
         }
@@ -61,7 +61,6 @@ pub(super) fn run(
             | Choice::View
             | Choice::Library
             | Choice::Product(_)
-            | Choice::Composed(..)
             | Choice::Attention(_) => linear::embed_grad(x(0)?, x(1)?, *vocab)?,
         }],
         Kernel::Linear { bias } => {
@@ -225,12 +224,12 @@ pub(super) fn run(
         }
         Kernel::Argmax => vec![loss::argmax(x(0)?)?],
         Kernel::HeadLoss { bias, nll_square, z_loss, rows } => {
-            let head = head(operands, *bias, terms(nll_square, z_loss), *rows, product()?)?;
+            let head = head(operands, *bias, terms(nll_square, z_loss), *rows)?;
             let scores = head_loss::forward(ours()?, head)?;
             vec![scores.nll, scores.loss, scores.counted, scores.argmax]
         }
         Kernel::HeadLossGrad { bias, nll_square, z_loss, rows } => {
-            let head = head(operands, *bias, terms(nll_square, z_loss), *rows, product()?)?;
+            let head = head(operands, *bias, terms(nll_square, z_loss), *rows)?;
             let scale = number(3 + usize::from(*bias))?;
             let made = head_loss::backward(ours()?, head, scale)?;
             [made.loss, made.counted, made.x, made.weight].into_iter().chain(made.bias).collect()
@@ -259,11 +258,9 @@ pub(super) fn run(
 fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
     match choice {
         Choice::Attention(path) => Ok(path),
-        Choice::View
-        | Choice::Library
-        | Choice::Product(_)
-        | Choice::Ours(_)
-        | Choice::Composed(..) => Err(wrong(format!("`{choice}` was chosen for it"))),
+        Choice::View | Choice::Library | Choice::Product(_) | Choice::Ours(_) => {
+            Err(wrong(format!("`{choice}` was chosen for it")))
+        }
     }
 }
 
@@ -277,15 +274,14 @@ fn head<'a>(
     bias: bool,
     terms: loss::Terms,
     rows: i64,
-    products: linear::Product,
 ) -> Result<head_loss::Head<'a>, KernelError> {
     let operands = some(operands, 0, 3 + usize::from(bias))?;
     match (operands, bias) {
         ([x, weight, bias, targets], true) => {
-            Ok(head_loss::Head { x, weight, bias: Some(bias), targets, terms, rows, products })
+            Ok(head_loss::Head { x, weight, bias: Some(bias), targets, terms, rows })
         }
         ([x, weight, targets, ..], _) => {
-            Ok(head_loss::Head { x, weight, bias: None, targets, terms, rows, products })
+            Ok(head_loss::Head { x, weight, bias: None, targets, terms, rows })
         }
         _ => Err(wrong(format!("{} operands", operands.len()))),
     }

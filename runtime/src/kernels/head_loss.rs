@@ -2,7 +2,7 @@
 //! In: x [b, t, i], weight [v, i], targets [b, t]. Out: losses and likeliest tokens; or the loss and the gradients of
 //! x, weight and bias. Must stay true: at most `rows` × v logits exist at once; chunks are in (batch, time) order and
 //! their sums are added in that order; one chunk gives the same bits as the separate kernels, which are the reference.
-//! Products are the ones that the caller chose and recorded.
+//! Products are ours where the plan's other products are.
 
 use tch::{Kind, Tensor};
 
@@ -25,8 +25,6 @@ pub struct Head<'a> {
     pub terms: Terms,
     /// Tokens of a chunk.
     pub rows: i64,
-    /// The implementation of its matrix products.
-    pub products: Product,
 }
 
 /// Results of an evaluation.
@@ -71,8 +69,12 @@ impl Head<'_> {
         Ok(if made.kind() == Kind::BFloat16 { made.f_to_kind(Kind::Float)? } else { made })
     }
 
-    fn projection(&self) -> Result<Projection<'_>, KernelError> {
-        let ours = match self.products {
+    fn product(&self, path: Path) -> Product {
+        if self.x.kind() == Kind::Float { Product::by(path) } else { Product::Library }
+    }
+
+    fn projection(&self, product: Product) -> Result<Projection<'_>, KernelError> {
+        let ours = match product {
             Product::Library | Product::FewRows(_) => None,
             Product::Tiles(isa) => Some(matmul::Right::new(isa, &self.weight.f_transpose(0, 1)?)?),
         };
@@ -89,7 +91,7 @@ struct Projection<'a> {
 impl Projection<'_> {
     /// A chunk's logits [r, v].
     fn logits(&self, path: Path, chunk: &Chunk) -> Result<Tensor, KernelError> {
-        let Head { weight, bias, targets: _, x: _, terms: _, rows: _, products: _ } = *self.head;
+        let Head { weight, bias, targets: _, x: _, terms: _, rows: _ } = *self.head;
         Ok(match &self.ours {
             // bf16 logits are exact in f32.
             None => {
@@ -112,7 +114,7 @@ pub fn forward(path: Path, head: Head<'_>) -> Result<Scores, KernelError> {
     let size = head.targets.size();
     let (mut nll, mut argmax) = (Vec::new(), Vec::new());
     let mut total = Total::default();
-    let projection = head.projection()?;
+    let projection = head.projection(head.product(path))?;
     for chunk in head.chunks()? {
         let logits = projection.logits(path, &chunk)?;
         let losses = loss::forward(path, &logits, &chunk.targets, head.terms)?;
@@ -137,8 +139,8 @@ pub fn backward(path: Path, head: Head<'_>, scale: f64) -> Result<Gradients, Ker
     let mut total = Total::default();
     let mut dx = Vec::new();
     let (mut dweight, mut dbias): (Option<Tensor>, Option<Tensor>) = (None, None);
-    let product = head.products;
-    let projection = head.projection()?;
+    let product = head.product(path);
+    let projection = head.projection(product)?;
     for chunk in head.chunks()? {
         let logits = projection.logits(path, &chunk)?;
         // [r, v]

@@ -48,7 +48,7 @@ impl Product {
     /// The product of a kernel with this path, for f32. libtorch's is faster without fused multiply-adds, and on Intel's
     /// CPUs, for which its BLAS is made (docs/performance.md). Where the BLAS is limited to AVX2, so that CPUs of all
     /// vendors agree, ours is used on all of them.
-    pub(crate) fn by(path: Path) -> Self {
+    pub(super) fn by(path: Path) -> Self {
         match path {
             Path::Fused(isa) if matmul::has_tiles(isa) && !blas_is_faster() => Self::Tiles(isa),
             Path::Fused(_) | Path::Cuda(_) | Path::Reference(_) => Self::Library,

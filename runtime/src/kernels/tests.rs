@@ -106,7 +106,6 @@ fn head([b, t, c]: [i64; 3], path: Path, rows: i64) -> Vec<Tensor> {
         targets: &targets,
         terms,
         rows,
-        products: linear::Product::by(path),
     };
     let scores = head_loss::forward(path, head).unwrap();
     let made = head_loss::backward(path, head, 0.125).unwrap();
