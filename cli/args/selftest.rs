@@ -31,7 +31,8 @@ DIR/selftest.json has everything that the tables have, and the facts about the m
   kernels      model, kernel, path, bf16, steps, largest, allowed, holds
   runs         name, holds, what
   memory       model, predicted, measured, in bytes
-  steps        model, bf16, batch, seq_len, ms, tokens_per_second, mfu, peer_ms; or why it has none
+  steps        model, bf16, batch, seq_len, ms, tokens_per_second, mfu, peer_ms, fla_ms; or why it has none:
+               why, peer_why, fla_why
   holds        whether all of it does")]
 pub struct SelftestArgs {
     /// The device
@@ -43,8 +44,9 @@ pub struct SelftestArgs {
     /// The folder of published numbers [default: `golden` in the program's folder, or tests/golden]
     #[arg(long, value_name = "DIR")]
     pub goldens: Option<PathBuf>,
-    /// A Python with PyTorch, which trains the same models for comparison
-    #[arg(long, value_name = "PATH", requires = "peer")]
+    /// A Python with PyTorch, which trains the same models for comparison; also with flash-linear-attention's layers if
+    /// it has them
+    #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
     /// The script that it runs, with the options of bench_torch.py
     #[arg(long, value_name = "FILE", requires = "python")]

@@ -3,9 +3,14 @@ chunks:
 
     S_t = diag(exp g_t) S_{t-1} + k_t v_tᵀ        y_t = scale S_tᵀ q_t
 
+and, with READ_FIRST, the recurrence of RWKV-6 (Peng et al. 2024, "Eagle and Finch", section 4), which reads the state
+before it writes it, with a bonus u [H, K] for the present token:
+
+    y_t = scale (S_{t-1} + diag(u) k_t v_tᵀ)ᵀ q_t
+
 Shapes: q, k, g [B, T, H, K], g at most 0; v, y [B, T, H, V]; states [B, H, K, V]. All are contiguous. K is 64 or 128, V a
-multiple of BLOCK_V. q, k, v, g, y and their gradients are bf16 or f32; the states are f32. scale is K^(-1/2) where the
-language asks for a scan.
+multiple of BLOCK_V. q, k, v, g, y and their gradients are bf16 or f32; the states are f32. u and its gradient are
+f32. scale is K^(-1/2) where the language asks for a scan, and 1 for RWKV-6.
 
 Within a chunk of rows i, j, with p_i and r_j the decays of each channel from the chunk's start to row i and from row j to
 its end, and S the state before the chunk:
@@ -17,12 +22,17 @@ A is made by blocks of 16 rows. Left of the block, both factors decay to the bor
 and tensor cores multiply. On the diagonal, decays are running products, row by row, and no tensor core is used: any
 reference point there would have positive exponents.
 
+With READ_FIRST, a query has not decayed in its own row: p_i ends at row i - 1, g_{j+1,d} + … + g_{i-1,d} are the gates
+between rows j < i, and A_ii is scale Σ_d q_id u_d k_id. No gate is between neighbours, j = i - 1. Their terms would
+cancel in a gate's gradient, like those of a token with itself, so gla_key_gradients adds both kinds afterwards.
+
 Forward:  gla_scores, gla_states, gla_output.
 Backward: gla_scores, gla_states, gla_state_gradients, gla_score_gradients, gla_value_gradients, gla_near_gradients,
           gla_key_gradients.
 
 Workspaces, NT = ceil(T / CHUNK): scores (A) and dscores [B, H, NT, CHUNK, CHUNK], states and gradients [B, H, NT, K, V],
-in the dtype of q, since they are operands of products; near_q and near_k [B, T, H, K] f32.
+in the dtype of q, since they are operands of products; near_q and near_k [B, T, H, K] f32; with READ_FIRST, bonus
+[B, NT, H, K] f32, the gradient of u by chunks, which `sum_rows` adds. Without it, u and bonus are null.
 """
 
 import triton
@@ -36,30 +46,41 @@ ROWS = tl.constexpr(16)
 
 
 @triton.jit
-def decay_rows(g, limit, rows):
+def decay_rows(g, limit, rows, READ_FIRST: tl.constexpr):
     """The decay of each channel from each row to the last row before `limit`, 0 from there on; and that from `limit` to
-    each row, 0 before it. `g` are the gates of a chunk's `rows`, [CHUNK, BLOCK_K]."""
+    each row, as its query sees it, 0 before it. `g` are the gates of a chunk's `rows`, [CHUNK, BLOCK_K]."""
     coarse, fine = split_gates(g)
     before = (rows < limit)[:, None]
     above, below = tl.cumsum(coarse, 0), tl.cumsum(fine, 0)
     border_above = tl.sum(tl.where(before, coarse, 0.0), 0)[None, :]
     border_below = tl.sum(tl.where(before, fine, 0.0), 0)[None, :]
-    until = (border_above - above) + (border_below - below)
-    return tl.exp2(tl.where(before, until, float("-inf"))), tl.exp2(tl.where(before, float("-inf"), -until))
+    until = tl.exp2(tl.where(before, (border_above - above) + (border_below - below), float("-inf")))
+    if READ_FIRST:
+        above = above - coarse
+        below = below - fine
+    since = (above - border_above) + (below - border_below)
+    return until, tl.exp2(tl.where(before, float("-inf"), since))
 
 
 @triton.jit
-def decays_of_block(g):
-    """Within a block of rows: the decays from its start to each row, and from each row to its end; and the whole's."""
+def decays_of_block(g, READ_FIRST: tl.constexpr):
+    """Within a block of rows: the decays from its start to each row, as its query sees it, and from each row to its end;
+    and the whole's."""
     coarse, fine = split_gates(g)
     above, below = tl.cumsum(coarse, 0), tl.cumsum(fine, 0)
     end_above, end_below = tl.sum(coarse, 0), tl.sum(fine, 0)
     to_end = tl.exp2((end_above[None, :] - above) + (end_below[None, :] - below))
+    if READ_FIRST:
+        above = above - coarse
+        below = below - fine
     return tl.exp2(above + below), to_end, tl.exp2(end_above + end_below)
 
 
 @triton.jit
-def gla_scores(q, k, g, scores, B, T, H, scale, K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr):
+def gla_scores(
+    q, k, g, u, scores, B, T, H, scale,
+    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, READ_FIRST: tl.constexpr,
+):
     """A, by blocks of 16 rows. Grid (CHUNK / 16, NT, B·H)."""
     block, chunk, task = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     NT = tl.num_programs(1)
@@ -77,11 +98,11 @@ def gla_scores(q, k, g, scores, B, T, H, scale, K: tl.constexpr, CHUNK: tl.const
         live = (border + row < left)[:, None]
         q_rows = tl.load(q + near + at, mask=live, other=0.0).to(tl.float32)
         gates = tl.load(g + near + at, mask=live, other=0.0).to(tl.float32)
-        since_start, _, _ = decays_of_block(gates)
+        since_start, _, _ = decays_of_block(gates, READ_FIRST)
         wide = column[:, None] * (H * K) + key[None, :]
         ahead = (column < tl.minimum(border, left))[:, None]
         gates = tl.load(g + first + wide, mask=ahead, other=0.0).to(tl.float32)
-        until, _ = decay_rows(gates, border, column)
+        until, _ = decay_rows(gates, border, column, READ_FIRST)
         k_rows = tl.load(k + first + wide, mask=ahead, other=0.0).to(tl.float32) * until
         far = product(q_rows * since_start, tl.trans(k_rows), far, TYPE)
         decay = tl.zeros([ROWS, BLOCK_K], tl.float32)
@@ -91,9 +112,13 @@ def gla_scores(q, k, g, scores, B, T, H, scale, K: tl.constexpr, CHUNK: tl.const
             next_live = (j + 1 < ROWS) & (border + j + 1 < left)
             after = tl.load(g + near + (j + 1) * H * K + key, mask=next_live & (key >= 0), other=0.0)
             after = tl.exp2(after.to(tl.float32) * LOG2E)
-            decay = tl.where(row[:, None] == j, 1.0, decay * after[None, :])
+            decay = tl.where(row[:, None] == j + READ_FIRST, 1.0, decay * after[None, :])
+            seen = decay
+            if READ_FIRST:
+                bonus = tl.load(u + (task % H) * K + key)
+                seen = tl.where(row[:, None] == j, bonus[None, :], decay)
             k_row = tl.load(k + near + j * H * K + key, mask=(border + j < left) & (key >= 0), other=0.0)
-            score = tl.sum(q_rows * decay * k_row.to(tl.float32)[None, :], 1)
+            score = tl.sum(q_rows * seen * k_row.to(tl.float32)[None, :], 1)
             own += tl.where(row[None, :] == j, score[:, None], 0.0)
     to = scores + ((task.to(tl.int64) * NT + chunk) * CHUNK + border) * CHUNK
     inside = (column >= border) & (column < border + ROWS)
@@ -121,7 +146,7 @@ def gla_states(
         live = (chunk * CHUNK + row < T)[:, None]
         first = ((task // H).to(tl.int64) * T + chunk * CHUNK) * H + task % H
         at = row[:, None] * (H * K) + key[None, :]
-        _, to_end, end = decays_of_block(tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32))
+        _, to_end, end = decays_of_block(tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32), 0)
         k_rows = tl.load(k + first * K + at, mask=live, other=0.0).to(tl.float32) * to_end
         v_rows = tl.load(v + first * V + (row[:, None] * (H * V) + value[None, :]), mask=live, other=0.0)
         s = product(tl.trans(k_rows), v_rows, s * end[:, None], k.dtype.element_ty)
@@ -131,7 +156,7 @@ def gla_states(
 @triton.jit
 def gla_output(
     q, v, g, scores, states, y, B, T, H, V, scale,
-    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
+    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, READ_FIRST: tl.constexpr,
 ):
     """y of one chunk. Grid (V / BLOCK_V, NT, B·H)."""
     chunk, task = tl.program_id(1), tl.program_id(2)
@@ -146,7 +171,8 @@ def gla_output(
     for inner in range(0, K, BLOCK_K):
         key = inner + tl.arange(0, BLOCK_K)
         at = row[:, None] * (H * K) + key[None, :]
-        since_start, _, _ = decays_of_block(tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32))
+        gates = tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32)
+        since_start, _, _ = decays_of_block(gates, READ_FIRST)
         q_rows = tl.load(q + first * K + at, mask=live, other=0.0).to(tl.float32) * since_start * scale
         s = tl.load(states + here * K * V + (key[:, None] * V + value[None, :]))
         out = product(q_rows, s, out, TYPE)
@@ -163,7 +189,7 @@ def gla_output(
 @triton.jit
 def gla_state_gradients(
     dy, q, g, gradients, B, T, H, V, scale,
-    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
+    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, READ_FIRST: tl.constexpr,
 ):
     """The gradient of the state after each chunk, 0 after the last. Grid (K / BLOCK_K, V / BLOCK_V, B·H); chunks from the
     last to the first: dS ← diag(p_end) dS + scale (p ⊙ Q)ᵀ dY."""
@@ -180,7 +206,8 @@ def gla_state_gradients(
         live = (chunk * CHUNK + row < T)[:, None]
         first = ((task // H).to(tl.int64) * T + chunk * CHUNK) * H + task % H
         at = row[:, None] * (H * K) + key[None, :]
-        since_start, _, end = decays_of_block(tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32))
+        gates = tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32)
+        since_start, _, end = decays_of_block(gates, READ_FIRST)
         q_rows = tl.load(q + first * K + at, mask=live, other=0.0).to(tl.float32) * since_start * scale
         dy_rows = tl.load(dy + first * V + (row[:, None] * (H * V) + value[None, :]), mask=live, other=0.0)
         ds = product(tl.trans(q_rows), dy_rows, ds * end[:, None], q.dtype.element_ty)
@@ -224,7 +251,7 @@ def gla_value_gradients(
     for inner in range(0, K, BLOCK_K):
         key = inner + tl.arange(0, BLOCK_K)
         at = row[:, None] * (H * K) + key[None, :]
-        _, to_end, _ = decays_of_block(tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32))
+        _, to_end, _ = decays_of_block(tl.load(g + first * K + at, mask=live, other=0.0).to(tl.float32), 0)
         k_rows = tl.load(k + first * K + at, mask=live, other=0.0).to(tl.float32) * to_end
         ds = tl.load(gradients + here * K * V + (key[:, None] * V + value[None, :]))
         out = product(k_rows, ds, out, TYPE)
@@ -240,10 +267,11 @@ def gla_value_gradients(
 
 @triton.jit
 def gla_near_gradients(
-    q, k, g, dscores, near_q, near_k, B, T, H, K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr,
+    q, k, g, dscores, near_q, near_k, B, T, H,
+    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, READ_FIRST: tl.constexpr,
 ):
     """What pairs of rows j < i of one chunk add to dq_i and dk_j, by blocks of 16 rows: left of and below the block by
-    products, within it row by row. Grid (CHUNK / 16 · K / BLOCK_K, NT, B·H)."""
+    products, within it row by row; with READ_FIRST, all but neighbours. Grid (CHUNK / 16 · K / BLOCK_K, NT, B·H)."""
     block, chunk, task = tl.program_id(0) % (CHUNK // ROWS), tl.program_id(1), tl.program_id(2)
     NT = tl.num_programs(1)
     TYPE: tl.constexpr = q.dtype.element_ty
@@ -259,14 +287,16 @@ def gla_near_gradients(
     live = (border + row < left)[:, None]
     inside = (column < left)[:, None]
     block_gates = tl.load(g + near + at, mask=live, other=0.0).to(tl.float32)
-    since_start, to_end, _ = decays_of_block(block_gates)
+    since_start, to_end, _ = decays_of_block(block_gates, READ_FIRST)
     gates = tl.load(g + first + wide, mask=inside, other=0.0).to(tl.float32)
     zero = tl.zeros([ROWS, BLOCK_K], tl.float32)
 
     # dq: keys before the block.
-    until, _ = decay_rows(gates, border, column)
+    until, _ = decay_rows(gates, border, column, READ_FIRST)
     k_rows = tl.load(k + first + wide, mask=inside, other=0.0).to(tl.float32) * until
     weights = tl.load(square + (border + row)[:, None] * CHUNK + column[None, :])
+    if READ_FIRST:
+        weights = tl.where((border + row)[:, None] == column[None, :] + 1, 0.0, weights.to(tl.float32))
     dq_rows = product(weights, k_rows, zero, TYPE) * since_start
     # dq: keys of the block, from the last to the first.
     decay = zero
@@ -274,35 +304,48 @@ def gla_near_gradients(
         j = ROWS - 2 - back
         after = tl.load(g + near + (j + 1) * H * K + key, mask=(border + j + 1 < left) & (key >= 0), other=0.0)
         after = tl.exp2(after.to(tl.float32) * LOG2E)
-        decay = tl.where(row[:, None] == j + 1, 1.0, decay) * after[None, :]
+        if READ_FIRST:
+            decay = tl.where(row[:, None] == j + 1, 1.0, decay * after[None, :])
+        else:
+            decay = tl.where(row[:, None] == j + 1, 1.0, decay) * after[None, :]
         k_row = tl.load(k + near + j * H * K + key, mask=(border + j < left) & (key >= 0), other=0.0)
         weight = tl.load(square + (border + row) * CHUNK + border + j).to(tl.float32)
+        if READ_FIRST:
+            weight = tl.where(row == j + 1, 0.0, weight)
         dq_rows += weight[:, None] * (decay * k_row.to(tl.float32)[None, :])
     tl.store(near_q + near + at, dq_rows, mask=live)
 
     # dk: queries after the block.
-    _, since = decay_rows(gates, border + ROWS, column)
+    _, since = decay_rows(gates, border + ROWS, column, READ_FIRST)
     q_rows = tl.load(q + first + wide, mask=inside, other=0.0).to(tl.float32) * since
     weights = tl.load(square + column[None, :] * CHUNK + (border + row)[:, None])
+    if READ_FIRST:
+        weights = tl.where((border + row)[:, None] + 1 == column[None, :], 0.0, weights.to(tl.float32))
     dk_rows = product(weights, q_rows, zero, TYPE) * to_end
     # dk: queries of the block, from the first to the last.
     decay = zero
     for i in range(1, ROWS):
-        here = tl.load(g + near + i * H * K + key, mask=(border + i < left) & (key >= 0), other=0.0)
+        gate = i - READ_FIRST
+        here = tl.load(g + near + gate * H * K + key, mask=(border + gate < left) & (key >= 0), other=0.0)
         here = tl.exp2(here.to(tl.float32) * LOG2E)
-        decay = tl.where(row[:, None] == i - 1, 1.0, decay) * here[None, :]
+        if READ_FIRST:
+            decay = tl.where(row[:, None] == i - 1, 1.0, decay * here[None, :])
+        else:
+            decay = tl.where(row[:, None] == i - 1, 1.0, decay) * here[None, :]
         q_row = tl.load(q + near + i * H * K + key, mask=(border + i < left) & (key >= 0), other=0.0)
         weight = tl.load(square + (border + i) * CHUNK + border + row).to(tl.float32)
+        if READ_FIRST:
+            weight = tl.where(row == i - 1, 0.0, weight)
         dk_rows += weight[:, None] * (decay * q_row.to(tl.float32)[None, :])
     tl.store(near_k + near + at, dk_rows, mask=live)
 
 
 @triton.jit
 def gla_key_gradients(
-    dy, q, k, v, g, states, gradients, near_q, near_k, dq, dk, dg, B, T, H, V, scale,
-    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr,
+    dy, q, k, v, g, u, states, gradients, dscores, near_q, near_k, dq, dk, dg, bonus, B, T, H, V, scale,
+    K: tl.constexpr, CHUNK: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_V: tl.constexpr, READ_FIRST: tl.constexpr,
 ):
-    """dq, dk and dg of one chunk. Grid (K / BLOCK_K, NT, B·H). Through the states, dQ = scale p ⊙ (dY Sᵀ) and
+    """dq, dk, dg and bonus of one chunk. Grid (K / BLOCK_K, NT, B·H). Through the states, dQ = scale p ⊙ (dY Sᵀ) and
     dK = r ⊙ (V dSᵀ); a gate's gradient sums, of each channel, the terms of all pairs on either side of it: of q_i dq_i
     and k_j dk_j, from the chunk's start to i, from j to i, from j to the end, and from the start to the end."""
     chunk, task = tl.program_id(1), tl.program_id(2)
@@ -331,7 +374,8 @@ def gla_key_gradients(
         dk_rows = product(v_rows, tl.trans(ds), dk_rows, TYPE)
     place = first * K
     at = row[:, None] * (H * K) + key[None, :]
-    since_start, to_end, end = decays_of_block(tl.load(g + place + at, mask=live, other=0.0).to(tl.float32))
+    gates = tl.load(g + place + at, mask=live, other=0.0).to(tl.float32)
+    since_start, to_end, end = decays_of_block(gates, READ_FIRST)
     dq_rows = dq_rows * since_start * scale
     dk_rows = dk_rows * to_end
     same = same[:, None] * scale
@@ -339,30 +383,52 @@ def gla_key_gradients(
     k_rows = tl.load(k + place + at, mask=live, other=0.0).to(tl.float32)
     dq_rows += tl.load(near_q + place + at, mask=live, other=0.0)
     close = tl.load(near_k + place + at, mask=live, other=0.0)
-    sums = tl.cumsum(q_rows * dq_rows - k_rows * close, 0, reverse=True)
-    # From rows before to the end: sums up to the row before, through memory, since to subtract would cancel.
+    # From rows before to the end: sums up to the row before, through memory, since to subtract would cancel. With
+    # READ_FIRST, from rows before or from the start to queries after this row: the same.
     tl.debug_barrier()
     tl.store(near_k + place + at, k_rows * dk_rows, mask=live)
+    if READ_FIRST:
+        tl.store(near_q + place + at, q_rows * dq_rows, mask=live)
     tl.debug_barrier()
     above = tl.load(near_k + place - H * K + at, mask=live & (row > 0)[:, None], other=0.0)
+    ends = q_rows * dq_rows
+    if READ_FIRST:
+        has_next = ((row < CHUNK - 1) & (chunk * CHUNK + row + 1 < T))[:, None]
+        ends = tl.load(near_q + place + H * K + at, mask=has_next, other=0.0)
+    sums = tl.cumsum(ends - k_rows * close, 0, reverse=True)
     sums += tl.cumsum(above, 0) + (end * kept)[None, :]
     tl.store(dg + place + at, sums.to(dg.dtype.element_ty), mask=live)
+    dk_rows += close
+    if READ_FIRST:
+        to = bonus + (((task // H).to(tl.int64) * NT + chunk) * H + task % H) * K
+        tl.store(to + key, tl.sum(same * q_rows * k_rows, 0))
+        # Pairs of neighbours.
+        square = dscores + (task.to(tl.int64) * NT + chunk) * (CHUNK * CHUNK)
+        has_last = live & (row > 0)[:, None]
+        weight = tl.load(square + row * CHUNK + row - 1, mask=row > 0, other=0.0).to(tl.float32)
+        beside = tl.load(k + place - H * K + at, mask=has_last, other=0.0).to(tl.float32)
+        dq_rows += weight[:, None] * beside
+        weight = tl.load(square + (row + 1) * CHUNK + row, mask=row < CHUNK - 1, other=0.0).to(tl.float32)
+        beside = tl.load(q + place + H * K + at, mask=has_next, other=0.0).to(tl.float32)
+        dk_rows += weight[:, None] * beside
+        same = same * tl.load(u + (task % H) * K + key)[None, :]
     tl.store(dq + place + at, (dq_rows + same * k_rows).to(TYPE), mask=live)
-    tl.store(dk + place + at, (dk_rows + close + same * q_rows).to(TYPE), mask=live)
+    tl.store(dk + place + at, (dk_rows + same * q_rows).to(TYPE), mask=live)
 
 
 def _spec(fn, params, grid, tiles, warps, options=None, stages=1):
-    """One kernel: its variants are K = 64 and 128, with `tiles` (BLOCK_K, BLOCK_V) by dtype."""
+    """One kernel: its variants are K = 64 and 128, and 64 with READ_FIRST, since RWKV-6 has no other heads, with `tiles`
+    (BLOCK_K, BLOCK_V) by dtype."""
     names = fn.arg_names
     variants = []
-    for k in (64, 128):
+    for k, read_first in ((64, 0), (128, 0), (64, 1)):
         for dtype in ("bf16", "f32"):
             block_k, block_v = tiles[dtype]
-            sizes = {"K": k, "CHUNK": 64, "BLOCK_K": block_k, "BLOCK_V": block_v}
+            sizes = {"K": k, "CHUNK": 64, "BLOCK_K": block_k, "BLOCK_V": block_v, "READ_FIRST": read_first}
             variant = {"dtype": dtype, **{key: value for key, value in sizes.items() if key in names}}
             if variant not in variants:
                 variants.append(variant)
-    wide = {name: "*f32" for name in ("start", "last", "near_q", "near_k")}
+    wide = {name: "*f32" for name in ("start", "last", "near_q", "near_k", "u", "bonus")}
     types = {**wide, **{name: "i32" for name in ("B", "T", "H", "V", "has_start")}, "scale": "f32"}
     listed = {name: types.get(name, "*T") for name in params.split()}
     divisible = ("V",) if "V" in listed else ()
@@ -377,7 +443,7 @@ _TILES = {"bf16": (64, 64), "f32": (32, 32)}
 _NARROW = {"bf16": (32, 64), "f32": (32, 32)}
 SPECS = [
     _spec(
-        gla_scores, "q k g scores B T H scale", "CHUNK // 16, cdiv(T, CHUNK), B * H",
+        gla_scores, "q k g u scores B T H scale", "CHUNK // 16, cdiv(T, CHUNK), B * H",
         _NARROW, {"bf16": 4, "f32": 4},
     ),
     _spec(
@@ -403,7 +469,8 @@ SPECS = [
         _NARROW, {"bf16": 4, "f32": 4},
     ),
     _spec(
-        gla_key_gradients, "dy q k v g states gradients near_q near_k dq dk dg B T H V scale",
+        gla_key_gradients,
+        "dy q k v g u states gradients dscores near_q near_k dq dk dg bonus B T H V scale",
         "K // BLOCK_K, cdiv(T, CHUNK), B * H", {"bf16": (32, 64), "f32": (32, 32)}, _EIGHT,
     ),
 ]  # fmt: skip

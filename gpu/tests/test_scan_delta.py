@@ -1,13 +1,12 @@
-"""The delta rule of gpu/kernels/scan_delta.py against its recurrence in f64, token by token, and against the golden case."""
+"""The delta rule of gpu/kernels/scan_delta.py: against its recurrence in f64, token by token, the CPU kernels' numbers, and
+the golden cases."""
 
 import unittest
 
 import numpy as np
 
 # The harness first: it makes Triton interpret the kernels.
-from gpu.tests.scan_cases import (
-    TOLERANCE, Launcher, assert_close, check_gradients, gates, golden, numbers, pad, stored,
-)  # fmt: skip
+from gpu.tests.scan_cases import Launcher, ScanTests, gates, golden, numbers, stored  # isort: skip
 
 from gpu.kernels import scan_delta  # isort: skip
 
@@ -52,7 +51,7 @@ def steps_backward(dy, q, k, v, beta, g, scale):
     return {"q": dq, "k": dk, "v": dv, "beta": dbeta, "g": dg}
 
 
-def launcher(dtype, operands, scale, tiles, start=None):
+def launcher(dtype, operands, tiles, scale, start=None):
     B, T, H, K = operands["q"].shape
     V = operands["v"].shape[3]
     run = Launcher(
@@ -79,15 +78,15 @@ def launcher(dtype, operands, scale, tiles, start=None):
     return run
 
 
-def forward(dtype, operands, scale, tiles, start=None):
-    run = launcher(dtype, operands, scale, tiles, start)
+def forward(dtype, operands, tiles, start=None, *, scale):
+    run = launcher(dtype, operands, tiles, scale, start)
     run.room("y", *operands["v"].shape)
     run.run("delta_output")
     return {"y": run.get("y"), "state": run.get("last")}
 
 
-def backward(dtype, operands, scale, dy, tiles):
-    run = launcher(dtype, operands, scale, tiles)
+def backward(dtype, operands, dy, tiles, *, scale):
+    run = launcher(dtype, operands, tiles, scale)
     run.put(dy=dy)
     for name, value in operands.items():
         run.room(f"d{name}", *value.shape)
@@ -98,8 +97,9 @@ def backward(dtype, operands, scale, dy, tiles):
     return {name: run.get(f"d{name}") for name in operands}
 
 
-def case(dtype, B, T, H, K, V, strength, most=1.0):
-    """Operands as the kernels hold them; keys of length 1, beta in (0, most)."""
+def case(dtype, B, T, H, width, strength, most=1.0):
+    """Keys of length 1, beta in (0, most)."""
+    K, V = width
     k = numbers(1, B, T, H, K)
     operands = {
         "q": numbers(2, B, T, H, K), "k": k / np.sqrt((k * k).sum(3, keepdims=True)), "v": numbers(3, B, T, H, V),
@@ -108,98 +108,40 @@ def case(dtype, B, T, H, K, V, strength, most=1.0):
     return {name: stored(value, "f32" if name in WIDE else dtype) for name, value in operands.items()}
 
 
-WHOLE = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
-CUT = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
-SHORT = {"CHUNK": 32, "BLOCK_K": 32, "BLOCK_V": 32}
+class Delta(ScanTests, unittest.TestCase):
+    name, operands = "scan.delta", ("q", "k", "v", "beta", "g")
+    timed = operands
+    tiles = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
+    varied = [
+        (tiles, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
+        ({"CHUNK": 32, "BLOCK_K": 32, "BLOCK_V": 32}, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
+    ]
+    more = {"scale": 0.3}
+    steps, steps_backward = staticmethod(steps), staticmethod(steps_backward)
+    forward, backward, case = staticmethod(forward), staticmethod(backward), staticmethod(case)
 
-
-class Delta(unittest.TestCase):
-    def compare(self, dtype, operands, tiles, what, times=1.0):
-        B, _, H, K = operands["q"].shape
-        start = stored(numbers(7, B, H, K, operands["v"].shape[3]), "f32")
-        y, state = steps(**operands, scale=0.3, start=start)
-        got = forward(dtype, operands, 0.3, tiles, start)
-        assert_close(got, {"y": y, "state": state}, times * TOLERANCE[dtype], what)
-        dy = stored(numbers(8, *y.shape), dtype)
-        want = steps_backward(dy, **operands, scale=0.3)
-        assert_close(backward(dtype, operands, 0.3, dy, tiles), want, times * TOLERANCE[dtype], what)
-
-    def test_reference_gradients_are_those_of_finite_differences(self):
-        operands = case("f32", 2, 9, 2, 3, 5, 0.3)
-        dy = numbers(8, 2, 9, 2, 5)
-        check_gradients(
-            lambda **operands: steps(**operands, scale=0.3), operands, dy, steps_backward(dy, **operands, scale=0.3)
-        )
-
-    def test_any_length(self):
-        for T in (1, 16, 17, 64, 65, 130):
-            with self.subTest(T=T):
-                self.compare("f32", case("f32", 1, T, 1, 16, 16, None), WHOLE, f"T = {T}")
-
-    def test_tiles_and_types(self):
-        for tiles in (CUT, SHORT):
-            for dtype in ("f32", "bf16"):
-                with self.subTest(tiles=tiles, dtype=dtype):
-                    self.compare(dtype, case(dtype, 2, 70, 1, 32, 32, None), tiles, dtype)
-
-    def test_gates_of_any_strength(self):
-        for strength in (0.0, 1e-6, 1.0, 50.0, 1e4):
-            for dtype in ("f32", "bf16"):
-                with self.subTest(strength=strength, dtype=dtype):
-                    self.compare(dtype, case(dtype, 1, 130, 1, 16, 16, strength), WHOLE, f"{strength}, {dtype}")
+    @staticmethod
+    def as_defined(operands):
+        return {"scale": operands["q"].shape[3] ** -0.5}
 
     def test_equal_keys_and_rates_up_to_two(self):
         """L is then as large as it can be: its powers grow to 1e18, the inverse does not."""
         for most, dtype in ((1.0, "f32"), (1.0, "bf16"), (2.0, "f32")):
-            operands = case(dtype, 1, 64, 1, 16, 16, 0.0, most)
+            operands = case(dtype, 1, 64, 1, (16, 16), 0.0, most)
             operands["k"] = np.broadcast_to(operands["k"][:, :1], operands["k"].shape).copy()
             with self.subTest(most=most, dtype=dtype):
-                self.compare(dtype, operands, WHOLE, f"beta to {most}, {dtype}", 2.0)
-
-    def test_compiled_tiles(self):
-        for dtype, K in (("bf16", 128), ("f32", 64)):
-            self.compare(dtype, case(dtype, 1, 70, 1, K, K, None), {}, f"K = {K}, {dtype}")
-
-    def test_two_pieces_are_one(self):
-        operands = case("f32", 1, 100, 1, 16, 16, None)
-        whole = forward("f32", operands, 0.3, WHOLE)
-        for cut in (37, 64):
-            first, second = (
-                {name: value[:, part] for name, value in operands.items()}
-                for part in (slice(0, cut), slice(cut, None))
-            )
-            one = forward("f32", first, 0.3, WHOLE)
-            two = forward("f32", second, 0.3, WHOLE, one["state"])
-            got = {"y": np.concatenate([one["y"], two["y"]], 1), "state": two["state"]}
-            assert_close(got, whole, 1e-5, f"cut at {cut}")
+                self.compare(dtype, operands, self.tiles, f"beta to {most}, {dtype}", 2.0)
 
     def test_golden(self):
         tensors, metadata = golden("delta_scan")
-        K, V = tensors["in/q"].shape[3], tensors["in/v"].shape[3]
-        operands = {name: tensors[f"in/{name}"] for name in ("q", "k", "v", "beta", "g")}
-        operands = {name: pad(value, axis_3=16) if value.ndim == 4 else value for name, value in operands.items()}
-        got = forward("f32", operands, K**-0.5, WHOLE)
-        tolerance = float(metadata["tolerance"])
-        want = {"y": tensors["out/y"], "state": tensors["state/S"]}
-        assert_close({"y": got["y"][..., :V], "state": got["state"][..., :K, :V]}, want, tolerance, "golden")
-        dy = pad(tensors["cot/y"], axis_3=16)
-        got = backward("f32", operands, K**-0.5, dy, WHOLE)
-        want = {name: tensors[f"grad/{name}"] for name in operands}
-        cut = {name: value[tuple(slice(n) for n in want[name].shape)] for name, value in got.items()}
-        assert_close(cut, want, tolerance, "golden")
+        operands = {name: tensors[f"in/{name}"] for name in self.operands}
+        self.compare_golden(tensors, operands, float(metadata["tolerance"]))
 
     def test_golden_without_gates(self):
         tensors, _ = golden("delta_net")
-        K, V = tensors["in/q"].shape[3], tensors["in/v"].shape[3]
-        operands = {name: pad(tensors[f"in/{name}"], axis_3=16) for name in ("q", "k", "v")}
-        operands |= {"beta": tensors["in/beta"], "g": np.zeros_like(tensors["in/beta"])}
-        got = forward("f32", operands, K**-0.5, WHOLE)
-        want = {"y": tensors["out/o"], "state": tensors["state/S"]}
-        assert_close({"y": got["y"][..., :V], "state": got["state"][..., :K, :V]}, want, 7e-6, "golden")
-        got = backward("f32", operands, K**-0.5, pad(tensors["cot/o"], axis_3=16), WHOLE)
-        want = {name: tensors[f"grad/{name}"] for name in ("q", "k", "v", "beta")}
-        cut = {name: got[name][tuple(slice(n) for n in value.shape)] for name, value in want.items()}
-        assert_close(cut, want, 7e-6, "golden")
+        operands = {name: tensors[f"in/{name}"] for name in ("q", "k", "v", "beta")}
+        operands["g"] = np.zeros_like(operands["beta"])
+        self.compare_golden(tensors, operands, 7e-6, "o")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""The GLA scan of gpu/kernels/scan_gla.py against its recurrence in f64, token by token, and against a golden case."""
+"""The GLA scan of gpu/kernels/scan_gla.py: against its recurrence in f64, token by token, the CPU kernels' numbers, and a
+golden case."""
 
 import unittest
 
 import numpy as np
 
 # The harness first: it makes Triton interpret the kernels.
-from gpu.tests.scan_cases import (
-    TOLERANCE, Launcher, assert_close, check_gradients, gates, golden, numbers, pad, stored,
-)  # fmt: skip
+from gpu.tests.scan_cases import Launcher, ScanTests, gates, golden, numbers, stored  # isort: skip
 
 from gpu.kernels import scan_gla  # isort: skip
 
@@ -42,14 +41,14 @@ def steps_backward(dy, q, k, v, g, scale):
     return {"q": dq, "k": dk, "v": dv, "g": dg}
 
 
-def launcher(dtype, operands, scale, tiles, start=None):
+def launcher(dtype, operands, tiles, scale, start=None, read_first=0):
     B, T, H, K = operands["q"].shape
     V = operands["v"].shape[3]
     run = Launcher(
-        scan_gla.SPECS, dtype, {"K": K, **tiles},
+        scan_gla.SPECS, dtype, {"K": K, "READ_FIRST": read_first, **tiles},
         {"B": B, "T": T, "H": H, "V": V, "scale": scale, "has_start": int(start is not None)},
     )  # fmt: skip
-    run.put(**operands, start=start)
+    run.put(**{"u": None, "bonus": None, **operands, "start": start})
     C = tiles.get("CHUNK", 64)
     NT = -(-T // C)
     for name in ("scores", "dscores"):
@@ -58,31 +57,37 @@ def launcher(dtype, operands, scale, tiles, start=None):
         run.room(name, B, H, NT, K, V)
     for name in ("near_q", "near_k"):
         run.room(name, B, T, H, K)
+    if read_first:
+        run.room("bonus", B, NT, H, K)
     run.room("last", B, H, K, V)
     run.run("gla_scores")
     run.run("gla_states")
     return run
 
 
-def forward(dtype, operands, scale, tiles, start=None):
-    run = launcher(dtype, operands, scale, tiles, start)
+def forward(dtype, operands, tiles, start=None, *, scale, read_first=0):
+    run = launcher(dtype, operands, tiles, scale, start, read_first)
     run.room("y", *operands["v"].shape)
     run.run("gla_output")
     return {"y": run.get("y"), "state": run.get("last")}
 
 
-def backward(dtype, operands, scale, dy, tiles):
-    run = launcher(dtype, operands, scale, tiles)
+def backward(dtype, operands, dy, tiles, *, scale, read_first=0):
+    run = launcher(dtype, operands, tiles, scale, read_first=read_first)
     run.put(dy=dy)
-    for name, value in operands.items():
-        run.room(f"d{name}", *value.shape)
+    written = [name for name in operands if name != "u"]
+    for name in written:
+        run.room(f"d{name}", *operands[name].shape)
     for kernel in ("state", "score", "value", "near", "key"):
         run.run(f"gla_{kernel}_gradients")
-    return {name: run.get(f"d{name}") for name in operands}
+    gradients = {name: run.get(f"d{name}") for name in written}
+    if read_first:
+        gradients["u"] = run.get("bonus").sum((0, 1))
+    return gradients
 
 
-def case(dtype, B, T, H, K, V, strength):
-    """Operands as the kernels hold them."""
+def case(dtype, B, T, H, width, strength):
+    K, V = width
     operands = {
         "q": numbers(1, B, T, H, K), "k": numbers(2, B, T, H, K), "v": numbers(3, B, T, H, V),
         "g": gates(4, strength, B, T, H, K),
@@ -90,75 +95,28 @@ def case(dtype, B, T, H, K, V, strength):
     return {name: stored(value, dtype) for name, value in operands.items()}
 
 
-WHOLE = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
-CUT = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
-SHORT = {"CHUNK": 32, "BLOCK_K": 32, "BLOCK_V": 32}
+class Gla(ScanTests, unittest.TestCase):
+    name, operands = "scan.gla", ("q", "k", "v", "g")
+    timed = operands
+    tiles = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
+    varied = [
+        (tiles, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
+        ({"CHUNK": 32, "BLOCK_K": 32, "BLOCK_V": 32}, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
+    ]
+    more = {"scale": 0.3}
+    steps, steps_backward = staticmethod(steps), staticmethod(steps_backward)
+    forward, backward, case = staticmethod(forward), staticmethod(backward), staticmethod(case)
 
-
-class Gla(unittest.TestCase):
-    def compare(self, dtype, operands, tiles, what):
-        B, _, H, K = operands["q"].shape
-        start = stored(numbers(7, B, H, K, operands["v"].shape[3]), "f32")
-        y, state = steps(**operands, scale=0.3, start=start)
-        got = forward(dtype, operands, 0.3, tiles, start)
-        assert_close(got, {"y": y, "state": state}, TOLERANCE[dtype], what)
-        dy = stored(numbers(8, *y.shape), dtype)
-        want = steps_backward(dy, **operands, scale=0.3)
-        assert_close(backward(dtype, operands, 0.3, dy, tiles), want, TOLERANCE[dtype], what)
-
-    def test_reference_gradients_are_those_of_finite_differences(self):
-        operands = case("f32", 2, 9, 2, 3, 5, 0.3)
-        dy = numbers(8, 2, 9, 2, 5)
-        check_gradients(
-            lambda **operands: steps(**operands, scale=0.3), operands, dy, steps_backward(dy, **operands, scale=0.3)
-        )
-
-    def test_any_length(self):
-        for T in (1, 16, 17, 64, 65, 130):
-            with self.subTest(T=T):
-                self.compare("f32", case("f32", 1, T, 1, 16, 16, None), WHOLE, f"T = {T}")
-
-    def test_tiles_and_types(self):
-        for tiles in (CUT, SHORT):
-            for dtype in ("f32", "bf16"):
-                with self.subTest(tiles=tiles, dtype=dtype):
-                    self.compare(dtype, case(dtype, 2, 70, 1, 32, 32, None), tiles, dtype)
-
-    def test_gates_of_any_strength(self):
-        for strength in (0.0, 1e-6, 1.0, 50.0, 1e4):
-            for dtype in ("f32", "bf16"):
-                with self.subTest(strength=strength, dtype=dtype):
-                    self.compare(dtype, case(dtype, 1, 130, 1, 16, 16, strength), WHOLE, f"{strength}, {dtype}")
-
-    def test_compiled_tiles(self):
-        for dtype, K in (("bf16", 128), ("f32", 64)):
-            self.compare(dtype, case(dtype, 1, 70, 1, K, K, None), {}, f"K = {K}, {dtype}")
-
-    def test_two_pieces_are_one(self):
-        operands = case("f32", 1, 100, 1, 16, 16, None)
-        whole = forward("f32", operands, 0.3, WHOLE)
-        for cut in (37, 64):
-            first, second = (
-                {name: value[:, part] for name, value in operands.items()}
-                for part in (slice(0, cut), slice(cut, None))
-            )
-            one = forward("f32", first, 0.3, WHOLE)
-            two = forward("f32", second, 0.3, WHOLE, one["state"])
-            got = {"y": np.concatenate([one["y"], two["y"]], 1), "state": two["state"]}
-            assert_close(got, whole, 1e-5, f"cut at {cut}")
+    @staticmethod
+    def as_defined(operands):
+        return {"scale": operands["q"].shape[3] ** -0.5}
 
     def test_golden(self):
         tensors, _ = golden("simple_gla")
-        K, V = tensors["in/q"].shape[3], tensors["in/v"].shape[3]
-        operands = {name: pad(tensors[f"in/{name}"], axis_3=16) for name in ("q", "k", "v")}
+        operands = {name: tensors[f"in/{name}"] for name in ("q", "k", "v")}
+        # One gate for each head, in all channels.
         operands["g"] = np.repeat(tensors["in/g"][..., None], 16, 3)
-        got = forward("f32", operands, K**-0.5, WHOLE)
-        want = {"y": tensors["out/o"], "state": tensors["state/S"]}
-        assert_close({"y": got["y"][..., :V], "state": got["state"][..., :K, :V]}, want, 5.6e-6, "golden")
-        got = backward("f32", operands, K**-0.5, pad(tensors["cot/o"], axis_3=16), WHOLE)
-        want = {name: tensors[f"grad/{name}"] for name in operands}
-        cut = {name: got[name][..., : want[name].shape[3]] for name in ("q", "k", "v")}
-        assert_close({**cut, "g": got["g"].sum(3)}, want, 5.6e-6, "golden")
+        self.compare_golden(tensors, operands, 5.6e-6, "o", folded=("g",))
 
 
 if __name__ == "__main__":

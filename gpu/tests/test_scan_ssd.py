@@ -1,13 +1,12 @@
-"""The SSD scan of gpu/kernels/scan_ssd.py against its recurrence in f64, token by token, and against the golden case."""
+"""The SSD scan of gpu/kernels/scan_ssd.py: against its recurrence in f64, token by token, the CPU kernels' numbers, and the
+golden case."""
 
 import unittest
 
 import numpy as np
 
 # The harness first: it makes Triton interpret the kernels.
-from gpu.tests.scan_cases import (
-    TOLERANCE, Launcher, assert_close, check_gradients, gates, golden, numbers, pad, stored,
-)  # fmt: skip
+from gpu.tests.scan_cases import Launcher, ScanTests, gates, golden, numbers, stored  # isort: skip
 
 from gpu.kernels import scan_ssd  # isort: skip
 
@@ -102,8 +101,9 @@ def backward(dtype, operands, dy, tiles):
     return {name: run.get(f"d{name}") for name in operands}
 
 
-def case(dtype, B, T, H, G, P, N, strength=0.5):
-    """Operands as the kernels hold them. With a = −1, gates are −dt."""
+def case(dtype, B, T, H, width, strength, G=1):
+    """With a = −1, gates are −dt."""
+    P, N = width
     dt = np.abs(numbers(1, B, T, H)) if strength == "random" else -gates(1, strength, B, T, H)
     a = -np.exp(numbers(2, H)) if strength == "random" else -np.ones(H)
     operands = {
@@ -113,75 +113,24 @@ def case(dtype, B, T, H, G, P, N, strength=0.5):
     return {name: stored(value, "f32" if name in WIDE else dtype) for name, value in operands.items()}
 
 
-SMALL = {"CHUNK": 64, "BLOCK_P": 16, "BLOCK_N": 16}
-SHORT = {"CHUNK": 16, "BLOCK_P": 16, "BLOCK_N": 32}
-
-
-class Ssd(unittest.TestCase):
-    def compare(self, dtype, operands, tiles, what, times=1.0):
-        B, _, H, P = operands["x"].shape
-        N = operands["b"].shape[3]
-        start = stored(numbers(7, B, H, P, N), "f32")
-        y, state = steps(**operands, start=start)
-        got = forward(dtype, operands, tiles, start)
-        assert_close(got, {"y": y, "state": state}, times * TOLERANCE[dtype], what)
-        dy = stored(numbers(8, *y.shape), dtype)
-        want = steps_backward(dy, **operands)
-        assert_close(backward(dtype, operands, dy, tiles), want, times * TOLERANCE[dtype], what)
-
-    def test_reference_gradients_are_those_of_finite_differences(self):
-        operands = case("f32", 2, 9, 4, 2, 3, 5, "random")
-        dy = numbers(8, 2, 9, 4, 3)
-        check_gradients(steps, operands, dy, steps_backward(dy, **operands))
-
-    def test_any_length(self):
-        for T in (1, 16, 17, 64, 65, 130):
-            with self.subTest(T=T):
-                self.compare("f32", case("f32", 1, T, 1, 1, 16, 16, "random"), SMALL, f"T = {T}")
-
-    def test_groups_and_tiles(self):
-        for tiles, G in ((SMALL, 1), (SMALL, 2), (SHORT, 4)):
-            for dtype in ("f32", "bf16"):
-                with self.subTest(tiles=tiles, groups=G, dtype=dtype):
-                    self.compare(dtype, case(dtype, 2, 70, 4, G, 16, 32, "random"), tiles, f"{G} groups, {dtype}")
-
-    def test_gates_of_any_strength(self):
-        for strength in (None, 0.0, 1e-6, 1.0, 50.0, 1e4):
-            for dtype in ("f32", "bf16"):
-                with self.subTest(strength=strength, dtype=dtype):
-                    self.compare(dtype, case(dtype, 1, 130, 1, 1, 16, 16, strength), SMALL, f"{strength}, {dtype}")
-
-    def test_compiled_tiles(self):
-        for dtype, N in (("bf16", 128), ("f32", 64)):
-            self.compare(dtype, case(dtype, 1, 70, 1, 1, N, N, "random"), {}, f"N = {N}, {dtype}")
-
-    def test_two_pieces_are_one(self):
-        operands = case("f32", 1, 100, 1, 1, 16, 16, "random")
-        whole = forward("f32", operands, SMALL)
-        for cut in (37, 64):
-            first, second = (
-                {name: value if name in ("a", "d") else value[:, part] for name, value in operands.items()}
-                for part in (slice(0, cut), slice(cut, None))
-            )
-            one = forward("f32", first, SMALL)
-            two = forward("f32", second, SMALL, one["state"])
-            got = {"y": np.concatenate([one["y"], two["y"]], 1), "state": two["state"]}
-            assert_close(got, whole, 1e-5, f"cut at {cut}")
+class Ssd(ScanTests, unittest.TestCase):
+    name, operands = "scan.ssd", ("x", "dt", "a", "b", "c", "d")
+    timed = ("x", "dt", "b", "c")
+    tiles = {"CHUNK": 64, "BLOCK_P": 16, "BLOCK_N": 16}
+    varied = [
+        (tiles, {"B": 2, "T": 70, "H": 4, "G": 1, "width": (16, 32)}),
+        (tiles, {"B": 2, "T": 70, "H": 4, "G": 2, "width": (16, 32)}),
+        ({"CHUNK": 16, "BLOCK_P": 16, "BLOCK_N": 32}, {"B": 2, "T": 70, "H": 4, "G": 4, "width": (16, 32)}),
+    ]
+    usual = mild = "random"
+    strengths = (None, *ScanTests.strengths)
+    steps, steps_backward = staticmethod(steps), staticmethod(steps_backward)
+    forward, backward, case = staticmethod(forward), staticmethod(backward), staticmethod(case)
 
     def test_golden(self):
         tensors, metadata = golden("ssd_scan")
-        wide = {"x": {"axis_3": 16}, "b": {"axis_3": 16}, "c": {"axis_3": 16}}
-        P, N = tensors["in/x"].shape[3], tensors["in/b"].shape[3]
-        operands = {name: pad(tensors[f"in/{name}"], **wide.get(name, {})) for name in ("x", "dt", "a", "b", "c", "d")}
-        got = forward("f32", operands, SMALL)
-        tolerance = float(metadata["tolerance"])
-        want = {"y": tensors["out/y"], "state": tensors["state/S"]}
-        assert_close({"y": got["y"][..., :P], "state": got["state"][..., :P, :N]}, want, tolerance, "golden")
-        dy = pad(tensors["cot/y"], axis_3=16)
-        got = backward("f32", operands, dy, SMALL)
-        want = {name: tensors[f"grad/{name}"] for name in operands}
-        cut = {name: value[tuple(slice(n) for n in want[name].shape)] for name, value in got.items()}
-        assert_close(cut, want, tolerance, "golden")
+        operands = {name: tensors[f"in/{name}"] for name in self.operands}
+        self.compare_golden(tensors, operands, float(metadata["tolerance"]))
 
 
 if __name__ == "__main__":

@@ -16,11 +16,19 @@ fn golden() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").to_string_lossy().into_owned()
 }
 
-/// Stands for PyTorch: prints what the script would, and keeps what it was asked for.
+/// Stands for a Python with PyTorch, which has fla's layers but Mamba2's kernels fail: prints what the scripts would, and
+/// keeps what they were asked for, without the text of a script.
 const PYTHON: &str = "#!/bin/sh
-echo \"$*\" >> asked.txt
-echo a line of a compiler
-echo '{\"step_s\": 0.25, \"tokens_per_s\": 2048}'
+if [ \"$1\" = -c ]; then
+  shift 2
+  echo \"fla $*\" >> asked.txt
+  case \"$2\" in mamba2) echo no kernel for this device >&2; exit 1 ;; esac
+  echo '{\"step_s\": 0.5}'
+else
+  echo \"$*\" >> asked.txt
+  echo a line of a compiler
+  echo '{\"step_s\": 0.25, \"tokens_per_s\": 2048}'
+fi
 ";
 
 #[test]
@@ -58,17 +66,25 @@ fn everything_holds_on_this_machine_and_is_in_the_json() {
     let memory = &report["memory"][0];
     assert!(memory["predicted"].as_u64().unwrap() > 0 && memory["measured"].as_u64().unwrap() > 0);
     let steps = report["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 5);
+    assert_eq!(steps.len(), 6);
     for step in steps {
         assert!(
             step["ms"].as_f64().unwrap() > 0.0 && step["mfu"].as_f64().unwrap() > 0.0,
             "{step}"
         );
-        let peer = step["model"].as_str().unwrap().starts_with("llama");
+        let model = step["model"].as_str().unwrap();
+        let peer = model.starts_with("llama");
         assert_eq!(step["peer_ms"].as_f64(), peer.then_some(250.0), "{step}");
+        let fla = model.starts_with("gla") || model.starts_with("gated deltanet");
+        assert_eq!(step["fla_ms"].as_f64(), fla.then_some(500.0), "{step}");
+        let failed = model.starts_with("mamba2").then_some("no kernel for this device");
+        assert_eq!(step["fla_why"].as_str(), failed, "{step}");
     }
+    assert!(table.contains("fla, mamba2 small: no kernel for this device"), "{table}");
     let asked = fs::read_to_string(place.path().join("asked.txt")).unwrap();
-    assert_eq!(asked.lines().count(), 2, "{asked}");
+    assert_eq!(asked.lines().count(), 5, "{asked}");
+    let fla = "fla --family gated deltanet --dim 128 --layers 2 --heads 2 --hidden 256 --vocab 258";
+    assert!(asked.contains(fla), "{asked}");
     assert!(
         asked.contains("b.py --dim 128 --layers 2 --heads 2 --hidden 256 --vocab 258"),
         "{asked}"

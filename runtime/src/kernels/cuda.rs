@@ -5,6 +5,7 @@
 
 pub(crate) mod canon;
 pub(crate) mod loss;
+mod named;
 pub(crate) mod norm;
 pub(crate) mod rope;
 pub(crate) mod scan;

@@ -15,6 +15,8 @@ pub enum Family {
     Gla,
     GatedDeltaNet,
     Mamba2,
+    /// The recurrence between projections, without RWKV-6's mixing of neighbouring tokens.
+    Rwkv6,
 }
 
 /// How large a model is.
@@ -29,8 +31,14 @@ pub enum Size {
 }
 
 impl Family {
-    pub const ALL: [Family; 5] =
-        [Family::Llama, Family::LlamaCanon, Family::Gla, Family::GatedDeltaNet, Family::Mamba2];
+    pub const ALL: [Family; 6] = [
+        Family::Llama,
+        Family::LlamaCanon,
+        Family::Gla,
+        Family::GatedDeltaNet,
+        Family::Mamba2,
+        Family::Rwkv6,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -39,6 +47,15 @@ impl Family {
             Family::Gla => "gla",
             Family::GatedDeltaNet => "gated deltanet",
             Family::Mamba2 => "mamba2",
+            Family::Rwkv6 => "rwkv6",
+        }
+    }
+
+    /// Whether flash-linear-attention has a layer that computes the same.
+    pub fn has_fla_layer(self) -> bool {
+        match self {
+            Family::Gla | Family::GatedDeltaNet | Family::Mamba2 => true,
+            Family::Llama | Family::LlamaCanon | Family::Rwkv6 => false,
         }
     }
 
@@ -47,9 +64,14 @@ impl Family {
         match self {
             Family::Llama => Some(""),
             Family::LlamaCanon => Some("ABCD"),
-            Family::Gla | Family::GatedDeltaNet | Family::Mamba2 => None,
+            Family::Gla | Family::GatedDeltaNet | Family::Mamba2 | Family::Rwkv6 => None,
         }
     }
+}
+
+/// Columns of Mamba2's state.
+pub fn mamba2_state(size: Size) -> i64 {
+    if size == Size::Small { 64 } else { 128 }
 }
 
 /// The sizes of a model, in the words of its text.
@@ -99,6 +121,21 @@ impl Size {
     }
 }
 
+/// Channels of a head in every RWKV-6.
+const RWKV6_WIDTH: i64 = 64;
+
+/// RWKV-6's recurrence as a mixer.
+const LATE: &str = "mixer late(x; heads, width) {
+  param u [heads, width] init normal(1)
+  g = -exp(heads(linear wg (x, dim), heads))
+  r = heads(linear wr (x, dim), heads)
+  k = heads(linear wk (x, dim), heads)
+  v = heads(linear wv (x, dim), heads)
+  gate = heads(linear gate (x, dim), heads)
+  linear wo (merge(rms_norm o_norm (rwkv6_scan(r, k, v, g, f32(u))) * silu(gate)), dim)
+}
+";
+
 /// The text of a model in the language.
 pub fn text(family: Family, size: Size) -> String {
     let Shape { vocab, dim, layers, heads, linear_heads, hidden } = size.shape();
@@ -112,22 +149,27 @@ pub fn text(family: Family, size: Size) -> String {
             format!("decoder {{ mixer gated_deltanet {{ heads {linear_heads} }} {mlp} }}")
         }
         Family::Mamba2 => {
-            let state = if size == Size::Small { 64 } else { 128 };
+            let state = mamba2_state(size);
             format!("decoder {{ mixer mamba2 {{ heads {linear_heads}, state {state} }} {mlp} }}")
+        }
+        Family::Rwkv6 => {
+            let heads = dim / RWKV6_WIDTH;
+            format!("decoder {{ mixer late {{ heads {heads}, width {RWKV6_WIDTH} }} {mlp} }}")
         }
     };
     let edits = match family {
         Family::LlamaCanon => "canon A, B, C, D",
-        Family::Llama | Family::Gla | Family::GatedDeltaNet | Family::Mamba2 => "",
+        Family::Llama | Family::Gla | Family::GatedDeltaNet | Family::Mamba2 | Family::Rwkv6 => "",
     };
     let init = match family {
         Family::Llama | Family::LlamaCanon => "lingua",
-        Family::Gla | Family::GatedDeltaNet => "flash_linear",
+        Family::Gla | Family::GatedDeltaNet | Family::Rwkv6 => "flash_linear",
         Family::Mamba2 => "mamba",
     };
     let base = if edits.is_empty() { "model" } else { "base" };
+    let mixer = if family == Family::Rwkv6 { LATE } else { "" };
     let mut text = format!(
-        "arch {base} {{ vocab {vocab}  dim {dim}  norm_eps 1e-5\n  init {init}\n  layers {layers} of {layer}\n}}\n"
+        "{mixer}arch {base} {{ vocab {vocab}  dim {dim}  norm_eps 1e-5\n  init {init}\n  layers {layers} of {layer}\n}}\n"
     );
     if !edits.is_empty() {
         text.push_str(&format!("arch model = base with {{ {edits} }}\n"));

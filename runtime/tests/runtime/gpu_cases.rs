@@ -3,15 +3,19 @@
 //! In: nothing. Out: gpu/tests/cases.safetensors, written with CANONC_UPDATE_GPU_CASES=1. Must stay true: the committed
 //! file is what the fused CPU kernels compute; operands are exact in bf16, so that one file serves both dtypes.
 
-use compiler::plan::{Activation, Gate, RopeLayout};
+use compiler::plan::{Activation, Gate, RopeLayout, Scan};
 use runtime::kernels::path::{self, Path};
-use runtime::kernels::{canon, gated_norm, l2_norm, linear, loss, norm, rope, swiglu, update};
+use runtime::kernels::{
+    canon, gated_norm, l2_norm, linear, loss, norm, rope, scan, swiglu, update,
+};
 use tch::{Device, Kind, Tensor};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu/tests/cases.safetensors");
 
 /// How far another CPU's rounding may be from the committed numbers, relative to a tensor's largest element.
 const WITHIN: f64 = 2e-6;
+/// The same for scans, which add up their roundings over time.
+const SCANS_WITHIN: f64 = 1e-5;
 
 /// The tensors of one case are named `case/tensor`.
 struct Cases {
@@ -248,10 +252,50 @@ fn updates(cases: &mut Cases) {
     }
 }
 
+/// Each scan from a state, and its gradients from zero state: a few tokens, one, and three chunks of the GPU's.
+fn scans(cases: &mut Cases) {
+    let exact = |x: Tensor| x.to_kind(Kind::BFloat16).to_kind(Kind::Float);
+    let unit = |x: Tensor| {
+        exact(&x / (x.square().sum_dim_intlist([-1i64].as_slice(), true, None) + 1e-6).sqrt())
+    };
+    // From 0 to −8, so that some decays keep all and some keep nearly nothing.
+    let gates = |size: &[i64]| exact(-numbers("g", size).square() * 0.5);
+    for (n, [b, t, h, d, e]) in
+        [[2, 19, 2, 16, 32], [1, 1, 1, 16, 16], [1, 130, 1, 16, 16]].into_iter().enumerate()
+    {
+        let [q, k, r] = ["q", "k", "r"].map(|name| unit(numbers(name, &[b, t, h, d])));
+        let v = numbers("v", &[b, t, h, e]);
+        let [beta, dt] = ["beta", "dt"].map(|name| numbers(name, &[b, t, h]).sigmoid());
+        let [columns, rows] = ["b", "c"].map(|name| numbers(name, &[b, t, 1, d]));
+        let [a, skip] = [-numbers("a", &[h]).exp(), numbers("d", &[h])];
+        let [by_head, by_channel] = [gates(&[b, t, h]), gates(&[b, t, h, d])];
+        let bonus = numbers("u", &[h, d]);
+        let all: [(&str, Scan, &[&Tensor]); 4] = [
+            ("delta", Scan::Delta, &[&q, &k, &v, &beta, &by_head]),
+            ("gla", Scan::Gla, &[&q, &k, &v, &by_channel]),
+            ("rwkv6", Scan::Rwkv6, &[&r, &k, &v, &by_channel, &bonus]),
+            ("ssd", Scan::Ssd, &[&v, &dt, &a, &columns, &rows, &skip]),
+        ];
+        for (name, scan, operands) in all {
+            let name = format!("scan.{name}.{n}");
+            let shape = if scan == Scan::Ssd { [b, h, e, d] } else { [b, h, d, e] };
+            let [start, dy] = [numbers("state", &shape), numbers("dy", &[b, t, h, e])];
+            let scan::Scanned { y, state } =
+                scan::forward(scan, cases.path, operands, Some(&start)).unwrap();
+            cases.add(&name, [("start", &start), ("y", &y), ("state", &state), ("dy", &dy)]);
+            let gradients = scan::backward(scan, cases.path, &dy, operands).unwrap();
+            let names = scan.definition().operands;
+            for ((of, x), gradient) in names.iter().zip(operands).zip(&gradients) {
+                cases.add(&name, [(*of, *x), (&*format!("d{of}"), gradient)]);
+            }
+        }
+    }
+}
+
 #[test]
 fn the_cases_of_the_gpu_kernels_are_the_cpu_kernels_results() {
     let mut cases = Cases { path: path::choose(Kind::Float, Device::Cpu), all: Vec::new() };
-    for fill in [convolutions, conv_units, norms, turns, units, losses, updates] {
+    for fill in [convolutions, conv_units, norms, turns, units, losses, updates, scans] {
         fill(&mut cases);
     }
     if std::env::var_os("CANONC_UPDATE_GPU_CASES").is_some() {
@@ -266,6 +310,7 @@ fn the_cases_of_the_gpu_kernels_are_the_cpu_kernels_results() {
         let [kept, made] = [kept, made].map(|tensor| tensor.to_kind(Kind::Double));
         let size = kept.abs().max().double_value(&[]);
         let error = (kept - made).abs().max().double_value(&[]);
-        assert!(error <= WITHIN * size, "{name}: {error:e} of {size:e}");
+        let within = if name.starts_with("scan.") { SCANS_WITHIN } else { WITHIN };
+        assert!(error <= within * size, "{name}: {error:e} of {size:e}");
     }
 }

@@ -60,8 +60,9 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
     };
     let scanned = |which: compiler::plan::Scan, first: usize| {
         let definition = which.definition();
-        let result = operands.get(first + definition.result);
-        let kind = result.and_then(|value| kind_of(value.dtype)).ok_or(Reason::Mixed)?;
+        let own = operands.iter().skip(first).take(definition.operands.len());
+        let kinds: Option<Vec<Kind>> = own.map(|value| kind_of(value.dtype)).collect();
+        let kind = scan::kind(which, &kinds.ok_or(Reason::Mixed)?);
         let (rows, columns) = (width(first + definition.rows), width(first + definition.columns));
         scan::check(library, which, kind, rows, columns)
     };

@@ -5,7 +5,8 @@
 use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
 
-use super::{Items, dtype, empty, nothing, pointer, sums};
+use super::named::{Named, agreeing};
+use super::{dtype, sums};
 use crate::kernels::KernelError;
 use crate::kernels::canon::{Activation, Gradients, Operands, Options};
 
@@ -20,97 +21,82 @@ pub(crate) fn is_compiled(library: &Library, kind: Kind, taps: i64) -> bool {
     let constants = [("dtype", dtype), ("K", Constant::Int(taps))];
     [FORWARD, BACKWARD, GATED_FORWARD, GATED_BACKWARD]
         .iter()
-        .all(|name| library.compiled(name, &constants).next().is_some())
+        .all(|name| agreeing(library, name, &constants).next().is_some())
 }
 
-/// What all launches of a layer share.
-struct Layer {
-    weight: Tensor,
-    bias: Option<Tensor>,
-    past: Option<Tensor>,
-    batch: i64,
-    time: i64,
-    total: i64,
-    taps: i64,
-    kind: Kind,
-}
-
-impl Layer {
-    fn of(operands: Operands<'_>) -> Result<Self, KernelError> {
-        let Operands { inputs, weight, bias, state } = operands;
-        let size = inputs.first().map(|x| x.size()).unwrap_or_default();
-        let ([batch, time, _], Some(total), Some(taps)) =
-            (size.as_slice(), weight.size().first().copied(), weight.size().last().copied())
-        else {
-            return Err(KernelError::new(format!("a Canon layer over {size:?}")));
-        };
-        Ok(Self {
-            weight: weight.f_contiguous()?,
-            bias: bias.map(Tensor::f_contiguous).transpose()?,
-            past: state.map(Tensor::f_contiguous).transpose()?,
-            batch: *batch,
-            time: *time,
-            total,
-            taps,
-            kind: weight.kind(),
-        })
-    }
-
-    fn constants(&self) -> Result<[(&'static str, Constant); 2], KernelError> {
-        Ok([("dtype", dtype(self.kind)?), ("K", self.taps.into())])
-    }
-
-    fn pointer(&self, tensor: Option<&Tensor>) -> Result<gpu::Pointer, KernelError> {
-        tensor.map_or_else(|| nothing(self.kind), pointer)
-    }
-
-    fn has_bias(&self) -> i64 {
-        i64::from(self.bias.is_some())
-    }
-
-    /// Partial sums of the filter's gradient, [chunks, total, taps], and of the bias's, [chunks, total].
-    fn partials(&self, launcher: &Launcher, name: &str) -> Result<[Tensor; 2], KernelError> {
-        let constants = self.constants()?;
-        let chunk = launcher.library().at_least(name, &constants, "CHUNK", 1);
-        let chunk = chunk.ok_or_else(|| {
-            KernelError::new(format!("no CUDA convolution of {} taps", self.taps))
-        })?;
-        let chunks = self.batch * ((self.time + chunk - 1) / chunk);
-        let weight = empty(&[chunks, self.total * self.taps], Kind::Float, &self.weight)?;
-        let bias = empty(&[chunks, self.total], Kind::Float, &self.weight)?;
-        Ok([weight, bias])
-    }
-
-    /// The gradients of filter and bias.
-    fn sums(
-        &self,
-        launcher: &Launcher,
-        [weight, bias]: [Tensor; 2],
-        like: &Tensor,
-    ) -> Result<(Tensor, Option<Tensor>), KernelError> {
-        let weight = sums::rows(launcher, &weight)?.f_reshape(like.size())?;
-        let bias = self.bias.as_ref().map(|_| sums::rows(launcher, &bias)).transpose()?;
-        Ok((weight, bias))
-    }
-}
-
-fn with<const N: usize>(
-    first: [(&'static str, Constant); 2],
-    more: [(&'static str, i64); N],
-) -> Vec<(&'static str, Constant)> {
-    first.into_iter().chain(more.map(|(name, value)| (name, value.into()))).collect()
-}
-
-fn silu(activation: Activation) -> (&'static str, i64) {
-    let on = match activation {
+/// The launches of a layer, with the arguments that they share.
+fn layer<'a>(
+    launcher: &'a Launcher,
+    operands: Operands<'_>,
+    Options { residual, activation }: Options,
+) -> Result<Named<'a>, KernelError> {
+    let Operands { inputs, weight, bias, state } = operands;
+    let size = inputs.first().map(|x| x.size()).unwrap_or_default();
+    let filter = weight.size();
+    let ([batch, time, _], [total, .., taps]) = (size.as_slice(), filter.as_slice()) else {
+        return Err(KernelError::new(format!(
+            "a Canon layer over {size:?} with a filter of {filter:?}"
+        )));
+    };
+    let silu = match activation {
         Activation::Identity => 0,
         Activation::Silu => 1,
     };
-    ("SILU", on)
+    let flags = [("K", *taps), ("SILU", silu), ("STATE", state.is_some().into())];
+    let flags = flags.map(|(name, value)| (name, Constant::Int(value)));
+    let constants = [("dtype", dtype(weight.kind())?)].into_iter().chain(flags).collect();
+    let mut named = Named::new(launcher, constants);
+    for (name, value) in [
+        ("batch", *batch),
+        ("time", *time),
+        ("total", *total),
+        ("residual", residual.into()),
+        ("has_bias", bias.is_some().into()),
+    ] {
+        named.int(name, value);
+    }
+    for (name, tensor) in [("weight", Some(weight)), ("bias", bias), ("past", state)] {
+        named.tensor(name, tensor.map(Tensor::f_contiguous).transpose()?);
+    }
+    Ok(named)
 }
 
-fn channels(x: &Tensor) -> i64 {
-    x.size().last().copied().unwrap_or(0)
+/// A part, which is channels from `first` on of all that the filter has.
+fn part(named: &mut Named<'_>, names: &[(&str, &Tensor)], first: i64) -> Result<i64, KernelError> {
+    let mut channels = 0;
+    for (name, x) in names {
+        named.items(name, x)?;
+        channels = x.size().last().copied().unwrap_or(0);
+    }
+    named.int("channels", channels);
+    named.int("first", first);
+    Ok(first + channels)
+}
+
+/// Memory for partial sums of a gradient: of the filter, [chunks, total · taps], and of the bias, [chunks, total].
+fn partials(named: &mut Named<'_>, kernel: &str, weight: &Tensor) -> Result<(), KernelError> {
+    let [batch, time, total] = ["batch", "time", "total"].map(|name| named.size(name).unwrap_or(0));
+    let chunk = named.constant(kernel, "CHUNK")?;
+    let chunks = batch * ((time + chunk - 1) / chunk);
+    let elements: i64 = weight.size().iter().product();
+    named.room("partial_weight", &[chunks, elements], Kind::Float, weight)?;
+    named.room("partial_bias", &[chunks, total], Kind::Float, weight)
+}
+
+/// The gradients of filter and bias.
+fn summed(
+    launcher: &Launcher,
+    mut named: Named<'_>,
+    operands: Operands<'_>,
+    inputs: Vec<Tensor>,
+) -> Result<Gradients, KernelError> {
+    let weight = sums::rows(launcher, &named.take("partial_weight")?)?;
+    let bias = match operands.bias {
+        Some(_) => Some(sums::rows(launcher, &named.take("partial_bias")?)?),
+        None => None,
+    };
+    let weight = weight.f_reshape(operands.weight.size())?;
+    Ok(Gradients { inputs, weight, bias, state: None })
 }
 
 /// One y for each part.
@@ -119,32 +105,13 @@ pub(crate) fn forward(
     operands: Operands<'_>,
     options: Options,
 ) -> Result<Vec<Tensor>, KernelError> {
-    let layer = Layer::of(operands)?;
-    let state = ("STATE", i64::from(layer.past.is_some()));
-    let constants = with(layer.constants()?, [silu(options.activation), state]);
+    let mut named = layer(launcher, operands, options)?;
     let (mut made, mut first) = (Vec::with_capacity(operands.inputs.len()), 0);
     for x in operands.inputs {
-        let (width, items) = (channels(x), Items::of(x)?);
-        let y = empty(&x.size(), x.kind(), x)?;
-        launcher
-            .call(FORWARD, &constants)
-            .pointer("x", pointer(&items.x)?)
-            .pointer("weight", pointer(&layer.weight)?)
-            .pointer("bias", layer.pointer(layer.bias.as_ref())?)
-            .pointer("past", layer.pointer(layer.past.as_ref())?)
-            .pointer("y", pointer(&y)?)
-            .int("batch", layer.batch)
-            .int("time", layer.time)
-            .int("channels", width)
-            .int("first", first)
-            .int("total", layer.total)
-            .int("x_batch", items.batch)
-            .int("x_row", items.row)
-            .int("residual", options.residual.into())
-            .int("has_bias", layer.has_bias())
-            .run()?;
-        made.push(y);
-        first += width;
+        first = part(&mut named, &[("x", x)], first)?;
+        named.room("y", &x.size(), x.kind(), x)?;
+        named.run(FORWARD)?;
+        made.push(named.take("y")?);
     }
     Ok(made)
 }
@@ -156,39 +123,16 @@ pub(crate) fn backward(
     operands: Operands<'_>,
     options: Options,
 ) -> Result<Gradients, KernelError> {
-    let layer = Layer::of(operands)?;
-    let constants = with(layer.constants()?, [silu(options.activation)]);
-    let partials = layer.partials(launcher, BACKWARD)?;
+    let mut named = layer(launcher, operands, options)?;
+    partials(&mut named, BACKWARD, operands.weight)?;
     let (mut inputs, mut first) = (Vec::with_capacity(operands.inputs.len()), 0);
     for (x, dy) in operands.inputs.iter().zip(grads) {
-        let (width, items, dys) = (channels(x), Items::of(x)?, Items::of(dy)?);
-        let dx = empty(&x.size(), x.kind(), x)?;
-        launcher
-            .call(BACKWARD, &constants)
-            .pointer("dy", pointer(&dys.x)?)
-            .pointer("x", pointer(&items.x)?)
-            .pointer("weight", pointer(&layer.weight)?)
-            .pointer("bias", layer.pointer(layer.bias.as_ref())?)
-            .pointer("dx", pointer(&dx)?)
-            .pointer("partial_weight", pointer(&partials[0])?)
-            .pointer("partial_bias", pointer(&partials[1])?)
-            .int("batch", layer.batch)
-            .int("time", layer.time)
-            .int("channels", width)
-            .int("first", first)
-            .int("total", layer.total)
-            .int("dy_batch", dys.batch)
-            .int("dy_row", dys.row)
-            .int("x_batch", items.batch)
-            .int("x_row", items.row)
-            .int("residual", options.residual.into())
-            .int("has_bias", layer.has_bias())
-            .run()?;
-        inputs.push(dx);
-        first += width;
+        first = part(&mut named, &[("x", x), ("dy", dy)], first)?;
+        named.room("dx", &x.size(), x.kind(), x)?;
+        named.run(BACKWARD)?;
+        inputs.push(named.take("dx")?);
     }
-    let (weight, bias) = layer.sums(launcher, partials, operands.weight)?;
-    Ok(Gradients { inputs, weight, bias, state: None })
+    summed(launcher, named, operands, inputs)
 }
 
 /// y = silu(g) ⊙ u, of gate and up.
@@ -198,29 +142,11 @@ pub(crate) fn gated_forward(
     [gate, up]: [&Tensor; 2],
     residual: bool,
 ) -> Result<Tensor, KernelError> {
-    let layer = Layer::of(operands)?;
-    let constants = with(layer.constants()?, [("STATE", i64::from(layer.past.is_some()))]);
-    let y = empty(&gate.size(), gate.kind(), gate)?;
-    let (width, gates, ups) = (channels(gate), Items::of(gate)?, Items::of(up)?);
-    launcher
-        .call(GATED_FORWARD, &constants)
-        .pointer("gate", pointer(&gates.x)?)
-        .pointer("up", pointer(&ups.x)?)
-        .pointer("weight", pointer(&layer.weight)?)
-        .pointer("bias", layer.pointer(layer.bias.as_ref())?)
-        .pointer("past", layer.pointer(layer.past.as_ref())?)
-        .pointer("y", pointer(&y)?)
-        .int("batch", layer.batch)
-        .int("time", layer.time)
-        .int("channels", width)
-        .int("gate_batch", gates.batch)
-        .int("gate_row", gates.row)
-        .int("up_batch", ups.batch)
-        .int("up_row", ups.row)
-        .int("residual", residual.into())
-        .int("has_bias", layer.has_bias())
-        .run()?;
-    Ok(y)
+    let mut named = layer(launcher, operands, gated(residual))?;
+    part(&mut named, &[("gate", gate), ("up", up)], 0)?;
+    named.room("y", &gate.size(), gate.kind(), gate)?;
+    named.run(GATED_FORWARD)?;
+    named.take("y")
 }
 
 /// The gradients of gate, up, filter and bias.
@@ -231,36 +157,17 @@ pub(crate) fn gated_backward(
     [gate, up]: [&Tensor; 2],
     residual: bool,
 ) -> Result<Gradients, KernelError> {
-    let layer = Layer::of(operands)?;
-    let constants = layer.constants()?;
-    let partials = layer.partials(launcher, GATED_BACKWARD)?;
-    let dgate = empty(&gate.size(), gate.kind(), gate)?;
-    let dup = empty(&up.size(), up.kind(), up)?;
-    let (width, dys) = (channels(gate), Items::of(dy)?);
-    let (gates, ups) = (Items::of(gate)?, Items::of(up)?);
-    launcher
-        .call(GATED_BACKWARD, &constants)
-        .pointer("dy", pointer(&dys.x)?)
-        .pointer("gate", pointer(&gates.x)?)
-        .pointer("up", pointer(&ups.x)?)
-        .pointer("weight", pointer(&layer.weight)?)
-        .pointer("bias", layer.pointer(layer.bias.as_ref())?)
-        .pointer("dgate", pointer(&dgate)?)
-        .pointer("dup", pointer(&dup)?)
-        .pointer("partial_weight", pointer(&partials[0])?)
-        .pointer("partial_bias", pointer(&partials[1])?)
-        .int("batch", layer.batch)
-        .int("time", layer.time)
-        .int("channels", width)
-        .int("dy_batch", dys.batch)
-        .int("dy_row", dys.row)
-        .int("gate_batch", gates.batch)
-        .int("gate_row", gates.row)
-        .int("up_batch", ups.batch)
-        .int("up_row", ups.row)
-        .int("residual", residual.into())
-        .int("has_bias", layer.has_bias())
-        .run()?;
-    let (weight, bias) = layer.sums(launcher, partials, operands.weight)?;
-    Ok(Gradients { inputs: vec![dgate, dup], weight, bias, state: None })
+    let mut named = layer(launcher, operands, gated(residual))?;
+    partials(&mut named, GATED_BACKWARD, operands.weight)?;
+    part(&mut named, &[("gate", gate), ("up", up), ("dy", dy)], 0)?;
+    named.room("dgate", &gate.size(), gate.kind(), gate)?;
+    named.room("dup", &up.size(), up.kind(), up)?;
+    named.run(GATED_BACKWARD)?;
+    let inputs = vec![named.take("dgate")?, named.take("dup")?];
+    summed(launcher, named, operands, inputs)
+}
+
+/// The unit's activation is of its gate, after the convolution.
+fn gated(residual: bool) -> Options {
+    Options { residual, activation: Activation::Identity }
 }

@@ -1,22 +1,57 @@
-//! The chunked scans (gpu/kernels/scan_*.py).
+//! The chunked scans (gpu/kernels/scan_*.py): one table for each, and what runs a table.
 //! In: a scan's operands. Out: as in `kernels::scan`; results of an operand's dtype. Must stay true: gates, states and
 //! sums are f32; every sum over chunks, batch items or heads has a fixed order.
 
-mod delta;
-mod gla;
-mod ssd;
+mod tables;
 
 use compiler::plan::Scan;
-use gpu::{Constant, Launcher, Library, Pointer};
+use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
 
-use super::{dtype, empty, nothing, pointer};
+use super::named::{Named, agreeing};
+use super::{dtype, sums};
 use crate::kernels::KernelError;
 use crate::kernels::linear::at_multiple;
 use crate::kernels::path::Reason;
 use crate::kernels::scan::Scanned;
 
 type Result<T> = std::result::Result<T, KernelError>;
+
+/// One scan: its tensors, by the names that all of its kernels give them, and its launches.
+struct Table {
+    /// The operands in the order of the scan's definition. The gradient of `q` is written to `dq`.
+    operands: &'static [Row],
+    /// Arguments of its kernels that other scans have: null pointers.
+    absent: &'static [&'static str],
+    /// The axes of a state, rows and columns, and whether the scale of the queries is rows^(−1/2), not 1.
+    state: [&'static str; 2],
+    scaled: bool,
+    /// Constants that only this scan's variants of a kernel have.
+    constants: &'static [(&'static str, i64)],
+    /// Written by the launches that both passes begin with; `last` is the state after.
+    work: &'static [Row],
+    first: &'static [Launch],
+    /// The end of the forward pass.
+    output: Launch,
+    /// Written only in the backward pass, besides gradients.
+    backward_work: &'static [Row],
+    backward: &'static [Launch],
+    /// An operand's gradient that is the sum of a tensor of `backward_work` over all of its rows, in order.
+    summed: &'static [(&'static str, &'static str)],
+}
+
+/// A tensor: its name, its dtype, its axes. `C` are the tokens of a chunk, `NT` the chunks of a sequence.
+struct Row(&'static str, Type, &'static str);
+
+#[derive(Clone, Copy)]
+enum Type {
+    /// That of the scan's variant.
+    Shared,
+    F32,
+}
+
+/// A kernel, and arguments that have other names than the tensors and sizes that they are.
+struct Launch(&'static str, &'static [(&'static str, &'static str)]);
 
 /// Whether a scan's kernels were compiled for a state of rows × columns.
 pub(crate) fn check(
@@ -26,13 +61,143 @@ pub(crate) fn check(
     rows: i64,
     columns: i64,
 ) -> std::result::Result<(), Reason> {
-    let compiled = match scan {
-        Scan::Ssd => ssd::is_compiled(library, kind, rows, columns),
-        Scan::Delta => delta::is_compiled(library, kind, rows, columns),
-        Scan::Gla => gla::is_compiled(library, kind, rows, columns),
-        Scan::Rwkv6 => false,
+    let table = tables::of(scan);
+    let compiled = || {
+        let constants = table.constants(kind, [rows, columns]).ok()?;
+        let of_state = || table.state.iter().zip([rows, columns]);
+        table
+            .launches()
+            .all(|Launch(name, _)| {
+                agreeing(library, name, &constants).any(|kernel| {
+                    of_state().all(|(axis, size)| {
+                        match kernel.constants.get(&format!("BLOCK_{axis}")) {
+                            Some(Constant::Int(block)) => *block > 0 && size % block == 0,
+                            Some(Constant::Text(_)) => false,
+                            None => true, // it does not go over this axis
+                        }
+                    })
+                })
+            })
+            .then_some(())
     };
-    if compiled { Ok(()) } else { Err(Reason::State(rows, columns)) }
+    compiled().ok_or(Reason::State(rows, columns))
+}
+
+/// The dtype of the variant for operands of these dtypes: bf16 if all that share it are, else f32.
+pub(crate) fn kind(scan: Scan, operands: &[Kind]) -> Kind {
+    let rows = tables::of(scan).operands.iter().zip(operands);
+    let mut shared = rows.filter_map(|(Row(_, ty, _), kind)| match ty {
+        Type::Shared => Some(kind),
+        Type::F32 => None,
+    });
+    let narrow = shared.all(|kind| *kind == Kind::BFloat16);
+    if narrow { Kind::BFloat16 } else { Kind::Float }
+}
+
+impl Table {
+    fn launches(&self) -> impl Iterator<Item = &Launch> {
+        self.first.iter().chain([&self.output]).chain(self.backward)
+    }
+
+    fn constants(&self, kind: Kind, state: [i64; 2]) -> Result<Vec<(&'static str, Constant)>> {
+        let sizes = self.constants.iter().copied().chain(self.state.into_iter().zip(state));
+        let sizes = sizes.map(|(name, value)| (name, Constant::Int(value)));
+        Ok([("dtype", dtype(kind)?)].into_iter().chain(sizes).collect())
+    }
+}
+
+/// A scan of these operands.
+struct Running<'a> {
+    table: &'static Table,
+    named: Named<'a>,
+    kind: Kind,
+    like: Tensor,
+}
+
+impl<'a> Running<'a> {
+    fn new(launcher: &'a Launcher, scan: Scan, x: &[&Tensor]) -> Result<Self> {
+        let table = tables::of(scan);
+        let (Some(like), true) = (x.first(), x.len() == table.operands.len()) else {
+            return Err(KernelError::new(format!(
+                "{scan:?} takes {} operands, and these are {}",
+                table.operands.len(),
+                x.len()
+            )));
+        };
+        let kinds: Vec<Kind> = x.iter().map(|x| x.kind()).collect();
+        for kind in &kinds {
+            dtype(*kind)?;
+        }
+        let kind = kind(scan, &kinds);
+        let mut named = Named::new(launcher, Vec::new());
+        for (name, value) in [("2", 2), ("yes", 1), ("no", 0)] {
+            named.int(name, value);
+        }
+        for name in table.absent {
+            named.tensor(name, None);
+        }
+        for (Row(name, ty, axes), x) in table.operands.iter().zip(x) {
+            let size = x.size();
+            let wrong = || {
+                KernelError::new(format!("a scan's {name} of shape {size:?}, expected [{axes}]"))
+            };
+            let mut sizes = size.iter();
+            for axis in axes.split(' ') {
+                let size = *sizes.next().ok_or_else(wrong)?;
+                if *named.size(axis).get_or_insert(size) != size {
+                    return Err(wrong());
+                }
+                named.int(axis, size);
+            }
+            if sizes.next().is_some() {
+                return Err(wrong());
+            }
+            named.tensor(name, Some(dense(x, ty.of(kind))?));
+        }
+        let size = |axis| named.size(axis).unwrap_or(0);
+        let (state, time) = (table.state.map(size), size("T"));
+        named.set_constants(table.constants(kind, state)?);
+        let Launch(first, _) = table.first.first().unwrap_or(&table.output);
+        let chunk = named.constant(first, "CHUNK")?;
+        named.int("C", chunk);
+        named.int("NT", (time + chunk - 1) / chunk);
+        let [rows, _] = state;
+        named.float("scale", if table.scaled { 1.0 / (rows as f64).sqrt() } else { 1.0 });
+        Ok(Self { table, named, kind, like: like.shallow_clone() })
+    }
+
+    fn start(&mut self, state: Option<&Tensor>) -> Result<()> {
+        self.named.int("has_start", state.is_some().into());
+        let state = state.map(|state| dense(state, Kind::Float)).transpose()?;
+        self.named.tensor("start", state);
+        Ok(())
+    }
+
+    fn room(&mut self, name: &str, ty: Type, axes: &str) -> Result<()> {
+        let of_axis = |axis| {
+            let size = self.named.size(axis);
+            size.ok_or_else(|| KernelError::new(format!("a scan's {name} has an axis {axis}")))
+        };
+        let size = axes.split(' ').map(of_axis).collect::<Result<Vec<i64>>>()?;
+        self.named.room(name, &size, ty.of(self.kind), &self.like)
+    }
+
+    fn rooms(&mut self, rows: &[Row]) -> Result<()> {
+        rows.iter().try_for_each(|Row(name, ty, axes)| self.room(name, *ty, axes))
+    }
+
+    fn run(&self, launches: &[Launch]) -> Result<()> {
+        launches.iter().try_for_each(|Launch(kernel, renamed)| self.named.run_as(kernel, renamed))
+    }
+}
+
+impl Type {
+    fn of(self, shared: Kind) -> Kind {
+        match self {
+            Type::Shared => shared,
+            Type::F32 => Kind::Float,
+        }
+    }
 }
 
 /// y and the state after.
@@ -42,12 +207,16 @@ pub(crate) fn forward(
     x: &[&Tensor],
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
-    match scan {
-        Scan::Delta => delta::forward(launcher, x, state),
-        Scan::Gla => gla::forward(launcher, x, state),
-        Scan::Ssd => ssd::forward(launcher, x, state),
-        Scan::Rwkv6 => Err(missing(scan)),
+    let mut of = Running::new(launcher, scan, x)?;
+    let table = of.table;
+    of.start(state)?;
+    of.rooms(table.work)?;
+    if let Some(Row(_, ty, axes)) = table.operands.get(scan.definition().result) {
+        of.room("y", *ty, axes)?;
     }
+    of.run(table.first)?;
+    of.run(std::slice::from_ref(&table.output))?;
+    Ok(Scanned { y: of.named.take("y")?, state: of.named.take("last")? })
 }
 
 /// From zero state: the gradient of each operand.
@@ -57,53 +226,35 @@ pub(crate) fn backward(
     dy: &Tensor,
     x: &[&Tensor],
 ) -> Result<Vec<Tensor>> {
-    match scan {
-        Scan::Delta => delta::backward(launcher, dy, x),
-        Scan::Gla => gla::backward(launcher, dy, x),
-        Scan::Ssd => ssd::backward(launcher, dy, x),
-        Scan::Rwkv6 => Err(missing(scan)),
+    let mut of = Running::new(launcher, scan, x)?;
+    let table = of.table;
+    of.start(None)?;
+    of.named.tensor("dy", Some(dense(dy, of.kind)?));
+    of.rooms(table.work)?;
+    of.rooms(table.backward_work)?;
+    let partial = |name: &str| table.summed.iter().find(|(of, _)| *of == name).map(|(_, of)| *of);
+    for Row(name, ty, axes) in table.operands {
+        if partial(name).is_none() {
+            of.room(&format!("d{name}"), *ty, axes)?;
+        }
     }
-}
-
-fn missing(scan: Scan) -> KernelError {
-    KernelError::new(format!("no CUDA kernel was compiled for {scan:?}"))
+    of.run(table.first)?;
+    of.run(table.backward)?;
+    let mut gradients = Vec::with_capacity(x.len());
+    for (Row(name, ..), x) in table.operands.iter().zip(x) {
+        gradients.push(match partial(name) {
+            None => of.named.take(&format!("d{name}"))?,
+            Some(partial) => {
+                let width: i64 = x.size().iter().product();
+                let rows = of.named.take(partial)?.f_reshape([-1, width.max(1)])?;
+                sums::rows(launcher, &rows)?.f_reshape(x.size())?
+            }
+        });
+    }
+    Ok(gradients)
 }
 
 /// A dense copy in this dtype that begins at a multiple of 16 bytes, which scans were compiled for; or the tensor itself.
 fn dense(x: &Tensor, kind: Kind) -> Result<Tensor> {
     at_multiple(&x.f_to_kind(kind)?.f_contiguous()?, 16)
-}
-
-/// One launch: addresses, then integers, then floats, as all kernels of scans take them.
-fn launch<'a>(
-    launcher: &'a Launcher,
-    name: &'a str,
-    constants: &'a [(&'a str, Constant)],
-    pointers: &[(&'a str, Pointer)],
-    ints: &[(&'a str, i64)],
-    floats: &[(&'a str, f64)],
-) -> Result<()> {
-    let mut call = launcher.call(name, constants);
-    for (name, pointer) in pointers {
-        call = call.pointer(name, *pointer);
-    }
-    for (name, value) in ints {
-        call = call.int(name, *value);
-    }
-    for (name, value) in floats {
-        call = call.float(name, *value);
-    }
-    Ok(call.run()?)
-}
-
-/// A constant of a kernel, which all of its variants share.
-fn constant(
-    library: &Library,
-    name: &str,
-    constants: &[(&str, Constant)],
-    constant: &str,
-) -> Result<i64> {
-    library
-        .at_least(name, constants, constant, 1)
-        .ok_or_else(|| KernelError::new(format!("no CUDA kernel {name} for {constants:?}")))
 }

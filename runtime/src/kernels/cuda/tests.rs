@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiler::plan::{Precision, Sizes};
+use compiler::plan::{Precision, Scan, Sizes};
 use compiler::plans;
 use gpu::{Fake, Launched, Launcher, Library, Target, Value};
 use tch::{Device, Kind, Tensor};
@@ -102,6 +102,38 @@ fn operands_are_passed_where_they_are() {
     ];
     assert_eq!(launch.values[..wanted.len()], wanted);
     assert!(launch.aligned && launch.target == Target::Sm80);
+}
+
+#[test]
+fn a_scan_with_an_operand_in_f32_rounds_none() {
+    let of = |kind| Tensor::zeros([1, 70, 2, 64], (kind, Device::Cpu));
+    let (q, k, v) = (of(Kind::BFloat16), of(Kind::BFloat16), of(Kind::BFloat16));
+    for kind in [Kind::BFloat16, Kind::Float] {
+        let (scanned, launched) = recorded(9, 0, || {
+            let x = [&q, &k, &v, &of(kind)];
+            scan::forward(launcher(Device::Cpu).unwrap(), Scan::Gla, &x, None).unwrap()
+        });
+        assert_eq!((scanned.y.kind(), scanned.state.kind()), (kind, Kind::Float));
+        let kernels: Vec<&str> = launched.iter().map(|one| one.kernel.as_str()).collect();
+        assert_eq!(kernels, ["gla_scores", "gla_states", "gla_output"]);
+    }
+}
+
+#[test]
+fn a_scan_of_other_shapes_is_refused() {
+    let of = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
+    let (q, v) = (of(&[1, 70, 2, 64]), of(&[1, 70, 2, 128]));
+    let refused = |x: &[&Tensor]| {
+        let (made, launched) =
+            recorded(9, 0, || scan::forward(launcher(Device::Cpu).unwrap(), Scan::Rwkv6, x, None));
+        assert!(launched.is_empty());
+        made.unwrap_err().to_string()
+    };
+    assert_eq!(refused(&[&q, &q, &v, &q, &of(&[64])]), "a scan's u of shape [64], expected [H K]");
+    assert!(refused(&[&q, &q, &v, &q, &of(&[2, 32])]).contains("u of shape [2, 32]"));
+    assert!(refused(&[&q, &q, &v, &q]).contains("takes 5 operands"));
+    // Keys of 128 were not compiled for it.
+    assert!(refused(&[&v, &v, &v, &v, &of(&[2, 128])]).contains("no CUDA kernel gla_scores"));
 }
 
 #[test]

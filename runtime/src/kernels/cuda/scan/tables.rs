@@ -1,0 +1,172 @@
+//! The tables of the scans, as gpu/kernels/README-scans.md describes them.
+
+use compiler::plan::Scan;
+
+use super::Type::{F32, Shared};
+use super::{Launch, Row, Table};
+
+pub(super) fn of(scan: Scan) -> &'static Table {
+    match scan {
+        Scan::Delta => &DELTA,
+        Scan::Gla => &GLA,
+        Scan::Rwkv6 => &RWKV6,
+        Scan::Ssd => &SSD,
+    }
+}
+
+/// A kernel whose arguments have the names of the table.
+const fn plain(kernel: &'static str) -> Launch {
+    Launch(kernel, &[])
+}
+
+/// The gated delta rule (gpu/kernels/scan_delta.py).
+static DELTA: Table = Table {
+    operands: &[
+        Row("q", Shared, "B T H K"),
+        Row("k", Shared, "B T H K"),
+        Row("v", Shared, "B T H V"),
+        Row("beta", F32, "B T H"),
+        Row("g", F32, "B T H"),
+    ],
+    absent: &[],
+    state: ["K", "V"],
+    scaled: true,
+    constants: &[],
+    work: &[
+        Row("scores", Shared, "B H NT C C"),
+        Row("inverse", Shared, "B H NT C C"),
+        Row("faded", Shared, "B T H K"),
+        Row("fresh", Shared, "B T H V"),
+        Row("written", Shared, "B T H V"),
+        Row("states", Shared, "B H NT K V"),
+        Row("last", F32, "B H K V"),
+    ],
+    first: &[
+        plain("delta_inverse"),
+        Launch("delta_rows", &[("x", "k"), ("out", "faded"), ("W", "K"), ("fades", "yes")]),
+        Launch("delta_rows", &[("x", "v"), ("out", "fresh"), ("W", "V"), ("fades", "no")]),
+        plain("delta_states"),
+    ],
+    output: plain("delta_output"),
+    backward_work: &[
+        Row("gradients", Shared, "B H NT K V"),
+        Row("dwritten", Shared, "B T H V"),
+        Row("dsolved", Shared, "B T H V"),
+        Row("pull", Shared, "B H NT C C"),
+        Row("push", Shared, "B H NT C C"),
+        Row("rows", F32, "2 B H NT C"),
+    ],
+    backward: &[
+        plain("delta_state_gradients"),
+        plain("delta_rows_back"),
+        plain("delta_pair_gradients"),
+        plain("delta_gate_gradients"),
+        plain("delta_key_gradients"),
+    ],
+    summed: &[],
+};
+
+/// Gated linear attention (gpu/kernels/scan_gla.py).
+static GLA: Table = Table {
+    operands: &[
+        Row("q", Shared, "B T H K"),
+        Row("k", Shared, "B T H K"),
+        Row("v", Shared, "B T H V"),
+        Row("g", Shared, "B T H K"),
+    ],
+    absent: &["u", "bonus"],
+    scaled: true,
+    constants: &[("READ_FIRST", 0)],
+    summed: &[],
+    ..CHANNELS
+};
+
+/// RWKV-6's recurrence: the kernels of gated linear attention, with r as queries.
+static RWKV6: Table = Table {
+    operands: &[
+        Row("q", Shared, "B T H K"),
+        Row("k", Shared, "B T H K"),
+        Row("v", Shared, "B T H V"),
+        Row("g", Shared, "B T H K"),
+        Row("u", F32, "H K"),
+    ],
+    absent: &[],
+    scaled: false,
+    constants: &[("READ_FIRST", 1)],
+    backward_work: &[
+        Row("gradients", Shared, "B H NT K V"),
+        Row("dscores", Shared, "B H NT C C"),
+        Row("near_q", F32, "B T H K"),
+        Row("near_k", F32, "B T H K"),
+        Row("bonus", F32, "B NT H K"),
+    ],
+    summed: &[("u", "bonus")],
+    ..CHANNELS
+};
+
+/// A decay for each channel of the keys: what the two scans above share.
+const CHANNELS: Table = Table {
+    operands: &[],
+    absent: &[],
+    state: ["K", "V"],
+    scaled: false,
+    constants: &[],
+    work: &[
+        Row("scores", Shared, "B H NT C C"),
+        Row("states", Shared, "B H NT K V"),
+        Row("last", F32, "B H K V"),
+    ],
+    first: &[plain("gla_scores"), plain("gla_states")],
+    output: plain("gla_output"),
+    backward_work: &[
+        Row("gradients", Shared, "B H NT K V"),
+        Row("dscores", Shared, "B H NT C C"),
+        Row("near_q", F32, "B T H K"),
+        Row("near_k", F32, "B T H K"),
+    ],
+    backward: &[
+        plain("gla_state_gradients"),
+        plain("gla_score_gradients"),
+        plain("gla_value_gradients"),
+        plain("gla_near_gradients"),
+        plain("gla_key_gradients"),
+    ],
+    summed: &[],
+};
+
+/// Mamba2's recurrence (gpu/kernels/scan_ssd.py).
+static SSD: Table = Table {
+    operands: &[
+        Row("x", Shared, "B T H P"),
+        Row("dt", F32, "B T H"),
+        Row("a", F32, "H"),
+        Row("b", Shared, "B T G N"),
+        Row("c", Shared, "B T G N"),
+        Row("d", F32, "H"),
+    ],
+    absent: &[],
+    state: ["P", "N"],
+    scaled: false,
+    constants: &[],
+    work: &[
+        Row("scores", F32, "B G NT C C"),
+        Row("states", Shared, "B H NT P N"),
+        Row("last", F32, "B H P N"),
+    ],
+    first: &[plain("ssd_scores"), plain("ssd_states")],
+    output: plain("ssd_output"),
+    backward_work: &[
+        Row("gradients", Shared, "B H NT P N"),
+        Row("rows", F32, "2 B H NT C"),
+        Row("weights", F32, "B H NT C C"),
+        Row("parts", F32, "2 B H NT"),
+    ],
+    backward: &[
+        plain("ssd_state_gradients"),
+        plain("ssd_value_gradients"),
+        plain("ssd_gate_gradients"),
+        plain("ssd_group_gradients"),
+        plain("ssd_parameters"),
+    ],
+    summed: &[],
+};
