@@ -4,6 +4,7 @@
 //! stay true: every rank does the schedule's actions in order, also where it has no micro-batch; its bits are those of one
 //! process, whatever is divided.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use compiler::graph::ParamId;
@@ -17,7 +18,7 @@ use crate::execute::{ExecuteError, Moments, Running, Trainer};
 use crate::kernels::Isa;
 use crate::kernels::arrange::copy;
 use crate::kernels::update::{block_sums, norm_of_blocks};
-use crate::ranks::Announced;
+use crate::ranks::{Announced, UnderWay};
 use crate::weights::Weights;
 use data::batch::{Batch, digest_of_windows};
 use lab::experiment::Shard;
@@ -25,7 +26,7 @@ use records::job::Job;
 use records::metrics::Step;
 use records::run::{RunError, digest_of};
 use scale::reduce::{Node, Tree};
-use scale::schedule::{Action, Way};
+use scale::schedule::{Action, Transfer, Way};
 
 /// What came of a step that all ranks tried.
 #[derive(Debug)]
@@ -52,6 +53,8 @@ struct Underway<'a> {
     check: Option<Check>,
     round: u64,
     running: Option<Running<'a>>,
+    /// Exchanges that have begun.
+    under_way: BTreeMap<Transfer, UnderWay>,
     /// Time that this rank has computed in this round.
     computing: Duration,
     /// By unit, the sums of gradients that this rank owns.
@@ -113,10 +116,10 @@ impl State {
                         return Ok(Together::NoData { rank, why });
                     }
                 }
-                Action::Gather { segment, dtype } => step.gather(&self.weights, segment, dtype)?,
+                Action::Begin(transfer) => step.begin_transfer(&self.weights, transfer)?,
+                Action::Wait(transfer) => step.end_transfer(&self.weights, transfer)?,
                 Action::Release { segment } => step.release(segment),
                 Action::Compute { round: _, from: _, to } => step.compute(&self.weights, to)?,
-                Action::Scatter { round, unit, way } => step.scatter(round, unit, way)?,
                 Action::Losses { round } => step.tell_losses(round)?,
                 Action::Repeat => step.repeat()?,
                 Action::Digest { unit } => step.digest(unit)?,
@@ -128,9 +131,7 @@ impl State {
                     }
                 }
                 Action::Norm => step.global_norm()?,
-                Action::Sums { unit } => step.whole_sums(unit, &self.weights)?,
                 Action::Update => self.update(&mut step, job.rate(self.step))?,
-                Action::Weights { unit } => self.share(&step, unit)?,
             }
         }
         let lr = job.rate(self.step);
@@ -172,21 +173,6 @@ impl State {
             }
         };
         weights.changed();
-        Ok(())
-    }
-
-    /// All ranks get the unit's new weights.
-    fn share(&mut self, step: &Underway<'_>, unit: usize) -> Result<(), ExecuteError> {
-        let team = &step.division.team;
-        let params = team.params_of(unit);
-        let weights = &self.weights.tensors;
-        let parts = params
-            .iter()
-            .map(|param| team.part(*param, tensor_of(weights, *param)?))
-            .collect::<Result<Vec<_>, _>>()?;
-        for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
-            tensor_of(weights, *param)?.f_view([-1])?.f_copy_(&whole)?;
-        }
         Ok(())
     }
 
@@ -237,6 +223,7 @@ impl<'a> Underway<'a> {
             wrong: false,
             round: 0,
             running: None,
+            under_way: BTreeMap::new(),
             computing: Duration::ZERO,
             losses: Tree::new(order),
             inside: Vec::new(),
@@ -301,32 +288,113 @@ impl<'a> Underway<'a> {
         Ok(())
     }
 
-    /// Makes a segment's parameters whole, as far as they are exchanged in this dtype.
-    fn gather(
+    /// Begins an exchange of tensors.
+    fn begin_transfer(&mut self, weights: &Weights, transfer: Transfer) -> Result<(), RunError> {
+        let begun = match transfer {
+            Transfer::Gather { segment, dtype } => {
+                let params = self.params_in(segment, dtype);
+                let kind = self.trainer.machine().kind_of(dtype);
+                let part =
+                    |param: &usize| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?);
+                let parts = params.iter().map(part).collect::<Result<Vec<_>, ExecuteError>>()?;
+                self.division.team.begin_gather(&params, &parts)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Flat } => {
+                let own = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter(own, round, unit)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Inside } => {
+                let own = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter_inside(own, round, unit)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Across } => {
+                let sums = std::mem::take(&mut self.inside);
+                self.division.team.begin_scatter_across(&sums, round, unit)?
+            }
+            Transfer::Sums { unit } => {
+                let parts = self.sum(unit)?;
+                let team = &self.division.team;
+                team.begin_gather(team.params_of(unit), &parts)?
+            }
+            Transfer::Weights { unit } => {
+                let team = &self.division.team;
+                let params = team.params_of(unit);
+                let part = |param: &usize| team.part(*param, tensor_of(&weights.tensors, *param)?);
+                let parts = params.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+                team.begin_gather(params, &parts)?
+            }
+        };
+        match self.under_way.insert(transfer, begun) {
+            None => Ok(()),
+            Some(_) => Err(broken(&format!("{transfer:?} begins twice"))),
+        }
+    }
+
+    /// Waits for an exchange of tensors, and uses its result.
+    fn end_transfer(&mut self, weights: &Weights, transfer: Transfer) -> Result<(), RunError> {
+        let begun = self.under_way.remove(&transfer);
+        let begun = begun.ok_or_else(|| broken(&format!("{transfer:?} has not begun")))?;
+        let team = self.division.team.clone();
+        let arrived = team.wait(begun)?;
+        match transfer {
+            Transfer::Gather { segment, dtype } => {
+                self.begin(weights)?;
+                let params = self.params_in(segment, dtype);
+                Ok(self.give(&params, dtype, team.gathered(&params, &arrived)?)?)
+            }
+            Transfer::Scatter { round, unit, way: Way::Flat } => {
+                self.add(unit, team.scattered(&arrived, round, unit)?)
+            }
+            Transfer::Scatter { round, unit: _, way: Way::Inside } => {
+                self.inside = team.scattered_inside(&arrived, round)?;
+                Ok(())
+            }
+            Transfer::Scatter { round, unit, way: Way::Across } => {
+                self.add(unit, team.scattered_across(&arrived, round, unit)?)
+            }
+            Transfer::Sums { unit } => {
+                if self.gradients.is_empty() {
+                    self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
+                }
+                let params = team.params_of(unit);
+                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
+                    let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
+                    if let Some(gradient) = self.gradients.get_mut(*param) {
+                        *gradient = whole;
+                    }
+                }
+                Ok(())
+            }
+            Transfer::Weights { unit } => {
+                let params = team.params_of(unit);
+                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
+                    let copied = tensor_of(&weights.tensors, *param)?.f_view([-1]);
+                    copied.and_then(|mut flat| flat.f_copy_(&whole)).map_err(ExecuteError::from)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The parameters of a segment that are exchanged in this dtype.
+    fn params_in(&self, segment: usize, dtype: DType) -> Vec<usize> {
+        let segment = self.division.team.schedule.timeline.segments.get(segment);
+        let params = segment.into_iter().flat_map(|segment| &segment.params);
+        params.filter(|(_, known)| *known == dtype).map(|(param, _)| *param).collect()
+    }
+
+    /// Gives whole parameters to the micro-batch that is computed.
+    fn give(
         &mut self,
-        weights: &Weights,
-        segment: usize,
+        params: &[usize],
         dtype: DType,
+        whole: Vec<Tensor>,
     ) -> Result<(), ExecuteError> {
-        self.begin(weights)?;
-        let team = &self.division.team;
-        let Some(segment) = team.schedule.timeline.segments.get(segment) else { return Ok(()) };
-        let params: Vec<usize> = segment
-            .params
-            .iter()
-            .filter(|(_, known)| *known == dtype)
-            .map(|(param, _)| *param)
-            .collect();
-        let kind = self.trainer.machine().kind_of(dtype);
-        let parts = params
-            .iter()
-            .map(|param| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?))
-            .collect::<Result<Vec<_>, ExecuteError>>()?;
-        for (param, whole) in params.iter().zip(team.gather(&params, &parts)?) {
-            let whole = whole.f_reshape(team.shape(*param))?;
+        let rounded = self.trainer.machine().kind_of(DType::Bf16);
+        let Some(running) = &mut self.running else { return Ok(()) };
+        for (param, whole) in params.iter().zip(whole) {
+            let whole = whole.f_reshape(self.division.team.shape(*param))?;
             let id = ParamId(*param as u32);
-            let Some(running) = &mut self.running else { continue };
-            let rounded = self.trainer.machine().kind_of(DType::Bf16);
             running.give(Input::Rounded(id), || Ok(whole.f_to_kind(rounded)?))?;
             if dtype == DType::F32 {
                 running.give(Input::Param(id), || Ok(whole.shallow_clone()))?;
@@ -347,25 +415,22 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// Sends this rank's gradients of a unit to their owners, and adds what it owns.
-    fn scatter(&mut self, round: u64, unit: usize, way: Way) -> Result<(), RunError> {
-        let own = match way {
-            Way::Flat | Way::Inside => self.take(unit)?,
-            Way::Across => None,
-        };
+    /// This rank's gradients of a unit, if it has a micro-batch in this round.
+    fn gradients_to_send(
+        &mut self,
+        round: u64,
+        unit: usize,
+    ) -> Result<Option<Vec<Tensor>>, ExecuteError> {
+        let own = self.take(unit)?;
         if let (0, Some(check), Some(own)) = (round, &mut self.check, &own) {
             check.note(self.division.team.params_of(unit), own)?;
         }
-        let Underway { trainer, division, sums, inside, .. } = self;
-        let team = &division.team;
-        let arrived = match way {
-            Way::Flat => team.scatter(own, round, unit)?,
-            Way::Inside => {
-                *inside = team.scatter_inside(own, round, unit)?;
-                return Ok(());
-            }
-            Way::Across => team.scatter_across(&std::mem::take(inside), round, unit)?,
-        };
+        Ok(own)
+    }
+
+    /// Adds what this rank owns of a unit.
+    fn add(&mut self, unit: usize, arrived: Vec<(Node, Vec<Tensor>)>) -> Result<(), RunError> {
+        let Underway { trainer, sums, .. } = self;
         let Some(Some(tree)) = sums.get_mut(unit) else {
             return Err(broken(&format!("unit {unit} has no sum")));
         };
@@ -486,23 +551,6 @@ impl<'a> Underway<'a> {
             .collect::<Result<_, _>>()
             .map_err(ExecuteError::from)?;
         self.norm = Some(norm_of_blocks(&self.division.team.gather_blocks(&blocks)?));
-        Ok(())
-    }
-
-    /// A unit's sums of gradients, whole on every rank.
-    fn whole_sums(&mut self, unit: usize, weights: &Weights) -> Result<(), RunError> {
-        let parts = self.sum(unit)?;
-        let team = &self.division.team;
-        if self.gradients.is_empty() {
-            self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
-        }
-        let params = team.params_of(unit);
-        for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
-            let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
-            if let Some(gradient) = self.gradients.get_mut(*param) {
-                *gradient = whole;
-            }
-        }
         Ok(())
     }
 }
