@@ -42,15 +42,6 @@ pub(crate) struct Announced {
     pub(crate) failed: Option<(u64, String)>,
 }
 
-/// What a model predicts for a batch, [rows, seq_len] in row-major order.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Predicted {
-    /// −ln p(target); 0 where ignored.
-    pub(crate) losses: Vec<f32>,
-    /// The likeliest next token.
-    pub(crate) guesses: Vec<i64>,
-}
-
 /// Numbers in the digest of a window.
 const DIGESTS: usize = DIGEST as usize;
 /// Bytes of a rank's reason for failing.
@@ -491,38 +482,45 @@ impl Team {
         self.shards().length(param, rank).div_ceil(BLOCK) as usize
     }
 
-    /// The predictions of the first ranks, of these numbers of tokens.
-    pub(crate) fn gather_predictions(
+    /// The numbers of each rank, of which each may have another count, on rank 0; `None` on the others.
+    pub(crate) fn lists_to_first(
         &self,
-        own: Predicted,
-        sizes: &[usize],
-    ) -> Result<Vec<Predicted>, ExecuteError> {
-        let most = sizes.iter().copied().max().unwrap_or(0);
-        let Predicted { mut losses, mut guesses } = own;
-        losses.resize(most, 0.0);
-        guesses.resize(most, 0);
-        let count = most * self.ranks.size() as usize;
-        let output = empty(count as i64, Kind::Float)?;
-        let output = self.ranks.all_gather(output, Tensor::f_from_slice(&losses)?)?;
-        let mut all = vec![0f32; count];
-        output.f_copy_data(&mut all, count)?;
-        let guesses = self.gather_numbers(&guesses)?;
-        let of = sizes.iter().enumerate().map(|(rank, size)| Predicted {
-            losses: all[rank * most..][..*size].to_vec(),
-            guesses: guesses[rank * most..][..*size].to_vec(),
-        });
-        Ok(of.collect())
+        own: &[i64],
+    ) -> Result<Option<Vec<Vec<i64>>>, ExecuteError> {
+        let counts = self.gather_numbers(&[own.len() as i64])?;
+        let mut send = vec![0; counts.len()];
+        send[0] = own.len() as i64;
+        let receive = if self.leads() { counts } else { vec![0; send.len()] };
+        let input = Tensor::f_from_slice(own)?;
+        let output = empty(receive.iter().sum(), Kind::Int64)?;
+        let output = self.ranks.all_to_all(output, input, &receive, &send)?;
+        if !self.leads() {
+            return Ok(None);
+        }
+        let numbers = numbers(&output)?;
+        let mut rest = numbers.as_slice();
+        let mut lists = Vec::new();
+        for count in receive {
+            let (list, after) = rest.split_at_checked(count as usize).unwrap_or_default();
+            lists.push(list.to_vec());
+            rest = after;
+        }
+        Ok(Some(lists))
     }
 
     /// The numbers of all ranks, one after another.
     pub(crate) fn gather_numbers(&self, own: &[i64]) -> Result<Vec<i64>, ExecuteError> {
         let input = Tensor::f_from_slice(own)?;
         let count = own.len() * self.ranks.size() as usize;
-        let output = self.ranks.all_gather(empty(count as i64, Kind::Int64)?, input)?;
-        let mut numbers = vec![0i64; count];
-        output.f_copy_data(&mut numbers, count)?;
-        Ok(numbers)
+        numbers(&self.ranks.all_gather(empty(count as i64, Kind::Int64)?, input)?)
     }
+}
+
+fn numbers(tensor: &Tensor) -> Result<Vec<i64>, ExecuteError> {
+    let mut numbers = vec![0i64; tensor.numel()];
+    let count = numbers.len();
+    tensor.f_copy_data(&mut numbers, count)?;
+    Ok(numbers)
 }
 
 /// A tensor to receive numbers, which stay on the CPU.

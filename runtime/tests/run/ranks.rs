@@ -318,3 +318,36 @@ fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
         }
     }
 }
+
+#[test]
+fn an_evaluation_is_shared_like_a_step_and_gives_the_bits_of_one() {
+    let last = ("steps = 8", "steps = 2");
+    // Seven windows are four batches; 300 samples are two parts of what a model writes.
+    let seven = ("every = 4\nwindows = 3", "every = 1\nwindows = 7");
+    let samples = ("every = 4\nwindows = 3", "windows = 3\nsamples = 300");
+    let written = |task: &str, arch, changes: &[(&str, &str)]| {
+        experiment(arch, &recipe_of(task), &[&[last, samples], changes].concat())
+    };
+    let longer = [("seq_len = 32", "seq_len = 200")];
+    let whole = [("seq_len = 32", "seq_len = 1200")];
+    let recipes: [&(dyn Fn() -> lab::experiment::Experiment + Sync); 4] = [
+        &|| experiment("wide", DEPO, &[last, seven]),
+        &|| written("task = \"brevo\"\nbrevo.N = 3", "small_canon", &[]),
+        &|| written("task = \"lano\"\nlano.config = \"cfg3f\"", "small_canon", &longer),
+        &|| {
+            let text = recipe_of("task = \"capo\"\ncapo.N = 5\ncapo.permute = true");
+            experiment("small_text", &text, &[&[last, seven][..], &whole].concat())
+        },
+    ];
+    for (number, recipe) in recipes.into_iter().enumerate() {
+        let straight = Folder::finished(&recipe());
+        for divided in [flat(2, Shard::Full), flat(3, Shard::None)] {
+            let folder = Folder::new();
+            run(&folder, recipe, divided, None);
+            let differing = differing(&straight.bits(2), &folder.bits(2));
+            assert_eq!(differing, Vec::<String>::new(), "recipe {number}, {divided:?}");
+        }
+        let scored = straight.records().pop();
+        assert!(matches!(scored, Some(records::metrics::Record::Evaluation(_))), "{scored:?}");
+    }
+}
