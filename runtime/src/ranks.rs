@@ -23,7 +23,7 @@ use lab::experiment::Shard;
 
 pub(crate) use command::Command;
 pub use command::Ending;
-pub(crate) use exchange::{Announced, Team, checked_by};
+pub(crate) use exchange::{Announced, Computed, Team, checked_by};
 pub use gloo::{Arrived, Gloo, Launch};
 
 /// How a process takes part in training with others.

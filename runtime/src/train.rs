@@ -336,7 +336,10 @@ impl<'a> Run<'a> {
         let mut ranks = String::new();
         let step = match self.options.ranks {
             None => match self.ahead.take(self.state.step) {
-                Ok(batches) => self.state.advance_on(&batches, self.job, &self.trainer)?,
+                Ok(batches) => {
+                    self.ahead.begin(self.state.step + 1);
+                    self.state.advance_on(&batches, self.job, &self.trainer)?
+                }
                 Err(error) => return Err(self.saved_without_data(error)),
             },
             Some(member) => {
@@ -363,7 +366,7 @@ impl<'a> Run<'a> {
 
     /// One update of all ranks.
     fn step_together(&mut self, member: &Member) -> Result<(Step, Times), RunError> {
-        let stop = self.options.stop.load(Ordering::Relaxed);
+        let stop = self.options.stop;
         Command::Step(self.state.step).give(&*member.ranks)?;
         match self.state.advance_together(self.job, &self.trainer, &mut self.ahead, stop)? {
             Together::Done { step, stop, times } => {

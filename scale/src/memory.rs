@@ -135,6 +135,7 @@ impl Walk<'_> {
         match action {
             Action::Command
             | Action::Announce
+            | Action::Tell
             | Action::Losses { .. }
             | Action::Norm
             | Action::Repeat

@@ -194,15 +194,13 @@ fn overlapped(
                 ends.insert(transfer, free);
             }
             Action::Wait(transfer) => now = now.max(ends.remove(&transfer).unwrap_or(now)),
-            Action::Command
-            | Action::Announce
-            | Action::Losses { .. }
-            | Action::Agree
-            | Action::Norm => {
+            // The next step waits for it, not this one.
+            Action::Tell => free = free.max(now) + takes(*action),
+            Action::Command | Action::Losses { .. } | Action::Agree | Action::Norm => {
                 free = free.max(now) + takes(*action);
                 now = free;
             }
-            Action::Release { .. } | Action::Repeat | Action::Digest { .. } => {}
+            Action::Announce | Action::Release { .. } | Action::Repeat | Action::Digest { .. } => {}
         }
     }
     now

@@ -67,8 +67,11 @@ pub struct Counts {
 pub enum Action {
     /// Rank 0 tells the others which step is next.
     Command,
-    /// All tell what they know of their micro-batches: counted targets and digests of windows.
+    /// All know what each told of its micro-batches in the step before, or tell it now in a process's first step.
     Announce,
+    /// All begin to tell what they know of their micro-batches of the next step: counted targets and digests of windows.
+    /// Nobody waits for it in this step.
+    Tell,
     /// An exchange begins. Ranks go on without its result, until they wait for it.
     Begin(Transfer),
     /// The result of an exchange that began is needed now.
@@ -254,13 +257,14 @@ impl Schedule {
         let gather = |each, dtype| Some(Exchange::AllGather { each, dtype });
         match action {
             Action::Command => Some(Exchange::Broadcast { elements: COMMAND, dtype: DType::I64 }),
-            Action::Announce => gather(2 + self.rounds() * (1 + DIGEST * self.rows), DType::I64),
+            Action::Tell => gather(1 + self.rounds() * (1 + DIGEST * self.rows), DType::I64),
             Action::Begin(transfer) => self.transfer(transfer, rank),
-            // The loss, the counted targets, and the seconds that the rank computed.
-            Action::Losses { round: _ } => gather(3, DType::I64),
+            // The loss, the counted targets, the seconds that the rank computed, and whether it was asked to stop.
+            Action::Losses { round: _ } => gather(4, DType::I64),
             Action::Norm => gather(self.padded.blocks, DType::I64),
             Action::Agree => gather(2 * self.shards.params() as u64, DType::I64),
-            Action::Wait(_)
+            Action::Announce
+            | Action::Wait(_)
             | Action::Release { .. }
             | Action::Compute { .. }
             | Action::Update
@@ -397,12 +401,13 @@ impl Action {
     pub fn exchanges(&self) -> bool {
         match self {
             Action::Command
-            | Action::Announce
+            | Action::Tell
             | Action::Begin(_)
             | Action::Losses { .. }
             | Action::Agree
             | Action::Norm => true,
-            Action::Wait(_)
+            Action::Announce
+            | Action::Wait(_)
             | Action::Release { .. }
             | Action::Compute { .. }
             | Action::Update

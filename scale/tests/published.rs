@@ -146,6 +146,7 @@ fn check_full(schedule: &Schedule, actions: &[Action], layers: u64) {
             | Action::Wait(_)
             | Action::Command
             | Action::Announce
+            | Action::Tell
             | Action::Norm
             | Action::Update
             | Action::Repeat
@@ -249,9 +250,12 @@ fn check_overlap(schedule: &Schedule, actions: &[Action]) {
                 assert!(under_way.is_empty(), "{under_way:?}");
                 done = 0;
             }
-            Action::Command | Action::Announce | Action::Norm | Action::Update | Action::Repeat => {
-                assert!(under_way.is_empty(), "{action:?}: {under_way:?}")
-            }
+            Action::Command
+            | Action::Announce
+            | Action::Tell
+            | Action::Norm
+            | Action::Update
+            | Action::Repeat => assert!(under_way.is_empty(), "{action:?}: {under_way:?}"),
         }
     }
     assert!(under_way.is_empty(), "{under_way:?}");
@@ -305,6 +309,7 @@ fn few(schedule: &Schedule, actions: &[Action]) -> Vec<Action> {
         Action::Wait(_) | Action::Compute { .. } | Action::Digest { .. } => false,
         Action::Command
         | Action::Announce
+        | Action::Tell
         | Action::Repeat
         | Action::Agree
         | Action::Norm
@@ -405,6 +410,8 @@ fn simulate(
             Action::Announce | Action::Losses { .. } | Action::Agree | Action::Norm => {
                 times = together;
             }
+            // The next step waits for it.
+            Action::Tell => {}
             Action::Release { .. }
             | Action::Compute { .. }
             | Action::Update

@@ -36,10 +36,21 @@ pub(crate) struct Announced {
     pub(crate) counted: u64,
     /// The digest of each window, in order.
     pub(crate) windows: Vec<blake3::Hash>,
-    /// Whether a rank was asked to stop.
-    pub(crate) stop: bool,
     /// The first rank without its data, and why.
     pub(crate) failed: Option<(u64, String)>,
+}
+
+/// What a rank tells of its micro-batch of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Computed {
+    /// The sum of its losses.
+    pub(crate) loss: f64,
+    /// Counted targets.
+    pub(crate) counted: i64,
+    /// How long the rank computed.
+    pub(crate) took: Duration,
+    /// Whether the rank was asked to stop after this step.
+    pub(crate) stop: bool,
 }
 
 /// Numbers in the digest of a window.
@@ -116,21 +127,17 @@ impl Team {
         self.shards().length(param, rank) as i64
     }
 
-    /// Tells all ranks about this rank's micro-batches (of `count`, with `rows` windows each).
-    pub(crate) fn announce(
+    /// Begins to tell all ranks about this rank's micro-batches of a step, with `rows` windows each.
+    pub(crate) fn begin_telling(
         &self,
         own: Result<&[Batch], &RunError>,
-        count: u64,
         rows: u64,
-        stop: bool,
-    ) -> Result<Announced, ExecuteError> {
-        let (size, rounds) = (self.ranks.size() as usize, self.schedule.rounds() as usize);
+    ) -> Result<UnderWay, ExecuteError> {
         let each = 1 + DIGESTS * rows as usize;
-        let mut message = vec![0i64; 2 + rounds * each];
-        message[0] = i64::from(stop);
-        message[1] = i64::from(own.is_err());
+        let mut message = vec![0i64; 1 + self.schedule.rounds() as usize * each];
+        message[0] = i64::from(own.is_err());
         for (round, batch) in own.unwrap_or_default().iter().enumerate() {
-            let place = &mut message[2 + round * each..][..each];
+            let place = &mut message[1 + round * each..][..each];
             place[0] = batch.counted_targets() as i64;
             let digests = batch.window_digests();
             for (into, digest) in place[1..].chunks_exact_mut(DIGESTS).zip(&digests) {
@@ -139,16 +146,31 @@ impl Team {
                 }
             }
         }
-        let all = self.gather_numbers(&message)?;
-        let of = |rank: usize| &all[rank * message.len()..][..message.len()];
-        let failed = (0..size).find(|rank| of(*rank)[1] != 0);
-        let failed = match failed {
+        let count = message.len() * self.ranks.size() as usize;
+        let room = empty(count as i64, Kind::Int64)?;
+        self.ranks.begin_all_gather(room, Tensor::f_from_slice(&message)?)
+    }
+
+    /// What all ranks told of a step with `count` micro-batches. `failed` is why this rank has no data, if it has none.
+    pub(crate) fn told(
+        &self,
+        telling: UnderWay,
+        failed: Option<&RunError>,
+        count: u64,
+        rows: u64,
+    ) -> Result<Announced, ExecuteError> {
+        let size = self.ranks.size() as usize;
+        let each = 1 + DIGESTS * rows as usize;
+        let all = numbers(&self.wait(telling)?)?;
+        let length = all.len() / size.max(1);
+        let of = |rank: usize| &all[rank * length..][..length];
+        let failed = match (0..size).find(|rank| of(*rank)[0] != 0) {
             None => None,
-            Some(rank) => Some((rank as u64, self.reason(rank, own.err())?)),
+            Some(rank) => Some((rank as u64, self.reason(rank, failed)?)),
         };
         let (mut counted, mut windows) = (0, Vec::new());
         for index in 0..count as usize {
-            let place = &of(index % size)[2 + index / size * each..][..each];
+            let place = &of(index % size)[1 + index / size * each..][..each];
             counted += place[0] as u64;
             for digest in place[1..].chunks_exact(DIGESTS) {
                 let mut bytes = [0u8; 32];
@@ -158,8 +180,7 @@ impl Team {
                 windows.push(blake3::Hash::from_bytes(bytes));
             }
         }
-        let stop = (0..size).any(|rank| of(rank)[0] != 0);
-        Ok(Announced { counted, windows, stop, failed })
+        Ok(Announced { counted, windows, failed })
     }
 
     /// Why a rank failed, in its own words.
@@ -336,21 +357,24 @@ impl Team {
         if pieces.is_empty() { self.room(0, Kind::Float) } else { Ok(Tensor::f_cat(pieces, 0)?) }
     }
 
-    /// The loss, the number of counted targets, and the seconds of each rank's micro-batch.
-    pub(crate) fn losses(
-        &self,
-        (loss, counted): (f64, i64),
-        took: Duration,
-    ) -> Result<Vec<(f64, i64, f64)>, ExecuteError> {
+    /// What all ranks tell of their micro-batches of a round.
+    pub(crate) fn losses(&self, own: Computed) -> Result<Vec<Computed>, ExecuteError> {
+        let Computed { loss, counted, took, stop } = own;
         let took = took.as_secs_f64().to_bits() as i64;
-        let all = self.gather_numbers(&[loss.to_bits() as i64, counted, took])?;
+        let all = [loss.to_bits() as i64, counted, took, i64::from(stop)];
         let of = |told: &[i64]| match told {
-            [loss, counted, took] => {
-                (f64::from_bits(*loss as u64), *counted, f64::from_bits(*took as u64))
-            }
-            _ => (f64::NAN, 0, 0.0),
+            [loss, counted, took, stop] => Some(Computed {
+                loss: f64::from_bits(*loss as u64),
+                counted: *counted,
+                took: Duration::try_from_secs_f64(f64::from_bits(*took as u64)).ok()?,
+                stop: *stop != 0,
+            }),
+            _ => None,
         };
-        Ok(all.chunks_exact(3).map(of).collect())
+        let all = self.gather_numbers(&all)?;
+        all.chunks_exact(4)
+            .map(|told| of(told).ok_or_else(|| ExecuteError::new("a rank's time is no time")))
+            .collect()
     }
 
     /// Whole tensors, flattened, of these parameters of a unit, of which every rank gives what it owns.

@@ -5,6 +5,7 @@
 //! process, whatever is divided.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use compiler::graph::ParamId;
@@ -12,13 +13,13 @@ use compiler::plan::{DType, Input, Output};
 use tch::Tensor;
 
 use super::agree::Check;
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Told};
 use super::{Division, State, broken, mean_loss, tensors, unbalanced};
 use crate::execute::{ExecuteError, Moments, Running, Trainer};
 use crate::kernels::Isa;
 use crate::kernels::arrange::copy;
 use crate::kernels::update::{block_sums, norm_of_blocks};
-use crate::ranks::{Announced, UnderWay};
+use crate::ranks::{Announced, Computed, Team, UnderWay};
 use crate::weights::Weights;
 use data::batch::{Batch, digest_of_windows};
 use lab::experiment::Shard;
@@ -46,7 +47,7 @@ type Pieces = Result<Vec<Tensor>, ExecuteError>;
 struct Underway<'a> {
     trainer: &'a Trainer,
     division: Division,
-    /// `None` until all ranks have told of their windows.
+    /// `None` until what all ranks told of their windows has arrived.
     announced: Option<Announced>,
     batches: Vec<Batch>,
     /// How ranks check each other in this step.
@@ -68,6 +69,8 @@ struct Underway<'a> {
     gradients: Vec<Tensor>,
     norm: Option<f64>,
     grad_norm: f64,
+    /// Whether a rank was asked to stop.
+    stop: bool,
     times: Times,
 }
 
@@ -98,7 +101,7 @@ impl State {
         job: &mut Job,
         trainer: &Trainer,
         ahead: &mut Ahead,
-        stop: bool,
+        stop: &AtomicBool,
     ) -> Result<Together, RunError> {
         let mut step = Underway::new(trainer, self.division()?.clone());
         let schedule = step.division.team.schedule.clone();
@@ -112,7 +115,7 @@ impl State {
                 // Rank 0 has given it, and the others have followed it here.
                 Action::Command => {}
                 Action::Announce => {
-                    if let Some((rank, why)) = step.announce(job, ahead, self.step, stop)? {
+                    if let Some((rank, why)) = step.announce(job, ahead, self.step)? {
                         return Ok(Together::NoData { rank, why });
                     }
                 }
@@ -120,7 +123,10 @@ impl State {
                 Action::Wait(transfer) => step.end_transfer(&self.weights, transfer)?,
                 Action::Release { segment } => step.release(segment),
                 Action::Compute { round: _, from: _, to } => step.compute(&self.weights, to)?,
-                Action::Losses { round } => step.tell_losses(round)?,
+                Action::Losses { round } => {
+                    step.tell_losses(round, stop.load(Ordering::Relaxed))?;
+                }
+                Action::Tell => step.tell(job, ahead, self.step + 1)?,
                 Action::Repeat => step.repeat()?,
                 Action::Digest { unit } => step.digest(unit)?,
                 Action::Agree => {
@@ -136,7 +142,7 @@ impl State {
         }
         let lr = job.rate(self.step);
         self.step += 1;
-        let Some(Announced { counted, windows, stop, failed: _ }) = step.announced else {
+        let Some(Announced { counted, windows, failed: _ }) = step.announced else {
             return Err(broken("a step without windows"));
         };
         let Some((loss, _)) = step.losses.finish().map_err(unbalanced)? else {
@@ -150,7 +156,7 @@ impl State {
             batch: digest_of(digest_of_windows(&windows)),
             counted,
         };
-        Ok(Together::Done { step: record, stop, times: step.times })
+        Ok(Together::Done { step: record, stop: step.stop, times: step.times })
     }
 
     /// Updates everything, or what this rank owns.
@@ -230,34 +236,48 @@ impl<'a> Underway<'a> {
             gradients: Vec::new(),
             norm: None,
             grad_norm: f64::NAN,
+            stop: false,
             times: Times::default(),
         }
     }
 
-    /// Reads this rank's windows, and tells of them. Returns the first rank without its data, and why.
+    /// Takes the windows of this rank, and what all ranks told of theirs: a step ahead, except in the first step. Returns
+    /// the first rank without its data, and why.
     fn announce(
         &mut self,
-        job: &mut Job,
+        job: &Job,
         ahead: &mut Ahead,
         step: u64,
-        stop: bool,
     ) -> Result<Option<(u64, String)>, RunError> {
         let (count, rows) = (job.micro_batches, job.rows);
         let team = &self.division.team;
-        let mut own = ahead.take(step);
-        // The last one is the next rank's.
-        let checks = job.cadence.checks_in(step + 1);
-        let checked = own.as_mut().ok().filter(|_| checks).and_then(Vec::pop);
-        let announced = team.announce(own.as_deref(), count, rows, stop)?;
+        let told = match ahead.kept(step) {
+            Some(told) => told,
+            None => begin_telling(team, job, ahead, step)?,
+        };
+        let Told { step: _, own, telling } = told;
+        let announced = team.told(telling, own.as_ref().err(), count, rows)?;
         let failed = announced.failed.clone();
         if failed.is_none() {
+            ahead.begin(step + 1);
             self.batches = own?;
-            if let Some(batch) = checked {
+            // The last one is the next rank's.
+            let checks = job.cadence.checks_in(step + 1);
+            if let Some(batch) = checks.then(|| self.batches.pop()).flatten() {
                 self.check = Some(Check::new(team, job, step, batch, &announced)?);
             }
         }
         self.announced = Some(announced);
         Ok(failed)
+    }
+
+    /// Begins to tell of this rank's windows of the next step, if there is one. Nobody waits for that in this step.
+    fn tell(&mut self, job: &Job, ahead: &mut Ahead, next: u64) -> Result<(), RunError> {
+        if ahead.has(next) {
+            let told = begin_telling(&self.division.team, job, ahead, next)?;
+            ahead.keep(told);
+        }
+        Ok(())
     }
 
     /// Begins this rank's micro-batch of the round, if it has one and has not begun.
@@ -493,23 +513,25 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// The losses of a round's micro-batches, and how long ranks computed.
-    fn tell_losses(&mut self, round: u64) -> Result<(), RunError> {
+    /// The losses of a round's micro-batches, how long ranks computed, and whether one was asked to stop.
+    fn tell_losses(&mut self, round: u64, stop: bool) -> Result<(), RunError> {
         let team = &self.division.team;
-        let mut own = (0.0, 0);
+        let (mut loss, mut counted) = (0.0, 0);
         if let Some(mut running) = self.running.take() {
-            let loss = running.take(Output::Loss)?.f_double_value(&[]);
-            let counted = running.take(Output::Counted)?.f_int64_value(&[]);
-            own = (loss.map_err(ExecuteError::from)?, counted.map_err(ExecuteError::from)?);
+            let found = running.take(Output::Loss)?.f_double_value(&[]);
+            let targets = running.take(Output::Counted)?.f_int64_value(&[]);
+            loss = found.map_err(ExecuteError::from)?;
+            counted = targets.map_err(ExecuteError::from)?;
             running.end();
         }
-        let told = team.losses(own, self.computing)?;
+        let told = team.losses(Computed { loss, counted, took: self.computing, stop })?;
         self.computing = Duration::ZERO;
         self.times.seconds.resize(told.len(), 0.0);
         let first = round * team.ranks.size();
         for (rank, (told, seconds)) in told.iter().zip(&mut self.times.seconds).enumerate() {
-            let &(loss, counted, took) = told;
-            *seconds += took;
+            let Computed { loss, counted, took, stop } = *told;
+            *seconds += took.as_secs_f64();
+            self.stop |= stop;
             if (rank as u64) < team.schedule.active(round) {
                 let add =
                     |left: (f64, i64), right: (f64, i64)| (left.0 + right.0, left.1 + right.1);
@@ -553,6 +575,16 @@ impl<'a> Underway<'a> {
         self.norm = Some(norm_of_blocks(&self.division.team.gather_blocks(&blocks)?));
         Ok(())
     }
+}
+
+/// Reads this rank's windows of a step, and begins to tell of them.
+fn begin_telling(team: &Team, job: &Job, ahead: &mut Ahead, step: u64) -> Result<Told, RunError> {
+    let own = ahead.take(step);
+    // The last one of a step with a check is the next rank's.
+    let count = team.own(job.micro_batches).count();
+    let mine = own.as_deref().map(|batches| batches.get(..count).unwrap_or(batches));
+    let telling = team.begin_telling(mine, job.rows)?;
+    Ok(Told { step, own, telling })
 }
 
 fn tensor_of(tensors: &[Tensor], param: usize) -> Result<&Tensor, ExecuteError> {

@@ -4,7 +4,7 @@
 //! true: it makes no file, and writes only into those that rank 0 has laid out; it does only what rank 0 commands.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use crate::evaluate::Measurer;
 use crate::execute::Machine;
@@ -36,7 +36,6 @@ pub fn follow(
             Command::Take(part, index) => state.take(part, index)?,
             Command::Resume(step) => state.step = step,
             Command::Step(step) if step == state.step => {
-                let stop = stop.load(Ordering::Relaxed);
                 // Rank 0 reports a rank without data or with wrong gradients, and says what is next.
                 match state.advance_together(job, &trainer, &mut ahead, stop)? {
                     Together::Done { .. } | Together::NoData { .. } | Together::Differ { .. } => {}

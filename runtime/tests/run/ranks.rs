@@ -125,44 +125,66 @@ fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {
     let counts =
         Counts { micro_batches: job.micro_batches, in_sequence: job.in_sequence, rows: job.rows };
     let schedule = Schedule::new(shards, &job.plans.micro, shard, counts, node);
-    let mut under_way = 0u64;
-    let at_a_time = schedule.step().into_iter().map(|action| {
-        match action {
-            Action::Begin(_) => under_way += 1,
-            Action::Wait(_) => under_way -= 1,
-            _ => {}
+    let (mut under_way, mut most_at_a_time) = (0u64, 0);
+    for step in 0..2 {
+        for action in schedule.step() {
+            match action {
+                Action::Begin(_) | Action::Tell => under_way += 1,
+                Action::Wait(_) => under_way -= 1,
+                // What the step before began to tell.
+                Action::Announce if step > 0 => under_way -= 1,
+                _ => {}
+            }
+            let waits = matches!(action, Action::Losses { .. } | Action::Norm);
+            most_at_a_time = most_at_a_time.max(under_way + u64::from(waits));
         }
-        under_way
-    });
-    let most_at_a_time = at_a_time.max().unwrap();
+    }
     assert!(most_at_a_time > 1, "{shard:?}");
     for (rank, (calls, most)) in (0..).zip(began) {
         assert_eq!(*most, most_at_a_time, "rank {rank} of {ranks}, {shard:?}");
-        let wanted: Calls = schedule
-            .step()
-            .into_iter()
-            .filter_map(|action| schedule.exchange(action, rank))
-            .map(|exchange| {
-                let kind = match exchange.dtype() {
-                    DType::F32 => Kind::Float,
-                    DType::Bf16 => Kind::BFloat16,
-                    DType::F64 => Kind::Double,
-                    DType::I64 => Kind::Int64,
-                };
-                let signed = |counts: Vec<u64>| counts.iter().map(|n| *n as i64).collect();
-                let call = match exchange {
-                    Exchange::AllToAll { sent, received, .. } => {
-                        Call::AllToAll(signed(sent), signed(received))
-                    }
-                    Exchange::AllGather { each, .. } => Call::AllGather(each as i64),
-                    Exchange::Broadcast { elements, .. } => Call::Broadcast(elements as i64),
-                };
-                (call, kind)
-            })
-            .collect();
-        let found = calls.windows(wanted.len()).filter(|calls| **calls == wanted).count();
-        assert_eq!(found as u64, LAST, "rank {rank} of {ranks}, {shard:?}: {wanted:?}\n{calls:?}");
+        let mut rest = calls.as_slice();
+        for step in 1..=LAST {
+            let mut actions = schedule.step();
+            // A process tells of its first step in that step, and there is none after the last one.
+            if step == LAST {
+                actions.retain(|action| *action != Action::Tell);
+            }
+            if step == 1 {
+                let announced = actions.iter_mut().find(|action| **action == Action::Announce);
+                *announced.unwrap() = Action::Tell;
+            }
+            let wanted = calls_of(&schedule, &actions, rank);
+            let at = rest.windows(wanted.len()).position(|calls| *calls == wanted);
+            let at = at.unwrap_or_else(|| {
+                panic!("step {step}, rank {rank} of {ranks}, {shard:?}: {wanted:?}\n{rest:?}")
+            });
+            rest = &rest[at + wanted.len()..];
+        }
     }
+}
+
+/// What a rank calls for these actions.
+fn calls_of(schedule: &Schedule, actions: &[Action], rank: u64) -> Calls {
+    let exchanges = actions.iter().filter_map(|action| schedule.exchange(*action, rank));
+    exchanges
+        .map(|exchange| {
+            let kind = match exchange.dtype() {
+                DType::F32 => Kind::Float,
+                DType::Bf16 => Kind::BFloat16,
+                DType::F64 => Kind::Double,
+                DType::I64 => Kind::Int64,
+            };
+            let signed = |counts: Vec<u64>| counts.iter().map(|n| *n as i64).collect();
+            let call = match exchange {
+                Exchange::AllToAll { sent, received, .. } => {
+                    Call::AllToAll(signed(sent), signed(received))
+                }
+                Exchange::AllGather { each, .. } => Call::AllGather(each as i64),
+                Exchange::Broadcast { elements, .. } => Call::Broadcast(elements as i64),
+            };
+            (call, kind)
+        })
+        .collect()
 }
 
 #[test]

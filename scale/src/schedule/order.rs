@@ -33,6 +33,7 @@ impl Schedule {
                 actions.extend(self.repeat());
             }
         }
+        actions.push(Action::Tell);
         match self.shard {
             Shard::None => actions.push(Action::Update),
             Shard::Optimizer => {
@@ -113,6 +114,7 @@ impl Schedule {
             | Action::Wait(Transfer::Gather { .. } | Transfer::Weights { .. })
             | Action::Command
             | Action::Announce
+            | Action::Tell
             | Action::Release { .. }
             | Action::Compute { .. }
             | Action::Losses { .. }
