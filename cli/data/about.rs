@@ -101,10 +101,12 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
         index.check().map_err(failure)?;
     }
     let Info { kind, digest, vocab, bos, eos } = *index.tokenizer();
-    let sources = index.sources().iter().map(|source| Source {
-        name: source.name.clone(),
-        documents: u64::from(source.documents.end - source.documents.start),
-        tokens: index.tokens_of(&source.documents),
+    let sources = index.sources().iter().map(|source| {
+        Ok(Source {
+            name: source.name.clone(),
+            documents: u64::from(source.documents.end - source.documents.start),
+            tokens: index.tokens_of(&source.documents).map_err(failure)?,
+        })
     });
     let mut about = About {
         schema: "canonc.data.about.v1",
@@ -117,7 +119,7 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
             bos,
             eos,
         },
-        sources: sources.collect(),
+        sources: sources.collect::<Result<_, Failure>>()?,
         reads: None,
         run: None,
     };

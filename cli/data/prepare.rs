@@ -208,7 +208,7 @@ fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Resu
             "source {}: {}, {}",
             source.name,
             output::counted(documents, "document"),
-            output::counted(index.tokens_of(&source.documents), "token")
+            output::counted(index.tokens_of(&source.documents).map_err(failure)?, "token")
         ));
     }
     let (identity, tokenizer) = (index.identity().to_hex(), index.tokenizer());

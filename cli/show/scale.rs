@@ -117,7 +117,7 @@ fn text(experiment: &Experiment, question: &Question, prediction: &Prediction) -
         held.iter().map(|(what, n)| format!("  {what:<22}{:>12}\n", size(*n))).collect();
     let fits =
         if memory.held.total() as f64 > device.bytes { ", more than the device has" } else { "" };
-    let Seconds { compute, near, far, latency, update } = *seconds;
+    let Seconds { compute, near, far, latency, update, overlapped } = *seconds;
     let parts = [
         ("forward, backward", compute),
         ("exchanges in machines", near),
@@ -150,7 +150,7 @@ fn text(experiment: &Experiment, question: &Question, prediction: &Prediction) -
         milliseconds(seconds.total()),
         percent(prediction.mfu),
         "overlapped",
-        milliseconds(seconds.overlapped()),
+        milliseconds(overlapped),
         percent(prediction.mfu_overlapped),
     )
 }
@@ -224,7 +224,7 @@ fn json(experiment: &Experiment, question: &Question, prediction: &Prediction) -
     let held = prediction.memory.held;
     let Held { weights, moments, gathered, values, gradients, sums, buffers, windows } = held;
     let seconds = prediction.seconds;
-    let Seconds { compute, near, far, latency, update } = seconds;
+    let Seconds { compute, near, far, latency, update, overlapped } = seconds;
     Report {
         schema: "canonc.show.scale.v1",
         name: experiment.name.clone(),
@@ -248,15 +248,7 @@ fn json(experiment: &Experiment, question: &Question, prediction: &Prediction) -
         received: prediction.received.into(),
         received_by_all: prediction.received_by_all.into(),
         exchanges: prediction.exchanges,
-        seconds: Times {
-            compute,
-            near,
-            far,
-            latency,
-            update,
-            total: seconds.total(),
-            overlapped: seconds.overlapped(),
-        },
+        seconds: Times { compute, near, far, latency, update, total: seconds.total(), overlapped },
         mfu: prediction.mfu,
         mfu_overlapped: prediction.mfu_overlapped,
     }

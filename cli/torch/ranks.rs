@@ -2,7 +2,7 @@
 //!
 //! In: a number of ranks, or a launcher's environment. Out: processes that train together; the exit code of rank 0. Must
 //! stay true: a rank is this same command, in an environment that says which one it is; only rank 0 prints progress and
-//! writes; every process has ended when the first one returns.
+//! commits what is written; every process has ended when the first one returns.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -273,8 +273,14 @@ impl Joined {
     }
 
     /// Does what rank 0 commands, to the end.
-    pub(crate) fn follow(&self, job: &mut Job, machine: Machine, stop: &AtomicBool) -> Outcome {
-        match follow(job, machine, &self.member, stop) {
+    pub(crate) fn follow(
+        &self,
+        job: &mut Job,
+        machine: Machine,
+        stop: &AtomicBool,
+        folder: &Path,
+    ) -> Outcome {
+        match follow(job, machine, &self.member, stop, folder) {
             Ok(Ending::Done) => Ok(Exit::Fine),
             Ok(Ending::Interrupted) => Ok(Exit::Interrupted),
             // Rank 0 has said why.

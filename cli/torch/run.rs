@@ -101,7 +101,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         (_, _) => None,
     };
     if let Some(joined) = joined.as_ref().filter(|joined| !joined.leads()) {
-        return joined.follow(&mut job, on, &stop);
+        return joined.follow(&mut job, on, &stop, &folder);
     }
     let member = joined.as_ref().map(|joined| &joined.member);
     let options =
@@ -500,6 +500,9 @@ impl Observer for Screen {
                 "the metrics log ended in an incomplete line, which was removed".to_owned()
             }
             Event::CheckpointRefused { name, why } => format!("warning: {name} is not used: {why}"),
+            Event::SavesAlone { rank } => format!(
+                "warning: rank {rank} does not see the run's folder, so rank 0 collects the state and writes checkpoints alone"
+            ),
             Event::Proved { step, lines } => {
                 let lines = output::counted(*lines, "logged line");
                 format!("{lines} up to step {step} came out the same")

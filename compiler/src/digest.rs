@@ -33,6 +33,11 @@ impl Digest {
         self.to_string().chars().take(12).collect()
     }
 
+    /// The digest's bytes.
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The first eight bytes as a big-endian integer: the key of a counter-based generator.
     pub fn key(&self) -> u64 {
         self.0.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte))

@@ -62,6 +62,41 @@ impl Batch {
         self.targets.iter().filter(|&&target| target != IGNORED).count() as u64
     }
 
+    /// Appends everything in the batch as numbers, for another process.
+    pub fn write_to(&self, numbers: &mut Vec<i64>) {
+        let Batch { rows, seq_len, inputs, targets, answers } = self;
+        numbers.extend([rows, seq_len, &answers.len()].map(|count| *count as i64));
+        numbers.extend(inputs);
+        numbers.extend(targets);
+        for Answer { row, start, len, level, complete } in answers {
+            numbers.extend([*row as i64, *start as i64, *len as i64]);
+            numbers.extend([i64::from(*level), i64::from(*complete)]);
+        }
+    }
+
+    /// The batch at the start of these numbers, and the numbers after it; `None` if they are not a batch.
+    pub fn read_from(numbers: &[i64]) -> Option<(Batch, &[i64])> {
+        let count = |number: i64| usize::try_from(number).ok();
+        let ([rows, seq_len, answers], rest) = numbers.split_first_chunk()?;
+        let (rows, seq_len, answers) = (count(*rows)?, count(*seq_len)?, count(*answers)?);
+        let tokens = rows.checked_mul(seq_len)?;
+        let (inputs, rest) = rest.split_at_checked(tokens)?;
+        let (targets, rest) = rest.split_at_checked(tokens)?;
+        let (listed, rest) = rest.split_at_checked(answers.checked_mul(5)?)?;
+        let answer = |[row, start, len, level, complete]: &[i64; 5]| {
+            Some(Answer {
+                row: count(*row)?,
+                start: count(*start)?,
+                len: count(*len)?,
+                level: u32::try_from(*level).ok()?,
+                complete: *complete != 0,
+            })
+        };
+        let answers = listed.as_chunks().0.iter().map(answer).collect::<Option<_>>()?;
+        let (inputs, targets) = (inputs.to_vec(), targets.to_vec());
+        Some((Batch { rows, seq_len, inputs, targets, answers }, rest))
+    }
+
     /// The digest of each row.
     pub fn window_digests(&self) -> Vec<blake3::Hash> {
         let width = self.seq_len.max(1);
@@ -134,6 +169,27 @@ mod tests {
         assert_eq!((batch.rows(), batch.seq_len(), batch.counted_targets()), (2, 3, 4));
         batch.reset(1, 3);
         assert_eq!((batch.inputs().len(), batch.answers().len()), (0, 0));
+    }
+
+    #[test]
+    fn a_batch_survives_as_numbers() {
+        let mut batch = Batch::default();
+        batch.reset(2, 3);
+        batch.push_window(&[1, 2, 3, 4], None);
+        batch.push_window(&[5, 6, 7, 8], Some(&[1, 0, 1, 0]));
+        batch.push_answer(Answer { row: 1, start: 1, len: 2, level: 9, complete: false });
+        batch.push_answer(Answer { row: 1, start: 2, len: 1, level: 0, complete: true });
+        let mut numbers = Vec::new();
+        batch.write_to(&mut numbers);
+        numbers.extend([7, 8]);
+        assert_eq!(Batch::read_from(&numbers), Some((batch, &[7i64, 8][..])));
+        for cut in 0..numbers.len() - 2 {
+            assert_eq!(Batch::read_from(&numbers[..cut]), None);
+        }
+        numbers[0] = -1;
+        assert_eq!(Batch::read_from(&numbers), None);
+        numbers[0] = i64::MAX;
+        assert_eq!(Batch::read_from(&numbers), None);
     }
 
     #[test]

@@ -12,9 +12,12 @@ pub mod lines;
 pub mod locked;
 pub mod losses;
 mod order;
+mod pass;
+mod permutation;
 pub mod prepare;
 pub mod prepared;
 mod shuffle;
+mod table;
 pub mod tokenizer;
 
 use std::ops::Range;
@@ -23,7 +26,8 @@ use std::sync::Arc;
 use super::batch::Batch;
 use super::{DataError, Split};
 use index::{Scratch, TextIndex};
-use order::{Order, Pass};
+use order::Order;
+use pass::{Found, Pass};
 use tokenizer::Info;
 
 pub use lab::experiment::Shuffle;
@@ -76,10 +80,10 @@ pub struct TextWindows {
     index: Arc<TextIndex>,
     options: Options,
     order: Order,
-    /// The pass read last.
-    pass: Pass,
+    /// The pass read last; none before the first window is read.
+    pass: Option<Arc<Pass>>,
     /// Another pass that the next window may need. It is kept because making a pass takes time for each document.
-    other: Option<Pass>,
+    other: Option<Arc<Pass>>,
     tokens: Vec<u32>,
     scratch: Scratch,
 }
@@ -109,12 +113,11 @@ impl TextWindows {
             }
         }
         let order = Order::new(&index, &options)?;
-        let pass = order.pass(&index, 0);
         Ok(TextWindows {
             index,
             options,
             order,
-            pass,
+            pass: None,
             other: None,
             tokens: Vec::new(),
             scratch: Scratch::default(),
@@ -146,6 +149,13 @@ impl TextWindows {
         self.order.passes(tokens)
     }
 
+    /// Bytes in memory of the tables over documents: which are in the split, and where those of a pass begin. The
+    /// index has others: [`TextIndex::memory`].
+    pub fn memory(&self) -> u64 {
+        let passes = [&self.pass, &self.other].into_iter().flatten();
+        self.order.bytes() + passes.map(|pass| pass.bytes()).sum::<u64>()
+    }
+
     /// Fills `batch` with the windows of these numbers, one per row.
     pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
         let seq_len = self.options.seq_len;
@@ -160,7 +170,7 @@ impl TextWindows {
                     "use fewer steps",
                 ));
             };
-            let cut = self.cut(number, start);
+            let cut = self.cut(number, start)?;
             self.read(cut.saturating_mul(seq_len as u64))?;
             batch.push_window(&self.tokens, None);
         }
@@ -168,71 +178,88 @@ impl TextWindows {
     }
 
     /// The cut for window `number`. Without a shuffle it begins at `start`.
-    fn cut(&mut self, number: u64, start: u64) -> u64 {
+    fn cut(&mut self, number: u64, start: u64) -> Result<u64, DataError> {
         let seq_len = self.options.seq_len as u64;
-        match shuffle::of_split(self.options.shuffle, self.options.split) {
+        Ok(match shuffle::of_split(self.options.shuffle, self.options.split) {
             Shuffle::Documents => number,
             Shuffle::Buffer { windows } => {
                 shuffle::in_buffer(number, windows, |of| self.order.key(of))
             }
             Shuffle::Windows => {
-                self.go_to(start);
-                let cuts = shuffle::cuts_of(self.pass.start()..self.pass.end(), seq_len);
-                let key = self.order.key(&format!("windows of pass {}\n", self.pass.number()));
+                let pass = self.go_to(start)?;
+                let cuts = shuffle::cuts_of(pass.start()..pass.end(), seq_len);
+                let key = self.order.key(&format!("windows of pass {}\n", pass.number()));
                 shuffle::in_epoch(number, cuts, &key)
             }
-        }
+        })
     }
 
-    /// Makes `pass` the one that holds stream position `at`.
-    fn go_to(&mut self, at: u64) {
-        if self.pass.holds(at) {
-            return;
+    /// Makes `pass` the one that holds stream position `at`, and returns it.
+    fn go_to(&mut self, at: u64) -> Result<Arc<Pass>, DataError> {
+        if let Some(pass) = self.pass.as_ref().filter(|pass| pass.holds(at)) {
+            return Ok(pass.clone());
         }
         let next = match self.other.take() {
             Some(other) if other.holds(at) => other,
-            Some(_) | None => self.order.pass_at(&self.index, at, &self.pass),
+            Some(_) | None => {
+                Arc::new(self.order.pass_at(&self.index, at, self.pass.as_deref())?)
+            }
         };
-        let before = std::mem::replace(&mut self.pass, next);
+        let before = self.pass.replace(next.clone());
         // A buffer alternates between two passes; every other order never returns to an earlier pass.
-        self.other = matches!(self.options.shuffle, Shuffle::Buffer { .. }).then_some(before);
+        self.other = before.filter(|_| matches!(self.options.shuffle, Shuffle::Buffer { .. }));
+        Ok(next)
     }
 
     /// Puts the `seq_len` + 1 stream tokens from `start` on into `tokens`.
     fn read(&mut self, start: u64) -> Result<(), DataError> {
-        self.go_to(start);
-        let TextWindows { index, options, order, pass, other, tokens, scratch } = self;
+        let mut pass = self.go_to(start)?;
+        let TextWindows { index, options, order, pass: _, other, tokens, scratch } = self;
         let Info { bos, eos, .. } = *index.tokenizer();
         let bos = bos.filter(|_| options.marks.bos);
         let eos = eos.filter(|_| options.marks.eos);
         tokens.clear();
         let wanted = options.seq_len + 1;
         let mut at = start;
+        let mut found: Option<Found> = None;
         // Past the end of the pass. Short documents may need several passes.
-        let mut following: Option<Pass> = None;
+        let mut following = false;
         while tokens.len() < wanted {
-            let current = following.as_ref().unwrap_or(pass);
-            if !current.holds(at) {
-                let known = other.take().filter(|other| other.number() == current.number() + 1);
-                following = Some(known.unwrap_or_else(|| order.pass_after(index, current)));
+            if !pass.holds(at) {
+                let known = other.take().filter(|other| other.number() == pass.number() + 1);
+                pass = match known {
+                    Some(known) => known,
+                    None => Arc::new(order.pass_after(index, &pass)?),
+                };
+                (found, following) = (None, true);
                 continue;
             }
-            let (document, skipped) = current.document_at(at);
+            let document = match &mut found {
+                None => found.insert(pass.find(order, index, at, scratch)?),
+                Some(document) => {
+                    while document.stream.end <= at {
+                        pass.advance(order, index, document, scratch)?;
+                    }
+                    document
+                }
+            };
+            let skipped = at - document.stream.start;
             let before = tokens.len();
             let first = u64::from(bos.is_some());
             if skipped == 0 {
                 tokens.extend(bos);
             }
             let left = wanted - tokens.len();
-            index.read(document, skipped.saturating_sub(first), left, scratch, tokens)?;
-            let whole = first + index.tokens(document);
+            let place = document.place.clone();
+            let whole = first + (place.end - place.start);
+            index.read_at(place, skipped.saturating_sub(first), left, scratch, tokens)?;
             if tokens.len() < wanted && skipped <= whole {
                 tokens.extend(eos);
             }
             at += (tokens.len() - before) as u64;
         }
-        if let Some(following) = following {
-            *other = Some(following);
+        if following {
+            *other = Some(pass);
         }
         Ok(())
     }

@@ -169,6 +169,15 @@ impl CheckedFile {
         self.covered
     }
 
+    /// Bytes in memory to check what is read: the list of digests, and the fingerprints of the blocks that were read.
+    pub fn memory(&self) -> u64 {
+        let listed = size_of_val(self.digests.as_slice())
+            + size_of_val(self.fingerprints.as_slice())
+            + size_of_val(&*self.key.0);
+        let read = self.fingerprints.iter().filter_map(OnceLock::get);
+        (listed + read.map(|kept| size_of_val(&**kept)).sum::<usize>()) as u64
+    }
+
     /// Positions of the blocks with digests, in bytes: [`BLOCK`] each, the last one possibly shorter.
     pub fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
         (0..self.digests.len() as u64).map(|block| self.block(block))

@@ -10,6 +10,7 @@ mod compare;
 mod files;
 mod inspect;
 mod manifest;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,6 +31,7 @@ pub use compare::{StateDifference, TensorDifference, compare};
 pub(crate) use files::tensor_hasher;
 pub use files::{Slot, TensorDigests};
 pub use manifest::{Content, FILE as MANIFEST, Manifest};
+pub use shared::Ranges;
 
 /// The three sets of tensors in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,18 +112,35 @@ impl Store {
         read: &mut ReadTensor<'_>,
         faults: &Faults,
     ) -> Result<Manifest, RunError> {
+        let temporary = self.temporary(step);
+        let contents = self.write(&temporary, step, read, faults).inspect_err(|_| {
+            // Remove only our own unfinished folder; the first error is the one to show.
+            let _ = fs::remove_dir_all(&temporary);
+        })?;
+        self.commit(step, chain, contents, faults)
+    }
+
+    /// Gives a checkpoint whose files are written and synced its manifest and its name, and moves the pointer to it.
+    fn commit(
+        &mut self,
+        step: u64,
+        chain: Digest,
+        contents: [Content; 3],
+        faults: &Faults,
+    ) -> Result<Manifest, RunError> {
         let name = name_of(step);
         let place = self.folder.join(&name);
-        let temporary = unfinished(&place);
-        let written = self.write(&temporary, step, chain, read, faults);
-        let manifest = match written {
-            Ok(manifest) => manifest,
-            Err(error) => {
-                // Remove only our own unfinished folder; the first error is the one to show.
+        let temporary = self.temporary(step);
+        let [weights, first_moment, second_moment] = contents;
+        let manifest =
+            Manifest { lock: self.lock, step, chain, weights, first_moment, second_moment };
+        let path = temporary.join(manifest::FILE);
+        replace(&path, manifest.text().as_bytes(), || Ok(()))
+            .and_then(|()| sync_folder(&temporary))
+            .map_err(|error| {
                 let _ = fs::remove_dir_all(&temporary);
-                return Err(error);
-            }
-        };
+                cannot_write(&path, &error)
+            })?;
         faults.pass(Point::CheckpointWritten).map_err(|error| cannot_write(&temporary, &error))?;
         match fs::rename(&temporary, &place) {
             Ok(()) => faults
@@ -300,19 +319,19 @@ impl Store {
         manifest::verify(&place, &self.slots)
     }
 
+    /// The folder of a checkpoint until it is complete.
+    fn temporary(&self, step: u64) -> PathBuf {
+        unfinished(&self.folder.join(name_of(step)))
+    }
+
     fn write(
         &self,
         temporary: &Path,
         step: u64,
-        chain: Digest,
         read: &mut ReadTensor<'_>,
         faults: &Faults,
-    ) -> Result<Manifest, RunError> {
-        let made = match fs::remove_dir_all(temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => fs::create_dir(temporary),
-        };
-        made.map_err(|error| cannot_write(temporary, &error))?;
+    ) -> Result<[Content; 3], RunError> {
+        make_empty(temporary)?;
         let header = files::header_of(self.lock, step);
         let mut contents = Vec::with_capacity(PARTS.len());
         for part in PARTS {
@@ -320,16 +339,9 @@ impl Store {
             let content = files::save(&path, part, &header, &self.slots, faults, read)?;
             contents.push(content);
         }
-        let [weights, first_moment, second_moment] = contents.try_into().map_err(|_| {
+        contents.try_into().map_err(|_| {
             RunError::machine("a part is missing", "this is a bug in canonc; please report it")
-        })?;
-        let manifest =
-            Manifest { lock: self.lock, step, chain, weights, first_moment, second_moment };
-        let path = temporary.join(manifest::FILE);
-        replace(&path, manifest.text().as_bytes(), || Ok(()))
-            .and_then(|()| sync_folder(temporary))
-            .map_err(|error| cannot_write(&path, &error))?;
-        Ok(manifest)
+        })
     }
 
     fn point_to(&self, name: &str, faults: &Faults) -> Result<(), RunError> {
@@ -495,6 +507,15 @@ pub fn step_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("step-")?;
     let all = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all { digits.parse().ok() } else { None }
+}
+
+/// Makes a folder, without what an earlier process left there.
+fn make_empty(folder: &Path) -> Result<(), RunError> {
+    let made = match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => fs::create_dir(folder),
+    };
+    made.map_err(|error| cannot_write(folder, &error))
 }
 
 fn damaged(path: &Path, why: &str) -> RunError {

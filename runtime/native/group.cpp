@@ -24,6 +24,13 @@ struct canonc_group {
   int size;
 };
 
+struct canonc_work {
+  c10::intrusive_ptr<c10d::Work> work;
+  // They outlive the exchange, also on a GPU, where another stream uses them.
+  at::Tensor output;
+  at::Tensor input;
+};
+
 namespace {
 
 using make_nccl = int (*)(void *, int, int, int64_t, void *, char *, int64_t);
@@ -87,18 +94,33 @@ int canonc_group_add_nccl(canonc_group *group, const char *library, int64_t time
   });
 }
 
-int canonc_group_all_to_all(canonc_group *group, void *output, void *input, const int64_t *output_counts,
-                            const int64_t *input_counts) {
-  return canonc::guarded([&] {
+canonc_work *canonc_group_begin_all_to_all(canonc_group *group, void *output, void *input, const int64_t *output_counts,
+                                           const int64_t *input_counts) {
+  canonc_work *begun = nullptr;
+  canonc::guarded([&] {
     std::vector<int64_t> out(output_counts, output_counts + group->size);
     std::vector<int64_t> in(input_counts, input_counts + group->size);
-    backend(*group, tensor(output)).alltoall_base(tensor(output), tensor(input), out, in)->wait();
+    at::Tensor to = tensor(output), from = tensor(input);
+    begun = new canonc_work{backend(*group, to).alltoall_base(to, from, out, in), to, from};
   });
+  return begun;
 }
 
-int canonc_group_all_gather(canonc_group *group, void *output, void *input) {
-  return canonc::guarded(
-      [&] { backend(*group, tensor(output))._allgather_base(tensor(output), tensor(input))->wait(); });
+canonc_work *canonc_group_begin_all_gather(canonc_group *group, void *output, void *input) {
+  canonc_work *begun = nullptr;
+  canonc::guarded([&] {
+    at::Tensor to = tensor(output), from = tensor(input);
+    begun = new canonc_work{backend(*group, to)._allgather_base(to, from), to, from};
+  });
+  return begun;
+}
+
+int canonc_work_wait(canonc_work *work) {
+  return canonc::guarded([&] { work->work->wait(); });
+}
+
+void canonc_work_free(canonc_work *work) {
+  canonc::guarded([&] { delete work; });
 }
 
 int canonc_group_broadcast(canonc_group *group, void *pointer, int root) {

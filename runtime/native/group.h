@@ -8,6 +8,8 @@ extern "C" {
 #endif
 
 typedef struct canonc_group canonc_group;
+// An exchange that has begun.
+typedef struct canonc_work canonc_work;
 
 // Opens the store host:port, where ranks meet; `serve` is 1 for the process that hosts it. Keys begin with `prefix`.
 canonc_group *canonc_group_meet(const char *host, int port, int serve, const char *prefix, int rank, int size,
@@ -16,11 +18,16 @@ canonc_group *canonc_group_meet(const char *host, int port, int serve, const cha
 int canonc_group_connect(canonc_group *group, const char *address, int64_t timeout_ms);
 // Loads libcanonc_nccl.so (nccl.cpp), and connects the GPUs of all ranks.
 int canonc_group_add_nccl(canonc_group *group, const char *library, int64_t timeout_ms);
-// Tensors are [n, ...] and contiguous; counts are rows for each rank.
-int canonc_group_all_to_all(canonc_group *group, void *output, void *input, const int64_t *output_counts,
-                            const int64_t *input_counts);
+// Begin an exchange, which runs while the caller goes on; null if it cannot begin. Tensors are [n, ...] and contiguous; the
+// caller neither reads the output nor changes the input before canonc_work_wait. Counts are rows for each rank.
+canonc_work *canonc_group_begin_all_to_all(canonc_group *group, void *output, void *input, const int64_t *output_counts,
+                                           const int64_t *input_counts);
 // output is [size * n], input [n].
-int canonc_group_all_gather(canonc_group *group, void *output, void *input);
+canonc_work *canonc_group_begin_all_gather(canonc_group *group, void *output, void *input);
+// Waits for an exchange.
+int canonc_work_wait(canonc_work *work);
+// Forgets an exchange, whether it is done or not: it keeps its tensors until it is.
+void canonc_work_free(canonc_work *work);
 int canonc_group_broadcast(canonc_group *group, void *tensor, int root);
 // Stores bytes under a key.
 int canonc_group_set(canonc_group *group, const char *key, const uint8_t *bytes, int64_t count);

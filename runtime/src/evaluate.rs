@@ -8,6 +8,7 @@
 
 mod knowledge;
 mod sentences;
+mod shared;
 mod written;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
-use crate::ranks::{Command, Predicted};
+use crate::ranks::Command;
 use crate::state::{State, tensors, values};
 use data::Windows;
 use data::batch::{Answer, Batch};
@@ -60,6 +61,11 @@ impl Measurer {
         if let Some(team) = state.team() {
             Command::Evaluate.give(&*team.ranks)?;
         }
+        self.share(job, state)
+    }
+
+    /// This rank's part of an evaluation. All ranks call it; only rank 0 has the result.
+    pub(crate) fn share(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
         let whole = state.whole()?;
         let state = whole.as_ref().unwrap_or(state);
         let Forced { nll, counted, tokens, mut answers, knowledge, mut singles } =
@@ -112,60 +118,58 @@ impl Measurer {
     /// Runs every held-out window, predicting each token from the true ones before it. Ranks share the batches.
     fn forced(&self, job: &mut Job, state: &State) -> Result<Forced, RunError> {
         let mut forced = Forced::default();
-        let mut batch = Batch::default();
-        let ranks = state.team().map_or(1, |team| team.ranks.size());
-        for round in 0..batches(job).div_ceil(ranks) {
-            for (n, Predicted { losses, guesses }) in (0..).zip(self.round(job, state, round)?) {
-                let windows = windows(job, round * ranks + n);
-                job.held_out.fill(windows.clone(), &mut batch)?;
-                // Ignored targets have loss 0.
-                forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
-                forced.counted += batch.counted_targets();
-                score(&batch, windows.start, &guesses, &mut forced);
-                if job.metrics.bits {
-                    knowledge::add(&batch, &losses, &mut forced.knowledge);
-                }
+        let (count, rows, bits) = (batches(job), job.rows, job.metrics.bits);
+        let predict = |index: u64| self.predict(job, state, index);
+        shared::in_order(state.team(), count, predict, |index, numbers| {
+            let (batch, Predicted { losses, guesses }) = Predicted::read_from(numbers)?;
+            // Ignored targets have loss 0.
+            forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
+            forced.counted += batch.counted_targets();
+            score(&batch, index * rows, &guesses, &mut forced);
+            if bits {
+                knowledge::add(&batch, &losses, &mut forced.knowledge);
             }
-        }
+            Some(())
+        })?;
         Ok(forced)
     }
 
-    /// The part of a rank other than 0 in an evaluation.
-    pub(crate) fn contribute(&self, job: &mut Job, state: &State) -> Result<(), RunError> {
-        let whole = state.whole()?;
-        let state = whole.as_ref().unwrap_or(state);
-        let ranks = state.team().map_or(1, |team| team.ranks.size());
-        for round in 0..batches(job).div_ceil(ranks) {
-            self.round(job, state, round)?;
-        }
-        Ok(())
-    }
-
-    /// Predictions for a batch of each rank; fewer in the last round.
-    fn round(&self, job: &mut Job, state: &State, round: u64) -> Result<Vec<Predicted>, RunError> {
-        let Some(team) = state.team() else { return Ok(vec![self.predict(job, state, round)?]) };
-        let (rank, ranks) = (team.ranks.rank(), team.ranks.size());
-        let count = batches(job);
-        let own = match round * ranks + rank {
-            index if index < count => self.predict(job, state, index)?,
-            _ => Predicted::default(),
-        };
-        let sizes: Vec<usize> = (round * ranks..count.min((round + 1) * ranks))
-            .map(|index| {
-                let windows = windows(job, index);
-                ((windows.end - windows.start) * job.seq_len) as usize
-            })
-            .collect();
-        Ok(team.gather_predictions(own, &sizes)?)
-    }
-
-    /// The predictions for one batch of held-out windows.
-    fn predict(&self, job: &mut Job, state: &State, index: u64) -> Result<Predicted, RunError> {
+    /// One batch of held-out windows with its predictions, as numbers.
+    fn predict(&self, job: &mut Job, state: &State, index: u64) -> Result<Vec<i64>, RunError> {
         let mut batch = Batch::default();
         job.held_out.fill(windows(job, index), &mut batch)?;
         let (inputs, targets) = tensors(&batch, self.device)?;
         let result = self.evaluator.evaluate(&state.weights, &inputs, &targets)?;
-        Ok(Predicted { losses: values(&result.nll)?, guesses: guesses(&result.argmax)? })
+        let found = Predicted { losses: values(&result.nll)?, guesses: guesses(&result.argmax)? };
+        Ok(found.numbers(&batch))
+    }
+}
+
+/// What a model predicts for a batch, [rows, seq_len] in row-major order.
+#[derive(Debug, PartialEq)]
+struct Predicted {
+    /// −ln p(target); 0 where ignored.
+    losses: Vec<f32>,
+    /// The likeliest next token.
+    guesses: Vec<i64>,
+}
+
+impl Predicted {
+    /// The batch, then a token's loss and guess in turn.
+    fn numbers(&self, batch: &Batch) -> Vec<i64> {
+        let mut numbers = Vec::new();
+        batch.write_to(&mut numbers);
+        numbers.extend(self.losses.iter().map(|loss| i64::from(loss.to_bits())));
+        numbers.extend(&self.guesses);
+        numbers
+    }
+
+    fn read_from(numbers: &[i64]) -> Option<(Batch, Predicted)> {
+        let (batch, rest) = Batch::read_from(numbers)?;
+        let (losses, guesses) = rest.split_at_checked(batch.targets().len())?;
+        let losses = losses.iter().map(|bits| Some(f32::from_bits(u32::try_from(*bits).ok()?)));
+        let losses = losses.collect::<Option<_>>()?;
+        Some((batch, Predicted { losses, guesses: guesses.to_vec() }))
     }
 }
 

@@ -32,8 +32,8 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use ffi::{
-    Group, Meeting, build_config, cpu_capability, is_deterministic, library_folder, parallel_for,
-    set_deterministic, torch_version,
+    Group, Meeting, Work, build_config, cpu_capability, is_deterministic, library_folder,
+    parallel_for, set_deterministic, torch_version,
 };
 
 /// Why a kernel could not run: operands that do not fit, or libtorch's own message.

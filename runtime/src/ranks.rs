@@ -18,11 +18,12 @@ use std::rc::Rc;
 use tch::Tensor;
 
 use crate::error::ExecuteError;
+use crate::kernels::Work;
 use lab::experiment::Shard;
 
 pub(crate) use command::Command;
 pub use command::Ending;
-pub(crate) use exchange::{Announced, Predicted, Team, checked_by};
+pub(crate) use exchange::{Announced, Computed, Team, checked_by};
 pub use gloo::{Arrived, Gloo, Launch};
 
 /// How a process takes part in training with others.
@@ -37,30 +38,63 @@ pub struct Member {
     pub wrong_in: Option<u64>,
 }
 
-/// What ranks do together. Every rank calls the same ones in the same order. Tensors have one axis, are contiguous and
-/// on the CPU.
+/// What ranks do together. Every rank begins the same exchanges in the same order. Tensors have one axis, are contiguous
+/// and on the CPU.
 pub trait Collectives: fmt::Debug {
     fn rank(&self) -> u64;
 
     fn size(&self) -> u64;
 
-    /// Sends `input_counts[r]` elements to rank r, in order, and receives `output_counts[r]` from it.
-    fn all_to_all(
+    /// Begins to send `input_counts[r]` elements to rank r, in order, and to receive `output_counts[r]` from it.
+    fn begin_all_to_all(
         &self,
-        output: &mut Tensor,
-        input: &Tensor,
+        output: Tensor,
+        input: Tensor,
         output_counts: &[i64],
         input_counts: &[i64],
-    ) -> Result<(), ExecuteError>;
+    ) -> Result<UnderWay, ExecuteError>;
 
-    /// The inputs `[n]` of all ranks, one after another.
-    fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError>;
+    /// Begins to exchange the inputs `[n]` of all ranks, which the output will have one after another.
+    fn begin_all_gather(&self, output: Tensor, input: Tensor) -> Result<UnderWay, ExecuteError>;
+
+    /// Waits until an exchange is done. Returns its output.
+    fn wait(&self, exchange: UnderWay) -> Result<Tensor, ExecuteError>;
 
     /// Overwrites the tensor with that of rank 0.
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError>;
 
-    /// Bytes of tensors that this rank has received from others so far.
+    /// Bytes of tensors that this rank has received from others so far, or receives.
     fn received(&self) -> u64;
+
+    /// [`Collectives::begin_all_to_all`], and waits.
+    fn all_to_all(
+        &self,
+        output: Tensor,
+        input: Tensor,
+        output_counts: &[i64],
+        input_counts: &[i64],
+    ) -> Result<Tensor, ExecuteError> {
+        self.wait(self.begin_all_to_all(output, input, output_counts, input_counts)?)
+    }
+
+    /// [`Collectives::begin_all_gather`], and waits.
+    fn all_gather(&self, output: Tensor, input: Tensor) -> Result<Tensor, ExecuteError> {
+        self.wait(self.begin_all_gather(output, input)?)
+    }
+}
+
+/// An exchange that has begun.
+#[derive(Debug)]
+#[must_use = "an exchange that nobody waits for keeps its buffers"]
+pub struct UnderWay(Exchange);
+
+/// What waits for it.
+#[derive(Debug)]
+enum Exchange {
+    /// c10d.
+    Work(Work),
+    /// Ranks that are threads.
+    Simulated(simulated::Begun),
 }
 
 /// Bytes of tensors that a rank has received from others.

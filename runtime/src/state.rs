@@ -4,6 +4,7 @@
 
 mod agree;
 mod ahead;
+mod save;
 mod together;
 
 use compiler::digest::Digest;
@@ -25,6 +26,7 @@ use scale::schedule::{Counts, Schedule};
 use scale::shard::Shards;
 
 pub(crate) use ahead::Ahead;
+pub(crate) use save::Written;
 pub(crate) use together::{Times, Together};
 
 /// Weights and moments after `step` updates.

@@ -6,6 +6,7 @@ mod alternate;
 mod follow;
 mod history;
 mod machine;
+mod save;
 mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,7 @@ use records::fault::Faults;
 use records::finished;
 use records::job::{Job, PLAN_TAG, estimate, fits};
 use records::metrics::{Appended, Evaluation, Log, Record, Start, Step};
-use records::platform::{memory_limit, peak_memory};
+use records::platform::memory_limit;
 use records::run::{
     Difference, Event, Kernels, Paths, RunError, RunFolder, append_line, belongs, cannot_read,
     first_difference, kernel_lines, parse_kernels, wrong_kernels,
@@ -179,6 +180,8 @@ struct Run<'a> {
     kernels: Kernels,
     /// The last checkpoint.
     saved: Option<Manifest>,
+    /// Whether rank 0 writes checkpoints alone, since another one does not see the folder.
+    saves_alone: bool,
     counted: u64,
     /// The evidence that training diverged at the step of `state`.
     diverged: Option<String>,
@@ -255,6 +258,7 @@ impl<'a> Run<'a> {
             store,
             kernels,
             saved,
+            saves_alone: false,
             counted,
             diverged,
             proved: 0,
@@ -332,7 +336,10 @@ impl<'a> Run<'a> {
         let mut ranks = String::new();
         let step = match self.options.ranks {
             None => match self.ahead.take(self.state.step) {
-                Ok(batches) => self.state.advance_on(&batches, self.job, &self.trainer)?,
+                Ok(batches) => {
+                    self.ahead.begin(self.state.step + 1);
+                    self.state.advance_on(&batches, self.job, &self.trainer)?
+                }
                 Err(error) => return Err(self.saved_without_data(error)),
             },
             Some(member) => {
@@ -359,7 +366,7 @@ impl<'a> Run<'a> {
 
     /// One update of all ranks.
     fn step_together(&mut self, member: &Member) -> Result<(Step, Times), RunError> {
-        let stop = self.options.stop.load(Ordering::Relaxed);
+        let stop = self.options.stop;
         Command::Step(self.state.step).give(&*member.ranks)?;
         match self.state.advance_together(self.job, &self.trainer, &mut self.ahead, stop)? {
             Together::Done { step, stop, times } => {
@@ -411,27 +418,6 @@ impl<'a> Run<'a> {
         self.observer.evaluation(&evaluation, seconds);
         self.diverges(&Record::Evaluation(evaluation));
         Ok(())
-    }
-
-    /// Makes the log durable, then saves the state, then deletes old states.
-    fn checkpoint(&mut self) -> Result<(), RunError> {
-        self.log.sync()?;
-        self.keep_kernels()?;
-        let Some(chain) = self.log.head() else { return Ok(()) };
-        let state = &self.state;
-        let mut read = |part, index, out: &mut Vec<u8>| state.read(part, index, out);
-        let faults = self.options.faults;
-        let manifest = self.store.save(state.step, chain, &mut read, faults)?;
-        self.store.prune(self.job.cadence.keep, faults)?;
-        self.saved = Some(manifest);
-        // A fact of this machine and time, like seconds. A killed process has reported it at its last checkpoint.
-        match peak_memory() {
-            None => Ok(()),
-            Some(bytes) => self.time(&format!(
-                "{{\"checkpoint\":{},\"peak_memory_bytes\":{bytes}}}",
-                self.state.step
-            )),
-        }
     }
 
     /// Adds the paths of this process to those of earlier ones.

@@ -4,10 +4,12 @@
 //! true: counts follow the actions in order, with the buffers of each exchange; libtorch, the program and what the
 //! network library takes for itself are not in it.
 
+use std::collections::BTreeMap;
+
 use compiler::plan::{Input, Output, Plan, Sizes};
 use lab::experiment::Shard;
 
-use crate::schedule::{Action, Exchange, Schedule, Way};
+use crate::schedule::{Action, Exchange, Schedule, Transfer, Way};
 
 /// Bytes per token of a window: an input and a target.
 const TOKEN: i128 = 16;
@@ -27,7 +29,7 @@ pub struct Held {
     pub gradients: i128,
     /// Sums of gradients that this rank owns.
     pub sums: i128,
-    /// Buffers of the exchange that is under way.
+    /// Buffers of the exchanges that are under way.
     pub buffers: i128,
     /// Windows of the step.
     pub windows: i128,
@@ -69,6 +71,8 @@ struct Walk<'a> {
     made: Vec<(usize, usize, i128)>,
     /// Bytes of gradients made so far, sent or not.
     ever: i128,
+    /// Bytes of the buffers of what is under way.
+    under_way: BTreeMap<Transfer, i128>,
     held: Held,
     peak: Peak,
 }
@@ -115,6 +119,7 @@ impl Walk<'_> {
             live: micro.live(sizes),
             made: gradients.collect(),
             ever: 0,
+            under_way: BTreeMap::new(),
             held,
             peak: Peak { held, action: Action::Command },
         }
@@ -130,43 +135,21 @@ impl Walk<'_> {
         match action {
             Action::Command
             | Action::Announce
+            | Action::Tell
             | Action::Losses { .. }
             | Action::Norm
             | Action::Repeat
             | Action::Agree => {}
             Action::Digest { unit } => self.send(unit),
-            Action::Gather { segment, dtype } => {
-                let Some(segment) = self.schedule.timeline.segments.get(segment) else { return };
-                let params = segment.params.iter().filter(|(_, known)| *known == dtype);
-                let elements: u64 = params
-                    .map(|(param, _)| {
-                        let of = |rank| self.schedule.shards.length(*param, rank);
-                        (0..self.schedule.ranks()).map(of).sum::<u64>()
-                    })
-                    .sum();
-                self.gather(action, i128::from(elements) * i128::from(dtype.bytes()));
-                self.held.gathered += i128::from(elements) * i128::from(dtype.bytes());
-                self.note(action);
-            }
+            Action::Begin(transfer) => self.begin(transfer),
+            Action::Wait(transfer) => self.wait(transfer),
             Action::Release { segment } => {
                 let Some(segment) = self.schedule.timeline.segments.get(segment) else { return };
                 for (param, dtype) in &segment.params {
-                    let of = |rank| self.schedule.shards.length(*param, rank);
-                    let elements: u64 = (0..self.schedule.ranks()).map(of).sum();
-                    self.held.gathered -= i128::from(elements) * i128::from(dtype.bytes());
+                    self.held.gathered -= self.whole(*param) * i128::from(dtype.bytes());
                 }
             }
             Action::Compute { round, from, to } => self.compute(action, round, from, to),
-            Action::Scatter { round, unit, way } => self.scatter(action, round, unit, way),
-            Action::Sums { unit } => {
-                let bytes = 4 * i128::from(self.schedule.shards.elements(unit));
-                self.gather(action, bytes);
-                self.held.gradients += bytes;
-            }
-            Action::Weights { unit } => {
-                let bytes = 4 * i128::from(self.schedule.shards.elements(unit));
-                self.gather(action, bytes);
-            }
             Action::Update => {
                 self.note(action);
                 self.held.gradients = 0;
@@ -175,16 +158,92 @@ impl Walk<'_> {
         }
     }
 
-    /// An exchange of padded parts, from which whole tensors of these bytes are copied.
-    fn gather(&mut self, action: Action, whole: i128) {
-        let Some(Exchange::AllGather { each, dtype }) = self.schedule.exchange(action, self.rank)
-        else {
-            return;
+    /// Elements of a parameter.
+    fn whole(&self, param: usize) -> i128 {
+        let ranks = 0..self.schedule.ranks();
+        i128::from(ranks.map(|rank| self.schedule.shards.length(param, rank)).sum::<u64>())
+    }
+
+    /// The buffers of a transfer that is under way have this size.
+    fn buffer(&mut self, transfer: Transfer, bytes: i128) {
+        self.held.buffers += bytes - self.under_way.insert(transfer, bytes).unwrap_or(0);
+    }
+
+    /// A transfer has no buffers any more.
+    fn end(&mut self, transfer: Transfer) {
+        self.held.buffers -= self.under_way.remove(&transfer).unwrap_or(0);
+    }
+
+    fn begin(&mut self, transfer: Transfer) {
+        let (sent, received) = self.sizes(transfer);
+        self.buffer(transfer, sent + received);
+        self.note(Action::Begin(transfer));
+        match transfer {
+            Transfer::Scatter { unit, way: Way::Flat | Way::Inside, .. } => self.send(unit),
+            Transfer::Scatter { round, unit, way: Way::Across } => {
+                self.end(Transfer::Scatter { round, unit, way: Way::Inside });
+            }
+            Transfer::Sums { unit } => self.held.sums -= self.owned(unit),
+            Transfer::Gather { .. } | Transfer::Weights { .. } => {}
+        }
+    }
+
+    fn wait(&mut self, transfer: Transfer) {
+        let (_, received) = self.sizes(transfer);
+        self.buffer(transfer, received);
+        match transfer {
+            // Whole tensors are copied from the parts of all ranks.
+            Transfer::Gather { segment, dtype } => {
+                let segment = self.schedule.timeline.segments.get(segment);
+                let params = segment.into_iter().flat_map(|segment| &segment.params);
+                let elements: i128 = params
+                    .filter(|(_, known)| *known == dtype)
+                    .map(|(param, _)| self.whole(*param))
+                    .sum();
+                self.held.gathered += elements * i128::from(dtype.bytes());
+                self.note(Action::Wait(transfer));
+            }
+            Transfer::Sums { unit } => {
+                self.held.gradients += 4 * i128::from(self.schedule.shards.elements(unit));
+                self.note(Action::Wait(transfer));
+            }
+            Transfer::Weights { unit } => {
+                let whole = 4 * i128::from(self.schedule.shards.elements(unit));
+                self.held.gathered += whole;
+                self.note(Action::Wait(transfer));
+                self.held.gathered -= whole;
+            }
+            // What was received is added where it is, and sent on.
+            Transfer::Scatter { way: Way::Inside, .. } => return,
+            Transfer::Scatter { round, unit, way: Way::Flat | Way::Across } => {
+                let before = round.checked_sub(1).map_or(0, |before| self.waiting(before));
+                let more = i128::from(self.waiting(round)) - i128::from(before);
+                self.held.sums += self.owned(unit) * more;
+                self.note(Action::Wait(transfer));
+            }
+        }
+        self.end(transfer);
+    }
+
+    /// Bytes of a unit that this rank owns.
+    fn owned(&self, unit: usize) -> i128 {
+        4 * i128::from(self.schedule.shards.owned(unit, self.rank))
+    }
+
+    /// Bytes of the buffers that are sent from and received into.
+    fn sizes(&self, transfer: Transfer) -> (i128, i128) {
+        let bytes = |elements: u64, exchange: &Exchange| {
+            i128::from(elements) * i128::from(exchange.dtype().bytes())
         };
-        let part = i128::from(each) * i128::from(dtype.bytes());
-        self.held.buffers = part * (1 + i128::from(self.schedule.ranks())) + whole;
-        self.note(action);
-        self.held.buffers = 0;
+        match self.schedule.transfer(transfer, self.rank) {
+            Some(exchange @ Exchange::AllGather { each, .. }) => {
+                (bytes(each, &exchange), bytes(each * self.schedule.ranks(), &exchange))
+            }
+            Some(ref exchange @ Exchange::AllToAll { ref sent, ref received, .. }) => {
+                (bytes(sent.iter().sum(), exchange), bytes(received.iter().sum(), exchange))
+            }
+            Some(Exchange::Broadcast { .. }) | None => (0, 0),
+        }
     }
 
     fn compute(&mut self, action: Action, round: u64, from: usize, to: usize) {
@@ -205,28 +264,6 @@ impl Walk<'_> {
         if to == self.schedule.timeline.steps {
             self.held.values = 0;
         }
-    }
-
-    fn scatter(&mut self, action: Action, round: u64, unit: usize, way: Way) {
-        let Some(Exchange::AllToAll { sent, received, dtype }) =
-            self.schedule.exchange(action, self.rank)
-        else {
-            return;
-        };
-        let bytes =
-            |counts: &[u64]| i128::from(counts.iter().sum::<u64>()) * i128::from(dtype.bytes());
-        self.held.buffers = bytes(&sent) + bytes(&received);
-        self.note(action);
-        self.held.buffers = 0;
-        match way {
-            // What was received is added before it is sent on.
-            Way::Inside => return self.send(unit),
-            Way::Flat => self.send(unit),
-            Way::Across => {}
-        }
-        let before = round.checked_sub(1).map_or(0, |before| self.waiting(before));
-        let own = 4 * i128::from(self.schedule.shards.owned(unit, self.rank));
-        self.held.sums += own * (i128::from(self.waiting(round)) - i128::from(before));
     }
 
     /// The gradients of a unit are no longer held.

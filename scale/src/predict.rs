@@ -2,14 +2,16 @@
 //!
 //! In: a locked experiment, its plans, a number of ranks, a device. Out: what a step costs, by part. Must stay true: bytes
 //! are exactly those of the schedule; seconds are a model: each step of a plan takes the longer of its operations and its
-//! memory traffic, each exchange the sum of its links; nothing is measured.
+//! memory traffic, each exchange its bytes over each kind of link; nothing is measured.
+
+use std::collections::BTreeMap;
 
 use compiler::plan::{Plan, Precision, Sizes, TrainPlan};
 use lab::experiment::{Experiment, Shard};
 
 use crate::device::{Device, LINKS, MEMORY, PRODUCTS};
 use crate::memory::{Peak, peak};
-use crate::schedule::{Counts, Received, Schedule};
+use crate::schedule::{Action, Counts, Received, Schedule, Transfer};
 use crate::shard::Shards;
 
 /// What is asked.
@@ -47,7 +49,7 @@ pub struct Prediction {
     /// The share of the devices' operations in bf16 or f32, as the experiment computes, if exchanges wait for
     /// computation and it for them.
     pub mfu: f64,
-    /// The same if exchanges and computation overlap fully.
+    /// The same if exchanges run while ranks compute, as the schedule lists them.
     pub mfu_overlapped: f64,
 }
 
@@ -64,19 +66,15 @@ pub struct Seconds {
     pub latency: f64,
     /// The update.
     pub update: f64,
+    /// The whole step, where exchanges run one after another while ranks compute, and ranks wait as the schedule lists it.
+    pub overlapped: f64,
 }
 
 impl Seconds {
-    /// One part after another.
+    /// One part after another: exchanges wait for computation, and it for them.
     pub fn total(&self) -> f64 {
-        let Seconds { compute, near, far, latency, update } = self;
+        let Seconds { compute, near, far, latency, update, overlapped: _ } = self;
         compute + near + far + latency + update
-    }
-
-    /// Exchanges while computing, and their two kinds of links at once.
-    pub fn overlapped(&self) -> f64 {
-        let Seconds { compute, near, far, latency, update } = self;
-        compute.max(near.max(*far) + latency) + update
     }
 }
 
@@ -111,6 +109,7 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
     let memory = heaviest(&schedule, &plans.micro, sizes, experiment.check_every > 0);
     let actions = schedule.step();
     let (mut most, mut all) = (Received::default(), Received::default());
+    let mut busiest = 0;
     for rank in 0..ranks {
         let mut received = Received::default();
         for action in &actions {
@@ -118,7 +117,7 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
         }
         all += received;
         if received.total() > most.total() {
-            most = received;
+            (busiest, most) = (rank, received);
         }
     }
     let exchanges = actions.iter().filter(|action| action.exchanges()).count() as u64;
@@ -130,12 +129,21 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
         Shard::None => 1.0,
         Shard::Optimizer | Shard::Full => 1.0 / ranks as f64,
     };
+    let micro = roofline(&plans.micro, sizes, rate, device);
+    let update: f64 =
+        own_share * roofline(&plans.update, sizes, device.f32, device).iter().sum::<f64>();
+    let takes = |action| {
+        let Received { near, far } = schedule.received(action, busiest, local);
+        let links = (near as f64 / (device.near * LINKS)).max(far as f64 / (device.far * LINKS));
+        links + device.latency
+    };
     let seconds = Seconds {
-        compute: schedule.rounds() as f64 * roofline(&plans.micro, sizes, rate, device),
+        compute: schedule.rounds() as f64 * micro.iter().sum::<f64>(),
         near: most.near as f64 / (device.near * LINKS),
         far: most.far as f64 / (device.far * LINKS),
         latency: exchanges as f64 * device.latency,
-        update: own_share * roofline(&plans.update, sizes, device.f32, device),
+        update,
+        overlapped: overlapped(&actions, &micro, update, takes),
     };
     let analysis = &experiment.analysis;
     let tokens = experiment.batch.tokens_per_step;
@@ -149,19 +157,53 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
         operations,
         tokens,
         mfu: mfu(seconds.total()),
-        mfu_overlapped: mfu(seconds.overlapped()),
+        mfu_overlapped: mfu(seconds.overlapped),
         seconds,
     }
 }
 
-/// Seconds of a plan if each step takes the longer of its operations and its memory traffic.
-fn roofline(plan: &Plan, sizes: Sizes, rate: f64, device: &Device) -> f64 {
+/// Seconds of each step of a plan, if it takes the longer of its operations and its memory traffic.
+fn roofline(plan: &Plan, sizes: Sizes, rate: f64, device: &Device) -> Vec<f64> {
     let of = |step| {
         let work = plan.work(step, sizes);
         let computing = work.flops as f64 / (rate * PRODUCTS);
         computing.max(work.bytes as f64 / (device.memory * MEMORY))
     };
-    plan.steps.iter().map(of).sum()
+    plan.steps.iter().map(of).collect()
+}
+
+/// Seconds of these actions, if exchanges that have begun run one after another while a rank computes. `micro` has the
+/// seconds of the plan's steps, and an exchange `takes` so long.
+fn overlapped(
+    actions: &[Action],
+    micro: &[f64],
+    update: f64,
+    takes: impl Fn(Action) -> f64,
+) -> f64 {
+    // When the rank has done everything so far, and when the network is free.
+    let (mut now, mut free) = (0.0f64, 0.0f64);
+    let mut ends: BTreeMap<Transfer, f64> = BTreeMap::new();
+    for action in actions {
+        match *action {
+            Action::Compute { from, to, .. } => {
+                now += micro.get(from..to).unwrap_or_default().iter().sum::<f64>();
+            }
+            Action::Update => now += update,
+            Action::Begin(transfer) => {
+                free = free.max(now) + takes(*action);
+                ends.insert(transfer, free);
+            }
+            Action::Wait(transfer) => now = now.max(ends.remove(&transfer).unwrap_or(now)),
+            // The next step waits for it, not this one.
+            Action::Tell => free = free.max(now) + takes(*action),
+            Action::Command | Action::Losses { .. } | Action::Agree | Action::Norm => {
+                free = free.max(now) + takes(*action);
+                now = free;
+            }
+            Action::Announce | Action::Release { .. } | Action::Repeat | Action::Digest { .. } => {}
+        }
+    }
+    now
 }
 
 /// The peak of the rank that holds most: one with most elements, or one that computes in every round.

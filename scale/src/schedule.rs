@@ -4,6 +4,8 @@
 //! rank, and the sizes of each exchange. Must stay true: ranks that follow the list never wait for one another in a
 //! circle; what a rank sends to another is what that one receives; micro-batch i is computed by rank i mod R.
 
+mod order;
+
 use compiler::plan::{DType, Plan};
 use lab::experiment::Shard;
 
@@ -65,15 +67,15 @@ pub struct Counts {
 pub enum Action {
     /// Rank 0 tells the others which step is next.
     Command,
-    /// All tell what they know of their micro-batches: counted targets and digests of windows.
+    /// All know what each told of its micro-batches in the step before, or tell it now in a process's first step.
     Announce,
-    /// All get the parameters of a segment whole: those that are exchanged in this dtype.
-    Gather {
-        /// An index into the timeline's segments.
-        segment: usize,
-        /// The dtype of these parameters.
-        dtype: DType,
-    },
+    /// All begin to tell what they know of their micro-batches of the next step: counted targets and digests of windows.
+    /// Nobody waits for it in this step.
+    Tell,
+    /// An exchange begins. Ranks go on without its result, until they wait for it.
+    Begin(Transfer),
+    /// The result of an exchange that began is needed now.
+    Wait(Transfer),
     /// Whole parameters of a segment are no longer needed.
     Release {
         /// An index into the timeline's segments.
@@ -87,15 +89,6 @@ pub enum Action {
         from: usize,
         /// The step after the last one.
         to: usize,
-    },
-    /// Send a unit's gradients to their owners, which add them.
-    Scatter {
-        /// The round of the micro-batches.
-        round: u64,
-        /// The unit.
-        unit: usize,
-        /// Who sends to whom.
-        way: Way,
     },
     /// All tell the losses of the round's micro-batches, and how long these took.
     Losses {
@@ -113,13 +106,34 @@ pub enum Action {
     Agree,
     /// All tell the sums of squares of the gradient blocks that they own.
     Norm,
+    /// Update what this rank updates.
+    Update,
+}
+
+/// An exchange of tensors, while which ranks compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transfer {
+    /// All get the parameters of a segment whole: those that are exchanged in this dtype.
+    Gather {
+        /// An index into the timeline's segments.
+        segment: usize,
+        /// The dtype of these parameters.
+        dtype: DType,
+    },
+    /// A unit's gradients go to their owners, which add them.
+    Scatter {
+        /// The round of the micro-batches.
+        round: u64,
+        /// The unit.
+        unit: usize,
+        /// Who sends to whom.
+        way: Way,
+    },
     /// All get the unit's sums of gradients whole.
     Sums {
         /// The unit.
         unit: usize,
     },
-    /// Update what this rank updates.
-    Update,
     /// All get the unit's new weights whole.
     Weights {
         /// The unit.
@@ -238,133 +252,39 @@ impl Schedule {
         self.ranks().min(self.micro_batches.saturating_sub(round * self.ranks()))
     }
 
-    /// Everything that all ranks do in one training step, in order.
-    pub fn step(&self) -> Vec<Action> {
-        self.actions(false)
-    }
-
-    /// Like [`Schedule::step`], where each rank also repeats the first micro-batch of the next one.
-    pub fn checked_step(&self) -> Vec<Action> {
-        self.actions(true)
-    }
-
-    fn actions(&self, checks: bool) -> Vec<Action> {
-        let mut actions = vec![Action::Command, Action::Announce];
-        for round in 0..self.rounds() {
-            self.round(round, &mut actions);
-            actions.push(Action::Losses { round });
-            if checks && round == 0 {
-                self.repeat(&mut actions);
-            }
-        }
-        let units = 0..self.shards.units().len();
-        match self.shard {
-            Shard::None => {
-                actions.extend(units.map(|unit| Action::Sums { unit }));
-                actions.push(Action::Update);
-            }
-            Shard::Optimizer => {
-                actions.extend([Action::Norm, Action::Update]);
-                actions.extend(units.map(|unit| Action::Weights { unit }));
-            }
-            Shard::Full => actions.extend([Action::Norm, Action::Update]),
-        }
-        actions
-    }
-
-    fn round(&self, round: u64, actions: &mut Vec<Action>) {
-        let steps = self.timeline.steps;
-        match self.shard {
-            Shard::None | Shard::Optimizer => {
-                actions.push(Action::Compute { round, from: 0, to: steps });
-                for unit in 0..self.shards.units().len() {
-                    self.scatter(round, unit, actions);
-                }
-            }
-            Shard::Full => {
-                let mut from = 0;
-                let mut compute = |to: usize, actions: &mut Vec<Action>| {
-                    if to > from {
-                        actions.push(Action::Compute { round, from, to });
-                        from = to;
-                    }
-                };
-                let segments = &self.timeline.segments;
-                let mut gathered = 0;
-                for step in 0..=steps {
-                    // The parameters of the next segment arrive while this one is computed.
-                    let needed = segments.iter().filter(|segment| segment.first <= step).count();
-                    while gathered < segments.len().min(needed + 1) && (needed > 0 || step == 0) {
-                        compute(step, actions);
-                        for dtype in [DType::F32, DType::Bf16] {
-                            if segments.get(gathered).is_some_and(|segment| segment.has(dtype)) {
-                                actions.push(Action::Gather { segment: gathered, dtype });
-                            }
-                        }
-                        gathered += 1;
-                    }
-                    let ends = |segment: &Segment| segment.last == step;
-                    for (segment, _) in segments.iter().enumerate().filter(|(_, s)| ends(s)) {
-                        compute((step + 1).min(steps), actions);
-                        actions.push(Action::Release { segment });
-                    }
-                    for unit in self.timeline.completed_by(step) {
-                        compute((step + 1).min(steps), actions);
-                        self.scatter(round, unit, actions);
-                    }
-                }
-                compute(steps, actions);
-            }
-        }
-    }
-
-    /// The first round again, with digests of gradients instead of sums.
-    fn repeat(&self, actions: &mut Vec<Action>) {
-        let mut round = Vec::new();
-        self.round(0, &mut round);
-        actions.push(Action::Repeat);
-        actions.extend(round.into_iter().filter_map(|action| {
-            let Action::Scatter { unit, way, .. } = action else { return Some(action) };
-            // Each unit once.
-            match way {
-                Way::Flat | Way::Inside => Some(Action::Digest { unit }),
-                Way::Across => None,
-            }
-        }));
-        actions.push(Action::Agree);
-    }
-
-    fn scatter(&self, round: u64, unit: usize, actions: &mut Vec<Action>) {
-        let ways: &[Way] = match self.node {
-            None => &[Way::Flat],
-            Some(_) => &[Way::Inside, Way::Across],
-        };
-        actions.extend(ways.iter().map(|way| Action::Scatter { round, unit, way: *way }));
-    }
-
     /// The size of an action's exchange for a rank; `None` if nothing is sent.
     pub fn exchange(&self, action: Action, rank: u64) -> Option<Exchange> {
         let gather = |each, dtype| Some(Exchange::AllGather { each, dtype });
         match action {
             Action::Command => Some(Exchange::Broadcast { elements: COMMAND, dtype: DType::I64 }),
-            Action::Announce => gather(2 + self.rounds() * (1 + DIGEST * self.rows), DType::I64),
-            Action::Gather { segment, dtype } => {
-                let (float, rounded) = *self.padded.segments.get(segment)?;
-                gather(if dtype == DType::F32 { float } else { rounded }, dtype)
-            }
-            Action::Scatter { round, unit, way } => Some(self.scattered(round, unit, way, rank)),
-            // The loss, the counted targets, and the seconds that the rank computed.
-            Action::Losses { round: _ } => gather(3, DType::I64),
+            Action::Tell => gather(1 + self.rounds() * (1 + DIGEST * self.rows), DType::I64),
+            Action::Begin(transfer) => self.transfer(transfer, rank),
+            // The loss, the counted targets, the seconds that the rank computed, and whether it was asked to stop.
+            Action::Losses { round: _ } => gather(4, DType::I64),
             Action::Norm => gather(self.padded.blocks, DType::I64),
             Action::Agree => gather(2 * self.shards.params() as u64, DType::I64),
-            Action::Sums { unit } | Action::Weights { unit } => {
-                gather(self.padded.units.get(unit).copied().unwrap_or(0), DType::F32)
-            }
-            Action::Release { .. }
+            Action::Announce
+            | Action::Wait(_)
+            | Action::Release { .. }
             | Action::Compute { .. }
             | Action::Update
             | Action::Repeat
             | Action::Digest { .. } => None,
+        }
+    }
+
+    /// The size of a transfer for a rank.
+    pub fn transfer(&self, transfer: Transfer, rank: u64) -> Option<Exchange> {
+        let gather = |each, dtype| Some(Exchange::AllGather { each, dtype });
+        match transfer {
+            Transfer::Gather { segment, dtype } => {
+                let (float, rounded) = *self.padded.segments.get(segment)?;
+                gather(if dtype == DType::F32 { float } else { rounded }, dtype)
+            }
+            Transfer::Scatter { round, unit, way } => Some(self.scattered(round, unit, way, rank)),
+            Transfer::Sums { unit } | Transfer::Weights { unit } => {
+                gather(self.padded.units.get(unit).copied().unwrap_or(0), DType::F32)
+            }
         }
     }
 
@@ -421,56 +341,38 @@ impl Schedule {
         };
         let times =
             |(near, far): (u64, u64), bytes: u64| Received { near: near * bytes, far: far * bytes };
-        match (action, self.node) {
-            (Action::Scatter { round, unit, way: Way::Flat }, _)
-            | (Action::Scatter { round, unit, way: Way::Inside | Way::Across }, None) => {
-                times(others(self.active(round)), 4 * self.shards.owned(unit, rank))
+        if let Action::Begin(Transfer::Scatter { round, unit, way }) = action {
+            return match (way, self.node) {
+                (Way::Flat, _) | (Way::Inside | Way::Across, None) => {
+                    times(others(self.active(round)), 4 * self.shards.owned(unit, rank))
+                }
+                (Way::Inside, Some(node)) => {
+                    let start = rank / node * node;
+                    let end = (start + node).min(self.active(round)).max(start);
+                    let from = (start..end).filter(|other| *other != rank);
+                    let near = from.clone().filter(|other| here.contains(other)).count() as u64;
+                    let far = from.count() as u64 - near;
+                    times((near, far), 4 * self.local_share(unit, rank % node, node))
+                }
+                (Way::Across, Some(node)) => {
+                    let all = self.parts.get(round as usize).map_or(0, |parts| parts.iter().sum());
+                    let machines = here.clone().filter(|other| other % node == rank % node);
+                    let near: u64 = machines.map(|other| self.count(round, other / node)).sum();
+                    let own = self.count(round, rank / node);
+                    times((near - own, all - near), 4 * self.shards.owned(unit, rank))
+                }
+            };
+        }
+        match self.exchange(action, rank) {
+            Some(Exchange::AllGather { each, dtype }) => {
+                times(others(ranks), each * dtype.bytes() as u64)
             }
-            (Action::Scatter { round, unit, way: Way::Inside }, Some(node)) => {
-                let start = rank / node * node;
-                let end = (start + node).min(self.active(round)).max(start);
-                let from = (start..end).filter(|other| *other != rank);
-                let near = from.clone().filter(|other| here.contains(other)).count() as u64;
-                let far = from.count() as u64 - near;
-                times((near, far), 4 * self.local_share(unit, rank % node, node))
-            }
-            (Action::Scatter { round, unit, way: Way::Across }, Some(node)) => {
-                let all = self.parts.get(round as usize).map_or(0, |parts| parts.iter().sum());
-                let machines = (here.start..here.end).filter(|other| other % node == rank % node);
-                let near: u64 = machines.map(|other| self.count(round, other / node)).sum();
-                let own = self.count(round, rank / node);
-                times((near - own, all - near), 4 * self.shards.owned(unit, rank))
-            }
-            (Action::Command, _) => {
-                let bytes = 8 * COMMAND;
+            Some(Exchange::Broadcast { elements, dtype }) => {
                 let near = here.start == 0;
-                times((u64::from(rank > 0 && near), u64::from(!near)), bytes)
+                let from = (u64::from(rank > 0 && near), u64::from(!near));
+                times(from, elements * dtype.bytes() as u64)
             }
-            (
-                Action::Announce
-                | Action::Gather { .. }
-                | Action::Losses { .. }
-                | Action::Agree
-                | Action::Norm
-                | Action::Sums { .. }
-                | Action::Weights { .. },
-                _,
-            ) => match self.exchange(action, rank) {
-                Some(Exchange::AllGather { each, dtype }) => {
-                    times(others(ranks), each * dtype.bytes() as u64)
-                }
-                Some(Exchange::AllToAll { .. } | Exchange::Broadcast { .. }) | None => {
-                    Received::default()
-                }
-            },
-            (
-                Action::Release { .. }
-                | Action::Compute { .. }
-                | Action::Update
-                | Action::Repeat
-                | Action::Digest { .. },
-                _,
-            ) => Received::default(),
+            Some(Exchange::AllToAll { .. }) | None => Received::default(),
         }
     }
 
@@ -499,15 +401,14 @@ impl Action {
     pub fn exchanges(&self) -> bool {
         match self {
             Action::Command
-            | Action::Announce
-            | Action::Gather { .. }
-            | Action::Scatter { .. }
+            | Action::Tell
+            | Action::Begin(_)
             | Action::Losses { .. }
             | Action::Agree
-            | Action::Norm
-            | Action::Sums { .. }
-            | Action::Weights { .. } => true,
-            Action::Release { .. }
+            | Action::Norm => true,
+            Action::Announce
+            | Action::Wait(_)
+            | Action::Release { .. }
             | Action::Compute { .. }
             | Action::Update
             | Action::Repeat

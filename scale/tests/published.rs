@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use canonc_scale::device::Device;
 use canonc_scale::memory::peak;
 use canonc_scale::predict::{Question, predict, schedule, sizes};
-use canonc_scale::schedule::{Action, Exchange, Schedule, Way};
+use canonc_scale::schedule::{Action, Exchange, Schedule, Transfer, Way};
 use compiler::plan::{DType, TrainPlan};
 use compiler::plans;
 use lab::experiment::{Experiment, Shard};
@@ -98,7 +98,7 @@ fn check_exchanges(schedule: &Schedule, actions: &[Action]) {
 fn check_scatters(schedule: &Schedule, actions: &[Action]) {
     let mut arrived = vec![0u64; schedule.shards.units().len()];
     for action in actions {
-        let Action::Scatter { round, unit, way } = *action else { continue };
+        let Action::Begin(Transfer::Scatter { round, unit, way }) = *action else { continue };
         for rank in 0..schedule.ranks() {
             let exchange = schedule.exchange(*action, rank);
             let Some(Exchange::AllToAll { received, .. }) = exchange else { panic!() };
@@ -129,7 +129,7 @@ fn check_full(schedule: &Schedule, actions: &[Action], layers: u64) {
     let (mut done, mut most) = (0, 0);
     for action in actions {
         match *action {
-            Action::Gather { segment, .. } => {
+            Action::Begin(Transfer::Gather { segment, .. }) => {
                 whole.insert(segment);
                 most = most.max(whole.len());
             }
@@ -137,38 +137,128 @@ fn check_full(schedule: &Schedule, actions: &[Action], layers: u64) {
                 assert!(done > schedule.timeline.segments[segment].last);
                 assert!(whole.remove(&segment));
             }
-            Action::Compute { from, to, .. } => {
-                assert_eq!(from, done);
-                for (n, segment) in schedule.timeline.segments.iter().enumerate() {
-                    if segment.first < to && segment.last >= from {
-                        assert!(whole.contains(&n), "segment {n} of step {from} to {to}");
-                    }
-                }
-                done = to;
-            }
-            Action::Scatter { unit, .. } => assert_eq!(done, schedule.timeline.complete[unit] + 1),
-            Action::Losses { .. } => {
-                assert_eq!(done, schedule.timeline.steps);
-                assert!(whole.is_empty(), "{whole:?}");
+            Action::Compute { to, .. } => done = to,
+            Action::Losses { .. } | Action::Agree => {
+                assert!(done == schedule.timeline.steps && whole.is_empty(), "{whole:?}");
                 done = 0;
             }
-            Action::Command
+            Action::Begin(_)
+            | Action::Wait(_)
+            | Action::Command
             | Action::Announce
+            | Action::Tell
             | Action::Norm
-            | Action::Sums { .. }
             | Action::Update
-            | Action::Weights { .. } => {}
-            // As a micro-batch of its own.
-            Action::Repeat => {}
-            Action::Digest { unit } => assert_eq!(done, schedule.timeline.complete[unit] + 1),
-            Action::Agree => {
-                assert!(done == schedule.timeline.steps && whole.is_empty());
-                done = 0;
-            }
+            | Action::Repeat
+            | Action::Digest { .. } => {}
         }
     }
     // The current segment, the next one, and small ones in between.
     assert!(most <= 4, "{most} of {layers} layers are whole at once");
+}
+
+/// Exchanges run while ranks compute: a segment's parameters begin to arrive before the segment ahead of it is computed, and
+/// are waited for just before the first step that reads them; gradients leave when they are complete, and are waited for
+/// when those of the next unit are. Nothing is waited for that did not begin, and nothing is left at the end.
+fn check_overlap(schedule: &Schedule, actions: &[Action]) {
+    let segments = &schedule.timeline.segments;
+    let complete = &schedule.timeline.complete;
+    let mut under_way: BTreeMap<Transfer, usize> = BTreeMap::new();
+    let mut arrived = std::collections::BTreeSet::new();
+    let mut done = 0;
+    for action in actions {
+        match *action {
+            Action::Begin(transfer) => {
+                match transfer {
+                    // Gradients are sent when they are complete, and on to other machines when the next ones are.
+                    Transfer::Scatter { unit, way: Way::Flat | Way::Inside, .. } => {
+                        assert_eq!(done, complete[unit] + 1);
+                        let whole = |other: &Transfer| match *other {
+                            Transfer::Scatter {
+                                unit: other, way: Way::Flat | Way::Inside, ..
+                            } => complete[other] == complete[unit],
+                            _ => true,
+                        };
+                        assert!(
+                            under_way.keys().all(whole),
+                            "gradients of two layers: {under_way:?}"
+                        );
+                    }
+                    Transfer::Scatter { .. }
+                    | Transfer::Gather { .. }
+                    | Transfer::Sums { .. }
+                    | Transfer::Weights { .. } => {}
+                }
+                assert_eq!(under_way.insert(transfer, done), None, "{transfer:?} begins twice");
+            }
+            Action::Wait(transfer) => {
+                let began = under_way.remove(&transfer).expect("it has begun");
+                match transfer {
+                    Transfer::Gather { segment, .. } => {
+                        // Not sooner than it is needed, and after all of the segment ahead, as far as there is one.
+                        assert_eq!(done, segments[segment].first);
+                        let ahead = segments[..segment].iter().map(|s| s.first).max();
+                        assert!(began <= ahead.unwrap_or(0), "{transfer:?} begins at {began}");
+                        arrived.insert(transfer);
+                    }
+                    Transfer::Scatter { .. } => {
+                        // Steps were computed since, unless there are none.
+                        let later = complete.iter().any(|last| last + 1 > began);
+                        assert!(done > began || !later, "{transfer:?} from {began} to {done}");
+                    }
+                    Transfer::Sums { .. } | Transfer::Weights { .. } => {}
+                }
+            }
+            Action::Release { segment } => {
+                arrived.retain(
+                    |other| !matches!(other, Transfer::Gather { segment: s, .. } if *s == segment),
+                );
+            }
+            Action::Compute { from, to, .. } => {
+                assert_eq!(from, done);
+                if schedule.shard == Shard::Full {
+                    for (n, segment) in segments.iter().enumerate() {
+                        let reads = segment.first < to && segment.last >= from;
+                        for dtype in [DType::F32, DType::Bf16] {
+                            let gather = Transfer::Gather { segment: n, dtype };
+                            if segment.has(dtype) && reads {
+                                assert!(arrived.contains(&gather), "{n} at step {from} to {to}");
+                                // The next one is on its way, or here.
+                                let next = segments.get(n + 1).into_iter().flat_map(|next| {
+                                    let has = |dtype: &DType| next.has(*dtype);
+                                    [DType::F32, DType::Bf16].into_iter().filter(has)
+                                });
+                                for dtype in next {
+                                    let next = Transfer::Gather { segment: n + 1, dtype };
+                                    let last = segments[n + 1].last;
+                                    assert!(
+                                        under_way.contains_key(&next)
+                                            || arrived.contains(&next)
+                                            || last < from,
+                                        "{next:?} at step {from} to {to}"
+                                    );
+                                }
+                            }
+                        }
+                    }
+                }
+                done = to;
+            }
+            Action::Digest { unit } => assert_eq!(done, complete[unit] + 1),
+            Action::Losses { .. } | Action::Agree => {
+                assert_eq!(done, schedule.timeline.steps);
+                assert!(under_way.is_empty(), "{under_way:?}");
+                done = 0;
+            }
+            Action::Command
+            | Action::Announce
+            | Action::Tell
+            | Action::Norm
+            | Action::Update
+            | Action::Repeat => assert!(under_way.is_empty(), "{action:?}: {under_way:?}"),
+        }
+    }
+    assert!(under_way.is_empty(), "{under_way:?}");
 }
 
 #[test]
@@ -194,6 +284,7 @@ fn every_rank_has_the_same_exchanges_and_every_gradient_one_owner() {
                     if ranks < 64 || shard == Shard::Full {
                         check_scatters(&schedule, &actions);
                     }
+                    check_overlap(&schedule, &actions);
                     if shard == Shard::Full {
                         check_full(&schedule, &actions, layers);
                     }
@@ -207,15 +298,18 @@ fn every_rank_has_the_same_exchanges_and_every_gradient_one_owner() {
 fn few(schedule: &Schedule, actions: &[Action]) -> Vec<Action> {
     let last = schedule.shards.units().len() - 1;
     let kept = |action: &&Action| match action {
-        Action::Scatter { round, unit, .. } => {
+        Action::Begin(Transfer::Scatter { round, unit, .. }) => {
             (*round == 0 || *round + 1 == schedule.rounds()) && (*unit == 1 || *unit == last)
         }
-        Action::Sums { unit } | Action::Weights { unit } => *unit <= 1,
-        Action::Gather { segment, .. } | Action::Release { segment } => *segment <= 1,
+        Action::Begin(Transfer::Sums { unit } | Transfer::Weights { unit }) => *unit <= 1,
+        Action::Begin(Transfer::Gather { segment, .. }) | Action::Release { segment } => {
+            *segment <= 1
+        }
         Action::Losses { round } => *round == 0,
-        Action::Compute { .. } | Action::Digest { .. } => false,
+        Action::Wait(_) | Action::Compute { .. } | Action::Digest { .. } => false,
         Action::Command
         | Action::Announce
+        | Action::Tell
         | Action::Repeat
         | Action::Agree
         | Action::Norm
@@ -264,8 +358,25 @@ fn varying(key: u64) -> f64 {
     (x ^ (x >> 27)) as f64 / u64::MAX as f64
 }
 
+/// The ranks that exchange something with each other in an action.
+fn groups(schedule: &Schedule, action: Action) -> Vec<Vec<usize>> {
+    let ranks = schedule.ranks();
+    let index = |ranks: &mut dyn Iterator<Item = u64>| ranks.map(|r| r as usize).collect();
+    match (action, schedule.node) {
+        (Action::Begin(Transfer::Scatter { way: Way::Inside, .. }), Some(local)) => (0..ranks
+            / local)
+            .map(|machine| index(&mut (machine * local..(machine + 1) * local)))
+            .collect(),
+        (Action::Begin(Transfer::Scatter { way: Way::Across, .. }), Some(local)) => {
+            (0..local).map(|at| index(&mut (at..ranks).step_by(local as usize))).collect()
+        }
+        (action, _) if action.exchanges() => vec![index(&mut (0..ranks))],
+        _ => Vec::new(),
+    }
+}
+
 /// When each rank is done with each action, if computing takes varying times: an exchange ends when all who take part have
-/// come. A rank that dies is never done, and nor is who waits for it. Returns the last action that each rank finished.
+/// begun it. A rank that dies is never done, and nor is who waits for it. Returns the last action that each rank finished.
 fn simulate(
     schedule: &Schedule,
     actions: &[Action],
@@ -275,35 +386,41 @@ fn simulate(
     let ranks = schedule.ranks();
     let mut times = vec![0.0f64; ranks as usize];
     let mut finished = vec![0; ranks as usize];
+    let mut ends: BTreeMap<Transfer, Vec<f64>> = BTreeMap::new();
     for (n, action) in actions.iter().enumerate() {
         if let Some((rank, _)) = dies.filter(|(_, at)| *at == n) {
             times[rank as usize] = f64::INFINITY;
         }
-        let groups: Vec<Vec<usize>> = match (*action, schedule.node) {
-            (Action::Scatter { way: Way::Inside, .. }, Some(local)) => (0..ranks / local)
-                .map(|machine| {
-                    (machine * local..(machine + 1) * local).map(|r| r as usize).collect()
-                })
-                .collect(),
-            (Action::Scatter { way: Way::Across, .. }, Some(local)) => (0..local)
-                .map(|at| (at..ranks).step_by(local as usize).map(|r| r as usize).collect())
-                .collect(),
-            (Action::Command, _) => {
+        // When an exchange ends for each rank that takes part.
+        let mut together = times.clone();
+        for group in groups(schedule, *action) {
+            let last = group.iter().map(|rank| times[*rank]).fold(0.0, f64::max);
+            group.iter().for_each(|rank| together[*rank] = last);
+        }
+        match *action {
+            Action::Begin(transfer) => assert!(ends.insert(transfer, together).is_none()),
+            Action::Wait(transfer) => {
+                let ends = ends.remove(&transfer).expect("it has begun");
+                times.iter_mut().zip(ends).for_each(|(time, end)| *time = time.max(end));
+            }
+            Action::Command => {
                 let leader = times[0];
                 times.iter_mut().for_each(|time| *time = time.max(leader));
-                Vec::new()
             }
-            (action, _) if action.exchanges() => vec![(0..ranks as usize).collect()],
-            _ => {
+            Action::Announce | Action::Losses { .. } | Action::Agree | Action::Norm => {
+                times = together;
+            }
+            // The next step waits for it.
+            Action::Tell => {}
+            Action::Release { .. }
+            | Action::Compute { .. }
+            | Action::Update
+            | Action::Repeat
+            | Action::Digest { .. } => {
                 for (rank, time) in times.iter_mut().enumerate() {
                     *time += varying(seed ^ (n as u64) << 20 ^ rank as u64);
                 }
-                Vec::new()
             }
-        };
-        for group in groups {
-            let last = group.iter().map(|rank| times[*rank]).fold(0.0, f64::max);
-            group.iter().for_each(|rank| times[*rank] = last);
         }
         for (finished, time) in finished.iter_mut().zip(&times) {
             if time.is_finite() {
@@ -336,9 +453,9 @@ fn delays_block_nobody_and_after_a_death_nobody_updates() {
                     let dies = Some((victim, at));
                     let finished = simulate(&schedule, &actions, n as u64, dies);
                     assert!(finished.iter().all(|last| *last < update), "{ranks}, {dies:?}");
-                    // Nobody is more than a layer ahead: the next gather or scatter needs the rank that is gone.
+                    // Nobody is more than two layers ahead: what they wait for next needs the rank that is gone.
                     let ahead = finished.iter().max().unwrap().saturating_sub(at);
-                    assert!(ahead < 16, "{ranks}, {dies:?}: {ahead} actions later");
+                    assert!(ahead < 32, "{ranks}, {dies:?}: {ahead} actions later");
                 }
             }
         }

@@ -91,7 +91,7 @@ fn cells(experiment: &Experiment, question: &Question, prediction: &Prediction) 
         milliseconds(seconds.compute),
         milliseconds(seconds.near + seconds.far + seconds.latency),
         milliseconds(seconds.update),
-        milliseconds(seconds.overlapped()),
+        milliseconds(seconds.overlapped),
         percent(prediction.mfu_overlapped),
         percent(prediction.mfu),
     ]

@@ -80,7 +80,8 @@ pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
         write(name.as_bytes())?;
         write(&u64::from(documents.end - documents.start).to_le_bytes())?;
         for document in documents.clone() {
-            write(&index.tokens(document).to_le_bytes())?;
+            let tokens = index.tokens(document).map_err(io::Error::other)?;
+            write(&tokens.to_le_bytes())?;
         }
     }
     let mut scratch = Scratch::default();

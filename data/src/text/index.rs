@@ -28,8 +28,6 @@ pub struct SourceFiles<R> {
 #[derive(Debug)]
 pub struct TextIndex {
     sources: Vec<Source>,
-    /// Where each document ends, in tokens.
-    ends: Vec<u64>,
     store: Store,
     identity: blake3::Hash,
     documents_digest: blake3::Hash,
@@ -48,9 +46,10 @@ pub struct Source {
 /// Where the tokens and digests are stored.
 #[derive(Debug)]
 enum Store {
-    /// The documents' concatenated bytes, which are their tokens.
+    /// The documents' concatenated bytes, which are their tokens, and where each document ends.
     Memory {
         bytes: Vec<u8>,
+        ends: Vec<u64>,
         digests: Vec<blake3::Hash>,
     },
     File(Box<Prepared>),
@@ -83,30 +82,29 @@ impl TextIndex {
         }
         let index = documents.finish()?;
         report.documents = index.len() as u64;
-        report.bytes = index.ends.last().copied().unwrap_or(0);
+        report.bytes = index.tokens_of(&(0..index.len() as u32))?;
         Ok((index, report))
     }
 
     /// The index of a prepared file.
     pub(super) fn of_prepared(
         sources: Vec<Source>,
-        ends: Vec<u64>,
         [identity, documents_digest]: [blake3::Hash; 2],
         tokenizer: Info,
         prepared: Prepared,
     ) -> TextIndex {
         let store = Store::File(Box::new(prepared));
-        TextIndex { sources, ends, store, identity, documents_digest, tokenizer }
+        TextIndex { sources, store, identity, documents_digest, tokenizer }
     }
 
     /// Number of documents in all sources.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.sources.last().map_or(0, |source| source.documents.end as usize)
     }
 
     /// Whether there is no document.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.len() == 0
     }
 
     /// The sources, in the order of their documents.
@@ -131,23 +129,36 @@ impl TextIndex {
     }
 
     /// Range of a document's tokens among all tokens; empty past the last document.
-    fn place(&self, number: u32) -> Range<u64> {
-        let number = number as usize;
-        let start =
-            number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        start..self.ends.get(number).copied().unwrap_or(start)
+    pub(super) fn place(
+        &self,
+        number: u32,
+        scratch: &mut Scratch,
+    ) -> Result<Range<u64>, DataError> {
+        match &self.store {
+            Store::Memory { ends, .. } => {
+                let number = number as usize;
+                let start = number.checked_sub(1).and_then(|before| ends.get(before));
+                let start = start.copied().unwrap_or(0);
+                Ok(start..ends.get(number).copied().unwrap_or(start))
+            }
+            Store::File(prepared) => prepared.place(u64::from(number), scratch),
+        }
     }
 
     /// Number of tokens in a document, without marks.
-    pub fn tokens(&self, number: u32) -> u64 {
-        let place = self.place(number);
-        place.end - place.start
+    pub fn tokens(&self, number: u32) -> Result<u64, DataError> {
+        let place = self.place(number, &mut Scratch::default())?;
+        Ok(place.end - place.start)
     }
 
     /// Number of tokens in a range of documents, without marks.
-    pub fn tokens_of(&self, documents: &Range<u32>) -> u64 {
-        let before = |number: u32| number.checked_sub(1).map_or(0, |last| self.place(last).end);
-        before(documents.end) - before(documents.start)
+    pub fn tokens_of(&self, documents: &Range<u32>) -> Result<u64, DataError> {
+        let mut scratch = Scratch::default();
+        let mut before = |number: u32| match number.checked_sub(1) {
+            None => Ok(0),
+            Some(last) => Ok::<u64, DataError>(self.place(last, &mut scratch)?.end),
+        };
+        Ok(before(documents.end)? - before(documents.start)?)
     }
 
     /// Appends a document's tokens after the first `skipped`, at most `limit` of them.
@@ -159,11 +170,23 @@ impl TextIndex {
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) -> Result<(), DataError> {
-        let place = self.place(number);
+        let place = self.place(number, scratch)?;
+        self.read_at(place, skipped, limit, scratch, out)
+    }
+
+    /// Like [`TextIndex::read`], for a document in this place among all tokens.
+    pub(super) fn read_at(
+        &self,
+        place: Range<u64>,
+        skipped: u64,
+        limit: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<(), DataError> {
         let start = place.start.saturating_add(skipped).min(place.end);
         let end = place.end.min(start.saturating_add(limit as u64));
         match &self.store {
-            Store::Memory { bytes, digests: _ } => {
+            Store::Memory { bytes, .. } => {
                 let bytes = bytes.get(start as usize..end as usize).unwrap_or_default();
                 out.extend(bytes.iter().map(|&byte| u32::from(byte)));
                 Ok(())
@@ -174,8 +197,8 @@ impl TextIndex {
 
     #[cfg(test)]
     pub(super) fn document(&self, number: u32) -> &[u8] {
-        let Store::Memory { bytes, digests: _ } = &self.store else { return &[] };
-        let place = self.place(number);
+        let Store::Memory { bytes, .. } = &self.store else { return &[] };
+        let place = self.place(number, &mut Scratch::default()).unwrap();
         bytes.get(place.start as usize..place.end as usize).unwrap_or_default()
     }
 
@@ -194,7 +217,7 @@ impl TextIndex {
         mut to: impl FnMut(u32, &blake3::Hash),
     ) -> Result<(), DataError> {
         match &self.store {
-            Store::Memory { bytes: _, digests } => {
+            Store::Memory { digests, .. } => {
                 for number in documents {
                     if let Some(digest) = digests.get(number as usize) {
                         to(number, digest);
@@ -211,6 +234,63 @@ impl TextIndex {
         match &self.store {
             Store::Memory { .. } => Ok(()),
             Store::File(prepared) => prepared.check(),
+        }
+    }
+
+    /// Bytes in memory to check what is read of a prepared file. They grow with the parts that were read.
+    pub fn memory(&self) -> u64 {
+        match &self.store {
+            Store::Memory { .. } => 0,
+            Store::File(prepared) => prepared.memory(),
+        }
+    }
+}
+
+/// The lengths of documents that are asked for in about their order.
+#[derive(Debug)]
+pub(super) struct Lengths<'a> {
+    index: &'a TextIndex,
+    /// The documents that were read, and where each ends, after the start of the first.
+    read: Range<u32>,
+    ends: Vec<u64>,
+    scratch: Scratch,
+}
+
+impl<'a> Lengths<'a> {
+    /// Documents that are read at once.
+    const TOGETHER: u32 = 4096;
+
+    pub(super) fn new(index: &'a TextIndex) -> Lengths<'a> {
+        Lengths { index, read: 0..0, ends: Vec::new(), scratch: Scratch::default() }
+    }
+
+    /// Number of tokens in a document, without marks.
+    pub(super) fn of(&mut self, document: u32) -> Result<u64, DataError> {
+        if !self.read.contains(&document) {
+            let count = self.index.len() as u32;
+            self.read = document..count.min(document.saturating_add(Self::TOGETHER));
+            self.ends.clear();
+            match &self.index.store {
+                Store::Memory { ends, .. } => {
+                    let first = document.checked_sub(1).and_then(|last| ends.get(last as usize));
+                    self.ends.push(first.copied().unwrap_or(0));
+                    let range = self.read.start as usize..self.read.end as usize;
+                    self.ends.extend(ends.get(range).unwrap_or_default());
+                }
+                Store::File(prepared) => {
+                    if document == 0 {
+                        self.ends.push(0);
+                    }
+                    let range = document.saturating_sub(1)..self.read.end;
+                    let range = u64::from(range.start)..u64::from(range.end);
+                    prepared.ends(range, &mut self.scratch, &mut self.ends)?;
+                }
+            }
+        }
+        let at = (document - self.read.start) as usize;
+        match self.ends.get(at..at + 2) {
+            Some([start, end]) => Ok(end.saturating_sub(*start)),
+            Some(_) | None => Ok(0),
         }
     }
 }
@@ -297,8 +377,7 @@ impl Documents {
         let identity = identity::of_bytes(counts, &bytes, &ends, &digests);
         Ok(TextIndex {
             sources,
-            ends,
-            store: Store::Memory { bytes, digests },
+            store: Store::Memory { bytes, ends, digests },
             identity,
             documents_digest: all.finalize(),
             tokenizer: Info::bytes(),

@@ -2,90 +2,39 @@
 //! passes, which can each be made alone. Must stay true: a pass has as many slots as the split has documents; with
 //! weights a source has a fixed share of them, and goes through its own documents epoch by epoch, each epoch in its own
 //! order. So the stream position of a pass is arithmetic over whole epochs plus at most one unfinished one per source.
+//! Memory holds one bit for each document, and none if none is held out.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::{DataError, Split};
 
-use super::index::{Source, TextIndex};
+use super::index::{Lengths, Source, TextIndex};
+use super::pass::Pass;
+use super::permutation::Permutation;
 use super::shuffle;
+use super::table::{Marked, Marking};
 use super::{HeldOut, Marks, Options, Shuffle, document_tokens};
-
-/// A keyed bijection of 0..n: a balanced Feistel network on the next even power of two, iterated until the result is in
-/// range (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
-#[derive(Clone, Debug)]
-pub(super) struct Permutation {
-    n: u64,
-    half_bits: u32,
-    /// None for the identity permutation.
-    keys: Option<[u64; 8]>,
-}
-
-impl Permutation {
-    /// The permutation of 0..n for `key`; `n` is at least 1.
-    pub(super) fn new(n: u64, key: &blake3::Hash) -> Permutation {
-        let bits = 64 - n.saturating_sub(1).leading_zeros();
-        let mut keys = [0; 8];
-        let (mut bytes, mut reader) =
-            ([0; 8], blake3::Hasher::new_keyed(key.as_bytes()).finalize_xof());
-        for key in &mut keys {
-            reader.fill(&mut bytes);
-            *key = u64::from_le_bytes(bytes);
-        }
-        Permutation { n, half_bits: bits.div_ceil(2).max(1), keys: Some(keys) }
-    }
-
-    /// The identity permutation of 0..n.
-    pub(super) fn identity(n: u64) -> Permutation {
-        Permutation { n, half_bits: 1, keys: None }
-    }
-
-    /// The image of `i`, which must be below `n`.
-    pub(super) fn at(&self, i: u64) -> u64 {
-        debug_assert!(i < self.n);
-        let Some(keys) = &self.keys else { return i };
-        let mask = (1u64 << self.half_bits) - 1;
-        let mut value = i;
-        // The domain is less than four times n, and the cycle through i returns to i at the latest.
-        loop {
-            let (mut left, mut right) = (value >> self.half_bits, value & mask);
-            for &key in keys {
-                (left, right) = (right, left ^ (mixed(right ^ key) & mask));
-            }
-            value = left << self.half_bits | right;
-            if value < self.n {
-                return value;
-            }
-        }
-    }
-}
-
-/// SplitMix64's finaliser (Steele, Lea and Flood 2014).
-fn mixed(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
-}
 
 /// The order of one split's documents.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     seed: u64,
     split: Split,
-    marks: Marks,
-    sources: Vec<SourceOrder>,
-    slots: u64,
+    pub(super) marks: Marks,
+    pub(super) sources: Vec<SourceOrder>,
+    pub(super) slots: u64,
     /// Whether every epoch of a source keeps the order of its files.
-    as_listed: bool,
+    pub(super) as_listed: bool,
 }
 
 #[derive(Clone, Debug)]
-struct SourceOrder {
+pub(super) struct SourceOrder {
     /// Its index among the index's sources.
-    number: usize,
-    documents: Vec<u32>,
+    pub(super) number: usize,
+    pub(super) documents: Documents,
     /// Slots per pass.
-    share: u64,
+    pub(super) share: u64,
     /// Number of tokens in all its documents.
     tokens: u64,
 }
@@ -93,6 +42,62 @@ struct SourceOrder {
 impl SourceOrder {
     fn mean_pass(&self) -> f64 {
         self.tokens as f64 * self.share as f64 / self.documents.len().max(1) as f64
+    }
+}
+
+/// The documents of a source that are in the split, in the order of their files.
+#[derive(Clone, Debug)]
+pub(super) struct Documents {
+    all: Range<u32>,
+    /// Which of them, if not all.
+    chosen: Option<Arc<Marked>>,
+}
+
+impl Documents {
+    pub(super) fn len(&self) -> u64 {
+        match &self.chosen {
+            None => u64::from(self.all.end - self.all.start),
+            Some(chosen) => chosen.count(),
+        }
+    }
+
+    /// The document with `place` others of these before it. `place` must be below their number.
+    pub(super) fn at(&self, place: u64) -> u32 {
+        let place = self.chosen.as_ref().map_or(place, |chosen| chosen.at(place));
+        self.all.start + place as u32
+    }
+
+    fn contains(&self, document: u32) -> bool {
+        let place = document.checked_sub(self.all.start).map(u64::from);
+        match &self.chosen {
+            None => self.all.contains(&document),
+            Some(chosen) => place.is_some_and(|place| chosen.contains(place)),
+        }
+    }
+}
+
+/// Goes through the documents of a source, again and again, in the order of their files.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    documents: &'a Documents,
+    marks: Marks,
+    lengths: Lengths<'a>,
+    next: u32,
+}
+
+impl Walk<'_> {
+    /// The next document's number of tokens, with marks.
+    pub(super) fn next(&mut self) -> Result<u64, DataError> {
+        loop {
+            if self.next == self.documents.all.end {
+                self.next = self.documents.all.start;
+            }
+            let document = self.next;
+            self.next += 1;
+            if self.documents.contains(document) {
+                return Ok(document_tokens(self.lengths.of(document)?, self.marks));
+            }
+        }
     }
 }
 
@@ -113,16 +118,6 @@ pub struct SourceEpochs {
     pub epochs: f64,
 }
 
-/// One pass: its documents in order, and where each ends in the stream.
-#[derive(Clone, Debug)]
-pub(super) struct Pass {
-    number: u64,
-    start: u64,
-    documents: Vec<u32>,
-    /// Where each document ends, from the start of the pass.
-    ends: Vec<u64>,
-}
-
 impl Order {
     pub(super) fn new(index: &TextIndex, options: &Options) -> Result<Order, DataError> {
         let Options { seq_len: _, seed, split, held_out, marks, weights, shuffle } = options;
@@ -135,11 +130,8 @@ impl Order {
         let mut sources = Vec::new();
         for (number, Source { name: _, documents }) in index.sources().iter().enumerate() {
             let documents = of_split(index, documents.clone(), *held_out, *split)?;
-            let tokens = documents
-                .iter()
-                .map(|&document| document_tokens(index.tokens(document), *marks))
-                .sum();
-            sources.push(SourceOrder { number, share: documents.len() as u64, documents, tokens });
+            let tokens = tokens_of(index, &documents, *marks)?;
+            sources.push(SourceOrder { number, share: documents.len(), documents, tokens });
         }
         let slots: u64 = sources.iter().map(|source| source.share).sum();
         if slots == 0 {
@@ -180,7 +172,7 @@ impl Order {
     }
 
     pub(super) fn documents(&self) -> u64 {
-        self.sources.iter().map(|source| source.documents.len() as u64).sum()
+        self.sources.iter().map(|source| source.documents.len()).sum()
     }
 
     pub(super) fn tokens(&self) -> u64 {
@@ -201,7 +193,7 @@ impl Order {
         let (pass, passes) = (self.mean_pass(), self.passes(tokens));
         let of = |source: &SourceOrder| SourceEpochs {
             name: index.sources().get(source.number).map_or("", |source| &source.name).to_owned(),
-            documents: source.documents.len() as u64,
+            documents: source.documents.len(),
             tokens: source.tokens,
             share: source.share as f64 / self.slots.max(1) as f64,
             token_share: source.mean_pass() / pass,
@@ -210,32 +202,43 @@ impl Order {
         self.sources.iter().map(of).collect()
     }
 
-    pub(super) fn pass(&self, index: &TextIndex, number: u64) -> Pass {
-        self.pass_from(index, number, self.start_of(index, number) as u64)
+    pub(super) fn pass(&self, index: &TextIndex, number: u64) -> Result<Pass, DataError> {
+        Pass::new(self, index, number, self.start_of(index, number)? as u64)
     }
 
-    pub(super) fn pass_after(&self, index: &TextIndex, pass: &Pass) -> Pass {
-        self.pass_from(index, pass.number + 1, pass.end())
+    pub(super) fn pass_after(&self, index: &TextIndex, pass: &Pass) -> Result<Pass, DataError> {
+        Pass::new(self, index, pass.number() + 1, pass.end())
     }
 
     /// The pass that holds stream position `at`. `near` is any pass; it is used if it directly precedes.
-    pub(super) fn pass_at(&self, index: &TextIndex, at: u64, near: &Pass) -> Pass {
-        if near.end() <= at {
-            let next = self.pass_after(index, near);
+    pub(super) fn pass_at(
+        &self,
+        index: &TextIndex,
+        at: u64,
+        near: Option<&Pass>,
+    ) -> Result<Pass, DataError> {
+        if let Some(near) = near.filter(|near| near.end() <= at) {
+            let next = self.pass_after(index, near)?;
             if next.holds(at) {
-                return next;
+                return Ok(next);
             }
         }
-        let begins_by = |number: u64| self.start_of(index, number) <= u128::from(at);
+        let begins_by = |number: u64| {
+            let (least, most) = self.start_between(number);
+            let at = u128::from(at);
+            Ok::<bool, DataError>(
+                most <= at || (least <= at && self.start_of(index, number)? <= at),
+            )
+        };
         let mut above = 1;
-        while begins_by(above) {
+        while begins_by(above)? {
             above *= 2;
         }
         let mut below = above / 2;
         // Pass `below` begins at or before `at`, pass `above` after it.
         while above - below > 1 {
             let middle = below + (above - below) / 2;
-            if begins_by(middle) {
+            if begins_by(middle)? {
                 below = middle;
             } else {
                 above = middle;
@@ -244,77 +247,66 @@ impl Order {
         self.pass(index, below)
     }
 
+    /// Bounds of the tokens before pass `number`, from whole epochs alone.
+    fn start_between(&self, number: u64) -> (u128, u128) {
+        let (mut least, mut most) = (0, 0);
+        for source in &self.sources {
+            let drawn = u128::from(number) * u128::from(source.share);
+            let count = u128::from(source.documents.len());
+            least += drawn / count * u128::from(source.tokens);
+            most += drawn.div_ceil(count) * u128::from(source.tokens);
+        }
+        (least, most)
+    }
+
     /// Tokens before pass `number`. If every pass has whole epochs (no weights), this looks at no document.
-    fn start_of(&self, index: &TextIndex, number: u64) -> u128 {
+    fn start_of(&self, index: &TextIndex, number: u64) -> Result<u128, DataError> {
         let mut start = 0;
         for source in &self.sources {
             let drawn = u128::from(number) * u128::from(source.share);
-            let count = source.documents.len() as u128;
+            let count = u128::from(source.documents.len());
             start += drawn / count * u128::from(source.tokens);
             let rest = (drawn % count) as u64;
             if rest > 0 {
                 let epoch = self.epoch(source, (drawn / count) as u64);
-                start += (0..rest)
-                    .map(|i| u128::from(self.tokens_of(index, source, epoch.at(i))))
-                    .sum::<u128>();
+                let mut walk = self.walk(index, source, 0);
+                // The documents in file order, which are read in one go, and where the epoch has each of them.
+                for place in 0..source.documents.len() {
+                    let tokens = walk.next()?;
+                    if epoch.inverse(place) < rest {
+                        start += u128::from(tokens);
+                    }
+                }
             }
         }
-        start
+        Ok(start)
     }
 
-    fn pass_from(&self, index: &TextIndex, number: u64, start: u64) -> Pass {
-        let slots = Permutation::new(self.slots, &self.key(&format!("pass {number}\n")));
-        // The epochs of each source that this pass draws from, and the slots before the source's own.
-        let mut before = 0;
-        let epochs: Vec<(u64, &SourceOrder, u128, Vec<Permutation>)> = self
-            .sources
-            .iter()
-            .map(|source| {
-                let drawn = u128::from(number) * u128::from(source.share);
-                let count = source.documents.len() as u128;
-                let last = (drawn + u128::from(source.share) - 1) / count;
-                let epochs =
-                    (drawn / count..=last).map(|epoch| self.epoch(source, epoch as u64)).collect();
-                let entry = (before, source, drawn, epochs);
-                before += source.share;
-                entry
-            })
-            .collect();
-
-        let mut taken = vec![0; epochs.len()];
-        let mut documents = Vec::with_capacity(self.slots as usize);
-        let mut ends = Vec::with_capacity(self.slots as usize);
-        let mut end = 0;
-        for slot in 0..self.slots {
-            let draw = slots.at(slot);
-            let which = epochs.partition_point(|(before, ..)| *before <= draw).saturating_sub(1);
-            let (before, source, drawn, epochs) = &epochs[which];
-            let count = source.documents.len() as u128;
-            // In file order, a source's documents come in sequence, whichever slot draws them.
-            let place = if self.as_listed { taken[which] } else { draw - before };
-            taken[which] += 1;
-            let draw = drawn + u128::from(place);
-            let epoch = (draw / count - drawn / count) as usize;
-            let document = source.documents[epochs[epoch].at((draw % count) as u64) as usize];
-            end += document_tokens(index.tokens(document), self.marks);
-            documents.push(document);
-            ends.push(end);
-        }
-        Pass { number, start, documents, ends }
-    }
-
-    fn tokens_of(&self, index: &TextIndex, source: &SourceOrder, place: u64) -> u64 {
-        let document = source.documents.get(place as usize).copied().unwrap_or(u32::MAX);
-        document_tokens(index.tokens(document), self.marks)
+    /// The documents of a source in the order of their files, from the one at `place` on.
+    pub(super) fn walk<'a>(
+        &self,
+        index: &'a TextIndex,
+        source: &'a SourceOrder,
+        place: u64,
+    ) -> Walk<'a> {
+        let documents = &source.documents;
+        let next = documents.at(place);
+        Walk { documents, marks: self.marks, lengths: Lengths::new(index), next }
     }
 
     /// The order of a source's documents in its epoch `number`.
-    fn epoch(&self, source: &SourceOrder, number: u64) -> Permutation {
+    pub(super) fn epoch(&self, source: &SourceOrder, number: u64) -> Permutation {
         if self.as_listed {
-            return Permutation::identity(source.documents.len() as u64);
+            return Permutation::identity(source.documents.len());
         }
         let key = self.key(&format!("source {}\nepoch {number}\n", source.number));
-        Permutation::new(source.documents.len() as u64, &key)
+        Permutation::new(source.documents.len(), &key)
+    }
+
+    /// Bytes of the tables in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let chosen = self.sources.iter().filter_map(|source| source.documents.chosen.as_ref());
+        chosen.map(|chosen| chosen.bytes()).sum()
     }
 
     pub(super) fn key(&self, of: &str) -> blake3::Hash {
@@ -325,35 +317,18 @@ impl Order {
     }
 }
 
-impl Pass {
-    pub(super) fn number(&self) -> u64 {
-        self.number
+/// Number of tokens in documents, each with its marks.
+fn tokens_of(index: &TextIndex, documents: &Documents, marks: Marks) -> Result<u64, DataError> {
+    let Documents { all, chosen } = documents;
+    let mut tokens = documents.len() * document_tokens(0, marks);
+    if chosen.is_none() {
+        return Ok(tokens + index.tokens_of(all)?);
     }
-
-    #[cfg(test)]
-    pub(super) fn documents(&self) -> &[u32] {
-        &self.documents
+    let mut lengths = Lengths::new(index);
+    for document in all.clone().filter(|document| documents.contains(*document)) {
+        tokens += lengths.of(document)?;
     }
-
-    pub(super) fn start(&self) -> u64 {
-        self.start
-    }
-
-    pub(super) fn holds(&self, at: u64) -> bool {
-        (self.start..self.end()).contains(&at)
-    }
-
-    pub(super) fn end(&self) -> u64 {
-        self.start + self.ends.last().copied().unwrap_or(0)
-    }
-
-    /// The document at a position in the pass, and the number of its tokens before that position.
-    pub(super) fn document_at(&self, at: u64) -> (u32, u64) {
-        let at = at - self.start;
-        let place = self.ends.partition_point(|&end| end <= at);
-        let begins = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        (self.documents[place], at - begins)
-    }
+    Ok(tokens)
 }
 
 /// The documents of a split, in order.
@@ -362,24 +337,25 @@ fn of_split(
     documents: Range<u32>,
     held_out: HeldOut,
     split: Split,
-) -> Result<Vec<u32>, DataError> {
+) -> Result<Documents, DataError> {
     if held_out.per_million == 0 {
-        return Ok(match split {
-            Split::Train => documents.collect(),
-            Split::HeldOut => Vec::new(),
-        });
+        let all = match split {
+            Split::Train => documents,
+            Split::HeldOut => documents.start..documents.start,
+        };
+        return Ok(Documents { all, chosen: None });
     }
-    let mut found = Vec::new();
-    index.digests(documents, |document, digest| {
+    let mut chosen = Marking::new(u64::from(documents.end - documents.start));
+    index.digests(documents.clone(), |document, digest| {
         if side(digest, held_out) == split {
-            found.push(document);
+            chosen.mark(u64::from(document - documents.start));
         }
     })?;
-    Ok(found)
+    Ok(Documents { all: documents, chosen: Some(Arc::new(chosen.done())) })
 }
 
 /// The split of a document.
-fn side(digest: &blake3::Hash, held_out: HeldOut) -> Split {
+pub(super) fn side(digest: &blake3::Hash, held_out: HeldOut) -> Split {
     let HeldOut { seed, per_million } = held_out;
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text held out");
     hasher.update(&seed.to_le_bytes());
@@ -428,7 +404,7 @@ fn weigh(
     }
     for (source, &weight) in sources.iter().zip(weights) {
         let name = index.sources().get(source.number).map_or("", |source| &source.name);
-        if weight > 0 && source.documents.is_empty() {
+        if weight > 0 && source.documents.len() == 0 {
             return Err(DataError::new(
                 format!("source `{name}` has weight {weight} but no document left to train on"),
                 "hold out fewer documents, or give the source weight 0",
@@ -445,58 +421,4 @@ fn weigh(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    fn key(number: u64) -> blake3::Hash {
-        blake3::hash(&number.to_le_bytes())
-    }
-
-    proptest! {
-        #[test]
-        fn a_permutation_meets_each_place_once(n in 1u64..3000, seed: u64) {
-            let permutation = Permutation::new(n, &key(seed));
-            let mut places: Vec<u64> = (0..n).map(|i| permutation.at(i)).collect();
-            places.sort_unstable();
-            prop_assert!(places.into_iter().eq(0..n));
-        }
-
-        #[test]
-        fn a_permutation_of_any_length_gives_no_place_twice(n in 1u64..=u64::MAX >> 2, seed: u64) {
-            // Adjacent and distant positions all have different images.
-            let permutation = Permutation::new(n, &key(seed));
-            let mut tried: Vec<u64> = (0..n.min(500)).collect();
-            tried.extend((1..500).map(|i| n - 1 - (n - 1) / 500 * i));
-            tried.sort_unstable();
-            tried.dedup();
-            let count = tried.len();
-            let mut places: Vec<u64> = tried.into_iter().map(|i| permutation.at(i)).collect();
-            prop_assert!(places.iter().all(|place| *place < n));
-            places.sort_unstable();
-            places.dedup();
-            prop_assert_eq!(places.len(), count);
-        }
-
-        #[test]
-        fn a_large_permutation_stays_in_range(n in 1u64..=u64::MAX >> 2, i: u64, seed: u64) {
-            prop_assert!(Permutation::new(n, &key(seed)).at(i % n) < n);
-        }
-    }
-
-    #[test]
-    fn permutations_of_four_are_about_equally_likely() {
-        let mut counts: BTreeMap<Vec<u64>, f64> = BTreeMap::new();
-        for seed in 0..24_000 {
-            let permutation = Permutation::new(4, &key(seed));
-            *counts.entry((0..4).map(|i| permutation.at(i)).collect()).or_default() += 1.0;
-        }
-        assert_eq!(counts.len(), 24);
-        // Eight rounds on two bits are not a perfect shuffle. Each order is within a tenth of its share.
-        assert!(counts.values().all(|count| (count / 1000.0 - 1.0).abs() < 0.15), "{counts:?}");
-    }
 }

@@ -1,7 +1,7 @@
 //! In: the path of a prepared file of version 2. Out: its tokens and digests, a part at a time. Must stay true: a byte
 //! is used only after this very read passed its block's digest; the list of those digests was read once, has its own
-//! digest, and decides the identity that a lock binds; every returned id is one of the tokenizer's; memory holds the
-//! documents' ends and a few bytes per piece, not tokens; sizes in a damaged file never decide an allocation.
+//! digest, and decides the identity that a lock binds; every returned id is one of the tokenizer's; memory holds a
+//! few bytes per piece, neither tokens nor documents' ends; sizes in a damaged file never decide an allocation.
 //!
 //! The file: magic; tokens of all documents, 1, 2 or 4 bytes each; each document's end and the digest of its bytes;
 //! digests of blocks of all that; a manifest in TOML; the offsets of these parts, and the digest of the last three.
@@ -246,9 +246,8 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
         path: path.to_owned(),
         manifest,
     };
-    let (ends, found) = prepared.documents()?;
-    let total = ends.last().copied().unwrap_or(0);
-    if u64::from(start) != ends.len() as u64
+    let (count, total, found) = prepared.documents()?;
+    if u64::from(start) != count
         || total != prepared.manifest.tokens
         || prepared.tokens_at(total) != documents_at
     {
@@ -257,7 +256,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     if found != documents {
         return Err(damaged("its identity does not match its documents"));
     }
-    Ok(TextIndex::of_prepared(sources, ends, [identity, documents], info, prepared))
+    Ok(TextIndex::of_prepared(sources, [identity, documents], info, prepared))
 }
 
 impl Prepared {
@@ -356,10 +355,9 @@ impl Prepared {
         Err(damaged(&self.path, &format!("document {number} does not match its digest")))
     }
 
-    /// Each document's end, and the identity of all documents.
-    fn documents(&self) -> Result<(Vec<u64>, blake3::Hash), DataError> {
+    /// The number of documents and of their tokens, and the identity of all documents.
+    fn documents(&self) -> Result<(u64, u64, blake3::Hash), DataError> {
         let count = (self.file.covered() - self.documents_at) / ENTRY;
-        let mut ends = Vec::with_capacity(count as usize);
         let (mut last, mut ordered) = (0, true);
         let mut identity = documents_hasher();
         let mut sources = self.manifest.sources.iter().map(|source| source.documents);
@@ -376,7 +374,6 @@ impl Prepared {
             identity.update(digest);
             ordered &= last <= end;
             last = end;
-            ends.push(end);
         })?;
         if !ordered {
             return Err(damaged(&self.path, "its documents overlap"));
@@ -384,7 +381,45 @@ impl Prepared {
         for documents in sources {
             identity.update(&documents.to_le_bytes());
         }
-        Ok((ends, identity.finalize()))
+        Ok((count, last, identity.finalize()))
+    }
+
+    /// Range of a document's tokens among all tokens.
+    pub(super) fn place(
+        &self,
+        document: u64,
+        scratch: &mut ReadBuffer,
+    ) -> Result<Range<u64>, DataError> {
+        let first = document.saturating_sub(1);
+        let at = |document: u64| self.documents_at + document * ENTRY;
+        let bytes = self.bytes(at(first)..at(document + 1), scratch)?;
+        let mut ends = bytes.as_chunks::<{ ENTRY as usize }>().0.iter().map(|entry| {
+            let (end, _digest) = entry.split_at(8);
+            number(end)
+        });
+        let before = if document == 0 { 0 } else { ends.next().unwrap_or(0) };
+        Ok(before..ends.next().unwrap_or(before))
+    }
+
+    /// Appends where each of these documents ends, in tokens.
+    pub(super) fn ends(
+        &self,
+        documents: Range<u64>,
+        scratch: &mut ReadBuffer,
+        out: &mut Vec<u64>,
+    ) -> Result<(), DataError> {
+        let at = |document: u64| self.documents_at + document * ENTRY;
+        let bytes = self.bytes(at(documents.start)..at(documents.end), scratch)?;
+        out.extend(bytes.as_chunks::<{ ENTRY as usize }>().0.iter().map(|entry| {
+            let (end, _digest) = entry.split_at(8);
+            number(end)
+        }));
+        Ok(())
+    }
+
+    /// Bytes in memory to check what is read.
+    pub(super) fn memory(&self) -> u64 {
+        self.file.memory()
     }
 
     /// Calls back with the number, end and digest of each document.

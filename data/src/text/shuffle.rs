@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use lab::experiment::Shuffle;
 
-use super::order::Permutation;
+use super::permutation::Permutation;
 use crate::Split;
 
 /// The order of a split. Lingua holds nothing out; we measure on all of the held-out documents.

@@ -339,18 +339,18 @@ proptest! {
         // The stream in full: passes one after the other, packed by the sequential helper.
         let order = Order::new(&index, &options).unwrap();
         let mut texts: Vec<&[u8]> = Vec::new();
-        let mut pass = order.pass(&index, 0);
+        let mut pass = order.pass(&index, 0).unwrap();
         let mut epochs = Vec::new();
         while pass.start() < 61 * seq_len as u64 + 1 {
-            texts.extend(pass.documents().iter().map(|&document| index.document(document)));
+            texts.extend(pass.documents(&order, &index).iter().map(|&document| index.document(document)));
             epochs.push(pass.start().div_ceil(seq_len as u64));
-            pass = order.pass_after(&index, &pass);
+            pass = order.pass_after(&index, &pass).unwrap();
         }
         epochs.push(pass.start().div_ceil(seq_len as u64));
         let last = epochs[epochs.len() - 1];
         while pass.start() < (last + 1) * seq_len as u64 + 1 {
-            texts.extend(pass.documents().iter().map(|&document| index.document(document)));
-            pass = order.pass_after(&index, &pass);
+            texts.extend(pass.documents(&order, &index).iter().map(|&document| index.document(document)));
+            pass = order.pass_after(&index, &pass).unwrap();
         }
         let walked: Vec<Vec<u32>> = pack(texts, marks, seq_len).take(last as usize).collect();
         // Windows in order, and any window alone.

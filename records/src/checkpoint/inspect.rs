@@ -5,12 +5,14 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::path::Path;
 
 use compiler::digest::Digest;
 use safetensors::tensor::{Dtype, Metadata};
 
 use super::files::{Slot, TensorDigests, head_of, tensor_hasher};
+use super::manifest::Content;
 use crate::run::digest_of;
 
 /// The contents of a file.
@@ -81,6 +83,55 @@ fn read_tensors(
         digests.push(slot, hasher.finalize());
     }
     Ok(Ok(digests.finish()))
+}
+
+/// A file that several processes have written.
+pub(super) struct Divided {
+    pub(super) content: Content,
+    /// For each process, the digest of the bytes that it wrote, in the order of the file.
+    pub(super) by_process: Vec<blake3::Hash>,
+}
+
+/// Reads a whole file with this head. `owners` gives the elements of a tensor by process, in the order of the tensor's
+/// elements. An error inside says why the file does not hold these tensors.
+pub(super) fn divided(
+    path: &Path,
+    head: &[u8],
+    slots: &[Slot],
+    owners: &dyn Fn(usize) -> Vec<Range<u64>>,
+    processes: usize,
+) -> io::Result<Result<Divided, String>> {
+    let mut file = Reader::open(path)?;
+    let mut found = Vec::with_capacity(head.len());
+    file.pass(head.len() as u64, |bytes| found.extend_from_slice(bytes))?;
+    if found != head {
+        return Ok(Err("its header is not the one that was laid out".to_owned()));
+    }
+    let mut by_process = vec![blake3::Hasher::new(); processes];
+    let mut digests = TensorDigests::default();
+    for (index, slot) in slots.iter().enumerate() {
+        let mut hasher = tensor_hasher();
+        let mut whole = 0;
+        for (range, process) in owners(index).into_iter().zip(&mut by_process) {
+            let wanted = 4 * (range.end - range.start);
+            whole += file.pass(wanted, |bytes| {
+                hasher.update(bytes);
+                process.update(bytes);
+            })?;
+        }
+        if whole != 4 * slot.elements() as u64 {
+            return Ok(Err(format!("it ends inside the tensor {}", slot.path)));
+        }
+        digests.push(slot, hasher.finalize());
+    }
+    match file.pass(u64::MAX, |_| ())? {
+        0 => {}
+        rest => return Ok(Err(format!("it has {rest} more bytes after its last tensor"))),
+    }
+    let Reader { inner: _, hasher, bytes } = file;
+    let content = Content { bytes, file: digest_of(hasher.finalize()), tensors: digests.finish() };
+    let by_process = by_process.iter().map(blake3::Hasher::finalize).collect();
+    Ok(Ok(Divided { content, by_process }))
 }
 
 /// Larger than the header of any arch.

@@ -27,6 +27,11 @@ pub enum Event {
         /// Why it was refused, in words.
         why: String,
     },
+    /// This rank does not see the run's folder, so rank 0 writes checkpoints alone.
+    SavesAlone {
+        /// The first rank that does not see it.
+        rank: u64,
+    },
     /// Steps up to here were logged before, and gave the same results again.
     Proved {
         /// The last of these steps.
@@ -72,6 +77,7 @@ impl Event {
             Event::CheckpointRefused { name, why } => {
                 json!({"event": "checkpoint refused", "name": name, "why": why})
             }
+            Event::SavesAlone { rank } => json!({"event": "saves alone", "rank": rank}),
             Event::Proved { step, lines } => {
                 json!({"event": "proved", "step": step, "lines": lines})
             }

@@ -20,10 +20,11 @@ pub(super) struct Told {
 }
 
 /// Events, each with the members of its line other than the time and the process.
-const EVENTS: [(&str, &[&str]); 8] = [
+const EVENTS: [(&str, &[&str]); 9] = [
     ("started", &["step", "machine"]),
     ("metrics cut", &["line"]),
     ("checkpoint refused", &["name", "why"]),
+    ("saves alone", &["rank"]),
     ("proved", &["step", "lines"]),
     ("interrupted", &["step"]),
     ("failed", &["step", "why"]),

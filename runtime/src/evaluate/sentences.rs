@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
+use super::shared;
 use crate::decode::{Decoder, Prompt, SamplingOptions, on_the_cpu};
 use crate::execute::ExecuteError;
 use crate::state::State;
@@ -19,7 +20,7 @@ use tasks::lano::grammar::Grammar;
 use tasks::lano::law::{self, Law};
 use tasks::metric;
 
-/// Maximum number of sentences in memory at once.
+/// Maximum number of sentences that one rank writes at once.
 const TOGETHER: u64 = 256;
 
 /// The job's metrics for a grammar.
@@ -55,18 +56,23 @@ fn validity(
     let how = SamplingOptions { temperature: 1.0, top_k: None, stop: Some(end[0]), rows };
     // Anything longer than the longest sentence is invalid, so it need not end.
     let most = grammar.lengths().1 as usize + 1;
-    let (mut right, mut first) = (0u64, 0);
-    while first < job.evaluation_samples {
-        let last = (first + TOGETHER).min(job.evaluation_samples);
+    let (mut right, count) = (0u64, job.evaluation_samples);
+    let write = |part: u64| {
         let seed = |number| seed(windows.options().seed, number);
+        let numbers = part * TOGETHER..count.min((part + 1) * TOGETHER);
         let prompts: Vec<Prompt<'_>> =
-            (first..last).map(|n| Prompt { tokens: &end, most, seed: seed(n) }).collect();
-        first = last;
+            numbers.map(|n| Prompt { tokens: &end, most, seed: seed(n) }).collect();
+        let mut right = 0;
         for text in decoder.decode(&state.weights, &prompts, how)? {
             let tokens: Vec<u32> = text.tokens.iter().map(|id| windows.token(*id)).collect();
-            right += u64::from(text.stopped && grammar.accepts(&tokens));
+            right += i64::from(text.stopped && grammar.accepts(&tokens));
         }
-    }
+        Ok(vec![right])
+    };
+    shared::in_order(state.team(), count.div_ceil(TOGETHER), write, |_, numbers| {
+        right += u64::try_from(*numbers.first()?).ok()?;
+        Some(())
+    })?;
     Ok((job.evaluation_samples > 0).then(|| right as f64 / job.evaluation_samples as f64))
 }
 
@@ -89,21 +95,26 @@ fn divergence(
 ) -> Result<Option<f64>, RunError> {
     let (count, rows) = (job.evaluation_samples, job.rows.max(1));
     let Windows::Task(windows) = &mut job.held_out else { return Ok(None) };
-    let (mut sum, mut positions, mut first) = (0.0, 0u64, 0);
-    while first < count {
-        let last = (first + rows).min(count);
-        let sentences: Vec<Vec<u32>> = (first..last).map(|n| sentence(windows, n)).collect();
-        first = last;
-        for (sentence, model) in
-            sentences.iter().zip(laws(grammar, windows, decoder, state, &sentences, device)?)
-        {
+    let (mut sum, mut positions) = (0.0, 0u64);
+    let compare = |part: u64| {
+        let numbers = part * rows..count.min((part + 1) * rows);
+        let sentences: Vec<Vec<u32>> = numbers.map(|n| sentence(windows, n)).collect();
+        let models = laws(grammar, windows, decoder, state, &sentences, device)?;
+        let mut found = Vec::new();
+        for (sentence, model) in sentences.iter().zip(models) {
             let truth: Law = grammar.law(sentence);
-            for (truth, model) in truth.rows().zip(&model) {
-                sum += law::divergence(truth, model);
-                positions += 1;
-            }
+            let pairs = truth.rows().zip(&model);
+            found.extend(pairs.map(|(truth, model)| law::divergence(truth, model)));
         }
-    }
+        Ok(found.iter().map(|divergence: &f64| divergence.to_bits() as i64).collect())
+    };
+    shared::in_order(state.team(), count.div_ceil(rows), compare, |_, numbers| {
+        for bits in numbers {
+            sum += f64::from_bits(*bits as u64);
+            positions += 1;
+        }
+        Some(())
+    })?;
     Ok((positions > 0).then(|| sum / positions as f64))
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Singles;
+use super::{Singles, shared};
 use crate::decode::{Decoder, Prompt, SamplingOptions};
 use crate::state::State;
 use data::Windows;
@@ -14,7 +14,7 @@ use records::run::RunError;
 use tasks::brevo::Brevo;
 use tasks::sample::{Span, Tape};
 
-/// Questions held in memory at once.
+/// Questions that one rank asks at once.
 const TOGETHER: u64 = 256;
 
 /// A question and the facts needed to judge its answers.
@@ -25,7 +25,8 @@ struct Question {
     ids: Vec<i64>,
     /// Length of every right answer, since all have the same names; the end token comes after.
     most: usize,
-    level: u32,
+    /// The window, the place of the answer in it, and the question's level.
+    place: [u64; 3],
 }
 
 /// Brevo's strict score by the query's depth: every ancestor exactly once, and each after its parents.
@@ -44,31 +45,43 @@ pub(super) fn orders(
     let Windows::Task(windows) = &mut job.held_out else { return Ok(scores) };
     let stop = windows.id(brevo.marks().eos);
     let how = SamplingOptions { temperature: 0.0, top_k: None, stop: Some(stop), rows };
-    let mut first = 0;
-    while first < count {
-        let end = (first + TOGETHER).min(count);
+    let ask = |part: u64| {
         let mut questions = Vec::new();
-        for number in first..end {
+        for number in part * TOGETHER..count.min((part + 1) * TOGETHER) {
             let Tape { tokens, labels: _, answers } = windows.first_sample(number);
             let Some(Span { start, len, level }) = answers.first().copied() else { continue };
             let prompt = tokens.get(..start).unwrap_or_default().to_vec();
             let ids: Vec<i64> = prompt.iter().map(|token| windows.id(*token)).collect();
-            singles.asked.text(&ids);
-            singles.asked.add([number, start as u64, u64::from(level)], &[]);
-            questions.push(Question { prompt, ids, most: len + 1, level });
+            let place = [number, start as u64, u64::from(level)];
+            questions.push(Question { prompt, ids, most: len + 1, place });
         }
-        first = end;
         let asked: Vec<Prompt<'_>> = questions
             .iter()
             .map(|question| Prompt { tokens: &question.ids, most: question.most, seed: 0 })
             .collect();
         let texts = decoder.decode(&state.weights, &asked, how)?;
-        for (Question { prompt, level, .. }, text) in questions.iter().zip(texts) {
+        let mut numbers = Vec::new();
+        for (Question { prompt, ids, place, .. }, text) in questions.iter().zip(texts) {
             let answer: Vec<u32> = text.tokens.iter().map(|id| windows.token(*id)).collect();
             let right = text.stopped && brevo.judge(prompt, &answer).strict.is_ok();
-            scores.entry(*level).or_default().add(right);
-            singles.answers.entry(*level).or_default().push(right);
+            numbers.extend([i64::from(right), ids.len() as i64]);
+            numbers.extend(place.map(|number| number as i64));
+            numbers.extend(ids);
         }
-    }
+        Ok(numbers)
+    };
+    shared::in_order(state.team(), count.div_ceil(TOGETHER), ask, |_, mut numbers| {
+        while let Some(([right, length, place @ ..], rest)) = numbers.split_first_chunk::<5>() {
+            let (ids, after) = rest.split_at_checked(usize::try_from(*length).ok()?)?;
+            let place = place.map(|number| number as u64);
+            let level = u32::try_from(place[2]).ok()?;
+            singles.asked.text(ids);
+            singles.asked.add(place, &[]);
+            scores.entry(level).or_default().add(*right != 0);
+            singles.answers.entry(level).or_default().push(*right != 0);
+            numbers = after;
+        }
+        numbers.is_empty().then_some(())
+    })?;
     Ok(scores)
 }

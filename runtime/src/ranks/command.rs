@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Step(u64),
     /// Send a tensor of the state to rank 0.
     Send(Part, usize),
+    /// Write this rank's part of the checkpoint after so many updates.
+    Save(u64),
     /// Evaluate the state.
     Evaluate,
     /// There is nothing more to do.
@@ -49,6 +51,7 @@ impl Command {
             Command::Resume(step) => [2, step as i64, 0, 0],
             Command::Step(step) => [3, step as i64, 0, 0],
             Command::Send(part, index) => tensor(4, part, index),
+            Command::Save(step) => [7, step as i64, 0, 0],
             Command::Evaluate => [5, 0, 0, 0],
             Command::End(how) => {
                 let how = ENDINGS.iter().position(|known| *known == how).unwrap_or(0);
@@ -65,6 +68,7 @@ impl Command {
             2 => Command::Resume(u64::try_from(a).ok()?),
             3 => Command::Step(u64::try_from(a).ok()?),
             4 => Command::Send(part()?, usize::try_from(b).ok()?),
+            7 => Command::Save(u64::try_from(a).ok()?),
             5 => Command::Evaluate,
             6 => Command::End(*ENDINGS.get(usize::try_from(a).ok()?)?),
             _ => return None,
@@ -100,6 +104,7 @@ mod tests {
             Command::Resume(9),
             Command::Step(1 << 40),
             Command::Send(Part::SecondMoment, 0),
+            Command::Save(3),
             Command::Evaluate,
             Command::End(Ending::Interrupted),
         ] {

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tch::{Kind, Tensor};
 
-use super::Collectives;
+use super::{Collectives, UnderWay};
 use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
 use data::batch::Batch;
 use records::run::RunError;
 use scale::reduce::Node;
-use scale::schedule::{Action, DIGEST, Exchange, Schedule, Way};
+use scale::schedule::{DIGEST, Exchange, Schedule, Transfer, Way};
 use scale::shard::{BLOCK, Shards};
 
 /// This process among all ranks of a run.
@@ -36,24 +36,26 @@ pub(crate) struct Announced {
     pub(crate) counted: u64,
     /// The digest of each window, in order.
     pub(crate) windows: Vec<blake3::Hash>,
-    /// Whether a rank was asked to stop.
-    pub(crate) stop: bool,
     /// The first rank without its data, and why.
     pub(crate) failed: Option<(u64, String)>,
 }
 
-/// What a model predicts for a batch, [rows, seq_len] in row-major order.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct Predicted {
-    /// −ln p(target); 0 where ignored.
-    pub(crate) losses: Vec<f32>,
-    /// The likeliest next token.
-    pub(crate) guesses: Vec<i64>,
+/// What a rank tells of its micro-batch of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Computed {
+    /// The sum of its losses.
+    pub(crate) loss: f64,
+    /// Counted targets.
+    pub(crate) counted: i64,
+    /// How long the rank computed.
+    pub(crate) took: Duration,
+    /// Whether the rank was asked to stop after this step.
+    pub(crate) stop: bool,
 }
 
 /// Numbers in the digest of a window.
 const DIGESTS: usize = DIGEST as usize;
-/// Bytes of a rank's reason for having no data.
+/// Bytes of a rank's reason for failing.
 const REASON: usize = 512;
 
 /// The rank that a rank checks, of so many.
@@ -125,21 +127,17 @@ impl Team {
         self.shards().length(param, rank) as i64
     }
 
-    /// Tells all ranks about this rank's micro-batches (of `count`, with `rows` windows each).
-    pub(crate) fn announce(
+    /// Begins to tell all ranks about this rank's micro-batches of a step, with `rows` windows each.
+    pub(crate) fn begin_telling(
         &self,
         own: Result<&[Batch], &RunError>,
-        count: u64,
         rows: u64,
-        stop: bool,
-    ) -> Result<Announced, ExecuteError> {
-        let (size, rounds) = (self.ranks.size() as usize, self.schedule.rounds() as usize);
+    ) -> Result<UnderWay, ExecuteError> {
         let each = 1 + DIGESTS * rows as usize;
-        let mut message = vec![0i64; 2 + rounds * each];
-        message[0] = i64::from(stop);
-        message[1] = i64::from(own.is_err());
+        let mut message = vec![0i64; 1 + self.schedule.rounds() as usize * each];
+        message[0] = i64::from(own.is_err());
         for (round, batch) in own.unwrap_or_default().iter().enumerate() {
-            let place = &mut message[2 + round * each..][..each];
+            let place = &mut message[1 + round * each..][..each];
             place[0] = batch.counted_targets() as i64;
             let digests = batch.window_digests();
             for (into, digest) in place[1..].chunks_exact_mut(DIGESTS).zip(&digests) {
@@ -148,16 +146,31 @@ impl Team {
                 }
             }
         }
-        let all = self.gather_numbers(&message)?;
-        let of = |rank: usize| &all[rank * message.len()..][..message.len()];
-        let failed = (0..size).find(|rank| of(*rank)[1] != 0);
-        let failed = match failed {
+        let count = message.len() * self.ranks.size() as usize;
+        let room = empty(count as i64, Kind::Int64)?;
+        self.ranks.begin_all_gather(room, Tensor::f_from_slice(&message)?)
+    }
+
+    /// What all ranks told of a step with `count` micro-batches. `failed` is why this rank has no data, if it has none.
+    pub(crate) fn told(
+        &self,
+        telling: UnderWay,
+        failed: Option<&RunError>,
+        count: u64,
+        rows: u64,
+    ) -> Result<Announced, ExecuteError> {
+        let size = self.ranks.size() as usize;
+        let each = 1 + DIGESTS * rows as usize;
+        let all = numbers(&self.wait(telling)?)?;
+        let length = all.len() / size.max(1);
+        let of = |rank: usize| &all[rank * length..][..length];
+        let failed = match (0..size).find(|rank| of(*rank)[0] != 0) {
             None => None,
-            Some(rank) => Some((rank as u64, self.reason(rank, own.err())?)),
+            Some(rank) => Some((rank as u64, self.reason(rank, failed)?)),
         };
         let (mut counted, mut windows) = (0, Vec::new());
         for index in 0..count as usize {
-            let place = &of(index % size)[2 + index / size * each..][..each];
+            let place = &of(index % size)[1 + index / size * each..][..each];
             counted += place[0] as u64;
             for digest in place[1..].chunks_exact(DIGESTS) {
                 let mut bytes = [0u8; 32];
@@ -167,12 +180,15 @@ impl Team {
                 windows.push(blake3::Hash::from_bytes(bytes));
             }
         }
-        let stop = (0..size).any(|rank| of(rank)[0] != 0);
-        Ok(Announced { counted, windows, stop, failed })
+        Ok(Announced { counted, windows, failed })
     }
 
-    /// Why a rank has no data, in its own words.
-    fn reason(&self, rank: usize, own: Option<&RunError>) -> Result<String, ExecuteError> {
+    /// Why a rank failed, in its own words.
+    pub(crate) fn reason(
+        &self,
+        rank: usize,
+        own: Option<&RunError>,
+    ) -> Result<String, ExecuteError> {
         let mut bytes = own.map(|error| error.message.clone().into_bytes()).unwrap_or_default();
         bytes.resize(REASON, 0);
         let numbers: Vec<i64> = bytes
@@ -188,18 +204,32 @@ impl Team {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Sends each rank what it owns of this rank's gradients of a unit, and returns what this rank owns of those of all
-    /// ranks. A rank without a micro-batch in the last round gives `None`.
-    pub(crate) fn scatter(
+    /// Waits for an exchange that has begun.
+    pub(crate) fn wait(&self, begun: UnderWay) -> Result<Tensor, ExecuteError> {
+        self.ranks.wait(begun)
+    }
+
+    /// Begins to send each rank what it owns of this rank's gradients of a unit. A rank without a micro-batch in the last
+    /// round gives `None`.
+    pub(crate) fn begin_scatter(
         &self,
         own: Option<Vec<Tensor>>,
         round: u64,
         unit: usize,
+    ) -> Result<UnderWay, ExecuteError> {
+        self.begin_all_to_all(self.flat(own)?, round, unit, Way::Flat)
+    }
+
+    /// What this rank owns of the gradients of all ranks, which have `arrived`.
+    pub(crate) fn scattered(
+        &self,
+        arrived: &Tensor,
+        round: u64,
+        unit: usize,
     ) -> Result<Arrived, ExecuteError> {
         let first = round * self.ranks.size();
-        let output = self.all_to_all(&self.flat(own)?, round, unit, Way::Flat)?;
         let leaf = |from| Node { start: first + from, level: 0 };
-        self.pieces((0..self.schedule.active(round)).map(leaf), unit, &output)
+        self.pieces((0..self.schedule.active(round)).map(leaf), unit, arrived)
     }
 
     /// What this rank owns of a unit, of each of these sums in turn.
@@ -223,37 +253,35 @@ impl Team {
         .collect()
     }
 
-    fn all_to_all(
+    fn begin_all_to_all(
         &self,
-        input: &Tensor,
+        input: Tensor,
         round: u64,
         unit: usize,
         way: Way,
-    ) -> Result<Tensor, ExecuteError> {
-        let action = Action::Scatter { round, unit, way };
+    ) -> Result<UnderWay, ExecuteError> {
+        let transfer = Transfer::Scatter { round, unit, way };
         let Some(Exchange::AllToAll { sent, received, .. }) =
-            self.schedule.exchange(action, self.ranks.rank())
+            self.schedule.transfer(transfer, self.ranks.rank())
         else {
-            return Err(ExecuteError::new(format!("{action:?} sends nothing")));
+            return Err(ExecuteError::new(format!("{transfer:?} sends nothing")));
         };
         let counts = |counts: Vec<u64>| counts.iter().map(|count| *count as i64).collect();
         let (sent, received): (Vec<i64>, Vec<i64>) = (counts(sent), counts(received));
-        let mut output = self.room(received.iter().sum(), Kind::Float)?;
-        self.ranks.all_to_all(&mut output, input, &received, &sent)?;
-        Ok(output)
+        let output = self.room(received.iter().sum(), Kind::Float)?;
+        self.ranks.begin_all_to_all(output, input, &received, &sent)
     }
 
-    /// Sends this rank's gradients of a unit inside its machine, each element to the local rank that its owner has on its
-    /// own machine, and returns sums over the machine's micro-batches.
-    pub(crate) fn scatter_inside(
+    /// Begins to send this rank's gradients of a unit inside its machine, each element to the local rank that its owner has
+    /// on its own machine.
+    pub(crate) fn begin_scatter_inside(
         &self,
         own: Option<Vec<Tensor>>,
         round: u64,
         unit: usize,
-    ) -> Result<Vec<(Node, Tensor)>, ExecuteError> {
-        let schedule = &self.schedule;
-        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
-        let local = schedule.node.unwrap_or(1);
+    ) -> Result<UnderWay, ExecuteError> {
+        let ranks = self.ranks.size();
+        let local = self.schedule.node.unwrap_or(1);
         let flat = self.flat(own)?;
         let mut sorted = Vec::new();
         if flat.numel() > 0 {
@@ -266,15 +294,24 @@ impl Team {
                 sorted.push(flat.f_narrow(0, start, owned(owner))?);
             }
         }
-        let input =
-            if sorted.is_empty() { self.room(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
-        let all = self.all_to_all(&input, round, unit, Way::Inside)?;
+        self.begin_all_to_all(self.joined(&sorted)?, round, unit, Way::Inside)
+    }
+
+    /// Sums over the machine's micro-batches, whose gradients have `arrived`.
+    pub(crate) fn scattered_inside(
+        &self,
+        arrived: &Tensor,
+        round: u64,
+    ) -> Result<Vec<(Node, Tensor)>, ExecuteError> {
+        let schedule = &self.schedule;
+        let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
+        let local = schedule.node.unwrap_or(1);
         let start = rank / local * local;
         let there = start..(start + local).min(schedule.active(round)).max(start);
         let count = there.end - there.start;
-        let each = if count == 0 { 0 } else { all.numel() as i64 / count as i64 };
+        let each = if count == 0 { 0 } else { arrived.numel() as i64 / count as i64 };
         let range = round * ranks + there.start..round * ranks + there.end;
-        let leaves = (0..count as i64).map(|n| Ok(all.f_narrow(0, n * each, each)?));
+        let leaves = (0..count as i64).map(|n| Ok(arrived.f_narrow(0, n * each, each)?));
         let add = |left: Result<Tensor, ExecuteError>, right: Result<Tensor, ExecuteError>| {
             Ok(left?.f_add_(&right?)?)
         };
@@ -282,17 +319,15 @@ impl Team {
         sums.into_iter().map(|(node, sum)| Ok((node, sum?))).collect()
     }
 
-    /// Sends sums over this machine's micro-batches to their owners on other machines, and returns what this rank owns of
-    /// those of all machines.
-    pub(crate) fn scatter_across(
+    /// Begins to send sums over this machine's micro-batches to their owners on other machines.
+    pub(crate) fn begin_scatter_across(
         &self,
         inside: &[(Node, Tensor)],
         round: u64,
         unit: usize,
-    ) -> Result<Arrived, ExecuteError> {
-        let schedule = &self.schedule;
+    ) -> Result<UnderWay, ExecuteError> {
         let (rank, ranks) = (self.ranks.rank(), self.ranks.size());
-        let local = schedule.node.unwrap_or(1);
+        let local = self.schedule.node.unwrap_or(1);
         let mut sorted = Vec::new();
         let mut at = 0;
         for owner in (rank % local..ranks).step_by(local as usize) {
@@ -302,29 +337,44 @@ impl Team {
             }
             at += length;
         }
-        let input =
-            if sorted.is_empty() { self.room(0, Kind::Float)? } else { Tensor::f_cat(&sorted, 0)? };
-        let all = self.all_to_all(&input, round, unit, Way::Across)?;
-        let machines = 0..ranks / local;
-        let sums = machines.flat_map(|machine| schedule.parts(round, machine));
-        self.pieces(sums, unit, &all)
+        self.begin_all_to_all(self.joined(&sorted)?, round, unit, Way::Across)
     }
 
-    /// The loss, the number of counted targets, and the seconds of each rank's micro-batch.
-    pub(crate) fn losses(
+    /// What this rank owns of the sums of all machines, which have `arrived`.
+    pub(crate) fn scattered_across(
         &self,
-        (loss, counted): (f64, i64),
-        took: Duration,
-    ) -> Result<Vec<(f64, i64, f64)>, ExecuteError> {
+        arrived: &Tensor,
+        round: u64,
+        unit: usize,
+    ) -> Result<Arrived, ExecuteError> {
+        let machines = 0..self.ranks.size() / self.schedule.node.unwrap_or(1);
+        let sums = machines.flat_map(|machine| self.schedule.parts(round, machine));
+        self.pieces(sums, unit, arrived)
+    }
+
+    /// A message of these pieces.
+    fn joined(&self, pieces: &[Tensor]) -> Result<Tensor, ExecuteError> {
+        if pieces.is_empty() { self.room(0, Kind::Float) } else { Ok(Tensor::f_cat(pieces, 0)?) }
+    }
+
+    /// What all ranks tell of their micro-batches of a round.
+    pub(crate) fn losses(&self, own: Computed) -> Result<Vec<Computed>, ExecuteError> {
+        let Computed { loss, counted, took, stop } = own;
         let took = took.as_secs_f64().to_bits() as i64;
-        let all = self.gather_numbers(&[loss.to_bits() as i64, counted, took])?;
+        let all = [loss.to_bits() as i64, counted, took, i64::from(stop)];
         let of = |told: &[i64]| match told {
-            [loss, counted, took] => {
-                (f64::from_bits(*loss as u64), *counted, f64::from_bits(*took as u64))
-            }
-            _ => (f64::NAN, 0, 0.0),
+            [loss, counted, took, stop] => Some(Computed {
+                loss: f64::from_bits(*loss as u64),
+                counted: *counted,
+                took: Duration::try_from_secs_f64(f64::from_bits(*took as u64)).ok()?,
+                stop: *stop != 0,
+            }),
+            _ => None,
         };
-        Ok(all.chunks_exact(3).map(of).collect())
+        let all = self.gather_numbers(&all)?;
+        all.chunks_exact(4)
+            .map(|told| of(told).ok_or_else(|| ExecuteError::new("a rank's time is no time")))
+            .collect()
     }
 
     /// Whole tensors, flattened, of these parameters of a unit, of which every rank gives what it owns.
@@ -333,22 +383,46 @@ impl Team {
         params: &[usize],
         parts: &[Tensor],
     ) -> Result<Vec<Tensor>, ExecuteError> {
-        let own = Tensor::f_cat(parts, 0)?;
-        let ranks = 0..self.ranks.size();
-        let lengths = ranks
-            .clone()
-            .map(|rank| params.iter().map(|param| self.length(*param, rank)).sum::<i64>());
-        let most = lengths.max().unwrap_or(0);
-        let padded = Tensor::f_zeros([most], (own.kind(), own.device()))?;
-        padded.f_narrow(0, 0, own.numel() as i64)?.f_copy_(&own)?;
-        let mut all = self.room(most * self.ranks.size() as i64, own.kind())?;
-        self.ranks.all_gather(&mut all, &padded)?;
+        self.gathered(params, &self.wait(self.begin_gather(params, parts)?)?)
+    }
+
+    /// Begins to exchange these parameters of a unit, of which every rank gives what it owns.
+    pub(crate) fn begin_gather(
+        &self,
+        params: &[usize],
+        parts: &[Tensor],
+    ) -> Result<UnderWay, ExecuteError> {
+        let most = self.most(params);
+        let kind = parts.first().map_or(Kind::Float, Tensor::kind);
+        let padded = Tensor::f_zeros([most], (kind, self.device))?;
+        let mut at = 0;
+        for part in parts {
+            let length = part.numel() as i64;
+            padded.f_narrow(0, at, length)?.f_copy_(&part.f_view([-1])?)?;
+            at += length;
+        }
+        self.ranks.begin_all_gather(self.room(most * self.ranks.size() as i64, kind)?, padded)
+    }
+
+    /// The most elements of these parameters that any rank owns.
+    fn most(&self, params: &[usize]) -> i64 {
+        let of = |rank| params.iter().map(|param| self.length(*param, rank)).sum::<i64>();
+        (0..self.ranks.size()).map(of).max().unwrap_or(0)
+    }
+
+    /// Whole tensors, flattened, of these parameters of a unit, of which the parts of all ranks have `arrived`.
+    pub(crate) fn gathered(
+        &self,
+        params: &[usize],
+        arrived: &Tensor,
+    ) -> Result<Vec<Tensor>, ExecuteError> {
+        let most = self.most(params);
         let mut pieces: Vec<Vec<Tensor>> = params.iter().map(|_| Vec::new()).collect();
-        for rank in ranks {
+        for rank in 0..self.ranks.size() {
             let mut at = rank as i64 * most;
             for (param, pieces) in params.iter().zip(&mut pieces) {
                 let length = self.length(*param, rank);
-                pieces.push(all.f_narrow(0, at, length)?);
+                pieces.push(arrived.f_narrow(0, at, length)?);
                 at += length;
             }
         }
@@ -368,8 +442,8 @@ impl Team {
         if self.leads() {
             receive = (0..size).map(|rank| self.length(param, rank)).collect();
         }
-        let mut output = self.room(receive.iter().sum(), own.kind())?;
-        self.ranks.all_to_all(&mut output, own, &receive, &send)?;
+        let output = self.room(receive.iter().sum(), own.kind())?;
+        let output = self.ranks.all_to_all(output, own.shallow_clone(), &receive, &send)?;
         Ok(self.leads().then_some(output))
     }
 
@@ -389,9 +463,8 @@ impl Team {
             }
             None => (self.room(0, Kind::Float)?, vec![0; size as usize]),
         };
-        let mut output = self.room(receive.iter().sum(), Kind::Float)?;
-        self.ranks.all_to_all(&mut output, &input, &receive, &send)?;
-        Ok(output)
+        let output = self.room(receive.iter().sum(), Kind::Float)?;
+        self.ranks.all_to_all(output, input, &receive, &send)
     }
 
     /// The tensor of rank 0, on every rank.
@@ -433,39 +506,45 @@ impl Team {
         self.shards().length(param, rank).div_ceil(BLOCK) as usize
     }
 
-    /// The predictions of the first ranks, of these numbers of tokens.
-    pub(crate) fn gather_predictions(
+    /// The numbers of each rank, of which each may have another count, on rank 0; `None` on the others.
+    pub(crate) fn lists_to_first(
         &self,
-        own: Predicted,
-        sizes: &[usize],
-    ) -> Result<Vec<Predicted>, ExecuteError> {
-        let most = sizes.iter().copied().max().unwrap_or(0);
-        let Predicted { mut losses, mut guesses } = own;
-        losses.resize(most, 0.0);
-        guesses.resize(most, 0);
-        let count = most * self.ranks.size() as usize;
-        let mut output = empty(count as i64, Kind::Float)?;
-        self.ranks.all_gather(&mut output, &Tensor::f_from_slice(&losses)?)?;
-        let mut all = vec![0f32; count];
-        output.f_copy_data(&mut all, count)?;
-        let guesses = self.gather_numbers(&guesses)?;
-        let of = sizes.iter().enumerate().map(|(rank, size)| Predicted {
-            losses: all[rank * most..][..*size].to_vec(),
-            guesses: guesses[rank * most..][..*size].to_vec(),
-        });
-        Ok(of.collect())
+        own: &[i64],
+    ) -> Result<Option<Vec<Vec<i64>>>, ExecuteError> {
+        let counts = self.gather_numbers(&[own.len() as i64])?;
+        let mut send = vec![0; counts.len()];
+        send[0] = own.len() as i64;
+        let receive = if self.leads() { counts } else { vec![0; send.len()] };
+        let input = Tensor::f_from_slice(own)?;
+        let output = empty(receive.iter().sum(), Kind::Int64)?;
+        let output = self.ranks.all_to_all(output, input, &receive, &send)?;
+        if !self.leads() {
+            return Ok(None);
+        }
+        let numbers = numbers(&output)?;
+        let mut rest = numbers.as_slice();
+        let mut lists = Vec::new();
+        for count in receive {
+            let (list, after) = rest.split_at_checked(count as usize).unwrap_or_default();
+            lists.push(list.to_vec());
+            rest = after;
+        }
+        Ok(Some(lists))
     }
 
     /// The numbers of all ranks, one after another.
     pub(crate) fn gather_numbers(&self, own: &[i64]) -> Result<Vec<i64>, ExecuteError> {
         let input = Tensor::f_from_slice(own)?;
         let count = own.len() * self.ranks.size() as usize;
-        let mut output = empty(count as i64, Kind::Int64)?;
-        self.ranks.all_gather(&mut output, &input)?;
-        let mut numbers = vec![0i64; count];
-        output.f_copy_data(&mut numbers, count)?;
-        Ok(numbers)
+        numbers(&self.ranks.all_gather(empty(count as i64, Kind::Int64)?, input)?)
     }
+}
+
+fn numbers(tensor: &Tensor) -> Result<Vec<i64>, ExecuteError> {
+    let mut numbers = vec![0i64; tensor.numel()];
+    let count = numbers.len();
+    tensor.f_copy_data(&mut numbers, count)?;
+    Ok(numbers)
 }
 
 /// A tensor to receive numbers, which stay on the CPU.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tch::Tensor;
 
-use super::{Collectives, Received};
+use super::{Collectives, Exchange, Received, UnderWay};
 use crate::error::ExecuteError;
 use crate::kernels::{Group, KernelError, Meeting};
 use records::run::RunError;
@@ -343,25 +343,30 @@ impl Collectives for Gloo {
         u64::from(self.launch.size)
     }
 
-    fn all_to_all(
+    fn begin_all_to_all(
         &self,
-        output: &mut Tensor,
-        input: &Tensor,
+        output: Tensor,
+        input: Tensor,
         output_counts: &[i64],
         input_counts: &[i64],
-    ) -> Result<(), ExecuteError> {
-        self.group
-            .all_to_all(output, input, output_counts, input_counts)
-            .map_err(|error| self.lost(&error))?;
-        self.received.add(output, output_counts.iter().copied(), self.rank());
-        Ok(())
+    ) -> Result<UnderWay, ExecuteError> {
+        self.received.add(&output, output_counts.iter().copied(), self.rank());
+        let work = self.group.begin_all_to_all(output, input, output_counts, input_counts);
+        work.map(|work| UnderWay(Exchange::Work(work))).map_err(|error| self.lost(&error))
     }
 
-    fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError> {
-        self.group.all_gather(output, input).map_err(|error| self.lost(&error))?;
+    fn begin_all_gather(&self, output: Tensor, input: Tensor) -> Result<UnderWay, ExecuteError> {
         let each = input.numel() as i64;
-        self.received.add(output, (0..self.size()).map(|_| each), self.rank());
-        Ok(())
+        self.received.add(&output, (0..self.size()).map(|_| each), self.rank());
+        let work = self.group.begin_all_gather(output, input);
+        work.map(|work| UnderWay(Exchange::Work(work))).map_err(|error| self.lost(&error))
+    }
+
+    fn wait(&self, UnderWay(exchange): UnderWay) -> Result<Tensor, ExecuteError> {
+        match exchange {
+            Exchange::Work(work) => work.wait().map_err(|error| self.lost(&error)),
+            Exchange::Simulated(_) => Err(ExecuteError::new("an exchange of other ranks")),
+        }
     }
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {

@@ -1,7 +1,7 @@
 //! Ranks as threads of one process: any number of them on any machine, to test what many processes do.
 //!
 //! In: a number of ranks, what each does, and what goes wrong. Out: their results. Must stay true: an exchange ends only
-//! when all ranks have called it, or one of them is gone; calls that differ in kind or size are an error of the rank that
+//! when all ranks have begun it, or one of them is gone; calls that differ in kind or size are an error of the rank that
 //! differs, as they would hang a network.
 
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use tch::{Kind, Tensor};
 
-use super::{Collectives, Received};
+use super::{Collectives, Exchange, Received, UnderWay};
 use crate::error::ExecuteError;
 
 /// What one rank gives to the exchange with this number.
@@ -50,6 +50,20 @@ pub struct Simulated {
     trouble: Trouble,
     received: Received,
     calls: RefCell<Vec<(Call, Kind)>>,
+    /// Exchanges that have begun and were not waited for.
+    began: Cell<u64>,
+    /// The most of them at any time.
+    most: Cell<u64>,
+}
+
+/// An exchange that this rank has begun.
+#[derive(Debug)]
+pub(super) struct Begun {
+    number: u64,
+    what: String,
+    output: Tensor,
+    /// Elements from each rank.
+    wanted: Vec<i64>,
 }
 
 /// A call of a collective, with elements for and from each rank.
@@ -87,6 +101,8 @@ pub fn with_trouble<T: Send>(
                         trouble,
                         received: Received::default(),
                         calls: RefCell::default(),
+                        began: Cell::new(0),
+                        most: Cell::new(0),
                     })
                 })
             })
@@ -101,18 +117,17 @@ impl Simulated {
         self.calls.borrow().clone()
     }
 
+    /// The most exchanges that were under way at a time.
+    pub fn most_under_way(&self) -> u64 {
+        self.most.get()
+    }
+
     fn note(&self, call: Call, tensor: &Tensor) {
         self.calls.borrow_mut().push((call, tensor.kind()));
     }
 
-    /// What every rank gave, once all did.
-    fn exchange<T>(
-        &self,
-        what: String,
-        tensor: Tensor,
-        counts: &[i64],
-        read: impl FnOnce(&dyn Fn(u64) -> (Tensor, Vec<i64>)) -> Result<T, ExecuteError>,
-    ) -> Result<T, ExecuteError> {
+    /// Gives this rank's part of the next exchange. Returns the exchange's number.
+    fn give(&self, what: &str, tensor: Tensor, counts: &[i64]) -> Result<u64, ExecuteError> {
         let number = self.exchanges.replace(self.exchanges.get() + 1);
         let Trouble { delays, dies, cuts } = self.trouble;
         if let Some(seed) = delays {
@@ -134,9 +149,21 @@ impl Simulated {
             changed.notify_all();
             return Err(ExecuteError::new("this rank is killed"));
         }
-        let given = Given { what: what.clone(), tensor, counts: counts.to_vec() };
+        let given = Given { what: what.to_owned(), tensor, counts: counts.to_vec() };
         board.given.insert((number, self.rank), given);
         changed.notify_all();
+        Ok(number)
+    }
+
+    /// What every rank gave to an exchange, once all did.
+    fn read<T>(
+        &self,
+        number: u64,
+        what: &str,
+        read: impl FnOnce(&dyn Fn(u64) -> (Tensor, Vec<i64>)) -> Result<T, ExecuteError>,
+    ) -> Result<T, ExecuteError> {
+        let (board, changed) = &*self.board;
+        let mut board = board.lock().map_err(|_| ExecuteError::new("another rank panicked"))?;
         let all = |board: &Board| board.given.range((number, 0)..=(number, u64::MAX)).count();
         while all(&board) < self.size as usize {
             if let Some(gone) = board.gone {
@@ -165,6 +192,20 @@ impl Simulated {
             board.given.retain(|(known, _), _| *known != number);
         }
         result
+    }
+
+    fn begin(
+        &self,
+        what: String,
+        output: Tensor,
+        input: &Tensor,
+        counts: &[i64],
+        wanted: Vec<i64>,
+    ) -> Result<UnderWay, ExecuteError> {
+        let number = self.give(&what, input.copy(), counts)?;
+        self.began.set(self.began.get() + 1);
+        self.most.set(self.most.get().max(self.began.get()));
+        Ok(UnderWay(Exchange::Simulated(Begun { number, what, output, wanted })))
     }
 
     /// What another rank sent, which must have this many elements.
@@ -199,57 +240,61 @@ impl Collectives for Simulated {
         self.size
     }
 
-    fn all_to_all(
+    fn begin_all_to_all(
         &self,
-        output: &mut Tensor,
-        input: &Tensor,
+        output: Tensor,
+        input: Tensor,
         output_counts: &[i64],
         input_counts: &[i64],
-    ) -> Result<(), ExecuteError> {
+    ) -> Result<UnderWay, ExecuteError> {
+        self.received.add(&output, output_counts.iter().copied(), self.rank);
+        self.note(Call::AllToAll(input_counts.to_vec(), output_counts.to_vec()), &input);
+        let what = "all to all".to_owned();
+        self.begin(what, output, &input, input_counts, output_counts.to_vec())
+    }
+
+    fn begin_all_gather(&self, output: Tensor, input: Tensor) -> Result<UnderWay, ExecuteError> {
+        let what = format!("all gather of {} {:?}", input.numel(), input.kind());
+        let count = input.numel() as i64;
+        self.received.add(&output, (0..self.size).map(|_| count), self.rank);
+        self.note(Call::AllGather(count), &input);
+        self.begin(what, output, &input, &[], vec![count; self.size as usize])
+    }
+
+    fn wait(&self, UnderWay(exchange): UnderWay) -> Result<Tensor, ExecuteError> {
+        let Exchange::Simulated(Begun { number, what, output, wanted }) = exchange else {
+            return Err(ExecuteError::new("an exchange of other ranks"));
+        };
+        self.began.set(self.began.get() - 1);
         let me = self.rank as usize;
-        self.received.add(output, output_counts.iter().copied(), self.rank);
-        self.note(Call::AllToAll(input_counts.to_vec(), output_counts.to_vec()), input);
-        self.exchange("all to all".to_owned(), input.copy(), input_counts, |of| {
+        self.read(number, &what, |of| {
             let mut at = 0;
-            for rank in 0..self.size {
+            for (rank, wanted) in (0..).zip(&wanted) {
                 let (theirs, counts) = of(rank);
-                self.whole(rank, &theirs, counts.iter().sum())?;
-                let wanted = output_counts[rank as usize];
-                if counts[me] != wanted {
+                // Without counts, all of it is for every rank.
+                let start: i64 = counts.iter().take(me).sum();
+                let sent = counts.get(me).copied().unwrap_or(*wanted);
+                let all = if counts.is_empty() { *wanted } else { counts.iter().sum() };
+                self.whole(rank, &theirs, all)?;
+                if sent != *wanted {
                     return Err(ExecuteError::of_rank(format!(
-                        "rank {rank} sends rank {me} {} elements, not {wanted}",
-                        counts[me]
+                        "rank {rank} sends rank {me} {sent} elements, not {wanted}"
                     )));
                 }
-                let start: i64 = counts[..me].iter().sum();
-                output.narrow(0, at, wanted).copy_(&theirs.narrow(0, start, wanted));
+                output.narrow(0, at, *wanted).copy_(&theirs.narrow(0, start, *wanted));
                 at += wanted;
             }
             Ok(())
-        })
-    }
-
-    fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), ExecuteError> {
-        let what = format!("all gather of {} {:?}", input.numel(), input.kind());
-        let count = input.numel() as i64;
-        self.received.add(output, (0..self.size).map(|_| count), self.rank);
-        self.note(Call::AllGather(count), input);
-        self.exchange(what, input.copy(), &[], |of| {
-            for rank in 0..self.size {
-                let (theirs, _) = of(rank);
-                self.whole(rank, &theirs, count)?;
-                output.narrow(0, rank as i64 * count, count).copy_(&theirs);
-            }
-            Ok(())
-        })
+        })?;
+        Ok(output)
     }
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {
         let what = format!("broadcast of {} {:?}", tensor.numel(), tensor.kind());
         self.received.add(tensor, std::iter::once(tensor.numel() as i64), self.rank);
         self.note(Call::Broadcast(tensor.numel() as i64), tensor);
-        let copy = tensor.copy();
-        self.exchange(what, copy, &[], |of| {
+        let number = self.give(&what, tensor.copy(), &[])?;
+        self.read(number, &what, |of| {
             let (theirs, _) = of(0);
             self.whole(0, &theirs, tensor.numel() as i64)?;
             tensor.copy_(&theirs);

@@ -4,6 +4,8 @@
 //! stay true: every rank does the schedule's actions in order, also where it has no micro-batch; its bits are those of one
 //! process, whatever is divided.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use compiler::graph::ParamId;
@@ -11,13 +13,13 @@ use compiler::plan::{DType, Input, Output};
 use tch::Tensor;
 
 use super::agree::Check;
-use super::ahead::Ahead;
+use super::ahead::{Ahead, Told};
 use super::{Division, State, broken, mean_loss, tensors, unbalanced};
 use crate::execute::{ExecuteError, Moments, Running, Trainer};
 use crate::kernels::Isa;
 use crate::kernels::arrange::copy;
 use crate::kernels::update::{block_sums, norm_of_blocks};
-use crate::ranks::Announced;
+use crate::ranks::{Announced, Computed, Team, UnderWay};
 use crate::weights::Weights;
 use data::batch::{Batch, digest_of_windows};
 use lab::experiment::Shard;
@@ -25,7 +27,7 @@ use records::job::Job;
 use records::metrics::Step;
 use records::run::{RunError, digest_of};
 use scale::reduce::{Node, Tree};
-use scale::schedule::{Action, Way};
+use scale::schedule::{Action, Transfer, Way};
 
 /// What came of a step that all ranks tried.
 #[derive(Debug)]
@@ -45,13 +47,15 @@ type Pieces = Result<Vec<Tensor>, ExecuteError>;
 struct Underway<'a> {
     trainer: &'a Trainer,
     division: Division,
-    /// `None` until all ranks have told of their windows.
+    /// `None` until what all ranks told of their windows has arrived.
     announced: Option<Announced>,
     batches: Vec<Batch>,
     /// How ranks check each other in this step.
     check: Option<Check>,
     round: u64,
     running: Option<Running<'a>>,
+    /// Exchanges that have begun.
+    under_way: BTreeMap<Transfer, UnderWay>,
     /// Time that this rank has computed in this round.
     computing: Duration,
     /// By unit, the sums of gradients that this rank owns.
@@ -65,6 +69,8 @@ struct Underway<'a> {
     gradients: Vec<Tensor>,
     norm: Option<f64>,
     grad_norm: f64,
+    /// Whether a rank was asked to stop.
+    stop: bool,
     times: Times,
 }
 
@@ -95,7 +101,7 @@ impl State {
         job: &mut Job,
         trainer: &Trainer,
         ahead: &mut Ahead,
-        stop: bool,
+        stop: &AtomicBool,
     ) -> Result<Together, RunError> {
         let mut step = Underway::new(trainer, self.division()?.clone());
         let schedule = step.division.team.schedule.clone();
@@ -109,15 +115,18 @@ impl State {
                 // Rank 0 has given it, and the others have followed it here.
                 Action::Command => {}
                 Action::Announce => {
-                    if let Some((rank, why)) = step.announce(job, ahead, self.step, stop)? {
+                    if let Some((rank, why)) = step.announce(job, ahead, self.step)? {
                         return Ok(Together::NoData { rank, why });
                     }
                 }
-                Action::Gather { segment, dtype } => step.gather(&self.weights, segment, dtype)?,
+                Action::Begin(transfer) => step.begin_transfer(&self.weights, transfer)?,
+                Action::Wait(transfer) => step.end_transfer(&self.weights, transfer)?,
                 Action::Release { segment } => step.release(segment),
                 Action::Compute { round: _, from: _, to } => step.compute(&self.weights, to)?,
-                Action::Scatter { round, unit, way } => step.scatter(round, unit, way)?,
-                Action::Losses { round } => step.tell_losses(round)?,
+                Action::Losses { round } => {
+                    step.tell_losses(round, stop.load(Ordering::Relaxed))?;
+                }
+                Action::Tell => step.tell(job, ahead, self.step + 1)?,
                 Action::Repeat => step.repeat()?,
                 Action::Digest { unit } => step.digest(unit)?,
                 Action::Agree => {
@@ -128,14 +137,12 @@ impl State {
                     }
                 }
                 Action::Norm => step.global_norm()?,
-                Action::Sums { unit } => step.whole_sums(unit, &self.weights)?,
                 Action::Update => self.update(&mut step, job.rate(self.step))?,
-                Action::Weights { unit } => self.share(&step, unit)?,
             }
         }
         let lr = job.rate(self.step);
         self.step += 1;
-        let Some(Announced { counted, windows, stop, failed: _ }) = step.announced else {
+        let Some(Announced { counted, windows, failed: _ }) = step.announced else {
             return Err(broken("a step without windows"));
         };
         let Some((loss, _)) = step.losses.finish().map_err(unbalanced)? else {
@@ -149,7 +156,7 @@ impl State {
             batch: digest_of(digest_of_windows(&windows)),
             counted,
         };
-        Ok(Together::Done { step: record, stop, times: step.times })
+        Ok(Together::Done { step: record, stop: step.stop, times: step.times })
     }
 
     /// Updates everything, or what this rank owns.
@@ -172,21 +179,6 @@ impl State {
             }
         };
         weights.changed();
-        Ok(())
-    }
-
-    /// All ranks get the unit's new weights.
-    fn share(&mut self, step: &Underway<'_>, unit: usize) -> Result<(), ExecuteError> {
-        let team = &step.division.team;
-        let params = team.params_of(unit);
-        let weights = &self.weights.tensors;
-        let parts = params
-            .iter()
-            .map(|param| team.part(*param, tensor_of(weights, *param)?))
-            .collect::<Result<Vec<_>, _>>()?;
-        for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
-            tensor_of(weights, *param)?.f_view([-1])?.f_copy_(&whole)?;
-        }
         Ok(())
     }
 
@@ -237,40 +229,55 @@ impl<'a> Underway<'a> {
             wrong: false,
             round: 0,
             running: None,
+            under_way: BTreeMap::new(),
             computing: Duration::ZERO,
             losses: Tree::new(order),
             inside: Vec::new(),
             gradients: Vec::new(),
             norm: None,
             grad_norm: f64::NAN,
+            stop: false,
             times: Times::default(),
         }
     }
 
-    /// Reads this rank's windows, and tells of them. Returns the first rank without its data, and why.
+    /// Takes the windows of this rank, and what all ranks told of theirs: a step ahead, except in the first step. Returns
+    /// the first rank without its data, and why.
     fn announce(
         &mut self,
-        job: &mut Job,
+        job: &Job,
         ahead: &mut Ahead,
         step: u64,
-        stop: bool,
     ) -> Result<Option<(u64, String)>, RunError> {
         let (count, rows) = (job.micro_batches, job.rows);
         let team = &self.division.team;
-        let mut own = ahead.take(step);
-        // The last one is the next rank's.
-        let checks = job.cadence.checks_in(step + 1);
-        let checked = own.as_mut().ok().filter(|_| checks).and_then(Vec::pop);
-        let announced = team.announce(own.as_deref(), count, rows, stop)?;
+        let told = match ahead.kept(step) {
+            Some(told) => told,
+            None => begin_telling(team, job, ahead, step)?,
+        };
+        let Told { step: _, own, telling } = told;
+        let announced = team.told(telling, own.as_ref().err(), count, rows)?;
         let failed = announced.failed.clone();
         if failed.is_none() {
+            ahead.begin(step + 1);
             self.batches = own?;
-            if let Some(batch) = checked {
+            // The last one is the next rank's.
+            let checks = job.cadence.checks_in(step + 1);
+            if let Some(batch) = checks.then(|| self.batches.pop()).flatten() {
                 self.check = Some(Check::new(team, job, step, batch, &announced)?);
             }
         }
         self.announced = Some(announced);
         Ok(failed)
+    }
+
+    /// Begins to tell of this rank's windows of the next step, if there is one. Nobody waits for that in this step.
+    fn tell(&mut self, job: &Job, ahead: &mut Ahead, next: u64) -> Result<(), RunError> {
+        if ahead.has(next) {
+            let told = begin_telling(&self.division.team, job, ahead, next)?;
+            ahead.keep(told);
+        }
+        Ok(())
     }
 
     /// Begins this rank's micro-batch of the round, if it has one and has not begun.
@@ -301,32 +308,113 @@ impl<'a> Underway<'a> {
         Ok(())
     }
 
-    /// Makes a segment's parameters whole, as far as they are exchanged in this dtype.
-    fn gather(
+    /// Begins an exchange of tensors.
+    fn begin_transfer(&mut self, weights: &Weights, transfer: Transfer) -> Result<(), RunError> {
+        let begun = match transfer {
+            Transfer::Gather { segment, dtype } => {
+                let params = self.params_in(segment, dtype);
+                let kind = self.trainer.machine().kind_of(dtype);
+                let part =
+                    |param: &usize| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?);
+                let parts = params.iter().map(part).collect::<Result<Vec<_>, ExecuteError>>()?;
+                self.division.team.begin_gather(&params, &parts)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Flat } => {
+                let own = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter(own, round, unit)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Inside } => {
+                let own = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter_inside(own, round, unit)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Across } => {
+                let sums = std::mem::take(&mut self.inside);
+                self.division.team.begin_scatter_across(&sums, round, unit)?
+            }
+            Transfer::Sums { unit } => {
+                let parts = self.sum(unit)?;
+                let team = &self.division.team;
+                team.begin_gather(team.params_of(unit), &parts)?
+            }
+            Transfer::Weights { unit } => {
+                let team = &self.division.team;
+                let params = team.params_of(unit);
+                let part = |param: &usize| team.part(*param, tensor_of(&weights.tensors, *param)?);
+                let parts = params.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+                team.begin_gather(params, &parts)?
+            }
+        };
+        match self.under_way.insert(transfer, begun) {
+            None => Ok(()),
+            Some(_) => Err(broken(&format!("{transfer:?} begins twice"))),
+        }
+    }
+
+    /// Waits for an exchange of tensors, and uses its result.
+    fn end_transfer(&mut self, weights: &Weights, transfer: Transfer) -> Result<(), RunError> {
+        let begun = self.under_way.remove(&transfer);
+        let begun = begun.ok_or_else(|| broken(&format!("{transfer:?} has not begun")))?;
+        let team = self.division.team.clone();
+        let arrived = team.wait(begun)?;
+        match transfer {
+            Transfer::Gather { segment, dtype } => {
+                self.begin(weights)?;
+                let params = self.params_in(segment, dtype);
+                Ok(self.give(&params, dtype, team.gathered(&params, &arrived)?)?)
+            }
+            Transfer::Scatter { round, unit, way: Way::Flat } => {
+                self.add(unit, team.scattered(&arrived, round, unit)?)
+            }
+            Transfer::Scatter { round, unit: _, way: Way::Inside } => {
+                self.inside = team.scattered_inside(&arrived, round)?;
+                Ok(())
+            }
+            Transfer::Scatter { round, unit, way: Way::Across } => {
+                self.add(unit, team.scattered_across(&arrived, round, unit)?)
+            }
+            Transfer::Sums { unit } => {
+                if self.gradients.is_empty() {
+                    self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
+                }
+                let params = team.params_of(unit);
+                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
+                    let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
+                    if let Some(gradient) = self.gradients.get_mut(*param) {
+                        *gradient = whole;
+                    }
+                }
+                Ok(())
+            }
+            Transfer::Weights { unit } => {
+                let params = team.params_of(unit);
+                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
+                    let copied = tensor_of(&weights.tensors, *param)?.f_view([-1]);
+                    copied.and_then(|mut flat| flat.f_copy_(&whole)).map_err(ExecuteError::from)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The parameters of a segment that are exchanged in this dtype.
+    fn params_in(&self, segment: usize, dtype: DType) -> Vec<usize> {
+        let segment = self.division.team.schedule.timeline.segments.get(segment);
+        let params = segment.into_iter().flat_map(|segment| &segment.params);
+        params.filter(|(_, known)| *known == dtype).map(|(param, _)| *param).collect()
+    }
+
+    /// Gives whole parameters to the micro-batch that is computed.
+    fn give(
         &mut self,
-        weights: &Weights,
-        segment: usize,
+        params: &[usize],
         dtype: DType,
+        whole: Vec<Tensor>,
     ) -> Result<(), ExecuteError> {
-        self.begin(weights)?;
-        let team = &self.division.team;
-        let Some(segment) = team.schedule.timeline.segments.get(segment) else { return Ok(()) };
-        let params: Vec<usize> = segment
-            .params
-            .iter()
-            .filter(|(_, known)| *known == dtype)
-            .map(|(param, _)| *param)
-            .collect();
-        let kind = self.trainer.machine().kind_of(dtype);
-        let parts = params
-            .iter()
-            .map(|param| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?))
-            .collect::<Result<Vec<_>, ExecuteError>>()?;
-        for (param, whole) in params.iter().zip(team.gather(&params, &parts)?) {
-            let whole = whole.f_reshape(team.shape(*param))?;
+        let rounded = self.trainer.machine().kind_of(DType::Bf16);
+        let Some(running) = &mut self.running else { return Ok(()) };
+        for (param, whole) in params.iter().zip(whole) {
+            let whole = whole.f_reshape(self.division.team.shape(*param))?;
             let id = ParamId(*param as u32);
-            let Some(running) = &mut self.running else { continue };
-            let rounded = self.trainer.machine().kind_of(DType::Bf16);
             running.give(Input::Rounded(id), || Ok(whole.f_to_kind(rounded)?))?;
             if dtype == DType::F32 {
                 running.give(Input::Param(id), || Ok(whole.shallow_clone()))?;
@@ -347,25 +435,22 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// Sends this rank's gradients of a unit to their owners, and adds what it owns.
-    fn scatter(&mut self, round: u64, unit: usize, way: Way) -> Result<(), RunError> {
-        let own = match way {
-            Way::Flat | Way::Inside => self.take(unit)?,
-            Way::Across => None,
-        };
+    /// This rank's gradients of a unit, if it has a micro-batch in this round.
+    fn gradients_to_send(
+        &mut self,
+        round: u64,
+        unit: usize,
+    ) -> Result<Option<Vec<Tensor>>, ExecuteError> {
+        let own = self.take(unit)?;
         if let (0, Some(check), Some(own)) = (round, &mut self.check, &own) {
             check.note(self.division.team.params_of(unit), own)?;
         }
-        let Underway { trainer, division, sums, inside, .. } = self;
-        let team = &division.team;
-        let arrived = match way {
-            Way::Flat => team.scatter(own, round, unit)?,
-            Way::Inside => {
-                *inside = team.scatter_inside(own, round, unit)?;
-                return Ok(());
-            }
-            Way::Across => team.scatter_across(&std::mem::take(inside), round, unit)?,
-        };
+        Ok(own)
+    }
+
+    /// Adds what this rank owns of a unit.
+    fn add(&mut self, unit: usize, arrived: Vec<(Node, Vec<Tensor>)>) -> Result<(), RunError> {
+        let Underway { trainer, sums, .. } = self;
         let Some(Some(tree)) = sums.get_mut(unit) else {
             return Err(broken(&format!("unit {unit} has no sum")));
         };
@@ -428,23 +513,25 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// The losses of a round's micro-batches, and how long ranks computed.
-    fn tell_losses(&mut self, round: u64) -> Result<(), RunError> {
+    /// The losses of a round's micro-batches, how long ranks computed, and whether one was asked to stop.
+    fn tell_losses(&mut self, round: u64, stop: bool) -> Result<(), RunError> {
         let team = &self.division.team;
-        let mut own = (0.0, 0);
+        let (mut loss, mut counted) = (0.0, 0);
         if let Some(mut running) = self.running.take() {
-            let loss = running.take(Output::Loss)?.f_double_value(&[]);
-            let counted = running.take(Output::Counted)?.f_int64_value(&[]);
-            own = (loss.map_err(ExecuteError::from)?, counted.map_err(ExecuteError::from)?);
+            let found = running.take(Output::Loss)?.f_double_value(&[]);
+            let targets = running.take(Output::Counted)?.f_int64_value(&[]);
+            loss = found.map_err(ExecuteError::from)?;
+            counted = targets.map_err(ExecuteError::from)?;
             running.end();
         }
-        let told = team.losses(own, self.computing)?;
+        let told = team.losses(Computed { loss, counted, took: self.computing, stop })?;
         self.computing = Duration::ZERO;
         self.times.seconds.resize(told.len(), 0.0);
         let first = round * team.ranks.size();
         for (rank, (told, seconds)) in told.iter().zip(&mut self.times.seconds).enumerate() {
-            let &(loss, counted, took) = told;
-            *seconds += took;
+            let Computed { loss, counted, took, stop } = *told;
+            *seconds += took.as_secs_f64();
+            self.stop |= stop;
             if (rank as u64) < team.schedule.active(round) {
                 let add =
                     |left: (f64, i64), right: (f64, i64)| (left.0 + right.0, left.1 + right.1);
@@ -488,23 +575,16 @@ impl<'a> Underway<'a> {
         self.norm = Some(norm_of_blocks(&self.division.team.gather_blocks(&blocks)?));
         Ok(())
     }
+}
 
-    /// A unit's sums of gradients, whole on every rank.
-    fn whole_sums(&mut self, unit: usize, weights: &Weights) -> Result<(), RunError> {
-        let parts = self.sum(unit)?;
-        let team = &self.division.team;
-        if self.gradients.is_empty() {
-            self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
-        }
-        let params = team.params_of(unit);
-        for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
-            let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
-            if let Some(gradient) = self.gradients.get_mut(*param) {
-                *gradient = whole;
-            }
-        }
-        Ok(())
-    }
+/// Reads this rank's windows of a step, and begins to tell of them.
+fn begin_telling(team: &Team, job: &Job, ahead: &mut Ahead, step: u64) -> Result<Told, RunError> {
+    let own = ahead.take(step);
+    // The last one of a step with a check is the next rank's.
+    let count = team.own(job.micro_batches).count();
+    let mine = own.as_deref().map(|batches| batches.get(..count).unwrap_or(batches));
+    let telling = team.begin_telling(mine, job.rows)?;
+    Ok(Told { step, own, telling })
 }
 
 fn tensor_of(tensors: &[Tensor], param: usize) -> Result<&Tensor, ExecuteError> {

@@ -1,16 +1,19 @@
 //! A rank other than 0.
 //!
-//! In: a job and the team. Out: nothing but this rank's part of each step. Must stay true: it writes no file, and does
-//! only what rank 0 commands.
+//! In: a job, the team and the run's folder. Out: nothing but this rank's part of each step and each checkpoint. Must stay
+//! true: it makes no file, and writes only into those that rank 0 has laid out; it does only what rank 0 commands.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use crate::evaluate::Measurer;
 use crate::execute::Machine;
 use crate::ranks::{Command, Ending, Member};
-use crate::state::{Ahead, Division, State, Together};
+use crate::state::{Ahead, Division, State, Together, Written};
+use records::checkpoint::Store;
+use records::fault::Faults;
 use records::job::Job;
-use records::run::RunError;
+use records::run::{Paths, RunError};
 
 /// Follows rank 0 to the end of its training. `stop` asks all ranks to stop after the next step.
 pub fn follow(
@@ -18,6 +21,7 @@ pub fn follow(
     machine: Machine,
     member: &Member,
     stop: &AtomicBool,
+    folder: &Path,
 ) -> Result<Ending, RunError> {
     let division = Division::new(job, member, machine.device);
     let team = &division.team;
@@ -26,18 +30,24 @@ pub fn follow(
     let mut state = State::initial(job, machine)?;
     state.divide(division.clone())?;
     let mut ahead = Ahead::new(job, team.own(job.micro_batches).collect(), Some(team.checked()));
+    let store = Store::new(Paths::new(folder).checkpoints(), job.id(), job.slots());
     loop {
         match Command::next(&*team.ranks)? {
             Command::Take(part, index) => state.take(part, index)?,
             Command::Resume(step) => state.step = step,
             Command::Step(step) if step == state.step => {
-                let stop = stop.load(Ordering::Relaxed);
                 // Rank 0 reports a rank without data or with wrong gradients, and says what is next.
                 match state.advance_together(job, &trainer, &mut ahead, stop)? {
                     Together::Done { .. } | Together::NoData { .. } | Together::Differ { .. } => {}
                 }
             }
-            Command::Step(step) => {
+            Command::Save(step) if step == state.step => {
+                // Rank 0 commits the checkpoint, or reports which rank failed, and says what is next.
+                match state.write_together(&store, &Faults::none())? {
+                    Written::Whole { .. } | Written::Unseen { .. } | Written::Failed { .. } => {}
+                }
+            }
+            Command::Step(step) | Command::Save(step) => {
                 return Err(RunError::machine(
                     format!(
                         "rank 0 is at step {step}, but rank {} at {}",
@@ -48,7 +58,8 @@ pub fn follow(
                 ));
             }
             Command::Send(part, index) => state.send(part, index)?,
-            Command::Evaluate => measurer.contribute(job, &state)?,
+            // Rank 0 alone has the result, and logs it.
+            Command::Evaluate => drop(measurer.share(job, &state)?),
             Command::End(how) => return Ok(how),
         }
     }

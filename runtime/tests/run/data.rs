@@ -11,12 +11,14 @@ use data::text::index::{OnBadLine, TextIndex};
 use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use data::text::tokenizer::Tokenizer;
-use lab::experiment::Experiment;
+use lab::experiment::{Experiment, Shard};
 use lab::field::{FieldValue, Fields};
 use records::fault::Faults;
 use records::metrics::{Evaluation, Record, Step};
 use records::run::{Event, RunErrorKind};
-use runtime::train::{Observer, Options, TrainOutcome, machine, train};
+use runtime::ranks::simulated::with_ranks;
+use runtime::ranks::{Collectives, Member};
+use runtime::train::{Observer, Options, TrainOutcome, follow, machine, train};
 
 use super::support::*;
 
@@ -252,6 +254,56 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
             assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
         }
     }
+}
+
+/// Ranks tell each other of their windows a step ahead; the step that misses some is found before it begins.
+#[test]
+fn a_rank_without_its_data_is_named_with_the_step_that_needs_it() {
+    let root = tempfile::tempdir().unwrap();
+    let paths = [0, 1].map(|rank| root.path().join(format!("small.{rank}.index")));
+    paths.iter().for_each(|path| prepared(path, 40));
+    let open = |rank: u64| Arc::new(file::load(&paths[rank as usize]).unwrap());
+    let recipe = || {
+        // Only the last step is saved, unless a run ends before.
+        let experiment = experiment("small_text", &text_recipe(), &[("every = 3", "every = 0")]);
+        let values = Fields::from([("data.digest".to_owned(), digest_of(&open(0)))]);
+        experiment.with("small".to_owned(), &values).unwrap()
+    };
+    let mut straight = Folder::new();
+    straight.documents = Some(open(0));
+    straight.finish(&recipe());
+    let good = std::fs::read(&paths[1]).unwrap();
+    let mut bad = good.clone();
+    bad[16..1000].iter_mut().for_each(|byte| *byte ^= 1);
+    let change = || std::fs::write(&paths[1], &bad).unwrap();
+    let mut folder = Folder::new();
+    let path = folder.path();
+    let ends = with_ranks(2, |simulated| {
+        let experiment = recipe();
+        let mut job = job(&experiment, Some(open(simulated.rank()))).unwrap();
+        let machine = machine(&experiment.platform).unwrap();
+        let leads = simulated.rank() == 0;
+        let (shard, ranks) = (Shard::Optimizer, std::rc::Rc::new(simulated));
+        let member = Member { ranks, shard, node: None, wrong_in: None };
+        let (stop, faults) = (AtomicBool::new(false), Faults::none());
+        if !leads {
+            return follow(&mut job, machine, &member, &stop, &path).map(|_| ());
+        }
+        let ranks = Some(&member);
+        let options = Options { stop: &stop, stop_after: None, faults: &faults, ranks };
+        // When step 5 is done, both ranks have told of step 6, and read nothing of step 7.
+        let mut watch = Changing { step: 5, change: &change };
+        train(&mut job, &path, machine, &options, &mut watch).map(|_| ())
+    });
+    let error = ends[0].as_ref().unwrap_err();
+    assert!(error.message.starts_with("rank 1 has no data for step 7: "), "{error}");
+    assert!(error.message.contains("small.1.index is damaged"), "{error}");
+    assert!(ends[1].is_ok(), "{ends:?}");
+    assert_eq!(steps(&folder.records()).len(), 6);
+    assert!(error.help.contains("step 6 was saved"), "{error}");
+    folder.documents = Some(open(0));
+    folder.finish(&recipe());
+    assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use runtime::ranks::simulated::{Call, Trouble, with_trouble};
 use runtime::ranks::{Collectives, Member};
 use runtime::train::{Options, TrainOutcome, follow, machine, train};
 
-use scale::schedule::{Counts, Exchange, Schedule};
+use scale::schedule::{Action, Counts, Exchange, Schedule};
 use scale::shard::Shards;
 use tch::Kind;
 
@@ -40,13 +40,16 @@ fn flat(ranks: u64, shard: Shard) -> Divided {
 /// The collectives that a rank called.
 type Calls = Vec<(Call, Kind)>;
 
+/// The collectives that a rank began in order, and the most of them that were under way at a time.
+type Began = (Calls, u64);
+
 /// Trains to `stop_after`, or to the end. Returns the calls of each rank, too.
 fn run(
     folder: &Folder,
     recipe: &(dyn Fn() -> lab::experiment::Experiment + Sync),
     divided: Divided,
     stop_after: Option<u64>,
-) -> (Option<TrainOutcome>, Vec<Calls>) {
+) -> (Option<TrainOutcome>, Vec<Began>) {
     let (mut ends, calls) = tried(folder, recipe, divided, stop_after);
     for end in ends.iter_mut().skip(1) {
         assert!(end.is_ok(), "{end:?}");
@@ -60,7 +63,7 @@ fn tried(
     recipe: &(dyn Fn() -> lab::experiment::Experiment + Sync),
     Divided { ranks, shard, node, trouble, wrong }: Divided,
     stop_after: Option<u64>,
-) -> (Vec<Result<Option<TrainOutcome>, String>>, Vec<Calls>) {
+) -> (Vec<Result<Option<TrainOutcome>, String>>, Vec<Began>) {
     let path = folder.path();
     let ends = with_trouble(ranks, trouble, |simulated| {
         let experiment = recipe();
@@ -71,7 +74,7 @@ fn tried(
         let member = Member { ranks: simulated.clone(), shard, node, wrong_in };
         let stop = AtomicBool::new(false);
         let end = if simulated.rank() > 0 {
-            follow(&mut job, machine, &member, &stop).map(|_| None)
+            follow(&mut job, machine, &member, &stop, &path).map(|_| None)
         } else {
             let faults = Faults::none();
             let ranks = Some(&member);
@@ -79,7 +82,8 @@ fn tried(
             let told = &mut Told::default();
             train(&mut job, &path, machine, &options, told).map(Some)
         };
-        (end.map_err(|error| error.message), simulated.calls())
+        let began = (simulated.calls(), simulated.most_under_way());
+        (end.map_err(|error| error.message), began)
     });
     ends.into_iter().unzip()
 }
@@ -113,39 +117,74 @@ fn any_number_of_ranks_gives_the_bits_of_one() {
     }
 }
 
-/// Every rank called exactly what the schedule lists, in that order and in those sizes, once for each step.
-fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, calls: &[Calls]) {
+/// Every rank began exactly what the schedule lists, in that order and in those sizes, once for each step; and as many
+/// exchanges were under way at a time.
+fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {
     let job = job(&several(), None).unwrap();
     let shards = Shards::new(&job.graph, ranks);
     let counts =
         Counts { micro_batches: job.micro_batches, in_sequence: job.in_sequence, rows: job.rows };
     let schedule = Schedule::new(shards, &job.plans.micro, shard, counts, node);
-    for (rank, calls) in (0..).zip(calls) {
-        let wanted: Calls = schedule
-            .step()
-            .into_iter()
-            .filter_map(|action| schedule.exchange(action, rank))
-            .map(|exchange| {
-                let kind = match exchange.dtype() {
-                    DType::F32 => Kind::Float,
-                    DType::Bf16 => Kind::BFloat16,
-                    DType::F64 => Kind::Double,
-                    DType::I64 => Kind::Int64,
-                };
-                let signed = |counts: Vec<u64>| counts.iter().map(|n| *n as i64).collect();
-                let call = match exchange {
-                    Exchange::AllToAll { sent, received, .. } => {
-                        Call::AllToAll(signed(sent), signed(received))
-                    }
-                    Exchange::AllGather { each, .. } => Call::AllGather(each as i64),
-                    Exchange::Broadcast { elements, .. } => Call::Broadcast(elements as i64),
-                };
-                (call, kind)
-            })
-            .collect();
-        let found = calls.windows(wanted.len()).filter(|calls| **calls == wanted).count();
-        assert_eq!(found as u64, LAST, "rank {rank} of {ranks}, {shard:?}: {wanted:?}\n{calls:?}");
+    let (mut under_way, mut most_at_a_time) = (0u64, 0);
+    for step in 0..2 {
+        for action in schedule.step() {
+            match action {
+                Action::Begin(_) | Action::Tell => under_way += 1,
+                Action::Wait(_) => under_way -= 1,
+                // What the step before began to tell.
+                Action::Announce if step > 0 => under_way -= 1,
+                _ => {}
+            }
+            let waits = matches!(action, Action::Losses { .. } | Action::Norm);
+            most_at_a_time = most_at_a_time.max(under_way + u64::from(waits));
+        }
     }
+    assert!(most_at_a_time > 1, "{shard:?}");
+    for (rank, (calls, most)) in (0..).zip(began) {
+        assert_eq!(*most, most_at_a_time, "rank {rank} of {ranks}, {shard:?}");
+        let mut rest = calls.as_slice();
+        for step in 1..=LAST {
+            let mut actions = schedule.step();
+            // A process tells of its first step in that step, and there is none after the last one.
+            if step == LAST {
+                actions.retain(|action| *action != Action::Tell);
+            }
+            if step == 1 {
+                let announced = actions.iter_mut().find(|action| **action == Action::Announce);
+                *announced.unwrap() = Action::Tell;
+            }
+            let wanted = calls_of(&schedule, &actions, rank);
+            let at = rest.windows(wanted.len()).position(|calls| *calls == wanted);
+            let at = at.unwrap_or_else(|| {
+                panic!("step {step}, rank {rank} of {ranks}, {shard:?}: {wanted:?}\n{rest:?}")
+            });
+            rest = &rest[at + wanted.len()..];
+        }
+    }
+}
+
+/// What a rank calls for these actions.
+fn calls_of(schedule: &Schedule, actions: &[Action], rank: u64) -> Calls {
+    let exchanges = actions.iter().filter_map(|action| schedule.exchange(*action, rank));
+    exchanges
+        .map(|exchange| {
+            let kind = match exchange.dtype() {
+                DType::F32 => Kind::Float,
+                DType::Bf16 => Kind::BFloat16,
+                DType::F64 => Kind::Double,
+                DType::I64 => Kind::Int64,
+            };
+            let signed = |counts: Vec<u64>| counts.iter().map(|n| *n as i64).collect();
+            let call = match exchange {
+                Exchange::AllToAll { sent, received, .. } => {
+                    Call::AllToAll(signed(sent), signed(received))
+                }
+                Exchange::AllGather { each, .. } => Call::AllGather(each as i64),
+                Exchange::Broadcast { elements, .. } => Call::Broadcast(elements as i64),
+            };
+            (call, kind)
+        })
+        .collect()
 }
 
 #[test]
@@ -247,10 +286,8 @@ fn a_rank_that_computes_wrongly_is_found_by_its_neighbour() {
         let (ends, _) = tried(&folder, &checked, Divided { wrong: Some((2, 4)), ..divided }, None);
         let why = ends[0].as_ref().unwrap_err();
         // The test makes the first gradient wrong that is sent.
-        let first = if divided.shard == Shard::Full { "head.output" } else { "embed" };
-        let wanted = format!(
-            "ranks 1 and 2 compute different gradients of {first} for micro-batch 2 of step 4"
-        );
+        let wanted =
+            "ranks 1 and 2 compute different gradients of head.output for micro-batch 2 of step 4";
         assert_eq!(*why, wanted);
         assert!(ends[1..].iter().all(Result::is_ok), "{ends:?}");
         // The step is not in the log; the last checkpoint leads to the right end.
@@ -275,7 +312,7 @@ fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
         let slow = Trouble { delays: Some(n as u64), ..Trouble::default() };
         let (_, calls) = run(&folder, &recipe, Divided { trouble: slow, ..divided }, None);
         assert_eq!(differing(&straight.bits(3), &folder.bits(3)), Vec::<String>::new());
-        let exchanges = calls[0].len() as u64;
+        let exchanges = calls[0].0.len() as u64;
         for part in 0..4 {
             let (rank, at) = (1 + part % (divided.ranks - 1), 1 + exchanges * part / 4);
             let folder = Folder::new();
@@ -301,5 +338,38 @@ fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
                 assert_eq!(differing(&straight.bits(3), &folder.bits(3)), Vec::<String>::new());
             }
         }
+    }
+}
+
+#[test]
+fn an_evaluation_is_shared_like_a_step_and_gives_the_bits_of_one() {
+    let last = ("steps = 8", "steps = 2");
+    // Seven windows are four batches; 300 samples are two parts of what a model writes.
+    let seven = ("every = 4\nwindows = 3", "every = 1\nwindows = 7");
+    let samples = ("every = 4\nwindows = 3", "windows = 3\nsamples = 300");
+    let written = |task: &str, arch, changes: &[(&str, &str)]| {
+        experiment(arch, &recipe_of(task), &[&[last, samples], changes].concat())
+    };
+    let longer = [("seq_len = 32", "seq_len = 200")];
+    let whole = [("seq_len = 32", "seq_len = 1200")];
+    let recipes: [&(dyn Fn() -> lab::experiment::Experiment + Sync); 4] = [
+        &|| experiment("wide", DEPO, &[last, seven]),
+        &|| written("task = \"brevo\"\nbrevo.N = 3", "small_canon", &[]),
+        &|| written("task = \"lano\"\nlano.config = \"cfg3f\"", "small_canon", &longer),
+        &|| {
+            let text = recipe_of("task = \"capo\"\ncapo.N = 5\ncapo.permute = true");
+            experiment("small_text", &text, &[&[last, seven][..], &whole].concat())
+        },
+    ];
+    for (number, recipe) in recipes.into_iter().enumerate() {
+        let straight = Folder::finished(&recipe());
+        for divided in [flat(2, Shard::Full), flat(3, Shard::None)] {
+            let folder = Folder::new();
+            run(&folder, recipe, divided, None);
+            let differing = differing(&straight.bits(2), &folder.bits(2));
+            assert_eq!(differing, Vec::<String>::new(), "recipe {number}, {divided:?}");
+        }
+        let scored = straight.records().pop();
+        assert!(matches!(scored, Some(records::metrics::Record::Evaluation(_))), "{scored:?}");
     }
 }

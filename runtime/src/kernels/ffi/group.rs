@@ -18,6 +18,11 @@ struct Opaque {
     private: [u8; 0],
 }
 
+#[repr(C)]
+struct OpaqueWork {
+    private: [u8; 0],
+}
+
 unsafe extern "C" {
     fn canonc_group_meet(
         host: *const c_char,
@@ -30,18 +35,20 @@ unsafe extern "C" {
     ) -> *mut Opaque;
     fn canonc_group_connect(group: *mut Opaque, address: *const c_char, timeout_ms: i64) -> c_int;
     fn canonc_group_add_nccl(group: *mut Opaque, library: *const c_char, timeout_ms: i64) -> c_int;
-    fn canonc_group_all_to_all(
+    fn canonc_group_begin_all_to_all(
         group: *mut Opaque,
         output: *mut c_void,
         input: *mut c_void,
         output_counts: *const i64,
         input_counts: *const i64,
-    ) -> c_int;
-    fn canonc_group_all_gather(
+    ) -> *mut OpaqueWork;
+    fn canonc_group_begin_all_gather(
         group: *mut Opaque,
         output: *mut c_void,
         input: *mut c_void,
-    ) -> c_int;
+    ) -> *mut OpaqueWork;
+    fn canonc_work_wait(work: *mut OpaqueWork) -> c_int;
+    fn canonc_work_free(work: *mut OpaqueWork);
     fn canonc_group_broadcast(group: *mut Opaque, tensor: *mut c_void, root: c_int) -> c_int;
     fn canonc_group_set(
         group: *mut Opaque,
@@ -121,42 +128,45 @@ impl Group {
         })
     }
 
-    /// Sends `input_counts[r]` elements to rank r, in order, and receives `output_counts[r]` from it.
-    pub fn all_to_all(
+    /// Begins to send `input_counts[r]` elements to rank r, in order, and to receive `output_counts[r]` from it.
+    pub fn begin_all_to_all(
         &self,
-        output: &mut Tensor,
-        input: &Tensor,
+        output: Tensor,
+        input: Tensor,
         output_counts: &[i64],
         input_counts: &[i64],
-    ) -> Result<(), KernelError> {
-        flat(output, output_counts.iter().sum())?;
-        flat(input, input_counts.iter().sum())?;
+    ) -> Result<Work, KernelError> {
+        flat(&output, output_counts.iter().sum())?;
+        flat(&input, input_counts.iter().sum())?;
         if output_counts.len() != self.size || input_counts.len() != self.size {
             return Err(KernelError::new(format!(
                 "an exchange of {} ranks needs a count each",
                 self.size
             )));
         }
-        // SAFETY: one count for each rank; at::Tensors that outlive the call, which waits for the exchange.
-        checked(unsafe {
-            canonc_group_all_to_all(
+        // SAFETY: one count for each rank; at::Tensors, which the work holds until the exchange is done. Nobody else has
+        // them: they were moved here, and the output is given out only after the exchange.
+        let work = unsafe {
+            canonc_group_begin_all_to_all(
                 self.group.as_ptr(),
-                pointer(output),
-                pointer(input),
+                pointer(&output),
+                pointer(&input),
                 output_counts.as_ptr(),
                 input_counts.as_ptr(),
             )
-        })
+        };
+        Work::new(output, work)
     }
 
-    /// The inputs `[n]` of all ranks, one after another.
-    pub fn all_gather(&self, output: &mut Tensor, input: &Tensor) -> Result<(), KernelError> {
-        flat(output, (self.size * input.numel()) as i64)?;
-        flat(input, input.numel() as i64)?;
-        // SAFETY: at::Tensors that outlive the call, which waits for the exchange; sizes fit (checked).
-        checked(unsafe {
-            canonc_group_all_gather(self.group.as_ptr(), pointer(output), pointer(input))
-        })
+    /// Begins to exchange the inputs `[n]` of all ranks. The output is all of them, one after another.
+    pub fn begin_all_gather(&self, output: Tensor, input: Tensor) -> Result<Work, KernelError> {
+        flat(&output, (self.size * input.numel()) as i64)?;
+        flat(&input, input.numel() as i64)?;
+        // SAFETY: as above; sizes fit (checked).
+        let work = unsafe {
+            canonc_group_begin_all_gather(self.group.as_ptr(), pointer(&output), pointer(&input))
+        };
+        Work::new(output, work)
     }
 
     /// Overwrites the tensor with that of rank `root`.
@@ -192,6 +202,33 @@ impl Group {
             Err(_) if count == -2 => Ok(None),
             Err(_) => Err(last_error()),
         }
+    }
+}
+
+/// An exchange that has begun.
+#[derive(Debug)]
+pub struct Work {
+    work: NonNull<OpaqueWork>,
+    output: Tensor,
+}
+
+impl Work {
+    fn new(output: Tensor, work: *mut OpaqueWork) -> Result<Work, KernelError> {
+        NonNull::new(work).map(|work| Work { work, output }).ok_or_else(last_error)
+    }
+
+    /// Waits until it is done. Returns its output.
+    pub fn wait(self) -> Result<Tensor, KernelError> {
+        // SAFETY: made by a begin, and freed only in `drop`.
+        checked(unsafe { canonc_work_wait(self.work.as_ptr()) })?;
+        Ok(self.output.shallow_clone())
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // SAFETY: made by a begin, and freed only here. An exchange that is not done keeps its tensors.
+        unsafe { canonc_work_free(self.work.as_ptr()) }
     }
 }
 

@@ -1,0 +1,175 @@
+//! A checkpoint that all ranks write.
+//!
+//! In: a state that is divided among ranks, and files that rank 0 has laid out. Out: the files' contents, for rank 0 to
+//! commit. Must stay true: each rank writes and syncs the elements that it owns, whatever else it holds; a file's digests
+//! are read back from the disk by one rank; if a rank fails, none goes on to commit, and all return the same.
+
+use std::ops::Range;
+
+use super::{State, broken, values};
+use crate::ranks::Team;
+use records::checkpoint::{Content, PARTS, Part, Store};
+use records::fault::Faults;
+use records::platform::peak_memory;
+use records::run::{RunError, digest_of};
+
+/// What came of a checkpoint that all ranks tried to write.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// It is complete, but for its manifest. Also the peak memory of each rank, as far as it is known.
+    Whole { contents: [Content; 3], peaks: Vec<u64> },
+    /// A rank does not see the files.
+    Unseen { rank: u64 },
+    /// A rank failed, and why.
+    Failed { rank: u64, why: String },
+}
+
+/// Numbers in a digest.
+const DIGEST: usize = 4;
+/// A rank's answers.
+const DONE: i64 = 0;
+const UNSEEN: i64 = 1;
+const FAILED: i64 = 2;
+
+impl State {
+    /// Writes this rank's part of a checkpoint. Every rank calls it. An error is this rank's own; the others know of it.
+    pub(crate) fn write_together(
+        &self,
+        store: &Store,
+        faults: &Faults,
+    ) -> Result<Written, RunError> {
+        let team = &self.division()?.team;
+        let own = self.write_own(store, faults);
+        let mut told = vec![0; 2 + DIGEST * PARTS.len()];
+        told[0] = match &own {
+            Ok(Some(_)) => DONE,
+            Ok(None) => UNSEEN,
+            Err(_) => FAILED,
+        };
+        told[1] = peak_memory().unwrap_or(0) as i64;
+        for (place, hash) in told[2..].chunks_exact_mut(DIGEST).zip(own.iter().flatten().flatten())
+        {
+            place.copy_from_slice(&numbers(hash.as_bytes()));
+        }
+        let all = team.gather_numbers(&told)?;
+        let of: Vec<&[i64]> = all.chunks_exact(told.len()).collect();
+        if let Some(failed) = self.failed(&of, own.err())? {
+            return Ok(failed);
+        }
+        if let Some(rank) = of.iter().position(|told| told[0] == UNSEEN) {
+            return Ok(Written::Unseen { rank: rank as u64 });
+        }
+        let peaks = of.iter().map(|told| told[1] as u64).collect();
+        let written = |part: usize| -> Vec<blake3::Hash> {
+            of.iter().map(|told| hash(&told[2 + DIGEST * part..][..DIGEST])).collect()
+        };
+        let contents = self.read_back(store, team, &written)?;
+        Ok(match contents {
+            Ok(contents) => Written::Whole { contents, peaks },
+            Err(failed) => failed,
+        })
+    }
+
+    /// The digests of what this rank wrote of each part; `None` if it does not see the files.
+    fn write_own(
+        &self,
+        store: &Store,
+        faults: &Faults,
+    ) -> Result<Option<Vec<blake3::Hash>>, RunError> {
+        let division = self.division()?;
+        let team = &division.team;
+        let shards = &team.schedule.shards;
+        let own: Vec<Range<u64>> =
+            (0..shards.params()).map(|param| shards.part(param, team.ranks.rank())).collect();
+        let mut read = |part: Part, index: usize, out: &mut Vec<u8>| {
+            let tensor = self.tensor(part, index)?;
+            let values = match division.holds_pieces_of(part) {
+                true => values(tensor)?,
+                false => values(&team.part(index, tensor)?)?,
+            };
+            out.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+            Ok(())
+        };
+        let mut hashes = Vec::new();
+        for part in PARTS {
+            match store.write_own(self.step, part, &own, &mut read, faults)? {
+                Some(hash) => hashes.push(hash),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(hashes))
+    }
+
+    /// The contents of all parts, each read back by one rank.
+    fn read_back(
+        &self,
+        store: &Store,
+        team: &Team,
+        written: &dyn Fn(usize) -> Vec<blake3::Hash>,
+    ) -> Result<Result<[Content; 3], Written>, RunError> {
+        const EACH: usize = 1 + 2 * DIGEST;
+        let (rank, ranks) = (team.ranks.rank(), team.ranks.size());
+        let shards = &team.schedule.shards;
+        let owners = |param: usize| (0..ranks).map(|rank| shards.part(param, rank)).collect();
+        let reader = |part: usize| part as u64 % ranks;
+        let mut told = vec![0; 1 + EACH * PARTS.len()];
+        let mut error = None;
+        for (n, part) in PARTS.into_iter().enumerate().filter(|(n, _)| reader(*n) == rank) {
+            match store.read_back(self.step, part, &owners, &written(n)) {
+                Ok(Content { bytes, file, tensors }) => {
+                    let place = &mut told[1 + EACH * n..][..EACH];
+                    place[0] = bytes as i64;
+                    place[1..=DIGEST].copy_from_slice(&numbers(file.bytes()));
+                    place[1 + DIGEST..].copy_from_slice(&numbers(tensors.bytes()));
+                }
+                Err(why) => {
+                    told[0] = FAILED;
+                    error = Some(why);
+                }
+            }
+        }
+        let all = team.gather_numbers(&told)?;
+        let of: Vec<&[i64]> = all.chunks_exact(told.len()).collect();
+        if let Some(failed) = self.failed(&of, error)? {
+            return Ok(Err(failed));
+        }
+        let content = |n: usize| -> Option<Content> {
+            let place = of.get(reader(n) as usize)?.get(1 + EACH * n..)?.get(..EACH)?;
+            Some(Content {
+                bytes: place[0] as u64,
+                file: digest_of(hash(&place[1..=DIGEST])),
+                tensors: digest_of(hash(&place[1 + DIGEST..])),
+            })
+        };
+        let contents: Option<Vec<Content>> = (0..PARTS.len()).map(content).collect();
+        let contents = contents.and_then(|contents| contents.try_into().ok());
+        Ok(Ok(contents.ok_or_else(|| broken("a part of a checkpoint was not read back"))?))
+    }
+
+    /// The first rank that failed, if one did. This rank's own `error` is returned as it is.
+    fn failed(&self, of: &[&[i64]], error: Option<RunError>) -> Result<Option<Written>, RunError> {
+        let failed = of.iter().position(|told| told.first() == Some(&FAILED));
+        let Some(rank) = failed else { return Ok(None) };
+        let why = self.division()?.team.reason(rank, error.as_ref())?;
+        match error {
+            Some(error) => Err(error),
+            None => Ok(Some(Written::Failed { rank: rank as u64, why })),
+        }
+    }
+}
+
+fn numbers(bytes: &[u8; 32]) -> [i64; DIGEST] {
+    let mut numbers = [0; DIGEST];
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    }
+    numbers
+}
+
+fn hash(numbers: &[i64]) -> blake3::Hash {
+    let mut bytes = [0; 32];
+    for (into, number) in bytes.chunks_exact_mut(8).zip(numbers) {
+        into.copy_from_slice(&number.to_le_bytes());
+    }
+    blake3::Hash::from_bytes(bytes)
+}
