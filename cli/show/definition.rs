@@ -111,6 +111,7 @@ fn primitive(primitive: &Primitive) -> String {
     let Primitive { name, revision, doc, tensors, config, time, .. } = primitive;
     let takes = match tensors {
         Arity::Exactly(n) => output::counted(*n, "tensor"),
+        Arity::UpTo(n) => format!("{} or {}", n - 1, output::counted(*n, "tensor")),
         Arity::AtLeast(n) => format!("{} or more", output::counted(*n, "tensor")),
     };
     let time = match time {

@@ -15,6 +15,8 @@ use crate::number::{Ratio, Root};
 pub enum Arity {
     /// This many.
     Exactly(usize),
+    /// This many, or one less.
+    UpTo(usize),
     /// This many or more.
     AtLeast(usize),
 }

@@ -12,6 +12,7 @@ mod attention;
 mod canon;
 mod concat;
 mod delta_scan;
+mod dplr_scan;
 mod embed;
 mod exp;
 mod f32;
@@ -38,6 +39,7 @@ mod ssd_scan;
 use std::fmt;
 
 use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
+use crate::number::Root;
 use crate::plan::{Kernel, ValId};
 
 pub use crate::ir::{
@@ -52,6 +54,7 @@ pub static ALL: &[&Primitive] = &[
     &canon::PRIMITIVE,
     &concat::PRIMITIVE,
     &delta_scan::PRIMITIVE,
+    &dplr_scan::PRIMITIVE,
     &embed::PRIMITIVE,
     &exp::PRIMITIVE,
     &f32::PRIMITIVE,
@@ -118,6 +121,7 @@ listed! {
     /// The primitives that are a linear recurrence with a matrix per head.
     Scan: Recurrence {
         Delta => delta_scan::SCAN,
+        Dplr => dplr_scan::SCAN,
         Gla => gla_scan::SCAN,
         Rwkv6 => rwkv6_scan::SCAN,
         Ssd => ssd_scan::SCAN,
@@ -255,6 +259,35 @@ fn pointwise_cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> C
     Cost { flops: 4 * n, moved: n + m, saved: m }
 }
 
+/// The factor of a scan's queries.
+const SCALE: Config = Config { name: "scale", kind: ConfigKind::Number, default: Default::Absent };
+
+/// The factor, if a call gives one.
+fn given_scale(attrs: &Attrs) -> Option<Root> {
+    match attrs.get("scale") {
+        None | Some(Attr::None) => None,
+        Some(_) => Some(attrs.number("scale")),
+    }
+}
+
+/// The updates of a scan's state for each token.
+fn steps(attrs: &Attrs) -> i64 {
+    attrs.optional_int("steps").unwrap_or(1)
+}
+
+/// A scan's result and state. Usual settings are not among its attributes, so that they change no identity.
+fn scanned(attrs: &Attrs, y: Type, state: State) -> Shaped {
+    let mut shaped = Shaped::plain(y);
+    shaped.state = Some(state);
+    if given_scale(attrs).is_some() {
+        shaped.attrs.extend(attrs.get("scale").cloned().map(|scale| ("scale", scale)));
+    }
+    if steps(attrs) != 1 {
+        shaped.attrs.insert("steps", Attr::Int(steps(attrs)));
+    }
+    shaped
+}
+
 /// A scan's operations on its state, for each token and element; its operands with a time axis are kept.
 fn scan_cost(scan: &Recurrence, inputs: &[Type], outputs: &[Type]) -> Cost {
     let n: i64 = inputs.iter().filter(|t| t.time).chain(outputs).map(Type::elements).sum();
@@ -288,14 +321,17 @@ fn pointwise_backward(
 
 fn scan_forward(l: &mut Lower, call: &Call, scan: Scan) -> Lowered {
     let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
-    let [y, state] = l.emit(Kernel::Scan { scan, state: !call.past.is_empty() }, &inputs);
+    let (scale, steps) = (given_scale(&call.attrs), steps(&call.attrs));
+    let kernel = Kernel::Scan { scan, state: !call.past.is_empty(), scale, steps };
+    let [y, state] = l.emit(kernel, &inputs);
     let state = if call.keeps_state { vec![state] } else { Vec::new() };
     Lowered { outputs: vec![y], saved: Vec::new(), state }
 }
 
 fn scan_backward(l: &mut Lower, call: &Call, dy: &[Option<ValId>], scan: Scan) -> Gradients {
     let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
-    l.emit_all(Kernel::ScanGrad(scan), inputs).into_iter().map(Some).collect()
+    let (scale, steps) = (given_scale(&call.attrs), steps(&call.attrs));
+    l.emit_all(Kernel::ScanGrad { scan, scale, steps }, inputs).into_iter().map(Some).collect()
 }
 
 /// 1 / (1 + exp(−x)), for the references of functions that contain it.

@@ -168,7 +168,7 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::CausalConvState { .. }
         | Kernel::ConvSwiGluGrad { .. }
         | Kernel::Scan { .. }
-        | Kernel::ScanGrad(_)
+        | Kernel::ScanGrad { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
         | Kernel::Argmax

@@ -220,6 +220,7 @@ impl Elaborator<'_> {
                 (None, value) => {
                     let wants_more = match arity {
                         Arity::Exactly(n) | Arity::AtLeast(n) => tensors.len() < n,
+                        Arity::UpTo(n) => tensors.len() + 1 < n,
                     };
                     if wants_more {
                         // The missing tensor may be one that failed.
@@ -261,6 +262,10 @@ impl Elaborator<'_> {
         let (fits, want) = match arity {
             Arity::Exactly(1) => (tensors.len() == 1, "1 tensor".to_owned()),
             Arity::Exactly(n) => (tensors.len() == n, format!("{n} tensors")),
+            Arity::UpTo(n) => {
+                let fits = tensors.len() == n || tensors.len() + 1 == n;
+                (fits, format!("{} or {n} tensors", n - 1))
+            }
             Arity::AtLeast(n) => (tensors.len() >= n, format!("at least {n} tensors")),
         };
         if !fits {

@@ -195,16 +195,17 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
             let conv = 3 * taps + 2 * (i128::from(*bias) + i128::from(*residual));
             (2 * conv + silu_slope + 3) * y
         }
-        Kernel::Scan { scan, state: _ } => {
+        Kernel::Scan { scan, state: _, scale: _, steps } => {
             let state = outputs.get(1).map_or(0, Shape::elements);
-            i128::from(scan.definition().flops) * input(0).at(1) * state
+            i128::from(scan.definition().flops) * i128::from(*steps) * input(0).at(1) * state
         }
         // The states again; then twice the forward, for the operands and for the state.
-        Kernel::ScanGrad(scan) => {
+        Kernel::ScanGrad { scan, scale: _, steps } => {
             let definition = scan.definition();
             let (rows, columns) = (input(definition.rows + 1), input(definition.columns + 1));
             let heads = input(0).at(2);
             3 * i128::from(definition.flops)
+                * i128::from(*steps)
                 * input(0).tokens()
                 * heads
                 * rows.last()
@@ -351,10 +352,10 @@ mod tests {
         assert_eq!(made, Work { flops: 30 * (2 * 26 + 11), bytes: 4 * (150 + 80) });
         // Keys of 4 and values of 6 in 3 heads: a state of 24 numbers a head.
         let (q, v, s): (&[i64], &[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6], &[2, 3, 4, 6]);
-        let scan = Kernel::Scan { scan: Scan::Gla, state: false };
+        let scan = Kernel::Scan { scan: Scan::Gla, state: false, scale: None, steps: 1 };
         let forward = 6 * 24 * 2 * 5 * 3;
         assert_eq!(work(scan, &[q, q, v, q], &[v, s]).flops, forward);
-        let grad = Kernel::ScanGrad(Scan::Gla);
+        let grad = Kernel::ScanGrad { scan: Scan::Gla, scale: None, steps: 1 };
         assert_eq!(work(grad, &[v, q, q, v, q], &[q, q, v, q]).flops, 3 * forward);
     }
 

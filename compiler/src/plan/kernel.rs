@@ -241,10 +241,22 @@ pub enum Kernel {
         scan: Scan,
         /// Whether an initial state is given.
         state: bool,
+        /// The factor of q; none for the inverse root of its width, or if the recurrence has no such factor.
+        scale: Option<Root>,
+        /// Updates of the state for each token: operands that are written have as many times the heads of y, those
+        /// of the first update before those of the second.
+        steps: i64,
     },
     /// In: dy [b, t, h, …], the operands of `Scan`; zero state. Out: a gradient for each operand, shaped
     /// like it.
-    ScanGrad(Scan),
+    ScanGrad {
+        /// The recurrence.
+        scan: Scan,
+        /// As in `Scan`.
+        scale: Option<Root>,
+        /// As in `Scan`.
+        steps: i64,
+    },
 
     // Loss.
     /// In: logits [b, t, v], targets [b, t] i64. Out: nll [b, t] = lse − logits\[target\], 0 where
@@ -430,7 +442,7 @@ impl Kernel {
             | Kernel::ConvSwiGlu { .. }
             | Kernel::ConvSwiGluGrad { .. }
             | Kernel::Scan { .. }
-            | Kernel::ScanGrad(_)
+            | Kernel::ScanGrad { .. }
             | Kernel::CrossEntropy { .. }
             | Kernel::CrossEntropyGrad { .. }
             | Kernel::Accumulate

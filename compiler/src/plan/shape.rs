@@ -119,11 +119,12 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
                 .chain(bias.then(|| f32("dbias", dims(4).to_vec())))
                 .collect()
         }
-        Kernel::Scan { scan, state: _ } => {
+        Kernel::Scan { scan, state: _, scale: _, steps } => {
             let Recurrence { result, rows, columns, .. } = *scan.definition();
-            vec![like("y", result), f32("state", matrix(dims(rows), dims(columns)))]
+            let y = per_head(dims(result), |h| h / (*steps).max(1));
+            vec![value("y", y, dtype(result)), f32("state", matrix(dims(rows), dims(columns)))]
         }
-        Kernel::ScanGrad(scan) => {
+        Kernel::ScanGrad { scan, scale: _, steps: _ } => {
             let named = |(i, name): (usize, &&str)| Value {
                 name: Cow::Owned(format!("d{name}")),
                 ..like("", i + 1)

@@ -7,6 +7,7 @@
 use std::fmt::{self, Write as _};
 
 use crate::digest::Digest;
+use crate::number::Root;
 
 use super::{
     Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart,
@@ -140,7 +141,7 @@ impl Kernel {
             Kernel::ConvSwiGlu { .. } => "conv_swiglu",
             Kernel::ConvSwiGluGrad { .. } => "conv_swiglu_grad",
             Kernel::Scan { scan, .. } => scan.definition().name,
-            Kernel::ScanGrad(scan) => scan.definition().gradient,
+            Kernel::ScanGrad { scan, .. } => scan.definition().gradient,
             Kernel::CrossEntropy { .. } => "cross_entropy",
             Kernel::CrossEntropyGrad { .. } => "cross_entropy_grad",
             Kernel::Argmax => "argmax",
@@ -214,7 +215,10 @@ impl Kernel {
                 format!("residual {residual}"),
                 format!("bias {bias}"),
             ],
-            Kernel::Scan { scan: _, state } => vec![format!("state {state}")],
+            Kernel::Scan { scan: _, state, scale, steps } => {
+                [format!("state {state}")].into_iter().chain(scan_settings(*scale, *steps)).collect()
+            }
+            Kernel::ScanGrad { scan: _, scale, steps } => scan_settings(*scale, *steps),
             Kernel::CrossEntropy { nll_square, z_loss }
             | Kernel::CrossEntropyGrad { nll_square, z_loss } => {
                 vec![format!("nll_square {nll_square}"), format!("z_loss {z_loss}")]
@@ -245,12 +249,17 @@ impl Kernel {
             | Kernel::SwiGluGrad
             | Kernel::Concat
             | Kernel::AppendTime
-            | Kernel::ScanGrad(_)
             | Kernel::Argmax
             | Kernel::Accumulate
             | Kernel::GradNorm => Vec::new(),
         }
     }
+}
+
+/// What differs from a recurrence's usual read-out and its one update a token.
+fn scan_settings(scale: Option<Root>, steps: i64) -> Vec<String> {
+    let scale = scale.map(|scale| format!("scale {scale}"));
+    scale.into_iter().chain((steps != 1).then(|| format!("steps {steps}"))).collect()
 }
 
 fn or_none(value: &Option<impl fmt::Display>) -> String {

@@ -113,6 +113,7 @@ fn the_table_of_primitives_is_that_of_the_compiler() {
     for primitive in op::ALL {
         let tensors = match primitive.tensors {
             Arity::Exactly(n) => n.to_string(),
+            Arity::UpTo(n) => format!("{} or {n}", n - 1),
             Arity::AtLeast(n) => format!("{n} or more"),
         };
         let time = match primitive.time {

@@ -14,6 +14,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("canon", include_str!("../../torch/canon.py")),
     ("concat", include_str!("../../torch/concat.py")),
     ("delta_scan", include_str!("../../torch/delta_scan.py")),
+    ("dplr_scan", include_str!("../../torch/dplr_scan.py")),
     ("embed", include_str!("../../torch/embed.py")),
     ("gla_scan", include_str!("../../torch/gla_scan.py")),
     ("l2_norm", include_str!("../../torch/l2_norm.py")),

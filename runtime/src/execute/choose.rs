@@ -131,7 +131,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::L2Norm { .. }
         | Kernel::L2NormGrad
         | Kernel::Scan { .. }
-        | Kernel::ScanGrad(_)
+        | Kernel::ScanGrad { .. }
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
         Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => {
@@ -222,8 +222,9 @@ mod tests {
         assert_eq!(swiglu(double), "reference (Double)");
         assert_eq!(swiglu(plain), "reference (asked for)");
         for scan in Scan::ALL {
-            assert!(path(&Kernel::ScanGrad(*scan), &[], fast).starts_with("fused/"));
-            assert_eq!(path(&Kernel::ScanGrad(*scan), &[], double), "reference (Double)");
+            let grad = Kernel::ScanGrad { scan: *scan, scale: None, steps: 1 };
+            assert!(path(&grad, &[], fast).starts_with("fused/"));
+            assert_eq!(path(&grad, &[], double), "reference (Double)");
         }
         assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
         assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 
+use compiler::number::Root;
 use compiler::plan::{Kernel, Sizes};
 use dsl::Decimal;
 use tch::Tensor;
@@ -201,15 +202,18 @@ pub(super) fn run(
             results.extend(gradients.bias);
             results
         }
-        Kernel::Scan { scan, state } => {
+        Kernel::Scan { scan, state, scale, steps } => {
             let count = scan.definition().operands.len();
             let state = if *state { Some(x(count)?) } else { None };
-            let scanned = scan::forward(*scan, ours()?, some(operands, 0, count)?, state)?;
+            let settings = scan::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            let operands = some(operands, 0, count)?;
+            let scanned = scan::forward(*scan, ours()?, operands, state, settings)?;
             vec![scanned.y, scanned.state]
         }
-        Kernel::ScanGrad(scan) => {
+        Kernel::ScanGrad { scan, scale, steps } => {
             let count = scan.definition().operands.len();
-            scan::backward(*scan, ours()?, x(0)?, some(operands, 1, count)?)?
+            let settings = scan::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            scan::backward(*scan, ours()?, x(0)?, some(operands, 1, count)?, settings)?
         }
 
         Kernel::CrossEntropy { nll_square, z_loss } => {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::tensor::Tensor;
 use super::{moves, norms, optimizer, scans, time};
+use crate::number::Root;
 use crate::plan::{Input, Kernel, Output, Plan, Sizes, ValId};
 
 /// Every output of a plan. Panics if the plan is wrong: an operand is missing or dropped, or a shape
@@ -130,8 +131,14 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             let slopes = norms::swiglu_grad(x[0], &made[0], &made[1]);
             conv.backward(&[&slopes[0], &slopes[1]], &x[1..3], x[3], bias)
         }
-        Kernel::Scan { scan, state } => scans::forward(scan.definition(), x, *state),
-        Kernel::ScanGrad(scan) => scans::backward(scan.definition(), x),
+        Kernel::Scan { scan, state, scale, steps } => {
+            let settings = scans::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            scans::forward(scan.definition(), x, *state, settings)
+        }
+        Kernel::ScanGrad { scan, scale, steps } => {
+            let settings = scans::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            scans::backward(scan.definition(), x, settings)
+        }
         Kernel::CrossEntropy { nll_square, z_loss } => {
             optimizer::cross_entropy(x[0], x[1], nll_square.to_f64(), z_loss.to_f64())
         }

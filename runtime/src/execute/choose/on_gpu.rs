@@ -82,8 +82,8 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::CausalConvGrad { kernel, .. }
         | Kernel::ConvSwiGlu { kernel, .. }
         | Kernel::ConvSwiGluGrad { kernel, .. } => convolved(*kernel),
-        Kernel::Scan { scan, state: _ } => scanned(*scan, 0),
-        Kernel::ScanGrad(scan) => scanned(*scan, 1),
+        Kernel::Scan { scan, state: _, scale: _, steps: _ } => scanned(*scan, 0),
+        Kernel::ScanGrad { scan, scale: _, steps: _ } => scanned(*scan, 1),
         Kernel::SumTokens
         | Kernel::EmbedGrad { .. }
         | Kernel::CrossEntropy { .. }

@@ -30,7 +30,7 @@ pub(crate) fn check(
         Scan::Ssd => ssd::is_compiled(library, kind, rows, columns),
         Scan::Delta => delta::is_compiled(library, kind, rows, columns),
         Scan::Gla => gla::is_compiled(library, kind, rows, columns),
-        Scan::Rwkv6 => false,
+        Scan::Dplr | Scan::Rwkv6 => false,
     };
     if compiled { Ok(()) } else { Err(Reason::State(rows, columns)) }
 }
@@ -41,12 +41,13 @@ pub(crate) fn forward(
     scan: Scan,
     x: &[&Tensor],
     state: Option<&Tensor>,
+    scale: Option<f64>,
 ) -> Result<Scanned> {
     match scan {
-        Scan::Delta => delta::forward(launcher, x, state),
-        Scan::Gla => gla::forward(launcher, x, state),
+        Scan::Delta => delta::forward(launcher, x, state, scale),
+        Scan::Gla => gla::forward(launcher, x, state, scale),
         Scan::Ssd => ssd::forward(launcher, x, state),
-        Scan::Rwkv6 => Err(missing(scan)),
+        Scan::Dplr | Scan::Rwkv6 => Err(missing(scan)),
     }
 }
 
@@ -56,12 +57,13 @@ pub(crate) fn backward(
     scan: Scan,
     dy: &Tensor,
     x: &[&Tensor],
+    scale: Option<f64>,
 ) -> Result<Vec<Tensor>> {
     match scan {
-        Scan::Delta => delta::backward(launcher, dy, x),
-        Scan::Gla => gla::backward(launcher, dy, x),
+        Scan::Delta => delta::backward(launcher, dy, x, scale),
+        Scan::Gla => gla::backward(launcher, dy, x, scale),
         Scan::Ssd => ssd::backward(launcher, dy, x),
-        Scan::Rwkv6 => Err(missing(scan)),
+        Scan::Dplr | Scan::Rwkv6 => Err(missing(scan)),
     }
 }
 

@@ -6,7 +6,7 @@ use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
 
 use super::{Result, Scanned, constant, dense, dtype, empty, launch, nothing, pointer};
-use crate::kernels::scan::{exactly, four};
+use crate::kernels::scan::{exactly, four, scale as factor};
 
 const KERNELS: [&str; 7] = [
     "delta_inverse",
@@ -48,6 +48,7 @@ struct Operands {
     e: i64,
     chunk: i64,
     chunks: i64,
+    scale: f64,
 }
 
 /// What both passes compute first.
@@ -61,7 +62,7 @@ struct Solved {
 }
 
 impl Operands {
-    fn of(launcher: &Launcher, operands: &[&Tensor]) -> Result<Self> {
+    fn of(launcher: &Launcher, operands: &[&Tensor], scale: Option<f64>) -> Result<Self> {
         let [q, k, v, beta, g] = exactly(operands)?;
         let kind = v.kind();
         let [batch, time, heads, d] = four("q", q)?;
@@ -82,6 +83,7 @@ impl Operands {
             e,
             chunk,
             chunks: (time + chunk - 1) / chunk,
+            scale: factor(scale, d),
         })
     }
 
@@ -114,7 +116,7 @@ impl Operands {
     }
 
     fn scale(&self) -> (&'static str, f64) {
-        ("scale", 1.0 / (self.d as f64).sqrt())
+        ("scale", self.scale)
     }
 
     fn sizes(&self) -> [(&'static str, i64); 3] {
@@ -192,8 +194,9 @@ pub(super) fn forward(
     launcher: &Launcher,
     operands: &[&Tensor],
     state: Option<&Tensor>,
+    scale: Option<f64>,
 ) -> Result<Scanned> {
-    let of = Operands::of(launcher, operands)?;
+    let of = Operands::of(launcher, operands, scale)?;
     let Solved { scores, states, written, last, inverse: _, faded: _ } =
         of.solve(launcher, state)?;
     let y = of.like_values()?;
@@ -220,8 +223,9 @@ pub(super) fn backward(
     launcher: &Launcher,
     dy: &Tensor,
     operands: &[&Tensor],
+    scale: Option<f64>,
 ) -> Result<Vec<Tensor>> {
-    let of = Operands::of(launcher, operands)?;
+    let of = Operands::of(launcher, operands, scale)?;
     let dy = dense(dy, of.q.kind())?;
     let Solved { scores, inverse, faded, states, written, last: _ } = of.solve(launcher, None)?;
     let Operands { q, k, v, beta, g, .. } = &of;

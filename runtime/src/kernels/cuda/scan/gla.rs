@@ -1,12 +1,13 @@
 //! Gated linear attention (gpu/kernels/scan_gla.py).
-//! In: q, k, g [b, t, h, d], v [b, t, h, e]. Out: y and S [b, h, d, e]; or the gradients. Workspaces have NT =
+//! In: q, k, g [b, t, h, d], v [b, t, h, e]; gates per head are spread over channels. Out: y and S [b, h, d, e]; or the gradients. Workspaces have NT =
 //! ⌈t / CHUNK⌉ chunks, in the dtype of q.
 
 use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
 
 use super::{Result, Scanned, constant, dense, dtype, empty, launch, nothing, pointer};
-use crate::kernels::scan::{exactly, four};
+use crate::kernels::scan::gla::{channel_gates, like_gates};
+use crate::kernels::scan::{exactly, four, scale as factor};
 
 const KERNELS: [&str; 7] = [
     "gla_scores",
@@ -47,11 +48,13 @@ struct Operands {
     e: i64,
     chunk: i64,
     chunks: i64,
+    scale: f64,
 }
 
 impl Operands {
-    fn of(launcher: &Launcher, operands: &[&Tensor]) -> Result<Self> {
+    fn of(launcher: &Launcher, operands: &[&Tensor], scale: Option<f64>) -> Result<Self> {
         let [q, k, v, g] = exactly(operands)?;
+        let g = &channel_gates(q, g)?;
         let kind = v.kind();
         let [batch, time, heads, d] = four("q", q)?;
         let [_, _, _, e] = four("v", v)?;
@@ -70,6 +73,7 @@ impl Operands {
             e,
             chunk,
             chunks: (time + chunk - 1) / chunk,
+            scale: factor(scale, d),
         })
     }
 
@@ -102,7 +106,7 @@ impl Operands {
     }
 
     fn scale(&self) -> (&'static str, f64) {
-        ("scale", 1.0 / (self.d as f64).sqrt())
+        ("scale", self.scale)
     }
 
     fn sizes(&self) -> [(&'static str, i64); 3] {
@@ -162,8 +166,9 @@ pub(super) fn forward(
     launcher: &Launcher,
     operands: &[&Tensor],
     state: Option<&Tensor>,
+    scale: Option<f64>,
 ) -> Result<Scanned> {
-    let of = Operands::of(launcher, operands)?;
+    let of = Operands::of(launcher, operands, scale)?;
     let scores = of.scores(launcher)?;
     let (states, last) = of.states(launcher, state)?;
     let y = of.like_values()?;
@@ -190,8 +195,9 @@ pub(super) fn backward(
     launcher: &Launcher,
     dy: &Tensor,
     operands: &[&Tensor],
+    scale: Option<f64>,
 ) -> Result<Vec<Tensor>> {
-    let of = Operands::of(launcher, operands)?;
+    let of = Operands::of(launcher, operands, scale)?;
     let dy = dense(dy, of.q.kind())?;
     let scores = of.scores(launcher)?;
     let (states, _) = of.states(launcher, None)?;
@@ -276,5 +282,6 @@ pub(super) fn backward(
         &of.with_width(),
         &[of.scale()],
     )?;
-    Ok(vec![dq, dk, dv, dg])
+    let [_, _, _, given] = exactly(operands)?;
+    Ok(vec![dq, dk, dv, like_gates(&dg, given)?])
 }
