@@ -10,7 +10,7 @@
 #![warn(missing_docs)]
 
 /// Each file's name, as `use` and messages give it, and its text.
-pub const FILES: [(&str, &str); 8] = [
+pub const FILES: [(&str, &str); 9] = [
     ("std/attention.canon", include_str!("attention.canon")),
     ("std/decoder.canon", include_str!("decoder.canon")),
     ("std/gated_deltanet.canon", include_str!("gated_deltanet.canon")),
@@ -18,5 +18,6 @@ pub const FILES: [(&str, &str); 8] = [
     ("std/head.canon", include_str!("head.canon")),
     ("std/init.canon", include_str!("init.canon")),
     ("std/mamba2.canon", include_str!("mamba2.canon")),
+    ("std/norm.canon", include_str!("norm.canon")),
     ("std/swiglu.canon", include_str!("swiglu.canon")),
 ];

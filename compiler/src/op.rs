@@ -16,25 +16,36 @@ mod dplr_scan;
 mod embed;
 mod exp;
 mod f32;
+mod gelu;
 mod gla_scan;
 mod heads;
+mod index;
 mod l2_norm;
 mod linear;
+mod log;
 mod logsigmoid;
+mod mean;
 mod merge;
 mod mul;
+mod offset;
+mod reciprocal;
 mod relu;
 mod repeat_heads;
 mod rms_norm;
 mod rope;
 mod rwkv6_scan;
 mod scale;
+mod shift;
 mod short_conv;
 mod sigmoid;
 mod silu;
+mod softmax;
 mod softplus;
 mod split;
+mod spread;
 mod ssd_scan;
+mod sum;
+mod tanh;
 
 use std::fmt;
 
@@ -58,25 +69,36 @@ pub static ALL: &[&Primitive] = &[
     &embed::PRIMITIVE,
     &exp::PRIMITIVE,
     &f32::PRIMITIVE,
+    &gelu::PRIMITIVE,
     &gla_scan::PRIMITIVE,
     &heads::PRIMITIVE,
+    &index::PRIMITIVE,
     &l2_norm::PRIMITIVE,
     &linear::PRIMITIVE,
+    &log::PRIMITIVE,
     &logsigmoid::PRIMITIVE,
+    &mean::PRIMITIVE,
     &merge::PRIMITIVE,
     &mul::PRIMITIVE,
+    &offset::PRIMITIVE,
+    &reciprocal::PRIMITIVE,
     &relu::PRIMITIVE,
     &repeat_heads::PRIMITIVE,
     &rms_norm::PRIMITIVE,
     &rope::PRIMITIVE,
     &rwkv6_scan::PRIMITIVE,
     &scale::PRIMITIVE,
+    &shift::PRIMITIVE,
     &short_conv::PRIMITIVE,
     &sigmoid::PRIMITIVE,
     &silu::PRIMITIVE,
+    &softmax::PRIMITIVE,
     &softplus::PRIMITIVE,
     &split::PRIMITIVE,
+    &spread::PRIMITIVE,
     &ssd_scan::PRIMITIVE,
+    &sum::PRIMITIVE,
+    &tanh::PRIMITIVE,
 ];
 
 /// A list of definitions as an enum, so that a new one does not compile until the runtime has a kernel for it.
@@ -109,11 +131,16 @@ listed! {
     /// The primitives that are a function of one number.
     Function: Scalar {
         Exp => exp::FUNCTION,
+        GeluErf => gelu::ERF,
+        GeluTanh => gelu::TANH,
+        Log => log::FUNCTION,
         LogSigmoid => logsigmoid::FUNCTION,
+        Reciprocal => reciprocal::FUNCTION,
         Relu => relu::FUNCTION,
         Sigmoid => sigmoid::FUNCTION,
         Silu => silu::FUNCTION,
         Softplus => softplus::FUNCTION,
+        Tanh => tanh::FUNCTION,
     }
 }
 

@@ -138,6 +138,12 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::Add
         | Kernel::Mul
         | Kernel::Scale { .. }
+        | Kernel::Offset { .. }
+        | Kernel::Softmax
+        | Kernel::SumChannels { .. }
+        | Kernel::Spread { .. }
+        | Kernel::Index { .. }
+        | Kernel::Shift { .. }
         | Kernel::SwiGlu
         | Kernel::Reshape { .. }
         | Kernel::Concat
@@ -156,6 +162,8 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::RmsNormGrad
         | Kernel::L2NormGrad
         | Kernel::PointwiseGrad(_)
+        | Kernel::SoftmaxGrad
+        | Kernel::ShiftGrad
         | Kernel::SwiGluGrad
         | Kernel::GatedRmsNormGrad { .. }
         | Kernel::Zeros { .. }

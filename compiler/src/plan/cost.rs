@@ -133,7 +133,12 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         Kernel::L2NormGrad => 6 * x,
         Kernel::Pointwise(_) => FUNCTION * x,
         Kernel::PointwiseGrad(_) => (FUNCTION + 1) * x,
-        Kernel::Add | Kernel::Mul | Kernel::Scale { by: _ } => y,
+        Kernel::Add | Kernel::Mul | Kernel::Scale { by: _ } | Kernel::Offset { by: _ } => y,
+        // Subtract the maximum, exp, add, divide.
+        Kernel::Softmax => (FUNCTION + 3) * x,
+        // The sum's products and sums, dy − sum, times y.
+        Kernel::SoftmaxGrad => 4 * x,
+        Kernel::SumChannels { keep: _ } => x,
         Kernel::SwiGlu => (silu + 1) * x,
         // dup = dy ⊙ silu(gate); dgate = dy ⊙ up ⊙ silu′(gate).
         Kernel::SwiGluGrad => (silu_slope + 3) * x,
@@ -144,6 +149,10 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         | Kernel::Split { widths: _ }
         | Kernel::Zeros { dims: _ }
         | Kernel::Cast { to: _ }
+        | Kernel::Spread { width: _, kept: _ }
+        | Kernel::Index { count: _ }
+        | Kernel::Shift { state: _ }
+        | Kernel::ShiftGrad
         | Kernel::RepeatHeads { times: _ }
         | Kernel::AppendTime
         | Kernel::LastTime { rows: _ }

@@ -76,6 +76,27 @@ pub enum Kernel {
         /// The factor.
         by: Root,
     },
+    /// In: x […]. Out: y […] = x + by, with `by` rounded once, to the nearest f64.
+    Offset {
+        /// The number that is added.
+        by: Root,
+    },
+    /// In: x […, c]. Out: y […, c] = exp(x − m) / Σ exp(x − m) over the last axis, m its maximum.
+    Softmax,
+    /// In: dy […, c], y […, c]. Out: dx […, c] = y (dy − Σ dy ⊙ y).
+    SoftmaxGrad,
+    /// In: x […, c]. Out: Σ x over the last axis: […, 1], or […] without `keep`.
+    SumChannels {
+        /// Whether the axis stays, with an extent of 1.
+        keep: bool,
+    },
+    /// In: x […, 1], or […] if not `kept`. Out: […, width], copies along the last axis.
+    Spread {
+        /// Channels of the result.
+        width: i64,
+        /// Whether x has the axis, with an extent of 1.
+        kept: bool,
+    },
     /// In: gate […], up […]. Out: y […] = silu(gate) ⊙ up. Created by `fuse`.
     SwiGlu,
     /// In: dy […], gate […], up […]. Out: dgate […], dup […].
@@ -113,6 +134,11 @@ pub enum Kernel {
     Zeros {
         /// All axes.
         dims: Vec<Extent>,
+    },
+    /// In: none. Out: [count] = 0, 1, …, count − 1.
+    Index {
+        /// Numbers.
+        count: i64,
     },
     /// In: x […]. Out: y […] = x in this dtype, rounded to the nearest, ties to even.
     Cast {
@@ -234,6 +260,13 @@ pub enum Kernel {
         /// Whether a bias was added.
         bias: bool,
     },
+    /// In: x [b, t, c]; if `state` past [b, 1, c], else zeros. Out: y [b, t, c]: past, then x without its last step.
+    Shift {
+        /// Whether a past is given.
+        state: bool,
+    },
+    /// In: dy [b, t, c]. Out: dx [b, t, c]: dy without its first step, then zeros.
+    ShiftGrad,
     /// A linear recurrence, with the equations of its definition. In: its operands; if `state` S
     /// [b, h, rows, columns], else zeros. Out: y [b, t, h, …], S after the last token.
     Scan {
@@ -409,6 +442,11 @@ impl Kernel {
             | Kernel::Add
             | Kernel::Mul
             | Kernel::Scale { .. }
+            | Kernel::Offset { .. }
+            | Kernel::Spread { .. }
+            | Kernel::Index { .. }
+            | Kernel::Shift { .. }
+            | Kernel::ShiftGrad
             | Kernel::Cast { .. }
             | Kernel::Reshape { .. }
             | Kernel::Concat
@@ -429,6 +467,9 @@ impl Kernel {
             | Kernel::L2NormGrad
             | Kernel::Pointwise(_)
             | Kernel::PointwiseGrad(_)
+            | Kernel::Softmax
+            | Kernel::SoftmaxGrad
+            | Kernel::SumChannels { .. }
             | Kernel::SwiGlu
             | Kernel::SwiGluGrad
             | Kernel::GatedRmsNorm { .. }

@@ -50,7 +50,20 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             let wide = if dims(1).len() > dims(0).len() { 1 } else { 0 };
             vec![value("y", dims(wide).to_vec(), widest(0..2))]
         }
-        Kernel::Scale { by: _ } => vec![like("y", 0)],
+        Kernel::Scale { by: _ } | Kernel::Offset { by: _ } => vec![like("y", 0)],
+        Kernel::Softmax => vec![like("y", 0)],
+        Kernel::SoftmaxGrad => vec![like("dx", 1)],
+        Kernel::SumChannels { keep } => {
+            let one = keep.then_some(Extent::Fixed(1));
+            vec![value("sum", init(dims(0)).iter().copied().chain(one).collect(), dtype(0))]
+        }
+        Kernel::Spread { width, kept } => {
+            let outer = if *kept { init(dims(0)) } else { dims(0) };
+            vec![value("y", join(outer, &[Extent::Fixed(*width)]), dtype(0))]
+        }
+        Kernel::Index { count } => vec![f32("index", vec![Extent::Fixed(*count)])],
+        Kernel::Shift { state: _ } => vec![like("y", 0)],
+        Kernel::ShiftGrad => vec![like("dx", 0)],
         Kernel::SwiGlu => vec![like("y", 0)],
         Kernel::SwiGluGrad => vec![like("dgate", 1), like("dup", 2)],
         Kernel::GatedRmsNorm { eps: _, gate: _ } => {

@@ -119,6 +119,14 @@ impl Kernel {
             Kernel::Add => "add",
             Kernel::Mul => "mul",
             Kernel::Scale { .. } => "scale",
+            Kernel::Offset { .. } => "offset",
+            Kernel::Softmax => "softmax",
+            Kernel::SoftmaxGrad => "softmax_grad",
+            Kernel::SumChannels { .. } => "sum_channels",
+            Kernel::Spread { .. } => "spread",
+            Kernel::Index { .. } => "index",
+            Kernel::Shift { .. } => "shift",
+            Kernel::ShiftGrad => "shift_grad",
             Kernel::SwiGlu => "swiglu",
             Kernel::SwiGluGrad => "swiglu_grad",
             Kernel::GatedRmsNorm { .. } => "gated_rms_norm",
@@ -165,7 +173,13 @@ impl Kernel {
                 vec![format!("eps {eps}"), format!("gate {gate}")]
             }
             Kernel::GatedRmsNormGrad { gate } => vec![format!("gate {gate}")],
-            Kernel::Scale { by } => vec![format!("by {by}")],
+            Kernel::Scale { by } | Kernel::Offset { by } => vec![format!("by {by}")],
+            Kernel::SumChannels { keep } => vec![format!("keep {keep}")],
+            Kernel::Spread { width, kept } => {
+                vec![format!("width {width}"), format!("kept {kept}")]
+            }
+            Kernel::Index { count } => vec![format!("count {count}")],
+            Kernel::Shift { state } => vec![format!("state {state}")],
             Kernel::Reshape { dims } => vec![format!("dims {dims:?}")],
             Kernel::Split { widths } => vec![format!("widths {widths:?}")],
             Kernel::Zeros { dims } => {
@@ -245,6 +259,9 @@ impl Kernel {
             | Kernel::L2NormGrad
             | Kernel::Add
             | Kernel::Mul
+            | Kernel::Softmax
+            | Kernel::SoftmaxGrad
+            | Kernel::ShiftGrad
             | Kernel::SwiGlu
             | Kernel::SwiGluGrad
             | Kernel::Concat

@@ -108,6 +108,14 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::Add
         | Kernel::Mul
         | Kernel::Scale { .. }
+        | Kernel::Offset { .. }
+        | Kernel::Softmax
+        | Kernel::SoftmaxGrad
+        | Kernel::SumChannels { .. }
+        | Kernel::Spread { .. }
+        | Kernel::Index { .. }
+        | Kernel::Shift { .. }
+        | Kernel::ShiftGrad
         | Kernel::Concat
         | Kernel::Zeros { .. }
         | Kernel::RepeatHeads { .. }

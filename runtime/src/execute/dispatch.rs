@@ -13,7 +13,7 @@ use tch::Tensor;
 use super::{Choice, Machine};
 use crate::kernels::path::Path;
 use crate::kernels::{
-    KernelError, arrange, attention, canon, cuda, gated_norm, head_loss, l2_norm, linear, loss,
+    KernelError, arrange, attention, canon, channels, cuda, gated_norm, head_loss, l2_norm, linear, loss,
     norm, pointwise, rope, scan, swiglu, transfer, update,
 };
 
@@ -92,6 +92,11 @@ pub(super) fn run(
         Kernel::Add => vec![x(0)?.f_add(x(1)?)?],
         Kernel::Mul => vec![x(0)?.f_mul(x(1)?)?],
         Kernel::Scale { by } => vec![x(0)?.f_mul_scalar(by.to_f64())?],
+        Kernel::Offset { by } => vec![x(0)?.f_add_scalar(by.to_f64())?],
+        Kernel::Softmax => vec![channels::softmax(x(0)?)?],
+        Kernel::SoftmaxGrad => vec![channels::softmax_grad(x(0)?, x(1)?)?],
+        Kernel::SumChannels { keep } => vec![channels::sum(x(0)?, *keep)?],
+        Kernel::Spread { width, kept } => vec![channels::spread(x(0)?, *width, *kept)?],
         Kernel::SwiGlu => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
         Kernel::SwiGluGrad => {
             let (dgate, dup) = swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?;
@@ -114,6 +119,10 @@ pub(super) fn run(
             let dims: Vec<i64> = dims.iter().map(|d| d.at(context.sizes)).collect();
             let Machine { kind, device, kernels: _ } = context.machine;
             vec![Tensor::f_zeros(dims, (kind, device))?]
+        }
+        Kernel::Index { count } => {
+            let Machine { kind, device, kernels: _ } = context.machine;
+            vec![Tensor::f_arange(*count, (kind, device))?]
         }
         Kernel::Cast { to } => {
             let kind = context.machine.kind_of(*to);
@@ -202,6 +211,11 @@ pub(super) fn run(
             results.extend(gradients.bias);
             results
         }
+        Kernel::Shift { state } => {
+            let past = if *state { Some(x(1)?) } else { None };
+            vec![arrange::shift(x(0)?, past)?]
+        }
+        Kernel::ShiftGrad => vec![arrange::shift_grad(x(0)?)?],
         Kernel::Scan { scan, state, scale, steps } => {
             let count = scan.definition().operands.len();
             let state = if *state { Some(x(count)?) } else { None };

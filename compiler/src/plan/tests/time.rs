@@ -207,3 +207,12 @@ pub(super) fn conv_state(xs: &[&Tensor], past: Option<&Tensor>, kernel: usize) -
     let all = before.append(&x);
     all.times(all.dims[1] + 1 - kernel, all.dims[1])
 }
+
+pub(super) fn shift(x: &Tensor, past: Option<&Tensor>) -> Tensor {
+    let zeros = || Tensor::zeros(vec![x.dims[0], 1, x.width()]);
+    past.cloned().unwrap_or_else(zeros).append(&x.times(0, x.dims[1] - 1))
+}
+
+pub(super) fn shift_grad(dy: &Tensor) -> Tensor {
+    dy.times(1, dy.dims[1]).append(&Tensor::zeros(vec![dy.dims[0], 1, dy.width()]))
+}

@@ -99,6 +99,14 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::Add
         | Kernel::Mul
         | Kernel::Scale { .. }
+        | Kernel::Offset { .. }
+        | Kernel::Softmax
+        | Kernel::SoftmaxGrad
+        | Kernel::SumChannels { .. }
+        | Kernel::Spread { .. }
+        | Kernel::Index { .. }
+        | Kernel::Shift { .. }
+        | Kernel::ShiftGrad
         | Kernel::Reshape { .. }
         | Kernel::Concat
         | Kernel::Split { .. }
