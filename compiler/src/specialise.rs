@@ -117,11 +117,10 @@ fn case(body: &Body, name: &str, attrs: &Attrs, node: &Node) -> Option<Case> {
 /// k = b = β ⊙ x and a = −exp(g) ⊙ x, with β and g by head.
 fn delta(body: &Body, [q, k, v, a, b, g]: [Out; 6]) -> Option<Case> {
     let gate = per_head(body, g).filter(|gate| is_sequence(body, *gate))?;
-    if !same(body, k, b, DEPTH) {
+    let (written, read) = (Product::of(body, b), Product::of(body, a));
+    if !written.equals(&Product::of(body, k), body) {
         return None;
     }
-    let written = Product::of(body, b);
-    let read = Product::of(body, a);
     let minus = Root::rational(Ratio { num: -1, den: 1 });
     let ([one, two], [first, second]) = (written.two()?, read.two()?);
     if written.factor != Root::rational(Ratio { num: 1, den: 1 }) || read.factor != minus {
@@ -148,10 +147,8 @@ struct Product {
 
 impl Product {
     fn of(body: &Body, out: Out) -> Product {
-        let mut product = Product {
-            factor: Root::rational(Ratio { num: 1, den: 1 }),
-            values: Vec::new(),
-        };
+        let mut product =
+            Product { factor: Root::rational(Ratio { num: 1, den: 1 }), values: Vec::new() };
         product.take(body, out, DEPTH);
         product
     }
@@ -171,6 +168,17 @@ impl Product {
             },
             _ => self.values.push(out),
         }
+    }
+
+    /// Whether two products are the same, whatever the order of their values.
+    fn equals(&self, other: &Product, body: &Body) -> bool {
+        let mut left = other.values.clone();
+        let mut all = self.values.iter();
+        let found = all.all(|value| {
+            let at = left.iter().position(|other| same(body, *value, *other, DEPTH));
+            at.map(|at| left.swap_remove(at)).is_some()
+        });
+        found && left.is_empty() && self.factor == other.factor
     }
 
     fn two(&self) -> Option<[Out; 2]> {
@@ -217,9 +225,7 @@ fn is_sequence(body: &Body, out: Out) -> bool {
 
 /// Whether a value is exp(g), or exp of the gate that g spreads, spread as well.
 fn is_decay(body: &Body, decay: Out, g: Out, gate: Out) -> bool {
-    let exp_of = |value: Out, of: Out| {
-        matches!(call(body, value), Some(("exp", _, &[x])) if same(body, x, of, DEPTH))
-    };
+    let exp_of = |value: Out, of: Out| matches!(call(body, value), Some(("exp", _, &[x])) if same(body, x, of, DEPTH));
     exp_of(decay, g) || per_head(body, decay).is_some_and(|decay| exp_of(decay, gate))
 }
 

@@ -5,9 +5,9 @@
 //! with the heads of each in order, between one decay and one read (Siems et al. 2025, section 3).
 
 use super::{
-    Arity, Attrs, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
-    Primitive, Recurrence, SCALE, Scan, Shaped, State, Time, Type, per_head, scan_backward,
-    scan_cost, scan_forward, scanned, steps,
+    Arity, Attrs, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch, Primitive,
+    Recurrence, SCALE, Scan, Shaped, State, Time, Type, per_head, scan_backward, scan_cost,
+    scan_forward, scanned, steps,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Extent, Kernel, ValId};
@@ -72,7 +72,9 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
                     "k {k} and v {v} must have {steps} times the heads of q {q}, and beta {beta} one entry for each of \
                      them{g}"
                 ),
-                format!("split k and v into {written} heads and project beta to {written} channels, those of the first step before those of the second"),
+                format!(
+                    "split k and v into {written} heads and project beta to {written} channels, those of the first step before those of the second"
+                ),
             ),
         };
         return Err(Mismatch::new(message, help).about(&["heads"]));

@@ -6,8 +6,8 @@
 //! `a = −exp g ⊙ k`, `b = β k` with β k for k is Kimi delta attention, the gated delta rule with a decay per channel.
 
 use super::{
-    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Scan, Shaped, State,
-    Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Scan, Shaped,
+    State, Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {

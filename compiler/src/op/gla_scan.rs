@@ -3,8 +3,8 @@
 //! key channel, or one per head (simple GLA), or is one constant per head (retention).
 
 use super::{
-    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Scan, Shaped, State,
-    Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Scan, Shaped,
+    State, Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {

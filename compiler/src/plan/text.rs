@@ -229,9 +229,10 @@ impl Kernel {
                 format!("residual {residual}"),
                 format!("bias {bias}"),
             ],
-            Kernel::Scan { scan: _, state, scale, steps } => {
-                [format!("state {state}")].into_iter().chain(scan_settings(*scale, *steps)).collect()
-            }
+            Kernel::Scan { scan: _, state, scale, steps } => [format!("state {state}")]
+                .into_iter()
+                .chain(scan_settings(*scale, *steps))
+                .collect(),
             Kernel::ScanGrad { scan: _, scale, steps } => scan_settings(*scale, *steps),
             Kernel::CrossEntropy { nll_square, z_loss }
             | Kernel::CrossEntropyGrad { nll_square, z_loss } => {

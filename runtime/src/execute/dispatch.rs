@@ -13,8 +13,8 @@ use tch::Tensor;
 use super::{Choice, Machine};
 use crate::kernels::path::Path;
 use crate::kernels::{
-    KernelError, arrange, attention, canon, channels, cuda, gated_norm, head_loss, l2_norm, linear, loss,
-    norm, pointwise, rope, scan, swiglu, transfer, update,
+    KernelError, arrange, attention, canon, channels, cuda, gated_norm, head_loss, l2_norm, linear,
+    loss, norm, pointwise, rope, scan, swiglu, transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.

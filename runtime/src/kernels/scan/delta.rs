@@ -172,13 +172,8 @@ impl Spread {
             }
             Ok(x.f_contiguous()?.f_view(size.as_slice())?)
         };
-        let all = [
-            at_step(q, steps, steps - 1)?,
-            cut(k)?,
-            cut(v)?,
-            cut(beta)?,
-            at_step(g, steps, 0)?,
-        ];
+        let all =
+            [at_step(q, steps, steps - 1)?, cut(k)?, cut(v)?, cut(beta)?, at_step(g, steps, 0)?];
         Ok(Self { all, steps })
     }
 

@@ -10,8 +10,8 @@ use tch::{Kind, Tensor};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
 use super::{
-    CHANNEL_CHUNK, Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
-    outer, reversed, scale, start, sum_last, wide,
+    CHANNEL_CHUNK, Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow,
+    not_here, outer, reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]

@@ -268,7 +268,14 @@ fn bf16_operands_meet_f32_states() {
                         (gla::forward(path, o, state).unwrap(), grads.into())
                     }
                     Rule::Delta => {
-                        let o = delta::Operands { q: &q, k: &k, v: &v, beta: &beta, g: &g, scale: None };
+                        let o = delta::Operands {
+                            q: &q,
+                            k: &k,
+                            v: &v,
+                            beta: &beta,
+                            g: &g,
+                            scale: None,
+                        };
                         let grads = delta::backward(path, &dy, o).unwrap();
                         (delta::forward(path, o, state).unwrap(), grads.into())
                     }
