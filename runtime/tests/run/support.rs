@@ -52,7 +52,7 @@ arch small_delta_hybrid = linear with {
   canon layers[mixer is attention].B
 }
 arch small_mamba_hybrid = linear with {
-  layers [state_space, softmax, state_space]
+  layers [state_space, full, state_space]
   canon layers[mixer is mamba2].B, D
 }
 ";
