@@ -17,8 +17,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     forward: |l, call| pointwise_forward(l, call, Function::Reciprocal),
     backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Reciprocal),
     drawn: Drawn::PLAIN,
-    examples: &["2 / (1 + exp(linear b (x, 6)))",
-        "linear a (x, 6) / (1 + exp(x))"],
+    examples: &["2 / (1 + exp(linear b (x, 6)))", "linear a (x, 6) / (1 + exp(x))"],
 };
 
 pub(super) static FUNCTION: Scalar = Scalar {
