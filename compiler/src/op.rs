@@ -21,6 +21,7 @@ mod gla_scan;
 mod heads;
 mod index;
 mod l2_norm;
+mod latent_attention;
 mod linear;
 mod log;
 mod logsigmoid;
@@ -74,6 +75,7 @@ pub static ALL: &[&Primitive] = &[
     &heads::PRIMITIVE,
     &index::PRIMITIVE,
     &l2_norm::PRIMITIVE,
+    &latent_attention::PRIMITIVE,
     &linear::PRIMITIVE,
     &log::PRIMITIVE,
     &logsigmoid::PRIMITIVE,
@@ -161,7 +163,8 @@ pub fn find(name: &str) -> Option<&'static Primitive> {
 }
 
 /// Words that are configuration values; looked up after everything else.
-pub const WORDS: [&str; 4] = ["interleaved", "half", "none", "silu"];
+pub const WORDS: [&str; 8] =
+    ["interleaved", "half", "none", "silu", "interpolated", "ntk", "llama3", "yarn"];
 
 /// The definition of one primitive: one file and one row of [`ALL`] each.
 pub struct Primitive {

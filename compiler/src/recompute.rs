@@ -168,8 +168,8 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::GatedRmsNormGrad { .. }
         | Kernel::Zeros { .. }
         | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::Attention { .. }
-        | Kernel::AttentionGrad { .. }
+        | Kernel::Attention(_)
+        | Kernel::AttentionGrad(_)
         | Kernel::AppendTime
         | Kernel::LastTime { .. }
         | Kernel::CausalConvGrad { .. }

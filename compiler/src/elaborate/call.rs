@@ -202,6 +202,12 @@ impl Elaborator<'_> {
             let place = arg.value.span;
             match (&arg.name, value) {
                 (None, Value::Tensors(outs)) => tensors.extend(outs),
+                (Some(name), value @ Value::Tensors(_)) if callee.takes_tensor(&name.text) => {
+                    if passed.insert(name.text.clone(), (value, place)).is_some() {
+                        self.diagnostics.push(diag::argument_twice(&name.text, place));
+                        failed = true;
+                    }
+                }
                 (Some(name), Value::Tensors(_)) => {
                     self.diagnostics.push(diag::tensor_as_config(place, &name.text));
                     failed = true;

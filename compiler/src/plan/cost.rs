@@ -9,7 +9,7 @@
 //! [`FUNCTION`] for exp, sigmoid and the like. Comparisons and copies count nothing. A gradient kernel counts what its
 //! contract makes it compute again (attention's scores, the states of scans).
 
-use super::{Activation, Extent, Gate, Kernel, Plan, Sizes, Step, ValId};
+use super::{Activation, Extent, Gate, Kernel, Plan, Scores, Sizes, Step, ValId};
 
 /// Operations of a function such as exp or sigmoid, for one element.
 const FUNCTION: i128 = 4;
@@ -160,17 +160,17 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         | Kernel::Argmax => 0,
         Kernel::RepeatHeadsGrad { times: _ } => x,
         // Four products and two sums for a pair.
-        Kernel::Rope { theta: _, dims, layout: _, inverse: _ } => {
+        Kernel::Rope { theta: _, dims, layout: _, inverse: _, scaling: _ } => {
             3 * input(0).tokens() * input(0).at(2) * i128::from(*dims)
         }
         // q kᵀ, then p v, for each query and each key that it sees.
-        Kernel::Attention { window } => {
+        Kernel::Attention(Scores { window, .. }) => {
             let (q, k, v) = (input(0), input(1), input(2));
             let pairs = visible(q.at(1), k.at(1), *window) * q.at(0) * q.at(2);
             pairs * 2 * (q.at(3) + v.at(3))
         }
         // The scores again, dq and dk; dp and dv.
-        Kernel::AttentionGrad { window } => {
+        Kernel::AttentionGrad(Scores { window, .. }) => {
             let (q, k, v) = (input(1), input(2), input(3));
             let pairs = visible(q.at(1), k.at(1), *window) * q.at(0) * q.at(2);
             pairs * (6 * q.at(3) + 4 * v.at(3))
@@ -319,9 +319,9 @@ mod tests {
         );
         let (q, v): (&[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6]);
         let lse: &[i64] = &[2, 3, 5];
-        let made = work(Kernel::Attention { window: None }, &[q, q, v], &[v, lse]);
+        let made = work(Kernel::Attention(Scores::PLAIN), &[q, q, v], &[v, lse]);
         assert_eq!(made.flops, 15 * 2 * 3 * (2 * 4 + 2 * 6));
-        let kernel = Kernel::AttentionGrad { window: None };
+        let kernel = Kernel::AttentionGrad(Scores::PLAIN);
         let made = work(kernel, &[v, q, q, v, v, lse], &[q, q, v]);
         assert_eq!(made.flops, 15 * 2 * 3 * (3 * 2 * 4 + 2 * 2 * 6));
         assert_eq!(made.bytes, 4 * (4 * 2 * 5 * 3 * 4 + 4 * 2 * 5 * 3 * 6 + 30));

@@ -13,6 +13,7 @@
 
 use dsl::Decimal;
 
+use super::rope::RopeScaling;
 use super::{DType, Extent};
 use crate::number::Root;
 use crate::op::{Function, Scan};
@@ -158,8 +159,9 @@ pub enum Kernel {
 
     // Positions and time.
     /// In: x [b, t, h, d], position [] i64 of the first token. Out: y [b, t, h, d]: the first `dims`
-    /// channels of each head rotated by the angle (position + t) · theta^(−2i/dims) of pair i, in
-    /// f32; the rest copied. `inverse` rotates by the negative angle, which is the gradient rule.
+    /// channels of each head rotated by the angle (position + t) · theta^(−2i/dims) of pair i, or by the frequency of
+    /// `scaling` and times its factor, in f32; the rest copied. `inverse` rotates by the negative angle, which is the
+    /// gradient rule.
     Rope {
         /// Base of the frequencies.
         theta: Decimal,
@@ -169,21 +171,17 @@ pub enum Kernel {
         layout: RopeLayout,
         /// Whether to rotate backwards.
         inverse: bool,
+        /// Changes of the frequencies.
+        scaling: RopeScaling,
     },
-    /// In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t. Out: y [b, t, h, e], lse
-    /// [b, h, t] = ln Σ_j exp(score). score = q kᵀ / sqrt(d); query i sees keys j with
-    /// 0 ≤ (s − t + i) − j, and with `window` also < window; query head j reads kv head ⌊j·kv/h⌋.
-    /// Softmax in f32.
-    Attention {
-        /// Number of visible tokens, with the query's own; None for all.
-        window: Option<i64>,
-    },
+    /// In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t; if `sink` sink \[h\]; if `slopes` slopes \[h\]. Out:
+    /// y [b, t, h, e], lse [b, h, t] = ln (Σ_j exp(score) + exp(sink)). score = scale · q kᵀ, then softcap ·
+    /// tanh(score / softcap), then less slopes · distance; query i sees keys j at distances 0 ≤ (s − t + i) − j, and with
+    /// `window` also < window; query head j reads kv head ⌊j·kv/h⌋. y = Σ_j exp(score − lse) v_j. Softmax in f32.
+    Attention(Scores),
     /// In: dy [b, t, h, e], q [b, t, h, d], k [b, t, kv, d], v [b, t, kv, e], y [b, t, h, e], lse
-    /// [b, h, t]. Out: dq, dk, dv, each shaped like its operand.
-    AttentionGrad {
-        /// As in `Attention`.
-        window: Option<i64>,
-    },
+    /// [b, h, t], sink and slopes as in `Attention`. Out: dq, dk, dv, dsink, dslopes, each shaped like its operand.
+    AttentionGrad(Scores),
     /// In: past [b, p, …], x [b, t, …]. Out: [b, p + t, …].
     AppendTime,
     /// In: x [b, s, …]. Out: the last min(rows, s) along time, in its own memory.
@@ -369,6 +367,32 @@ pub enum Kernel {
     },
 }
 
+/// How attention scores keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// Number of visible tokens, with the query's own; None for all.
+    pub window: Option<i64>,
+    /// Factor of q kᵀ; None for 1 / sqrt(d).
+    pub scale: Option<Root>,
+    /// Bound of the scores, by a tanh.
+    pub softcap: Option<Decimal>,
+    /// Whether each head has a score without a value.
+    pub sink: bool,
+    /// Whether each head has a slope that lowers scores by distance.
+    pub slopes: bool,
+}
+
+impl Scores {
+    /// Scores without any options.
+    pub const PLAIN: Scores =
+        Scores { window: None, scale: None, softcap: None, sink: false, slopes: false };
+
+    /// Number of operands after the others.
+    pub fn extra(&self) -> usize {
+        usize::from(self.sink) + usize::from(self.slopes)
+    }
+}
+
 /// The position of a norm's silu gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gate {
@@ -476,8 +500,8 @@ impl Kernel {
             | Kernel::GatedRmsNormGrad { .. }
             | Kernel::RepeatHeadsGrad { .. }
             | Kernel::Rope { .. }
-            | Kernel::Attention { .. }
-            | Kernel::AttentionGrad { .. }
+            | Kernel::Attention(_)
+            | Kernel::AttentionGrad(_)
             | Kernel::CausalConv { .. }
             | Kernel::CausalConvGrad { .. }
             | Kernel::ConvSwiGlu { .. }

@@ -91,15 +91,23 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::RepeatHeadsGrad { times } => {
             vec![value("dx", per_head(dims(0), |h| h / (*times).max(1)), dtype(0))]
         }
-        Kernel::Rope { theta: _, dims: _, layout: _, inverse } => {
+        Kernel::Rope { theta: _, dims: _, layout: _, inverse, scaling: _ } => {
             vec![like(if *inverse { "dx" } else { "y" }, 0)]
         }
-        Kernel::Attention { window: _ } => {
+        Kernel::Attention(_) => {
             let y = join(&take(dims(0), 3), skip(dims(2), 3));
             let lse = [0, 2, 1].iter().filter_map(|i| dims(0).get(*i)).copied().collect();
             vec![value("y", y, dtype(0)), f32("lse", lse)]
         }
-        Kernel::AttentionGrad { window: _ } => vec![like("dq", 1), like("dk", 2), like("dv", 3)],
+        Kernel::AttentionGrad(scores) => {
+            let extra =
+                |named: bool, name, at: usize| named.then(|| f32(name, dims(6 + at).to_vec()));
+            [like("dq", 1), like("dk", 2), like("dv", 3)]
+                .into_iter()
+                .chain(extra(scores.sink, "dsink", 0))
+                .chain(extra(scores.slopes, "dslopes", usize::from(scores.sink)))
+                .collect()
+        }
         Kernel::AppendTime => {
             let seen = match dims(0).get(1) {
                 Some(Extent::CacheLen(window)) => Extent::KvLen(*window),

@@ -10,8 +10,8 @@ use crate::digest::Digest;
 use crate::number::Root;
 
 use super::{
-    Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart,
-    Step, TrainPlan, ValId,
+    Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, RopeScaling,
+    Scores, StatePart, Step, TrainPlan, ValId,
 };
 
 const TAG: &str = "canonc.plan.v1";
@@ -139,8 +139,8 @@ impl Kernel {
             Kernel::RepeatHeads { .. } => "repeat_heads",
             Kernel::RepeatHeadsGrad { .. } => "repeat_heads_grad",
             Kernel::Rope { .. } => "rope",
-            Kernel::Attention { .. } => "attention",
-            Kernel::AttentionGrad { .. } => "attention_grad",
+            Kernel::Attention(_) => "attention",
+            Kernel::AttentionGrad(_) => "attention_grad",
             Kernel::AppendTime => "append_time",
             Kernel::LastTime { .. } => "last_time",
             Kernel::CausalConv { .. } => "causal_conv",
@@ -190,14 +190,25 @@ impl Kernel {
             Kernel::RepeatHeads { times } | Kernel::RepeatHeadsGrad { times } => {
                 vec![format!("times {times}")]
             }
-            Kernel::Rope { theta, dims, layout, inverse } => vec![
+            Kernel::Rope { theta, dims, layout, inverse, scaling } => [
                 format!("theta {theta}"),
                 format!("dims {dims}"),
                 format!("layout {layout}"),
                 format!("inverse {inverse}"),
-            ],
-            Kernel::Attention { window } | Kernel::AttentionGrad { window } => {
-                vec![format!("window {}", or_none(window))]
+            ]
+            .into_iter()
+            // Only where it is set: the texts of earlier plans stay as they were.
+            .chain((*scaling != RopeScaling::Unscaled).then(|| format!("scaling {scaling}")))
+            .collect(),
+            Kernel::Attention(scores) | Kernel::AttentionGrad(scores) => {
+                let Scores { window, scale, softcap, sink, slopes } = scores;
+                [format!("window {}", or_none(window))]
+                    .into_iter()
+                    .chain(scale.map(|scale| format!("scale {scale}")))
+                    .chain(softcap.map(|softcap| format!("softcap {softcap}")))
+                    .chain(sink.then(|| "sink".to_owned()))
+                    .chain(slopes.then(|| "slopes".to_owned()))
+                    .collect()
             }
             Kernel::LastTime { rows } => vec![format!("rows {rows}")],
             Kernel::CausalConv { kernel, residual, activation, parts, bias, state } => vec![

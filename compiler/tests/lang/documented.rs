@@ -85,11 +85,13 @@ fn configuration(primitive: &op::Primitive) -> String {
             ConfigKind::Int
             | ConfigKind::OptionalInt
             | ConfigKind::Decimal
+            | ConfigKind::OptionalDecimal
             | ConfigKind::Number
+            | ConfigKind::OptionalNumber
             | ConfigKind::Bool => "",
             ConfigKind::Word(words) => return format!("`{}` ({})", config.name, words.join(", ")),
             ConfigKind::Ints => "…",
-            ConfigKind::Weight | ConfigKind::Init => "",
+            ConfigKind::Tensor | ConfigKind::Weight | ConfigKind::Init => "",
         };
         match config.default {
             Default::Required | Default::Absent => format!("`{}{kind}`", config.name),

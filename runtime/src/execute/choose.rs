@@ -152,9 +152,9 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             (false, None) => Choice::Ours(convolution::choose(*kernel, kind, device)),
             (asked, _) => ours_unless(asked),
         },
-        Kernel::Attention { window: _ } | Kernel::AttentionGrad { window: _ } => {
+        Kernel::Attention(scores) | Kernel::AttentionGrad(scores) => {
             // The gradient's operands start with dy, before q, k and v.
-            let first = usize::from(matches!(kernel, Kernel::AttentionGrad { .. }));
+            let first = usize::from(matches!(kernel, Kernel::AttentionGrad(_)));
             let fresh = is_time(dims(first + 1).get(1));
             let even = dims(first + 1).last() == dims(first + 2).last();
             let width = match dims(first).last() {
@@ -168,7 +168,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             };
             Choice::Attention(match asked {
                 true => attention::Path::Reference(attention::Reason::Asked),
-                false => attention::choose(fresh, even, width, device, kind),
+                false => attention::choose(scores, fresh, even, width, device, kind),
             })
         }
     }
@@ -201,7 +201,8 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
-    use compiler::plan::Scan;
+    use compiler::plan::{Scan, Scores};
+    use dsl::Decimal;
     use tch::{Device, Kind};
 
     use super::*;
@@ -295,7 +296,7 @@ mod tests {
         let (now, wide) = (heads(Extent::Time, 8), heads(Extent::Time, 16));
         let seen = heads(Extent::KvLen(None), 8);
         let of = |window, k: &Value, v: &Value, machine| {
-            path(&Kernel::Attention { window }, &[&now, k, v], machine)
+            path(&Kernel::Attention(Scores { window, ..Scores::PLAIN }), &[&now, k, v], machine)
         };
         for (window, v) in [(None, &now), (Some(4), &now), (None, &wide)] {
             assert!(of(window, &now, v, fast).starts_with("fused/"));
@@ -307,13 +308,22 @@ mod tests {
         assert_eq!(of(None, &now, &now, cuda), "reference (Float)");
         let half = |x: &Value| Value { dtype: DType::Bf16, ..x.clone() };
         let (half_now, half_wide) = (half(&now), half(&wide));
-        let flash =
-            |window, q: &Value, v: &Value| path(&Kernel::Attention { window }, &[q, q, v], cuda);
+        let flash = |window, q: &Value, v: &Value| {
+            path(&Kernel::Attention(Scores { window, ..Scores::PLAIN }), &[q, q, v], cuda)
+        };
         assert_eq!(flash(Some(4), &half_now, &half_now), "libtorch flash");
         assert_eq!(flash(None, &half_now, &half_wide), "reference (value width is not key width)");
         let odd = half(&heads(Extent::Time, 12));
         assert_eq!(flash(None, &odd, &odd), "reference (no flash attention for heads of 12)");
-        let grad = Kernel::AttentionGrad { window: None };
+        let grad = Kernel::AttentionGrad(Scores::PLAIN);
         assert!(path(&grad, &[&now, &now, &now, &wide], fast).starts_with("fused/"));
+        // What is inside the softmax: our kernel bounds scores and has sinks, libtorch's have neither.
+        let sink = Scores { sink: true, softcap: Some(Decimal::ONE), ..Scores::PLAIN };
+        let of =
+            |scores, k: &Value, machine| path(&Kernel::Attention(scores), &[&now, k, k], machine);
+        assert!(of(sink, &now, fast).starts_with("fused/"));
+        assert_eq!(of(sink, &seen, fast), "reference (libtorch's flash kernel has no softcap)");
+        let slopes = Scores { slopes: true, ..Scores::PLAIN };
+        assert_eq!(of(slopes, &now, fast), "reference (the fused kernel has no slopes)");
     }
 }

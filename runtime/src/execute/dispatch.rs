@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use compiler::number::Root;
-use compiler::plan::{Kernel, Sizes};
+use compiler::plan::{Kernel, Scores, Sizes};
 use dsl::Decimal;
 use tch::Tensor;
 
@@ -138,26 +138,25 @@ pub(super) fn run(
         Kernel::AppendTime => vec![arrange::append_time(x(0)?, x(1)?)?],
         Kernel::LastTime { rows } => vec![arrange::last_time(x(0)?, *rows)?],
 
-        Kernel::Rope { theta, dims, layout, inverse } => {
+        Kernel::Rope { theta, dims, layout, inverse, scaling } => {
             let rotation = rope::Rotation {
                 theta: theta.to_f64(),
                 dims: *dims,
                 layout: *layout,
                 inverse: *inverse,
+                scaling: *scaling,
             };
             let mut tables = context.tables.borrow_mut();
             vec![rope::apply(ours()?, x(0)?, integer(1)?, rotation, &mut tables)?]
         }
-        Kernel::Attention { window } => {
-            let operands = attention::Operands { q: x(0)?, k: x(1)?, v: x(2)?, window: *window };
+        Kernel::Attention(scores) => {
+            let operands = attended(scores, operands, 0, 3)?;
             let (y, lse) = attention::forward(attention_path(choice)?, operands)?;
             vec![y, lse]
         }
-        Kernel::AttentionGrad { window } => {
-            let operands = attention::Operands { q: x(1)?, k: x(2)?, v: x(3)?, window: *window };
-            let path = attention_path(choice)?;
-            let (dq, dk, dv) = attention::backward(path, x(0)?, operands, x(4)?, x(5)?)?;
-            vec![dq, dk, dv]
+        Kernel::AttentionGrad(scores) => {
+            let of = attended(scores, operands, 1, 6)?;
+            attention::backward(attention_path(choice)?, x(0)?, of, x(4)?, x(5)?)?
         }
         Kernel::CausalConv { residual, activation, parts, bias, state, kernel: _ } => {
             let state = if *state { Some(x(parts + 1 + usize::from(*bias))?) } else { None };
@@ -280,6 +279,27 @@ fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
             Err(wrong(format!("`{choice}` was chosen for it")))
         }
     }
+}
+
+/// The operands of attention: q, k and v from `first`, sink and slopes from `extra`.
+fn attended<'a>(
+    scores: &Scores,
+    operands: &[&'a Tensor],
+    first: usize,
+    extra: usize,
+) -> Result<attention::Operands<'a>, KernelError> {
+    let [q, k, v] = some(operands, first, 3)? else { return Err(wrong("no q, k and v".into())) };
+    let mut extra = some(operands, extra, scores.extra())?.iter().copied();
+    Ok(attention::Operands {
+        q,
+        k,
+        v,
+        window: scores.window,
+        scale: scores.scale.map(|scale| scale.to_f64()),
+        softcap: scores.softcap.map(|softcap| softcap.to_f64()),
+        sink: if scores.sink { extra.next() } else { None },
+        slopes: if scores.slopes { extra.next() } else { None },
+    })
 }
 
 fn terms(nll_square: &Decimal, z_loss: &Decimal) -> loss::Terms {

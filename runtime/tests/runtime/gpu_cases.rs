@@ -3,7 +3,7 @@
 //! In: nothing. Out: gpu/tests/cases.safetensors, written with CANONC_UPDATE_GPU_CASES=1. Must stay true: the committed
 //! file is what the fused CPU kernels compute; operands are exact in bf16, so that one file serves both dtypes.
 
-use compiler::plan::{Activation, Gate, RopeLayout};
+use compiler::plan::{Activation, Gate, RopeLayout, RopeScaling};
 use runtime::kernels::path::{self, Path};
 use runtime::kernels::{canon, gated_norm, l2_norm, linear, loss, norm, rope, swiglu, update};
 use tch::{Device, Kind, Tensor};
@@ -189,7 +189,13 @@ fn turns(cases: &mut Cases) {
         cases.add(&name, [("x", &x)]);
         for (half, layout) in [RopeLayout::Interleaved, RopeLayout::Half].into_iter().enumerate() {
             for (back, inverse) in [false, true].into_iter().enumerate() {
-                let rotation = rope::Rotation { theta: 10_000.0, dims, layout, inverse };
+                let rotation = rope::Rotation {
+                    theta: 10_000.0,
+                    dims,
+                    layout,
+                    inverse,
+                    scaling: RopeScaling::Unscaled,
+                };
                 let y = rope::apply(cases.path, &x, position, rotation, &mut tables).unwrap();
                 cases.add(&name, [(&*format!("y.{half}.{back}"), &y)]);
             }

@@ -99,12 +99,19 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::Cast { to: _ } => vec![x[0].clone()],
         Kernel::RepeatHeads { times } => vec![moves::repeat_heads(x[0], *times as usize)],
         Kernel::RepeatHeadsGrad { times } => vec![moves::repeat_heads_grad(x[0], *times as usize)],
-        Kernel::Rope { theta, dims, layout, inverse } => {
+        Kernel::Rope { theta, dims, layout, inverse, scaling } => {
             let sign = if *inverse { -1.0 } else { 1.0 };
-            vec![time::rope(x[0], x[1].data[0], theta.to_f64(), *dims as usize, *layout, sign)]
+            vec![time::rope(
+                x[0],
+                x[1].data[0],
+                (theta.to_f64(), *scaling),
+                *dims as usize,
+                *layout,
+                sign,
+            )]
         }
-        Kernel::Attention { window } => time::attention(x[0], x[1], x[2], *window),
-        Kernel::AttentionGrad { window } => time::attention_grad(x, *window),
+        Kernel::Attention(scores) => time::attention(x, scores),
+        Kernel::AttentionGrad(scores) => time::attention_grad(x, scores),
         Kernel::AppendTime => vec![x[0].append(x[1])],
         Kernel::LastTime { rows } => {
             let time = x[0].dims[1];

@@ -74,7 +74,7 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         Kernel::L2NormGrad => l2(2, 1),
         Kernel::SwiGlu => shared(2).map(|_| ()),
         Kernel::SwiGluGrad => shared(3).map(|_| ()),
-        Kernel::Rope { layout, theta: _, dims: _, inverse: _ } => {
+        Kernel::Rope { layout, theta: _, dims: _, inverse: _, scaling: _ } => {
             let (kind, width) = (shared(1)?, width(0));
             rope::tile(library, kind, *layout, width).map(|_| ()).ok_or(Reason::Width(width))
         }
@@ -114,8 +114,8 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::Cast { .. }
         | Kernel::RepeatHeads { .. }
         | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::Attention { .. }
-        | Kernel::AttentionGrad { .. }
+        | Kernel::Attention(_)
+        | Kernel::AttentionGrad(_)
         | Kernel::AppendTime
         | Kernel::LastTime { .. }
         | Kernel::CausalConvState { .. }
