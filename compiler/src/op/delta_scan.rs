@@ -59,21 +59,22 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let beta_fits = *beta == Type::seq([written]);
     let gates_fit = gates.iter().all(|g| *g == Type::seq([heads]));
     if *k != Type::seq([written, rows]) || value_heads != written || !beta_fits || !gates_fit {
-        let g = gates.iter().map(|g| format!(", g {g} one per head of q")).collect::<String>();
+        let gate = gates.first();
         let (message, help) = match steps {
             1 => (
                 format!(
-                    "q {q} and k {k} must be equal, v {v} must have their heads, and beta {beta} one entry per head{g}"
+                    "q {q} and k {k} must be equal, v {v} must have their heads, and beta {beta}{} one entry per head",
+                    gate.map(|g| format!(" and g {g}")).unwrap_or_default()
                 ),
                 format!("q has {heads} heads: project beta and g to {heads} channels"),
             ),
             _ => (
                 format!(
-                    "k {k} and v {v} must have {steps} times the heads of q {q}, and beta {beta} one entry for each of \
-                     them{g}"
+                    "with {steps} steps, k {k} and v {v} must have {written} heads, {steps} times those of q {q}, and beta {beta} one entry for each{}",
+                    gate.map(|g| format!("; g {g} has one for each of q")).unwrap_or_default()
                 ),
                 format!(
-                    "split k and v into {written} heads and project beta to {written} channels, those of the first step before those of the second"
+                    "split k and v into {written} heads and project beta to {written} channels, those of the first step in front"
                 ),
             ),
         };
