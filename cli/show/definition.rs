@@ -111,6 +111,7 @@ fn primitive(primitive: &Primitive) -> String {
     let Primitive { name, revision, doc, tensors, config, time, .. } = primitive;
     let takes = match tensors {
         Arity::Exactly(n) => output::counted(*n, "tensor"),
+        Arity::UpTo(n) => format!("{} or {}", n - 1, output::counted(*n, "tensor")),
         Arity::AtLeast(n) => format!("{} or more", output::counted(*n, "tensor")),
     };
     let time = match time {
@@ -131,6 +132,10 @@ fn row(config: &Config) -> Vec<String> {
         ConfigKind::Int => "an integer".to_owned(),
         ConfigKind::OptionalInt => "an integer, or `none`".to_owned(),
         ConfigKind::Decimal | ConfigKind::Number => "a number".to_owned(),
+        ConfigKind::OptionalDecimal | ConfigKind::OptionalNumber => {
+            "a number, or `none`".to_owned()
+        }
+        ConfigKind::Tensor => "a tensor".to_owned(),
         ConfigKind::Bool => "`true` or `false`".to_owned(),
         ConfigKind::Word(words) => {
             words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")

@@ -15,6 +15,8 @@ use crate::number::{Ratio, Root};
 pub enum Arity {
     /// This many.
     Exactly(usize),
+    /// This many, or one less.
+    UpTo(usize),
     /// This many or more.
     AtLeast(usize),
 }
@@ -49,14 +51,20 @@ pub enum ConfigKind {
     OptionalInt,
     /// An exact decimal.
     Decimal,
+    /// An exact decimal, or `none`.
+    OptionalDecimal,
     /// A decimal, a fraction or a root, all exact.
     Number,
+    /// A number, or `none`.
+    OptionalNumber,
     /// `true` or `false`.
     Bool,
     /// One of these words.
     Word(&'static [&'static str]),
     /// Any further positional integers.
     Ints,
+    /// A further tensor, given by name; it follows the others as an operand, and the attribute says that it is there.
+    Tensor,
     /// Another instance's weight, to share it.
     Weight,
     /// The rule of an initial distribution.
@@ -132,8 +140,12 @@ pub trait AttrsExt {
     fn optional_int(&self, name: &str) -> Option<i64>;
     /// A decimal, or an integer as a decimal.
     fn decimal(&self, name: &str) -> Decimal;
+    /// A decimal; None for `none`.
+    fn optional_decimal(&self, name: &str) -> Option<Decimal>;
     /// Any exact number.
     fn number(&self, name: &str) -> Root;
+    /// Any exact number; None for `none`.
+    fn optional_number(&self, name: &str) -> Option<Root>;
     /// A boolean.
     fn flag(&self, name: &str) -> bool;
     /// A word from the primitive's own list.
@@ -163,6 +175,14 @@ impl AttrsExt for Attrs {
             Some(Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None)
             | None => Decimal::ZERO,
         }
+    }
+
+    fn optional_decimal(&self, name: &str) -> Option<Decimal> {
+        self.get(name).filter(|value| **value != Attr::None).map(|_| self.decimal(name))
+    }
+
+    fn optional_number(&self, name: &str) -> Option<Root> {
+        self.get(name).filter(|value| **value != Attr::None).map(|_| self.number(name))
     }
 
     fn number(&self, name: &str) -> Root {

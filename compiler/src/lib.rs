@@ -49,6 +49,7 @@ pub mod precision;
 mod differentiate;
 mod fuse;
 mod recompute;
+mod specialise;
 pub mod plans;
 pub mod rename;
 pub mod tree;

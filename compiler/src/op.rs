@@ -12,32 +12,46 @@ mod attention;
 mod canon;
 mod concat;
 mod delta_scan;
+mod dplr_scan;
 mod embed;
 mod exp;
 mod f32;
+mod gelu;
 mod gla_scan;
 mod heads;
+mod index;
 mod l2_norm;
+mod latent_attention;
 mod linear;
+mod log;
 mod logsigmoid;
+mod mean;
 mod merge;
 mod mul;
+mod offset;
+mod reciprocal;
 mod relu;
 mod repeat_heads;
 mod rms_norm;
 mod rope;
 mod rwkv6_scan;
 mod scale;
+mod shift;
 mod short_conv;
 mod sigmoid;
 mod silu;
+mod softmax;
 mod softplus;
 mod split;
+mod spread;
 mod ssd_scan;
+mod sum;
+mod tanh;
 
 use std::fmt;
 
 use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
+use crate::number::Root;
 use crate::plan::{Kernel, ValId};
 
 pub use crate::ir::{
@@ -52,28 +66,41 @@ pub static ALL: &[&Primitive] = &[
     &canon::PRIMITIVE,
     &concat::PRIMITIVE,
     &delta_scan::PRIMITIVE,
+    &dplr_scan::PRIMITIVE,
     &embed::PRIMITIVE,
     &exp::PRIMITIVE,
     &f32::PRIMITIVE,
+    &gelu::PRIMITIVE,
     &gla_scan::PRIMITIVE,
     &heads::PRIMITIVE,
+    &index::PRIMITIVE,
     &l2_norm::PRIMITIVE,
+    &latent_attention::PRIMITIVE,
     &linear::PRIMITIVE,
+    &log::PRIMITIVE,
     &logsigmoid::PRIMITIVE,
+    &mean::PRIMITIVE,
     &merge::PRIMITIVE,
     &mul::PRIMITIVE,
+    &offset::PRIMITIVE,
+    &reciprocal::PRIMITIVE,
     &relu::PRIMITIVE,
     &repeat_heads::PRIMITIVE,
     &rms_norm::PRIMITIVE,
     &rope::PRIMITIVE,
     &rwkv6_scan::PRIMITIVE,
     &scale::PRIMITIVE,
+    &shift::PRIMITIVE,
     &short_conv::PRIMITIVE,
     &sigmoid::PRIMITIVE,
     &silu::PRIMITIVE,
+    &softmax::PRIMITIVE,
     &softplus::PRIMITIVE,
     &split::PRIMITIVE,
+    &spread::PRIMITIVE,
     &ssd_scan::PRIMITIVE,
+    &sum::PRIMITIVE,
+    &tanh::PRIMITIVE,
 ];
 
 /// A list of definitions as an enum, so that a new one does not compile until the runtime has a kernel for it.
@@ -106,11 +133,16 @@ listed! {
     /// The primitives that are a function of one number.
     Function: Scalar {
         Exp => exp::FUNCTION,
+        GeluErf => gelu::ERF,
+        GeluTanh => gelu::TANH,
+        Log => log::FUNCTION,
         LogSigmoid => logsigmoid::FUNCTION,
+        Reciprocal => reciprocal::FUNCTION,
         Relu => relu::FUNCTION,
         Sigmoid => sigmoid::FUNCTION,
         Silu => silu::FUNCTION,
         Softplus => softplus::FUNCTION,
+        Tanh => tanh::FUNCTION,
     }
 }
 
@@ -118,6 +150,7 @@ listed! {
     /// The primitives that are a linear recurrence with a matrix per head.
     Scan: Recurrence {
         Delta => delta_scan::SCAN,
+        Dplr => dplr_scan::SCAN,
         Gla => gla_scan::SCAN,
         Rwkv6 => rwkv6_scan::SCAN,
         Ssd => ssd_scan::SCAN,
@@ -130,7 +163,8 @@ pub fn find(name: &str) -> Option<&'static Primitive> {
 }
 
 /// Words that are configuration values; looked up after everything else.
-pub const WORDS: [&str; 4] = ["interleaved", "half", "none", "silu"];
+pub const WORDS: [&str; 8] =
+    ["interleaved", "half", "none", "silu", "interpolated", "ntk", "llama3", "yarn"];
 
 /// The definition of one primitive: one file and one row of [`ALL`] each.
 pub struct Primitive {
@@ -255,6 +289,35 @@ fn pointwise_cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> C
     Cost { flops: 4 * n, moved: n + m, saved: m }
 }
 
+/// The factor of a scan's queries.
+const SCALE: Config = Config { name: "scale", kind: ConfigKind::Number, default: Default::Absent };
+
+/// The factor, if a call gives one.
+fn given_scale(attrs: &Attrs) -> Option<Root> {
+    match attrs.get("scale") {
+        None | Some(Attr::None) => None,
+        Some(_) => Some(attrs.number("scale")),
+    }
+}
+
+/// The updates of a scan's state for each token.
+fn steps(attrs: &Attrs) -> i64 {
+    attrs.optional_int("steps").unwrap_or(1)
+}
+
+/// A scan's result and state. Usual settings are not among its attributes, so that they change no identity.
+fn scanned(attrs: &Attrs, y: Type, state: State) -> Shaped {
+    let mut shaped = Shaped::plain(y);
+    shaped.state = Some(state);
+    if given_scale(attrs).is_some() {
+        shaped.attrs.extend(attrs.get("scale").cloned().map(|scale| ("scale", scale)));
+    }
+    if steps(attrs) != 1 {
+        shaped.attrs.insert("steps", Attr::Int(steps(attrs)));
+    }
+    shaped
+}
+
 /// A scan's operations on its state, for each token and element; its operands with a time axis are kept.
 fn scan_cost(scan: &Recurrence, inputs: &[Type], outputs: &[Type]) -> Cost {
     let n: i64 = inputs.iter().filter(|t| t.time).chain(outputs).map(Type::elements).sum();
@@ -288,14 +351,17 @@ fn pointwise_backward(
 
 fn scan_forward(l: &mut Lower, call: &Call, scan: Scan) -> Lowered {
     let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
-    let [y, state] = l.emit(Kernel::Scan { scan, state: !call.past.is_empty() }, &inputs);
+    let (scale, steps) = (given_scale(&call.attrs), steps(&call.attrs));
+    let kernel = Kernel::Scan { scan, state: !call.past.is_empty(), scale, steps };
+    let [y, state] = l.emit(kernel, &inputs);
     let state = if call.keeps_state { vec![state] } else { Vec::new() };
     Lowered { outputs: vec![y], saved: Vec::new(), state }
 }
 
 fn scan_backward(l: &mut Lower, call: &Call, dy: &[Option<ValId>], scan: Scan) -> Gradients {
     let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
-    l.emit_all(Kernel::ScanGrad(scan), inputs).into_iter().map(Some).collect()
+    let (scale, steps) = (given_scale(&call.attrs), steps(&call.attrs));
+    l.emit_all(Kernel::ScanGrad { scan, scale, steps }, inputs).into_iter().map(Some).collect()
 }
 
 /// 1 / (1 + exp(−x)), for the references of functions that contain it.

@@ -11,6 +11,7 @@ pub mod kernel;
 pub(crate) mod liveness;
 mod options;
 mod order;
+mod rope;
 mod scratch;
 mod shape;
 #[cfg(test)]
@@ -27,10 +28,11 @@ use crate::graph::{ParamId, StateId};
 
 pub use crate::op::{Function, Scan};
 pub use cost::Work;
-pub use kernel::{Activation, Gate, Kernel, RopeLayout};
+pub use kernel::{Activation, Gate, Kernel, RopeLayout, Scores};
 pub use liveness::{Memory, Sizes};
 pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};
 pub use order::{Allocation, Race, Streams};
+pub use rope::RopeScaling;
 pub use scratch::Bf16;
 pub(crate) use shape::infer;
 pub use update::decayed;

@@ -3,6 +3,8 @@
 //! In: a graph and the requested outputs. Out: finished plans. Must stay true: all three use one lowering, so training
 //! and generation compute the same; passes run in the order written here.
 
+use std::borrow::Cow;
+
 use crate::differentiate::differentiate;
 use crate::fuse::fuse;
 use crate::graph::{Graph, ParamId};
@@ -13,10 +15,12 @@ use crate::plan::{
 };
 use crate::precision;
 use crate::recompute::selective;
+use crate::specialise::specialise;
 
 /// Tokens [b, t], position, optional states → logits, optional states. Prefill, chunked prefill and
 /// decoding all use this function.
 pub fn forward(graph: &Graph, stream: Stream, options: Options) -> Plan {
+    let graph = &*chosen(graph, options);
     let mut lower = Lower::new(graph, options.precision);
     lower.stream = stream;
     let logits = lower.forward();
@@ -27,6 +31,7 @@ pub fn forward(graph: &Graph, stream: Stream, options: Options) -> Plan {
 
 /// Tokens, targets → loss, counted, nll, argmax.
 pub fn evaluate(graph: &Graph, loss: Loss, options: Options) -> Plan {
+    let graph = &*chosen(graph, options);
     let mut lower = Lower::new(graph, options.precision);
     let logits = lower.forward();
     let parts = cross_entropy(&mut lower, loss, logits);
@@ -46,6 +51,7 @@ pub fn train(graph: &Graph, options: &TrainOptions) -> TrainPlan {
 /// One micro-batch: loss and the gradient of every parameter.
 fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     let TrainOptions { common, loss, optimizer: _, recompute } = *options;
+    let graph = &*chosen(graph, common);
     let mut lower = Lower::new(graph, common.precision);
     lower.recompute = recompute;
     let logits = lower.forward();
@@ -76,6 +82,11 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     }
     liveness::finish(&mut plan);
     plan
+}
+
+/// The graph, with the faster recurrences that its own are cases of.
+fn chosen(graph: &Graph, options: Options) -> Cow<'_, Graph> {
+    if options.fuse { specialise(graph) } else { Cow::Borrowed(graph) }
 }
 
 struct CrossEntropy {

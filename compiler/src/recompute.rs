@@ -138,6 +138,12 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::Add
         | Kernel::Mul
         | Kernel::Scale { .. }
+        | Kernel::Offset { .. }
+        | Kernel::Softmax
+        | Kernel::SumChannels { .. }
+        | Kernel::Spread { .. }
+        | Kernel::Index { .. }
+        | Kernel::Shift { .. }
         | Kernel::SwiGlu
         | Kernel::Reshape { .. }
         | Kernel::Concat
@@ -156,19 +162,21 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::RmsNormGrad
         | Kernel::L2NormGrad
         | Kernel::PointwiseGrad(_)
+        | Kernel::SoftmaxGrad
+        | Kernel::ShiftGrad
         | Kernel::SwiGluGrad
         | Kernel::GatedRmsNormGrad { .. }
         | Kernel::Zeros { .. }
         | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::Attention { .. }
-        | Kernel::AttentionGrad { .. }
+        | Kernel::Attention(_)
+        | Kernel::AttentionGrad(_)
         | Kernel::AppendTime
         | Kernel::LastTime { .. }
         | Kernel::CausalConvGrad { .. }
         | Kernel::CausalConvState { .. }
         | Kernel::ConvSwiGluGrad { .. }
         | Kernel::Scan { .. }
-        | Kernel::ScanGrad(_)
+        | Kernel::ScanGrad { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
         | Kernel::Argmax

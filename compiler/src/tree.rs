@@ -58,12 +58,20 @@ impl Callable {
             ConfigKind::Int
             | ConfigKind::OptionalInt
             | ConfigKind::Decimal
+            | ConfigKind::OptionalDecimal
             | ConfigKind::Number
+            | ConfigKind::OptionalNumber
             | ConfigKind::Bool
             | ConfigKind::Word(_) => true,
-            ConfigKind::Ints | ConfigKind::Weight | ConfigKind::Init => false,
+            ConfigKind::Ints | ConfigKind::Tensor | ConfigKind::Weight | ConfigKind::Init => false,
         };
         primitive.config.iter().filter(plain).map(|c| c.name).collect()
+    }
+
+    /// Whether a call may pass a tensor by this name.
+    pub(crate) fn takes_tensor(&self, name: &str) -> bool {
+        let Callable::Primitive(primitive) = self else { return false };
+        primitive.config.iter().any(|c| c.name == name && c.kind == ConfigKind::Tensor)
     }
 
     /// The configuration parameter with that name, for definitions in the language.

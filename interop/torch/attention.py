@@ -1,7 +1,9 @@
-def attention(q, k, v, window=None, past=None):
-    """softmax(q kᵀ / sqrt(head_dim) + causal) v; query head j reads key-value head j // (heads / kv_heads).
+def attention(q, k, v, *extra, window=None, scale=None, softcap=None, sink=False, slopes=False, past=None):
+    """softmax(scale · q kᵀ + causal) v; query head j reads key-value head j // (heads / kv_heads).
 
-    q [batch, time, heads, head_dim], k and v [batch, time, kv_heads, ·]. Returns y and the keys and values to keep.
+    q [batch, time, heads, head_dim], k and v [batch, time, kv_heads, ·]. `softcap` bounds the scores; `extra` are the
+    sink, a score of each head without a value, and the slopes that lower scores by distance, both [heads]. Returns y and
+    the keys and values to keep.
     """
     dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
@@ -12,8 +14,21 @@ def attention(q, k, v, window=None, past=None):
     groups = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(groups, dim=2), v.repeat_interleave(groups, dim=2)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [batch, heads, time, ·]
-    if window is None and time == seen:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2), kept
+    plain = softcap is None and not extra
+    if plain and window is None and time == seen:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale).transpose(1, 2), kept
     back = torch.arange(seen - time, seen, device=q.device)[:, None] - torch.arange(seen, device=q.device)
     visible = (back >= 0) & (back < (seen if window is None else window))  # [time, seen]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2), kept
+    if plain:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale).transpose(1, 2), kept
+    scores = wide(q) @ wide(k).transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap is not None:
+        scores = softcap * torch.tanh(scores / softcap)
+    extra = [wide(each)[:, None, None] for each in extra]  # [heads, 1, 1]
+    if slopes:
+        scores = scores - extra.pop() * back
+    scores = scores.masked_fill(~visible, float("-inf"))
+    if sink:
+        scores = torch.cat([scores, extra.pop().expand(*scores.shape[:-1], 1)], dim=-1)
+    p = scores.softmax(-1)[..., :seen]
+    return (p.to(dtype) @ v).transpose(1, 2), kept

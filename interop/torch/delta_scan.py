@@ -1,12 +1,17 @@
 @without_autocast
-def delta_scan(q, k, v, beta, g, past=None):
-    """S ← e^g S, S ← S + k β (v - Sᵀ k)ᵀ, o = Dk^(-1/2) Sᵀ q, per head (Yang et al. 2024, eq. 10), by chunks in f32.
+def delta_scan(q, k, v, beta, g=None, scale=None, steps=1, past=None):
+    """S ← e^g S, S ← S + k β (v - Sᵀ k)ᵀ, o = scale Sᵀ q, per head (Yang et al. 2024, eq. 10), by chunks in f32.
 
     In a chunk S_t = e^(g_1 + … + g_t) S_0 + Σ_s decay[t, s] k_s w_sᵀ, where w_s is what token s writes. Each w depends
-    on those before it: a triangular system.
+    on those before it: a triangular system. Several steps a token are as many tokens: the first decays, the last is read.
     """
     # q, k [batch, time, heads, rows], v [batch, time, heads, columns], beta and g [batch, time, heads]
-    dtype, scale = v.dtype, q.shape[-1] ** -0.5
+    dtype, scale = v.dtype, q.shape[-1] ** -0.5 if scale is None else scale
+    g = q.new_zeros(q.shape[:-1]) if g is None else g
+    if steps > 1:
+        q = F.pad(q.unsqueeze(2), (0, 0, 0, 0, steps - 1, 0)).flatten(1, 2)
+        g = F.pad(g.unsqueeze(2), (0, 0, 0, steps - 1)).flatten(1, 2)
+        k, v, beta = (x.unflatten(2, (steps, -1)).flatten(1, 2) for x in (k, v, beta))
     state = wide(v).new_zeros(*k.shape[:1], *k.shape[2:], v.shape[-1]) if past is None else past
     outputs = []
     for q, k, v, beta, g in chunks(q, k, v, beta, g):
@@ -17,4 +22,5 @@ def delta_scan(q, k, v, beta, g, past=None):
         written = torch.linalg.solve_triangular(before, new, upper=False, unitriangular=True)
         outputs.append(((q @ k.transpose(-1, -2)) * decay) @ written + carried * (q @ state))
         state = carried[:, :, -1:] * state + (k * decay[:, :, -1, :, None]).transpose(-1, -2) @ written
-    return (scale * torch.cat(outputs, dim=2).transpose(1, 2)).to(dtype), state
+    y = torch.cat(outputs, dim=2).transpose(1, 2)[:, steps - 1 :: steps]
+    return (scale * y).to(dtype), state

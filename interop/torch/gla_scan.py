@@ -1,9 +1,11 @@
 @without_autocast
-def gla_scan(q, k, v, g, past=None):
-    """S ← diag(exp g) S + k vᵀ, o = Dk^(-1/2) Sᵀ q, per head (Yang et al. 2023, eq. 3), by chunks in f32."""
+def gla_scan(q, k, v, g, scale=None, past=None):
+    """S ← diag(exp g) S + k vᵀ, o = scale Sᵀ q, per head (Yang et al. 2023, eq. 3), by chunks in f32."""
     # q, k, g [batch, time, heads, rows], v [batch, time, heads, columns], S [batch, heads, rows, columns]
-    dtype, scale = v.dtype, q.shape[-1] ** -0.5
+    dtype, scale = v.dtype, q.shape[-1] ** -0.5 if scale is None else scale
     state = wide(v).new_zeros(*k.shape[:1], *k.shape[2:], v.shape[-1]) if past is None else past
+    if g.dim() < q.dim():
+        g = g.expand(q.shape[:-1]).unsqueeze(-1).expand(q.shape)  # one gate for a head
     outputs = []
     for q, k, v, g in chunks(q, k, v, g):
         decay, carried = decays(g), g.cumsum(2).exp()  # [batch, heads, t, s, rows], [batch, heads, t, rows]

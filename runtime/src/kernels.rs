@@ -7,6 +7,7 @@
 pub mod arrange;
 pub mod attention;
 pub mod canon;
+pub mod channels;
 pub mod cuda;
 mod dense;
 mod ffi;

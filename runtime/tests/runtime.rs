@@ -9,6 +9,7 @@ mod runtime {
     mod golden;
     mod gpu_cases;
     mod gradients;
+    mod mixers;
     mod scans;
     mod streaming;
     mod support;

@@ -91,11 +91,46 @@ fn mixer() -> impl Strategy<Value = (String, &'static [&'static str])> {
         );
         (text, ["B"].as_slice())
     });
+    let with_b = |text: String| (text, ["B"].as_slice());
+    let kda = scan.clone().prop_map(move |(heads, k, v, rank, conv, kernel)| {
+        let (keys, values) = (heads * k, heads * v);
+        with_b(format!(
+            "kda {{ heads {heads}, key_dim {keys}, value_dim {values}, gate_rank {rank}, short_conv {conv}, conv_kernel {kernel} }}"
+        ))
+    });
+    let product = scan.clone().prop_map(move |(heads, k, v, steps, flag, kernel)| {
+        let (keys, values) = (heads * k, heads * v);
+        with_b(format!(
+            "delta_product {{ heads {heads}, steps {steps}, key_dim {keys}, value_dim {values}, gated {flag}, conv_kernel {kernel} }}"
+        ))
+    });
+    let by_head = scan.clone().prop_map(move |(heads, k, v, slots, bounded, _)| {
+        let widths = format!("heads {heads}, key_dim {}, value_dim {}", heads * k, heads * v);
+        (widths, slots, bounded)
+    });
+    let by_head = (by_head, 0..4usize).prop_map(move |((widths, slots, bounded), which)| {
+        with_b(match which {
+            0 => format!("simple_gla {{ {widths} }}"),
+            1 => format!("retention {{ {widths}, rope nope }}"),
+            2 => format!("hgrn2 {{ {widths}, bounded {bounded} }}"),
+            _ => format!("gsa {{ {widths}, slots {slots} }}"),
+        })
+    });
+    // One head is as wide as any model.
+    let rwkv = (1..=4i64, 1..=4i64, any::<bool>()).prop_map(move |(rank, gate, seven)| {
+        with_b(match seven {
+            true => format!(
+                "rwkv7 {{ heads 1, decay_rank {rank}, rate_rank {rank}, gate_rank {gate} }}"
+            ),
+            false => format!("rwkv6 {{ heads 1, mix_rank {rank}, decay_rank {gate} }}"),
+        })
+    });
     let late = scan.prop_map(|(heads, rows, columns, ..)| {
         let text = format!("late {{ heads {heads}, rows {rows}, columns {columns} }}");
         (text, [].as_slice())
     });
-    prop_oneof![3 => attention, 1 => gla, 1 => delta, 1 => mamba, 1 => late]
+    let linear = prop_oneof![gla, delta, mamba, late, kda, product, by_head, rwkv];
+    prop_oneof![1 => attention, 2 => linear]
 }
 
 fn layer() -> impl Strategy<Value = Layer> {

@@ -323,7 +323,7 @@ pub(crate) fn out_of_range(span: Span, what: &str) -> Diagnostic {
 
 pub(crate) fn operands(span: Span, op: &str, a: &str, b: &str) -> Diagnostic {
     Diagnostic::error("operands", span, format!("`{op}` does not take {a} and {b}"))
-        .help("tensors support `+`, `-`, `*` with tensors and `*`, `/` with numbers; numbers support all operators; roots support `*` and `/` with numbers and roots")
+        .help("tensors support `+`, `-`, `*`, `/` with tensors and numbers; numbers support all operators; roots support `*` and `/` with numbers and roots")
 }
 
 pub(crate) fn too_large(span: Span, what: &str, got: &str, limit: i64) -> Diagnostic {

@@ -202,6 +202,12 @@ impl Elaborator<'_> {
             let place = arg.value.span;
             match (&arg.name, value) {
                 (None, Value::Tensors(outs)) => tensors.extend(outs),
+                (Some(name), value @ Value::Tensors(_)) if callee.takes_tensor(&name.text) => {
+                    if passed.insert(name.text.clone(), (value, place)).is_some() {
+                        self.diagnostics.push(diag::argument_twice(&name.text, place));
+                        failed = true;
+                    }
+                }
                 (Some(name), Value::Tensors(_)) => {
                     self.diagnostics.push(diag::tensor_as_config(place, &name.text));
                     failed = true;
@@ -220,6 +226,7 @@ impl Elaborator<'_> {
                 (None, value) => {
                     let wants_more = match arity {
                         Arity::Exactly(n) | Arity::AtLeast(n) => tensors.len() < n,
+                        Arity::UpTo(n) => tensors.len() + 1 < n,
                     };
                     if wants_more {
                         // The missing tensor may be one that failed.
@@ -261,6 +268,10 @@ impl Elaborator<'_> {
         let (fits, want) = match arity {
             Arity::Exactly(1) => (tensors.len() == 1, "1 tensor".to_owned()),
             Arity::Exactly(n) => (tensors.len() == n, format!("{n} tensors")),
+            Arity::UpTo(n) => {
+                let fits = tensors.len() == n || tensors.len() + 1 == n;
+                (fits, format!("{} or {n} tensors", n - 1))
+            }
             Arity::AtLeast(n) => (tensors.len() >= n, format!("at least {n} tensors")),
         };
         if !fits {

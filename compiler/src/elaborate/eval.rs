@@ -164,12 +164,29 @@ impl Elaborator<'_> {
     }
 
     fn scale(&mut self, tensor: &Value, by: Root, span: Span, b: &mut Building) -> Option<Value> {
+        self.number_node("scale", tensor, by, span, b)
+    }
+
+    fn reciprocal(&mut self, tensor: &Value, span: Span, b: &mut Building) -> Option<Value> {
+        let x = self.tensor(tensor, span)?;
+        self.primitive_node("reciprocal", op::Attrs::new(), vec![x], span, b)
+    }
+
+    /// `scale` or `offset` by a number.
+    fn number_node(
+        &mut self,
+        name: &str,
+        tensor: &Value,
+        by: Root,
+        span: Span,
+        b: &mut Building,
+    ) -> Option<Value> {
         let x = self.tensor(tensor, span)?;
         let by = simplest(by, span);
         let Some(attr) = exact(&by) else { return self.too_wide(&by.text(), span) };
         let mut attrs = op::Attrs::new();
         attrs.insert("by", attr);
-        self.primitive_node("scale", attrs, vec![x], span, b)
+        self.primitive_node(name, attrs, vec![x], span, b)
     }
 
     fn binary(
@@ -256,6 +273,28 @@ impl Elaborator<'_> {
                 let minus = self.scale(right, MINUS_ONE, span, b)?;
                 let (x, y) = (self.tensor(left, span)?, self.tensor(&minus, span)?);
                 self.primitive_node("add", op::Attrs::new(), vec![x, y], span, b)
+            }
+            (BinaryOp::Div, Value::Tensors(_), Value::Tensors(_)) => {
+                let inverse = self.reciprocal(right, span, b)?;
+                let (x, y) = (self.tensor(left, span)?, self.tensor(&inverse, span)?);
+                self.primitive_node("mul", op::Attrs::new(), vec![x, y], span, b)
+            }
+            (BinaryOp::Div, number, Value::Tensors(_)) if as_root(number).is_some() => {
+                let inverse = self.reciprocal(right, span, b)?;
+                self.scale(&inverse, as_root(number)?, span, b)
+            }
+            (BinaryOp::Add, Value::Tensors(_), number) if as_root(number).is_some() => {
+                self.number_node("offset", left, as_root(number)?, span, b)
+            }
+            (BinaryOp::Add, number, Value::Tensors(_)) if as_root(number).is_some() => {
+                self.number_node("offset", right, as_root(number)?, span, b)
+            }
+            (BinaryOp::Sub, Value::Tensors(_), number) if as_root(number).is_some() => {
+                self.number_node("offset", left, as_root(number)?.neg(), span, b)
+            }
+            (BinaryOp::Sub, number, Value::Tensors(_)) if as_root(number).is_some() => {
+                let minus = self.scale(right, MINUS_ONE, span, b)?;
+                self.number_node("offset", &minus, as_root(number)?, span, b)
             }
             (BinaryOp::Mul, Value::Tensors(_), number) if as_root(number).is_some() => {
                 self.scale(left, as_root(number)?, span, b)

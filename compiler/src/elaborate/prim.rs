@@ -82,6 +82,8 @@ impl Elaborator<'_> {
         let mut init_field = None;
         let widths = std::mem::take(&mut self.widths);
         let mut failed = false;
+        // The operands, with those that are given by name.
+        let mut tensors = call.tensors.clone();
         // Values from settings, with their spans.
         let mut given: Vec<(&'static Config, Span)> = Vec::new();
         for config in primitive.config {
@@ -109,6 +111,29 @@ impl Elaborator<'_> {
                         init = Some((expr.clone(), around.clone(), file));
                         init_field = field.map(|path| (path, setting.span));
                     }
+                }
+                continue;
+            }
+            if config.kind == ConfigKind::Tensor {
+                match (call.passed.get(config.name), setting) {
+                    (Some((value, span)), None) => match self.tensor(value, *span) {
+                        Some(tensor) => {
+                            tensors.push(tensor);
+                            attrs.insert(config.name, Attr::Bool(true));
+                        }
+                        None => failed = true,
+                    },
+                    (_, Some(setting)) => {
+                        let got = "a value from outside".to_owned();
+                        self.diagnostics.push(diag::wrong_kind(
+                            setting.span,
+                            config.name,
+                            &got,
+                            "a tensor of the call",
+                        ));
+                        failed = true;
+                    }
+                    (None, None) => {}
                 }
                 continue;
             }
@@ -181,7 +206,7 @@ impl Elaborator<'_> {
         if failed {
             return None;
         }
-        let types: Vec<Type> = call.tensors.iter().map(|o| b.body.ty(*o).clone()).collect();
+        let types: Vec<Type> = tensors.iter().map(|o| b.body.ty(*o).clone()).collect();
         let shaped = match (primitive.shape)(&attrs, &types) {
             Ok(shaped) => shaped,
             Err(why) => {
@@ -195,7 +220,7 @@ impl Elaborator<'_> {
                 return None;
             }
         };
-        let mut inputs = call.tensors.clone();
+        let mut inputs = tensors;
         for (i, owned) in shaped.params.iter().enumerate() {
             let id = match weight.filter(|_| i == 0) {
                 Some(id) => self.shared_weight(b, id, owned, &init, call.span)?,
@@ -227,6 +252,10 @@ impl Elaborator<'_> {
             ConfigKind::Int => "an integer".to_owned(),
             ConfigKind::OptionalInt => "an integer or `none`".to_owned(),
             ConfigKind::Decimal | ConfigKind::Number => "a number".to_owned(),
+            ConfigKind::OptionalDecimal | ConfigKind::OptionalNumber => {
+                "a number or `none`".to_owned()
+            }
+            ConfigKind::Tensor => "a tensor".to_owned(),
             ConfigKind::Bool => "true or false".to_owned(),
             ConfigKind::Word(words) => format!("one of {}", words.join(", ")),
             ConfigKind::Ints => "integers".to_owned(),
@@ -397,9 +426,14 @@ impl Elaborator<'_> {
 fn attribute(kind: ConfigKind, value: &Value) -> Option<Attr> {
     match (kind, value) {
         (ConfigKind::Int | ConfigKind::OptionalInt, Value::Int(n)) => Some(Attr::Int(*n)),
-        (ConfigKind::OptionalInt, Value::Word("none")) => Some(Attr::None),
-        (ConfigKind::Decimal, number) => number.as_decimal().map(Attr::Decimal),
-        (ConfigKind::Number, number) => exact(number),
+        (
+            ConfigKind::OptionalInt | ConfigKind::OptionalDecimal | ConfigKind::OptionalNumber,
+            Value::Word("none"),
+        ) => Some(Attr::None),
+        (ConfigKind::Decimal | ConfigKind::OptionalDecimal, number) => {
+            number.as_decimal().map(Attr::Decimal)
+        }
+        (ConfigKind::Number | ConfigKind::OptionalNumber, number) => exact(number),
         (ConfigKind::Bool, Value::Bool(v)) => Some(Attr::Bool(*v)),
         (ConfigKind::Word(words), Value::Word(w)) => words.contains(w).then_some(Attr::Word(w)),
         _ => None,

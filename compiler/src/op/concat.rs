@@ -1,6 +1,6 @@
-//! `concat(a, b, …)`: channels side by side, in operand order.
+//! `concat(a, b, …)`: channels side by side, in operand order; of each head, if there are heads.
 
-use super::{Arity, Attrs, Drawn, Mismatch, Primitive, Shaped, Time, Type, channels, reshape_cost};
+use super::{Arity, Attrs, Drawn, Mismatch, Primitive, Shaped, Time, Type, last, reshape_cost};
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
 
@@ -16,17 +16,36 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     forward,
     backward,
     drawn: Drawn::PLAIN,
-    examples: &["concat(linear a (x, 2), linear b (x, 4))"],
+    examples: &[
+        "concat(linear a (x, 2), linear b (x, 4))",
+        "a, b = split(heads(x, 2), 1, 2)  param p [2] init ones  param q [4] init ones \
+         merge(concat(b, a)) * concat(q, p)",
+    ],
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let mut whole = inputs.first().cloned().unwrap_or_else(|| Type::seq([]));
     let mut total = 0i64;
     for x in inputs {
-        total = total.checked_add(channels("concat", x)?).ok_or_else(|| {
+        let width = last("concat", x)?;
+        if (x.time, x.dims.len(), x.dims.split_last().map(|(_, outer)| outer))
+            != (whole.time, whole.dims.len(), whole.dims.split_last().map(|(_, outer)| outer))
+        {
+            return Err(Mismatch::new(
+                format!(
+                    "`concat` needs equal shapes up to the channels, but these are {whole} and {x}"
+                ),
+                "use `heads` or `merge` on one of them",
+            ));
+        }
+        total = total.checked_add(width).ok_or_else(|| {
             Mismatch::new("the concatenated width overflows", "make the operands narrower")
         })?;
     }
-    Ok(Shaped::plain(Type::seq([total])))
+    if let Some(width) = whole.dims.last_mut() {
+        *width = total;
+    }
+    Ok(Shaped::plain(whole))
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {
@@ -36,6 +55,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
 /// Each operand's gradient is its piece of dy.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
-    let widths = call.operands.iter().map(|id| l.widths(*id).iter().sum()).collect();
+    let last = |id: &ValId| l.widths(*id).last().copied().unwrap_or(0);
+    let widths = call.operands.iter().map(last).collect();
     l.emit_all(Kernel::Split { widths }, vec![dy]).into_iter().map(Some).collect()
 }

@@ -1,9 +1,10 @@
 //! `gla_scan(q, k, v, g)`: gated linear attention (Yang et al. 2023, eq. 3). Per head with state
-//! S `[Dk, Dv]`: `S ← diag(exp g_t) S + k_t v_tᵀ`, `o_t = Dk^(−1/2) Sᵀ q_t`, g ≤ 0 per key channel.
+//! S `[Dk, Dv]`: `S ← diag(exp g_t) S + k_t v_tᵀ`, `o_t = Dk^(−1/2) Sᵀ q_t`, or another `scale`. g ≤ 0 has an entry per
+//! key channel, or one per head (simple GLA), or is one constant per head (retention).
 
 use super::{
-    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
-    Type, per_head, scan_backward, scan_cost, scan_forward,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Scan, Shaped,
+    State, Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -11,19 +12,29 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "S ← diag(exp g) S + k vᵀ, o = Dk^(−1/2) Sᵀ q (Yang et al. 2023, eq. 3)",
     tensors: Arity::Exactly(4),
-    config: &[],
+    config: &[SCALE],
     time: Time::Stateful,
     shape,
     cost,
     forward: |l, call| scan_forward(l, call, Scan::Gla),
     backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Gla),
     drawn: Drawn::PER_HEAD,
-    examples: &["g = heads(logsigmoid(linear g (x, 6)), 2) \
+    examples: &[
+        "g = heads(logsigmoid(linear g (x, 6)), 2) \
          o = gla_scan(heads(linear q (x, 6), 2), heads(linear k (x, 6), 2), heads(linear v (x, 4), 2), g) \
-         linear o (merge(o), 6)"],
+         linear o (merge(o), 6)",
+        // One gate per head; a gate that does not depend on the token, and a scale.
+        "g = logsigmoid(linear g (x, 2)) \
+         o = gla_scan(heads(linear q (x, 6), 2), heads(linear k (x, 6), 2), heads(linear v (x, 4), 2), g) \
+         linear o (merge(o), 6)",
+        "param rate [2] init ones  g = -exp(f32(rate)) \
+         o = gla_scan(heads(linear q (x, 6), 2), heads(linear k (x, 6), 2), heads(linear v (x, 4), 2), g, \
+           scale = 0.75) \
+         linear o (merge(o), 6)",
+    ],
 };
 
-fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let [q, k, v, g] = inputs else {
         return Err(Mismatch::new(
             "`gla_scan` takes q, k, v and g",
@@ -32,16 +43,15 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     };
     let (heads, rows) = per_head("gla_scan", "q", q)?;
     let (value_heads, columns) = per_head("gla_scan", "v", v)?;
-    if q != k || q != g || heads != value_heads {
+    let per_head = *g == Type::seq([heads]) || *g == Type::constant([heads]);
+    if q != k || heads != value_heads || !(g == q || per_head) {
         return Err(Mismatch::new(
             format!("q {q}, k {k} and g {g} must be equal, and v {v} must have their heads"),
-            "split all four into the same number of heads; g has one entry per key channel",
+            "split all four into the same number of heads; g has one entry per key channel, or one per head",
         )
         .about(&["heads"]));
     }
-    let mut shaped = Shaped::plain(v.clone());
-    shaped.state = Some(State::Matrix { heads, rows, columns });
-    Ok(shaped)
+    Ok(scanned(attrs, v.clone(), State::Matrix { heads, rows, columns }))
 }
 
 /// Decay, outer product and read-out: six operations per state element and token.
@@ -76,20 +86,21 @@ mod reference {
     pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {
         let [q, k, v, g] = operands(x, at);
         let decay = exp(g);
-        s.each(|i, _, x| *x *= decay[i]);
+        s.each(|i, _, x| *x *= decay[i % decay.len()]);
         s.add_outer(k, v);
-        scaled(&s.transposed_times(q), read_out(q))
+        scaled(&s.transposed_times(q), read_out(q, at))
     }
 
     pub(super) fn back(x: &[&Tensor], back: &mut Back, at: At) {
         let [q, k, v, g] = operands(x, at);
-        let out = scaled(back.dy, read_out(q));
+        let out = scaled(back.dy, read_out(q, at));
         back.ds.add_outer(q, &out);
         back.add(0, at, &back.after.times(&out));
         back.add(1, at, &back.ds.times(v));
         back.add(2, at, &back.ds.transposed_times(k));
         let decay = exp(g);
-        back.ds.each(|i, _, x| *x *= decay[i]);
-        back.add(3, at, &back.before.row_products(back.ds));
+        back.ds.each(|i, _, x| *x *= decay[i % decay.len()]);
+        let rows = back.before.row_products(back.ds);
+        back.add(3, at, &if g.len() == 1 { vec![rows.iter().sum()] } else { rows });
     }
 }

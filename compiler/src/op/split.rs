@@ -1,8 +1,8 @@
-//! `a, b = split(x, m, n)`: the channels of x in consecutive pieces of the given widths.
+//! `a, b = split(x, m, n)`: the channels of x, or of each of its heads, in consecutive pieces of the given widths.
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Primitive, Shaped,
-    Time, Type, channels, reshape_cost,
+    Time, Type, last, reshape_cost,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -27,7 +27,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let [x] = inputs else {
         return Err(Mismatch::new("`split` takes one tensor", "write `split(x, m, n)`"));
     };
-    let c = channels("split", x)?;
+    let c = last("split", x)?;
     if let Some(width) = widths.iter().find(|w| **w <= 0) {
         return Err(Mismatch::new(
             format!("a piece of {width} channels is not possible"),
@@ -47,7 +47,14 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         ));
     }
     let mut shaped = Shaped::plain(x.clone());
-    shaped.outputs = widths.iter().map(|w| Type::seq([*w])).collect();
+    let piece = |width: &i64| {
+        let mut piece = x.clone();
+        if let Some(last) = piece.dims.last_mut() {
+            *last = *width;
+        }
+        piece
+    };
+    shaped.outputs = widths.iter().map(piece).collect();
     shaped.attrs.insert("widths", Attr::Ints(widths.to_vec()));
     Ok(shaped)
 }

@@ -9,7 +9,7 @@
 //! [`FUNCTION`] for exp, sigmoid and the like. Comparisons and copies count nothing. A gradient kernel counts what its
 //! contract makes it compute again (attention's scores, the states of scans).
 
-use super::{Activation, Extent, Gate, Kernel, Plan, Sizes, Step, ValId};
+use super::{Activation, Extent, Gate, Kernel, Plan, Scores, Sizes, Step, ValId};
 
 /// Operations of a function such as exp or sigmoid, for one element.
 const FUNCTION: i128 = 4;
@@ -133,7 +133,12 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         Kernel::L2NormGrad => 6 * x,
         Kernel::Pointwise(_) => FUNCTION * x,
         Kernel::PointwiseGrad(_) => (FUNCTION + 1) * x,
-        Kernel::Add | Kernel::Mul | Kernel::Scale { by: _ } => y,
+        Kernel::Add | Kernel::Mul | Kernel::Scale { by: _ } | Kernel::Offset { by: _ } => y,
+        // Subtract the maximum, exp, add, divide.
+        Kernel::Softmax => (FUNCTION + 3) * x,
+        // The sum's products and sums, dy − sum, times y.
+        Kernel::SoftmaxGrad => 4 * x,
+        Kernel::SumChannels { keep: _ } => x,
         Kernel::SwiGlu => (silu + 1) * x,
         // dup = dy ⊙ silu(gate); dgate = dy ⊙ up ⊙ silu′(gate).
         Kernel::SwiGluGrad => (silu_slope + 3) * x,
@@ -144,6 +149,10 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         | Kernel::Split { widths: _ }
         | Kernel::Zeros { dims: _ }
         | Kernel::Cast { to: _ }
+        | Kernel::Spread { width: _, kept: _ }
+        | Kernel::Index { count: _ }
+        | Kernel::Shift { state: _ }
+        | Kernel::ShiftGrad
         | Kernel::RepeatHeads { times: _ }
         | Kernel::AppendTime
         | Kernel::LastTime { rows: _ }
@@ -151,17 +160,17 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         | Kernel::Argmax => 0,
         Kernel::RepeatHeadsGrad { times: _ } => x,
         // Four products and two sums for a pair.
-        Kernel::Rope { theta: _, dims, layout: _, inverse: _ } => {
+        Kernel::Rope { theta: _, dims, layout: _, inverse: _, scaling: _ } => {
             3 * input(0).tokens() * input(0).at(2) * i128::from(*dims)
         }
         // q kᵀ, then p v, for each query and each key that it sees.
-        Kernel::Attention { window } => {
+        Kernel::Attention(Scores { window, .. }) => {
             let (q, k, v) = (input(0), input(1), input(2));
             let pairs = visible(q.at(1), k.at(1), *window) * q.at(0) * q.at(2);
             pairs * 2 * (q.at(3) + v.at(3))
         }
         // The scores again, dq and dk; dp and dv.
-        Kernel::AttentionGrad { window } => {
+        Kernel::AttentionGrad(Scores { window, .. }) => {
             let (q, k, v) = (input(1), input(2), input(3));
             let pairs = visible(q.at(1), k.at(1), *window) * q.at(0) * q.at(2);
             pairs * (6 * q.at(3) + 4 * v.at(3))
@@ -195,16 +204,17 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
             let conv = 3 * taps + 2 * (i128::from(*bias) + i128::from(*residual));
             (2 * conv + silu_slope + 3) * y
         }
-        Kernel::Scan { scan, state: _ } => {
+        Kernel::Scan { scan, state: _, scale: _, steps } => {
             let state = outputs.get(1).map_or(0, Shape::elements);
-            i128::from(scan.definition().flops) * input(0).at(1) * state
+            i128::from(scan.definition().flops) * i128::from(*steps) * input(0).at(1) * state
         }
         // The states again; then twice the forward, for the operands and for the state.
-        Kernel::ScanGrad(scan) => {
+        Kernel::ScanGrad { scan, scale: _, steps } => {
             let definition = scan.definition();
             let (rows, columns) = (input(definition.rows + 1), input(definition.columns + 1));
             let heads = input(0).at(2);
             3 * i128::from(definition.flops)
+                * i128::from(*steps)
                 * input(0).tokens()
                 * heads
                 * rows.last()
@@ -309,9 +319,9 @@ mod tests {
         );
         let (q, v): (&[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6]);
         let lse: &[i64] = &[2, 3, 5];
-        let made = work(Kernel::Attention { window: None }, &[q, q, v], &[v, lse]);
+        let made = work(Kernel::Attention(Scores::PLAIN), &[q, q, v], &[v, lse]);
         assert_eq!(made.flops, 15 * 2 * 3 * (2 * 4 + 2 * 6));
-        let kernel = Kernel::AttentionGrad { window: None };
+        let kernel = Kernel::AttentionGrad(Scores::PLAIN);
         let made = work(kernel, &[v, q, q, v, v, lse], &[q, q, v]);
         assert_eq!(made.flops, 15 * 2 * 3 * (3 * 2 * 4 + 2 * 2 * 6));
         assert_eq!(made.bytes, 4 * (4 * 2 * 5 * 3 * 4 + 4 * 2 * 5 * 3 * 6 + 30));
@@ -351,10 +361,10 @@ mod tests {
         assert_eq!(made, Work { flops: 30 * (2 * 26 + 11), bytes: 4 * (150 + 80) });
         // Keys of 4 and values of 6 in 3 heads: a state of 24 numbers a head.
         let (q, v, s): (&[i64], &[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6], &[2, 3, 4, 6]);
-        let scan = Kernel::Scan { scan: Scan::Gla, state: false };
+        let scan = Kernel::Scan { scan: Scan::Gla, state: false, scale: None, steps: 1 };
         let forward = 6 * 24 * 2 * 5 * 3;
         assert_eq!(work(scan, &[q, q, v, q], &[v, s]).flops, forward);
-        let grad = Kernel::ScanGrad(Scan::Gla);
+        let grad = Kernel::ScanGrad { scan: Scan::Gla, scale: None, steps: 1 };
         assert_eq!(work(grad, &[v, q, q, v, q], &[q, q, v, q]).flops, 3 * forward);
     }
 

@@ -13,6 +13,7 @@
 
 use dsl::Decimal;
 
+use super::rope::RopeScaling;
 use super::{DType, Extent};
 use crate::number::Root;
 use crate::op::{Function, Scan};
@@ -76,6 +77,27 @@ pub enum Kernel {
         /// The factor.
         by: Root,
     },
+    /// In: x […]. Out: y […] = x + by, with `by` rounded once, to the nearest f64.
+    Offset {
+        /// The number that is added.
+        by: Root,
+    },
+    /// In: x […, c]. Out: y […, c] = exp(x − m) / Σ exp(x − m) over the last axis, m its maximum.
+    Softmax,
+    /// In: dy […, c], y […, c]. Out: dx […, c] = y (dy − Σ dy ⊙ y).
+    SoftmaxGrad,
+    /// In: x […, c]. Out: Σ x over the last axis: […, 1], or […] without `keep`.
+    SumChannels {
+        /// Whether the axis stays, with an extent of 1.
+        keep: bool,
+    },
+    /// In: x […, 1], or […] if not `kept`. Out: […, width], copies along the last axis.
+    Spread {
+        /// Channels of the result.
+        width: i64,
+        /// Whether x has the axis, with an extent of 1.
+        kept: bool,
+    },
     /// In: gate […], up […]. Out: y […] = silu(gate) ⊙ up. Created by `fuse`.
     SwiGlu,
     /// In: dy […], gate […], up […]. Out: dgate […], dup […].
@@ -114,6 +136,11 @@ pub enum Kernel {
         /// All axes.
         dims: Vec<Extent>,
     },
+    /// In: none. Out: [count] = 0, 1, …, count − 1.
+    Index {
+        /// Numbers.
+        count: i64,
+    },
     /// In: x […]. Out: y […] = x in this dtype, rounded to the nearest, ties to even.
     Cast {
         /// The dtype of y.
@@ -132,8 +159,9 @@ pub enum Kernel {
 
     // Positions and time.
     /// In: x [b, t, h, d], position [] i64 of the first token. Out: y [b, t, h, d]: the first `dims`
-    /// channels of each head rotated by the angle (position + t) · theta^(−2i/dims) of pair i, in
-    /// f32; the rest copied. `inverse` rotates by the negative angle, which is the gradient rule.
+    /// channels of each head rotated by the angle (position + t) · theta^(−2i/dims) of pair i, or by the frequency of
+    /// `scaling` and times its factor, in f32; the rest copied. `inverse` rotates by the negative angle, which is the
+    /// gradient rule.
     Rope {
         /// Base of the frequencies.
         theta: Decimal,
@@ -143,21 +171,17 @@ pub enum Kernel {
         layout: RopeLayout,
         /// Whether to rotate backwards.
         inverse: bool,
+        /// Changes of the frequencies.
+        scaling: RopeScaling,
     },
-    /// In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t. Out: y [b, t, h, e], lse
-    /// [b, h, t] = ln Σ_j exp(score). score = q kᵀ / sqrt(d); query i sees keys j with
-    /// 0 ≤ (s − t + i) − j, and with `window` also < window; query head j reads kv head ⌊j·kv/h⌋.
-    /// Softmax in f32.
-    Attention {
-        /// Number of visible tokens, with the query's own; None for all.
-        window: Option<i64>,
-    },
+    /// In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t; if `sink` sink \[h\]; if `slopes` slopes \[h\]. Out:
+    /// y [b, t, h, e], lse [b, h, t] = ln (Σ_j exp(score) + exp(sink)). score = scale · q kᵀ, then softcap ·
+    /// tanh(score / softcap), then less slopes · distance; query i sees keys j at distances 0 ≤ (s − t + i) − j, and with
+    /// `window` also < window; query head j reads kv head ⌊j·kv/h⌋. y = Σ_j exp(score − lse) v_j. Softmax in f32.
+    Attention(Scores),
     /// In: dy [b, t, h, e], q [b, t, h, d], k [b, t, kv, d], v [b, t, kv, e], y [b, t, h, e], lse
-    /// [b, h, t]. Out: dq, dk, dv, each shaped like its operand.
-    AttentionGrad {
-        /// As in `Attention`.
-        window: Option<i64>,
-    },
+    /// [b, h, t], sink and slopes as in `Attention`. Out: dq, dk, dv, dsink, dslopes, each shaped like its operand.
+    AttentionGrad(Scores),
     /// In: past [b, p, …], x [b, t, …]. Out: [b, p + t, …].
     AppendTime,
     /// In: x [b, s, …]. Out: the last min(rows, s) along time, in its own memory.
@@ -234,6 +258,13 @@ pub enum Kernel {
         /// Whether a bias was added.
         bias: bool,
     },
+    /// In: x [b, t, c]; if `state` past [b, 1, c], else zeros. Out: y [b, t, c]: past, then x without its last step.
+    Shift {
+        /// Whether a past is given.
+        state: bool,
+    },
+    /// In: dy [b, t, c]. Out: dx [b, t, c]: dy without its first step, then zeros.
+    ShiftGrad,
     /// A linear recurrence, with the equations of its definition. In: its operands; if `state` S
     /// [b, h, rows, columns], else zeros. Out: y [b, t, h, …], S after the last token.
     Scan {
@@ -241,10 +272,22 @@ pub enum Kernel {
         scan: Scan,
         /// Whether an initial state is given.
         state: bool,
+        /// The factor of q; none for the inverse root of its width, or if the recurrence has no such factor.
+        scale: Option<Root>,
+        /// Updates of the state for each token: operands that are written have as many times the heads of y, those
+        /// of the first update before those of the second.
+        steps: i64,
     },
     /// In: dy [b, t, h, …], the operands of `Scan`; zero state. Out: a gradient for each operand, shaped
     /// like it.
-    ScanGrad(Scan),
+    ScanGrad {
+        /// The recurrence.
+        scan: Scan,
+        /// As in `Scan`.
+        scale: Option<Root>,
+        /// As in `Scan`.
+        steps: i64,
+    },
 
     // Loss.
     /// In: logits [b, t, v], targets [b, t] i64. Out: nll [b, t] = lse − logits\[target\], 0 where
@@ -324,6 +367,32 @@ pub enum Kernel {
     },
 }
 
+/// How attention scores keys.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scores {
+    /// Number of visible tokens, with the query's own; None for all.
+    pub window: Option<i64>,
+    /// Factor of q kᵀ; None for 1 / sqrt(d).
+    pub scale: Option<Root>,
+    /// Bound of the scores, by a tanh.
+    pub softcap: Option<Decimal>,
+    /// Whether each head has a score without a value.
+    pub sink: bool,
+    /// Whether each head has a slope that lowers scores by distance.
+    pub slopes: bool,
+}
+
+impl Scores {
+    /// Scores without any options.
+    pub const PLAIN: Scores =
+        Scores { window: None, scale: None, softcap: None, sink: false, slopes: false };
+
+    /// Number of operands after the others.
+    pub fn extra(&self) -> usize {
+        usize::from(self.sink) + usize::from(self.slopes)
+    }
+}
+
 /// The position of a norm's silu gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gate {
@@ -397,6 +466,11 @@ impl Kernel {
             | Kernel::Add
             | Kernel::Mul
             | Kernel::Scale { .. }
+            | Kernel::Offset { .. }
+            | Kernel::Spread { .. }
+            | Kernel::Index { .. }
+            | Kernel::Shift { .. }
+            | Kernel::ShiftGrad
             | Kernel::Cast { .. }
             | Kernel::Reshape { .. }
             | Kernel::Concat
@@ -417,20 +491,23 @@ impl Kernel {
             | Kernel::L2NormGrad
             | Kernel::Pointwise(_)
             | Kernel::PointwiseGrad(_)
+            | Kernel::Softmax
+            | Kernel::SoftmaxGrad
+            | Kernel::SumChannels { .. }
             | Kernel::SwiGlu
             | Kernel::SwiGluGrad
             | Kernel::GatedRmsNorm { .. }
             | Kernel::GatedRmsNormGrad { .. }
             | Kernel::RepeatHeadsGrad { .. }
             | Kernel::Rope { .. }
-            | Kernel::Attention { .. }
-            | Kernel::AttentionGrad { .. }
+            | Kernel::Attention(_)
+            | Kernel::AttentionGrad(_)
             | Kernel::CausalConv { .. }
             | Kernel::CausalConvGrad { .. }
             | Kernel::ConvSwiGlu { .. }
             | Kernel::ConvSwiGluGrad { .. }
             | Kernel::Scan { .. }
-            | Kernel::ScanGrad(_)
+            | Kernel::ScanGrad { .. }
             | Kernel::CrossEntropy { .. }
             | Kernel::CrossEntropyGrad { .. }
             | Kernel::Accumulate

@@ -228,7 +228,13 @@ mod tests {
         assert_eq!(plan.check(), Ok(()));
         let theta = dsl::Decimal::ONE;
         let layout = crate::plan::RopeLayout::Half;
-        let rope = Kernel::Rope { theta, dims: 2, layout, inverse: false };
+        let rope = Kernel::Rope {
+            theta,
+            dims: 2,
+            layout,
+            inverse: false,
+            scaling: crate::plan::RopeScaling::Unscaled,
+        };
         if let Some(step) = plan.steps.get_mut(1) {
             (step.kernel, step.inputs) = (rope, vec![ValId(1), ValId(1)]);
         }

@@ -50,7 +50,20 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             let wide = if dims(1).len() > dims(0).len() { 1 } else { 0 };
             vec![value("y", dims(wide).to_vec(), widest(0..2))]
         }
-        Kernel::Scale { by: _ } => vec![like("y", 0)],
+        Kernel::Scale { by: _ } | Kernel::Offset { by: _ } => vec![like("y", 0)],
+        Kernel::Softmax => vec![like("y", 0)],
+        Kernel::SoftmaxGrad => vec![like("dx", 1)],
+        Kernel::SumChannels { keep } => {
+            let one = keep.then_some(Extent::Fixed(1));
+            vec![value("sum", init(dims(0)).iter().copied().chain(one).collect(), dtype(0))]
+        }
+        Kernel::Spread { width, kept } => {
+            let outer = if *kept { init(dims(0)) } else { dims(0) };
+            vec![value("y", join(outer, &[Extent::Fixed(*width)]), dtype(0))]
+        }
+        Kernel::Index { count } => vec![f32("index", vec![Extent::Fixed(*count)])],
+        Kernel::Shift { state: _ } => vec![like("y", 0)],
+        Kernel::ShiftGrad => vec![like("dx", 0)],
         Kernel::SwiGlu => vec![like("y", 0)],
         Kernel::SwiGluGrad => vec![like("dgate", 1), like("dup", 2)],
         Kernel::GatedRmsNorm { eps: _, gate: _ } => {
@@ -78,15 +91,23 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::RepeatHeadsGrad { times } => {
             vec![value("dx", per_head(dims(0), |h| h / (*times).max(1)), dtype(0))]
         }
-        Kernel::Rope { theta: _, dims: _, layout: _, inverse } => {
+        Kernel::Rope { theta: _, dims: _, layout: _, inverse, scaling: _ } => {
             vec![like(if *inverse { "dx" } else { "y" }, 0)]
         }
-        Kernel::Attention { window: _ } => {
+        Kernel::Attention(_) => {
             let y = join(&take(dims(0), 3), skip(dims(2), 3));
             let lse = [0, 2, 1].iter().filter_map(|i| dims(0).get(*i)).copied().collect();
             vec![value("y", y, dtype(0)), f32("lse", lse)]
         }
-        Kernel::AttentionGrad { window: _ } => vec![like("dq", 1), like("dk", 2), like("dv", 3)],
+        Kernel::AttentionGrad(scores) => {
+            let extra =
+                |named: bool, name, at: usize| named.then(|| f32(name, dims(6 + at).to_vec()));
+            [like("dq", 1), like("dk", 2), like("dv", 3)]
+                .into_iter()
+                .chain(extra(scores.sink, "dsink", 0))
+                .chain(extra(scores.slopes, "dslopes", usize::from(scores.sink)))
+                .collect()
+        }
         Kernel::AppendTime => {
             let seen = match dims(0).get(1) {
                 Some(Extent::CacheLen(window)) => Extent::KvLen(*window),
@@ -119,11 +140,12 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
                 .chain(bias.then(|| f32("dbias", dims(4).to_vec())))
                 .collect()
         }
-        Kernel::Scan { scan, state: _ } => {
+        Kernel::Scan { scan, state: _, scale: _, steps } => {
             let Recurrence { result, rows, columns, .. } = *scan.definition();
-            vec![like("y", result), f32("state", matrix(dims(rows), dims(columns)))]
+            let y = per_head(dims(result), |h| h / (*steps).max(1));
+            vec![value("y", y, dtype(result)), f32("state", matrix(dims(rows), dims(columns)))]
         }
-        Kernel::ScanGrad(scan) => {
+        Kernel::ScanGrad { scan, scale: _, steps: _ } => {
             let named = |(i, name): (usize, &&str)| Value {
                 name: Cow::Owned(format!("d{name}")),
                 ..like("", i + 1)

@@ -12,6 +12,7 @@ mod norms;
 mod optimizer;
 mod passes;
 pub(crate) mod scans;
+mod specialise;
 mod streaming;
 pub(crate) mod tensor;
 mod time;

@@ -7,10 +7,11 @@
 use std::fmt::{self, Write as _};
 
 use crate::digest::Digest;
+use crate::number::Root;
 
 use super::{
-    Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart,
-    Step, TrainPlan, ValId,
+    Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, RopeScaling,
+    Scores, StatePart, Step, TrainPlan, ValId,
 };
 
 const TAG: &str = "canonc.plan.v1";
@@ -118,6 +119,14 @@ impl Kernel {
             Kernel::Add => "add",
             Kernel::Mul => "mul",
             Kernel::Scale { .. } => "scale",
+            Kernel::Offset { .. } => "offset",
+            Kernel::Softmax => "softmax",
+            Kernel::SoftmaxGrad => "softmax_grad",
+            Kernel::SumChannels { .. } => "sum_channels",
+            Kernel::Spread { .. } => "spread",
+            Kernel::Index { .. } => "index",
+            Kernel::Shift { .. } => "shift",
+            Kernel::ShiftGrad => "shift_grad",
             Kernel::SwiGlu => "swiglu",
             Kernel::SwiGluGrad => "swiglu_grad",
             Kernel::GatedRmsNorm { .. } => "gated_rms_norm",
@@ -130,8 +139,8 @@ impl Kernel {
             Kernel::RepeatHeads { .. } => "repeat_heads",
             Kernel::RepeatHeadsGrad { .. } => "repeat_heads_grad",
             Kernel::Rope { .. } => "rope",
-            Kernel::Attention { .. } => "attention",
-            Kernel::AttentionGrad { .. } => "attention_grad",
+            Kernel::Attention(_) => "attention",
+            Kernel::AttentionGrad(_) => "attention_grad",
             Kernel::AppendTime => "append_time",
             Kernel::LastTime { .. } => "last_time",
             Kernel::CausalConv { .. } => "causal_conv",
@@ -140,7 +149,7 @@ impl Kernel {
             Kernel::ConvSwiGlu { .. } => "conv_swiglu",
             Kernel::ConvSwiGluGrad { .. } => "conv_swiglu_grad",
             Kernel::Scan { scan, .. } => scan.definition().name,
-            Kernel::ScanGrad(scan) => scan.definition().gradient,
+            Kernel::ScanGrad { scan, .. } => scan.definition().gradient,
             Kernel::CrossEntropy { .. } => "cross_entropy",
             Kernel::CrossEntropyGrad { .. } => "cross_entropy_grad",
             Kernel::Argmax => "argmax",
@@ -164,7 +173,13 @@ impl Kernel {
                 vec![format!("eps {eps}"), format!("gate {gate}")]
             }
             Kernel::GatedRmsNormGrad { gate } => vec![format!("gate {gate}")],
-            Kernel::Scale { by } => vec![format!("by {by}")],
+            Kernel::Scale { by } | Kernel::Offset { by } => vec![format!("by {by}")],
+            Kernel::SumChannels { keep } => vec![format!("keep {keep}")],
+            Kernel::Spread { width, kept } => {
+                vec![format!("width {width}"), format!("kept {kept}")]
+            }
+            Kernel::Index { count } => vec![format!("count {count}")],
+            Kernel::Shift { state } => vec![format!("state {state}")],
             Kernel::Reshape { dims } => vec![format!("dims {dims:?}")],
             Kernel::Split { widths } => vec![format!("widths {widths:?}")],
             Kernel::Zeros { dims } => {
@@ -175,14 +190,25 @@ impl Kernel {
             Kernel::RepeatHeads { times } | Kernel::RepeatHeadsGrad { times } => {
                 vec![format!("times {times}")]
             }
-            Kernel::Rope { theta, dims, layout, inverse } => vec![
+            Kernel::Rope { theta, dims, layout, inverse, scaling } => [
                 format!("theta {theta}"),
                 format!("dims {dims}"),
                 format!("layout {layout}"),
                 format!("inverse {inverse}"),
-            ],
-            Kernel::Attention { window } | Kernel::AttentionGrad { window } => {
-                vec![format!("window {}", or_none(window))]
+            ]
+            .into_iter()
+            // Only where it is set: the texts of earlier plans stay as they were.
+            .chain((*scaling != RopeScaling::Unscaled).then(|| format!("scaling {scaling}")))
+            .collect(),
+            Kernel::Attention(scores) | Kernel::AttentionGrad(scores) => {
+                let Scores { window, scale, softcap, sink, slopes } = scores;
+                [format!("window {}", or_none(window))]
+                    .into_iter()
+                    .chain(scale.map(|scale| format!("scale {scale}")))
+                    .chain(softcap.map(|softcap| format!("softcap {softcap}")))
+                    .chain(sink.then(|| "sink".to_owned()))
+                    .chain(slopes.then(|| "slopes".to_owned()))
+                    .collect()
             }
             Kernel::LastTime { rows } => vec![format!("rows {rows}")],
             Kernel::CausalConv { kernel, residual, activation, parts, bias, state } => vec![
@@ -214,7 +240,11 @@ impl Kernel {
                 format!("residual {residual}"),
                 format!("bias {bias}"),
             ],
-            Kernel::Scan { scan: _, state } => vec![format!("state {state}")],
+            Kernel::Scan { scan: _, state, scale, steps } => [format!("state {state}")]
+                .into_iter()
+                .chain(scan_settings(*scale, *steps))
+                .collect(),
+            Kernel::ScanGrad { scan: _, scale, steps } => scan_settings(*scale, *steps),
             Kernel::CrossEntropy { nll_square, z_loss }
             | Kernel::CrossEntropyGrad { nll_square, z_loss } => {
                 vec![format!("nll_square {nll_square}"), format!("z_loss {z_loss}")]
@@ -241,16 +271,24 @@ impl Kernel {
             | Kernel::L2NormGrad
             | Kernel::Add
             | Kernel::Mul
+            | Kernel::Softmax
+            | Kernel::SoftmaxGrad
+            | Kernel::ShiftGrad
             | Kernel::SwiGlu
             | Kernel::SwiGluGrad
             | Kernel::Concat
             | Kernel::AppendTime
-            | Kernel::ScanGrad(_)
             | Kernel::Argmax
             | Kernel::Accumulate
             | Kernel::GradNorm => Vec::new(),
         }
     }
+}
+
+/// What differs from a recurrence's usual read-out and its one update a token.
+fn scan_settings(scale: Option<Root>, steps: i64) -> Vec<String> {
+    let scale = scale.map(|scale| format!("scale {scale}"));
+    scale.into_iter().chain((steps != 1).then(|| format!("steps {steps}"))).collect()
 }
 
 fn or_none(value: &Option<impl fmt::Display>) -> String {

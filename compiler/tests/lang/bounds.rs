@@ -137,7 +137,7 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             "calls that double, each wrong",
             arch(
                 repeat(28, |i| format!("block b{i}(x) {{ b{j}(x) + b{j}(x) }}\n", j = i + 1))
-                    + "block b28(x) { x + 1 }",
+                    + "block b28(x) { x + none }",
                 "2 of b0",
             ),
             &["operands"],

@@ -85,11 +85,13 @@ fn configuration(primitive: &op::Primitive) -> String {
             ConfigKind::Int
             | ConfigKind::OptionalInt
             | ConfigKind::Decimal
+            | ConfigKind::OptionalDecimal
             | ConfigKind::Number
+            | ConfigKind::OptionalNumber
             | ConfigKind::Bool => "",
             ConfigKind::Word(words) => return format!("`{}` ({})", config.name, words.join(", ")),
             ConfigKind::Ints => "…",
-            ConfigKind::Weight | ConfigKind::Init => "",
+            ConfigKind::Tensor | ConfigKind::Weight | ConfigKind::Init => "",
         };
         match config.default {
             Default::Required | Default::Absent => format!("`{}{kind}`", config.name),
@@ -113,6 +115,7 @@ fn the_table_of_primitives_is_that_of_the_compiler() {
     for primitive in op::ALL {
         let tensors = match primitive.tensors {
             Arity::Exactly(n) => n.to_string(),
+            Arity::UpTo(n) => format!("{} or {n}", n - 1),
             Arity::AtLeast(n) => format!("{n} or more"),
         };
         let time = match primitive.time {

@@ -303,7 +303,11 @@ fn rule_7_a_tensor_takes_any_exact_number() {
     assert!(text("x / 3").contains("by 1/3"), "{}", text("x / 3"));
     assert!(text("x * rsqrt(48)").contains("by sqrt(1/48)"), "{}", text("x * rsqrt(48)"));
     assert_eq!(codes(&with_layers("block l(x) {\n  x / 0\n}", "1 of l")), ["division-by-zero"]);
-    assert_eq!(codes(&with_layers("block l(x) {\n  1 / x\n}", "1 of l")), ["operands"]);
+    assert_same_graph(&of("x - 2"), &of("offset(x, -2)"));
+    assert_same_graph(&of("1 / 2 - x"), &of("offset(-x, 0.5)"));
+    assert_same_graph(&of("3 / x"), &of("reciprocal(x) * 3"));
+    assert_same_graph(&of("x / silu(x)"), &of("x * reciprocal(silu(x))"));
+    assert_eq!(codes(&with_layers("block l(x) {\n  x + none\n}", "1 of l")), ["operands"]);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use compiler::graph::{Body, Node, NodeKind, Out};
-use compiler::op::{Attr, Attrs, Primitive, Time, Type};
+use compiler::op::{Arity, Attr, Attrs, Primitive, Time, Type};
 
 use super::{Class, Group, Tensor, functions};
 use crate::ForeignError;
@@ -51,7 +51,6 @@ pub(super) fn class(
 ) -> Result<Class, ForeignError> {
     let mut own = Vec::new();
     let mut groups: Vec<Group> = Vec::new();
-    let mut writer = Writer::new(mixed);
     let mut params = Vec::new();
     for (param, place) in body.params.iter().zip(places) {
         let name = match place {
@@ -78,6 +77,7 @@ pub(super) fn class(
         }
     }
     let input = if body.inputs.iter().any(|ty| ty.tokens) { "tokens" } else { "x" };
+    let mut writer = Writer::new(input, mixed);
     if body.inputs.len() != 1 || body.outputs.len() != 1 {
         let message =
             format!("{name} has {} inputs and {} outputs", body.inputs.len(), body.outputs.len());
@@ -99,13 +99,15 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 struct Writer {
     lines: Vec<String>,
     taken: BTreeSet<String>,
+    /// The class's input.
+    input: &'static str,
     mixed: bool,
 }
 
 impl Writer {
-    fn new(mixed: bool) -> Writer {
+    fn new(input: &'static str, mixed: bool) -> Writer {
         let names = RESERVED.into_iter().chain(functions::names());
-        Writer { lines: Vec::new(), taken: names.map(str::to_owned).collect(), mixed }
+        Writer { lines: Vec::new(), taken: names.map(str::to_owned).collect(), input, mixed }
     }
 
     /// A variable's name that starts with `wanted` and is not taken.
@@ -174,6 +176,10 @@ impl Writer {
             Some(text) => filled(text, operands, attrs),
             None if functions::has(primitive.name) => {
                 let mut arguments = operands.to_vec();
+                if primitive.tensors == Arity::Exactly(0) {
+                    // A constant is where the class's input is.
+                    arguments.push(format!("like={}", self.input));
+                }
                 arguments
                     .extend(attrs.iter().map(|(name, value)| format!("{name}={}", python(value))));
                 if primitive.time == Time::Positional {

@@ -81,7 +81,7 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
 }
 
 /// Every implementation on any machine, with placeholders: `{isa}`, `{image}`, `{kind}` and numbers `{n}`.
-const PATHS: [&str; 17] = [
+const PATHS: [&str; 19] = [
     "view",
     "libtorch",
     "libtorch flash",
@@ -99,6 +99,8 @@ const PATHS: [&str; 17] = [
     "reference (no CUDA kernel for {n} taps)",
     "reference (no CUDA kernel for a state of {n} × {n})",
     "reference (no flash attention for heads of {n})",
+    "reference (libtorch's flash kernel has no {option})",
+    "reference (the fused kernel has no slopes)",
 ];
 
 /// What a placeholder stands for, but a number. Kinds and devices are named as tch names them.
@@ -107,6 +109,7 @@ fn words(placeholder: &str) -> &'static [&'static str] {
         "isa" => &["avx512", "avx2", "portable"],
         "image" => &["sm_80", "sm_90a", "sm_100a", "ptx_80"],
         "kind" => &["Float", "Double", "BFloat16", "Half"],
+        "option" => &["softcap", "sink", "slopes"],
         "device" => &["Cuda({n})", "Mps", "Vulkan"],
         _ => &[],
     }

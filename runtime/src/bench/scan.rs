@@ -148,13 +148,13 @@ impl Case {
         let Case { q, k, v, g, beta, a, d, dy, .. } = self;
         match self.family {
             Family::Gla => {
-                let operands = gla::Operands { q, k, v, g };
+                let operands = gla::Operands { q, k, v, g, scale: None };
                 let y = gla::forward(path, operands, None)?.y;
                 let [dq, dk, dv, dg] = gla::backward(path, dy, operands)?;
                 Ok(vec![y, dq, dk, dv, dg])
             }
             Family::Delta => {
-                let operands = delta::Operands { q, k, v, beta, g };
+                let operands = delta::Operands { q, k, v, beta, g, scale: None };
                 let y = delta::forward(path, operands, None)?.y;
                 let [dq, dk, dv, _, dg] = delta::backward(path, dy, operands)?;
                 Ok(vec![y, dq, dk, dv, dg])

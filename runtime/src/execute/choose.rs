@@ -107,6 +107,14 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::Add
         | Kernel::Mul
         | Kernel::Scale { .. }
+        | Kernel::Offset { .. }
+        | Kernel::Softmax
+        | Kernel::SoftmaxGrad
+        | Kernel::SumChannels { .. }
+        | Kernel::Spread { .. }
+        | Kernel::Index { .. }
+        | Kernel::Shift { .. }
+        | Kernel::ShiftGrad
         | Kernel::Concat
         | Kernel::Zeros { .. }
         | Kernel::RepeatHeads { .. }
@@ -128,7 +136,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::L2Norm { .. }
         | Kernel::L2NormGrad
         | Kernel::Scan { .. }
-        | Kernel::ScanGrad(_)
+        | Kernel::ScanGrad { .. }
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
         Kernel::HeadLoss { .. } | Kernel::HeadLossGrad { .. } => {
@@ -147,9 +155,9 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             (false, None) => Choice::Ours(convolution::choose(*kernel, kind, device)),
             (asked, _) => Choice::Ours(path_unless(asked)),
         },
-        Kernel::Attention { window: _ } | Kernel::AttentionGrad { window: _ } => {
+        Kernel::Attention(scores) | Kernel::AttentionGrad(scores) => {
             // The gradient's operands start with dy, before q, k and v.
-            let first = usize::from(matches!(kernel, Kernel::AttentionGrad { .. }));
+            let first = usize::from(matches!(kernel, Kernel::AttentionGrad(_)));
             let even = dims(first + 1).last() == dims(first + 2).last();
             let width = match dims(first).last() {
                 Some(Extent::Fixed(width)) => *width,
@@ -162,7 +170,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             };
             Choice::Attention(match asked {
                 true => attention::Path::Reference(attention::Reason::Asked),
-                false => attention::choose(even, width, device, kind),
+                false => attention::choose(scores, even, width, device, kind),
             })
         }
     }
@@ -195,7 +203,8 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
-    use compiler::plan::Scan;
+    use compiler::plan::{Scan, Scores};
+    use dsl::Decimal;
     use tch::{Device, Kind};
 
     use super::*;
@@ -224,8 +233,9 @@ mod tests {
         assert_eq!(swiglu(double), "reference (Double)");
         assert_eq!(swiglu(plain), "reference (asked for)");
         for scan in Scan::ALL {
-            assert!(path(&Kernel::ScanGrad(*scan), &[], fast).starts_with("fused/"));
-            assert_eq!(path(&Kernel::ScanGrad(*scan), &[], double), "reference (Double)");
+            let grad = Kernel::ScanGrad { scan: *scan, scale: None, steps: 1 };
+            assert!(path(&grad, &[], fast).starts_with("fused/"));
+            assert_eq!(path(&grad, &[], double), "reference (Double)");
         }
         assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
         assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");
@@ -290,8 +300,16 @@ mod tests {
         for (device, kind) in [cpu, gpu].into_iter().flat_map(|device| {
             [Kind::Float, Kind::Double, Kind::BFloat16].map(|kind| (device, kind))
         }) {
-            choices.extend(widths.map(|(even, width)| {
-                Choice::Attention(attention::choose(even, width, device, kind))
+            let with = [
+                Scores::PLAIN,
+                Scores { softcap: Some(dsl::Decimal::ZERO), ..Scores::PLAIN },
+                Scores { sink: true, ..Scores::PLAIN },
+                Scores { slopes: true, ..Scores::PLAIN },
+            ];
+            choices.extend(with.iter().flat_map(|scores| {
+                widths.map(|(even, width)| {
+                    Choice::Attention(attention::choose(scores, even, width, device, kind))
+                })
             }));
         }
         choices.push(Choice::Attention(attention::Path::Reference(attention::Reason::Asked)));
@@ -345,7 +363,7 @@ mod tests {
         let (now, wide) = (heads(Extent::Time, 8), heads(Extent::Time, 16));
         let seen = heads(Extent::KvLen(None), 8);
         let of = |window, k: &Value, v: &Value, machine| {
-            path(&Kernel::Attention { window }, &[&now, k, v], machine)
+            path(&Kernel::Attention(Scores { window, ..Scores::PLAIN }), &[&now, k, v], machine)
         };
         for (window, v) in [(None, &now), (Some(4), &now), (None, &wide)] {
             assert!(of(window, &now, v, fast).starts_with("fused/"));
@@ -355,13 +373,22 @@ mod tests {
         assert_eq!(of(None, &now, &now, cuda), "reference (Float)");
         let half = |x: &Value| Value { dtype: DType::Bf16, ..x.clone() };
         let (half_now, half_wide) = (half(&now), half(&wide));
-        let flash =
-            |window, q: &Value, v: &Value| path(&Kernel::Attention { window }, &[q, q, v], cuda);
+        let flash = |window, q: &Value, v: &Value| {
+            path(&Kernel::Attention(Scores { window, ..Scores::PLAIN }), &[q, q, v], cuda)
+        };
         assert_eq!(flash(Some(4), &half_now, &half_now), "libtorch flash");
         assert_eq!(flash(None, &half_now, &half_wide), "reference (value width is not key width)");
         let odd = half(&heads(Extent::Time, 12));
         assert_eq!(flash(None, &odd, &odd), "reference (no flash attention for heads of 12)");
-        let grad = Kernel::AttentionGrad { window: None };
+        let grad = Kernel::AttentionGrad(Scores::PLAIN);
         assert!(path(&grad, &[&now, &now, &now, &wide], fast).starts_with("fused/"));
+        // What is inside the softmax: our kernel bounds scores and has sinks, libtorch's have neither.
+        let sink = Scores { sink: true, softcap: Some(Decimal::ONE), ..Scores::PLAIN };
+        let of =
+            |scores, k: &Value, machine| path(&Kernel::Attention(scores), &[&now, k, k], machine);
+        assert!(of(sink, &now, fast).starts_with("fused/"));
+        assert_eq!(of(sink, &seen, fast), "reference (libtorch's flash kernel has no softcap)");
+        let slopes = Scores { slopes: true, ..Scores::PLAIN };
+        assert_eq!(of(slopes, &now, fast), "reference (the fused kernel has no slopes)");
     }
 }

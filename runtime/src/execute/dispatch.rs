@@ -5,7 +5,8 @@
 
 use std::cell::RefCell;
 
-use compiler::plan::{Kernel, Sizes};
+use compiler::number::Root;
+use compiler::plan::{Kernel, Scores, Sizes};
 use dsl::Decimal;
 use tch::Tensor;
 
@@ -13,8 +14,8 @@ use super::{Choice, Machine};
 use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
-    KernelError, arrange, attention, canon, cuda, gated_norm, head_loss, l2_norm, linear, loss,
-    norm, pointwise, rope, scan, swiglu, transfer, update,
+    KernelError, arrange, attention, canon, channels, cuda, gated_norm, head_loss, l2_norm, linear,
+    loss, norm, pointwise, rope, scan, swiglu, transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -97,6 +98,11 @@ pub(super) fn run(
         Kernel::Add => vec![x(0)?.f_add(x(1)?)?],
         Kernel::Mul => vec![x(0)?.f_mul(x(1)?)?],
         Kernel::Scale { by } => vec![x(0)?.f_mul_scalar(by.to_f64())?],
+        Kernel::Offset { by } => vec![x(0)?.f_add_scalar(by.to_f64())?],
+        Kernel::Softmax => vec![channels::softmax(x(0)?)?],
+        Kernel::SoftmaxGrad => vec![channels::softmax_grad(x(0)?, x(1)?)?],
+        Kernel::SumChannels { keep } => vec![channels::sum(x(0)?, *keep)?],
+        Kernel::Spread { width, kept } => vec![channels::spread(x(0)?, *width, *kept)?],
         Kernel::SwiGlu => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
         Kernel::SwiGluGrad => {
             let (dgate, dup) = swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?;
@@ -120,6 +126,10 @@ pub(super) fn run(
             let Machine { kind, device, kernels: _ } = context.machine;
             vec![Tensor::f_zeros(dims, (kind, device))?]
         }
+        Kernel::Index { count } => {
+            let Machine { kind, device, kernels: _ } = context.machine;
+            vec![Tensor::f_arange(*count, (kind, device))?]
+        }
         Kernel::Cast { to } => {
             let kind = context.machine.kind_of(*to);
             // Not a view, even where the dtype stays.
@@ -134,26 +144,25 @@ pub(super) fn run(
         Kernel::AppendTime => vec![arrange::append_time(x(0)?, x(1)?)?],
         Kernel::LastTime { rows } => vec![arrange::last_time(x(0)?, *rows)?],
 
-        Kernel::Rope { theta, dims, layout, inverse } => {
+        Kernel::Rope { theta, dims, layout, inverse, scaling } => {
             let rotation = rope::Rotation {
                 theta: theta.to_f64(),
                 dims: *dims,
                 layout: *layout,
                 inverse: *inverse,
+                scaling: *scaling,
             };
             let mut tables = context.tables.borrow_mut();
             vec![rope::apply(ours()?, x(0)?, integer(1)?, rotation, &mut tables)?]
         }
-        Kernel::Attention { window } => {
-            let operands = attention::Operands { q: x(0)?, k: x(1)?, v: x(2)?, window: *window };
+        Kernel::Attention(scores) => {
+            let operands = attended(scores, operands, 0, 3)?;
             let (y, lse) = attention::forward(attention_path(choice)?, operands)?;
             vec![y, lse]
         }
-        Kernel::AttentionGrad { window } => {
-            let operands = attention::Operands { q: x(1)?, k: x(2)?, v: x(3)?, window: *window };
-            let path = attention_path(choice)?;
-            let (dq, dk, dv) = attention::backward(path, x(0)?, operands, x(4)?, x(5)?)?;
-            vec![dq, dk, dv]
+        Kernel::AttentionGrad(scores) => {
+            let of = attended(scores, operands, 1, 6)?;
+            attention::backward(attention_path(choice)?, x(0)?, of, x(4)?, x(5)?)?
         }
         Kernel::CausalConv { residual, activation, parts, bias, state, kernel: _ } => {
             let state = if *state { Some(x(parts + 1 + usize::from(*bias))?) } else { None };
@@ -207,15 +216,23 @@ pub(super) fn run(
             results.extend(gradients.bias);
             results
         }
-        Kernel::Scan { scan, state } => {
+        Kernel::Shift { state } => {
+            let past = if *state { Some(x(1)?) } else { None };
+            vec![arrange::shift(x(0)?, past)?]
+        }
+        Kernel::ShiftGrad => vec![arrange::shift_grad(x(0)?)?],
+        Kernel::Scan { scan, state, scale, steps } => {
             let count = scan.definition().operands.len();
             let state = if *state { Some(x(count)?) } else { None };
-            let scanned = scan::forward(*scan, ours()?, some(operands, 0, count)?, state)?;
+            let settings = scan::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            let operands = some(operands, 0, count)?;
+            let scanned = scan::forward(*scan, ours()?, operands, state, settings)?;
             vec![scanned.y, scanned.state]
         }
-        Kernel::ScanGrad(scan) => {
+        Kernel::ScanGrad { scan, scale, steps } => {
             let count = scan.definition().operands.len();
-            scan::backward(*scan, ours()?, x(0)?, some(operands, 1, count)?)?
+            let settings = scan::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            scan::backward(*scan, ours()?, x(0)?, some(operands, 1, count)?, settings)?
         }
 
         Kernel::CrossEntropy { nll_square, z_loss } => {
@@ -283,6 +300,27 @@ fn head_path(choice: Choice) -> Result<(Path, Product), KernelError> {
         | Choice::Ours(_)
         | Choice::Attention(_) => Err(wrong(format!("`{choice}` was chosen for it"))),
     }
+}
+
+/// The operands of attention: q, k and v from `first`, sink and slopes from `extra`.
+fn attended<'a>(
+    scores: &Scores,
+    operands: &[&'a Tensor],
+    first: usize,
+    extra: usize,
+) -> Result<attention::Operands<'a>, KernelError> {
+    let [q, k, v] = some(operands, first, 3)? else { return Err(wrong("no q, k and v".into())) };
+    let mut extra = some(operands, extra, scores.extra())?.iter().copied();
+    Ok(attention::Operands {
+        q,
+        k,
+        v,
+        window: scores.window,
+        scale: scores.scale.map(|scale| scale.to_f64()),
+        softcap: scores.softcap.map(|softcap| softcap.to_f64()),
+        sink: if scores.sink { extra.next() } else { None },
+        slopes: if scores.slopes { extra.next() } else { None },
+    })
 }
 
 fn terms(nll_square: &Decimal, z_loss: &Decimal) -> loss::Terms {

@@ -28,6 +28,11 @@ pub struct Carried {
 }
 
 impl Carried {
+    /// The tensors, in the order of the graph's states and their parts.
+    pub fn states(&self) -> impl Iterator<Item = &Tensor> {
+        self.states.values()
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.states.values().map(|t| t.numel() * t.kind().elt_size_in_bytes()).sum()

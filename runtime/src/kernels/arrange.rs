@@ -69,6 +69,29 @@ fn to_bf16(x: f32) -> u16 {
     if x.is_nan() { 0x7fc0 } else { rounded as u16 }
 }
 
+/// past, or zeros, then x without its last step.
+pub fn shift(x: &Tensor, past: Option<&Tensor>) -> Result<Tensor, KernelError> {
+    let steps = x.size().get(1).copied().unwrap_or(0);
+    if steps == 0 {
+        return copy(x);
+    }
+    let first = match past {
+        Some(past) => past.shallow_clone(),
+        None => x.f_narrow(1, 0, 1)?.f_zeros_like()?,
+    };
+    Ok(Tensor::f_cat(&[first, x.f_narrow(1, 0, steps - 1)?], 1)?)
+}
+
+/// dy without its first step, then zeros.
+pub fn shift_grad(dy: &Tensor) -> Result<Tensor, KernelError> {
+    let steps = dy.size().get(1).copied().unwrap_or(0);
+    if steps == 0 {
+        return copy(dy);
+    }
+    let last = dy.f_narrow(1, 0, 1)?.f_zeros_like()?;
+    Ok(Tensor::f_cat(&[dy.f_narrow(1, 1, steps - 1)?, last], 1)?)
+}
+
 /// The same elements in newly allocated dense memory.
 pub fn copy(x: &Tensor) -> Result<Tensor, KernelError> {
     let mut copy = Tensor::f_empty(x.size(), (x.kind(), x.device()))?;

@@ -1,7 +1,8 @@
 //! Causal softmax attention: our kernels on the CPU, libtorch's flash kernel on a GPU (both after Dao et al. 2022), or the
 //! plain formula.
 //! In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t: queries are the last t of s positions. Out: y [b, t, h,
-//! e] and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window.
+//! e] and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window. Options: a scale, a
+//! bound of the scores, a score of each head without a value, a slope of each head by distance.
 //! Must stay true: the caller runs the path that `choose` returned; softmax is in f32 (f64 in f64); query head j reads
 //! head ⌊j·kv/h⌋.
 
@@ -10,6 +11,7 @@ mod fused;
 
 use std::fmt;
 
+use compiler::plan::Scores;
 use tch::{Device, Kind, Tensor};
 
 use super::arrange::{cast, repeat_heads, sum_repeats};
@@ -35,11 +37,18 @@ pub enum Reason {
     /// The flash kernel supports heads of up to 256 channels, a multiple of 8.
     Width(i64),
     Asked,
+    /// The faster kernel, and the option that it does not have.
+    Lacks(&'static str, &'static str),
 }
 
 /// The path on a device. `even`: keys as wide as values, `width`; `kind`: of the operands.
-pub fn choose(even: bool, width: i64, device: Device, kind: Kind) -> Path {
-    if let Device::Cuda(_) = device {
+pub fn choose(scores: &Scores, even: bool, width: i64, device: Device, kind: Kind) -> Path {
+    let options =
+        [("softcap", scores.softcap.is_some()), ("sink", scores.sink), ("slopes", scores.slopes)];
+    let lacking = options.iter().find(|(_, given)| *given).map(|(name, _)| *name);
+    if let (Device::Cuda(_), Some(option)) = (device, lacking) {
+        Path::Reference(Reason::Lacks("libtorch's flash kernel", option))
+    } else if let Device::Cuda(_) = device {
         match (even, kind) {
             (false, _) => Path::Reference(Reason::Widths),
             (true, Kind::BFloat16) if width % 8 == 0 && (8..=256).contains(&width) => Path::Flash,
@@ -50,6 +59,8 @@ pub fn choose(even: bool, width: i64, device: Device, kind: Kind) -> Path {
         Path::Reference(Reason::Device(device))
     } else if kind != Kind::Float {
         Path::Reference(Reason::Kind(kind))
+    } else if scores.slopes {
+        Path::Reference(Reason::Lacks("the fused kernel", "slopes"))
     } else {
         Path::Fused(Isa::of_process())
     }
@@ -69,6 +80,9 @@ impl fmt::Display for Path {
             }
             Self::Reference(Reason::Kind(kind)) => write!(f, "reference ({kind:?})"),
             Self::Reference(Reason::Asked) => f.write_str("reference (asked for)"),
+            Self::Reference(Reason::Lacks(kernel, option)) => {
+                write!(f, "reference ({kernel} has no {option})")
+            }
         }
     }
 }
@@ -80,6 +94,20 @@ pub struct Operands<'a> {
     pub k: &'a Tensor,
     pub v: &'a Tensor,
     pub window: Option<i64>,
+    /// Factor of q kᵀ; None for 1 / sqrt(d).
+    pub scale: Option<f64>,
+    pub softcap: Option<f64>,
+    /// \[h\]
+    pub sink: Option<&'a Tensor>,
+    /// \[h\]
+    pub slopes: Option<&'a Tensor>,
+}
+
+impl<'a> Operands<'a> {
+    /// Without options.
+    pub fn plain(q: &'a Tensor, k: &'a Tensor, v: &'a Tensor, window: Option<i64>) -> Self {
+        Self { q, k, v, window, scale: None, softcap: None, sink: None, slopes: None }
+    }
 }
 
 /// y [b, t, h, e] and lse [b, h, t].
@@ -95,50 +123,70 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
             return fused::forward(isa, &shape, operands);
         }
         Path::Flash => {
-            let Operands { q, k, v, window } = operands;
+            let Operands { q, k, v, window, .. } = operands;
             let [q, k, v] = [q, k, v].map(last_dense);
             return ffi::flash_forward([&q?, &k?, &v?], shape.scale(), window);
         }
         Path::Reference(_) => {}
     }
     let (q, k, v) = shape.by_head(operands)?; // [b, h, t | s, d]
-    let scores = shape.scores(operands, &q, &k)?; // [b, h, t, s]
-    let lse = scores.f_logsumexp([-1i64].as_slice(), true)?; // [b, h, t, 1]
+    let Scored { scores, slope: _ } = shape.scores(operands, &q, &k)?; // [b, h, t, s]
+    let mut lse = scores.f_logsumexp([-1i64].as_slice(), true)?; // [b, h, t, 1]
+    if let Some(sink) = operands.sink {
+        lse = lse.f_logaddexp(&sink.f_reshape([-1, 1, 1])?)?;
+    }
     let y = scores.f_sub(&lse)?.f_exp()?.f_matmul(&v)?;
     Ok((y.f_transpose(1, 2)?.f_contiguous()?, lse.f_squeeze_dim(-1)?))
 }
 
-/// (dq, dk, dv) of sum(y ⊙ dy), from y and lse of the forward pass.
+/// dq, dk, dv, dsink and dslopes of sum(y ⊙ dy), from y and lse of the forward pass.
 pub fn backward(
     path: Path,
     dy: &Tensor,
     operands: Operands<'_>,
     y: &Tensor,
     lse: &Tensor,
-) -> Result<(Tensor, Tensor, Tensor), KernelError> {
+) -> Result<Vec<Tensor>, KernelError> {
     let shape = Shape::from_operands(operands)?;
+    let dsink = match operands.sink {
+        Some(sink) => Some(sink_gradient(dy, y, lse, sink)?),
+        None => None,
+    };
     match path {
         Path::Fused(isa) => {
             let [dy, q, k, v, y] =
                 [dy, operands.q, operands.k, operands.v, y].map(|x| cast(x, Kind::Float));
             let operands = Operands { q: &q?, k: &k?, v: &v?, ..operands };
-            return fused::backward(isa, &shape, &dy?, operands, &y?, lse);
+            let (dq, dk, dv) = fused::backward(isa, &shape, &dy?, operands, &y?, lse)?;
+            return Ok([dq, dk, dv].into_iter().chain(dsink).collect());
         }
         Path::Flash => {
-            let Operands { q, k, v, window } = operands;
+            let Operands { q, k, v, window, .. } = operands;
             let [dy, q, k, v, y] = [dy, q, k, v, y].map(last_dense);
             let (of, made) = ([&q?, &k?, &v?], [&y?, lse]);
-            return ffi::flash_backward(&dy?, of, made, shape.scale(), window);
+            let (dq, dk, dv) = ffi::flash_backward(&dy?, of, made, shape.scale(), window)?;
+            return Ok(vec![dq, dk, dv]);
         }
         Path::Reference(_) => {}
     }
     let (q, k, v) = shape.by_head(operands)?;
     let (dy, y) = (dy.f_transpose(1, 2)?, y.f_transpose(1, 2)?); // [b, h, t, e]
     let scale = shape.scale();
-    let p = shape.scores(operands, &q, &k)?.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
+    let mut dslopes = None;
+    let Scored { scores, slope } = shape.scores(operands, &q, &k)?;
+    let p = scores.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
     let dp = dy.f_matmul(&v.f_transpose(-2, -1)?)?; // [b, h, t, s]
     let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
-    let ds = dp.f_sub(&along)?.f_mul(&p)?.f_mul_scalar(scale)?;
+    let mut ds = dp.f_sub(&along)?.f_mul(&p)?;
+    if operands.slopes.is_some() {
+        let back = shape.back(operands)?.f_to_kind(ds.kind())?; // [t, s]
+        let all = ds.f_mul(&back)?.f_sum_dim_intlist([0i64, 2, 3].as_slice(), false, None)?;
+        dslopes = Some(all.f_neg()?); // [h]
+    }
+    if let Some(slope) = slope {
+        ds = ds.f_mul(&slope)?;
+    }
+    let ds = ds.f_mul_scalar(scale)?;
     let (dq, dk, dv) = (
         ds.f_matmul(&k)?,
         ds.f_transpose(-2, -1)?.f_matmul(&q)?,
@@ -151,7 +199,26 @@ pub fn backward(
         1 => rows(x),
         times => sum_repeats(&x.f_transpose(1, 2)?, times),
     };
-    Ok((rows(dq)?, kv(dk)?, kv(dv)?))
+    Ok([rows(dq)?, kv(dk)?, kv(dv)?].into_iter().chain(dsink).chain(dslopes).collect())
+}
+
+/// −Σ_{b,t} exp(sink − lse) Σ dy ⊙ y, \[h\].
+fn sink_gradient(
+    dy: &Tensor,
+    y: &Tensor,
+    lse: &Tensor,
+    sink: &Tensor,
+) -> Result<Tensor, KernelError> {
+    let along = dy.f_mul(y)?.f_sum_dim_intlist([-1i64].as_slice(), false, None::<Kind>)?; // [b, t, h]
+    let p = sink.f_unsqueeze(-1)?.f_sub(lse)?.f_exp()?; // [b, h, t]
+    let all = p.f_mul(&along.f_transpose(1, 2)?)?;
+    Ok(all.f_sum_dim_intlist([0i64, 2].as_slice(), false, None::<Kind>)?.f_neg()?)
+}
+
+/// Scores, and the slope of their bound.
+struct Scored {
+    scores: Tensor,
+    slope: Option<Tensor>,
 }
 
 /// x with dense channels, as the flash kernel wants them.
@@ -163,14 +230,15 @@ fn last_dense(x: &Tensor) -> Result<Tensor, KernelError> {
 struct Shape {
     queries: i64,
     keys: i64,
-    width: i64,
     /// Query heads per key head.
     times: i64,
+    /// Factor of q kᵀ.
+    scale: f64,
 }
 
 impl Shape {
     fn from_operands(operands: Operands<'_>) -> Result<Self, KernelError> {
-        let Operands { q, k, v, window: _ } = operands;
+        let Operands { q, k, v, .. } = operands;
         let (q, k, v) = (q.size(), k.size(), v.size());
         match (q.as_slice(), k.as_slice(), v.as_slice()) {
             ([b, t, h, d], [kb, s, kv, kd], [vb, vs, vkv, _])
@@ -183,7 +251,8 @@ impl Shape {
                     && *kv > 0
                     && h % kv == 0 =>
             {
-                Ok(Self { queries: *t, keys: *s, width: *d, times: h / kv })
+                let scale = operands.scale.unwrap_or_else(|| 1.0 / (*d as f64).sqrt());
+                Ok(Self { queries: *t, keys: *s, times: h / kv, scale })
             }
             _ => Err(KernelError::new(format!(
                 "attention takes q [b, t, h, d], k [b, s, kv, d] and v [b, s, kv, e], got {q:?}, {k:?} and {v:?}"
@@ -192,18 +261,25 @@ impl Shape {
     }
 
     fn scale(&self) -> f64 {
-        1.0 / (self.width as f64).sqrt()
+        self.scale
     }
 
     /// [b, h, time, width] views, key heads repeated.
     fn by_head(&self, operands: Operands<'_>) -> Result<(Tensor, Tensor, Tensor), KernelError> {
-        let Operands { q, k, v, window: _ } = operands;
+        let Operands { q, k, v, .. } = operands;
         let kv = |x: &Tensor| -> Result<Tensor, KernelError> {
             let all =
                 if self.times == 1 { x.shallow_clone() } else { repeat_heads(x, self.times)? };
             Ok(all.f_transpose(1, 2)?)
         };
         Ok((q.f_transpose(1, 2)?, kv(k)?, kv(v)?))
+    }
+
+    /// How long ago each key was for each query, [t, s]; negative for later keys.
+    fn back(&self, operands: Operands<'_>) -> Result<Tensor, KernelError> {
+        let options = (Kind::Int64, operands.q.device());
+        let asks = Tensor::f_arange_start(self.keys - self.queries, self.keys, options)?;
+        Ok(asks.f_unsqueeze(1)?.f_sub(&Tensor::f_arange(self.keys, options)?)?)
     }
 
     /// 0 where a query sees a key, −∞ elsewhere, [t, s]; none if every query sees every key.
@@ -213,10 +289,7 @@ impl Shape {
             return Ok(None);
         }
         let device = q.device();
-        let last = self.keys - self.queries;
-        let at = |from: i64, to: i64| Tensor::f_arange_start(from, to, (Kind::Int64, device));
-        let asks = at(last, self.keys)?.f_unsqueeze(1)?; // [t, 1]
-        let back = asks.f_sub(&at(0, self.keys)?)?; // [t, s]: how long ago
+        let back = self.back(operands)?;
         let mut hidden = back.f_lt(0)?;
         if let Some(window) = window {
             hidden = hidden.f_logical_or(&back.f_ge(window)?)?;
@@ -225,17 +298,27 @@ impl Shape {
         Ok(Some(zeros.f_masked_fill(&hidden, f64::NEG_INFINITY)?))
     }
 
-    /// q kᵀ / sqrt(d) where visible, −∞ elsewhere, [b, h, t, s].
+    /// scale · q kᵀ, bounded and lowered by distance, where visible, −∞ elsewhere, [b, h, t, s].
     fn scores(
         &self,
         operands: Operands<'_>,
         q: &Tensor,
         k: &Tensor,
-    ) -> Result<Tensor, KernelError> {
-        let scores = q.f_matmul(&k.f_transpose(-2, -1)?)?.f_mul_scalar(self.scale())?;
-        Ok(match self.mask(operands)? {
-            Some(mask) => scores.f_add(&mask)?,
-            None => scores,
-        })
+    ) -> Result<Scored, KernelError> {
+        let mut scores = q.f_matmul(&k.f_transpose(-2, -1)?)?.f_mul_scalar(self.scale())?;
+        let mut slope = None;
+        if let Some(cap) = operands.softcap {
+            let bound = scores.f_div_scalar(cap)?.f_tanh()?;
+            slope = Some(bound.f_square()?.f_neg()?.f_add_scalar(1.0)?);
+            scores = bound.f_mul_scalar(cap)?;
+        }
+        if let Some(slopes) = operands.slopes {
+            let back = self.back(operands)?.f_to_kind(scores.kind())?;
+            scores = scores.f_sub(&slopes.f_reshape([-1, 1, 1])?.f_mul(&back)?)?;
+        }
+        if let Some(mask) = self.mask(operands)? {
+            scores = scores.f_add(&mask)?;
+        }
+        Ok(Scored { scores, slope })
     }
 }

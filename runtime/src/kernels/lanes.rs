@@ -42,6 +42,21 @@ pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
     1.0 / (1.0 + exp::<FMA>(-x))
 }
 
+/// tanh(x), within a few units in the last place.
+#[inline(always)]
+pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
+    // Near 0 the polynomial of Cephes' tanhf, since the formula cancels there.
+    let square = x * x;
+    let mut p = -5.704_988_7e-3;
+    for coefficient in [2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1] {
+        p = mul_add::<FMA>(p, square, coefficient);
+    }
+    let near = mul_add::<FMA>(p * square, x, x);
+    let size = x.abs();
+    let far = (1.0 - 2.0 / (exp::<FMA>(2.0 * size) + 1.0)).copysign(x);
+    if size < 0.625 { near } else { far }
+}
+
 /// Number of lanes in every sum, for any register width, so that the order is always the same.
 pub(crate) const SUMS: usize = 16;
 

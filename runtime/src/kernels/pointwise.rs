@@ -15,6 +15,11 @@ pub fn apply(function: Function, x: &Tensor) -> Result<Tensor, KernelError> {
         Function::LogSigmoid => x.f_log_sigmoid()?,
         Function::Relu => x.f_relu()?,
         Function::Exp => x.f_exp()?,
+        Function::GeluErf => x.f_gelu("none")?,
+        Function::GeluTanh => x.f_gelu("tanh")?,
+        Function::Log => x.f_log()?,
+        Function::Reciprocal => x.f_reciprocal()?,
+        Function::Tanh => x.f_tanh()?,
     })
 }
 
@@ -31,5 +36,10 @@ pub fn gradient(function: Function, dy: &Tensor, kept: &Tensor) -> Result<Tensor
         Function::LogSigmoid => dy.f_mul(&kept.f_neg()?.f_sigmoid()?)?,
         Function::Relu => kept.f_threshold_backward(dy, 0.0)?,
         Function::Exp => dy.f_mul(kept)?,
+        Function::GeluErf => kept.f_gelu_backward(dy, "none")?,
+        Function::GeluTanh => kept.f_gelu_backward(dy, "tanh")?,
+        Function::Log => dy.f_div(kept)?,
+        Function::Reciprocal => dy.f_mul(&kept.f_square()?)?.f_neg()?,
+        Function::Tanh => Tensor::f_tanh_backward(dy, kept)?,
     })
 }

@@ -1,4 +1,5 @@
-//! Rotary positions (Su et al. 2021): pair i of a head turns by (position + t) · theta^(−2i/dims).
+//! Rotary positions (Su et al. 2021): pair i of a head turns by (position + t) · theta^(−2i/dims), or by a frequency
+//! that is changed for longer sequences, and is then multiplied by a factor.
 //! In: x [b, t, h, d], a table. Out: y [b, t, h, d], new memory; channels from `dims` on are copied.
 //! Must stay true: the angles are computed in f64 by libm and rounded once, so they depend neither on the platform nor
 //! on how a sequence was cut; the reverse rotation uses the negative angle.
@@ -6,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use compiler::plan::RopeLayout;
+use compiler::plan::{RopeLayout, RopeScaling};
 use tch::{Device, Kind, Tensor};
 
 use super::ffi::{self, Block, BlockMut, Rows, RowsMut, Vectorised};
@@ -21,6 +22,7 @@ pub struct Rotation {
     pub dims: i64,
     pub layout: RopeLayout,
     pub inverse: bool,
+    pub scaling: RopeScaling,
 }
 
 /// y for x; its first token is at `position`.
@@ -66,7 +68,7 @@ type Kept = (i64, i64, Rc<Table>);
 /// The tables of a plan's rotations, reused while the positions stay the same.
 #[derive(Debug, Default)]
 pub struct Tables {
-    kept: BTreeMap<(u64, i64, bool), Kept>,
+    kept: BTreeMap<(u64, i64, bool, Option<String>), Kept>,
 }
 
 impl Tables {
@@ -78,8 +80,9 @@ impl Tables {
         kind: Kind,
         device: Device,
     ) -> Result<Rc<Table>, KernelError> {
-        let key =
-            (rotation.theta.to_bits(), rotation.dims, rotation.layout == RopeLayout::Interleaved);
+        let Rotation { theta, dims, layout, scaling, inverse: _ } = rotation;
+        let scaled = (scaling != RopeScaling::Unscaled).then(|| scaling.to_string());
+        let key = (theta.to_bits(), dims, layout == RopeLayout::Interleaved, scaled);
         if let Some((first, count, table)) = self.kept.get(&key)
             && (*first, *count) == (position, time)
         {
@@ -99,11 +102,10 @@ impl Table {
         kind: Kind,
         device: Device,
     ) -> Result<Self, KernelError> {
-        let Rotation { theta, dims, layout, inverse: _ } = rotation;
-        let pairs = dims / 2;
+        let Rotation { theta, dims, layout, scaling, inverse: _ } = rotation;
+        let (pairs, size) = (dims / 2, scaling.magnitude());
         let (mut cos, mut sin) = (Vec::new(), Vec::new());
-        let rates: Vec<f64> =
-            (0..pairs).map(|i| libm::pow(theta, -2.0 * i as f64 / dims as f64)).collect();
+        let rates = scaling.rates(theta, dims);
         for t in position..position.saturating_add(time) {
             let turned: Vec<(f64, f64)> =
                 rates.iter().map(|rate| libm::sincos(t as f64 * rate)).collect();
@@ -113,8 +115,8 @@ impl Table {
                     RopeLayout::Half => (j % pairs, j < pairs),
                 };
                 let (s, c) = turned[pair as usize];
-                cos.push(c);
-                sin.push(if first { -s } else { s });
+                cos.push(size * c);
+                sin.push(size * if first { -s } else { s });
             }
         }
         let tensor = |values: &[f64]| -> Result<Tensor, KernelError> {

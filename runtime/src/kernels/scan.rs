@@ -8,8 +8,10 @@
 
 mod channel;
 pub mod delta;
+pub mod dplr;
 mod fused;
 pub mod gla;
+mod low_rank;
 pub mod rwkv6;
 mod scalar;
 pub mod ssd;
@@ -32,6 +34,24 @@ pub fn choose(kind: Kind, device: Device) -> Path {
     path::choose(if kind == Kind::BFloat16 { Kind::Float } else { kind }, device)
 }
 
+/// What may differ from a scan's usual form.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// The factor of queries; none for the inverse root of their width.
+    pub scale: Option<f64>,
+    /// Updates of the state for each token.
+    pub steps: i64,
+}
+
+impl Settings {
+    /// One update a token, and the usual factor.
+    pub const USUAL: Settings = Settings { scale: None, steps: 1 };
+
+    fn is_usual(self) -> bool {
+        self == Self::USUAL
+    }
+}
+
 /// The results of a scan.
 #[derive(Debug)]
 pub struct Scanned {
@@ -44,29 +64,71 @@ pub struct Scanned {
 type Result<T> = std::result::Result<T, KernelError>;
 
 /// y and the state after, from the operands in the order of the scan's definition.
-pub fn forward(scan: Scan, path: Path, x: &[&Tensor], state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(
+    scan: Scan,
+    path: Path,
+    x: &[&Tensor],
+    state: Option<&Tensor>,
+    settings: Settings,
+) -> Result<Scanned> {
+    let Settings { scale, steps } = known(scan, settings)?;
+    if steps > 1 {
+        let spread = delta::Spread::new(x, steps)?;
+        let once = Settings { steps: 1, ..settings };
+        let Scanned { y, state } = forward(scan, path, &spread.operands(), state, once)?;
+        return Ok(Scanned { y: spread.last(&y)?, state });
+    }
     if let (Path::Cuda(_), Some(first)) = (path, x.first()) {
-        return cuda::scan::forward(cuda::launcher(first.device())?, scan, x, state);
+        return cuda::scan::forward(cuda::launcher(first.device())?, scan, x, state, scale);
     }
     match scan {
-        Scan::Delta => delta::forward(path, delta::Operands::from_inputs(x)?, state),
-        Scan::Gla => gla::forward(path, gla::Operands::from_inputs(x)?, state),
+        Scan::Delta => delta::forward(path, delta::Operands::from_inputs(x, scale)?, state),
+        Scan::Dplr => dplr::forward(path, dplr::Operands::from_inputs(x, scale)?, state),
+        Scan::Gla => gla::forward(path, gla::Operands::from_inputs(x, scale)?, state),
         Scan::Rwkv6 => rwkv6::forward(path, rwkv6::Operands::from_inputs(x)?, state),
         Scan::Ssd => ssd::forward(path, ssd::Operands::from_inputs(x)?, state),
     }
 }
 
 /// From zero state: the gradient of each operand.
-pub fn backward(scan: Scan, path: Path, dy: &Tensor, x: &[&Tensor]) -> Result<Vec<Tensor>> {
+pub fn backward(
+    scan: Scan,
+    path: Path,
+    dy: &Tensor,
+    x: &[&Tensor],
+    settings: Settings,
+) -> Result<Vec<Tensor>> {
+    let Settings { scale, steps } = known(scan, settings)?;
+    if steps > 1 {
+        let spread = delta::Spread::new(x, steps)?;
+        let once = Settings { steps: 1, ..settings };
+        let gradients = backward(scan, path, &spread.at_last(dy)?, &spread.operands(), once)?;
+        return spread.gradients(gradients);
+    }
     if let Path::Cuda(_) = path {
-        return cuda::scan::backward(cuda::launcher(dy.device())?, scan, dy, x);
+        return cuda::scan::backward(cuda::launcher(dy.device())?, scan, dy, x, scale);
     }
     Ok(match scan {
-        Scan::Delta => delta::backward(path, dy, delta::Operands::from_inputs(x)?)?.into(),
-        Scan::Gla => gla::backward(path, dy, gla::Operands::from_inputs(x)?)?.into(),
+        Scan::Delta => delta::backward(path, dy, delta::Operands::from_inputs(x, scale)?)?.into(),
+        Scan::Dplr => dplr::backward(path, dy, dplr::Operands::from_inputs(x, scale)?)?.into(),
+        Scan::Gla => gla::backward(path, dy, gla::Operands::from_inputs(x, scale)?)?.into(),
         Scan::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Operands::from_inputs(x)?)?.into(),
         Scan::Ssd => ssd::backward(path, dy, ssd::Operands::from_inputs(x)?)?.into(),
     })
+}
+
+/// The settings, if the scan has such.
+fn known(scan: Scan, settings: Settings) -> Result<Settings> {
+    let has = match scan {
+        Scan::Delta => settings.steps >= 1,
+        Scan::Dplr | Scan::Gla => settings.steps == 1,
+        Scan::Rwkv6 | Scan::Ssd => settings.is_usual(),
+    };
+    if has {
+        Ok(settings)
+    } else {
+        Err(KernelError::new(format!("{scan:?} has no form with {settings:?}")))
+    }
 }
 
 /// Compiled CUDA kernels are called before a scan's own file is asked.
@@ -158,7 +220,7 @@ pub(super) fn four(what: &str, x: &Tensor) -> Result<[i64; 4]> {
     }
 }
 
-/// 1/sqrt(d), the factor of queries.
-fn scale(d: i64) -> f64 {
-    1.0 / (d as f64).sqrt()
+/// The factor of queries of width d: the given one, or 1/sqrt(d).
+pub(super) fn scale(given: Option<f64>, d: i64) -> f64 {
+    given.unwrap_or(1.0 / (d as f64).sqrt())
 }

@@ -1,7 +1,7 @@
 //! Tests of every fused kernel against its reference, at awkward shapes; of its bits at several thread counts and
 //! register widths; of libtorch's flash attention against the plain formula.
 
-use compiler::plan::RopeLayout;
+use compiler::plan::{RopeLayout, RopeScaling};
 use tch::{Device, Kind, Tensor};
 
 use super::path::{Path, Reason};
@@ -67,7 +67,13 @@ fn turned([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
     for layout in [RopeLayout::Interleaved, RopeLayout::Half] {
         for inverse in [false, true] {
             for (x, dims) in [(&whole, 2 * c), (&wide, 2 * c), (&wide, 2)] {
-                let rotation = rope::Rotation { theta: 100.0, dims, layout, inverse };
+                let rotation = rope::Rotation {
+                    theta: 100.0,
+                    dims,
+                    layout,
+                    inverse,
+                    scaling: RopeScaling::Unscaled,
+                };
                 all.push(rope::apply(path, x, 3, rotation, &mut tables).unwrap());
             }
         }
@@ -228,10 +234,10 @@ type AttentionShape = (i64, i64, i64, i64, i64, i64, Option<i64>);
 fn attended((t, s, h, kv, d, e, window): AttentionShape, path: attention::Path) -> Vec<Tensor> {
     let (q, k) = (numbers("q", &[2, t, h, d]), numbers("k", &[2, s, kv, d]));
     let (v, dy) = (numbers("v", &[2, s, kv, e]), numbers("dy", &[2, t, h, e]));
-    let operands = attention::Operands { q: &q, k: &k, v: &v, window };
+    let operands = attention::Operands::plain(&q, &k, &v, window);
     let (y, lse) = attention::forward(path, operands).unwrap();
-    let (dq, dk, dv) = attention::backward(path, &dy, operands, &y, &lse).unwrap();
-    vec![y, lse, dq, dk, dv]
+    let gradients = attention::backward(path, &dy, operands, &y, &lse).unwrap();
+    [y, lse].into_iter().chain(gradients).collect()
 }
 
 const ATTENTION: [AttentionShape; 10] = [
@@ -274,6 +280,40 @@ fn fused_attention_is_attention() {
     }
 }
 
+/// Bounded scores and sinks, at the same shapes; a sink of −20 hardly counts, one of 30 takes nearly everything.
+#[test]
+fn fused_attention_has_its_options() {
+    use attention::{Operands, Path, Reason};
+    for (t, s, h, kv, d, e, window) in ATTENTION {
+        let (q, k) = (numbers("q", &[2, t, h, d]) * 4.0, numbers("k", &[2, s, kv, d]));
+        let (v, dy) = (numbers("v", &[2, s, kv, e]), numbers("dy", &[2, t, h, e]));
+        for level in [-20.0, 0.0, 30.0] {
+            let sink = numbers("sink", &[h]) + level;
+            for (softcap, sink) in
+                [(Some(2.0), Some(&sink)), (Some(50.0), None), (None, Some(&sink))]
+            {
+                let plain = Operands::plain(&q, &k, &v, window);
+                let operands = Operands { scale: Some(0.3), softcap, sink, ..plain };
+                let all = |path| {
+                    let (y, lse) = attention::forward(path, operands).unwrap();
+                    let gradients = attention::backward(path, &dy, operands, &y, &lse).unwrap();
+                    let mut all = vec![y, lse];
+                    all.extend(gradients);
+                    all
+                };
+                let place = format!("{t} {s} {h} {kv} {d} {e} {window:?} {softcap:?} {level}");
+                let want = all(Path::Reference(Reason::Asked));
+                for isa in [Isa::of_process(), Isa::Portable] {
+                    let got = all(Path::Fused(isa));
+                    assert_eq!(got.len(), want.len());
+                    assert_close(&got[..2], &want[..2], 5e-6, &place);
+                    assert_close(&got[2..], &want[2..], 4e-5, &place);
+                }
+            }
+        }
+    }
+}
+
 /// A row whose scores are far apart keeps its lse, and NaN stays NaN.
 #[test]
 fn attention_of_extreme_scores() {
@@ -281,8 +321,7 @@ fn attention_of_extreme_scores() {
     let q = Tensor::full([1, 80, 1, 4], 300.0, CPU);
     let k = numbers("k", &[1, 80, 1, 4]);
     let v = numbers("v", &[1, 80, 1, 4]);
-    let all =
-        |path| attention::forward(path, Operands { q: &q, k: &k, v: &v, window: None }).unwrap();
+    let all = |path| attention::forward(path, Operands::plain(&q, &k, &v, None)).unwrap();
     let ((y, lse), (want, want_lse)) =
         (all(Path::Fused(Isa::of_process())), all(Path::Reference(Reason::Asked)));
     assert_close(&[y, lse], &[want, want_lse], 1e-4, "far apart");
@@ -301,7 +340,7 @@ fn attention_of_bf16_is_that_of_its_values() {
         let [q, k, v] = [("q", [2, t, h, d]), ("k", [2, s, kv, d]), ("v", [2, s, kv, e])]
             .map(|(name, shape)| numbers(name, &shape).to_kind(Kind::BFloat16));
         let [wide_q, wide_k, wide_v] = [&q, &k, &v].map(|x| x.to_kind(Kind::Float));
-        let made = |q, k, v| attention::forward(fused, Operands { q, k, v, window }).unwrap();
+        let made = |q, k, v| attention::forward(fused, Operands::plain(q, k, v, window)).unwrap();
         let ((y, lse), (want, want_lse)) = (made(&q, &k, &v), made(&wide_q, &wide_k, &wide_v));
         assert_same_bits(&[y, lse], &[want, want_lse], &format!("{t} of {s}"));
     }
@@ -315,7 +354,7 @@ fn a_few_queries_are_each_their_own() {
     let [q, k, v] = [("q", [3, 2, 4, 24]), ("k", [3, 90, 2, 24]), ("v", [3, 90, 2, 40])]
         .map(|(name, shape)| numbers(name, &shape));
     let made = |q: &Tensor, k: &Tensor, v: &Tensor| {
-        let (y, lse) = attention::forward(fused, Operands { q, k, v, window: Some(80) }).unwrap();
+        let (y, lse) = attention::forward(fused, Operands::plain(q, k, v, Some(80))).unwrap();
         vec![y, lse]
     };
     let all = made(&q, &k, &v);
@@ -375,7 +414,13 @@ fn rope_refuses_what_is_no_rotation() {
     let x = Tensor::zeros([1, 2, 1, 6], CPU);
     for dims in [0, 3, 8, -2] {
         let layout = RopeLayout::Half;
-        let rotation = rope::Rotation { theta: 10.0, dims, layout, inverse: false };
+        let rotation = rope::Rotation {
+            theta: 10.0,
+            dims,
+            layout,
+            inverse: false,
+            scaling: RopeScaling::Unscaled,
+        };
         let error = rope::apply(ASKED, &x, 0, rotation, &mut rope::Tables::default()).unwrap_err();
         assert_eq!(error.to_string(), format!("rope over {dims} channels of heads of 6"));
     }

@@ -120,12 +120,13 @@ fn one_scan(scan: Scan, path: &Path, machine: Machine) -> Result<Golden, RunErro
     let size = here.first().map(|x| x.size()).unwrap_or_default();
     let at = |axis: usize| size.get(axis).copied().unwrap_or(0);
     let sizes = Sizes { batch: at(0), time: at(1), past: 0 };
-    let kernel = Kernel::Scan { scan, state: false };
+    let kernel = Kernel::Scan { scan, state: false, scale: None, steps: 1 };
     let made = compute(&kernel, &types, &x, machine, sizes).map_err(ExecuteError::from)?;
     let gradient_types: Vec<&Value> =
         types.get(definition.result).into_iter().chain(&types).copied().collect();
     let operands: Vec<&Tensor> = [&dy].into_iter().chain(x.iter().copied()).collect();
-    let grads = compute(&Kernel::ScanGrad(scan), &gradient_types, &operands, machine, sizes)
+    let gradient = Kernel::ScanGrad { scan, scale: None, steps: 1 };
+    let grads = compute(&gradient, &gradient_types, &operands, machine, sizes)
         .map_err(ExecuteError::from)?;
     let wanted = ["out/y".to_owned(), "state/S".to_owned()].into_iter();
     let wanted = wanted.chain(definition.operands.iter().map(|name| format!("grad/{name}")));

@@ -3,7 +3,7 @@
 //! In: nothing. Out: gpu/tests/cases.safetensors, written with CANONC_UPDATE_GPU_CASES=1. Must stay true: the committed
 //! file is what the fused CPU kernels compute; operands are exact in bf16, so that one file serves both dtypes.
 
-use compiler::plan::{Activation, Gate, RopeLayout, Scan};
+use compiler::plan::{Activation, Gate, RopeLayout, RopeScaling, Scan};
 use runtime::kernels::path::{self, Path};
 use runtime::kernels::{
     canon, gated_norm, l2_norm, linear, loss, norm, rope, scan, swiglu, update,
@@ -193,7 +193,13 @@ fn turns(cases: &mut Cases) {
         cases.add(&name, [("x", &x)]);
         for (half, layout) in [RopeLayout::Interleaved, RopeLayout::Half].into_iter().enumerate() {
             for (back, inverse) in [false, true].into_iter().enumerate() {
-                let rotation = rope::Rotation { theta: 10_000.0, dims, layout, inverse };
+                let rotation = rope::Rotation {
+                    theta: 10_000.0,
+                    dims,
+                    layout,
+                    inverse,
+                    scaling: RopeScaling::Unscaled,
+                };
                 let y = rope::apply(cases.path, &x, position, rotation, &mut tables).unwrap();
                 cases.add(&name, [(&*format!("y.{half}.{back}"), &y)]);
             }
@@ -281,9 +287,11 @@ fn scans(cases: &mut Cases) {
             let shape = if scan == Scan::Ssd { [b, h, e, d] } else { [b, h, d, e] };
             let [start, dy] = [numbers("state", &shape), numbers("dy", &[b, t, h, e])];
             let scan::Scanned { y, state } =
-                scan::forward(scan, cases.path, operands, Some(&start)).unwrap();
+                scan::forward(scan, cases.path, operands, Some(&start), scan::Settings::USUAL)
+                    .unwrap();
             cases.add(&name, [("start", &start), ("y", &y), ("state", &state), ("dy", &dy)]);
-            let gradients = scan::backward(scan, cases.path, &dy, operands).unwrap();
+            let gradients =
+                scan::backward(scan, cases.path, &dy, operands, scan::Settings::USUAL).unwrap();
             let names = scan.definition().operands;
             for ((of, x), gradient) in names.iter().zip(operands).zip(&gradients) {
                 cases.add(&name, [(*of, *x), (&*format!("d{of}"), gradient)]);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use compiler::plan::Scan;
 use runtime::kernels::path::{Path, Reason};
-use runtime::kernels::scan::{self, Scanned};
+use runtime::kernels::scan::{self, Scanned, Settings};
 use tch::{Device, Kind, Tensor};
 
 use super::support::{furthest, quiet};
@@ -57,11 +57,13 @@ impl Case {
     }
 
     fn forward(&self, path: Path, x: &[Tensor], state: Option<&Tensor>) -> Scanned {
-        scan::forward(self.scan, path, &x.iter().collect::<Vec<_>>(), state).unwrap()
+        let x: Vec<&Tensor> = x.iter().collect();
+        scan::forward(self.scan, path, &x, state, Settings::USUAL).unwrap()
     }
 
     fn backward(&self, path: Path, dy: &Tensor, x: &[Tensor]) -> Vec<Tensor> {
-        scan::backward(self.scan, path, dy, &x.iter().collect::<Vec<_>>()).unwrap()
+        let x: Vec<&Tensor> = x.iter().collect();
+        scan::backward(self.scan, path, dy, &x, Settings::USUAL).unwrap()
     }
 
     /// Compares with the published numbers, by the largest of them.
@@ -136,8 +138,8 @@ fn pieces_and_single_tokens_give_the_published_numbers() {
 fn strong_decays_lose_nothing() {
     quiet();
     for case in cases() {
-        let gate =
-            case.scan.definition().operands.iter().position(|name| ["g", "a"].contains(name));
+        let operands = case.scan.definition().operands;
+        let gate = ["g", "a"].iter().find_map(|gate| operands.iter().position(|name| name == gate));
         for strength in [0.0, 1e-3, 30.0, 1e3] {
             let of = |path, kind| {
                 let mut x = case.operands(kind);

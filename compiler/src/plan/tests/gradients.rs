@@ -124,6 +124,25 @@ const ARCHS: &[(&str, &str)] = &[
       mixer gated_deltanet { heads 2  output_gate_rank 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
     ("mamba2", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of decoder {
       mixer mamba2 { heads 4  state 2  groups 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
+    ("retention and simple_gla", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [
+      decoder { mixer retention { heads 2 }  mlp swiglu { hidden 4 } },
+      decoder { mixer simple_gla { heads 2 }  mlp swiglu { hidden 4 } } ]  canon A, B, C, D }"),
+    ("hgrn2", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [
+      decoder { mixer hgrn2 { heads 2 }  mlp swiglu { hidden 4 } },
+      decoder { mixer hgrn2 { heads 2  bounded true }  mlp swiglu { hidden 4 } } ]  canon A, B, C, D }"),
+    ("rwkv6", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of decoder {
+      mixer rwkv6 { heads 2  mix_rank 2  decay_rank 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
+    ("rwkv7", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of decoder {
+      mixer rwkv7 { heads 2  decay_rank 2  rate_rank 2  gate_rank 2 }  mlp swiglu { hidden 4 } }
+      canon A, B, C, D }"),
+    ("kda", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of decoder {
+      mixer kda { heads 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
+    ("delta_product", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [
+      decoder { mixer delta_product { heads 2  output_gate_rank 2 }  mlp swiglu { hidden 4 } },
+      decoder { mixer delta_product { heads 2  output_gate_rank 2  gated false }  mlp swiglu { hidden 4 } } ]
+      canon A, B, C, D }"),
+    ("gsa", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of decoder {
+      mixer gsa { heads 2  slots 3 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
 ];
 
 #[test]

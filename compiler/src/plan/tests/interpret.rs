@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::tensor::Tensor;
 use super::{moves, norms, optimizer, scans, time};
+use crate::number::Root;
 use crate::plan::{Input, Kernel, Output, Plan, Sizes, ValId};
 
 /// Every output of a plan. Panics if the plan is wrong: an operand is missing or dropped, or a shape
@@ -74,6 +75,14 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::Add => vec![norms::zip(x[0], x[1], |a, b| a + b)],
         Kernel::Mul => vec![norms::zip(x[0], x[1], |a, b| a * b)],
         Kernel::Scale { by } => vec![x[0].map(|x| by.to_f64() * x)],
+        Kernel::Offset { by } => vec![x[0].map(|x| by.to_f64() + x)],
+        Kernel::Softmax => vec![norms::softmax(x[0])],
+        Kernel::SoftmaxGrad => vec![norms::softmax_grad(x[0], x[1])],
+        Kernel::SumChannels { keep } => vec![norms::sum_channels(x[0], *keep)],
+        Kernel::Spread { width, kept } => vec![moves::spread(x[0], *width as usize, *kept)],
+        Kernel::Index { count } => vec![Tensor::from_fn(vec![*count as usize], |i| i as f64)],
+        Kernel::Shift { state } => vec![time::shift(x[0], state.then(|| x[1]))],
+        Kernel::ShiftGrad => vec![time::shift_grad(x[0])],
         Kernel::SwiGlu => vec![norms::swiglu(x[0], x[1])],
         Kernel::SwiGluGrad => norms::swiglu_grad(x[0], x[1], x[2]),
         Kernel::GatedRmsNorm { eps, gate } => {
@@ -90,12 +99,19 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::Cast { to: _ } => vec![x[0].clone()],
         Kernel::RepeatHeads { times } => vec![moves::repeat_heads(x[0], *times as usize)],
         Kernel::RepeatHeadsGrad { times } => vec![moves::repeat_heads_grad(x[0], *times as usize)],
-        Kernel::Rope { theta, dims, layout, inverse } => {
+        Kernel::Rope { theta, dims, layout, inverse, scaling } => {
             let sign = if *inverse { -1.0 } else { 1.0 };
-            vec![time::rope(x[0], x[1].data[0], theta.to_f64(), *dims as usize, *layout, sign)]
+            vec![time::rope(
+                x[0],
+                x[1].data[0],
+                (theta.to_f64(), *scaling),
+                *dims as usize,
+                *layout,
+                sign,
+            )]
         }
-        Kernel::Attention { window } => time::attention(x[0], x[1], x[2], *window),
-        Kernel::AttentionGrad { window } => time::attention_grad(x, *window),
+        Kernel::Attention(scores) => time::attention(x, scores),
+        Kernel::AttentionGrad(scores) => time::attention_grad(x, scores),
         Kernel::AppendTime => vec![x[0].append(x[1])],
         Kernel::LastTime { rows } => {
             let time = x[0].dims[1];
@@ -130,8 +146,14 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             let slopes = norms::swiglu_grad(x[0], &made[0], &made[1]);
             conv.backward(&[&slopes[0], &slopes[1]], &x[1..3], x[3], bias)
         }
-        Kernel::Scan { scan, state } => scans::forward(scan.definition(), x, *state),
-        Kernel::ScanGrad(scan) => scans::backward(scan.definition(), x),
+        Kernel::Scan { scan, state, scale, steps } => {
+            let settings = scans::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            scans::forward(scan.definition(), x, *state, settings)
+        }
+        Kernel::ScanGrad { scan, scale, steps } => {
+            let settings = scans::Settings { scale: scale.map(Root::to_f64), steps: *steps };
+            scans::backward(scan.definition(), x, settings)
+        }
         Kernel::CrossEntropy { nll_square, z_loss } => {
             optimizer::cross_entropy(x[0], x[1], nll_square.to_f64(), z_loss.to_f64())
         }

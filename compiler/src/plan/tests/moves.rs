@@ -78,3 +78,12 @@ pub(super) fn repeat_heads_grad(dy: &Tensor, times: usize) -> Tensor {
     }
     dx
 }
+
+pub(super) fn spread(x: &Tensor, width: usize, kept: bool) -> Tensor {
+    let mut dims = x.dims.clone();
+    if kept {
+        assert_eq!(dims.pop(), Some(1));
+    }
+    dims.push(width);
+    Tensor { dims, data: x.data.iter().flat_map(|x| vec![*x; width]).collect() }
+}

@@ -90,6 +90,31 @@ pub(super) fn l2_norm_grad(dy: &Tensor, x: &Tensor, rnorm: &Tensor) -> Tensor {
     x.like(dx)
 }
 
+pub(super) fn softmax(x: &Tensor) -> Tensor {
+    let mut y = Vec::new();
+    for row in x.rows() {
+        let total: f64 = row.iter().map(|x| libm::exp(*x)).sum();
+        y.extend(row.iter().map(|x| libm::exp(*x) / total));
+    }
+    x.like(y)
+}
+
+pub(super) fn softmax_grad(dy: &Tensor, y: &Tensor) -> Tensor {
+    let mut dx = Vec::new();
+    for (dy, y) in dy.rows().zip(y.rows()) {
+        let dot = dy.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
+        dx.extend(dy.iter().zip(y).map(|(dy, y)| y * (dy - dot)));
+    }
+    y.like(dx)
+}
+
+pub(super) fn sum_channels(x: &Tensor, keep: bool) -> Tensor {
+    let mut dims = x.dims.clone();
+    dims.pop();
+    dims.extend(keep.then_some(1));
+    Tensor { dims, data: x.rows().map(|row| row.iter().sum()).collect() }
+}
+
 pub(super) fn silu(x: f64) -> f64 {
     (Function::Silu.definition().value)(x)
 }

@@ -1,4 +1,5 @@
 //! Runs a recurrence token by token, by the reference in its primitive's file, with its states kept for the backward pass.
+//! Several updates a token are as many tokens, of which the last is read and the first decays.
 
 use super::tensor::Tensor;
 use crate::op::Recurrence;
@@ -16,6 +17,14 @@ pub(crate) struct At {
     t: usize,
     h: usize,
     heads: usize,
+    scale: Option<f64>,
+}
+
+/// The attributes of a scan's kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) scale: Option<f64>,
+    pub(super) steps: i64,
 }
 
 /// One head's state, rows × columns.
@@ -99,9 +108,9 @@ pub(crate) fn exp(x: &[f64]) -> Vec<f64> {
     x.iter().map(|x| libm::exp(*x)).collect()
 }
 
-/// The factor of queries of this width.
-pub(crate) fn read_out(q: &[f64]) -> f64 {
-    1.0 / libm::sqrt(q.len() as f64)
+/// The factor of queries: the given one, or that of their width.
+pub(crate) fn read_out(q: &[f64], at: At) -> f64 {
+    at.scale.unwrap_or(1.0 / libm::sqrt(q.len() as f64))
 }
 
 /// The vectors of all operands at one head of one token; numbers have length 1.
@@ -112,7 +121,7 @@ pub(crate) fn operands<'a, const N: usize>(x: &[&'a Tensor], at: At) -> [&'a [f6
 
 /// The elements of x at one head of one token. x is [b, t, h], [b, t, h, …], or a parameter [h] or
 /// [h, …]; with fewer heads than there are, head j reads head ⌊j·own/heads⌋.
-fn place(x: &Tensor, At { b, t, h, heads }: At) -> std::ops::Range<usize> {
+fn place(x: &Tensor, At { b, t, h, heads, scale: _ }: At) -> std::ops::Range<usize> {
     let (before, own) = match x.dims[..] {
         [own] | [own, _] => (0, own),
         [_, time, own] | [_, time, own, _] => (b * time + t, own),
@@ -128,6 +137,7 @@ fn run(
     scan: &Recurrence,
     x: &[&Tensor],
     initial: Option<&Tensor>,
+    scale: Option<f64>,
 ) -> (Tensor, Tensor, Vec<Matrix>) {
     let like = x[scan.result];
     let (rows, columns) = (x[scan.rows].width(), x[scan.columns].width());
@@ -143,7 +153,7 @@ fn run(
             s.data.copy_from_slice(&initial.data[n * size..][..size]);
         }
         for t in 0..time {
-            let at = At { b, t, h, heads };
+            let at = At { b, t, h, heads, scale };
             states.push(s.clone());
             let out = (scan.step)(x, &mut s, at);
             let place = place(&y, at);
@@ -155,23 +165,96 @@ fn run(
     (y, last, states)
 }
 
-pub(super) fn forward(scan: &Recurrence, x: &[&Tensor], state: bool) -> Vec<Tensor> {
+pub(super) fn forward(
+    scan: &Recurrence,
+    x: &[&Tensor],
+    state: bool,
+    Settings { scale, steps }: Settings,
+) -> Vec<Tensor> {
     let (operands, past) = x.split_at(scan.operands.len());
     assert_eq!(past.len(), usize::from(state));
-    let (y, last, _) = run(scan, operands, past.first().copied());
-    vec![y, last]
+    let steps = steps as usize;
+    let spread = spread(scan, operands, steps);
+    let spread: Vec<&Tensor> = spread.iter().collect();
+    let (y, last, _) = run(scan, &spread, past.first().copied(), scale);
+    vec![one_step(&y, steps, steps - 1), last]
 }
 
-pub(super) fn backward(scan: &Recurrence, x: &[&Tensor]) -> Vec<Tensor> {
+pub(super) fn backward(
+    scan: &Recurrence,
+    x: &[&Tensor],
+    Settings { scale, steps }: Settings,
+) -> Vec<Tensor> {
     let (dy, x) = (x[0], &x[1..]);
-    let (_, _, states) = run(scan, x, None);
+    let steps = steps as usize;
+    let (given, dy) = (x, at_step(dy, steps, steps - 1));
+    let spread = spread(scan, given, steps);
+    let spread: Vec<&Tensor> = spread.iter().collect();
+    let gradients = every_step(scan, &spread, &dy, scale);
+    let operands = given.iter().zip(scan.operands).zip(gradients);
+    operands
+        .map(|((given, name), gradient)| match *name {
+            "q" => one_step(&gradient, steps, steps - 1),
+            "g" => one_step(&gradient, steps, 0),
+            _ => Tensor { dims: given.dims.clone(), data: gradient.data },
+        })
+        .collect()
+}
+
+/// With `steps` tokens for each: the query at the last of them, the gate at the first, the rest cut by heads.
+fn spread(scan: &Recurrence, x: &[&Tensor], steps: usize) -> Vec<Tensor> {
+    let names = scan.operands.iter().zip(x);
+    names
+        .map(|(name, x)| match *name {
+            "q" => at_step(x, steps, steps - 1),
+            "g" => at_step(x, steps, 0),
+            _ if steps == 1 => (*x).clone(),
+            _ => {
+                let mut dims = x.dims.clone();
+                dims[1] *= steps;
+                dims[2] /= steps;
+                Tensor { dims, data: x.data.clone() }
+            }
+        })
+        .collect()
+}
+
+/// Each token's row at one of `steps` tokens, zeros at the others. Parameters stay as they are.
+fn at_step(x: &Tensor, steps: usize, step: usize) -> Tensor {
+    if steps == 1 {
+        return x.clone();
+    }
+    let width: usize = x.dims[2..].iter().product();
+    let mut dims = x.dims.clone();
+    dims[1] *= steps;
+    let mut spread = Tensor::zeros(dims);
+    for (n, row) in x.data.chunks(width).enumerate() {
+        spread.data[(n * steps + step) * width..][..width].copy_from_slice(row);
+    }
+    spread
+}
+
+/// The inverse: the rows at one of `steps` tokens.
+fn one_step(x: &Tensor, steps: usize, step: usize) -> Tensor {
+    if steps == 1 {
+        return x.clone();
+    }
+    let width: usize = x.dims[2..].iter().product();
+    let mut dims = x.dims.clone();
+    dims[1] /= steps;
+    let data = x.data.chunks(width).skip(step).step_by(steps).flatten().copied().collect();
+    Tensor { dims, data }
+}
+
+fn every_step(scan: &Recurrence, x: &[&Tensor], dy: &Tensor, scale: Option<f64>) -> Vec<Tensor> {
+    let (_, _, states) = run(scan, x, None, scale);
     let mut gradients: Vec<Tensor> = x.iter().map(|x| Tensor::zeros(x.dims.clone())).collect();
     let (batch, time, heads) = (dy.dims[0], dy.dims[1], dy.dims[2]);
     for n in 0..batch * heads {
         let of = &states[n * (time + 1)..][..time + 1];
         let mut ds = Matrix::zeros(of[0].rows, of[0].columns);
         for t in (0..time).rev() {
-            let at = At { b: n / heads, t, h: n % heads, heads };
+            let at = At { b: n / heads, t, h: n % heads, heads, scale };
             let mut back = Back {
                 dy: &dy.data[place(dy, at)],
                 before: &of[t],

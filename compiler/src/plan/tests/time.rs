@@ -2,23 +2,24 @@
 
 use super::norms::{silu, silu_slope};
 use super::tensor::Tensor;
-use crate::plan::{Activation, RopeLayout};
+use crate::plan::{Activation, RopeLayout, RopeScaling, Scores};
 
 pub(super) fn rope(
     x: &Tensor,
     position: f64,
-    theta: f64,
+    (theta, scaling): (f64, RopeScaling),
     dims: usize,
     layout: RopeLayout,
     sign: f64,
 ) -> Tensor {
+    let (rates, size) = (scaling.rates(theta, dims as i64), scaling.magnitude());
     let (time, heads, width) = (x.dims[1], x.dims[2], x.width());
     let mut y = x.clone();
     for (n, row) in y.data.chunks_mut(width).enumerate() {
         let t = (n / heads % time) as f64;
         for i in 0..dims / 2 {
-            let angle = sign * (position + t) * libm::pow(theta, -2.0 * i as f64 / dims as f64);
-            let (sin, cos) = libm::sincos(angle);
+            let (sin, cos) = libm::sincos(sign * (position + t) * rates[i]);
+            let (sin, cos) = (size * sin, size * cos);
             let (a, b) = match layout {
                 RopeLayout::Interleaved => (2 * i, 2 * i + 1),
                 RopeLayout::Half => (i, i + dims / 2),
@@ -45,22 +46,61 @@ fn queries(
     })
 }
 
-fn score(q: &Tensor, k: &Tensor, [b, t, h, kv]: [usize; 4], j: usize) -> f64 {
-    let d = q.width();
-    let dot: f64 = (0..d).map(|i| q.at(&[b, t, h, i]) * k.at(&[b, j, kv, i])).sum();
-    dot / libm::sqrt(d as f64)
+/// The operands after q, k and v.
+struct Extra<'a> {
+    scores: &'a Scores,
+    sink: Option<&'a Tensor>,
+    slopes: Option<&'a Tensor>,
 }
 
-pub(super) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, window: Option<i64>) -> Vec<Tensor> {
+impl<'a> Extra<'a> {
+    fn new(scores: &'a Scores, x: &[&'a Tensor]) -> Self {
+        let mut x = x.iter().copied();
+        let sink = scores.sink.then(|| x.next().unwrap());
+        Self { scores, sink, slopes: scores.slopes.then(|| x.next().unwrap()) }
+    }
+
+    fn scale(&self, q: &Tensor) -> f64 {
+        self.scores.scale.map_or(1.0 / libm::sqrt(q.width() as f64), |scale| scale.to_f64())
+    }
+
+    /// The score, and the slope of the bound.
+    fn score(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        [b, t, h, kv]: [usize; 4],
+        j: usize,
+        back: f64,
+    ) -> (f64, f64) {
+        let dot: f64 = (0..q.width()).map(|i| q.at(&[b, t, h, i]) * k.at(&[b, j, kv, i])).sum();
+        let plain = dot * self.scale(q);
+        let (bound, slope) = match self.scores.softcap {
+            None => (plain, 1.0),
+            Some(cap) => {
+                let tanh = libm::tanh(plain / cap.to_f64());
+                (cap.to_f64() * tanh, 1.0 - tanh * tanh)
+            }
+        };
+        (bound - self.slopes.map_or(0.0, |slopes| slopes.data[h]) * back, slope)
+    }
+}
+
+pub(super) fn attention(x: &[&Tensor], scores: &Scores) -> Vec<Tensor> {
+    let (q, k, v) = (x[0], x[1], x[2]);
+    let extra = Extra::new(scores, &x[3..]);
     let e = v.width();
     let mut y = Tensor::zeros(vec![q.dims[0], q.dims[1], q.dims[2], e]);
     let mut lse = Tensor::zeros(vec![q.dims[0], q.dims[2], q.dims[1]]);
-    for (at @ [b, t, h, kv], keys) in queries(q, k, window) {
-        let scores: Vec<f64> = keys.clone().map(|j| score(q, k, at, j)).collect();
-        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let total = max + libm::log(scores.iter().map(|s| libm::exp(s - max)).sum());
+    for (at @ [b, t, h, kv], keys) in queries(q, k, scores.window) {
+        let last = keys.end - 1;
+        let score = |j: usize| extra.score(q, k, at, j, (last - j) as f64).0;
+        let all: Vec<f64> = keys.clone().map(score).collect();
+        let with_sink = all.iter().copied().chain(extra.sink.map(|sink| sink.data[h]));
+        let max = with_sink.clone().fold(f64::NEG_INFINITY, f64::max);
+        let total = max + libm::log(with_sink.map(|s| libm::exp(s - max)).sum());
         lse.add_at(&[b, h, t], total);
-        for (j, s) in keys.zip(scores) {
+        for (j, s) in keys.zip(all) {
             for i in 0..e {
                 y.add_at(&[b, t, h, i], libm::exp(s - total) * v.at(&[b, j, kv, i]));
             }
@@ -70,17 +110,26 @@ pub(super) fn attention(q: &Tensor, k: &Tensor, v: &Tensor, window: Option<i64>)
 }
 
 /// dP = dy vᵀ, dS = P (dP − Σ dy y).
-pub(super) fn attention_grad(x: &[&Tensor], window: Option<i64>) -> Vec<Tensor> {
-    let [dy, q, k, v, y, lse] = x else { panic!("{} operands", x.len()) };
+pub(super) fn attention_grad(x: &[&Tensor], scores: &Scores) -> Vec<Tensor> {
+    let [dy, q, k, v, y, lse, rest @ ..] = x else { panic!("{} operands", x.len()) };
+    let extra = Extra::new(scores, rest);
     let (d, e) = (q.width(), v.width());
     let [mut dq, mut dk, mut dv] = [q, k, v].map(|x| Tensor::zeros(x.dims.clone()));
-    let scale = 1.0 / libm::sqrt(d as f64);
-    for (at @ [b, t, h, kv], keys) in queries(q, k, window) {
+    let [mut dsink, mut dslopes] = [0, 1].map(|_| Tensor::zeros(vec![q.dims[2]]));
+    let scale = extra.scale(q);
+    for (at @ [b, t, h, kv], keys) in queries(q, k, scores.window) {
         let delta: f64 = (0..e).map(|i| dy.at(&[b, t, h, i]) * y.at(&[b, t, h, i])).sum();
+        if let Some(sink) = extra.sink {
+            dsink.data[h] -= libm::exp(sink.data[h] - lse.at(&[b, h, t])) * delta;
+        }
+        let last = keys.end - 1;
         for j in keys {
-            let p = libm::exp(score(q, k, at, j) - lse.at(&[b, h, t]));
+            let back = (last - j) as f64;
+            let (score, slope) = extra.score(q, k, at, j, back);
+            let p = libm::exp(score - lse.at(&[b, h, t]));
             let dp: f64 = (0..e).map(|i| dy.at(&[b, t, h, i]) * v.at(&[b, j, kv, i])).sum();
-            let ds = scale * p * (dp - delta);
+            dslopes.data[h] -= p * (dp - delta) * back;
+            let ds = scale * slope * p * (dp - delta);
             for i in 0..e {
                 dv.add_at(&[b, j, kv, i], p * dy.at(&[b, t, h, i]));
             }
@@ -90,7 +139,9 @@ pub(super) fn attention_grad(x: &[&Tensor], window: Option<i64>) -> Vec<Tensor> 
             }
         }
     }
-    vec![dq, dk, dv]
+    let extra = [(scores.sink, dsink), (scores.slopes, dslopes)].into_iter();
+    let extra = extra.filter_map(|(given, gradient)| given.then_some(gradient));
+    [dq, dk, dv].into_iter().chain(extra).collect()
 }
 
 pub(super) struct Conv {
@@ -206,4 +257,13 @@ pub(super) fn conv_state(xs: &[&Tensor], past: Option<&Tensor>, kernel: usize) -
         past.cloned().unwrap_or_else(|| Tensor::zeros(vec![x.dims[0], kernel - 1, x.width()]));
     let all = before.append(&x);
     all.times(all.dims[1] + 1 - kernel, all.dims[1])
+}
+
+pub(super) fn shift(x: &Tensor, past: Option<&Tensor>) -> Tensor {
+    let zeros = || Tensor::zeros(vec![x.dims[0], 1, x.width()]);
+    past.cloned().unwrap_or_else(zeros).append(&x.times(0, x.dims[1] - 1))
+}
+
+pub(super) fn shift_grad(dy: &Tensor) -> Tensor {
+    dy.times(1, dy.dims[1]).append(&Tensor::zeros(vec![dy.dims[0], 1, dy.width()]))
 }

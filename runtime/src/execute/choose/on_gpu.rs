@@ -75,7 +75,7 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         Kernel::L2NormGrad => l2(2, 1),
         Kernel::SwiGlu => shared(2).map(|_| ()),
         Kernel::SwiGluGrad => shared(3).map(|_| ()),
-        Kernel::Rope { layout, theta: _, dims: _, inverse: _ } => {
+        Kernel::Rope { layout, theta: _, dims: _, inverse: _, scaling: _ } => {
             let (kind, width) = (shared(1)?, width(0));
             rope::tile(library, kind, *layout, width).map(|_| ()).ok_or(Reason::Width(width))
         }
@@ -83,8 +83,8 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::CausalConvGrad { kernel, .. }
         | Kernel::ConvSwiGlu { kernel, .. }
         | Kernel::ConvSwiGluGrad { kernel, .. } => convolved(*kernel),
-        Kernel::Scan { scan, state: _ } => scanned(*scan, 0),
-        Kernel::ScanGrad(scan) => scanned(*scan, 1),
+        Kernel::Scan { scan, state: _, scale: _, steps: _ } => scanned(*scan, 0),
+        Kernel::ScanGrad { scan, scale: _, steps: _ } => scanned(*scan, 1),
         Kernel::SumTokens
         | Kernel::EmbedGrad { .. }
         | Kernel::CrossEntropy { .. }
@@ -100,6 +100,14 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::Add
         | Kernel::Mul
         | Kernel::Scale { .. }
+        | Kernel::Offset { .. }
+        | Kernel::Softmax
+        | Kernel::SoftmaxGrad
+        | Kernel::SumChannels { .. }
+        | Kernel::Spread { .. }
+        | Kernel::Index { .. }
+        | Kernel::Shift { .. }
+        | Kernel::ShiftGrad
         | Kernel::Reshape { .. }
         | Kernel::Concat
         | Kernel::Split { .. }
@@ -107,8 +115,8 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::Cast { .. }
         | Kernel::RepeatHeads { .. }
         | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::Attention { .. }
-        | Kernel::AttentionGrad { .. }
+        | Kernel::Attention(_)
+        | Kernel::AttentionGrad(_)
         | Kernel::AppendTime
         | Kernel::LastTime { .. }
         | Kernel::CausalConvState { .. }

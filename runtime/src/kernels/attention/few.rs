@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 
 use super::super::arrange::cast;
 use super::super::ffi::{self, ByHead, Vectorised, parallel_heads};
-use super::super::lanes::{Element, dot, exp, max, mul_add, sum_exp};
+use super::super::lanes::{Element, dot, exp, max, mul_add, sum_exp, tanh};
 use super::super::{Isa, KernelError};
 use super::{Operands, Shape};
 
@@ -22,7 +22,7 @@ pub(super) fn forward(
     shape: &Shape,
     operands: Operands<'_>,
 ) -> Result<(Tensor, Tensor), KernelError> {
-    let Operands { q, k, v, window: _ } = operands;
+    let Operands { q, k, v, .. } = operands;
     let q = cast(q, Kind::Float)?.f_contiguous()?;
     let (k, v) = (k.f_contiguous()?, v.f_contiguous()?);
     if k.kind() == Kind::BFloat16 && v.kind() == Kind::BFloat16 {
@@ -57,7 +57,10 @@ fn heads<E: Element>(
         ByHead { data: ffi::slice_mut(&mut lse, &reads)?, time: 1 },
     ];
     let q = ffi::slice(q)?;
-    let scale = shape.scale() as f32;
+    let (scale, softcap) = (shape.scale() as f32, operands.softcap.map(|cap| cap as f32));
+    let sink = operands.sink.map(|sink| cast(sink, Kind::Float)).transpose()?;
+    let sink = sink.map(|sink| sink.f_contiguous()).transpose()?;
+    let sinks = sink.as_ref().map(ffi::slice).transpose()?;
     let window = operands.window.map_or(usize::MAX, |w| w as usize);
     parallel_heads([batch, heads], outs, |task, [mut y, mut lse]| {
         let (item, head) = (task / heads, task % heads);
@@ -76,7 +79,10 @@ fn heads<E: Element>(
             let (keys, values) = (&keys[row * d..], &values[row * e..]);
             let mut found = Vec::with_capacity(times);
             let into = &mut found;
-            ffi::run_on(isa, Query { queries, keys, values, seen, heads, d, e, scale, y, into });
+            let sinks = sinks.map(|sinks| &sinks[head * times..][..times]);
+            let query =
+                Query { queries, keys, values, seen, heads, d, e, scale, softcap, sinks, y, into };
+            ffi::run_on(isa, query);
             for (group, (most, total)) in found.into_iter().enumerate() {
                 lse[group * t + i] = (f64::from(most) + libm::log(f64::from(total))) as f32;
             }
@@ -98,16 +104,21 @@ struct Query<'a, E> {
     d: usize,
     e: usize,
     scale: f32,
+    /// Bound of the scores.
+    softcap: Option<f32>,
+    /// Of each head a score without a value.
+    sinks: Option<&'a [f32]>,
     /// [times, e]
     y: &'a mut [f32],
-    /// Of each head the largest score, and Σ exp(score − largest).
+    /// Of each head the largest score, with its sink's, and Σ exp(score − largest).
     into: &'a mut Vec<(f32, f32)>,
 }
 
 impl<E: Element> Vectorised for Query<'_, E> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Query { queries, keys, values, seen, heads, d, e, scale, y, into } = self;
+        let Query { queries, keys, values, seen, heads, d, e, scale, softcap, sinks, y, into } =
+            self;
         let (times, count) = (queries.len() / d.max(1), seen.len());
         let mut row = vec![0.0f32; d.max(e)];
         let mut scores = vec![0.0f32; times * count]; // [times, count]
@@ -118,9 +129,16 @@ impl<E: Element> Vectorised for Query<'_, E> {
                 scores[group * count + at] = scale * dot::<FMA>(q, key);
             }
         }
-        for p in scores.chunks_exact_mut(count) {
-            let most = max(p);
-            let total = sum_exp::<FMA>(p, most);
+        if let Some(cap) = softcap {
+            for score in scores.iter_mut() {
+                *score = cap * tanh::<FMA>(*score / cap);
+            }
+        }
+        for (group, p) in scores.chunks_exact_mut(count).enumerate() {
+            let sink = sinks.map(|sinks| sinks[group]);
+            let most = sink.map_or(max(p), |sink| sink.max(max(p)));
+            let of_sink = sink.map_or(0.0, |sink| exp::<FMA>(sink - most));
+            let total = sum_exp::<FMA>(p, most) + of_sink;
             for p in p.iter_mut() {
                 *p = exp::<FMA>(*p - most);
             }

@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 
 use super::super::dense::{PAD, add_product, flipped, plain, product, transpose};
 use super::super::ffi::{self, ByHead, HeadRows, Vectorised, parallel_heads};
-use super::super::lanes::{dot, exp, max};
+use super::super::lanes::{dot, exp, max, tanh};
 use super::super::{Isa, KernelError};
 use super::{Operands, Shape};
 
@@ -36,6 +36,8 @@ struct Sizes {
     scale: f32,
     /// Visible keys, with the query's own position.
     window: usize,
+    /// Bound of the scores.
+    softcap: Option<f32>,
 }
 
 impl Sizes {
@@ -55,6 +57,7 @@ impl Sizes {
             wide_e: e.next_multiple_of(PAD),
             scale: shape.scale() as f32,
             window,
+            softcap: operands.softcap.map(|cap| cap as f32),
         }
     }
 
@@ -155,6 +158,8 @@ pub(super) fn forward(
     let mut y = Tensor::f_empty(&size, options)?; // [b, t, h, e]
     let mut lse = Tensor::f_empty([size[0], size[2], size[1]], options)?; // [b, h, t]
     let (qs, ks, vs) = (ffi::slice(&q)?, ffi::slice(&k)?, ffi::slice(&v)?);
+    let sink = operands.sink.map(Tensor::f_contiguous).transpose()?;
+    let sinks = sink.as_ref().map(ffi::slice).transpose()?;
     let reads = [&q, &k, &v];
     let outs = [
         ByHead { data: ffi::slice_mut(&mut y, &reads)?, time: sizes.queries },
@@ -179,7 +184,8 @@ pub(super) fn forward(
             let lse = &mut lse.row(0)[group * sizes.queries..][..sizes.queries];
             for first in sizes.blocks() {
                 work.block(&sizes, &q, &packed, first);
-                work.finish(&sizes, first, &mut y, group, lse);
+                let sink = sinks.map(|sinks| sinks[heads[0]]);
+                work.finish(&sizes, first, &mut y, group, lse, sink);
             }
         }
     });
@@ -225,6 +231,9 @@ impl Forward {
             product(self.isa, &mut self.p, plain(&self.q, d), keys, [m, d, BLOCK]);
             let (p, hidden) = self.p.split_at_mut(rows * BLOCK);
             hidden.fill(0.0);
+            if let Some(cap) = sizes.softcap {
+                ffi::run_on(self.isa, Bound { p, cap, slope: None });
+            }
             let (sum, most, total) = (&mut self.sum, &mut self.most, &mut self.total);
             ffi::run_on(self.isa, Online { sizes, first, block, p, sum, most, total });
             add_product(self.isa, &mut self.sum, plain(&self.p, BLOCK), values, [m, BLOCK, e]);
@@ -238,13 +247,25 @@ impl Forward {
         y: &mut HeadRows<'_>,
         group: usize,
         lse: &mut [f32],
+        sink: Option<f32>,
     ) {
         for row in 0..sizes.rows(first) {
             let (most, total) = (self.most[row], self.total[row]);
             let sum = &self.sum[row * sizes.wide_e..][..sizes.e];
             let y = &mut y.row(first + row)[group * sizes.e..][..sizes.e];
-            y.iter_mut().zip(sum).for_each(|(y, sum)| *y = sum / total);
-            lse[first + row] = (f64::from(most) + libm::log(f64::from(total))) as f32;
+            let Some(sink) = sink else {
+                y.iter_mut().zip(sum).for_each(|(y, sum)| *y = sum / total);
+                lse[first + row] = (f64::from(most) + libm::log(f64::from(total))) as f32;
+                continue;
+            };
+            // The sink joins the sum, relative to the larger of it and the largest score.
+            let (most, sink) = (f64::from(most), f64::from(sink));
+            let largest = most.max(sink);
+            let keep = libm::exp(most - largest);
+            let total = f64::from(total) * keep + libm::exp(sink - largest);
+            let part = (keep / total) as f32;
+            y.iter_mut().zip(sum).for_each(|(y, sum)| *y = sum * part);
+            lse[first + row] = (largest + libm::log(total)) as f32;
         }
     }
 }
@@ -381,6 +402,8 @@ struct Backward {
     /// [BLOCK, BLOCK]
     p: Vec<f32>,
     ds: Vec<f32>,
+    /// Slopes of the scores' bound, if there is one.
+    bent: Vec<f32>,
     /// Σ dy ⊙ y of each row.
     along: Vec<f32>,
 }
@@ -409,6 +432,7 @@ impl Backward {
             dq: zeros(d),
             p: zeros(BLOCK * BLOCK),
             ds: zeros(BLOCK * BLOCK),
+            bent: zeros(if sizes.softcap.is_some() { BLOCK * BLOCK } else { 0 }),
             along: zeros(BLOCK),
             packed,
         }
@@ -435,13 +459,43 @@ impl Backward {
             hidden_p.fill(0.0);
             hidden_ds.fill(0.0);
             let along = &self.along[..rows];
+            if let Some(cap) = sizes.softcap {
+                let slope = Some(&mut self.bent[..rows * BLOCK]);
+                ffi::run_on(self.isa, Bound { p, cap, slope });
+            }
             ffi::run_on(self.isa, Slope { sizes, first, block, p, ds, lse, along });
+            for (ds, bent) in ds.iter_mut().zip(&self.bent) {
+                *ds *= bent;
+            }
             let (dk, dv) = (&mut self.dk[at_d..][..BLOCK * d], &mut self.dv[at_e..][..BLOCK * e]);
             add_product(self.isa, dv, flipped(&self.p, BLOCK), &self.dy[..m * e], [BLOCK, m, e]);
             add_product(self.isa, dk, flipped(&self.ds, BLOCK), &self.q[..m * d], [BLOCK, m, d]);
             let keys = &self.keys[at_d..][..BLOCK * d];
             add_product(self.isa, &mut self.dq, plain(&self.ds, BLOCK), keys, [m, BLOCK, d]);
         }
+    }
+}
+
+/// p holds scores, then cap · tanh(score / cap); `slope` gets its slope.
+struct Bound<'a> {
+    p: &'a mut [f32],
+    cap: f32,
+    slope: Option<&'a mut [f32]>,
+}
+
+impl Vectorised for Bound<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Bound { p, cap, slope } = self;
+        for p in p.chunks_exact_mut(PAD) {
+            for p in p {
+                *p = tanh::<FMA>(*p / cap);
+            }
+        }
+        for (slope, p) in slope.into_iter().flatten().zip(p.iter()) {
+            *slope = 1.0 - p * p;
+        }
+        p.iter_mut().for_each(|p| *p *= cap);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::kernels::KernelError;
 use crate::kernels::linear::at_multiple;
 use crate::kernels::path::Reason;
 use crate::kernels::scan::Scanned;
+use crate::kernels::scan::gla::{channel_gates, like_gates};
 
 type Result<T> = std::result::Result<T, KernelError>;
 
@@ -61,7 +62,7 @@ pub(crate) fn check(
     rows: i64,
     columns: i64,
 ) -> std::result::Result<(), Reason> {
-    let table = tables::of(scan);
+    let table = tables::of(scan).ok_or(Reason::State(rows, columns))?;
     let compiled = || {
         let constants = table.constants(kind, [rows, columns]).ok()?;
         let of_state = || table.state.iter().zip([rows, columns]);
@@ -85,7 +86,7 @@ pub(crate) fn check(
 
 /// The dtype of the variant for operands of these dtypes: bf16 if all that share it are, else f32.
 pub(crate) fn kind(scan: Scan, operands: &[Kind]) -> Kind {
-    let rows = tables::of(scan).operands.iter().zip(operands);
+    let rows = tables::of(scan).map_or(&[][..], |table| table.operands).iter().zip(operands);
     let mut shared = rows.filter_map(|(Row(_, ty, _), kind)| match ty {
         Type::Shared => Some(kind),
         Type::F32 => None,
@@ -115,8 +116,9 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn new(launcher: &'a Launcher, scan: Scan, x: &[&Tensor]) -> Result<Self> {
-        let table = tables::of(scan);
+    fn new(launcher: &'a Launcher, scan: Scan, x: &[&Tensor], scale: Option<f64>) -> Result<Self> {
+        let missing = || KernelError::new(format!("no CUDA kernel was compiled for {scan:?}"));
+        let table = tables::of(scan).ok_or_else(missing)?;
         let (Some(like), true) = (x.first(), x.len() == table.operands.len()) else {
             return Err(KernelError::new(format!(
                 "{scan:?} takes {} operands, and these are {}",
@@ -162,7 +164,8 @@ impl<'a> Running<'a> {
         named.int("C", chunk);
         named.int("NT", (time + chunk - 1) / chunk);
         let [rows, _] = state;
-        named.float("scale", if table.scaled { 1.0 / (rows as f64).sqrt() } else { 1.0 });
+        let usual = if table.scaled { 1.0 / (rows as f64).sqrt() } else { 1.0 };
+        named.float("scale", scale.unwrap_or(usual));
         Ok(Self { table, named, kind, like: like.shallow_clone() })
     }
 
@@ -206,8 +209,10 @@ pub(crate) fn forward(
     scan: Scan,
     x: &[&Tensor],
     state: Option<&Tensor>,
+    scale: Option<f64>,
 ) -> Result<Scanned> {
-    let mut of = Running::new(launcher, scan, x)?;
+    let x = by_channel(scan, x)?;
+    let mut of = Running::new(launcher, scan, &x.iter().collect::<Vec<_>>(), scale)?;
     let table = of.table;
     of.start(state)?;
     of.rooms(table.work)?;
@@ -225,8 +230,11 @@ pub(crate) fn backward(
     scan: Scan,
     dy: &Tensor,
     x: &[&Tensor],
+    scale: Option<f64>,
 ) -> Result<Vec<Tensor>> {
-    let mut of = Running::new(launcher, scan, x)?;
+    let given = x;
+    let x = by_channel(scan, x)?;
+    let mut of = Running::new(launcher, scan, &x.iter().collect::<Vec<_>>(), scale)?;
     let table = of.table;
     of.start(None)?;
     of.named.tensor("dy", Some(dense(dy, of.kind)?));
@@ -241,7 +249,7 @@ pub(crate) fn backward(
     of.run(table.first)?;
     of.run(table.backward)?;
     let mut gradients = Vec::with_capacity(x.len());
-    for (Row(name, ..), x) in table.operands.iter().zip(x) {
+    for (Row(name, ..), x) in table.operands.iter().zip(&x) {
         gradients.push(match partial(name) {
             None => of.named.take(&format!("d{name}"))?,
             Some(partial) => {
@@ -251,7 +259,21 @@ pub(crate) fn backward(
             }
         });
     }
+    if let (Scan::Gla, Some(dg), Some(g)) = (scan, gradients.last_mut(), given.last()) {
+        *dg = like_gates(dg, g)?;
+    }
     Ok(gradients)
+}
+
+/// The operands, with a gate of a head spread over its channels.
+fn by_channel(scan: Scan, x: &[&Tensor]) -> Result<Vec<Tensor>> {
+    match (scan, x) {
+        (Scan::Gla, [q, k, v, g]) => {
+            let [q, k, v, g] = [q, k, v, &&channel_gates(q, g)?].map(|x| x.shallow_clone());
+            Ok(vec![q, k, v, g])
+        }
+        _ => Ok(x.iter().map(|x| x.shallow_clone()).collect()),
+    }
 }
 
 /// A dense copy in this dtype that begins at a multiple of 16 bytes, which scans were compiled for; or the tensor itself.

@@ -111,7 +111,7 @@ fn a_scan_with_an_operand_in_f32_rounds_none() {
     for kind in [Kind::BFloat16, Kind::Float] {
         let (scanned, launched) = recorded(9, 0, || {
             let x = [&q, &k, &v, &of(kind)];
-            scan::forward(launcher(Device::Cpu).unwrap(), Scan::Gla, &x, None).unwrap()
+            scan::forward(launcher(Device::Cpu).unwrap(), Scan::Gla, &x, None, None).unwrap()
         });
         assert_eq!((scanned.y.kind(), scanned.state.kind()), (kind, Kind::Float));
         let kernels: Vec<&str> = launched.iter().map(|one| one.kernel.as_str()).collect();
@@ -124,8 +124,9 @@ fn a_scan_of_other_shapes_is_refused() {
     let of = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
     let (q, v) = (of(&[1, 70, 2, 64]), of(&[1, 70, 2, 128]));
     let refused = |x: &[&Tensor]| {
-        let (made, launched) =
-            recorded(9, 0, || scan::forward(launcher(Device::Cpu).unwrap(), Scan::Rwkv6, x, None));
+        let (made, launched) = recorded(9, 0, || {
+            scan::forward(launcher(Device::Cpu).unwrap(), Scan::Rwkv6, x, None, None)
+        });
         assert!(launched.is_empty());
         made.unwrap_err().to_string()
     };

@@ -195,21 +195,22 @@ impl Channel {
             g: &self.dg,
             gates_width: self.sizes.dp,
             beta: &self.zeros,
+            low_rank: [&[], &[]],
         }
     }
 }
 
 #[inline(always)]
-fn multiply(into: &mut [f32], a: &[f32], b: &[f32]) {
+pub(super) fn multiply(into: &mut [f32], a: &[f32], b: &[f32]) {
     into.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to = a * b);
 }
 
 /// p and r, from sums of gates: a product of rounded decays would drift over many chunks.
-struct Decays<'a> {
-    gates: &'a [f32],
-    since_start: &'a mut [f32],
-    to_end: &'a mut [f32],
-    width: usize,
+pub(super) struct Decays<'a> {
+    pub(super) gates: &'a [f32],
+    pub(super) since_start: &'a mut [f32],
+    pub(super) to_end: &'a mut [f32],
+    pub(super) width: usize,
 }
 
 impl ffi::Vectorised for Decays<'_> {

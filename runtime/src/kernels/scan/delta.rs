@@ -1,7 +1,9 @@
 //! The gated delta rule (Yang et al. 2024, equation 10):
-//!     S ← exp(g_t) S,   S ← S + β_t k_t (v_t − Sᵀ k_t)ᵀ,   y_t = d^(−1/2) Sᵀ q_t
+//!     S ← exp(g_t) S,   S ← S + β_t k_t (v_t − Sᵀ k_t)ᵀ,   y_t = scale Sᵀ q_t
 //! In: q, k [b, t, h, d], v [b, t, h, e], beta and g [b, t, h]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk,
 //! dv, dbeta, dg.
+//!
+//! Several updates a token are as many tokens ([`Spread`]).
 
 use tch::Tensor;
 
@@ -19,12 +21,14 @@ pub struct Operands<'a> {
     pub v: &'a Tensor,
     pub beta: &'a Tensor,
     pub g: &'a Tensor,
+    /// The factor of q; none for the inverse root of its width.
+    pub scale: Option<f64>,
 }
 
 pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let like = operands.v;
     let [q, k, v, beta, g] = &wide(operands.all())?;
-    let operands = Operands { q, k, v, beta, g };
+    let operands = Operands { q, k, v, beta, g, scale: operands.scale };
     let Scanned { y, state } = match path {
         Path::Fused(isa) => {
             fused::forward(isa, Rule::Delta, SCALAR_CHUNK, operands.fused()?, state)?
@@ -39,7 +43,7 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
 pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
     let like = operands.all();
     let ([q, k, v, beta, g], [dy]) = (&wide(like)?, &wide([dy])?);
-    let operands = Operands { q, k, v, beta, g };
+    let operands = Operands { q, k, v, beta, g, scale: operands.scale };
     let grads = match path {
         Path::Fused(isa) => {
             let grads = fused::backward(isa, Rule::Delta, SCALAR_CHUNK, dy, operands.fused()?)?;
@@ -53,9 +57,9 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 }
 
 impl<'a> Operands<'a> {
-    pub(super) fn from_inputs(x: &[&'a Tensor]) -> Result<Self> {
+    pub(super) fn from_inputs(x: &[&'a Tensor], scale: Option<f64>) -> Result<Self> {
         let [q, k, v, beta, g] = exactly(x)?;
-        Ok(Self { q, k, v, beta, g })
+        Ok(Self { q, k, v, beta, g, scale })
     }
 
     fn all(self) -> [&'a Tensor; 5] {
@@ -63,9 +67,10 @@ impl<'a> Operands<'a> {
     }
 
     pub(super) fn fused(self) -> Result<fused::Operands<'a>> {
-        let Operands { q, k, v, beta, g } = self;
+        let Operands { q, k, v, beta, g, scale: given } = self;
         let [_, _, _, d] = four("q", q)?;
-        Ok(fused::Operands { q, k, v, g, beta: Some(beta), scale: scale(d) as f32 })
+        let scale = scale(given, d) as f32;
+        Ok(fused::Operands { q, k, v, g, beta: Some(beta), low_rank: None, scale })
     }
 }
 
@@ -77,14 +82,13 @@ pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Sc
         s = Step::compute(operands, &s, t)?.after;
         y.push(apply_t(&s, &at(operands.q, t)?)?);
     }
-    Ok(Scanned { y: Tensor::f_stack(&y, 1)?.f_mul_scalar(scale(d))?, state: s })
+    Ok(Scanned { y: Tensor::f_stack(&y, 1)?.f_mul_scalar(scale(operands.scale, d))?, state: s })
 }
 
-/// With D = ∂/∂S_t and the error r = v − S′ᵀ k of the decayed state S′: D gains d^(−1/2) q dyᵀ;
-/// dq = d^(−1/2) S dy; du = Dᵀ k; dβ = du · r; dv = β du; D′ = D − k dvᵀ; dk = D (β r) − S′ dv;
+/// With D = ∂/∂S_t and the error r = v − S′ᵀ k of the decayed state S′: D gains scale q dyᵀ; dq = scale S dy; du = Dᵀ k; dβ = du · r; dv = β du; D′ = D − k dvᵀ; dk = D (β r) − S′ dv;
 /// dg = exp g Σ D′ ⊙ S_{t−1}; then D ← exp(g) D′.
 pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
-    let Operands { q, k, v: _, beta, g: _ } = operands;
+    let Operands { q, k, v: _, beta, g: _, scale: given } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut states = vec![begin(operands, None)?];
     for t in 0..time {
@@ -99,7 +103,7 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
         states.pop();
         let Some(before) = states.last() else { break };
         let Step { decay, decayed, error, after } = Step::compute(operands, before, t)?;
-        let dy = at(dy, t)?.f_mul_scalar(scale(d))?; // [b, h, e]
+        let dy = at(dy, t)?.f_mul_scalar(scale(given, d))?; // [b, h, e]
         let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
         let from_y = outer(&at(q, t)?, &dy)?;
         let whole = match ds {
@@ -139,12 +143,139 @@ struct Step {
 
 impl Step {
     fn compute(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Step> {
-        let Operands { q: _, k, v, beta, g } = operands;
+        let Operands { k, v, beta, g, .. } = operands;
         let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
         let decay = at(g, t)?.f_exp()?;
         let decayed = s.f_mul(&over_matrix(&decay)?)?;
         let error = at(v, t)?.f_sub(&apply_t(&decayed, &k)?)?;
         let after = decayed.f_add(&outer(&k, &error.f_mul(&beta)?)?)?;
         Ok(Step { decay, decayed, error, after })
+    }
+}
+
+/// `steps` updates a token as `steps` tokens: the first has the gate, the last has the query and the result, and k, v
+/// and beta, which have `steps` times the heads, are cut as they are.
+pub(super) struct Spread {
+    /// q, k, v, beta, g
+    all: [Tensor; 5],
+    steps: i64,
+}
+
+impl Spread {
+    pub(super) fn new(x: &[&Tensor], steps: i64) -> Result<Self> {
+        let [q, k, v, beta, g] = exactly(x)?;
+        let cut = |x: &Tensor| -> Result<Tensor> {
+            let mut size = x.size();
+            if let [_, time, heads, ..] = &mut size[..] {
+                *time *= steps;
+                *heads /= steps;
+            }
+            Ok(x.f_contiguous()?.f_view(size.as_slice())?)
+        };
+        let all =
+            [at_step(q, steps, steps - 1)?, cut(k)?, cut(v)?, cut(beta)?, at_step(g, steps, 0)?];
+        Ok(Self { all, steps })
+    }
+
+    pub(super) fn operands(&self) -> [&Tensor; 5] {
+        self.all.each_ref()
+    }
+
+    /// Each token's last row.
+    pub(super) fn last(&self, x: &Tensor) -> Result<Tensor> {
+        one_step(x, self.steps, self.steps - 1)
+    }
+
+    /// Rows for the last of each token's updates, zeros for the others.
+    pub(super) fn at_last(&self, x: &Tensor) -> Result<Tensor> {
+        at_step(x, self.steps, self.steps - 1)
+    }
+
+    /// From the gradients of the spread operands.
+    pub(super) fn gradients(&self, gradients: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let refs: Vec<&Tensor> = gradients.iter().collect();
+        let [q, k, v, beta, g] = exactly(&refs)?;
+        let whole = |x: &Tensor| -> Result<Tensor> {
+            let mut size = x.size();
+            if let [_, time, heads, ..] = &mut size[..] {
+                *time /= self.steps;
+                *heads *= self.steps;
+            }
+            Ok(x.f_contiguous()?.f_view(size.as_slice())?)
+        };
+        Ok(vec![self.last(q)?, whole(k)?, whole(v)?, whole(beta)?, one_step(g, self.steps, 0)?])
+    }
+}
+
+/// [b, t, …] -> [b, t · steps, …], zeros but at one step of each token.
+fn at_step(x: &Tensor, steps: i64, step: i64) -> Result<Tensor> {
+    let mut size = x.size();
+    size.insert(2, steps);
+    let spread = x.f_new_zeros(size.as_slice(), (x.kind(), x.device()))?;
+    spread.f_select(2, step)?.f_copy_(x)?;
+    Ok(spread.f_flatten(1, 2)?)
+}
+
+/// [b, t · steps, …] -> [b, t, …], one step of each token.
+fn one_step(x: &Tensor, steps: i64, step: i64) -> Result<Tensor> {
+    Ok(x.f_unflatten(1, [-1, steps].as_slice())?.f_select(2, step)?.f_contiguous()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use compiler::plan::Scan;
+    use tch::{Device, Kind, Tensor};
+
+    use super::super::path::Reason;
+    use super::super::tests::{assert_close, gates, numbers};
+    use super::super::{Settings, backward, forward};
+    use super::*;
+
+    /// Three updates a token are three tokens, of which the first has the gate and the last the query: written out.
+    #[test]
+    fn several_updates_are_several_tokens() {
+        let (b, t, h, d, e, n) = (2, 11, 2, 5, 4, 3);
+        let k = numbers(2, &[b, t, n * h, d]);
+        let x = [
+            numbers(1, &[b, t, h, d]),
+            &k / k.norm_scalaropt_dim(2, [-1i64].as_slice(), true),
+            numbers(3, &[b, t, n * h, e]),
+            (numbers(5, &[b, t, n * h]) + 1.0) * 0.5,
+            gates(4, &[b, t, h], Some(0.3)),
+        ];
+        let (dy, start) = (numbers(6, &[b, t, h, e]), numbers(7, &[b, h, d, e]));
+        let settings = Settings { scale: Some(0.5), steps: n };
+        let exact = x.each_ref().map(|x| x.to_kind(Kind::Double).set_requires_grad(true));
+        let by_hand = |state: Option<&Tensor>| {
+            let [q, k, v, beta, g] = &exact;
+            let mut s = match state {
+                Some(state) => state.to_kind(Kind::Double),
+                None => Tensor::zeros([b, h, d, e], (Kind::Double, Device::Cpu)),
+            };
+            let mut y = Vec::new();
+            for t in 0..t {
+                s = s * g.select(1, t).exp().unsqueeze(-1).unsqueeze(-1);
+                for i in 0..n {
+                    let now = |x: &Tensor| x.select(1, t).narrow(1, i * h, h);
+                    let (k, v, beta) = (now(k), now(v), now(beta).unsqueeze(-1));
+                    let error = (v - k.unsqueeze(-2).matmul(&s).squeeze_dim(-2)) * beta;
+                    s = s + k.unsqueeze(-1) * error.unsqueeze(-2);
+                }
+                y.push(q.select(1, t).unsqueeze(-2).matmul(&s).squeeze_dim(-2) * 0.5);
+            }
+            (Tensor::stack(&y, 1), s)
+        };
+        let (y, state) = by_hand(Some(&start));
+        let loss = (by_hand(None).0 * &dy).sum(Kind::Double);
+        let mut want = vec![y.detach(), state.detach()];
+        want.extend(Tensor::run_backward(&[loss], &exact.each_ref(), false, false));
+        let fast = super::super::choose(Kind::Float, Device::Cpu);
+        for path in [fast, Path::Reference(Reason::Asked)] {
+            let x = x.each_ref();
+            let made = forward(Scan::Delta, path, &x, Some(&start), settings).unwrap();
+            let gradients = backward(Scan::Delta, path, &dy, &x, settings).unwrap();
+            let got: Vec<Tensor> = [made.y, made.state].into_iter().chain(gradients).collect();
+            assert_close(&got, &want, 2e-5, "steps");
+        }
     }
 }

@@ -16,6 +16,7 @@ use super::super::dense::PAD;
 use super::super::ffi::{ByHead, HeadRows};
 use super::super::{Isa, KernelError, ffi};
 use super::channel::Channel;
+use super::low_rank::LowRank;
 use super::scalar::Scalar;
 use super::{Result, Scanned};
 
@@ -27,13 +28,25 @@ const SEGMENT: usize = 8;
 pub(super) enum Rule {
     /// Each key channel by its own gate.
     Channel,
+    /// Each key channel by its own gate; a product of the state is written, too.
+    LowRank,
     /// The whole state by one gate.
     Scalar,
     /// The whole state by one gate; writes the error of the state's prediction for the key, not the value.
     Delta,
 }
 
-/// q and k [b, t, groups, d], v [b, t, h, e], g [b, t, h, d] (channel) or [b, t, h]; S [b, h, d, e].
+impl Rule {
+    /// Whether gates are by channel; else there is one per head and token, and a factor of its value.
+    fn has_channel_gates(self) -> bool {
+        match self {
+            Rule::Channel | Rule::LowRank => true,
+            Rule::Scalar | Rule::Delta => false,
+        }
+    }
+}
+
+/// q and k [b, t, groups, d], v [b, t, h, e], g [b, t, h, d] (channel, low rank) or [b, t, h]; S [b, h, d, e].
 #[derive(Clone, Copy)]
 pub(super) struct Operands<'a> {
     pub(super) q: &'a Tensor,
@@ -42,6 +55,8 @@ pub(super) struct Operands<'a> {
     pub(super) g: &'a Tensor,
     /// [b, t, h], the factor of values; none for channel gates.
     pub(super) beta: Option<&'a Tensor>,
+    /// a and b [b, t, h, d] of the low-rank rule.
+    pub(super) low_rank: Option<[&'a Tensor; 2]>,
     /// Factor of q.
     pub(super) scale: f32,
 }
@@ -53,6 +68,7 @@ pub(super) struct Gradients {
     pub(super) v: Tensor,
     pub(super) g: Tensor,
     pub(super) beta: Option<Tensor>,
+    pub(super) low_rank: Option<[Tensor; 2]>,
 }
 
 pub(super) fn forward(
@@ -97,34 +113,36 @@ pub(super) fn backward(
     let dy = dy.f_contiguous()?;
     let dy = ffi::slice(&dy)?;
     let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
-    let gates = if rule == Rule::Channel { d } else { 1 };
+    let gates = if rule.has_channel_gates() { d } else { 1 };
+    let low = if rule == Rule::LowRank { d } else { 0 };
     let mut dq = empty([batch, time, heads, d])?;
     let mut dk = empty([batch, time, heads, d])?;
     let mut dv = empty([batch, time, heads, e])?;
     let mut dg = empty([batch, time, heads, gates])?;
     let mut dbeta = empty([batch, time, heads, 1])?;
+    let mut da = empty([batch, time, heads, low])?;
+    let mut db = empty([batch, time, heads, low])?;
     let outs = [
         ByHead { data: ffi::slice_mut(&mut dq, &[])?, time },
         ByHead { data: ffi::slice_mut(&mut dk, &[])?, time },
         ByHead { data: ffi::slice_mut(&mut dv, &[])?, time },
         ByHead { data: ffi::slice_mut(&mut dg, &[])?, time },
         ByHead { data: ffi::slice_mut(&mut dbeta, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut da, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut db, &[])?, time },
     ];
     ffi::parallel_heads([batch, heads], outs, |task, outs| backward_task(&scan, task, dy, outs));
-    let g = match rule {
-        Rule::Channel => dg,
-        Rule::Scalar | Rule::Delta => dg.f_squeeze_dim(-1)?,
+    let (g, beta) = match rule.has_channel_gates() {
+        true => (dg, None),
+        false => (dg.f_squeeze_dim(-1)?, Some(dbeta.f_squeeze_dim(-1)?)),
     };
-    let beta = match rule {
-        Rule::Delta | Rule::Scalar => Some(dbeta.f_squeeze_dim(-1)?),
-        Rule::Channel => None,
-    };
-    Ok(Gradients { q: dq, k: dk, v: dv, g, beta })
+    let low_rank = (rule == Rule::LowRank).then_some([da, db]);
+    Ok(Gradients { q: dq, k: dk, v: dv, g, beta, low_rank })
 }
 
-fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 5]) {
+fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 7]) {
     let Sizes { dp, ep, .. } = scan.sizes;
-    let [mut dq, mut dk, mut dv, mut dg, mut dbeta] = outs;
+    let [mut dq, mut dk, mut dv, mut dg, mut dbeta, mut da, mut db] = outs;
     let firsts: Vec<usize> = scan.firsts().collect();
     let size = dp * ep;
     let mut chunks = scan.chunks();
@@ -166,6 +184,9 @@ fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 
             copy_rows(&mut dv, first, count, grads.v, ep);
             copy_rows(&mut dg, first, count, grads.g, grads.gates_width);
             copy_rows(&mut dbeta, first, count, grads.beta, 1);
+            let [a, b] = grads.low_rank;
+            copy_rows(&mut da, first, count, a, dp);
+            copy_rows(&mut db, first, count, b, dp);
         }
     }
 }
@@ -207,19 +228,25 @@ struct Dense {
     v: Tensor,
     g: Tensor,
     beta: Option<Tensor>,
+    low_rank: Option<[Tensor; 2]>,
     state: Option<Tensor>,
     scale: f32,
 }
 
 impl Dense {
     fn from_operands(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Self> {
-        let Operands { q, k, v, g, beta, scale } = operands;
+        let Operands { q, k, v, g, beta, low_rank, scale } = operands;
+        let low_rank = match low_rank {
+            Some([a, b]) => Some([a.f_contiguous()?, b.f_contiguous()?]),
+            None => None,
+        };
         Ok(Self {
             q: q.f_contiguous()?,
             k: k.f_contiguous()?,
             v: v.f_contiguous()?,
             g: g.f_contiguous()?,
             beta: beta.map(Tensor::f_contiguous).transpose()?,
+            low_rank,
             state: state.map(Tensor::f_contiguous).transpose()?,
             scale,
         })
@@ -237,15 +264,24 @@ impl Dense {
         };
         expect("k", &self.k, &[b, t, groups, d])?;
         expect("v", &self.v, &[b, t, h, e])?;
-        match rule {
-            Rule::Channel => expect("g", &self.g, &[b, t, h, d])?,
-            Rule::Scalar | Rule::Delta => expect("g", &self.g, &[b, t, h])?,
-        }
-        match (rule, &self.beta) {
-            (Rule::Channel, None) => {}
-            (Rule::Scalar | Rule::Delta, Some(beta)) => expect("beta", beta, &[b, t, h])?,
-            (Rule::Channel, Some(_)) | (Rule::Scalar | Rule::Delta, None) => {
+        let (channels, per_head) = ([b, t, h, d], [b, t, h]);
+        let gates = if rule.has_channel_gates() { &channels[..] } else { &per_head };
+        expect("g", &self.g, gates)?;
+        match (rule.has_channel_gates(), &self.beta) {
+            (true, None) => {}
+            (false, Some(beta)) => expect("beta", beta, &per_head)?,
+            (true, Some(_)) | (false, None) => {
                 return Err(KernelError::new(format!("a {rule:?} scan and its beta")));
+            }
+        }
+        match (rule == Rule::LowRank, &self.low_rank) {
+            (true, Some([x, y])) => {
+                expect("a", x, &channels)?;
+                expect("b", y, &channels)?;
+            }
+            (false, None) => {}
+            (true, None) | (false, Some(_)) => {
+                return Err(KernelError::new(format!("a {rule:?} scan and its a and b")));
             }
         }
         if let Some(state) = &self.state {
@@ -277,6 +313,10 @@ impl Dense {
             v: ffi::slice(&self.v)?,
             g: ffi::slice(&self.g)?,
             beta: self.beta.as_ref().map(ffi::slice).transpose()?,
+            low_rank: match &self.low_rank {
+                Some([a, b]) => Some([ffi::slice(a)?, ffi::slice(b)?]),
+                None => None,
+            },
             state: self.state.as_ref().map(ffi::slice).transpose()?,
         })
     }
@@ -293,6 +333,7 @@ pub(super) struct Scan<'a> {
     v: &'a [f32],
     g: &'a [f32],
     beta: Option<&'a [f32]>,
+    low_rank: Option<[&'a [f32]; 2]>,
     state: Option<&'a [f32]>,
 }
 
@@ -325,8 +366,23 @@ impl Scan<'_> {
         }
     }
 
+    /// A chunk's rows of a and b, padded with zeros.
+    pub(super) fn load_low_rank(&self, task: usize, first: usize, a: &mut [f32], b: &mut [f32]) {
+        let Sizes { time, heads, d, dp, .. } = self.sizes;
+        let (batch, head) = (task / heads, task % heads);
+        let count = self.rows(first);
+        for (from, to) in self.low_rank.iter().flatten().zip([a, b]) {
+            to[count * dp..].fill(0.0);
+            for t in 0..count {
+                let at = ((batch * time + first + t) * heads + head) * d;
+                to[t * dp..][..d].copy_from_slice(&from[at..][..d]);
+            }
+        }
+    }
+
     fn chunks(&self) -> Chunks {
         match self.rule {
+            Rule::LowRank => Chunks::LowRank(LowRank::new(self)),
             Rule::Channel => Chunks::Channel(Channel::new(self)),
             Rule::Scalar => Chunks::Scalar(Scalar::new(self, false)),
             Rule::Delta => Chunks::Scalar(Scalar::new(self, true)),
@@ -424,10 +480,13 @@ pub(super) struct ChunkGradients<'a> {
     pub(super) g: &'a [f32],
     pub(super) gates_width: usize,
     pub(super) beta: &'a [f32],
+    /// Of a and b; empty for other rules.
+    pub(super) low_rank: [&'a [f32]; 2],
 }
 
 enum Chunks {
     Channel(Channel),
+    LowRank(LowRank),
     Scalar(Scalar),
 }
 
@@ -435,6 +494,7 @@ impl Chunks {
     fn load(&mut self, scan: &Scan<'_>, task: usize, first: usize) {
         match self {
             Chunks::Channel(c) => c.tokens.load(scan, task, first),
+            Chunks::LowRank(c) => c.load(scan, task, first),
             Chunks::Scalar(c) => c.tokens.load(scan, task, first),
         }
     }
@@ -442,6 +502,7 @@ impl Chunks {
     fn load_dy(&mut self, scan: &Scan<'_>, task: usize, first: usize, dy: &[f32]) {
         match self {
             Chunks::Channel(c) => c.tokens.load_dy(scan, task, first, dy),
+            Chunks::LowRank(c) => c.tokens.load_dy(scan, task, first, dy),
             Chunks::Scalar(c) => c.tokens.load_dy(scan, task, first, dy),
         }
     }
@@ -454,6 +515,7 @@ impl Chunks {
     fn y(&self) -> &[f32] {
         match self {
             Chunks::Channel(c) => c.y(),
+            Chunks::LowRank(c) => c.y(),
             Chunks::Scalar(c) => c.y(),
         }
     }
@@ -466,6 +528,7 @@ impl Chunks {
     fn gradients(&self) -> ChunkGradients<'_> {
         match self {
             Chunks::Channel(c) => c.gradients(),
+            Chunks::LowRank(c) => c.gradients(),
             Chunks::Scalar(c) => c.gradients(),
         }
     }
@@ -483,6 +546,7 @@ impl ffi::Vectorised for Advance<'_> {
     fn run<const FMA: bool, const LANES: usize>(self) {
         match self.chunk {
             Chunks::Channel(c) => c.advance(self.s, self.output),
+            Chunks::LowRank(c) => c.advance(self.s, self.output),
             Chunks::Scalar(c) => c.advance(self.s, self.output),
         }
     }
@@ -499,6 +563,7 @@ impl ffi::Vectorised for Back<'_> {
     fn run<const FMA: bool, const LANES: usize>(self) {
         match self.chunk {
             Chunks::Channel(c) => c.back::<FMA>(self.before, self.ds),
+            Chunks::LowRank(c) => c.back::<FMA>(self.before, self.ds),
             Chunks::Scalar(c) => c.back(self.before, self.ds),
         }
     }

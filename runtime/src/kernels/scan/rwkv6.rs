@@ -62,7 +62,7 @@ impl<'a> Operands<'a> {
 
     fn fused(self, early: &'a Tensor) -> fused::Operands<'a> {
         let Operands { r: _, k, v, g, u: _ } = self;
-        fused::Operands { q: early, k, v, g, beta: None, scale: 1.0 }
+        fused::Operands { q: early, k, v, g, beta: None, low_rank: None, scale: 1.0 }
     }
 
     /// Sizes [b, t, h, d, e], after checking u.

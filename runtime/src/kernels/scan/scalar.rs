@@ -285,6 +285,7 @@ impl Scalar {
             g: &self.dg,
             gates_width: 1,
             beta: &self.dbeta,
+            low_rank: [&[], &[]],
         }
     }
 }
@@ -333,7 +334,7 @@ fn count_pairs(da: &[f32], a: &[f32], pairs: &mut [f64], rows: usize) {
 
 /// Solves (I + L) X = B in place, by blocks of rows, forwards.
 #[inline(always)]
-fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
+pub(super) fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD) {
         let (known, here) = x.split_at_mut(first * width);
@@ -354,7 +355,7 @@ fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
 
 /// Solves (I + L)ᵀ X = B in place, by blocks of rows, backwards.
 #[inline(always)]
-fn solve_transposed(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
+pub(super) fn solve_transposed(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD).rev() {
         let end = first + PAD;

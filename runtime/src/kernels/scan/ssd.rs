@@ -100,7 +100,7 @@ impl<'a> Operands<'a> {
 
     fn fused(self, gates: &'a Tensor) -> fused::Operands<'a> {
         let Operands { x, dt, b, c, .. } = self;
-        fused::Operands { q: c, k: b, v: x, g: gates, beta: Some(dt), scale: 1.0 }
+        fused::Operands { q: c, k: b, v: x, g: gates, beta: Some(dt), low_rank: None, scale: 1.0 }
     }
 }
 

@@ -73,8 +73,8 @@ impl Case {
     fn chunked(&self, chunk: usize, state: Option<&Tensor>) -> Vec<Tensor> {
         let isa = Isa::of_process();
         let beta = (self.rule != Rule::Channel).then_some(&self.beta);
-        let operands =
-            fused::Operands { q: &self.q, k: &self.k, v: &self.v, g: &self.g, beta, scale: 0.5 };
+        let (q, k, v, g) = (&self.q, &self.k, &self.v, &self.g);
+        let operands = fused::Operands { q, k, v, g, beta, low_rank: None, scale: 0.5 };
         let Scanned { y, state } = fused::forward(isa, self.rule, chunk, operands, state).unwrap();
         let mut all = vec![y, state];
         let grads = fused::backward(isa, self.rule, chunk, &self.dy, operands).unwrap();
@@ -95,18 +95,19 @@ impl Case {
         match self.rule {
             Rule::Channel => {
                 let q = double(&self.q) * by;
-                let o = gla::Operands { q: &q, k: &k, v: &v, g: &g };
+                let o = gla::Operands { q: &q, k: &k, v: &v, g: &g, scale: None };
                 let Scanned { y, state } = gla::steps(o, state.as_ref()).unwrap();
                 let [dq, dk, dv, dg] = gla::steps_backward(&dy, o).unwrap();
                 vec![y, state, dq * by, dk, dv, dg]
             }
             Rule::Delta => {
                 let q = double(&self.q) * by;
-                let o = delta::Operands { q: &q, k: &k, v: &v, beta: &beta, g: &g };
+                let o = delta::Operands { q: &q, k: &k, v: &v, beta: &beta, g: &g, scale: None };
                 let Scanned { y, state } = delta::steps(o, state.as_ref()).unwrap();
                 let [dq, dk, dv, dbeta, dg] = delta::steps_backward(&dy, o).unwrap();
                 vec![y, state, dq * by, dk, dv, dg, dbeta]
             }
+            Rule::LowRank => unreachable!("its tests are in dplr.rs"),
             Rule::Scalar => {
                 let q = double(&self.q) * 0.5;
                 let mut all = scalar_steps(&q, &k, &v, &g, &beta, &dy, state.as_ref());
@@ -262,15 +263,23 @@ fn bf16_operands_meet_f32_states() {
                 let state = Some(&state);
                 let (Scanned { y, state }, grads): (Scanned, Vec<Tensor>) = match rule {
                     Rule::Channel => {
-                        let o = gla::Operands { q: &q, k: &k, v: &v, g: &g };
+                        let o = gla::Operands { q: &q, k: &k, v: &v, g: &g, scale: None };
                         let grads = gla::backward(path, &dy, o).unwrap();
                         (gla::forward(path, o, state).unwrap(), grads.into())
                     }
                     Rule::Delta => {
-                        let o = delta::Operands { q: &q, k: &k, v: &v, beta: &beta, g: &g };
+                        let o = delta::Operands {
+                            q: &q,
+                            k: &k,
+                            v: &v,
+                            beta: &beta,
+                            g: &g,
+                            scale: None,
+                        };
                         let grads = delta::backward(path, &dy, o).unwrap();
                         (delta::forward(path, o, state).unwrap(), grads.into())
                     }
+                    Rule::LowRank => unreachable!("its tests are in dplr.rs"),
                     Rule::Scalar => {
                         let o = ssd::Operands { x: &v, dt: &beta, a: &a, b: &k, c: &q, d: &d };
                         let state = state.map(|s| s.transpose(2, 3).contiguous());

@@ -5,12 +5,14 @@ use compiler::plan::Scan;
 use super::Type::{F32, Shared};
 use super::{Launch, Row, Table};
 
-pub(super) fn of(scan: Scan) -> &'static Table {
+/// None for a scan without kernels.
+pub(super) fn of(scan: Scan) -> Option<&'static Table> {
     match scan {
-        Scan::Delta => &DELTA,
-        Scan::Gla => &GLA,
-        Scan::Rwkv6 => &RWKV6,
-        Scan::Ssd => &SSD,
+        Scan::Delta => Some(&DELTA),
+        Scan::Dplr => None,
+        Scan::Gla => Some(&GLA),
+        Scan::Rwkv6 => Some(&RWKV6),
+        Scan::Ssd => Some(&SSD),
     }
 }
 

@@ -1,0 +1,30 @@
+//! `log(x)`: ln(x), element by element: decays that are given as factors.
+
+use super::{
+    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "log",
+    revision: 1,
+    doc: "ln(x), element by element",
+    tensors: Arity::Exactly(1),
+    config: &[],
+    time: Time::Pointwise,
+    shape: pointwise_shape,
+    cost: pointwise_cost,
+    forward: |l, call| pointwise_forward(l, call, Function::Log),
+    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Log),
+    drawn: Drawn::PLAIN,
+    examples: &["log(1 + exp(linear w (x, 6)))"],
+};
+
+pub(super) static FUNCTION: Scalar = Scalar {
+    name: "log",
+    keeps_result: false,
+    #[cfg(test)]
+    value: libm::log,
+    #[cfg(test)]
+    slope: |x| 1.0 / x,
+};

@@ -1,0 +1,51 @@
+//! `x + 1`, `1 - x`: adds one exact number to every element.
+
+use super::{
+    Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
+    Primitive, Shaped, Time, Type,
+};
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "offset",
+    revision: 1,
+    doc: "x + by, with `by` an exact number: a decimal, a fraction or a root",
+    tensors: Arity::Exactly(1),
+    config: &[Config { name: "by", kind: ConfigKind::Number, default: Default::Required }],
+    time: Time::Pointwise,
+    shape,
+    cost,
+    forward,
+    backward,
+    drawn: Drawn {
+        colour: Colour::Plain,
+        label: |s| (format!("add {}", s.attrs.number("by")), String::new()),
+    },
+    examples: &["(1 - x * 0.5) * (linear w (x, 6) - 1 / 3) + (2 + x)"],
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    match inputs {
+        [x] if !x.tokens => {
+            let mut shaped = Shaped::plain(x.clone());
+            shaped.attrs.extend(attrs.get("by").cloned().map(|by| ("by", by)));
+            Ok(shaped)
+        }
+        _ => Err(Mismatch::new("no number can be added to token ids", "embed tokens first")),
+    }
+}
+
+fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    Cost { flops: n, moved: 2 * n, saved: 0 }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Offset { by: call.attrs.number("by") }, &call.operands))
+}
+
+/// dx = dy.
+fn backward(_: &mut Lower, _: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    vec![dy[0]]
+}

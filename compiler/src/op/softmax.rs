@@ -1,0 +1,46 @@
+//! `softmax(x)`: exp(x) / Σ exp(x) over the last axis: slots, mixtures, routers.
+
+use super::{
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type, last,
+    pointwise_shape,
+};
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "softmax",
+    revision: 1,
+    doc: "exp(x) / Σ exp(x) over the last axis",
+    tensors: Arity::Exactly(1),
+    config: &[],
+    time: Time::Pointwise,
+    shape,
+    cost,
+    forward,
+    backward,
+    drawn: Drawn::NORM,
+    examples: &[
+        "softmax(linear w (x, 6)) * x + linear o (merge(softmax(heads(x, 2))), 6)",
+        "param p [6] init ones  x * softmax(p)",
+    ],
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let shaped = pointwise_shape(attrs, inputs)?;
+    last("softmax", &shaped.outputs[0])?;
+    Ok(shaped)
+}
+
+fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    Cost { flops: 7 * n, moved: 2 * n, saved: n }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Softmax, &call.operands))
+}
+
+/// dx = y (dy − Σ dy ⊙ y).
+fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    vec![dy[0].map(|dy| l.one(Kernel::SoftmaxGrad, &[dy, made.outputs[0]]))]
+}

@@ -1,0 +1,30 @@
+//! `tanh(x)`: tanh(x), element by element.
+
+use super::{
+    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "tanh",
+    revision: 1,
+    doc: "tanh(x), element by element",
+    tensors: Arity::Exactly(1),
+    config: &[],
+    time: Time::Pointwise,
+    shape: pointwise_shape,
+    cost: pointwise_cost,
+    forward: |l, call| pointwise_forward(l, call, Function::Tanh),
+    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Tanh),
+    drawn: Drawn::PLAIN,
+    examples: &["tanh(linear w (x, 6)) * x"],
+};
+
+pub(super) static FUNCTION: Scalar = Scalar {
+    name: "tanh",
+    keeps_result: true,
+    #[cfg(test)]
+    value: libm::tanh,
+    #[cfg(test)]
+    slope: |y| 1.0 - y * y,
+};

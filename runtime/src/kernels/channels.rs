@@ -1,0 +1,32 @@
+//! Reductions over the last axis, and copies along it, by libtorch.
+//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: each row is summed by itself, so cutting a
+//! sequence changes nothing.
+
+use tch::{Kind, Tensor};
+
+use super::KernelError;
+
+/// exp(x − m) / Σ exp(x − m) over the last axis, m its maximum.
+pub fn softmax(x: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(x.f_softmax(-1, None::<Kind>)?)
+}
+
+/// y (dy − Σ dy ⊙ y).
+pub fn softmax_grad(dy: &Tensor, y: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(y.f_mul(&dy.f_sub(&sum(&dy.f_mul(y)?, true)?)?)?)
+}
+
+/// Σ x over the last axis, which stays with `keep`.
+pub fn sum(x: &Tensor, keep: bool) -> Result<Tensor, KernelError> {
+    Ok(x.f_sum_dim_intlist([-1i64].as_slice(), keep, None::<Kind>)?)
+}
+
+/// Copies along the last axis, which x has with an extent of 1 if `kept`.
+pub fn spread(x: &Tensor, width: i64, kept: bool) -> Result<Tensor, KernelError> {
+    let one = if kept { x.shallow_clone() } else { x.f_unsqueeze(-1)? };
+    let mut size = one.size();
+    if let Some(last) = size.last_mut() {
+        *last = width;
+    }
+    Ok(one.f_expand(size, false)?.f_contiguous()?)
+}
