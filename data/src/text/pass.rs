@@ -1,5 +1,5 @@
 //! In: the order of a split's documents, and the number of a pass. Out: the document at any position of the pass. Must
-//! stay true: a pass is the same as if it were listed document by document; its table holds one sum of tokens for
+//! stay true: a pass is the same as if it were listed document by document; its table holds one sum of tokens for up to
 //! [`EVERY`] slots, from which a walk over that many slots finds the document, and their lengths are read from the index.
 //!
 //! The table is made by going through the documents in the order of their files, which are read in one go, with the
@@ -15,8 +15,10 @@ use super::order::{Order, SourceOrder};
 use super::permutation::Permutation;
 use super::table::{Counted, Sums};
 
-/// Slots for each sum of the table. More take less memory, and more reads for each window.
+/// The most slots for each sum of the table. More take less memory, and more reads for each window.
 const EVERY: u64 = 32;
+/// Sums that a table has before it has fewer than one for each slot. They take some 10 MB.
+const SUMS: u64 = 1 << 20;
 
 /// One pass over a split: its documents in order.
 #[derive(Clone, Debug)]
@@ -67,6 +69,17 @@ impl Pass {
         number: u64,
         start: u64,
     ) -> Result<Pass, DataError> {
+        Pass::with_sums(order, index, number, start, (order.slots / SUMS).clamp(1, EVERY))
+    }
+
+    /// A pass with a sum for `every` slots.
+    fn with_sums(
+        order: &Order,
+        index: &TextIndex,
+        number: u64,
+        start: u64,
+        every: u64,
+    ) -> Result<Pass, DataError> {
         let slots = Permutation::new(order.slots, &order.key(&format!("pass {number}\n")));
         let mut before = 0;
         let mut sources = Vec::new();
@@ -77,7 +90,7 @@ impl Pass {
             before += source.share;
         }
         let several = order.sources.len() as u64;
-        let every = if order.as_listed { EVERY * several } else { EVERY };
+        let every = if order.as_listed { every * several } else { every };
         let mut pass = Pass {
             number,
             start,
