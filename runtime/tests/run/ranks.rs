@@ -127,11 +127,8 @@ fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {
     let schedule = Schedule::new(shards, &job.plans.micro, shard, counts, node);
     let mut under_way = 0u64;
     let at_a_time = schedule.step().into_iter().map(|action| {
-        match action {
-            Action::Begin(_) => under_way += 1,
-            Action::Wait(_) => under_way -= 1,
-            _ => {}
-        }
+        under_way += u64::from(matches!(action, Action::Begin(_)));
+        under_way -= u64::from(matches!(action, Action::Wait(_)));
         under_way
     });
     let most_at_a_time = at_a_time.max().unwrap();
@@ -316,5 +313,33 @@ fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
                 assert_eq!(differing(&straight.bits(3), &folder.bits(3)), Vec::<String>::new());
             }
         }
+    }
+}
+
+#[test]
+fn memory_that_runs_out_in_an_exchange_names_it() {
+    for (shard, wanted) in [
+        // The first exchange of tensors in a step.
+        (
+            Shard::Full,
+            "exchange of the parameters of embed: memory ran out when it asked for 4.0 KiB",
+        ),
+        (
+            Shard::None,
+            "exchange of the gradients of head.output: memory ran out when it asked for 4.0 KiB",
+        ),
+    ] {
+        let folder = Folder::new();
+        let (_, calls) = run(&folder, &several, flat(2, shard), Some(1));
+        let at = calls[0].0.iter().position(|(call, kind)| {
+            *kind == Kind::Float && matches!(call, Call::AllGather(_)) == (shard == Shard::Full)
+        });
+        let at = at.unwrap() as u64;
+        let fills = Trouble { fills: Some((1, at)), ..Trouble::default() };
+        let divided = Divided { trouble: fills, ..flat(2, shard) };
+        let (ends, _) = tried(&Folder::new(), &several, divided, Some(1));
+        let why = ends[1].as_ref().unwrap_err();
+        assert!(why.starts_with(wanted), "{why}");
+        assert!(ends[0].as_ref().unwrap_err().contains("rank 1 does not respond"), "{ends:?}");
     }
 }
