@@ -55,6 +55,14 @@ arch small {
 arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
 arch wide = small with { vocab 10010 }
+arch large {
+  vocab 10010   dim 256   norm_eps 1e-5
+  init lingua
+  layers 6 of decoder {
+    mixer attention { heads 4 }
+    mlp swiglu { hidden 1024 }
+  }
+}
 arch small_gdn = small with { mixer = gated_deltanet { heads 2 } }
 ";
 

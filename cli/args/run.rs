@@ -64,7 +64,7 @@ pub struct RunArgs {
     /// Prepared documents, if the lock trains on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
-    /// Estimate memory, disk and time, and write nothing
+    /// Estimate memory (of each rank, with `--ranks`), disk and time, and write nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Use another device than the lock's; the id stays the same, the platform section changes

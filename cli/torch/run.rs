@@ -25,7 +25,9 @@ use records::run::{Event, Paths, read_experiment, read_lock};
 use report::compare::measured;
 use runtime::execute::Machine;
 use runtime::ranks::Launch;
-use runtime::train::{Observer, Options, TimingMethod, TrainOutcome, machine, spec, time, train};
+use runtime::train::{
+    Observer, Options, TimingMethod, TrainOutcome, estimate_of_rank, machine, spec, time, train,
+};
 
 use canonc::args::{OnDevice, RunArgs};
 use canonc::fail::{Exit, Failure, Outcome, shown};
@@ -88,7 +90,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         let flops = experiment.analysis.train_flops_per_token as f64
             * experiment.batch.tokens_per_step as f64;
         let timing = time(&mut job, on, flops).map_err(failure)?;
-        return dry_run(&experiment, &folder, &job, timing);
+        let ranks = launch.as_ref().map_or(args.ranks, |launch| Some(launch.size));
+        return dry_run(&experiment, &folder, &job, timing, ranks.filter(|ranks| *ranks > 1), args);
     }
     let faults = match &args.fault {
         None => Faults::none(),
@@ -332,8 +335,19 @@ fn dry_run(
     folder: &Path,
     job: &Job,
     timing: runtime::train::Timing,
+    ranks: Option<u32>,
+    args: &RunArgs,
 ) -> Outcome {
-    let estimate = estimate(job);
+    let estimate = match ranks {
+        None => estimate(job),
+        Some(ranks) => {
+            let platform = &experiment.platform;
+            let local = u64::from(ranks);
+            let node = platform.devices_per_node.map(u64::from);
+            let node = node.or_else(|| args.by_node.then_some(local));
+            estimate_of_rank(job, local, platform.shard, node)
+        }
+    };
     let fits = fits(&estimate, memory_limit().as_ref()).map_err(failure);
     let Estimate {
         parameters,
@@ -347,6 +361,7 @@ fn dry_run(
     } = estimate;
     let seconds = timing.step_seconds * experiment.budget.steps as f64;
     let how = match timing.how {
+        TimingMethod::Run if ranks.is_some() => "in one process, from micro-batches timed just now",
         TimingMethod::Run => "from micro-batches timed just now",
         TimingMethod::Flops => "from FLOPs and the speed of a matrix product, timed just now",
     };
@@ -358,6 +373,7 @@ fn dry_run(
         Device::Cpu => "cpu",
         Device::Cuda => "cuda",
     };
+    let each = ranks.map_or_else(String::new, |ranks| format!(" for each of {ranks} ranks"));
     let mut rows = vec![
         ("lock", format!("{} ({})", experiment.name, experiment.id().short())),
         ("folder", there),
@@ -370,15 +386,15 @@ fn dry_run(
             match (timing.how, peak_memory()) {
                 // The timed step left its peak behind; the rest is from the plans.
                 (TimingMethod::Run, Some(peak)) if experiment.platform.device == Device::Cpu => {
-                    let rest = memory_bytes.saturating_sub(step_bytes);
+                    let whole = peak.saturating_add(memory_bytes).saturating_sub(step_bytes);
                     format!(
-                        "{} (weights and moments {}), with libtorch; measured with a micro-batch and an update",
-                        bytes(peak.saturating_add(rest)),
+                        "{}{each} (weights and moments {}), with libtorch; measured with a micro-batch and an update",
+                        bytes(whole),
                         bytes(state_bytes)
                     )
                 }
                 (TimingMethod::Run | TimingMethod::Flops, _) => format!(
-                    "{} (weights and moments {}) by the plan, in addition to libtorch",
+                    "{}{each} (weights and moments {}) by the plan, in addition to libtorch",
                     bytes(memory_bytes),
                     bytes(state_bytes)
                 ),

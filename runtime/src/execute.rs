@@ -284,16 +284,18 @@ impl Executor {
             let layer = layer.map_or_else(String::new, |l| format!(" of layer {l}"));
             format!("{}, {}{layer}", step.phase, step.kernel.name())
         });
-        let why = match memory_asked_for(why) {
-            None => why.to_owned(),
-            Some(asked) => format!(
-                "memory ran out when it asked for {asked}\nhelp: use platform.recompute = \"selective\" or \"layers\", \
-                 fewer batch.sequences, or more ranks with platform.shard = \"full\"; `canonc run --dry-run` says what a \
-                 step needs"
-            ),
-        };
+        let why = out_of_memory(why).unwrap_or_else(|| why.to_owned());
         ExecuteError::new(format!("step {n} ({place}): {why}"))
     }
+}
+
+/// The error and its help, if libtorch's message says that memory ran out.
+pub(crate) fn out_of_memory(message: &str) -> Option<String> {
+    let asked = memory_asked_for(message)?;
+    Some(format!(
+        "memory ran out when it asked for {asked}\nhelp: use platform.recompute = \"selective\" or \"layers\", fewer \
+         batch.sequences, or more ranks with platform.shard = \"full\"; `canonc run --dry-run` says what a step needs"
+    ))
 }
 
 /// What libtorch asked for in vain, if its message says that memory ran out.

@@ -58,6 +58,32 @@ impl State {
         Ok(State { step: 0, weights, moments, division: None })
     }
 
+    /// The same of a rank, which never holds more than one parameter of what it does not keep.
+    pub(crate) fn initial_part(
+        job: &Job,
+        machine: Machine,
+        division: Division,
+    ) -> Result<State, RunError> {
+        let mut moments = Moments { first: Vec::new(), second: Vec::new() };
+        let weights = Weights::init_by(&job.graph, job.init_seed, |index, drawn| {
+            let drawn = drawn.f_to_device(machine.device)?.f_to_kind(machine.kind)?;
+            for (of, tensors) in
+                [(Part::FirstMoment, &mut moments.first), (Part::SecondMoment, &mut moments.second)]
+            {
+                let shape = match division.holds_pieces_of(of) {
+                    true => division.team.part(index, &drawn)?.size(),
+                    false => drawn.size(),
+                };
+                tensors.push(Tensor::f_zeros(shape.as_slice(), (machine.kind, machine.device))?);
+            }
+            match division.holds_pieces_of(Part::Weights) {
+                true => Ok(copy(&division.team.part(index, &drawn)?)?),
+                false => Ok(copy(&drawn)?),
+            }
+        })?;
+        Ok(State { step: 0, weights, moments, division: Some(division) })
+    }
+
     /// The state in a checkpoint.
     pub fn load(
         job: &Job,
@@ -65,17 +91,60 @@ impl State {
         store: &Store,
         found: &SavedCheckpoint,
     ) -> Result<State, RunError> {
+        State::load_by(job, machine, store, found, &mut |_, _, whole| Ok(whole))
+    }
+
+    /// Rank 0's part of the state in a checkpoint. The other ranks, which follow its commands, get theirs, a tensor after
+    /// the other.
+    pub(crate) fn load_part(
+        job: &Job,
+        machine: Machine,
+        store: &Store,
+        found: &SavedCheckpoint,
+        division: Division,
+    ) -> Result<State, RunError> {
+        let team = &division.team;
+        let mut deal = |part, index, whole: Tensor| {
+            Command::Take(part, index).give(&*team.ranks)?;
+            if division.holds_pieces_of(part) {
+                return Ok(team.deal_out(index, Some(&whole))?);
+            }
+            let _same = team.broadcast(&whole)?;
+            Ok(whole)
+        };
+        let mut state = State::load_by(job, machine, store, found, &mut deal)?;
+        Command::Resume(state.step).give(&*team.ranks)?;
+        state.division = Some(division);
+        Ok(state)
+    }
+
+    /// The state in a checkpoint, of which `keep` takes each tensor and returns what is held of it.
+    fn load_by(
+        job: &Job,
+        machine: Machine,
+        store: &Store,
+        found: &SavedCheckpoint,
+        keep: &mut dyn FnMut(Part, usize, Tensor) -> Result<Tensor, RunError>,
+    ) -> Result<State, RunError> {
         let slots = job.slots();
         let mut tensors: [Vec<Tensor>; 3] = Default::default();
-        store.load(found, &mut |part, index, bytes| {
+        // An error of `keep` is no damage of the file.
+        let mut not_kept = None;
+        let loaded = store.load(found, &mut |part, index, bytes| {
             let slot = slots.get(index).ok_or_else(|| broken(&format!("no parameter {index}")))?;
-            let tensor = from_bytes(slot, bytes, machine)?;
+            let whole = from_bytes(slot, bytes, machine)?;
+            let kept =
+                keep(part, index, whole).inspect_err(|error| not_kept = Some(error.clone()))?;
             let place = PARTS.iter().position(|known| *known == part);
             if let Some(tensors) = place.and_then(|place| tensors.get_mut(place)) {
-                tensors.push(tensor);
+                tensors.push(kept);
             }
             Ok(())
-        })?;
+        });
+        match not_kept {
+            Some(error) => return Err(error),
+            None => loaded?,
+        }
         let [weights, first, second] = tensors;
         let paths = slots.into_iter().map(|slot| slot.path).collect();
         Ok(State {
@@ -151,16 +220,18 @@ impl State {
     }
 }
 
+/// The exchanges of a job on so many ranks.
+pub(crate) fn schedule(job: &Job, ranks: u64, shard: Shard, node: Option<u64>) -> Schedule {
+    let shards = Shards::new(&job.graph, ranks);
+    let counts =
+        Counts { micro_batches: job.micro_batches, in_sequence: job.in_sequence, rows: job.rows };
+    Schedule::new(shards, &job.plans.micro, shard, counts, node)
+}
+
 impl Division {
     pub(crate) fn new(job: &Job, member: &Member, device: Device) -> Division {
         let Member { ranks, shard, node, wrong_in } = member;
-        let shards = Shards::new(&job.graph, ranks.size());
-        let counts = Counts {
-            micro_batches: job.micro_batches,
-            in_sequence: job.in_sequence,
-            rows: job.rows,
-        };
-        let schedule = Schedule::new(shards, &job.plans.micro, *shard, counts, *node);
+        let schedule = schedule(job, ranks.size(), *shard, *node);
         let shapes = job.graph.params().iter().map(|param| param.shape.clone()).collect();
         let team = Team::new(ranks.clone(), schedule, shapes, device);
         Division { team, shard: *shard, wrong_in: *wrong_in }
@@ -186,43 +257,6 @@ impl Division {
 }
 
 impl State {
-    /// Divides a state that every rank holds.
-    pub(crate) fn divide(&mut self, division: Division) -> Result<(), ExecuteError> {
-        let State { weights, moments, .. } = self;
-        let parts = [
-            (Part::Weights, &mut weights.tensors),
-            (Part::FirstMoment, &mut moments.first),
-            (Part::SecondMoment, &mut moments.second),
-        ];
-        for (part, tensors) in parts {
-            for (param, tensor) in tensors.iter_mut().enumerate() {
-                if division.holds_pieces_of(part) {
-                    *tensor = copy(&division.team.part(param, tensor)?)?;
-                }
-            }
-        }
-        weights.changed();
-        self.division = Some(division);
-        Ok(())
-    }
-
-    /// Sends rank 0's whole state to the others, which follow its commands.
-    pub(crate) fn give(&self, division: &Division) -> Result<(), RunError> {
-        let Division { team, .. } = division;
-        for part in PARTS {
-            for index in 0..self.weights.tensors.len() {
-                let tensor = self.tensor(part, index)?;
-                Command::Take(part, index).give(&*team.ranks)?;
-                if division.holds_pieces_of(part) {
-                    let _own = team.deal_out(index, Some(tensor))?;
-                } else {
-                    let _same = team.broadcast(tensor)?;
-                }
-            }
-        }
-        Ok(Command::Resume(self.step).give(&*team.ranks)?)
-    }
-
     /// Takes over a tensor that rank 0 sends.
     pub(crate) fn take(&mut self, part: Part, index: usize) -> Result<(), RunError> {
         let division = self.division()?.clone();

@@ -6,6 +6,7 @@ mod alternate;
 mod follow;
 mod history;
 mod machine;
+mod memory;
 mod save;
 mod timing;
 
@@ -24,7 +25,7 @@ use records::attest::{Attestation, Circumstances, RANKS_FACT};
 use records::checkpoint::{self, Manifest, Refused, Store};
 use records::fault::Faults;
 use records::finished;
-use records::job::{Job, PLAN_TAG, estimate, fits};
+use records::job::{Estimate, Job, PLAN_TAG, estimate, fits};
 use records::metrics::{Appended, Evaluation, Log, Record, Start, Step};
 use records::platform::memory_limit;
 use records::run::{
@@ -39,6 +40,7 @@ pub(crate) use history::started;
 use history::{History, history};
 pub(crate) use machine::{facts, line};
 pub use machine::{facts as machine_facts, machine, spec};
+pub use memory::estimate_of_rank;
 pub use timing::{Timing, TimingMethod, time};
 
 /// Options of a process that runs a job. They do not affect results.
@@ -109,7 +111,7 @@ fn train_alone_or_lead(
     let ours = |found: &str| belongs(folder, job.digests, job.cadence.evaluation, found);
     // Create nothing for a run that cannot be trained. A finished run needs no more memory.
     if !Paths::new(folder).attestation().exists() {
-        fits(&estimate(job), memory_limit().as_ref())?;
+        fits(&of_this_process(job, options), memory_limit().as_ref())?;
     }
     let folder = RunFolder::open(folder, &job.lock_text, ours, options.faults)?;
     if let Some((done, records)) = attested(job, &folder, observer)? {
@@ -120,7 +122,7 @@ fn train_alone_or_lead(
             Some(_) | None => TrainOutcome::Already(done),
         });
     }
-    fits(&estimate(job), memory_limit().as_ref())?;
+    fits(&of_this_process(job, options), memory_limit().as_ref())?;
     let mut run = Run::begin(job, folder, machine, options, observer)?;
     let end = run.go_on();
     if let Err(error) = &end {
@@ -129,6 +131,16 @@ fn train_alone_or_lead(
         let _ = run.folder.record(&Event::Failed { step: run.state.step, why });
     }
     end
+}
+
+/// What this process needs.
+fn of_this_process(job: &Job, options: &Options<'_>) -> Estimate {
+    match options.ranks {
+        None => estimate(job),
+        Some(Member { ranks, shard, node, .. }) => {
+            estimate_of_rank(job, ranks.size(), *shard, *node)
+        }
+    }
 }
 
 /// The evidence of divergence in the last record.
@@ -219,21 +231,19 @@ impl<'a> Run<'a> {
         for Refused { name, why } in refused {
             tell(Event::CheckpointRefused { name, why })?;
         }
-        let (mut state, saved) = match found {
-            None => (State::initial(job, machine)?, None),
-            Some(found) => {
-                let state = State::load(job, machine, &store, &found)?;
+        let (state, saved) = match (found, division) {
+            (None, None) => (State::initial(job, machine)?, None),
+            (None, Some(division)) => (State::initial_part(job, machine, division)?, None),
+            (Some(found), division) => {
+                let state = match division {
+                    None => State::load(job, machine, &store, &found)?,
+                    Some(division) => State::load_part(job, machine, &store, &found, division)?,
+                };
                 log.go_on_after(found.manifest.chain);
                 store.prune_older(&found.name, job.cadence.keep, options.faults)?;
                 (state, Some(found.manifest))
             }
         };
-        if let Some(division) = division {
-            if saved.is_some() {
-                state.give(&division)?;
-            }
-            state.divide(division)?;
-        }
         let (own, checked) = match state.team() {
             None => ((0..job.micro_batches).collect(), None),
             Some(team) => (team.own(job.micro_batches).collect(), Some(team.checked())),

@@ -61,10 +61,19 @@ impl Weights {
 
     /// The initial weights of a run: every parameter drawn in f32 by its rule, keyed by the seed and its manifest key.
     pub fn init(graph: &Graph, seed: u64) -> Result<Self, ExecuteError> {
+        Self::init_by(graph, seed, |_, tensor| Ok(tensor))
+    }
+
+    /// Like [`Weights::init`], keeping of each parameter, by index, what `keep` makes of it.
+    pub(crate) fn init_by(
+        graph: &Graph,
+        seed: u64,
+        mut keep: impl FnMut(usize, Tensor) -> Result<Tensor, ExecuteError>,
+    ) -> Result<Self, ExecuteError> {
         let (mut paths, mut tensors) = (Vec::new(), Vec::new());
-        for param in graph.params() {
+        for (index, param) in graph.params().iter().enumerate() {
             paths.push(param.path.clone());
-            tensors.push(drawn(param, seed)?);
+            tensors.push(keep(index, drawn(param, seed)?)?);
         }
         Ok(Self::new(paths, tensors))
     }

@@ -1,8 +1,8 @@
 //! The memory of one rank in a training step.
 //!
 //! In: a schedule, the plan of a micro-batch. Out: the most bytes that a rank holds at once, by what holds them. Must stay
-//! true: counts follow the actions in order, with the buffers of each exchange; libtorch, the program and what the
-//! network library takes for itself are not in it.
+//! true: counts follow the actions in order, with the buffers of each exchange and the copies that Gloo makes; libtorch,
+//! the program and what NCCL takes for itself are not in it.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +43,15 @@ impl Held {
     }
 }
 
+/// The library that exchanges tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// On CPUs. It gathers into a tensor of its own, from which it copies.
+    Gloo,
+    /// On GPUs.
+    Nccl,
+}
+
 /// The moment at which a rank holds most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
@@ -52,9 +61,34 @@ pub struct Peak {
     pub action: Action,
 }
 
+/// The peak of the rank that holds most: one with most elements, or one that computes in every round.
+pub fn heaviest(
+    schedule: &Schedule,
+    micro: &Plan,
+    sizes: Sizes,
+    checks: bool,
+    network: Network,
+) -> Peak {
+    let owned = |rank: &u64| {
+        let units = 0..schedule.shards.units().len();
+        units.map(|unit| schedule.shards.owned(unit, *rank)).sum::<u64>()
+    };
+    let largest = (0..schedule.ranks()).max_by_key(owned).unwrap_or(0);
+    let of = |rank| peak(schedule, micro, sizes, rank, checks, network);
+    let (first, other) = (of(0), of(largest));
+    if other.held.total() > first.held.total() { other } else { first }
+}
+
 /// The peak of a rank. `micro` is the plan of the schedule; with `checks`, some steps are checked by neighbours.
-pub fn peak(schedule: &Schedule, micro: &Plan, sizes: Sizes, rank: u64, checks: bool) -> Peak {
-    let mut walk = Walk::new(schedule, micro, sizes, rank);
+pub fn peak(
+    schedule: &Schedule,
+    micro: &Plan,
+    sizes: Sizes,
+    rank: u64,
+    checks: bool,
+    network: Network,
+) -> Peak {
+    let mut walk = Walk::new(schedule, micro, sizes, rank, network);
     let actions = if checks { schedule.checked_step() } else { schedule.step() };
     for action in actions {
         walk.act(action);
@@ -65,6 +99,7 @@ pub fn peak(schedule: &Schedule, micro: &Plan, sizes: Sizes, rank: u64, checks: 
 struct Walk<'a> {
     schedule: &'a Schedule,
     rank: u64,
+    network: Network,
     /// By step of the plan, all bytes that it holds.
     live: Vec<i128>,
     /// Gradients by the step that makes them: the unit, and bytes.
@@ -78,7 +113,13 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn new<'a>(schedule: &'a Schedule, micro: &Plan, sizes: Sizes, rank: u64) -> Walk<'a> {
+    fn new<'a>(
+        schedule: &'a Schedule,
+        micro: &Plan,
+        sizes: Sizes,
+        rank: u64,
+        network: Network,
+    ) -> Walk<'a> {
         let shards = &schedule.shards;
         let all = |rank: Option<u64>| -> i128 {
             let units = 0..shards.units().len();
@@ -116,6 +157,7 @@ impl Walk<'_> {
         Walk {
             schedule,
             rank,
+            network,
             live: micro.live(sizes),
             made: gradients.collect(),
             ever: 0,
@@ -176,7 +218,11 @@ impl Walk<'_> {
 
     fn begin(&mut self, transfer: Transfer) {
         let (sent, received) = self.sizes(transfer);
-        self.buffer(transfer, sent + received);
+        let copied = match (transfer, self.network) {
+            (Transfer::Scatter { .. }, _) | (_, Network::Nccl) => 0,
+            (_, Network::Gloo) => received,
+        };
+        self.buffer(transfer, sent + received + copied);
         self.note(Action::Begin(transfer));
         match transfer {
             Transfer::Scatter { unit, way: Way::Flat | Way::Inside, .. } => self.send(unit),

@@ -10,7 +10,7 @@ use compiler::plan::{Plan, Precision, Sizes, TrainPlan};
 use lab::experiment::{Experiment, Shard};
 
 use crate::device::{Device, LINKS, MEMORY, PRODUCTS};
-use crate::memory::{Peak, peak};
+use crate::memory::{Network, Peak, heaviest};
 use crate::schedule::{Action, Counts, Received, Schedule, Transfer};
 use crate::shard::Shards;
 
@@ -106,7 +106,8 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
     let Question { ranks, shard, local, by_node: _, device } = *question;
     let schedule = schedule(experiment, plans, question);
     let sizes = sizes(experiment);
-    let memory = heaviest(&schedule, &plans.micro, sizes, experiment.check_every > 0);
+    let memory =
+        heaviest(&schedule, &plans.micro, sizes, experiment.check_every > 0, Network::Nccl);
     let actions = schedule.step();
     let (mut most, mut all) = (Received::default(), Received::default());
     let mut busiest = 0;
@@ -204,16 +205,4 @@ fn overlapped(
         }
     }
     now
-}
-
-/// The peak of the rank that holds most: one with most elements, or one that computes in every round.
-fn heaviest(schedule: &Schedule, micro: &Plan, sizes: Sizes, checks: bool) -> Peak {
-    let owned = |rank: &u64| {
-        let units = 0..schedule.shards.units().len();
-        units.map(|unit| schedule.shards.owned(unit, *rank)).sum::<u64>()
-    };
-    let largest = (0..schedule.ranks()).max_by_key(owned).unwrap_or(0);
-    let of = |rank| peak(schedule, micro, sizes, rank, checks);
-    let (first, other) = (of(0), of(largest));
-    if other.held.total() > first.held.total() { other } else { first }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use canonc_scale::device::Device;
-use canonc_scale::memory::peak;
+use canonc_scale::memory::{Network, peak};
 use canonc_scale::predict::{Question, predict, schedule, sizes};
 use canonc_scale::schedule::{Action, Exchange, Schedule, Transfer, Way};
 use compiler::plan::{DType, TrainPlan};
@@ -177,7 +177,10 @@ fn check_overlap(schedule: &Schedule, actions: &[Action]) {
                             Transfer::Scatter {
                                 unit: other, way: Way::Flat | Way::Inside, ..
                             } => complete[other] == complete[unit],
-                            _ => true,
+                            Transfer::Scatter { way: Way::Across, .. }
+                            | Transfer::Gather { .. }
+                            | Transfer::Sums { .. }
+                            | Transfer::Weights { .. } => true,
                         };
                         assert!(
                             under_way.keys().all(whole),
@@ -325,7 +328,7 @@ fn shares_of_a_rank_shrink_with_their_number() {
         let most = experiment.batch.micro_batches;
         let of = |ranks, shard| {
             let schedule = schedule(experiment, plans, &question(ranks, shard, false));
-            peak(&schedule, &plans.micro, sizes(experiment), 0, true).held
+            peak(&schedule, &plans.micro, sizes(experiment), 0, true, Network::Nccl).held
         };
         let (none, full) = (of(most, Shard::None), of(most, Shard::Full));
         let parameters = experiment.analysis.parameters as i128;
@@ -370,8 +373,7 @@ fn groups(schedule: &Schedule, action: Action) -> Vec<Vec<usize>> {
         (Action::Begin(Transfer::Scatter { way: Way::Across, .. }), Some(local)) => {
             (0..local).map(|at| index(&mut (at..ranks).step_by(local as usize))).collect()
         }
-        (action, _) if action.exchanges() => vec![index(&mut (0..ranks))],
-        _ => Vec::new(),
+        (action, _) => action.exchanges().then(|| index(&mut (0..ranks))).into_iter().collect(),
     }
 }
 

@@ -9,6 +9,8 @@ use std::fs;
 use std::io::BufRead;
 use std::process::Child;
 
+use lab::experiment::Shard;
+
 use super::super::{DEPO, Place, experiment, said, same, signal};
 
 /// Five micro-batches a step, so that no number of ranks but one divides them.
@@ -297,4 +299,110 @@ fn a_rank_that_differs_or_fails_before_the_meeting_is_named() {
     let ranks = [start(0, lock), start(1, lock), start(2, "--lock lockfiles/other.lock")];
     let ends: Vec<_> = ranks.into_iter().map(ended).collect();
     assert!(named(&ends[0].1, ["2 and 0", "0 and 2"], "rank 2 has lock"), "{ends:?}");
+}
+
+/// What `--dry-run` says of a rank, and what two processes used; and the bytes that rank 0 received.
+#[test]
+fn the_memory_of_a_rank_is_predicted_and_its_bytes_exactly() {
+    for (shard, word) in
+        [(Shard::None, "none"), (Shard::Optimizer, "optimizer"), (Shard::Full, "full")]
+    {
+        let platform = format!("[platform]\nshard = \"{word}\"");
+        let more = ("sequences = 2", "sequences = 32");
+        let changes = [more, ("steps = 6", "steps = 3"), ("[platform]", platform.as_str())];
+        let experiment = experiment("large", DEPO, &changes);
+        let place = Place::new(&experiment);
+        let table = place.exits(0, "run --dry-run --ranks 2");
+        let row = table.lines().find(|line| line.starts_with("memory")).unwrap();
+        assert!(row.contains(" MiB for each of 2 ranks (weights"), "{row}");
+        let predicted: f64 = row.split_whitespace().nth(1).unwrap().parse().unwrap();
+        // The allocator gives back what is freed: otherwise the peak also has what it keeps for later.
+        let mut run = place.command("run --ranks 2");
+        let output = run.env("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let timings = fs::read_to_string(place.path("runs/small/timings.jsonl")).unwrap();
+        let timings: Vec<serde_json::Value> =
+            timings.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let peaks =
+            timings.iter().filter_map(|line| line.get("ranks_peak_memory_bytes")?.as_array());
+        let peaks: Vec<f64> =
+            peaks.flatten().map(|bytes| bytes.as_f64().unwrap() / 1_048_576.0).collect();
+        assert_eq!(peaks.len(), 4, "two ranks, two checkpoints");
+        let measured = peaks.iter().copied().fold(0.0, f64::max);
+        assert!(
+            (predicted / measured - 1.0).abs() < 0.05,
+            "shard {word}: {predicted} MiB predicted, {measured} measured"
+        );
+
+        let plans =
+            compiler::plans::train(&experiment.arch.compiled.graph, &experiment.train_options());
+        let device = scale::device::Device::named("h100").unwrap();
+        let question =
+            scale::predict::Question { ranks: 2, shard, local: 2, by_node: false, device };
+        let schedule = scale::predict::schedule(&experiment, &plans, &question);
+        let bytes =
+            schedule.step().into_iter().map(|action| schedule.received(action, 0, 2).total());
+        let wanted: u64 = bytes.sum();
+        let received: Vec<u64> =
+            timings.iter().filter_map(|line| line.get("received")?.as_u64()).collect();
+        assert_eq!(received, [wanted; 3], "shard {word}");
+    }
+}
+
+/// The slowest rank of a step and its seconds, and the median of all, are in the timings.
+#[test]
+fn timings_name_the_slowest_rank_of_each_step() {
+    let place = place(4, "");
+    place.exits(0, "run --ranks 3");
+    let timings = fs::read_to_string(place.path("runs/small/timings.jsonl")).unwrap();
+    let steps: Vec<serde_json::Value> = timings
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &serde_json::Value| line.get("step").is_some())
+        .collect();
+    assert_eq!(steps.len(), 4);
+    for step in steps {
+        let slowest = &step["slowest"];
+        assert!(slowest["rank"].as_u64().unwrap() < 3, "{step}");
+        let (most, median) =
+            (slowest["seconds"].as_f64().unwrap(), step["computing"].as_f64().unwrap());
+        assert!(
+            median > 0.0 && most >= median && most <= step["seconds"].as_f64().unwrap(),
+            "{step}"
+        );
+    }
+}
+
+/// Each rank needs to see the run's folder to write its part of a checkpoint; else rank 0 writes all of it, and says so.
+#[test]
+fn a_rank_that_does_not_see_the_folder_leaves_checkpoints_to_rank_0() {
+    let place = place(6, "");
+    place.exits(0, "run --dir straight");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let start = |rank: u32, dir: &str| {
+        let mut command = place.command(&format!("run --rank-timeout 60 --dir {dir}"));
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string());
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let other = elsewhere.path().join("run");
+    let ranks = [start(0, "here"), start(1, &other.to_string_lossy())];
+    let ends: Vec<_> = ranks
+        .into_iter()
+        .map(|child| {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+            said(&output)
+        })
+        .collect();
+    let warning = "warning: rank 1 does not see the run's folder";
+    assert_eq!(ends[0].matches(warning).count(), 1, "{ends:?}");
+    assert!(!other.exists());
+    same(&place.bits("straight", 6), &place.bits("here", 6), "here");
+    place.holds("here");
 }

@@ -38,6 +38,8 @@ pub struct Trouble {
     pub dies: Option<(u64, u64)>,
     /// This rank's message in the exchange with this number is cut in half.
     pub cuts: Option<(u64, u64)>,
+    /// This rank has no memory for the exchange with this number.
+    pub fills: Option<(u64, u64)>,
 }
 
 /// One rank.
@@ -129,7 +131,7 @@ impl Simulated {
     /// Gives this rank's part of the next exchange. Returns the exchange's number.
     fn give(&self, what: &str, tensor: Tensor, counts: &[i64]) -> Result<u64, ExecuteError> {
         let number = self.exchanges.replace(self.exchanges.get() + 1);
-        let Trouble { delays, dies, cuts } = self.trouble;
+        let Trouble { delays, dies, cuts, fills } = self.trouble;
         if let Some(seed) = delays {
             // splitmix64 of rank and number.
             let mut x = seed ^ self.rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 17;
@@ -142,6 +144,12 @@ impl Simulated {
             }
             Some(_) | None => tensor,
         };
+        if fills == Some((self.rank, number)) {
+            // As libtorch says it.
+            return Err(ExecuteError::new(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes",
+            ));
+        }
         let (board, changed) = &*self.board;
         let mut board = board.lock().map_err(|_| ExecuteError::new("another rank panicked"))?;
         if dies.is_some_and(|(rank, at)| rank == self.rank && number >= at) {

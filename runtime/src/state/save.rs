@@ -17,7 +17,7 @@ use records::run::{RunError, digest_of};
 #[derive(Debug)]
 pub(crate) enum Written {
     /// It is complete, but for its manifest. Also the peak memory of each rank, as far as it is known.
-    Whole { contents: [Content; 3], peaks: Vec<u64> },
+    Whole { contents: Box<[Content; 3]>, peaks: Vec<u64> },
     /// A rank does not see the files.
     Unseen { rank: u64 },
     /// A rank failed, and why.
@@ -106,7 +106,7 @@ impl State {
         store: &Store,
         team: &Team,
         written: &dyn Fn(usize) -> Vec<blake3::Hash>,
-    ) -> Result<Result<[Content; 3], Written>, RunError> {
+    ) -> Result<Result<Box<[Content; 3]>, Written>, RunError> {
         const EACH: usize = 1 + 2 * DIGEST;
         let (rank, ranks) = (team.ranks.rank(), team.ranks.size());
         let shards = &team.schedule.shards;
@@ -142,7 +142,7 @@ impl State {
             })
         };
         let contents: Option<Vec<Content>> = (0..PARTS.len()).map(content).collect();
-        let contents = contents.and_then(|contents| contents.try_into().ok());
+        let contents = contents.and_then(|contents| contents.try_into().ok().map(Box::new));
         Ok(Ok(contents.ok_or_else(|| broken("a part of a checkpoint was not read back"))?))
     }
 

@@ -4,12 +4,14 @@
 //! stay true: every rank does the schedule's actions in order, also where it has no micro-batch; its bits are those of one
 //! process, whatever is divided.
 
+mod transfers;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use compiler::graph::ParamId;
-use compiler::plan::{DType, Input, Output};
+use compiler::plan::{Input, Output};
 use tch::Tensor;
 
 use super::agree::Check;
@@ -27,7 +29,7 @@ use records::job::Job;
 use records::metrics::Step;
 use records::run::{RunError, digest_of};
 use scale::reduce::{Node, Tree};
-use scale::schedule::{Action, Transfer, Way};
+use scale::schedule::{Action, Transfer};
 
 /// What came of a step that all ranks tried.
 #[derive(Debug)]
@@ -119,8 +121,12 @@ impl State {
                         return Ok(Together::NoData { rank, why });
                     }
                 }
-                Action::Begin(transfer) => step.begin_transfer(&self.weights, transfer)?,
-                Action::Wait(transfer) => step.end_transfer(&self.weights, transfer)?,
+                Action::Begin(transfer) => step
+                    .begin_transfer(&self.weights, transfer)
+                    .map_err(|error| step.in_transfer(transfer, &self.weights, error))?,
+                Action::Wait(transfer) => step
+                    .end_transfer(&self.weights, transfer)
+                    .map_err(|error| step.in_transfer(transfer, &self.weights, error))?,
                 Action::Release { segment } => step.release(segment),
                 Action::Compute { round: _, from: _, to } => step.compute(&self.weights, to)?,
                 Action::Losses { round } => {
@@ -308,121 +314,6 @@ impl<'a> Underway<'a> {
         Ok(())
     }
 
-    /// Begins an exchange of tensors.
-    fn begin_transfer(&mut self, weights: &Weights, transfer: Transfer) -> Result<(), RunError> {
-        let begun = match transfer {
-            Transfer::Gather { segment, dtype } => {
-                let params = self.params_in(segment, dtype);
-                let kind = self.trainer.machine().kind_of(dtype);
-                let part =
-                    |param: &usize| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?);
-                let parts = params.iter().map(part).collect::<Result<Vec<_>, ExecuteError>>()?;
-                self.division.team.begin_gather(&params, &parts)?
-            }
-            Transfer::Scatter { round, unit, way: Way::Flat } => {
-                let own = self.gradients_to_send(round, unit)?;
-                self.division.team.begin_scatter(own, round, unit)?
-            }
-            Transfer::Scatter { round, unit, way: Way::Inside } => {
-                let own = self.gradients_to_send(round, unit)?;
-                self.division.team.begin_scatter_inside(own, round, unit)?
-            }
-            Transfer::Scatter { round, unit, way: Way::Across } => {
-                let sums = std::mem::take(&mut self.inside);
-                self.division.team.begin_scatter_across(&sums, round, unit)?
-            }
-            Transfer::Sums { unit } => {
-                let parts = self.sum(unit)?;
-                let team = &self.division.team;
-                team.begin_gather(team.params_of(unit), &parts)?
-            }
-            Transfer::Weights { unit } => {
-                let team = &self.division.team;
-                let params = team.params_of(unit);
-                let part = |param: &usize| team.part(*param, tensor_of(&weights.tensors, *param)?);
-                let parts = params.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-                team.begin_gather(params, &parts)?
-            }
-        };
-        match self.under_way.insert(transfer, begun) {
-            None => Ok(()),
-            Some(_) => Err(broken(&format!("{transfer:?} begins twice"))),
-        }
-    }
-
-    /// Waits for an exchange of tensors, and uses its result.
-    fn end_transfer(&mut self, weights: &Weights, transfer: Transfer) -> Result<(), RunError> {
-        let begun = self.under_way.remove(&transfer);
-        let begun = begun.ok_or_else(|| broken(&format!("{transfer:?} has not begun")))?;
-        let team = self.division.team.clone();
-        let arrived = team.wait(begun)?;
-        match transfer {
-            Transfer::Gather { segment, dtype } => {
-                self.begin(weights)?;
-                let params = self.params_in(segment, dtype);
-                Ok(self.give(&params, dtype, team.gathered(&params, &arrived)?)?)
-            }
-            Transfer::Scatter { round, unit, way: Way::Flat } => {
-                self.add(unit, team.scattered(&arrived, round, unit)?)
-            }
-            Transfer::Scatter { round, unit: _, way: Way::Inside } => {
-                self.inside = team.scattered_inside(&arrived, round)?;
-                Ok(())
-            }
-            Transfer::Scatter { round, unit, way: Way::Across } => {
-                self.add(unit, team.scattered_across(&arrived, round, unit)?)
-            }
-            Transfer::Sums { unit } => {
-                if self.gradients.is_empty() {
-                    self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
-                }
-                let params = team.params_of(unit);
-                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
-                    let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
-                    if let Some(gradient) = self.gradients.get_mut(*param) {
-                        *gradient = whole;
-                    }
-                }
-                Ok(())
-            }
-            Transfer::Weights { unit } => {
-                let params = team.params_of(unit);
-                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
-                    let copied = tensor_of(&weights.tensors, *param)?.f_view([-1]);
-                    copied.and_then(|mut flat| flat.f_copy_(&whole)).map_err(ExecuteError::from)?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// The parameters of a segment that are exchanged in this dtype.
-    fn params_in(&self, segment: usize, dtype: DType) -> Vec<usize> {
-        let segment = self.division.team.schedule.timeline.segments.get(segment);
-        let params = segment.into_iter().flat_map(|segment| &segment.params);
-        params.filter(|(_, known)| *known == dtype).map(|(param, _)| *param).collect()
-    }
-
-    /// Gives whole parameters to the micro-batch that is computed.
-    fn give(
-        &mut self,
-        params: &[usize],
-        dtype: DType,
-        whole: Vec<Tensor>,
-    ) -> Result<(), ExecuteError> {
-        let rounded = self.trainer.machine().kind_of(DType::Bf16);
-        let Some(running) = &mut self.running else { return Ok(()) };
-        for (param, whole) in params.iter().zip(whole) {
-            let whole = whole.f_reshape(self.division.team.shape(*param))?;
-            let id = ParamId(*param as u32);
-            running.give(Input::Rounded(id), || Ok(whole.f_to_kind(rounded)?))?;
-            if dtype == DType::F32 {
-                running.give(Input::Param(id), || Ok(whole.shallow_clone()))?;
-            }
-        }
-        Ok(())
-    }
-
     fn release(&mut self, segment: usize) {
         let timeline = &self.division.team.schedule.timeline;
         let (Some(segment), Some(running)) = (timeline.segments.get(segment), &mut self.running)
@@ -589,4 +480,18 @@ fn begin_telling(team: &Team, job: &Job, ahead: &mut Ahead, step: u64) -> Result
 
 fn tensor_of(tensors: &[Tensor], param: usize) -> Result<&Tensor, ExecuteError> {
     tensors.get(param).ok_or_else(|| ExecuteError::new(format!("there is no parameter {param}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Times;
+
+    #[test]
+    fn a_straggler_is_named_beside_the_median() {
+        let times = Times { seconds: vec![1.5, 1.25, 7.0, 1.0] };
+        assert_eq!(
+            times.json(96),
+            ",\"received\":96,\"computing\":1.5,\"slowest\":{\"rank\":2,\"seconds\":7.0}"
+        );
+    }
 }

@@ -27,8 +27,7 @@ pub fn follow(
     let team = &division.team;
     let trainer = division.trainer(job, machine)?;
     let measurer = Measurer::new(job, machine)?;
-    let mut state = State::initial(job, machine)?;
-    state.divide(division.clone())?;
+    let mut state = State::initial_part(job, machine, division.clone())?;
     let mut ahead = Ahead::new(job, team.own(job.micro_batches).collect(), Some(team.checked()));
     let store = Store::new(Paths::new(folder).checkpoints(), job.id(), job.slots());
     loop {

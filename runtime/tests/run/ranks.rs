@@ -373,3 +373,31 @@ fn an_evaluation_is_shared_like_a_step_and_gives_the_bits_of_one() {
         assert!(matches!(scored, Some(records::metrics::Record::Evaluation(_))), "{scored:?}");
     }
 }
+
+#[test]
+fn memory_that_runs_out_in_an_exchange_names_it() {
+    for (shard, wanted) in [
+        // The first exchange of tensors in a step.
+        (
+            Shard::Full,
+            "exchange of the parameters of embed: memory ran out when it asked for 4.0 KiB",
+        ),
+        (
+            Shard::None,
+            "exchange of the gradients of head.output: memory ran out when it asked for 4.0 KiB",
+        ),
+    ] {
+        let folder = Folder::new();
+        let (_, calls) = run(&folder, &several, flat(2, shard), Some(1));
+        let at = calls[0].0.iter().position(|(call, kind)| {
+            *kind == Kind::Float && matches!(call, Call::AllGather(_)) == (shard == Shard::Full)
+        });
+        let at = at.unwrap() as u64;
+        let fills = Trouble { fills: Some((1, at)), ..Trouble::default() };
+        let divided = Divided { trouble: fills, ..flat(2, shard) };
+        let (ends, _) = tried(&Folder::new(), &several, divided, Some(1));
+        let why = ends[1].as_ref().unwrap_err();
+        assert!(why.starts_with(wanted), "{why}");
+        assert!(ends[0].as_ref().unwrap_err().contains("rank 1 does not respond"), "{ends:?}");
+    }
+}

@@ -26,34 +26,35 @@ impl Schedule {
 
     fn actions(&self, checks: bool) -> Vec<Action> {
         let mut actions = vec![Action::Command, Action::Announce];
+        // Whole sums would be held in addition to what the repeated micro-batch needs.
+        let sums_later = checks && self.rounds() == 1;
         for round in 0..self.rounds() {
-            actions.extend(self.round(round));
+            actions.extend(self.round(round, sums_later));
             actions.push(Action::Losses { round });
             if checks && round == 0 {
                 actions.extend(self.repeat());
             }
         }
         actions.push(Action::Tell);
+        let units = 0..self.shards.units().len();
         match self.shard {
-            Shard::None => actions.push(Action::Update),
+            Shard::None => {
+                if sums_later {
+                    actions.extend(one_ahead(units.map(|unit| Transfer::Sums { unit })));
+                }
+                actions.push(Action::Update);
+            }
             Shard::Optimizer => {
                 actions.extend([Action::Norm, Action::Update]);
-                // A unit is on its way while the one before it is copied.
-                let mut before = None;
-                for unit in 0..self.shards.units().len() {
-                    let weights = Transfer::Weights { unit };
-                    actions.push(Action::Begin(weights));
-                    actions.extend(before.replace(weights).map(Action::Wait));
-                }
-                actions.extend(before.map(Action::Wait));
+                actions.extend(one_ahead(units.map(|unit| Transfer::Weights { unit })));
             }
             Shard::Full => actions.extend([Action::Norm, Action::Update]),
         }
         actions
     }
 
-    /// A micro-batch on each rank, and what is exchanged while it is computed.
-    fn round(&self, round: u64) -> Vec<Action> {
+    /// A micro-batch on each rank, and what is exchanged while it is computed: with `sums_later`, no whole sums.
+    fn round(&self, round: u64, sums_later: bool) -> Vec<Action> {
         let steps = self.timeline.steps;
         let segments: &[Segment] = match self.shard {
             Shard::None | Shard::Optimizer => &[],
@@ -63,8 +64,14 @@ impl Schedule {
             let has = move |dtype: &DType| segments.get(segment).is_some_and(|s| s.has(*dtype));
             DTYPES.into_iter().filter(has).map(move |dtype| Transfer::Gather { segment, dtype })
         };
-        let mut line =
-            Line { schedule: self, round, from: 0, under_way: Vec::new(), actions: Vec::new() };
+        let mut line = Line {
+            schedule: self,
+            round,
+            sums_later,
+            from: 0,
+            under_way: Vec::new(),
+            actions: Vec::new(),
+        };
         let (mut begun, mut whole) = (0, 0);
         for step in 0..=steps {
             // The parameters of the next segment arrive while this one is computed.
@@ -108,10 +115,15 @@ impl Schedule {
             Action::Begin(Transfer::Scatter { unit, way: Way::Flat | Way::Inside, .. }) => {
                 Some(Action::Digest { unit })
             }
-            Action::Begin(Transfer::Scatter { .. } | Transfer::Sums { .. })
-            | Action::Wait(Transfer::Scatter { .. } | Transfer::Sums { .. }) => None,
-            Action::Begin(Transfer::Gather { .. } | Transfer::Weights { .. })
-            | Action::Wait(Transfer::Gather { .. } | Transfer::Weights { .. })
+            Action::Begin(Transfer::Scatter { .. }) | Action::Wait(Transfer::Scatter { .. }) => {
+                None
+            }
+            Action::Begin(
+                Transfer::Gather { .. } | Transfer::Sums { .. } | Transfer::Weights { .. },
+            )
+            | Action::Wait(
+                Transfer::Gather { .. } | Transfer::Sums { .. } | Transfer::Weights { .. },
+            )
             | Action::Command
             | Action::Announce
             | Action::Tell
@@ -125,16 +137,29 @@ impl Schedule {
             | Action::Update => Some(action),
         };
         let mut actions = vec![Action::Repeat];
-        actions.extend(self.round(0).into_iter().filter_map(digests));
+        actions.extend(self.round(0, true).into_iter().filter_map(digests));
         actions.push(Action::Agree);
         actions
     }
+}
+
+/// Exchanges, each of which is on its way while the result of the one before it is copied.
+fn one_ahead(transfers: impl Iterator<Item = Transfer>) -> Vec<Action> {
+    let (mut actions, mut before) = (Vec::new(), None);
+    for transfer in transfers {
+        actions.push(Action::Begin(transfer));
+        actions.extend(before.replace(transfer).map(Action::Wait));
+    }
+    actions.extend(before.map(Action::Wait));
+    actions
 }
 
 /// The actions of a round as they are listed.
 struct Line<'a> {
     schedule: &'a Schedule,
     round: u64,
+    /// Whether whole sums are not exchanged in this round.
+    sums_later: bool,
     /// The first step of the plan that is not listed.
     from: usize,
     /// Gradients and sums that are waited for later.
@@ -178,7 +203,7 @@ impl Line<'_> {
                     Shard::None => true,
                     Shard::Optimizer | Shard::Full => false,
                 };
-                (complete && whole).then_some(Transfer::Sums { unit })
+                (complete && whole && !self.sums_later).then_some(Transfer::Sums { unit })
             }
             Transfer::Gather { .. } | Transfer::Sums { .. } | Transfer::Weights { .. } => None,
         }

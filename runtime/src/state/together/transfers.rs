@@ -1,0 +1,169 @@
+//! The exchanges of tensors in a step.
+//!
+//! In: an exchange of the schedule. Out: its message on the way; then its result, where it is needed. Must stay true: a
+//! message is a copy, so that what it was made of can change or be freed while it is on the way.
+
+use compiler::graph::ParamId;
+use compiler::plan::{DType, Input};
+use tch::Tensor;
+
+use super::{Underway, tensor_of};
+use crate::execute::{ExecuteError, out_of_memory};
+use crate::state::broken;
+use crate::weights::Weights;
+use records::run::RunError;
+use scale::schedule::{Transfer, Way};
+
+impl Underway<'_> {
+    /// Begins an exchange of tensors.
+    pub(super) fn begin_transfer(
+        &mut self,
+        weights: &Weights,
+        transfer: Transfer,
+    ) -> Result<(), RunError> {
+        let begun = match transfer {
+            Transfer::Gather { segment, dtype } => {
+                let params = self.params_in(segment, dtype);
+                let kind = self.trainer.machine().kind_of(dtype);
+                let part =
+                    |param: &usize| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?);
+                let parts = params.iter().map(part).collect::<Result<Vec<_>, ExecuteError>>()?;
+                self.division.team.begin_gather(&params, &parts)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Flat } => {
+                let own = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter(own, round, unit)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Inside } => {
+                let own = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter_inside(own, round, unit)?
+            }
+            Transfer::Scatter { round, unit, way: Way::Across } => {
+                let sums = std::mem::take(&mut self.inside);
+                self.division.team.begin_scatter_across(&sums, round, unit)?
+            }
+            Transfer::Sums { unit } => {
+                let parts = self.sum(unit)?;
+                let team = &self.division.team;
+                team.begin_gather(team.params_of(unit), &parts)?
+            }
+            Transfer::Weights { unit } => {
+                let team = &self.division.team;
+                let params = team.params_of(unit);
+                let part = |param: &usize| team.part(*param, tensor_of(&weights.tensors, *param)?);
+                let parts = params.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+                team.begin_gather(params, &parts)?
+            }
+        };
+        match self.under_way.insert(transfer, begun) {
+            None => Ok(()),
+            Some(_) => Err(broken(&format!("{transfer:?} begins twice"))),
+        }
+    }
+
+    /// Waits for an exchange of tensors, and uses its result.
+    pub(super) fn end_transfer(
+        &mut self,
+        weights: &Weights,
+        transfer: Transfer,
+    ) -> Result<(), RunError> {
+        let begun = self.under_way.remove(&transfer);
+        let begun = begun.ok_or_else(|| broken(&format!("{transfer:?} has not begun")))?;
+        let team = self.division.team.clone();
+        let arrived = team.wait(begun)?;
+        match transfer {
+            Transfer::Gather { segment, dtype } => {
+                self.begin(weights)?;
+                let params = self.params_in(segment, dtype);
+                Ok(self.give(&params, dtype, team.gathered(&params, &arrived)?)?)
+            }
+            Transfer::Scatter { round, unit, way: Way::Flat } => {
+                self.add(unit, team.scattered(&arrived, round, unit)?)
+            }
+            Transfer::Scatter { round, unit: _, way: Way::Inside } => {
+                self.inside = team.scattered_inside(&arrived, round)?;
+                Ok(())
+            }
+            Transfer::Scatter { round, unit, way: Way::Across } => {
+                self.add(unit, team.scattered_across(&arrived, round, unit)?)
+            }
+            Transfer::Sums { unit } => {
+                if self.gradients.is_empty() {
+                    self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
+                }
+                let params = team.params_of(unit);
+                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
+                    let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
+                    if let Some(gradient) = self.gradients.get_mut(*param) {
+                        *gradient = whole;
+                    }
+                }
+                Ok(())
+            }
+            Transfer::Weights { unit } => {
+                let params = team.params_of(unit);
+                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
+                    let copied = tensor_of(&weights.tensors, *param)?.f_view([-1]);
+                    copied.and_then(|mut flat| flat.f_copy_(&whole)).map_err(ExecuteError::from)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The error of an exchange, which is named if memory ran out in it.
+    pub(super) fn in_transfer(
+        &self,
+        transfer: Transfer,
+        weights: &Weights,
+        error: RunError,
+    ) -> RunError {
+        let team = &self.division.team;
+        let segments = &team.schedule.timeline.segments;
+        let (what, unit) = match transfer {
+            Transfer::Gather { segment, .. } => {
+                ("parameters", segments.get(segment).map_or(0, |segment| segment.unit))
+            }
+            Transfer::Scatter { unit, .. } => ("gradients", unit),
+            Transfer::Sums { unit } => ("sums of gradients", unit),
+            Transfer::Weights { unit } => ("new weights", unit),
+        };
+        let paths = team.params_of(unit).iter().filter_map(|param| weights.paths.get(*param));
+        let of = match paths.collect::<Vec<_>>().as_slice() {
+            [] => String::new(),
+            [one] => format!(" of {one}"),
+            [first, .., last] => format!(" of {first} to {last}"),
+        };
+        match out_of_memory(&error.message) {
+            None => error,
+            Some(why) => ExecuteError::new(format!("exchange of the {what}{of}: {why}")).into(),
+        }
+    }
+
+    /// The parameters of a segment that are exchanged in this dtype.
+    fn params_in(&self, segment: usize, dtype: DType) -> Vec<usize> {
+        let segment = self.division.team.schedule.timeline.segments.get(segment);
+        let params = segment.into_iter().flat_map(|segment| &segment.params);
+        params.filter(|(_, known)| *known == dtype).map(|(param, _)| *param).collect()
+    }
+
+    /// Gives whole parameters to the micro-batch that is computed.
+    fn give(
+        &mut self,
+        params: &[usize],
+        dtype: DType,
+        whole: Vec<Tensor>,
+    ) -> Result<(), ExecuteError> {
+        let rounded = self.trainer.machine().kind_of(DType::Bf16);
+        let Some(running) = &mut self.running else { return Ok(()) };
+        for (param, whole) in params.iter().zip(whole) {
+            let whole = whole.f_reshape(self.division.team.shape(*param))?;
+            let id = ParamId(*param as u32);
+            running.give(Input::Rounded(id), || Ok(whole.f_to_kind(rounded)?))?;
+            if dtype == DType::F32 {
+                running.give(Input::Param(id), || Ok(whole.shallow_clone()))?;
+            }
+        }
+        Ok(())
+    }
+}
