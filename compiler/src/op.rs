@@ -2,7 +2,8 @@
 //!
 //! In: nothing. Out: the list of them, [`ALL`]. Each has a file of its name under `op/` with every fact
 //! about it: paper and equation, shapes, cost, lowering, gradient rule, label, examples for the tests, and
-//! a plain reference. Must stay true: a primitive exists only because it needs state over time or a kernel;
+//! a plain reference. Must stay true: a primitive exists only because it needs state over time or a kernel, or because
+//! no text expresses it exactly; its file says why;
 //! mixers, gates, MLPs and decoders are not primitives; changing what a primitive computes raises its
 //! `revision`, part of every graph hash; no other file of this crate names one function or scan in order
 //! to treat it apart, except the passes that fuse it.
@@ -10,6 +11,7 @@
 mod add;
 mod attention;
 mod canon;
+mod channel_softmax;
 mod concat;
 mod delta_scan;
 mod dplr_scan;
@@ -40,7 +42,6 @@ mod shift;
 mod short_conv;
 mod sigmoid;
 mod silu;
-mod softmax;
 mod softplus;
 mod split;
 mod spread;
@@ -64,6 +65,7 @@ pub static ALL: &[&Primitive] = &[
     &add::PRIMITIVE,
     &attention::PRIMITIVE,
     &canon::PRIMITIVE,
+    &channel_softmax::PRIMITIVE,
     &concat::PRIMITIVE,
     &delta_scan::PRIMITIVE,
     &dplr_scan::PRIMITIVE,
@@ -94,7 +96,6 @@ pub static ALL: &[&Primitive] = &[
     &short_conv::PRIMITIVE,
     &sigmoid::PRIMITIVE,
     &silu::PRIMITIVE,
-    &softmax::PRIMITIVE,
     &softplus::PRIMITIVE,
     &split::PRIMITIVE,
     &spread::PRIMITIVE,

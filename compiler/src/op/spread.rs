@@ -1,5 +1,6 @@
 //! `spread(a, x)`: a value of each head, or of each token, in all channels of x: `[…, h]` or `[…, h, 1]` to
-//! `[…, h, d]`, and `[…, 1]` to `[…, c]`. Only the shape of x counts.
+//! `[…, h, d]`, and `[…, 1]` to `[…, c]`. Only the shape of x counts. It is a primitive because nothing else
+//! broadcasts channels, so that no mistake in a shape does.
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Drawn, Mismatch, Primitive, Shaped, Time, Type, reshape_cost,
@@ -21,7 +22,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     drawn: Drawn::PLAIN,
     examples: &[
         "y = heads(x, 2)  linear o (merge(y * spread(linear g (x, 2), y)), 6)",
-        "param p [2] init ones  y = heads(x, 2)  merge(y * spread(p, y)) * spread(linear g (x, 1), x)",
+        "y = heads(x, 2)  param p [2] init ones  z = merge(y * spread(p, y)) * spread(linear g (x, 1), x)  z",
     ],
 };
 
