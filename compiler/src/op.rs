@@ -10,6 +10,7 @@
 mod add;
 mod attention;
 mod canon;
+mod channel_softmax;
 mod concat;
 mod delta_scan;
 mod dplr_scan;
@@ -40,7 +41,6 @@ mod shift;
 mod short_conv;
 mod sigmoid;
 mod silu;
-mod softmax;
 mod softplus;
 mod split;
 mod spread;
@@ -64,6 +64,7 @@ pub static ALL: &[&Primitive] = &[
     &add::PRIMITIVE,
     &attention::PRIMITIVE,
     &canon::PRIMITIVE,
+    &channel_softmax::PRIMITIVE,
     &concat::PRIMITIVE,
     &delta_scan::PRIMITIVE,
     &dplr_scan::PRIMITIVE,
@@ -94,7 +95,6 @@ pub static ALL: &[&Primitive] = &[
     &short_conv::PRIMITIVE,
     &sigmoid::PRIMITIVE,
     &silu::PRIMITIVE,
-    &softmax::PRIMITIVE,
     &softplus::PRIMITIVE,
     &split::PRIMITIVE,
     &spread::PRIMITIVE,

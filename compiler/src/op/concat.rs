@@ -19,7 +19,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &[
         "concat(linear a (x, 2), linear b (x, 4))",
         "a, b = split(heads(x, 2), 1, 2)  param p [2] init ones  param q [4] init ones \
-         merge(concat(b, a)) * concat(q, p)",
+         y = merge(concat(b, a)) * concat(q, p)  y",
     ],
 };
 

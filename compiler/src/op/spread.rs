@@ -21,7 +21,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     drawn: Drawn::PLAIN,
     examples: &[
         "y = heads(x, 2)  linear o (merge(y * spread(linear g (x, 2), y)), 6)",
-        "param p [2] init ones  y = heads(x, 2)  merge(y * spread(p, y)) * spread(linear g (x, 1), x)",
+        "y = heads(x, 2)  param p [2] init ones  z = merge(y * spread(p, y)) * spread(linear g (x, 1), x)  z",
     ],
 };
 

@@ -35,6 +35,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
 /// Primitives that are an expression of PyTorch: operands are `{0}`, `{1}`, configuration is `{name}`.
 const EXPRESSIONS: &[(&str, &str)] = &[
     ("add", "{0} + {1}"),
+    ("channel_softmax", "torch.softmax({0}, dim=-1)"),
     ("exp", "torch.exp({0})"),
     ("f32", "wide({0})"),
     ("heads", "{0}.unflatten(-1, ({count}, -1))"),
@@ -50,7 +51,6 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("scale", "{0} * {by}"),
     ("sigmoid", "torch.sigmoid({0})"),
     ("silu", "F.silu({0})"),
-    ("softmax", "torch.softmax({0}, dim=-1)"),
     ("softplus", "F.softplus({0})"),
     ("split", "torch.split({0}, {widths}, dim=-1)"),
     ("sum", "{0}.sum(-1, keepdim=True)"),

@@ -127,16 +127,22 @@ fn autograd_of_the_same_steps_agrees_for_every_primitive() {
             "concat",
             "cross_entropy",
             "embed",
+            "index",
             "l2_norm",
             "linear",
             "mul",
+            "offset",
             "pointwise",
             "repeat_heads",
             "reshape",
             "rms_norm",
             "rope",
             "scale",
+            "shift",
+            "softmax",
             "split",
+            "spread",
+            "sum_channels",
         ]
     );
 }

@@ -1,4 +1,5 @@
-//! `softmax(x)`: exp(x) / Σ exp(x) over the last axis: slots, mixtures, routers.
+//! `channel_softmax(x)`: exp(x) / Σ exp(x) over the last axis: slots, mixtures, routers. (Texts before it call a block
+//! of softmax attention `softmax`.)
 
 use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type, last,
@@ -8,7 +9,7 @@ use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
-    name: "softmax",
+    name: "channel_softmax",
     revision: 1,
     doc: "exp(x) / Σ exp(x) over the last axis",
     tensors: Arity::Exactly(1),
@@ -20,14 +21,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     backward,
     drawn: Drawn::NORM,
     examples: &[
-        "softmax(linear w (x, 6)) * x + linear o (merge(softmax(heads(x, 2))), 6)",
-        "param p [6] init ones  x * softmax(p)",
+        "channel_softmax(linear w (x, 6)) * x + linear o (merge(channel_softmax(heads(x, 2))), 6)",
+        "param p [6] init ones  x * channel_softmax(p)",
     ],
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let shaped = pointwise_shape(attrs, inputs)?;
-    last("softmax", &shaped.outputs[0])?;
+    last("channel_softmax", &shaped.outputs[0])?;
     Ok(shaped)
 }
 
