@@ -2,7 +2,8 @@
 //!
 //! In: nothing. Out: the list of them, [`ALL`]. Each has a file of its name under `op/` with every fact
 //! about it: paper and equation, shapes, cost, lowering, gradient rule, label, examples for the tests, and
-//! a plain reference. Must stay true: a primitive exists only because it needs state over time or a kernel;
+//! a plain reference. Must stay true: a primitive exists only because it needs state over time or a kernel, or because
+//! no text expresses it exactly; its file says why;
 //! mixers, gates, MLPs and decoders are not primitives; changing what a primitive computes raises its
 //! `revision`, part of every graph hash; no other file of this crate names one function or scan in order
 //! to treat it apart, except the passes that fuse it.

@@ -1,5 +1,5 @@
-//! `channel_softmax(x)`: exp(x) / Σ exp(x) over the last axis: slots, mixtures, routers. (Texts before it call a block
-//! of softmax attention `softmax`.)
+//! `channel_softmax(x)`: exp(x) / Σ exp(x) over the last axis: slots, mixtures, routers. exp and a sum would overflow.
+//! Not called `softmax`, since committed texts call a layer with softmax attention that.
 
 use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type, last,

@@ -1,4 +1,5 @@
 //! `gelu(x)`: x Φ(x), with Φ the normal distribution's, or its tanh approximation (Hendrycks and Gimpel 2016).
+//! No text can express Φ; the approximation is beside it because published models use either.
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Function, Mismatch,

@@ -1,4 +1,4 @@
-//! `log(x)`: ln(x), element by element: decays that are given as factors.
+//! `log(x)`: ln(x), element by element: decays that are given as factors, and roots. No text can invert `exp`.
 
 use super::{
     Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,

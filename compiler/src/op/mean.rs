@@ -1,4 +1,5 @@
-//! `mean(x)`: Σ x / c over the last axis, which stays with an extent of 1: `[…, c]` to `[…, 1]`.
+//! `mean(x)`: Σ x / c over the last axis, which stays with an extent of 1: `[…, c]` to `[…, 1]`. `sum(x) / c`
+//! would need the number of channels, which a text does not know.
 
 use super::{Arity, Drawn, Primitive, Time, sum};
 use crate::lower::{Call, Gradients, Lower, Lowered};

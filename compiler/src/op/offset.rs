@@ -1,4 +1,4 @@
-//! `x + 1`, `1 - x`: adds one exact number to every element.
+//! `x + 1`, `1 - x`: adds one exact number to every element. Numbers are not tensors, so `add` does not take them.
 
 use super::{
     Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,

@@ -1,4 +1,4 @@
-//! `reciprocal(x)`: 1 / x, element by element. `a / b` between tensors is a · (1 / b).
+//! `reciprocal(x)`: 1 / x, element by element. `a / b` between tensors is a · (1 / b). No text can divide without it.
 
 use super::{
     Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,

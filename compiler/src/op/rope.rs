@@ -121,12 +121,12 @@ fn scaled(attrs: &Attrs, dims: i64, into: &mut Attrs) -> Result<(), Mismatch> {
             && !read.contains(&config.name)
             && *value != default
         {
+            let readers = ["interpolated", "ntk", "llama3", "yarn"].into_iter();
+            let readers: Vec<&str> =
+                readers.filter(|scaling| settings(scaling).contains(&config.name)).collect();
             return Err(Mismatch::new(
                 format!("`{}` has no effect on RoPE with scaling {scaling}", config.name),
-                format!(
-                    "leave it out, or choose a scaling that reads it; {scaling} reads: {}",
-                    read.join(", ")
-                ),
+                format!("leave it out, or set `scaling` to {}", readers.join(" or ")),
             ));
         }
     }

@@ -1,5 +1,6 @@
 //! `spread(a, x)`: a value of each head, or of each token, in all channels of x: `[…, h]` or `[…, h, 1]` to
-//! `[…, h, d]`, and `[…, 1]` to `[…, c]`. Only the shape of x counts.
+//! `[…, h, d]`, and `[…, 1]` to `[…, c]`. Only the shape of x counts. It is a primitive because nothing else
+//! broadcasts channels, so that no mistake in a shape does.
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Drawn, Mismatch, Primitive, Shaped, Time, Type, reshape_cost,

@@ -1,4 +1,5 @@
-//! `sum(x)`: Σ x over the last axis, which stays with an extent of 1: `[…, c]` to `[…, 1]`.
+//! `sum(x)`: Σ x over the last axis, which stays with an extent of 1: `[…, c]` to `[…, 1]`. A `linear` of ones would
+//! need a parameter that is not learnt, and does not take heads.
 
 use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type, last,

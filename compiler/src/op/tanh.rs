@@ -1,4 +1,4 @@
-//! `tanh(x)`: tanh(x), element by element.
+//! `tanh(x)`: tanh(x), element by element. 2σ(2x) − 1 would lose its digits near 0.
 
 use super::{
     Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
