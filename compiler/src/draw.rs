@@ -115,12 +115,12 @@ mod tests {
 
     const LAYERS: &str = "
         block recurrent = decoder { mixer gated_deltanet { heads 4 }  mlp swiglu { hidden 128 } }
-        block full = decoder { mixer attention { heads 4, qk_norm true }  mlp swiglu { hidden 128 } }
+        block softmax = decoder { mixer attention { heads 4, qk_norm true }  mlp swiglu { hidden 128 } }
         arch a {
           vocab 64   dim 64   norm_eps 1e-5
           init flash_linear
           head tied
-          layers [2 of [3 of recurrent, full], decoder { mixer mamba2 { heads 4 }  mlp swiglu }]
+          layers [2 of [3 of recurrent, softmax], decoder { mixer mamba2 { heads 4 }  mlp swiglu }]
         }
         arch b = a with { canon A, C, D  canon layers[mixer is attention].B }
     ";

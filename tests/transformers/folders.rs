@@ -23,8 +23,8 @@ use super::{python, run};
 /// On bytes, so that it has a tokenizer.
 const BYTES: &str = "
 block recurrent = decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 20 } }
-block full = decoder { mixer attention { heads 2  window 6 } mlp swiglu { hidden 20 } }
-arch base { vocab 258  dim 12  norm_eps 1e-5  init lingua  layers [recurrent, full]  head tied }
+block softmax = decoder { mixer attention { heads 2  window 6 } mlp swiglu { hidden 20 } }
+arch base { vocab 258  dim 12  norm_eps 1e-5  init lingua  layers [recurrent, softmax]  head tied }
 arch on_bytes = base with { canon A, C }
 ";
 

@@ -131,7 +131,7 @@ pub enum Kernel {
         /// Channels of each result.
         widths: Vec<i64>,
     },
-    /// In: none. Out: zeros of these dims, the gradient of an unused result.
+    /// In: none. Out: zeros of these dims: the gradient of an unused result, the gates of a recurrence without any.
     Zeros {
         /// All axes.
         dims: Vec<Extent>,

@@ -38,7 +38,7 @@ arch wide = small with { vocab 10010 }
 block linear_attention = decoder { mixer gla { heads 2 }  mlp swiglu { hidden 32 } }
 block delta = decoder { mixer gated_deltanet { heads 2 }  mlp swiglu { hidden 32 } }
 block state_space = decoder { mixer mamba2 { heads 2  state 8 }  mlp swiglu { hidden 32 } }
-block full = decoder { mixer attention { heads 2 }  mlp swiglu { hidden 32 } }
+block softmax = decoder { mixer attention { heads 2 }  mlp swiglu { hidden 32 } }
 arch linear { vocab 16  dim 16  norm_eps 1e-5  init flash_linear  layers 2 of delta }
 arch small_delta = linear with { canon A, B, C, D }
 arch small_gla = linear with { layers 2 of linear_attention  canon A, C, D }
@@ -47,12 +47,12 @@ arch wide_delta = small_delta with { vocab 4010 }
 arch wide_gla = small_gla with { vocab 4010 }
 arch wide_mamba = small_mamba with { vocab 4010 }
 arch small_delta_hybrid = linear with {
-  layers [3 of delta, full]
+  layers [3 of delta, softmax]
   canon A, C
   canon layers[mixer is attention].B
 }
 arch small_mamba_hybrid = linear with {
-  layers [state_space, full, state_space]
+  layers [state_space, softmax, state_space]
   canon layers[mixer is mamba2].B, D
 }
 ";

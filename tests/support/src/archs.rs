@@ -103,8 +103,8 @@ pub const ARCHS: [(&str, &str); 17] = [
     (
         "hybrid",
         "block recurrent = decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 20 } }
-         block full = decoder { mixer attention { heads 2  window 6 } mlp swiglu { hidden 20 } }
-         arch base { @ layers [recurrent, full] }
+         block softmax = decoder { mixer attention { heads 2  window 6 } mlp swiglu { hidden 20 } }
+         arch base { @ layers [recurrent, softmax] }
          arch hybrid = base with { canon A, C  canon layers[mixer is attention].B }",
     ),
 ];
