@@ -83,7 +83,17 @@ pub(super) fn class(
             format!("{name} has {} inputs and {} outputs", body.inputs.len(), body.outputs.len());
         return Err(ForeignError::new("", message, "this is a bug in canonc"));
     }
-    let states: Vec<String> = body.states.iter().map(|(path, _)| path.clone()).collect();
+    // Two calls without instance names have states of one path: each needs a key of its own.
+    let mut states: Vec<String> = Vec::new();
+    for (path, _) in &body.states {
+        let mut key = path.clone();
+        let mut count = 1;
+        while states.contains(&key) {
+            count += 1;
+            key = format!("{path}_{count}");
+        }
+        states.push(key);
+    }
     let outputs = writer.body(body, &[input.to_owned()], &params, &states)?;
     let lines = writer.lines;
     Ok(Class { name: name.to_owned(), own, groups, lines, output: outputs.concat() })

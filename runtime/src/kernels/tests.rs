@@ -293,7 +293,8 @@ fn fused_attention_has_its_options() {
                 [(Some(2.0), Some(&sink)), (Some(50.0), None), (None, Some(&sink))]
             {
                 let plain = Operands::plain(&q, &k, &v, window);
-                let operands = Operands { scale: Some(0.3), softcap, sink, ..plain };
+                let scale = Some(0.8 / (d as f64).sqrt());
+                let operands = Operands { scale, softcap, sink, ..plain };
                 let all = |path| {
                     let (y, lse) = attention::forward(path, operands).unwrap();
                     let gradients = attention::backward(path, &dy, operands, &y, &lse).unwrap();

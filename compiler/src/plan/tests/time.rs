@@ -17,8 +17,8 @@ pub(super) fn rope(
     let mut y = x.clone();
     for (n, row) in y.data.chunks_mut(width).enumerate() {
         let t = (n / heads % time) as f64;
-        for i in 0..dims / 2 {
-            let (sin, cos) = libm::sincos(sign * (position + t) * rates[i]);
+        for (i, rate) in rates.iter().enumerate() {
+            let (sin, cos) = libm::sincos(sign * (position + t) * rate);
             let (sin, cos) = (size * sin, size * cos);
             let (a, b) = match layout {
                 RopeLayout::Interleaved => (2 * i, 2 * i + 1),
