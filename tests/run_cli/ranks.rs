@@ -345,7 +345,10 @@ fn the_memory_of_a_rank_is_predicted_and_its_bytes_exactly() {
         let wanted: u64 = bytes.sum();
         let received: Vec<u64> =
             timings.iter().filter_map(|line| line.get("received")?.as_u64()).collect();
-        assert_eq!(received, [wanted; 3], "shard {word}");
+        // A step's counts and digests arrive in the step before: the first has those of two steps, the last none.
+        let [first, middle, last] = received[..] else { panic!("shard {word}: {received:?}") };
+        assert_eq!([middle, (first + last) / 2], [wanted; 2], "shard {word}: {received:?}");
+        assert!(first > middle && last < middle, "shard {word}: {received:?}");
     }
 }
 

@@ -53,8 +53,8 @@ fn everything_holds_on_this_machine_and_is_in_the_json() {
     let names = |part: &str| -> Vec<&str> {
         report[part].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect()
     };
-    // Ten checkpoints and three scans.
-    assert_eq!(names("goldens").len(), 13, "{:?}", names("goldens"));
+    // Ten checkpoints and four scans.
+    assert_eq!(names("goldens").len(), 14, "{:?}", names("goldens"));
     assert!(names("goldens").contains(&"hf_llamacanon"));
     for kernel in
         ["ssd_scan", "rms_norm", "adamw", "head_loss_grad", "causal_conv_grad", "attention_grad"]
