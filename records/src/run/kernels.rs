@@ -81,10 +81,12 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
 }
 
 /// Every implementation on any machine, with placeholders: `{isa}`, `{image}`, `{kind}` and numbers `{n}`.
-const PATHS: [&str; 19] = [
+const PATHS: [&str; 21] = [
     "view",
     "libtorch",
     "libtorch flash",
+    // Of earlier builds, for keys of earlier calls.
+    "libtorch flash, masked",
     "libtorch, fused/{isa} up to {n} rows",
     "fused/{isa}",
     "fused/{isa}, products libtorch",
@@ -97,6 +99,7 @@ const PATHS: [&str; 19] = [
     "reference (operands of several dtypes)",
     "reference (no CUDA kernel for a width of {n})",
     "reference (no CUDA kernel for {n} taps)",
+    "reference (no CUDA kernel for this scan)",
     "reference (no CUDA kernel for a state of {n} × {n})",
     "reference (no flash attention for heads of {n})",
     "reference (libtorch's flash kernel has no {option})",
@@ -145,6 +148,7 @@ mod tests {
             "view",
             "libtorch",
             "libtorch flash",
+            "libtorch flash, masked",
             "fused/portable",
             "libtorch, fused/avx2 up to 4 rows",
             "reference (asked for)",
@@ -164,7 +168,6 @@ mod tests {
             "fused/avx1024",
             "reference ()",
             "libtorch ",
-            "libtorch flash, masked",
             "reference (a b)",
             "reference (on Cuda())",
             "reference (kernel 9 is outside 2..=8",

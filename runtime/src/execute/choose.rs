@@ -163,7 +163,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
                 Some(Extent::Fixed(width)) => *width,
                 Some(_) | None => 0,
             };
-            // Under bf16 the flash kernel of a GPU takes the operands as they are; the CPU's kernels, f32 copies.
+            // Under bf16 the flash kernel of a GPU takes the operands as they are; the CPU's computes in f32.
             let kind = match (device, operands.get(first).map(|q| q.dtype)) {
                 (tch::Device::Cuda(_), Some(dtype)) => machine.kind_of(dtype),
                 (_, _) => kind,
@@ -283,6 +283,7 @@ mod tests {
             Reason::Taps(9),
             Reason::Mixed,
             Reason::State(48, 96),
+            Reason::Scan,
             Reason::Asked,
         ]
         .map(Path::Reference);

@@ -119,7 +119,8 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
         }
         Path::Fused(isa) => {
             let [q, k, v] = [operands.q, operands.k, operands.v].map(|x| cast(x, Kind::Float));
-            let operands = Operands { q: &q?, k: &k?, v: &v?, ..operands };
+            let sink = operands.sink.map(|sink| cast(sink, Kind::Float)).transpose()?;
+            let operands = Operands { q: &q?, k: &k?, v: &v?, sink: sink.as_ref(), ..operands };
             return fused::forward(isa, &shape, operands);
         }
         Path::Flash => {
@@ -209,7 +210,9 @@ fn sink_gradient(
     lse: &Tensor,
     sink: &Tensor,
 ) -> Result<Tensor, KernelError> {
-    let along = dy.f_mul(y)?.f_sum_dim_intlist([-1i64].as_slice(), false, None::<Kind>)?; // [b, t, h]
+    let [dy, y, sink] = [dy, y, sink].map(|x| cast(x, lse.kind()));
+    let (dy, y, sink) = (dy?, y?, sink?);
+    let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), false, None::<Kind>)?; // [b, t, h]
     let p = sink.f_unsqueeze(-1)?.f_sub(lse)?.f_exp()?; // [b, h, t]
     let all = p.f_mul(&along.f_transpose(1, 2)?)?;
     Ok(all.f_sum_dim_intlist([0i64, 2].as_slice(), false, None::<Kind>)?.f_neg()?)

@@ -34,6 +34,8 @@ pub enum Reason {
     Mixed,
     /// No CUDA kernel was compiled for the recurrence with these sizes of its state.
     State(i64, i64),
+    /// No CUDA kernel was compiled for the recurrence.
+    Scan,
     /// Requested, for comparison.
     Asked,
 }
@@ -71,6 +73,7 @@ impl fmt::Display for Reason {
             Self::State(rows, columns) => {
                 write!(f, "no CUDA kernel for a state of {rows} × {columns}")
             }
+            Self::Scan => f.write_str("no CUDA kernel for this scan"),
             Self::Asked => f.write_str("asked for"),
         }
     }

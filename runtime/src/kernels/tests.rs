@@ -347,6 +347,34 @@ fn attention_of_bf16_is_that_of_its_values() {
     }
 }
 
+/// So are a sink and a bound, and every gradient's sum is f32 before it is rounded.
+#[test]
+fn options_of_bf16_are_those_of_their_values() {
+    use attention::{Operands, Path};
+    let fused = Path::Fused(Isa::of_process());
+    for (t, s, h, kv, d, e, window) in ATTENTION {
+        let [q, k, v, dy, sink] = [
+            ("q", vec![2, t, h, d]),
+            ("k", vec![2, s, kv, d]),
+            ("v", vec![2, s, kv, e]),
+            ("dy", vec![2, t, h, e]),
+            ("sink", vec![h]),
+        ]
+        .map(|(name, shape)| numbers(name, &shape).to_kind(Kind::BFloat16));
+        let wide = [&q, &k, &v, &dy, &sink].map(|x| x.to_kind(Kind::Float));
+        let of = |[q, k, v, dy, sink]: [&Tensor; 5]| {
+            let plain = Operands::plain(q, k, v, window);
+            let operands = Operands { softcap: Some(2.0), sink: Some(sink), ..plain };
+            let (y, lse) = attention::forward(fused, operands).unwrap();
+            let mut all = attention::backward(fused, dy, operands, &y, &lse).unwrap();
+            all.extend([y, lse]);
+            all
+        };
+        let place = format!("{t} of {s}");
+        assert_same_bits(&of([&q, &k, &v, &dy, &sink]), &of(wide.each_ref()), &place);
+    }
+}
+
 /// Of a few queries, other batch items change no bit; a NaN reaches those that see it.
 #[test]
 fn a_few_queries_are_each_their_own() {

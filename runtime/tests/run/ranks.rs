@@ -128,13 +128,11 @@ fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {
     let (mut under_way, mut most_at_a_time) = (0u64, 0);
     for step in 0..2 {
         for action in schedule.step() {
-            match action {
-                Action::Begin(_) | Action::Tell => under_way += 1,
-                Action::Wait(_) => under_way -= 1,
-                // What the step before began to tell.
-                Action::Announce if step > 0 => under_way -= 1,
-                _ => {}
-            }
+            under_way += u64::from(matches!(action, Action::Begin(_) | Action::Tell));
+            // Announced is what the step before began to tell.
+            let ends =
+                matches!(action, Action::Wait(_)) || matches!(action, Action::Announce if step > 0);
+            under_way -= u64::from(ends);
             let waits = matches!(action, Action::Losses { .. } | Action::Norm);
             most_at_a_time = most_at_a_time.max(under_way + u64::from(waits));
         }

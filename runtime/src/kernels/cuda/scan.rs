@@ -62,7 +62,7 @@ pub(crate) fn check(
     rows: i64,
     columns: i64,
 ) -> std::result::Result<(), Reason> {
-    let table = tables::of(scan).ok_or(Reason::State(rows, columns))?;
+    let table = tables::of(scan).ok_or(Reason::Scan)?;
     let compiled = || {
         let constants = table.constants(kind, [rows, columns]).ok()?;
         let of_state = || table.state.iter().zip([rows, columns]);

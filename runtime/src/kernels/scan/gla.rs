@@ -85,11 +85,18 @@ pub(crate) fn channel_gates(q: &Tensor, g: &Tensor) -> Result<Tensor> {
 
 /// The gradient of the gates, from that of [`channel_gates`] or of one gate per head and token.
 pub(crate) fn like_gates(dg: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let dg = if dg.dim() == 4 && g.dim() < 4 { sum_last(dg, 1)? } else { dg.shallow_clone() };
-    Ok(match g.dim() {
+    let kind = dg.kind();
+    if g.dim() == 4 || dg.dim() == g.dim() {
+        return Ok(dg.shallow_clone());
+    }
+    // Sums are f32, or f64.
+    let dg = if kind == Kind::BFloat16 { dg.f_to_kind(Kind::Float)? } else { dg.shallow_clone() };
+    let dg = if dg.dim() == 4 { sum_last(&dg, 1)? } else { dg };
+    let dg = match g.dim() {
         1 => dg.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>)?,
         _ => dg,
-    })
+    };
+    Ok(dg.f_to_kind(kind)?)
 }
 
 impl<'a> Operands<'a> {
