@@ -48,7 +48,7 @@ pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
     // Near 0 the polynomial of Cephes' tanhf, since the formula cancels there.
     let square = x * x;
     let mut p = -5.704_988_7e-3;
-    for coefficient in [2.063_908_9e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328_2e-1] {
+    for coefficient in [2.063_908_8e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
         p = mul_add::<FMA>(p, square, coefficient);
     }
     let near = mul_add::<FMA>(p * square, x, x);

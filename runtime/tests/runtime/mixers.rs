@@ -335,16 +335,14 @@ impl Check<'_> {
         }
         let sizes = Sizes { batch, time, past: 0 };
         for step in &plan.steps {
-            let results = match &step.kernel {
-                Kernel::CrossEntropyGrad { .. } => vec![seed.shallow_clone()],
-                kernel => {
-                    let operands: Vec<&Tensor> =
-                        step.inputs.iter().map(|id| &values[&id.0]).collect();
-                    let types: Vec<&Planned> =
-                        step.inputs.iter().map(|id| plan.value(*id).unwrap()).collect();
-                    compute(kernel, &types, &operands, machine, sizes)
-                        .unwrap_or_else(|error| panic!("{}: {error}", case.name()))
-                }
+            let results = if matches!(step.kernel, Kernel::CrossEntropyGrad { .. }) {
+                vec![seed.shallow_clone()]
+            } else {
+                let operands: Vec<&Tensor> = step.inputs.iter().map(|id| &values[&id.0]).collect();
+                let types: Vec<&Planned> =
+                    step.inputs.iter().map(|id| plan.value(*id).unwrap()).collect();
+                compute(&step.kernel, &types, &operands, machine, sizes)
+                    .unwrap_or_else(|error| panic!("{}: {error}", case.name()))
             };
             if let Kernel::CrossEntropy { .. } = step.kernel {
                 self.results(&values[&step.inputs[0].0], "in training");
