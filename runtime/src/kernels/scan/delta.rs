@@ -254,12 +254,12 @@ mod tests {
             };
             let mut y = Vec::new();
             for t in 0..t {
-                s = s * g.select(1, t).exp().unsqueeze(-1).unsqueeze(-1);
+                s = g.select(1, t).exp().unsqueeze(-1).unsqueeze(-1) * s;
                 for i in 0..n {
                     let now = |x: &Tensor| x.select(1, t).narrow(1, i * h, h);
                     let (k, v, beta) = (now(k), now(v), now(beta).unsqueeze(-1));
                     let error = (v - k.unsqueeze(-2).matmul(&s).squeeze_dim(-2)) * beta;
-                    s = s + k.unsqueeze(-1) * error.unsqueeze(-2);
+                    s = k.unsqueeze(-1) * error.unsqueeze(-2) + s;
                 }
                 y.push(q.select(1, t).unsqueeze(-2).matmul(&s).squeeze_dim(-2) * 0.5);
             }
