@@ -3,7 +3,7 @@
 //! In: q, k [b, t, h, d], v [b, t, h, e], beta and g [b, t, h]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk,
 //! dv, dbeta, dg.
 //!
-//! Several updates a token are as many tokens ([`Spread`]).
+//! Several updates a token are as many tokens (`Spread`).
 
 use tch::Tensor;
 
