@@ -136,7 +136,7 @@ pub enum Kernel {
         /// All axes.
         dims: Vec<Extent>,
     },
-    /// In: none. Out: [count] = 0, 1, …, count − 1.
+    /// In: none. Out: \[count\] = 0, 1, …, count − 1.
     Index {
         /// Numbers.
         count: i64,
