@@ -38,6 +38,9 @@ pub(crate) fn bench(args: &BenchArgs) -> Outcome {
     }
 }
 
+/// What a message calls an argument without a name.
+const FILE: &str = "file";
+
 /// Refuses options that this benchmark would ignore. `bench peers` and `bench decode` say more about theirs.
 fn nothing_ignored(args: &BenchArgs) -> Result<(), Failure> {
     let (name, taken): (_, &[&str]) = match args.what {
@@ -47,7 +50,7 @@ fn nothing_ignored(args: &BenchArgs) -> Result<(), Failure> {
         BenchWhat::Step => (
             "step",
             &[
-                "FILE",
+                FILE,
                 "--arch",
                 "--batch",
                 "--seq-len",
@@ -60,7 +63,7 @@ fn nothing_ignored(args: &BenchArgs) -> Result<(), Failure> {
         BenchWhat::Peers | BenchWhat::Decode => return Ok(()),
     };
     let given = [
-        ("FILE", !args.files.is_empty()),
+        (FILE, !args.files.is_empty()),
         ("--arch", args.arch.is_some()),
         ("--batch", args.batch.is_some()),
         ("--seq-len", !args.seq_len.is_empty()),
@@ -74,10 +77,9 @@ fn nothing_ignored(args: &BenchArgs) -> Result<(), Failure> {
     match given.into_iter().find(|(option, given)| *given && !taken.contains(option)) {
         None => Ok(()),
         Some((option, _)) => {
-            let option = if option == "FILE" { "file" } else { option };
-            let (message, help) =
-                (format!("`bench {name}` takes no {option}"), format!("leave out the {option}"));
-            Err(Failure::bad_input(message).help(help.replace("the --", "--")))
+            let message = format!("`bench {name}` takes no {option}");
+            let the = if option == FILE { "the " } else { "" };
+            Err(Failure::bad_input(message).help(format!("leave out {the}{option}")))
         }
     }
 }

@@ -279,3 +279,18 @@ class ScanTests:
                     assert_close(got, want, TOLERANCE[dtype], dtype)
                     got = self.backward(dtype, operands, given["dy"], self.tiles, **more)
                     assert_close(got, {name: given[f"d{name}"] for name in operands}, TOLERANCE[dtype], dtype)
+
+
+class QueryScanTests(ScanTests):
+    """The tests of a scan with keys, queries, values and a scale."""
+
+    tiles = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
+    varied = [
+        (tiles, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
+        ({"CHUNK": 32, "BLOCK_K": 32, "BLOCK_V": 32}, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
+    ]
+    more = {"scale": 0.3}
+
+    @staticmethod
+    def as_defined(operands):
+        return {"scale": operands["q"].shape[3] ** -0.5}

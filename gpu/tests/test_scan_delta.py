@@ -6,7 +6,7 @@ import unittest
 import numpy as np
 
 # The harness first: it makes Triton interpret the kernels.
-from gpu.tests.scan_cases import Launcher, ScanTests, gates, golden, numbers, stored  # isort: skip
+from gpu.tests.scan_cases import Launcher, QueryScanTests, gates, golden, numbers, stored  # isort: skip
 
 from gpu.kernels import scan_delta  # isort: skip
 
@@ -108,21 +108,11 @@ def case(dtype, B, T, H, width, strength, most=1.0):
     return {name: stored(value, "f32" if name in WIDE else dtype) for name, value in operands.items()}
 
 
-class Delta(ScanTests, unittest.TestCase):
+class Delta(QueryScanTests, unittest.TestCase):
     name, operands = "scan.delta", ("q", "k", "v", "beta", "g")
     timed = operands
-    tiles = {"CHUNK": 64, "BLOCK_K": 16, "BLOCK_V": 16}
-    varied = [
-        (tiles, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
-        ({"CHUNK": 32, "BLOCK_K": 32, "BLOCK_V": 32}, {"B": 2, "T": 70, "H": 1, "width": (32, 32)}),
-    ]
-    more = {"scale": 0.3}
     steps, steps_backward = staticmethod(steps), staticmethod(steps_backward)
     forward, backward, case = staticmethod(forward), staticmethod(backward), staticmethod(case)
-
-    @staticmethod
-    def as_defined(operands):
-        return {"scale": operands["q"].shape[3] ** -0.5}
 
     def test_equal_keys_and_rates_up_to_two(self):
         """L is then as large as it can be: its powers grow to 1e18, the inverse does not."""

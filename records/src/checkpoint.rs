@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// Gives a checkpoint whose files are written and synced its manifest and its name, and moves the pointer to it.
-    fn commit(
+    pub fn commit(
         &mut self,
         step: u64,
         chain: Digest,

@@ -1,8 +1,8 @@
 //! `x + 1`, `1 - x`: adds one exact number to every element. Numbers are not tensors, so `add` does not take them.
 
 use super::{
-    Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
-    Primitive, Shaped, Time, Type,
+    Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Default, Drawn, Mismatch, Primitive,
+    Shaped, Time, Type, scale,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
 use crate::plan::{Kernel, ValId};
@@ -15,7 +15,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     config: &[Config { name: "by", kind: ConfigKind::Number, default: Default::Required }],
     time: Time::Pointwise,
     shape,
-    cost,
+    cost: scale::cost,
     forward,
     backward,
     drawn: Drawn {
@@ -26,19 +26,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
-    match inputs {
-        [x] if !x.tokens => {
-            let mut shaped = Shaped::plain(x.clone());
-            shaped.attrs.extend(attrs.get("by").cloned().map(|by| ("by", by)));
-            Ok(shaped)
-        }
-        _ => Err(Mismatch::new("no number can be added to token ids", "embed tokens first")),
-    }
-}
-
-fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
-    let n: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: n, moved: 2 * n, saved: 0 }
+    scale::by_number(attrs, inputs, "no number can be added to token ids")
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

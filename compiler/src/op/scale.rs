@@ -26,17 +26,26 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    by_number(attrs, inputs, "token ids cannot be scaled")
+}
+
+/// The shape of x, with the number; `refusal` says that token ids have no such form.
+pub(super) fn by_number(
+    attrs: &Attrs,
+    inputs: &[Type],
+    refusal: &'static str,
+) -> Result<Shaped, Mismatch> {
     match inputs {
         [x] if !x.tokens => {
             let mut shaped = Shaped::plain(x.clone());
             shaped.attrs.extend(attrs.get("by").cloned().map(|by| ("by", by)));
             Ok(shaped)
         }
-        _ => Err(Mismatch::new("token ids cannot be scaled", "embed tokens first")),
+        _ => Err(Mismatch::new(refusal, "embed tokens first")),
     }
 }
 
-fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
+pub(super) fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: n, moved: 2 * n, saved: 0 }
 }

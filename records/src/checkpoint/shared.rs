@@ -9,10 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 
-use compiler::digest::Digest;
-
 use super::inspect::{Divided, divided};
-use super::{Content, Manifest, PARTS, Part, ReadTensor, Store, files, make_empty};
+use super::{Content, PARTS, Part, ReadTensor, Store, files, make_empty};
 use crate::fault::{Faults, Point};
 use crate::run::{RunError, cannot_write};
 
@@ -119,17 +117,6 @@ impl Store {
                 Err(wrong(&format!("it does not hold what rank {process} wrote")))
             }
         }
-    }
-
-    /// Gives a checkpoint that all processes have written its manifest and its name, and moves the pointer to it.
-    pub fn commit_shared(
-        &mut self,
-        step: u64,
-        chain: Digest,
-        contents: [Content; 3],
-        faults: &Faults,
-    ) -> Result<Manifest, RunError> {
-        self.commit(step, chain, contents, faults)
     }
 
     /// Deletes the files of a checkpoint that is not committed.

@@ -40,35 +40,21 @@ pub(super) fn run(
     };
     let number = |i: usize| -> Result<f64, KernelError> { transfer::given(x(i)?) };
     let integer = |i: usize| -> Result<i64, KernelError> { transfer::given_integer(x(i)?) };
-    let ours = || match choice {
-        Choice::Ours(path) => Ok(path),
-        Choice::View
-        | Choice::Library
-        | Choice::Head(..)
-        | Choice::Product(_)
-        | Choice::Attention(_) => Err(wrong(format!("`{choice}` was chosen for it"))),
+    let ours = || {
+        let Choice::Ours(path) = choice else { return Err(not_for(choice)) };
+        Ok(path)
     };
-    let product = || match choice {
-        Choice::Product(product) => Ok(product),
-        Choice::View
-        | Choice::Library
-        | Choice::Ours(_)
-        | Choice::Head(..)
-        | Choice::Attention(_) => Err(wrong(format!("`{choice}` was chosen for it"))),
+    let product = || {
+        let Choice::Product(product) = choice else { return Err(not_for(choice)) };
+        Ok(product)
     };
     Ok(match kernel {
         Kernel::Embed => vec![linear::embed(x(0)?, x(1)?)?],
-        Kernel::EmbedGrad { vocab } => vec![match choice {
-            Choice::Ours(Path::Cuda(_)) => {
-                let launcher = cuda::launcher(x(0)?.device())?;
-                cuda::sums::embed_backward(launcher, x(0)?, x(1)?, *vocab)?
-            }
-            Choice::Ours(Path::Fused(_) | Path::Reference(_))
-            | Choice::View
-            | Choice::Library
-            | Choice::Head(..)
-            | Choice::Product(_)
-            | Choice::Attention(_) => linear::embed_grad(x(0)?, x(1)?, *vocab)?,
+        Kernel::EmbedGrad { vocab } => vec![if let Choice::Ours(Path::Cuda(_)) = choice {
+            let launcher = cuda::launcher(x(0)?.device())?;
+            cuda::sums::embed_backward(launcher, x(0)?, x(1)?, *vocab)?
+        } else {
+            linear::embed_grad(x(0)?, x(1)?, *vocab)?
         }],
         Kernel::Linear { bias } => {
             let bias = if *bias { Some(x(2)?) } else { None };
@@ -281,25 +267,17 @@ pub(super) fn run(
 }
 
 fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
-    match choice {
-        Choice::Attention(path) => Ok(path),
-        Choice::View
-        | Choice::Library
-        | Choice::Product(_)
-        | Choice::Ours(_)
-        | Choice::Head(..) => Err(wrong(format!("`{choice}` was chosen for it"))),
-    }
+    let Choice::Attention(path) = choice else { return Err(not_for(choice)) };
+    Ok(path)
 }
 
 fn head_path(choice: Choice) -> Result<(Path, Product), KernelError> {
-    match choice {
-        Choice::Head(path, product) => Ok((path, product)),
-        Choice::View
-        | Choice::Library
-        | Choice::Product(_)
-        | Choice::Ours(_)
-        | Choice::Attention(_) => Err(wrong(format!("`{choice}` was chosen for it"))),
-    }
+    let Choice::Head(path, product) = choice else { return Err(not_for(choice)) };
+    Ok((path, product))
+}
+
+fn not_for(choice: Choice) -> KernelError {
+    wrong(format!("`{choice}` was chosen for it"))
 }
 
 /// The operands of attention: q, k and v from `first`, sink and slopes from `extra`.

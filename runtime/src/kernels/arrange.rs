@@ -3,6 +3,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use super::lanes::Element;
 use super::{KernelError, ffi};
 
 /// [b, t, …] -> [b, t, dims…].
@@ -44,10 +45,7 @@ pub fn cast(x: &Tensor, kind: Kind) -> Result<Tensor, KernelError> {
     match (ours, x.kind(), kind) {
         (true, Kind::BFloat16, Kind::Float) => {
             let mut wide = Tensor::f_empty(x.size(), (kind, Device::Cpu))?;
-            let to = ffi::slice_mut(&mut wide, &[x])?;
-            for (to, x) in to.iter_mut().zip(ffi::halves(x)?) {
-                *to = f32::from_bits(u32::from(*x) << 16);
-            }
+            Element::widen(ffi::halves(x)?, ffi::slice_mut(&mut wide, &[x])?);
             Ok(wide)
         }
         (true, Kind::Float, Kind::BFloat16) => {

@@ -108,6 +108,16 @@ impl<'a> Operands<'a> {
     pub fn plain(q: &'a Tensor, k: &'a Tensor, v: &'a Tensor, window: Option<i64>) -> Self {
         Self { q, k, v, window, scale: None, softcap: None, sink: None, slopes: None }
     }
+
+    /// `run` of the operands of our kernel by blocks, widened if they are bf16.
+    fn in_f32<R>(
+        self,
+        run: impl FnOnce(Operands<'_>) -> Result<R, KernelError>,
+    ) -> Result<R, KernelError> {
+        let [q, k, v] = [self.q, self.k, self.v].map(|x| cast(x, Kind::Float));
+        let sink = self.sink.map(|sink| cast(sink, Kind::Float)).transpose()?;
+        run(Operands { q: &q?, k: &k?, v: &v?, sink: sink.as_ref(), ..self })
+    }
 }
 
 /// y [b, t, h, e] and lse [b, h, t].
@@ -118,10 +128,7 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
             return few::forward(isa, &shape, operands);
         }
         Path::Fused(isa) => {
-            let [q, k, v] = [operands.q, operands.k, operands.v].map(|x| cast(x, Kind::Float));
-            let sink = operands.sink.map(|sink| cast(sink, Kind::Float)).transpose()?;
-            let operands = Operands { q: &q?, k: &k?, v: &v?, sink: sink.as_ref(), ..operands };
-            return fused::forward(isa, &shape, operands);
+            return operands.in_f32(|operands| fused::forward(isa, &shape, operands));
         }
         Path::Flash => {
             let Operands { q, k, v, window, .. } = operands;
@@ -149,17 +156,14 @@ pub fn backward(
     lse: &Tensor,
 ) -> Result<Vec<Tensor>, KernelError> {
     let shape = Shape::from_operands(operands)?;
-    let dsink = match operands.sink {
-        Some(sink) => Some(sink_gradient(dy, y, lse, sink)?),
-        None => None,
-    };
     match path {
         Path::Fused(isa) => {
-            let [dy, q, k, v, y] =
-                [dy, operands.q, operands.k, operands.v, y].map(|x| cast(x, Kind::Float));
-            let operands = Operands { q: &q?, k: &k?, v: &v?, ..operands };
-            let (dq, dk, dv) = fused::backward(isa, &shape, &dy?, operands, &y?, lse)?;
-            return Ok([dq, dk, dv].into_iter().chain(dsink).collect());
+            let (dy, y) = (cast(dy, Kind::Float)?, cast(y, Kind::Float)?);
+            return operands.in_f32(|operands| {
+                let dsink = sink_gradient(&dy, &y, lse, operands.sink)?;
+                let (dq, dk, dv) = fused::backward(isa, &shape, &dy, operands, &y, lse)?;
+                Ok([dq, dk, dv].into_iter().chain(dsink).collect())
+            });
         }
         Path::Flash => {
             let Operands { q, k, v, window, .. } = operands;
@@ -170,6 +174,7 @@ pub fn backward(
         }
         Path::Reference(_) => {}
     }
+    let dsink = sink_gradient(dy, y, lse, operands.sink)?;
     let (q, k, v) = shape.by_head(operands)?;
     let (dy, y) = (dy.f_transpose(1, 2)?, y.f_transpose(1, 2)?); // [b, h, t, e]
     let scale = shape.scale();
@@ -203,19 +208,18 @@ pub fn backward(
     Ok([rows(dq)?, kv(dk)?, kv(dv)?].into_iter().chain(dsink).chain(dslopes).collect())
 }
 
-/// −Σ_{b,t} exp(sink − lse) Σ dy ⊙ y, \[h\].
+/// −Σ_{b,t} exp(sink − lse) Σ dy ⊙ y, \[h\], if there is a sink.
 fn sink_gradient(
     dy: &Tensor,
     y: &Tensor,
     lse: &Tensor,
-    sink: &Tensor,
-) -> Result<Tensor, KernelError> {
-    let [dy, y, sink] = [dy, y, sink].map(|x| cast(x, lse.kind()));
-    let (dy, y, sink) = (dy?, y?, sink?);
-    let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), false, None::<Kind>)?; // [b, t, h]
+    sink: Option<&Tensor>,
+) -> Result<Option<Tensor>, KernelError> {
+    let Some(sink) = sink else { return Ok(None) };
+    let along = dy.f_mul(y)?.f_sum_dim_intlist([-1i64].as_slice(), false, None::<Kind>)?; // [b, t, h]
     let p = sink.f_unsqueeze(-1)?.f_sub(lse)?.f_exp()?; // [b, h, t]
     let all = p.f_mul(&along.f_transpose(1, 2)?)?;
-    Ok(all.f_sum_dim_intlist([0i64, 2].as_slice(), false, None::<Kind>)?.f_neg()?)
+    Ok(Some(all.f_sum_dim_intlist([0i64, 2].as_slice(), false, None::<Kind>)?.f_neg()?))
 }
 
 /// Scores, and the slope of their bound.

@@ -52,7 +52,7 @@ impl Run<'_> {
         Command::Save(step).give(&*member.ranks)?;
         match self.state.write_together(&self.store, faults) {
             Ok(Written::Whole { contents, peaks }) => {
-                let manifest = self.store.commit_shared(step, chain, *contents, faults)?;
+                let manifest = self.store.commit(step, chain, *contents, faults)?;
                 Ok(Some((manifest, peaks)))
             }
             Ok(Written::Unseen { rank }) => {

@@ -2,6 +2,7 @@
 
 use super::super::{Slot, manifest};
 use super::*;
+use compiler::digest::Digest;
 
 fn lock() -> Digest {
     Digest::of("test", "lock")
@@ -72,7 +73,7 @@ fn several_processes_write_the_bytes_of_one() {
         other.read_back(7, part, &owners, &written).unwrap()
     });
     assert_eq!(leader.names().unwrap(), Vec::<String>::new(), "not committed");
-    let found = leader.commit_shared(7, chain, contents, &Faults::none()).unwrap();
+    let found = leader.commit(7, chain, contents, &Faults::none()).unwrap();
     assert_eq!(found, wanted);
     let place = shared.path().join("step-0000000007");
     assert_eq!(manifest::verify(&place, &slots()).unwrap(), wanted);

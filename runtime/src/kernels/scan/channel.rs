@@ -96,21 +96,12 @@ impl Channel {
             let scores = plain(&self.scores, rows);
             add_product(self.isa, &mut self.y, scores, &self.tokens.v, [rows, rows, ep]);
         }
-        self.fade(s);
+        fade(s, &self.since_start[(rows - 1) * dp..], ep);
         add_product(self.isa, s, flipped(&self.faded_k, dp), &self.tokens.v, [dp, rows, ep]);
     }
 
     pub(super) fn y(&self) -> &[f32] {
         &self.y
-    }
-
-    /// diag(p_C) S
-    #[inline(always)]
-    fn fade(&self, s: &mut [f32]) {
-        let Sizes { rows, dp, ep, .. } = self.sizes;
-        for (row, p) in s.chunks_exact_mut(ep).zip(&self.since_start[(rows - 1) * dp..]) {
-            row.iter_mut().for_each(|x| *x *= p);
-        }
     }
 
     #[inline(always)]
@@ -121,11 +112,7 @@ impl Channel {
         self.attend();
         let end = &self.since_start[(rows - 1) * dp..];
         // The decay from the state before the chunk to the one after contains every gate of the chunk.
-        // Loops, here and below: the adapters of iterators would be compiled for narrow registers.
-        let mut ends = vec![0.0f32; dp];
-        for d in 0..dp {
-            ends[d] = end[d] * dot::<FMA>(&s[d * ep..][..ep], &ds[d * ep..][..ep]);
-        }
+        let mut ends = ends::<FMA>(end, s, ds);
 
         // dV = Aᵀ dY + (r ⊙ K) dS
         self.dv.fill(0.0);
@@ -142,33 +129,26 @@ impl Channel {
         // Through S: dQ = p ⊙ (dY Sᵀ), dK = r ⊙ (V dSᵀ)
         let mut turned = vec![0.0; dp * ep];
         transpose(isa, &mut turned, s, ep);
-        self.dq.fill(0.0);
-        add_product(isa, &mut self.dq, plain(&self.tokens.dy, ep), &turned, [rows, ep, dp]);
-        self.dq.iter_mut().zip(&self.since_start).for_each(|(x, p)| *x *= p);
+        let keys = [rows, ep, dp];
+        through(isa, &mut self.dq, &self.tokens.dy, &turned, &self.since_start, keys);
         transpose(isa, &mut turned, ds, ep);
-        self.dk.fill(0.0);
-        add_product(isa, &mut self.dk, plain(&self.tokens.v, ep), &turned, [rows, ep, dp]);
-        self.dk.iter_mut().zip(&self.to_end).for_each(|(x, r)| *x *= r);
+        through(isa, &mut self.dk, &self.tokens.v, &turned, &self.to_end, keys);
 
         // dg_t: from the start to i ≥ t, from j < t to the end.
         let mut after = vec![0.0f32; dp];
         for t in (0..rows).rev() {
             let row = t * dp..(t + 1) * dp;
-            let from = self.dq[row.clone()].iter().zip(&self.tokens.q[row.clone()]);
-            for (after, (dq, q)) in after.iter_mut().zip(from) {
-                *after += dq * q;
-            }
+            add_products(&mut after, &self.dq[row.clone()], &self.tokens.q[row.clone()]);
             self.dg[row].copy_from_slice(&after);
         }
         for t in 0..rows {
             let row = t * dp..(t + 1) * dp;
             self.dg[row.clone()].iter_mut().zip(&ends).for_each(|(dg, x)| *dg += x);
-            let from = self.dk[row.clone()].iter().zip(&self.tokens.k[row]);
-            ends.iter_mut().zip(from).for_each(|(x, (dk, k))| *x += dk * k);
+            add_products(&mut ends, &self.dk[row.clone()], &self.tokens.k[row]);
         }
 
         // dS = diag(p_C) dS + (p ⊙ Q)ᵀ dY
-        self.fade(ds);
+        fade(ds, end, ep);
         add_product(isa, ds, flipped(&self.faded_q, dp), &self.tokens.dy, [dp, rows, ep]);
 
         ffi::run_on(
@@ -203,6 +183,61 @@ impl Channel {
 #[inline(always)]
 pub(super) fn multiply(into: &mut [f32], a: &[f32], b: &[f32]) {
     into.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to = a * b);
+}
+
+/// C = (A B) ⊙ decay
+#[inline(always)]
+pub(super) fn through(
+    isa: Isa,
+    c: &mut [f32],
+    a: &[f32],
+    b: &[f32],
+    decay: &[f32],
+    sizes: [usize; 3],
+) {
+    c.fill(0.0);
+    add_product(isa, c, plain(a, sizes[1]), b, sizes);
+    c.iter_mut().zip(decay).for_each(|(x, p)| *x *= p);
+}
+
+#[inline(always)]
+pub(super) fn add_products(into: &mut [f32], a: &[f32], b: &[f32]) {
+    into.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to += a * b);
+}
+
+/// diag(p_C) S, [d, e]
+#[inline(always)]
+pub(super) fn fade(s: &mut [f32], end: &[f32], ep: usize) {
+    for (row, p) in s.chunks_exact_mut(ep).zip(end) {
+        row.iter_mut().for_each(|x| *x *= p);
+    }
+}
+
+/// p_C ⊙ Σ_e S ⊙ dS, by channel.
+#[inline(always)]
+pub(super) fn ends<const FMA: bool>(end: &[f32], s: &[f32], ds: &[f32]) -> Vec<f32> {
+    let ep = s.len() / end.len();
+    let mut ends = vec![0.0f32; end.len()];
+    // A loop: the adapters of iterators would be compiled for narrow registers.
+    for d in 0..end.len() {
+        ends[d] = end[d] * dot::<FMA>(&s[d * ep..][..ep], &ds[d * ep..][..ep]);
+    }
+    ends
+}
+
+/// Adds to the gates after row j what the pairs with j contributed to each: a gate has those of all later rows.
+#[inline(always)]
+pub(super) fn sum_between(between: &[f32], sum: &mut [f32], dg: &mut [f32], j: usize) {
+    let width = sum.len();
+    sum.fill(0.0);
+    for i in (j + 1..dg.len() / width).rev() {
+        let at = i * width..(i + 1) * width;
+        let both = between[at.clone()].iter().zip(&mut dg[at]);
+        for (sum, (x, dg)) in sum.iter_mut().zip(both) {
+            *sum += x;
+            *dg += *sum;
+        }
+    }
 }
 
 /// p and r, from sums of gates: a product of rounded decays would drift over many chunks.
@@ -304,15 +339,7 @@ impl ffi::Vectorised for Pairs<'_> {
                     between[c] = dk_c * k[c];
                 }
             }
-            sum.fill(0.0);
-            for i in (j + 1..rows).rev() {
-                let at = i * width..(i + 1) * width;
-                let both = between[at.clone()].iter().zip(&mut dg[at]);
-                for (sum, (x, dg)) in sum.iter_mut().zip(both) {
-                    *sum += x;
-                    *dg += *sum;
-                }
-            }
+            sum_between(&between, &mut sum, dg, j);
         }
     }
 }

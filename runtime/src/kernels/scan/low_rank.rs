@@ -15,7 +15,7 @@
 use super::super::dense::{add_product, flipped, plain, transpose};
 use super::super::lanes::{dot, mul_add};
 use super::super::{Isa, ffi};
-use super::channel::{Decays, multiply};
+use super::channel::{Decays, add_products, ends, fade, multiply, sum_between, through};
 use super::fused::{ChunkGradients, Scan, Sizes, Tokens, kept};
 use super::scalar::{solve, solve_transposed};
 
@@ -159,22 +159,13 @@ impl LowRank {
             let scores = plain(&self.scores.qb, rows);
             add_product(self.isa, &mut self.y, scores, &self.w, [rows, rows, ep]);
         }
-        self.fade(s);
+        fade(s, &self.since_start[(rows - 1) * dp..], ep);
         add_product(self.isa, s, flipped(&self.faded_k, dp), &self.tokens.v, [dp, rows, ep]);
         add_product(self.isa, s, flipped(&self.faded_b, dp), &self.w, [dp, rows, ep]);
     }
 
     pub(super) fn y(&self) -> &[f32] {
         &self.y
-    }
-
-    /// diag(p_C) S
-    #[inline(always)]
-    fn fade(&self, s: &mut [f32]) {
-        let Sizes { rows, dp, ep, .. } = self.sizes;
-        for (row, p) in s.chunks_exact_mut(ep).zip(&self.since_start[(rows - 1) * dp..]) {
-            row.iter_mut().for_each(|x| *x *= p);
-        }
     }
 
     #[inline(always)]
@@ -186,10 +177,7 @@ impl LowRank {
         let dy = &self.tokens.dy;
         let end = &self.since_start[(rows - 1) * dp..];
         // The decay from the state before the chunk to the one after contains every gate of the chunk.
-        let mut ends = vec![0.0f32; dp];
-        for d in 0..dp {
-            ends[d] = end[d] * dot::<FMA>(&s[d * ep..][..ep], &ds[d * ep..][..ep]);
-        }
+        let mut ends = ends::<FMA>(end, s, ds);
 
         // dW = (q | b)ᵀ dY + (r ⊙ B) dS, and dX = (I − (a′ | b))⁻ᵀ dW of the system's right side X
         let mut dx = vec![0.0; rows * ep];
@@ -240,7 +228,7 @@ impl LowRank {
         }
 
         // dS = diag(p_C) dS + (p ⊙ Q)ᵀ dY + (p′ ⊙ A)ᵀ dX
-        self.fade(ds);
+        fade(ds, end, ep);
         add_product(isa, ds, flipped(&self.faded_q, dp), dy, [dp, rows, ep]);
         add_product(isa, ds, flipped(&self.faded_a, dp), &dx, [dp, rows, ep]);
 
@@ -275,19 +263,6 @@ impl LowRank {
             low_rank: [&self.da, &self.db],
         }
     }
-}
-
-/// C = (A B) ⊙ decay
-#[inline(always)]
-fn through(isa: Isa, c: &mut [f32], a: &[f32], b: &[f32], decay: &[f32], sizes: [usize; 3]) {
-    c.fill(0.0);
-    add_product(isa, c, plain(a, sizes[1]), b, sizes);
-    c.iter_mut().zip(decay).for_each(|(x, p)| *x *= p);
-}
-
-#[inline(always)]
-fn add_products(into: &mut [f32], a: &[f32], b: &[f32]) {
-    into.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to += a * b);
 }
 
 struct Attend<'a> {
@@ -388,15 +363,7 @@ impl ffi::Vectorised for Pairs<'_> {
                     between[c] = both * q[c];
                 }
             }
-            sum.fill(0.0);
-            for i in (j + 1..rows).rev() {
-                let at = i * width..(i + 1) * width;
-                let both = between[at.clone()].iter().zip(&mut dg[at]);
-                for (sum, (x, dg)) in sum.iter_mut().zip(both) {
-                    *sum += x;
-                    *dg += *sum;
-                }
-            }
+            sum_between(&between, &mut sum, dg, j);
         }
     }
 }
