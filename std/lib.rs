@@ -3,7 +3,7 @@
 //! `canonc-compiler` embeds them; `canonc show std` lists them. This crate contains no code.
 //!
 //! ```
-//! let (name, text) = standard::FILES[0];
+//! let (name, text) = standard::FILES[1];
 //! assert_eq!(name, "std/attention.canon");
 //! assert!(text.contains("mixer"));
 //! ```
