@@ -17,7 +17,9 @@ mod scaling;
 mod selftest;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -242,7 +244,7 @@ pub struct ShowArgs {
     pub fields: bool,
     /// Predict memory, bytes and time of a training step on this many devices, or `locked`: as many as the lock says. Needs
     /// the lock of an experiment, or a folder of locks for a table
-    #[arg(long, value_name = "N", conflicts_with_all = ["fields", "recipe_fields", "arch"], value_parser = ranks)]
+    #[arg(long, value_name = "N", conflicts_with_all = ["fields", "recipe_fields", "arch", "seq_len"], value_parser = ranks)]
     pub ranks: Option<Ranks>,
     /// The devices of the prediction: h100, h200, a100 or cpu
     #[arg(long, value_name = "NAME", requires = "ranks", default_value = "h100")]
@@ -254,7 +256,7 @@ pub struct ShowArgs {
     #[arg(long, value_name = "WHAT", requires = "ranks")]
     pub recompute: Option<String>,
     /// Devices of a machine [default: the device's usual number]
-    #[arg(long, value_name = "N", requires = "ranks", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "ranks", allow_negative_numbers = true, value_parser = within::<u64>(1, 1024))]
     pub gpus_per_node: Option<u64>,
     /// Add gradients on each machine before they leave it
     #[arg(long, requires = "ranks")]
@@ -266,7 +268,7 @@ pub struct ShowArgs {
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
     /// Tokens per sequence
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(i64).range(1..=1 << 32))]
+    #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = within::<i64>(1, 1 << 32))]
     pub seq_len: i64,
     /// Print JSON (`--help` shows the schema)
     #[arg(long)]
@@ -312,7 +314,7 @@ pub struct GraphArgs {
     #[arg(long, value_enum, default_value_t)]
     pub format: GraphFormat,
     /// Show only the body of this layer
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(0, u32::MAX))]
     pub layer: Option<u32>,
     /// Empty these slots first: names separated by commas, or `all`
     #[arg(long, value_name = "SLOTS", value_delimiter = ',')]
@@ -521,22 +523,22 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Runs at a time; step times are accurate only if the machine has a core for every thread
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = jobs)]
     pub jobs: usize,
     /// Only time training steps, alternating between arms in this process [default: 40 of each]
-    #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u16).range(12..), conflicts_with_all = ["out", "jobs"])]
+    #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "40", allow_negative_numbers = true, value_parser = within::<u16>(12, u16::MAX), conflicts_with_all = ["out", "jobs"])]
     pub time: Option<u16>,
     /// Print a Slurm script instead: an array of machines that do the missing runs
     #[arg(long, value_enum, value_name = "TO", conflicts_with_all = ["out", "jobs", "time", "json"])]
     pub to: Option<CompareTo>,
     /// Machines of the array [default: one for each missing run]
-    #[arg(long, value_name = "N", requires = "to", value_parser = jobs)]
+    #[arg(long, value_name = "N", requires = "to", allow_negative_numbers = true, value_parser = jobs)]
     pub workers: Option<usize>,
     /// Do missing runs that no other worker does, then end without a report; any number can work at once
     #[arg(long, conflicts_with_all = ["out", "jobs", "time", "json", "to"])]
     pub work: bool,
     /// Take over the run of a worker that has been silent for this long, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true, value_parser = within::<u64>(1, 86_400))]
     pub lease: u64,
     /// Report no interval if the base differs from itself by more than this ratio, instead of the lock's time_bound
     #[arg(long, value_name = "RATIO", value_parser = plan::ratio, requires = "time")]
@@ -554,9 +556,20 @@ pub enum CompareTo {
 }
 
 pub fn jobs(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(jobs @ 1..=256) => Ok(jobs),
-        Ok(_) | Err(_) => Err("give a whole number from 1 to 256".to_owned()),
+    within(1, 256)(text)
+}
+
+/// Reads a whole number of a range.
+fn within<N>(
+    least: N,
+    most: N,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + fmt::Display + Copy + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
     }
 }
 

@@ -158,6 +158,8 @@ fn check(
         let documents = match documents.get(&name) {
             Some(known) => Option::clone(known),
             None => {
+                // Of several comparisons some may be on a task.
+                let data = data.filter(|_| runs::reads_documents(experiment));
                 let read = runs::documents(experiment, data)?;
                 documents.insert(name, read.clone());
                 read
@@ -223,27 +225,34 @@ pub struct Carry<'a> {
     pub found: &'a Found,
 }
 
+/// A run to be done, without what only one thread may hold.
+struct Due<'a> {
+    name: &'a str,
+    /// Its lock.
+    text: String,
+    /// Its folder.
+    place: PathBuf,
+    reads_documents: bool,
+}
+
 impl Carry<'_> {
     /// Runs each lock to its end, and stops at the first that fails.
     pub fn all(self, runs: &[&Run], of: usize) -> Outcome {
         let before = of - runs.len();
-        let text = |run: &&Run| lock::write(&Lock::Experiment(run.experiment.clone()));
-        let place = |run: &&Run| self.found.place(self.folder, &run.experiment);
-        let runs = runs
-            .iter()
-            .map(|run| Ok((run.experiment.name.as_str(), text(run), place(run)?)))
-            .collect::<Result<Vec<(&str, String, PathBuf)>, Failure>>()?;
+        let runs: Vec<Due<'_>> =
+            runs.iter().map(|run| self.due(run)).collect::<Result<_, Failure>>()?;
         let (next, halt) = (AtomicUsize::new(0), AtomicBool::new(false));
         let work = || {
             while !halt.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some((name, text, place)) = runs.get(number) else { break };
-                output::note(&format!("run {} of {of}: {name}", before + number + 1));
-                let exit = self.one(name, text, place);
+                let Some(run) = runs.get(number) else { break };
+                output::note(&format!("run {} of {of}: {}", before + number + 1, run.name));
+                let exit = self.one(run);
                 // A diverged run is a result of the comparison like any other.
-                if let Some(step) = diverged(&exit, place) {
+                if let Some(step) = diverged(&exit, &run.place) {
                     output::note(&format!(
-                        "{name} diverged at step {step}; the other runs continue"
+                        "{} diverged at step {step}; the other runs continue",
+                        run.name
                     ));
                     continue;
                 }
@@ -271,13 +280,22 @@ impl Carry<'_> {
 
     /// Runs one of the comparison's locks to its end, in its own process.
     pub fn one_of(self, run: &Run) -> Outcome {
-        let text = lock::write(&Lock::Experiment(run.experiment.clone()));
-        self.one(&run.experiment.name, &text, &self.found.place(self.folder, &run.experiment)?)
+        self.one(&self.due(run)?)
+    }
+
+    fn due<'r>(self, Run { experiment, .. }: &'r Run) -> Result<Due<'r>, Failure> {
+        Ok(Due {
+            name: &experiment.name,
+            text: lock::write(&Lock::Experiment(experiment.clone())),
+            place: self.found.place(self.folder, experiment)?,
+            reads_documents: runs::reads_documents(experiment),
+        })
     }
 
     /// Runs one lock to its end, in its own process.
-    fn one(self, name: &str, text: &str, place: &Path) -> Outcome {
+    fn one(self, run: &Due<'_>) -> Outcome {
         let Carry { folder, data, jobs, stop, found: _ } = self;
+        let Due { name, text, place, reads_documents } = run;
         let lock = out::named(folder, name, ".lock")?;
         let before = disk::read_text(&lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
@@ -288,6 +306,7 @@ impl Carry<'_> {
             words.insert(0, "--quiet".into());
         }
         words.extend(["--dir".into(), place.into()]);
+        let data = data.filter(|_| *reads_documents);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
         let timings = Paths::new(place).timings();
         let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());

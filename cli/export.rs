@@ -33,9 +33,10 @@ pub fn export(args: &ExportArgs) -> Outcome {
             Failure::bad_input("--ranks and --data are only for `--to slurm`").help("remove them")
         );
     }
+    let dtype = args.dtype.unwrap_or_default();
     let Source { compiled, experiment, weights, known } = source(args)?;
     let tokenizer = tokenizer::tokenizer(args, experiment.as_ref(), compiled.graph.vocab)?;
-    let what = known.as_ref().map(|known| known.said(args.dtype));
+    let what = known.as_ref().map(|known| known.said(dtype));
     let request = Request {
         compiled: &compiled,
         experiment: experiment.as_ref(),
@@ -48,7 +49,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
             ExportTo::Card => To::Card,
             ExportTo::Torch => To::Torch,
         },
-        dtype: match args.dtype {
+        dtype: match dtype {
             ExportDtype::F32 => Dtype::F32,
             ExportDtype::Bf16 => Dtype::Bf16,
         },

@@ -210,6 +210,25 @@ pub fn documents_if_there(
     }
 }
 
+/// Whether an experiment trains on prepared documents.
+pub fn reads_documents(experiment: &Experiment) -> bool {
+    matches!(experiment.data.source, DataSource::Text { .. })
+}
+
+/// Refuses documents for an experiment that reads none.
+pub fn reads(experiment: &Experiment, given: Option<&Path>) -> Result<(), Failure> {
+    match (&experiment.data.source, given) {
+        (DataSource::Task { task, .. }, Some(path)) => Err(Failure::bad_input(format!(
+            "`{}` trains on the task {}, which reads no documents, but `--data {}` names some",
+            experiment.name,
+            task.name(),
+            shown(path)
+        ))
+        .help("remove --data")),
+        (DataSource::Task { .. } | DataSource::Text { .. }, _) => Ok(()),
+    }
+}
+
 /// The default path of documents with that name. A name can be any text; one that leads to another folder has no
 /// default path.
 fn usual(name: &str) -> Option<PathBuf> {
@@ -250,6 +269,7 @@ pub fn documents(
     experiment: &Experiment,
     given: Option<&Path>,
 ) -> Result<Option<Arc<TextIndex>>, Failure> {
+    reads(experiment, given)?;
     let DataSource::Text { name, .. } = &experiment.data.source else {
         return Ok(None);
     };

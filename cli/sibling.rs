@@ -17,6 +17,9 @@ use records::platform::strict_blas;
 /// Its file name.
 pub const PROGRAM: &str = "canonc-torch";
 
+/// How serious a line of PyTorch's own log must be to be printed.
+const TORCH_LOG: &str = "TORCH_CPP_LOG_LEVEL";
+
 /// Runs tensor work by replacing this process with the other program.
 #[derive(Debug)]
 pub struct Sibling;
@@ -27,7 +30,13 @@ impl Tensors for Sibling {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         // libtorch is linked, so it reads its environment before `main`.
         let strict = strict_blas(|name| std::env::var(name).ok());
-        let error = Command::new(&program).arg0("canonc").args(&words).envs(strict).exec();
+        let mut command = Command::new(&program);
+        command.arg0("canonc").args(&words).envs(strict);
+        // PyTorch would print where in its code it noticed that a rank is gone; canonc says which one.
+        if std::env::var_os(TORCH_LOG).is_none() {
+            command.env(TORCH_LOG, "FATAL");
+        }
+        let error = command.exec();
         Err(Failure::machine(format!(
             "`{}` cannot be started: {}",
             shown(&program),

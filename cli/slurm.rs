@@ -19,9 +19,21 @@ use crate::{locks, looks, named, out, output, runs};
 
 /// Writes the script and the lock of one run; returns the names of the files.
 pub fn launch(args: &ExportArgs, folder: &Path) -> Result<Vec<String>, Failure> {
-    if args.weights.is_some() {
-        return Err(Failure::bad_input("a run starts from its lock, not from other weights")
-            .help("remove --weights"));
+    let prompt = &args.prompt;
+    for (given, option) in [
+        (args.weights.is_some(), "--weights"),
+        (args.dtype.is_some(), "--dtype"),
+        (args.arch.is_some(), "--arch"),
+        (prompt.tokenizer_file.is_some(), "--tokenizer-file"),
+        (prompt.bos.is_some(), "--bos"),
+        (prompt.eos.is_some(), "--eos"),
+    ] {
+        if given {
+            return Err(Failure::bad_input(format!(
+                "{option} is for exported weights, but a run starts from its lock alone"
+            ))
+            .help(format!("remove {option}")));
+        }
     }
     let source = named::run_or_path(&args.source)?;
     let lock = if source.is_dir() { Paths::new(&source).lock() } else { source.clone() };
@@ -41,6 +53,7 @@ pub fn launch(args: &ExportArgs, folder: &Path) -> Result<Vec<String>, Failure> 
     };
     let ranks = args.ranks.or(experiment.platform.devices).unwrap_or(1);
     enough_micro_batches(&experiment, ranks)?;
+    runs::reads(&experiment, args.data.as_deref())?;
     let data = args.data.as_deref().map(utf8).transpose()?.unwrap_or_default();
     let run = Run {
         experiment: &experiment,

@@ -35,7 +35,7 @@ pub struct PlaygroundArgs {
     #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
     pub families: Vec<String>,
     /// Runs at a time, one core each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::jobs)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = super::jobs)]
     pub jobs: usize,
 }
 
@@ -73,13 +73,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
     /// For `step` and `peers`: sequences per step [default: 8]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<i64>(1, 1 << 20))]
     pub batch: Option<i64>,
     /// For `step` and `peers`: tokens per sequence; several lengths give a table [default: 512]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', allow_negative_numbers = true, value_parser = super::within::<i64>(1, 1 << 24))]
     pub seq_len: Vec<i64>,
     /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`, 7 for `decode`]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u16>(1, u16::MAX))]
     pub rounds: Option<u16>,
     /// For `peers` and `decode`: a Python with PyTorch, for `decode` also transformers [default: the first with
     /// libtorch's version: python3, or the environment that --make-environment made]
@@ -214,16 +214,16 @@ pub struct GenerateArgs {
     #[command(flatten)]
     pub prompts: PromptArgs,
     /// Maximum number of tokens to generate
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = tokens)]
+    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true, value_parser = tokens)]
     pub max_tokens: usize,
     /// Sampling temperature; 0 always takes the most likely token
     #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature)]
     pub temperature: f64,
     /// Sample only from this many most likely tokens [default: all]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = super::within::<usize>(0, usize::MAX))]
     pub top_k: Option<usize>,
     /// Random seed
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = super::within::<u64>(0, u64::MAX))]
     pub seed: u64,
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -288,10 +288,10 @@ pub struct AnswerArgs {
     #[arg(long, value_enum, value_name = "RULE", default_value_t)]
     pub judge: Judge,
     /// Maximum tokens of an answer
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = tokens)]
+    #[arg(long, value_name = "N", default_value_t = 16, allow_negative_numbers = true, value_parser = tokens)]
     pub max_tokens: usize,
     /// Questions answered at a time
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, allow_negative_numbers = true, value_parser = super::within::<usize>(0, usize::MAX))]
     pub rows: usize,
     /// Output file for answers; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
@@ -356,8 +356,5 @@ pub enum WithKernels {
 
 /// A generous limit.
 fn tokens(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(count @ 0..=10_000_000) => Ok(count),
-        Ok(_) | Err(_) => Err("give a whole number up to 10000000".to_owned()),
-    }
+    super::within(0, 10_000_000)(text)
 }

@@ -240,12 +240,11 @@ pub struct OverlapArgs {
 }
 
 fn whole(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("give a whole number from 0 to {}", u64::MAX))
+    super::within(0, u64::MAX)(text)
 }
 
 fn at_least_one(text: &str) -> Result<u64, String> {
-    let number = whole(text).ok().filter(|&number| number > 0);
-    number.ok_or_else(|| format!("give a whole number from 1 to {}", u64::MAX))
+    super::within(1, u64::MAX)(text)
 }
 
 fn task_or_lock(text: &str) -> Result<String, String> {
@@ -324,7 +323,7 @@ pub struct BabilongArgs {
     #[arg(long, value_enum, value_name = "SET", default_value_t)]
     pub set: BabilongSet,
     /// Task number, for qa1 to qa20
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u32>(1, 20))]
     pub task: u32,
     /// A JSON lines file
     #[arg(long, value_name = "FILE")]

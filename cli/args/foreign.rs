@@ -54,7 +54,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Number of devices of the run, if the recipe does not give it
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<i64>(1, 1 << 20))]
     pub devices: Option<i64>,
     /// Import only the arch and recipe
     #[arg(long)]
@@ -122,19 +122,19 @@ pub struct ExportArgs {
     /// Weights with our, Hugging Face's or Lingua's names, if the source is not a run
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// Dtype of the written weights
-    #[arg(long, value_enum, value_name = "DTYPE", default_value_t)]
-    pub dtype: ExportDtype,
+    /// Dtype of the written weights [default: f32]
+    #[arg(long, value_enum, value_name = "DTYPE")]
+    pub dtype: Option<ExportDtype>,
     /// The arch, if the file or comparison has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
     #[command(flatten)]
     pub prompt: PromptArgs,
     /// GPUs, or ranks, per machine, for slurm and lingua-slurm
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = super::within::<i64>(1, 1024))]
     pub gpus_per_node: i64,
     /// Ranks, for slurm [default: the lock's platform.devices, or 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u32>(1, 1 << 20))]
     pub ranks: Option<u32>,
     /// Prepared documents on the cluster, for slurm, if the lock trains on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]

@@ -74,7 +74,7 @@ pub struct PrepareArgs {
     #[arg(long)]
     pub lines: bool,
     /// Number of tokenizer threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u16>(1, 1024))]
     pub workers: Option<u16>,
     /// How to treat lines without a document: skip and list them, or fail
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
@@ -164,7 +164,7 @@ Writes about 2.5 times --bytes under --dir and deletes it afterwards. The plain 
 Python: json, the same documents as bytes, one process.")]
 pub struct BenchTextArgs {
     /// Size of the corpus in bytes of JSON lines
-    #[arg(long, value_name = "N", default_value_t = 1_000_000_000, value_parser = clap::value_parser!(u64).range(100_000..=1 << 50))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000_000, allow_negative_numbers = true, value_parser = super::within::<u64>(100_000, 1 << 50))]
     pub bytes: u64,
     /// Working folder [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
@@ -176,6 +176,6 @@ pub struct BenchTextArgs {
     #[arg(long, value_name = "FILE")]
     pub tokenizer_file: Option<PathBuf>,
     /// Number of tokenizer threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u16>(1, 1024))]
     pub workers: Option<u16>,
 }

@@ -13,7 +13,7 @@ use super::OnDevice;
 fn span(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no length of time: give 90s, 30m or 3h50m");
     let (mut seconds, mut digits, mut units) = (0u64, String::new(), "hms".chars());
-    let bare = text.ends_with(|c: char| c.is_ascii_digit());
+    let bare = text.bytes().all(|byte| byte.is_ascii_digit());
     for c in text.chars().chain(bare.then_some('s')) {
         if c.is_ascii_digit() {
             digits.push(c);
@@ -29,7 +29,7 @@ fn span(text: &str) -> Result<Duration, String> {
         let count: u64 = std::mem::take(&mut digits).parse().map_err(|_| wrong())?;
         seconds = count.checked_mul(unit).and_then(|n| n.checked_add(seconds)).ok_or_else(wrong)?;
     }
-    if seconds == 0 { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
+    if seconds == 0 || !digits.is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
 }
 
 /// Train the experiment of a lock, or continue an interrupted run
@@ -71,19 +71,19 @@ pub struct RunArgs {
     #[arg(long, value_enum, value_name = "DEVICE")]
     pub device: Option<OnDevice>,
     /// Train with this many processes on this machine; the result is the same to the bit
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u32>(1, 1024))]
     pub ranks: Option<u32>,
     /// Add gradients on each machine before they leave it, which sends less between machines; same bits
     #[arg(long)]
     pub by_node: bool,
     /// How long a rank waits for another one, in seconds, before all end
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, allow_negative_numbers = true, value_parser = super::within::<u64>(1, 86_400))]
     pub rank_timeout: u64,
     /// Save a checkpoint after this long and exit 75, such as 90s, 30m or 3h50m
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = span)]
     pub stop_after: Option<Duration>,
     /// Save a checkpoint after this step and exit 75
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u64>(0, u64::MAX))]
     pub stop_after_step: Option<u64>,
     /// Fail at a named point, `NAME` or `NAME:COUNT`: for tests of recovery
     #[arg(long, value_name = "POINT", hide = true)]

@@ -94,6 +94,12 @@ fn question(experiment: &Experiment, ranks: u64, args: &ShowArgs) -> Result<Ques
         })?,
     };
     let local = args.gpus_per_node.unwrap_or(device.machine).min(ranks);
+    if args.by_node && !ranks.is_multiple_of(local) {
+        return Err(Failure::bad_input(format!(
+            "`--by-node` needs machines of equal size, but {ranks} ranks are not a multiple of {local} a machine"
+        ))
+        .help("give a number of ranks or `--gpus-per-node` that divides, or leave `--by-node` out"));
+    }
     Ok(Question { ranks, shard, local, by_node: args.by_node, device })
 }
 
@@ -129,13 +135,14 @@ fn text(experiment: &Experiment, question: &Question, prediction: &Prediction) -
         parts.iter().map(|(what, n)| format!("  {what:<22}{:>12}\n", milliseconds(*n))).collect();
     let way = if *by_node { "by machine" } else { "flat" };
     format!(
-        "{}: {ranks} ranks on {} with {local} a machine, shard {}, sums {way}\n\n\
+        "{}: {} on {} with {local} a machine, shard {}, sums {way}\n\n\
          memory of a rank{:>20} at its peak{fits}\n{held}\n\
          a rank receives{:>21} a step in {exchanges} exchanges, exactly\n\
          {:<22}{:>14}\n{:<22}{:>14}\n{:<22}{:>14}\n\n\
          seconds of a step, from stated figures (docs/scale.md)\n{parts}\
          {:<24}{:>12}  MFU {}\n{:<24}{:>12}  MFU {}\n",
         experiment.name,
+        output::counted(*ranks, "rank"),
         device.name,
         shard.name(),
         size(memory.held.total()),

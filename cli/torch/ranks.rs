@@ -39,6 +39,16 @@ pub(crate) fn check(
     launch: Option<&Launch>,
 ) -> Result<(), Failure> {
     let platform = &experiment.platform;
+    if let (Some(asked), Some(launch)) = (args.ranks, launch)
+        && asked != launch.size
+    {
+        let [rank, size] = launch.said_by;
+        return Err(Failure::bad_input(format!(
+            "`--ranks {asked}`, but {rank} and {size} in the environment say that this is rank {} of {}",
+            launch.rank, launch.size
+        ))
+        .help(format!("leave `--ranks` out under a launcher, or unset {rank} and {size}")));
+    }
     let ranks = launch.map_or(args.ranks, |launch| Some(launch.size));
     if let Some(ranks) = ranks {
         enough_micro_batches(experiment, ranks)?;
@@ -63,13 +73,40 @@ pub(crate) fn check(
         ))
         .help(format!("start a multiple of {node} ranks on each machine")));
     }
-    match (platform.device, launch) {
-        (Device::Cuda, Some(launch)) if nccl().is_none() => Err(Failure::machine(format!(
-            "the lock requires cuda, but {} ranks on GPUs need libcanonc_nccl.so, which is not beside this program",
-            launch.size
+    if let Some(launch) = launch
+        && (args.by_node || platform.devices_per_node.is_some())
+        && !launch.size.is_multiple_of(launch.local)
+    {
+        return Err(Failure::machine(format!(
+            "adding gradients by machine needs as many ranks on each, but {} ranks are not a multiple of the {} on this one",
+            launch.size, launch.local
+        ))
+        .help("start as many ranks on every machine, or leave `--by-node` out"));
+    }
+    match (platform.device, ranks) {
+        (Device::Cuda, Some(ranks @ 2..)) if !args.dry_run && nccl().is_none() => Err(Failure::machine(format!(
+            "{ranks} ranks on GPUs need libcanonc_nccl.so, which is not beside this program",
         ))
         .help("build it with runtime/native/nccl.sh (docs/scale.md), or use `--device cpu`, or one GPU")),
         (Device::Cpu | Device::Cuda, _) => Ok(()),
+    }
+}
+
+/// The id of the process that started this one as a rank, in its environment.
+const PARENT: &str = "CANONC_RANKS_PARENT";
+
+/// Asks the system to stop this process when the one that started it as a rank ends: nobody else would.
+pub(crate) fn end_with_parent() -> Result<(), Failure> {
+    let Some(parent) = std::env::var(PARENT).ok().and_then(|id| id.parse::<i32>().ok()) else {
+        return Ok(());
+    };
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| {
+        Failure::machine(format!("a rank cannot watch the process that started it: {error}"))
+    })?;
+    match rustix::process::getppid() {
+        Some(now) if now.as_raw_nonzero().get() == parent => Ok(()),
+        Some(_) | None => Err(Failure::machine("the process that started this rank has ended")),
     }
 }
 
@@ -97,13 +134,10 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
             ("MASTER_ADDR", "127.0.0.1".to_owned()),
             ("MASTER_PORT", port.to_string()),
         ]);
-        // PyTorch would print where in its code it noticed that a rank is gone.
-        if std::env::var_os("TORCH_CPP_LOG_LEVEL").is_none() {
-            command.env("TORCH_CPP_LOG_LEVEL", "ERROR");
-        }
         if threads.is_none() && std::env::var_os("OMP_NUM_THREADS").is_none() {
             command.env("OMP_NUM_THREADS", &each);
         }
+        command.env(PARENT, std::process::id().to_string());
         if rank > 0 {
             command.stdout(Stdio::null());
         }
@@ -194,6 +228,13 @@ pub(crate) fn arrive(launch: Launch, args: &RunArgs) -> Result<Arrived, Failure>
     Arrived::at(launch, Duration::from_secs(args.rank_timeout)).map_err(failure)
 }
 
+/// Tells the other ranks why this one cannot even meet them. They may not be there.
+pub(crate) fn give_up(launch: Launch, why: &str) {
+    if let Ok(arrived) = Arrived::at(launch, PATIENCE) {
+        arrived.give_up(why);
+    }
+}
+
 /// Meets the other ranks.
 pub(crate) fn join(
     arrived: Arrived,
@@ -210,7 +251,8 @@ pub(crate) fn join(
         (Some(node), _) => Some(u64::from(node)),
         (None, by_node) => by_node.then_some(u64::from(launch.local)),
     };
-    let gloo = Rc::new(arrived.join(&same(args, experiment), nccl.as_deref()).map_err(failure)?);
+    let gloo =
+        Rc::new(arrived.join(&same(args, launch, experiment), nccl.as_deref()).map_err(failure)?);
     let shard = platform.shard;
     let member = Member { ranks: gloo.clone(), shard, node, wrong_in: None };
     Ok(Joined { gloo, member })
@@ -224,7 +266,7 @@ fn nccl() -> Option<PathBuf> {
 }
 
 /// Everything that must be equal on all ranks, one fact to a line.
-fn same(args: &RunArgs, experiment: &Experiment) -> String {
+fn same(args: &RunArgs, launch: &Launch, experiment: &Experiment) -> String {
     let observed = observe();
     let binary = std::env::current_exe()
         .and_then(std::fs::read)
@@ -233,9 +275,14 @@ fn same(args: &RunArgs, experiment: &Experiment) -> String {
         Device::Cpu => String::new(),
         Device::Cuda => gpu(Path::new("/proc/driver/nvidia")),
     };
+    let stop = args.stop_after_step.map_or_else(|| "nothing".to_owned(), |step| step.to_string());
+    let by_node = match args.by_node {
+        true => format!("ranks on its machine {}\n", launch.local),
+        false => String::new(),
+    };
     format!(
         "lock {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {}\n{gpu}\
-         --stop-after-step {:?}\n--by-node {}\n",
+         --stop-after-step {stop}\n--by-node {}\n{by_node}",
         experiment.id(),
         experiment.digests.platform,
         observed.torch.version,
@@ -243,7 +290,6 @@ fn same(args: &RunArgs, experiment: &Experiment) -> String {
         observed.torch.isa,
         observed.torch.blas,
         experiment.platform.shard.name(),
-        args.stop_after_step,
         args.by_node,
     )
 }

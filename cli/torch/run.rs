@@ -16,6 +16,7 @@ use lab::experiment::{Device, Experiment};
 use lab::field::{FieldValue, Fields};
 use lab::lock::Lock;
 use records::attest::Attestation;
+use records::checkpoint::{set_aside, step_of};
 use records::fault::Faults;
 use records::job::{Estimate, Job, estimate, fits, repeated};
 use records::metrics::{Evaluation, Score, Step};
@@ -45,12 +46,23 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         ([], Some(None) | None) => runs::only_experiment()?,
     };
     output::detail(|| format!("lock: {}", shown(&path)));
-    let text = runs::read_text(&path)?;
-    trains(&path, &text)?;
-    let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
-    let experiment = on_device(locked, args.device)?;
     let launch = Launch::from_environment(|name| std::env::var(name).ok()).map_err(failure)?;
-    ranks::check(args, &experiment, launch.as_ref())?;
+    if launch.is_some() {
+        ranks::end_with_parent()?;
+    }
+    let read = || {
+        let text = runs::read_text(&path)?;
+        trains(&path, &text)?;
+        let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
+        let experiment = on_device(locked, args.device)?;
+        ranks::check(args, &experiment, launch.as_ref())?;
+        Ok(experiment)
+    };
+    let experiment = read().inspect_err(|failure: &Failure| {
+        if let (Some(launch), Some(why), false) = (&launch, &failure.message, args.dry_run) {
+            ranks::give_up(launch.clone(), why);
+        }
+    })?;
     if let (None, Some(ranks @ 2..)) = (&launch, args.ranks)
         && !args.dry_run
     {
@@ -234,7 +246,8 @@ fn several(args: &RunArgs) -> Outcome {
         let mut option = |name: &str, value: Option<OsString>| {
             words.extend(value.into_iter().flat_map(|value| [name.into(), value]));
         };
-        option("--data", data.as_ref().map(OsString::from));
+        let data = data.as_ref().filter(|_| runs::reads_documents(experiment));
+        option("--data", data.map(OsString::from));
         option("--stop-after", stop_after.map(|time| format!("{}s", time.as_secs()).into()));
         option("--stop-after-step", stop_after_step.map(|n| n.to_string().into()));
         option("--ranks", ranks.map(|n| n.to_string().into()));
@@ -521,7 +534,13 @@ impl Observer for Screen {
             Event::MetricsCut { .. } => {
                 "the metrics log ended in an incomplete line, which was removed".to_owned()
             }
-            Event::CheckpointRefused { name, why } => format!("warning: {name} is not used: {why}"),
+            Event::CheckpointRefused { name, why } => match step_of(name) {
+                None => format!("warning: {name} is not used: {why}"),
+                Some(_) => format!(
+                    "warning: {name} is not used, and becomes checkpoints/{}: {why}",
+                    set_aside(name)
+                ),
+            },
             Event::SavesAlone { rank } => format!(
                 "warning: rank {rank} does not see the run's folder, so rank 0 collects the state and writes checkpoints alone"
             ),

@@ -111,6 +111,7 @@ impl Experiment {
         let schedule = schedule(&fields, budget.map(|b| b.steps), &mut problems);
         let data = data(&fields, &mut problems);
         fits(&arch, &fields, &mut problems);
+        divides(&fields, &mut problems);
         let (loss, lr, optimizer) = update(&fields);
         let (Some(budget), Some(data)) = (budget.filter(|_| problems.is_empty()), data) else {
             return Err(problems);
@@ -500,6 +501,36 @@ fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
             "vocab-too-small",
             format!("arch `{}` has vocab {has}, but this data needs {wants}", arch.name),
             format!("use an arch with `vocab {wants}` or more{hint}"),
+        ));
+    }
+}
+
+/// Counts that must go into one another.
+fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
+    let (run, all) = (int(fields, "batch.in_sequence"), int(fields, "batch.micro_batches"));
+    if run > all {
+        problems.push(Problem::new(
+            "batch.in_sequence",
+            "too-many-in-sequence",
+            format!("batch.in_sequence is {run}, but a step has {all} micro-batches"),
+            format!("write in_sequence = {all} to add all of them in sequence"),
+        ));
+    }
+    let number = |path: &str| match fields.get(path) {
+        Some(FieldValue::Int(n)) => Some(*n),
+        Some(_) | None => None,
+    };
+    let devices = (number("platform.devices"), number("platform.devices_per_node"));
+    if let (Some(all), Some(each)) = devices
+        && all % each != 0
+    {
+        problems.push(Problem::new(
+            "platform.devices_per_node",
+            "unequal-machines",
+            format!(
+                "platform.devices is {all}, which is not a multiple of devices_per_node, {each}"
+            ),
+            "write a number that divides platform.devices, or leave it out",
         ));
     }
 }

@@ -135,6 +135,8 @@ pub struct FieldDef {
     pub synonyms: &'static [(&'static str, &'static str)],
     /// Whether it records the source or the tokenization of text.
     pub records_text: bool,
+    /// For platform fields: no value of it changes a bit of what canonc computes.
+    pub exact: bool,
 }
 
 const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -> FieldDef {
@@ -160,6 +162,7 @@ const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -
         absent,
         synonyms,
         records_text: false,
+        exact: false,
     }
 }
 
@@ -238,6 +241,10 @@ impl FieldDef {
 
     const fn spoken(self, synonyms: &'static [(&'static str, &'static str)]) -> FieldDef {
         FieldDef { synonyms, ..self }
+    }
+
+    const fn exact(self) -> FieldDef {
+        FieldDef { exact: true, ..self }
     }
 
     const fn records_text(self) -> FieldDef {

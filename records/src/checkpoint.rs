@@ -257,6 +257,34 @@ impl Store {
         ))
     }
 
+    /// Moves refused checkpoints aside, under the names of [`set_aside`], so that the folder holds only good ones. `found`
+    /// is the one that the run goes on from.
+    pub fn set_aside(
+        &self,
+        found: &str,
+        refused: &[Refused],
+        faults: &Faults,
+    ) -> Result<(), RunError> {
+        let places: Vec<&str> = refused
+            .iter()
+            .map(|refused| refused.name.as_str())
+            .filter(|name| step_of(name).is_some() && self.folder.join(name).exists())
+            .collect();
+        if places.is_empty() {
+            return Ok(());
+        }
+        self.point_to(found, faults)?;
+        for name in places {
+            let aside = self.folder.join(set_aside(name));
+            let moved = match fs::remove_dir_all(&aside) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                Ok(()) | Err(_) => fs::rename(self.folder.join(name), &aside),
+            };
+            moved.map_err(|error| cannot_write(&aside, &error))?;
+        }
+        sync_folder(&self.folder).map_err(|error| cannot_write(&self.folder, &error))
+    }
+
     /// Every checkpoint that is complete, belongs to this lock, is in its step's folder, and has a chain that `logged`
     /// accepts; oldest first.
     pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<SavedCheckpoint>, RunError> {
@@ -507,6 +535,11 @@ pub fn step_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("step-")?;
     let all = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all { digits.parse().ok() } else { None }
+}
+
+/// The name of a checkpoint that a run refused and did not go on from.
+pub fn set_aside(name: &str) -> String {
+    format!("refused-{name}")
 }
 
 /// Makes a folder, without what an earlier process left there.

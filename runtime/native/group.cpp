@@ -11,7 +11,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <sstream>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
 using std::chrono::milliseconds;
 
@@ -66,12 +69,22 @@ canonc_group *canonc_group_meet(const char *host, int port, int serve, const cha
   return group;
 }
 
-int canonc_group_connect(canonc_group *group, const char *address, int64_t timeout_ms) {
+int canonc_group_connect(canonc_group *group, const char *address, const char *interfaces, int64_t timeout_ms) {
   return canonc::guarded([&] {
-    auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_ms));
-    options->devices.push_back(address == nullptr ? c10d::ProcessGroupGloo::createDefaultDevice()
-                                                  : c10d::ProcessGroupGloo::createDeviceForHostname(address));
-    group->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(group->store, group->rank, group->size, options);
+    using gloo = c10d::ProcessGroupGloo;
+    // Gloo tries again at the end of its timeout, six times in all.
+    auto options = gloo::Options::create(milliseconds(std::max<int64_t>(timeout_ms / 6, 1)));
+    if (interfaces != nullptr) {
+      std::stringstream names(interfaces);
+      for (std::string name; std::getline(names, name, ',');) {
+        options->devices.push_back(gloo::createDeviceForInterface(name));
+      }
+    } else {
+      options->devices.push_back(address == nullptr ? gloo::createDefaultDevice()
+                                                    : gloo::createDeviceForHostname(address));
+    }
+    group->gloo = c10::make_intrusive<gloo>(group->store, group->rank, group->size, options);
+    group->gloo->setTimeout(milliseconds(timeout_ms));
   });
 }
 

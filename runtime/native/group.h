@@ -14,8 +14,9 @@ typedef struct canonc_work canonc_work;
 // Opens the store host:port, where ranks meet; `serve` is 1 for the process that hosts it. Keys begin with `prefix`.
 canonc_group *canonc_group_meet(const char *host, int port, int serve, const char *prefix, int rank, int size,
                                 int64_t timeout_ms);
-// Connects all ranks of the store over Gloo. `address` is this machine's own, or null for that of its host name.
-int canonc_group_connect(canonc_group *group, const char *address, int64_t timeout_ms);
+// Connects all ranks of the store over Gloo, by the network interfaces `interfaces` (names with commas between them), else by
+// this machine's `address`, else by that of its host name; both may be null.
+int canonc_group_connect(canonc_group *group, const char *address, const char *interfaces, int64_t timeout_ms);
 // Loads libcanonc_nccl.so (nccl.cpp), and connects the GPUs of all ranks.
 int canonc_group_add_nccl(canonc_group *group, const char *library, int64_t timeout_ms);
 // Begin an exchange, which runs while the caller goes on; null if it cannot begin. Tensors are [n, ...] and contiguous; the

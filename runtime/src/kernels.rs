@@ -33,7 +33,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 pub use ffi::{
-    Group, Meeting, Work, build_config, cpu_capability, is_deterministic, library_folder,
+    Group, Meeting, Network, Work, build_config, cpu_capability, is_deterministic, library_folder,
     parallel_for, set_deterministic, torch_version,
 };
 

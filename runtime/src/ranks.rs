@@ -9,6 +9,7 @@
 mod command;
 mod exchange;
 mod gloo;
+mod launch;
 pub mod simulated;
 
 use std::cell::Cell;
@@ -24,7 +25,8 @@ use lab::experiment::Shard;
 pub(crate) use command::Command;
 pub use command::Ending;
 pub(crate) use exchange::{Announced, Computed, Team, checked_by};
-pub use gloo::{Arrived, Gloo, Launch};
+pub use gloo::{Arrived, Gloo};
+pub use launch::Launch;
 
 /// How a process takes part in training with others.
 #[derive(Clone, Debug)]

@@ -228,7 +228,7 @@ impl<'a> Run<'a> {
         let measurer = Measurer::new(job, machine)?;
         let mut store = Store::new(folder.paths.checkpoints(), job.id(), job.slots());
         let (found, refused) = store.find(|chain| log.holds(chain))?;
-        for Refused { name, why } in refused {
+        for Refused { name, why } in refused.clone() {
             tell(Event::CheckpointRefused { name, why })?;
         }
         let (state, saved) = match (found, division) {
@@ -240,6 +240,7 @@ impl<'a> Run<'a> {
                     Some(division) => State::load_part(job, machine, &store, &found, division)?,
                 };
                 log.go_on_after(found.manifest.chain);
+                store.set_aside(&found.name, &refused, options.faults)?;
                 store.prune_older(&found.name, job.cadence.keep, options.faults)?;
                 (state, Some(found.manifest))
             }

@@ -121,7 +121,11 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
             (busiest, most) = (rank, received);
         }
     }
-    let exchanges = actions.iter().filter(|action| action.exchanges()).count() as u64;
+    // A rank alone has nobody to exchange with.
+    let exchanges = match ranks {
+        1 => 0,
+        _ => actions.iter().filter(|action| action.exchanges()).count() as u64,
+    };
     let rate = match experiment.precision {
         Precision::Bf16 => device.bf16,
         Precision::F32 => device.f32,
@@ -136,7 +140,7 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
     let takes = |action| {
         let Received { near, far } = schedule.received(action, busiest, local);
         let links = (near as f64 / (device.near * LINKS)).max(far as f64 / (device.far * LINKS));
-        links + device.latency
+        if ranks == 1 { 0.0 } else { links + device.latency }
     };
     let seconds = Seconds {
         compute: schedule.rounds() as f64 * micro.iter().sum::<f64>(),

@@ -19,7 +19,7 @@ use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
 use super::words;
-use crate::field::Class;
+use crate::field::{self, Class};
 
 /// The rule and kind for differences in a topic.
 fn rule_of(topic: Topic) -> Option<(&'static str, Scope)> {
@@ -48,8 +48,11 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
             word.is_some_and(|word| ours(&word) && !words.contains(&word.as_str()))
         })
     });
+    let locked = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
     let carried = vocabulary::row(path).is_some_and(|row| row.class == Class::Carried);
     match path {
+        // canonc's locks: ranks, sharding and recomputation change no bit.
+        _ if locked && field::find(path).is_some_and(|def| def.exact) => Topic::Setup,
         // If the batch is a key, the number of devices only affects how the work is divided.
         DEVICES if a.counts_its_step() && b.counts_its_step() => Topic::Kernel,
         NODES | NODE_DEVICES | NODE_TASKS | TASKS if a.counts_its_step() && b.counts_its_step() => {

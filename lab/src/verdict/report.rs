@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::{
     Change, Meaning, Namesake, NodeChange, Origin, Outcome, Place, Replaced, Verdict, What,
 };
+use crate::field;
 use compiler::digest::Digest;
 
 /// Nodes listed. Further ones are only counted.
@@ -29,8 +30,11 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     if let Some(trainer) = verdict.trainer.word() {
         let _ = writeln!(out, "  {trainer} runs both arms, as declared");
     }
-    if !verdict.platform.is_empty() {
+    let exact = |change: &Change| field::find(&change.path).is_some_and(|def| def.exact);
+    if verdict.platform.iter().any(|change| !exact(change)) {
         out += "  the platforms differ: results may differ by rounding, which an audit of the pair counts as a confound\n";
+    } else if !verdict.platform.is_empty() {
+        out += "  the platforms differ, in nothing that changes a bit of what canonc computes\n";
     }
     if exploratory && !verdict.treatment.is_empty() {
         out += "  exploratory: this treatment was given on the command line; declare it in a comparison file\n";

@@ -1,6 +1,6 @@
 //! Ranks as processes, over Gloo.
 //!
-//! In: the environment of a launcher, or of `canonc run --ranks`. Out: [`Collectives`]. Must stay true: an error of the
+//! In: this process's place among the others. Out: [`Collectives`]. Must stay true: an error of the
 //! network is reported as an error of a rank: the one that stored why it failed, or the one that no longer responds.
 
 use std::cell::Cell;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tch::Tensor;
 
-use super::{Collectives, Exchange, Received, UnderWay};
+use super::{Collectives, Exchange, Launch, Received, UnderWay};
 use crate::error::ExecuteError;
-use crate::kernels::{Group, KernelError, Meeting};
+use crate::kernels::{Group, KernelError, Meeting, Network};
 use records::run::RunError;
 
 /// How long ranks wait for each other to say that they still run. One on a busy machine needs seconds.
@@ -20,90 +20,6 @@ const ROLL_CALL: Duration = Duration::from_secs(8);
 
 /// How often a rank looks whether the others have come.
 const POLL: Duration = Duration::from_millis(50);
-
-/// This process among those that a launcher started.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    pub rank: u32,
-    pub size: u32,
-    /// Ranks on this machine.
-    pub local: u32,
-    /// Which of them this is.
-    pub place: u32,
-    pub host: String,
-    pub port: u16,
-    /// Whether rank 0 hosts the store; `torchrun` hosts it itself.
-    pub serves: bool,
-    /// Separates a restart from the processes before it.
-    pub prefix: String,
-}
-
-impl Launch {
-    /// Reads the environment that `torchrun`, `srun` or `canonc run --ranks` makes; `None` if this is a process of its
-    /// own.
-    pub fn from_environment(
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<Launch>, RunError> {
-        let torch = ["RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"];
-        // The script of a job has SLURM_NTASKS, too, but only what `srun` starts is in a step.
-        let slurm =
-            ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"];
-        let [rank, size, local, place] = if variable(torch[0]).is_some() { torch } else { slurm };
-        let (Some(rank_text), Some(size_text)) = (variable(rank), variable(size)) else {
-            return Ok(None);
-        };
-        let rank = number(rank, &rank_text)?;
-        let size = number(size, &size_text)?;
-        if size <= 1 {
-            return Ok(None);
-        }
-        if rank >= size {
-            return Err(RunError::input(
-                format!("the environment says rank {rank} of {size}, but ranks count from 0"),
-                "start the processes with `torchrun`, `srun` or `canonc run --ranks N`",
-            ));
-        }
-        let local = variable(local).map_or(Ok(size), |text| number(local, &text))?.max(1);
-        let place = variable(place).map_or(Ok(rank % local), |text| number(place, &text))?;
-        let missing = |name: &str| {
-            RunError::input(
-                format!(
-                    "the environment says rank {rank} of {size}, but not {name}, where the ranks meet"
-                ),
-                format!("export {name}; `torchrun` and `canonc run --ranks N` do"),
-            )
-        };
-        let host = variable("MASTER_ADDR").ok_or_else(|| missing("MASTER_ADDR"))?;
-        let port = variable("MASTER_PORT").ok_or_else(|| missing("MASTER_PORT"))?;
-        let port = port.parse().map_err(|_| {
-            RunError::input(
-                format!("MASTER_PORT is `{port}`, but a port is a number up to 65535"),
-                "export another MASTER_PORT",
-            )
-        })?;
-        let agent = variable("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        let restart = variable("TORCHELASTIC_RESTART_COUNT").unwrap_or_else(|| "0".to_owned());
-        Ok(Some(Launch {
-            rank,
-            size,
-            local,
-            place,
-            host,
-            port,
-            serves: rank == 0 && !agent,
-            prefix: format!("canonc/{restart}"),
-        }))
-    }
-}
-
-fn number(name: &str, text: &str) -> Result<u32, RunError> {
-    text.parse().map_err(|_| {
-        RunError::input(
-            format!("{name} is `{text}` in the environment, but it must be a number"),
-            "start the processes with `torchrun`, `srun` or `canonc run --ranks N`",
-        )
-    })
-}
 
 /// The connection of this process to the other ranks.
 pub struct Gloo {
@@ -130,7 +46,7 @@ pub struct Arrived {
 impl Arrived {
     /// Opens the store where ranks meet.
     pub fn at(launch: Launch, timeout: Duration) -> Result<Arrived, RunError> {
-        let Launch { rank, size, local: _, place: _, host, port, serves, prefix } = &launch;
+        let Launch { rank, size, host, port, serves, prefix, .. } = &launch;
         let meeting = Meeting {
             host: host.clone(),
             port: *port,
@@ -141,6 +57,12 @@ impl Arrived {
             timeout,
         };
         let group = Group::meet(&meeting).map_err(|error| {
+            if error.to_string().contains("EADDRINUSE") {
+                return RunError::machine(
+                    format!("rank 0 cannot listen on port {port}: another program does"),
+                    "export another MASTER_PORT on all ranks",
+                );
+            }
             RunError::machine(
                 format!(
                     "rank {rank} of {size} found nobody at {host}:{port} within {} s: {}",
@@ -176,10 +98,7 @@ impl Arrived {
     pub fn join(self, same: &str, nccl: Option<&Path>) -> Result<Gloo, RunError> {
         let Arrived { gloo, timeout } = &self;
         let connected = gloo.agree(same, *timeout).and_then(|()| {
-            // All on one machine: its host name may have no address.
-            let alone = gloo.launch.local == gloo.launch.size;
-            let connect = gloo.group.connect(alone.then_some("127.0.0.1"), *timeout);
-            connect.map_err(|error| RunError::from(gloo.lost(&error)))?;
+            gloo.connect(*timeout)?;
             let add = |library| gloo.group.add_nccl(library, *timeout);
             nccl.map_or(Ok(()), add).map_err(|error| {
                 RunError::machine(
@@ -199,6 +118,25 @@ impl Arrived {
 }
 
 impl Gloo {
+    /// Opens a connection to each other rank.
+    fn connect(&self, timeout: Duration) -> Result<(), RunError> {
+        let device = match &self.launch.interfaces {
+            Some(names) => Network::Interfaces(names.clone()),
+            None => self.launch.address().map_or(Network::OfHostName, Network::Address),
+        };
+        let connected = self.group.connect(&device, timeout);
+        connected.map_err(|error| {
+            let error = RunError::from(self.lost(&error));
+            // The others may not have noticed.
+            self.lost.set(false);
+            RunError::machine(
+                error.message,
+                "if that rank still runs, its machine cannot be reached there: GLOO_SOCKET_IFNAME names the network \
+                 interface to use on each machine",
+            )
+        })
+    }
+
     /// Refuses ranks that were started with something else, or that do not come in time. Rank 0 compares all with itself,
     /// and the others wait for its word, so that the store answers a few questions for each rank.
     fn agree(&self, same: &str, timeout: Duration) -> Result<(), RunError> {
@@ -222,6 +160,7 @@ impl Gloo {
 
     /// Waits for a key, unless one of these ranks fails before.
     fn wait(&self, key: &str, of: &[u32], until: Instant) -> Result<String, RunError> {
+        let Launch { rank, size, said_by, .. } = &self.launch;
         let lost = |error: KernelError| RunError::from(self.lost(&error));
         let stored = |key: &str| self.group.get(key, Duration::ZERO).map_err(lost);
         loop {
@@ -249,7 +188,11 @@ impl Gloo {
                         dsl::counted(late.len(), "rank"),
                         late.join(", ")
                     ),
-                    "check that all ranks were started; --rank-timeout sets how long to wait",
+                    format!(
+                        "check that all ranks were started: {} and {} in the environment say that this is rank {} of \
+                         {}; --rank-timeout sets how long to wait",
+                        said_by[0], said_by[1], rank, size
+                    ),
                 ));
             }
             std::thread::sleep(POLL);
@@ -262,11 +205,13 @@ impl Gloo {
         }
         let rank = self.launch.rank;
         let mut lines = theirs.lines().zip(same.lines());
-        let difference = lines
-            .find(|(theirs, ours)| theirs != ours)
-            .map_or_else(String::new, |(theirs, ours)| {
+        let difference = lines.find(|(theirs, ours)| theirs != ours).map_or_else(
+            String::new,
+            |(theirs, ours)| {
+                let [theirs, ours] = [theirs, ours].map(short);
                 format!(": rank {other} has {theirs}, rank {rank} has {ours}")
-            });
+            },
+        );
         Err(RunError::machine(
             format!("ranks {other} and {rank} differ{difference}"),
             "start every rank with the same canonc, lock and options, on the same kind of machine",
@@ -328,6 +273,15 @@ impl Gloo {
             }
         })
     }
+}
+
+/// A line with its digests as short as elsewhere.
+fn short(line: &str) -> String {
+    let word = |word: &str| match word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit()) {
+        true => word[..12].to_owned(),
+        false => word.to_owned(),
+    };
+    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 fn first_line(error: &KernelError) -> String {

@@ -44,6 +44,10 @@ fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
         let recorded = fs::read_to_string(folder.paths().events()).unwrap();
         assert!(recorded.contains("checkpoint refused"), "{recorded}");
         assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
+        // A run that says it has finished must verify.
+        assert!(!folder.checkpoint(7).exists());
+        assert!(folder.checkpoint(7).with_file_name("refused-step-0000000007").is_dir());
+        assert!(records::verify::holds(&folder.paths().folder), "{file}");
     }
 }
 

@@ -33,7 +33,12 @@ unsafe extern "C" {
         size: c_int,
         timeout_ms: i64,
     ) -> *mut Opaque;
-    fn canonc_group_connect(group: *mut Opaque, address: *const c_char, timeout_ms: i64) -> c_int;
+    fn canonc_group_connect(
+        group: *mut Opaque,
+        address: *const c_char,
+        interfaces: *const c_char,
+        timeout_ms: i64,
+    ) -> c_int;
     fn canonc_group_add_nccl(group: *mut Opaque, library: *const c_char, timeout_ms: i64) -> c_int;
     fn canonc_group_begin_all_to_all(
         group: *mut Opaque,
@@ -82,6 +87,17 @@ pub struct Meeting {
     pub timeout: Duration,
 }
 
+/// How other ranks reach this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// By the address of the host name.
+    OfHostName,
+    /// By this address.
+    Address(String),
+    /// By these network interfaces, with commas between them.
+    Interfaces(String),
+}
+
 /// A connection to all other ranks.
 #[derive(Debug)]
 pub struct Group {
@@ -112,11 +128,23 @@ impl Group {
     }
 
     /// Connects this rank with the others; returns when all have called it.
-    pub fn connect(&self, address: Option<&str>, timeout: Duration) -> Result<(), KernelError> {
-        let address = address.map(c_text).transpose()?;
-        let address = address.as_ref().map_or(std::ptr::null(), |address| address.as_ptr());
-        // SAFETY: a null-terminated string that outlives the call, or null, which is allowed.
-        checked(unsafe { canonc_group_connect(self.group.as_ptr(), address, millis(timeout)) })
+    pub fn connect(&self, network: &Network, timeout: Duration) -> Result<(), KernelError> {
+        let (address, interfaces) = match network {
+            Network::OfHostName => (None, None),
+            Network::Address(address) => (Some(c_text(address)?), None),
+            Network::Interfaces(names) => (None, Some(c_text(names)?)),
+        };
+        let pointer =
+            |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |c| c.as_ptr());
+        // SAFETY: null-terminated strings that outlive the call, or null, which is allowed.
+        checked(unsafe {
+            canonc_group_connect(
+                self.group.as_ptr(),
+                pointer(&address),
+                pointer(&interfaces),
+                millis(timeout),
+            )
+        })
     }
 
     /// Connects the GPUs of all ranks, by this library.
