@@ -233,6 +233,8 @@ struct Due<'a> {
     /// Its folder.
     place: PathBuf,
     reads_documents: bool,
+    /// Processes that its lock asks for, if there are several.
+    ranks: Option<u32>,
 }
 
 impl Carry<'_> {
@@ -284,18 +286,30 @@ impl Carry<'_> {
     }
 
     fn due<'r>(self, Run { experiment, .. }: &'r Run) -> Result<Due<'r>, Failure> {
+        let ranks = experiment.platform.devices.filter(|devices| *devices > 1);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if let Some(devices) = ranks.filter(|devices| *devices as usize > cores) {
+            return Err(Failure::machine(format!(
+                "`{}` has platform.devices = {devices}, but this machine runs {} at once",
+                experiment.name,
+                output::counted(cores as u64, "thread")
+            ))
+            .help("`canonc run LOCK --dir RUN --ranks N` trains it with any number of ranks, and `canonc export LOCK --to slurm` on a cluster")
+            .help("a comparison uses finished runs"));
+        }
         Ok(Due {
             name: &experiment.name,
             text: lock::write(&Lock::Experiment(experiment.clone())),
             place: self.found.place(self.folder, experiment)?,
             reads_documents: runs::reads_documents(experiment),
+            ranks,
         })
     }
 
     /// Runs one lock to its end, in its own process.
     fn one(self, run: &Due<'_>) -> Outcome {
         let Carry { folder, data, jobs, stop, found: _ } = self;
-        let Due { name, text, place, reads_documents } = run;
+        let Due { name, text, place, reads_documents, ranks } = run;
         let lock = out::named(folder, name, ".lock")?;
         let before = disk::read_text(&lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
@@ -306,6 +320,7 @@ impl Carry<'_> {
             words.insert(0, "--quiet".into());
         }
         words.extend(["--dir".into(), place.into()]);
+        words.extend(ranks.into_iter().flat_map(|n| ["--ranks".into(), n.to_string().into()]));
         let data = data.filter(|_| *reads_documents);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
         let timings = Paths::new(place).timings();

@@ -101,7 +101,7 @@ pub(crate) fn end_with_parent() -> Result<(), Failure> {
         return Ok(());
     };
     #[cfg(target_os = "linux")]
-    rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| {
+    rustix::process::set_parent_process_death_signal(Some(Signal::USR1)).map_err(|error| {
         Failure::machine(format!("a rank cannot watch the process that started it: {error}"))
     })?;
     match rustix::process::getppid() {

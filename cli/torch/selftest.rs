@@ -9,6 +9,7 @@ mod steps;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use compiler::plan::Precision;
 use records::platform::peak_memory;
@@ -18,7 +19,7 @@ use runtime::selftest::{goldens, kernels_of};
 use serde::Serialize;
 
 use canonc::args::{OnDevice, SelftestArgs};
-use canonc::fail::{Exit, Failure, Outcome, shown};
+use canonc::fail::{Exit, Failure, Outcome, reason, shown};
 use canonc::out::{self, OutputKind};
 use canonc::output;
 use canonc::runs::failure;
@@ -63,11 +64,36 @@ pub(crate) struct Setting {
     idle: u64,
 }
 
+/// Refuses a Python or a script that would only fail after all the tests.
+fn rival_starts(args: &SelftestArgs) -> Result<(), Failure> {
+    if let Some(peer) = args.peer.as_ref().filter(|peer| !peer.is_file()) {
+        return Err(Failure::bad_input(format!("`--peer {}` is not a file", shown(peer)))
+            .help("name a script with the options of bench_torch.py, or leave --peer out"));
+    }
+    let Some(python) = &args.python else { return Ok(()) };
+    let mut command = Command::new(python);
+    command.args(["-c", "import torch"]).stdin(Stdio::null());
+    let why = match command.output() {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            said.lines().last().unwrap_or("it imports no torch").to_owned()
+        }
+        Err(error) => reason(&error),
+    };
+    Err(Failure::bad_input(format!(
+        "`--python {}` is no Python with PyTorch: {why}",
+        shown(python)
+    ))
+    .help("name another one, or leave --python out"))
+}
+
 pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     let cuda = args.device == OnDevice::Cuda;
     let machine = Machine::new(cuda, false, KernelRequest::FASTEST).map_err(failure)?;
     let idle = peak_memory().unwrap_or(0);
     let golden = golden_folder(args.goldens.as_deref())?;
+    rival_starts(args)?;
     out::container(&args.out)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
         Failure::machine(format!("the folder cannot be created: {error}")).at(shown(&args.out))

@@ -539,8 +539,15 @@ pub fn step_of(name: &str) -> Option<u64> {
 
 /// The name of a checkpoint that a run refused and did not go on from.
 pub fn set_aside(name: &str) -> String {
-    format!("refused-{name}")
+    format!("{REFUSED}{name}")
 }
+
+/// Whether this is such a name.
+pub fn was_set_aside(name: &str) -> bool {
+    name.strip_prefix(REFUSED).is_some_and(|name| step_of(name).is_some())
+}
+
+const REFUSED: &str = "refused-";
 
 /// Makes a folder, without what an earlier process left there.
 fn make_empty(folder: &Path) -> Result<(), RunError> {

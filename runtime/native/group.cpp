@@ -11,6 +11,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -48,6 +51,27 @@ c10d::Backend &backend(const canonc_group &group, const at::Tensor &tensor) {
                                               : "the ranks are not connected");
   }
   return *chosen;
+}
+
+// How long the store may take to answer.
+constexpr milliseconds grace(10000);
+
+// Asks the store on a thread of its own: if the process that hosts it is stopped, the store's functions never return. Such
+// a thread stays behind, with what it holds; the process is about to end.
+template <class Question> auto ask(milliseconds limit, Question question) -> decltype(question()) {
+  auto answer = std::make_shared<std::promise<decltype(question())>>();
+  auto future = answer->get_future();
+  std::thread([answer, question = std::move(question)] {
+    try {
+      answer->set_value(question());
+    } catch (...) {
+      answer->set_exception(std::current_exception());
+    }
+  }).detach();
+  if (future.wait_for(limit) != std::future_status::ready) {
+    throw std::runtime_error("the place where ranks meet does not answer");
+  }
+  return future.get();
 }
 
 } // namespace
@@ -146,23 +170,33 @@ int canonc_group_broadcast(canonc_group *group, void *pointer, int root) {
 }
 
 int canonc_group_set(canonc_group *group, const char *key, const uint8_t *bytes, int64_t count) {
-  return canonc::guarded([&] { group->store->set(key, std::vector<uint8_t>(bytes, bytes + count)); });
+  return canonc::guarded([&] {
+    ask(grace, [store = group->store, key = std::string(key), value = std::vector<uint8_t>(bytes, bytes + count)] {
+      store->set(key, value);
+      return true;
+    });
+  });
 }
 
 int64_t canonc_group_get(canonc_group *group, const char *key, int64_t timeout_ms, uint8_t *bytes, int64_t count) {
   int64_t found = -2;
   const int status = canonc::guarded([&] {
-    const auto until = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
-    // `wait` of the store would throw at its end, as for a broken connection; asking again tells them apart.
-    while (!group->store->check({key})) {
-      if (std::chrono::steady_clock::now() >= until) {
-        return;
+    const milliseconds timeout(timeout_ms);
+    const auto value = ask(timeout + grace, [store = group->store, key = std::string(key), timeout] {
+      const auto until = std::chrono::steady_clock::now() + timeout;
+      // `wait` of the store would throw at its end, as for a broken connection; asking again tells them apart.
+      while (!store->check({key})) {
+        if (std::chrono::steady_clock::now() >= until) {
+          return std::optional<std::vector<uint8_t>>();
+        }
+        std::this_thread::sleep_for(milliseconds(20));
       }
-      std::this_thread::sleep_for(milliseconds(20));
+      return std::optional(store->get(key));
+    });
+    if (value) {
+      found = static_cast<int64_t>(value->size());
+      std::copy_n(value->begin(), std::min(found, count), bytes);
     }
-    const auto value = group->store->get(key);
-    found = static_cast<int64_t>(value.size());
-    std::copy_n(value.begin(), std::min(found, count), bytes);
   });
   return status == 0 ? found : -1;
 }

@@ -128,6 +128,26 @@ fn a_rank_that_hangs_ends_all_and_is_named() {
     assert_eq!(code, Some(3), "{told}");
     assert!(told.contains("rank 1 does not respond"), "{told}");
     assert!(told.contains("killed: 1"), "{told}");
+    // Rank 0 also hosts the place where ranks meet, which then answers nobody.
+    let (code, told) = hurt(&place, "run --dir leader --ranks 3 --rank-timeout 3", 0, "-STOP");
+    assert_eq!(code, Some(3), "{told}");
+    assert!(told.contains("rank 0 hangs, and the others gave up on it"), "{told}");
+}
+
+/// Nobody else would end them.
+#[test]
+fn ranks_stop_when_the_process_that_started_them_is_killed() {
+    let place = place(300, "");
+    let (mut child, mut lines) = place.start("run --dir orphans --ranks 2");
+    let mut told = String::new();
+    while !told.contains("step ") {
+        assert!(lines.read_line(&mut told).unwrap() > 0, "{told}");
+    }
+    send(child.id(), "-KILL");
+    // Ends when the last rank has closed it.
+    while lines.read_line(&mut told).unwrap() > 0 {}
+    child.wait().unwrap();
+    assert!(told.contains("interrupted after step"), "{told}");
 }
 
 #[test]
@@ -150,7 +170,7 @@ fn any_rank_can_be_asked_to_stop() {
 fn a_launcher_that_says_too_little_is_refused() {
     let place = place(6, "");
     for (variables, wanted) in [
-        ([("RANK", "5"), ("WORLD_SIZE", "2")], "rank 5 of 2"),
+        ([("RANK", "5"), ("WORLD_SIZE", "2")], "RANK is 5 and WORLD_SIZE is 2"),
         ([("RANK", "one"), ("WORLD_SIZE", "2")], "RANK is `one`"),
         ([("RANK", "0"), ("WORLD_SIZE", "2")], "MASTER_ADDR"),
     ] {
@@ -285,7 +305,7 @@ fn a_rank_that_differs_or_fails_before_the_meeting_is_named() {
         ranks.iter().any(|both| told.contains(&format!("ranks {both} differ: ")))
             && told.contains(what)
     };
-    let stop = "rank 1 has --stop-after-step Some(3)";
+    let stop = "rank 1 has --stop-after-step 3";
     assert!(named(&ends[0].1, ["1 and 0", "0 and 1"], stop), "{ends:?}");
     assert!(!place.path("runs").exists(), "nothing was begun");
     // A rank with another lock, which its folder does not have.

@@ -71,12 +71,14 @@ fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    let (mut strange, mut unfinished) = (Vec::new(), Vec::new());
+    let (mut strange, mut unfinished, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     for entry in entries {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
         let is_one = checkpoint::step_of(&name).is_some_and(|step| name_of(step) == name);
         if !finished && name.starts_with(UNFINISHED) {
             unfinished.push(format!("checkpoints/{name}"));
+        } else if checkpoint::was_set_aside(&name) {
+            refused.push(format!("checkpoints/{name}"));
         } else if !is_one && name != POINTER {
             strange.push(name);
         }
@@ -89,6 +91,16 @@ fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(),
             format!(
                 "unfinished files of a process, which were not read and which the next process deletes: {}",
                 unfinished.join(", ")
+            ),
+        );
+    }
+    if !refused.is_empty() {
+        refused.sort_unstable();
+        report.trusted(
+            Subject::OtherFiles,
+            format!(
+                "checkpoints that the run refused and did not use, which were not read: {}",
+                refused.join(", ")
             ),
         );
     }

@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use compiler::analyse::analyse;
 use compiler::graph::Graph;
 use compiler::plan::{Precision, Sizes, Step, TrainOptions, Work};
 use compiler::plans;
-use tch::{Kind, Tensor};
+use records::platform::memory_limit;
+use records::progress::bytes;
+use tch::{Device, Kind, Tensor};
 
 use super::Timing;
 use crate::execute::{ExecuteError, Machine, Moments, Paths, StepObserver, Trainer};
@@ -87,7 +90,23 @@ impl Stepper {
         StepShape { batch, seq_len }: StepShape,
         machine: Machine,
     ) -> Result<Self, ExecuteError> {
-        let trainer = Trainer::new(plans::train(graph, options), machine)?;
+        let plans = plans::train(graph, options);
+        let sizes = Sizes { batch, time: seq_len, past: 0 };
+        let (step, moments) =
+            (plans.micro.memory(sizes), 8 * i128::from(analyse(graph, seq_len).parameters));
+        let needed = step.inputs + step.peak + moments;
+        if let (Device::Cpu, Some(limit)) = (machine.device, memory_limit())
+            && needed > i128::from(limit.bytes)
+        {
+            return Err(ExecuteError::new(format!(
+                "{batch} sequences of {seq_len} tokens need {} of memory, but {} {}\nhelp: give smaller numbers, or a \
+                 smaller arch",
+                bytes(u64::try_from(needed).unwrap_or(u64::MAX)),
+                limit.by,
+                bytes(limit.bytes)
+            )));
+        }
+        let trainer = Trainer::new(plans, machine)?;
         let weights = Weights::init(graph, 1)?.to(machine.device, machine.kind)?;
         let moments = Moments::zeros(&weights)?;
         let ids = (Kind::Int64, machine.device);
