@@ -20,6 +20,7 @@ fn golden() -> String {
 /// keeps what they were asked for, without the text of a script.
 const PYTHON: &str = "#!/bin/sh
 if [ \"$1\" = -c ]; then
+  [ \"$2\" = 'import torch' ] && exit 0
   shift 2
   echo \"fla $*\" >> asked.txt
   case \"$2\" in mamba2) echo no kernel for this device >&2; exit 1 ;; esac
@@ -37,6 +38,7 @@ fn everything_holds_on_this_machine_and_is_in_the_json() {
     let python = place.path().join("python");
     fs::write(&python, PYTHON).unwrap();
     fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(place.path().join("b.py"), "").unwrap();
     let words = ["--out", "out", "--goldens", &golden(), "--python", "./python", "--peer", "b.py"];
     let output = selftest(place.path(), &words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -107,4 +109,21 @@ fn what_is_missing_is_named_and_nothing_is_written() {
         assert!(said.contains("this machine cannot use CUDA"), "{said}");
     }
     assert!(!place.path().join("out").exists());
+}
+
+#[test]
+fn a_python_or_a_script_that_cannot_run_is_refused_before_the_tests() {
+    let place = tempfile::tempdir().unwrap();
+    let golden = golden();
+    for (words, wanted) in [
+        (["--python", "/nope"].as_slice(), "`--python /nope` is no Python with PyTorch"),
+        (&["--python", "true", "--peer", "none.py"], "`--peer none.py` is not a file"),
+    ] {
+        let output =
+            selftest(place.path(), &[&["--out", "out", "--goldens", &golden], words].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(wanted), "{said}");
+        assert!(!place.path().join("out").exists());
+    }
 }
