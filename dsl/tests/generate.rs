@@ -299,6 +299,7 @@ pub(crate) fn soup() -> impl Strategy<Value = String> {
         "with",
         "param",
         "share",
+        "carry",
         "if",
         "else",
         "slot",
