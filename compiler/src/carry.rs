@@ -1,6 +1,6 @@
 //! PASS Graph → Graph: layers with only the tensors that pass between them.
 //!
-//! In: a top body whose layers list every tensor that may pass beside the stream. Out: the same, in which a layer returns
+//! In: a top body; its layers list every tensor that may pass between them. Out: the same, in which a layer returns
 //! what a later one reads, and reads what its results need. Must stay true: the order of a layer's operands and results
 //! follows from their use, never from a name or the order of a text, and slots have no part in it, so that emptying one
 //! changes no order; layers that were one body and pass the same tensors on are one body again; a top body without
@@ -107,7 +107,7 @@ fn trimmed(body: &Body, ports: &[u32]) -> (Body, Vec<u32>) {
 /// The inputs and results of layers that values depend on, in order of first use; layers are not looked into.
 fn leaves(body: &Body, outs: &[Out]) -> Vec<Out> {
     let mut found = Vec::new();
-    // First along the operand that each result of a slot stands for, as if all slots were empty; then all of them.
+    // First through slots as if all were empty, from each result to its operand; then all of them.
     for all in [false, true] {
         let mut seen: BTreeSet<Out> = BTreeSet::new();
         let mut stack: Vec<Out> = outs.iter().rev().copied().collect();

@@ -26,7 +26,7 @@ pub(super) struct Building {
     field_places: BTreeMap<String, usize>,
 }
 
-/// The tensors that pass from layer to layer beside the stream, as one layer sees them.
+/// The tensors that pass from layer to layer in addition to the stream, as one layer sees them.
 #[derive(Default)]
 pub(super) struct Passing {
     /// What the layers before left, and the token ids, by name.

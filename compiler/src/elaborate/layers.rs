@@ -29,7 +29,7 @@ struct LayerBody {
 /// they were given.
 type Memo = BTreeMap<(*const Applied, Option<usize>), Option<Rc<LayerBody>>>;
 
-/// The tensors that pass from layer to layer beside the stream.
+/// The tensors that pass from layer to layer in addition to the stream.
 #[derive(Default)]
 struct Passed {
     now: BTreeMap<String, Out>,

@@ -269,7 +269,7 @@ impl Writer {
         Ok(results)
     }
 
-    /// One call for each layer, if tensors pass between them beside the stream.
+    /// One call for each layer, if more than the stream passes between them.
     fn passing(&mut self, index: u32, node: &Node, operands: &[String]) -> Vec<String> {
         let results: Vec<String> = (0..node.types.len())
             .map(|port| match port {
