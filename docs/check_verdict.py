@@ -33,6 +33,9 @@ except ImportError as missing:
 EMPTY = "empty"
 CANON = "arch.layers.*.slots.*"
 
+# Nodes whose weight is a matrix or table, and which of their operands it is.
+DECAYED = {"linear": 1, "embed": 1, "ngram": 1, "latent_attention": 3}
+
 
 class Bad(Exception):
     """A lock or a treatment that cannot be judged."""
@@ -256,14 +259,14 @@ class Graph:
         return [node for node in body.nodes if node.kind == "slot" and node.name == name] if body else []
 
     def decayed(self):
-        """The digest of the paths of all weights of `linear` and `embed`, in the manifest's order."""
+        """The digest of the paths of all matrices and tables, in the manifest's order."""
         weights, places = set(), self.params(self.top)
         work = [(self.top, {number: number for number in places})]
         while work:
             body, outer = work.pop()
             for node in body.nodes:
-                if node.kind in ("linear", "embed"):
-                    weight = body.nodes[node.operands[1][0]]
+                if node.kind in DECAYED:
+                    weight = body.nodes[node.operands[DECAYED[node.kind]][0]]
                     weights.add(outer[weight.number])
                 elif node.kind in ("slot", "layer") and node.body:
                     inner = {number: outer[used] for number, used in enumerate(node.params)}

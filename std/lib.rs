@@ -10,7 +10,7 @@
 #![warn(missing_docs)]
 
 /// Each file's name, as `use` and messages give it, and its text.
-pub const FILES: [(&str, &str); 22] = [
+pub const FILES: [(&str, &str); 25] = [
     ("std/alibi.canon", include_str!("alibi.canon")),
     ("std/attention.canon", include_str!("attention.canon")),
     ("std/decoder.canon", include_str!("decoder.canon")),
@@ -23,14 +23,17 @@ pub const FILES: [(&str, &str); 22] = [
     ("std/gsa.canon", include_str!("gsa.canon")),
     ("std/head.canon", include_str!("head.canon")),
     ("std/hgrn2.canon", include_str!("hgrn2.canon")),
+    ("std/hyper.canon", include_str!("hyper.canon")),
     ("std/init.canon", include_str!("init.canon")),
     ("std/kda.canon", include_str!("kda.canon")),
     ("std/latent_attention.canon", include_str!("latent_attention.canon")),
     ("std/mamba2.canon", include_str!("mamba2.canon")),
+    ("std/ngram.canon", include_str!("ngram.canon")),
     ("std/norm.canon", include_str!("norm.canon")),
     ("std/retention.canon", include_str!("retention.canon")),
     ("std/rwkv6.canon", include_str!("rwkv6.canon")),
     ("std/rwkv7.canon", include_str!("rwkv7.canon")),
     ("std/simple_gla.canon", include_str!("simple_gla.canon")),
     ("std/swiglu.canon", include_str!("swiglu.canon")),
+    ("std/value_residual.canon", include_str!("value_residual.canon")),
 ];

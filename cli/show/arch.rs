@@ -218,6 +218,7 @@ impl StateRow {
             State::Inputs { steps, channels } => {
                 ("inputs", vec![steps.to_string(), channels.to_string()])
             }
+            State::Tokens { count } => ("tokens", vec![count.to_string()]),
             State::KeyValue { kv_heads, key_dim, value_dim, window } => {
                 let rows = window.map_or("time".to_owned(), |window| window.to_string());
                 let width = format!("{key_dim}+{value_dim}");

@@ -9,11 +9,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::carry;
 use crate::graph::{Body, NodeKind, Out, ParamId, StateId};
 
 /// A whole architecture's body, arranged.
 pub(crate) fn arranged(top: Body) -> Body {
-    let Arranged { mut body, .. } = arrange(top, &mut BTreeMap::new());
+    let Arranged { mut body, .. } = arrange(carry::passed(top), &mut BTreeMap::new());
     number_paths(&mut body);
     body
 }

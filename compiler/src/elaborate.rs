@@ -27,13 +27,15 @@ use dsl::{Diagnostic, Diagnostics, Label, Span};
 
 use crate::arch::Aliases;
 use crate::arrange::arranged;
+use crate::carry;
 use crate::diag;
 use crate::graph::{Body, Graph, NodeKind, Out};
+use crate::names::TOKENS;
 use crate::op::{self, Type};
 use crate::resolve::Library;
 use crate::tree::Value;
 use crate::tree::{Applied, ArchTree, ROLES};
-use building::Building;
+use building::{Building, Passing};
 use frame::Slots;
 
 /// Maximum depth of calls between definitions.
@@ -229,6 +231,8 @@ impl Elaborator<'_> {
         top.body.inputs.push(Type::tokens());
         let tokens = top.body.push(NodeKind::Input(0), vec![], vec![Type::tokens()], tree.span);
         let mut x = self.embedding(&mut top, Out::first(tokens))?;
+        let now = BTreeMap::from([(TOKENS.to_owned(), Out::first(tokens))]);
+        top.passing = Some(Passing { now, ..Passing::default() });
         x = self.layers(&mut top, x, dim)?;
 
         let Some(head) = tree.head.clone() else {
@@ -258,6 +262,7 @@ impl Elaborator<'_> {
             }
         }
         top.body.outputs = outputs;
+        self.pass(&mut top);
         let (top, fields) = self.finish(top);
         let elements = top.params.iter().map(|p| p.shape.iter().product::<i64>());
         let total = elements.fold(0i64, i64::saturating_add);
@@ -266,6 +271,27 @@ impl Elaborator<'_> {
         }
         self.unused_rows(&top);
         Some(Elaborated { declared: Graph { top, vocab, dim }, fields })
+    }
+
+    /// Leaves layers only the tensors that pass between them, and refuses what then has no use.
+    fn pass(&mut self, top: &mut Building) {
+        if !carry::carries(&top.body) {
+            return;
+        }
+        let before = carry::unread(&top.body);
+        top.body = carry::passed(std::mem::take(&mut top.body));
+        for id in carry::unread(&top.body).difference(&before) {
+            let Some(param) = top.body.params.get(id.0 as usize) else { continue };
+            let span = top.param_spans.get(id.0 as usize).copied().unwrap_or(self.tree.span);
+            self.diagnostics.push(diag::unused_result(&param.path, span));
+        }
+        if let Some(index) = carry::passed_over(&top.body)
+            && let Some(layer) = self.tree.layers.get(index as usize)
+        {
+            let applied = &layer.applied;
+            let error = diag::layer_passed_over(applied.span, applied.name(), index);
+            self.diagnostics.push(error);
+        }
     }
 
     fn arch_fields(&mut self, top: &mut Building) {

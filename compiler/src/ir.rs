@@ -321,6 +321,11 @@ pub enum State {
         /// Width of one input.
         channels: i64,
     },
+    /// The last `count` token ids, each plus 1; 0 where there were none: `[batch, count]`.
+    Tokens {
+        /// Number of remembered tokens.
+        count: i64,
+    },
     /// Keys and values, one row per past token, or the last `window` of them.
     KeyValue {
         /// Heads of keys and values.
@@ -348,6 +353,7 @@ impl State {
     pub fn elements(&self, tokens: i64) -> i64 {
         match self {
             State::Inputs { steps, channels } => steps * channels,
+            State::Tokens { count } => *count,
             State::KeyValue { kv_heads, key_dim, value_dim, window } => {
                 kv_heads * (key_dim + value_dim) * window.map_or(tokens, |w| w.min(tokens))
             }
@@ -360,6 +366,7 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             State::Inputs { steps, channels } => write!(f, "inputs [{steps}, {channels}]"),
+            State::Tokens { count } => write!(f, "tokens i64 [{count}]"),
             State::KeyValue { kv_heads, key_dim, value_dim, window } => {
                 let length = window.map_or("time".to_owned(), |w| w.to_string());
                 write!(f, "keys_values [{length}, {kv_heads}, {key_dim}+{value_dim}]")

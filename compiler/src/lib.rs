@@ -37,6 +37,7 @@ pub mod artifacts;
 pub mod number;
 pub mod ir;
 pub mod graph;
+mod carry;
 mod arrange;
 pub mod erase;
 pub mod lower;

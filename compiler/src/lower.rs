@@ -404,7 +404,11 @@ impl<'g> Lower<'g> {
         state_parts(state)
             .into_iter()
             .map(|(part, dims)| {
-                let dtype = if part == StatePart::Matrix { DType::F32 } else { compute };
+                let dtype = match part {
+                    StatePart::Matrix => DType::F32,
+                    StatePart::Tokens => DType::I64,
+                    StatePart::Inputs | StatePart::Keys | StatePart::Values => compute,
+                };
                 self.input(Input::State(id, part), format!("{path} {part}"), dims, dtype)
             })
             .collect()
@@ -429,6 +433,9 @@ pub(crate) fn state_parts(state: &State) -> Vec<(StatePart, Vec<Extent>)> {
     match state {
         State::Inputs { steps, channels } => {
             vec![(StatePart::Inputs, shape(Extent::Fixed(*steps), &[*channels]))]
+        }
+        State::Tokens { count } => {
+            vec![(StatePart::Tokens, shape(Extent::Fixed(*count), &[]))]
         }
         State::KeyValue { kv_heads, key_dim, value_dim, window } => {
             let past = Extent::CacheLen(*window);

@@ -12,8 +12,12 @@ use crate::diag::Use;
 use crate::number::InitRule;
 use crate::op;
 
-/// Fields of the enclosing arch that any body may read; `embed` is the token table's instance.
-pub(crate) const ARCH_NAMES: [&str; 6] = ["dim", "vocab", "norm_eps", "layer", "layers", "embed"];
+/// Fields of the enclosing arch that any body may read; `embed` is the token table's instance, `tokens` the token ids.
+pub(crate) const ARCH_NAMES: [&str; 7] =
+    ["dim", "vocab", "norm_eps", "layer", "layers", "embed", TOKENS];
+
+/// The token ids, in any layer and the head.
+pub(crate) const TOKENS: &str = "tokens";
 
 /// Functions on numbers.
 pub(crate) const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
@@ -50,6 +54,13 @@ pub(crate) fn binds(item: &Item) -> Vec<String> {
 pub(crate) fn bound_by(statements: &[Statement]) -> Vec<String> {
     let mut walk = Walk::default();
     walk.statements(statements);
+    walk.bound.log.into_iter().map(|(_, name)| name).collect()
+}
+
+/// The instances in an expression that is not evaluated.
+pub(crate) fn bound_in(expr: &Expr) -> Vec<String> {
+    let mut walk = Walk::default();
+    walk.expr(expr);
     walk.bound.log.into_iter().map(|(_, name)| name).collect()
 }
 
@@ -206,6 +217,14 @@ impl Walk {
                     self.entries(entries.as_deref().unwrap_or(&[]));
                     self.bind(name);
                     self.shared.insert(name.text.clone());
+                }
+                Statement::Carry { name, value, otherwise, span: _ } => {
+                    let mark = self.bound.mark();
+                    self.expr(value);
+                    let hidden = self.bound.hide(mark);
+                    self.bind(name);
+                    self.statements(otherwise);
+                    self.bound.show(hidden);
                 }
                 Statement::If { condition, then, otherwise, span: _ } => {
                     self.expr(condition);

@@ -29,7 +29,9 @@ mod log;
 mod logsigmoid;
 mod mean;
 mod merge;
+mod mix_heads;
 mod mul;
+mod ngram;
 mod offset;
 mod reciprocal;
 mod relu;
@@ -83,7 +85,9 @@ pub static ALL: &[&Primitive] = &[
     &logsigmoid::PRIMITIVE,
     &mean::PRIMITIVE,
     &merge::PRIMITIVE,
+    &mix_heads::PRIMITIVE,
     &mul::PRIMITIVE,
+    &ngram::PRIMITIVE,
     &offset::PRIMITIVE,
     &reciprocal::PRIMITIVE,
     &relu::PRIMITIVE,

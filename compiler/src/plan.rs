@@ -28,7 +28,7 @@ use crate::graph::{ParamId, StateId};
 
 pub use crate::op::{Function, Scan};
 pub use cost::Work;
-pub use kernel::{Activation, Gate, Kernel, RopeLayout, Scores};
+pub use kernel::{Activation, Gate, Kernel, Mixed, RopeLayout, Scores};
 pub use liveness::{Memory, Sizes};
 pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};
 pub use order::{Allocation, Race, Streams};
@@ -211,6 +211,8 @@ pub enum Output {
 pub enum StatePart {
     /// For `State::Inputs`: [batch, steps, channels] in the compute dtype, the latest last; zeros before the start.
     Inputs,
+    /// For `State::Tokens`: [batch, count] i64, each token plus 1, the latest last; 0 before the start.
+    Tokens,
     /// For `State::KeyValue`: [batch, past, kv_heads, key_dim] in the compute dtype, as used by attention (after RoPE).
     /// No rows before the start; with a window, at most the last `window` rows.
     Keys,

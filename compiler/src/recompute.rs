@@ -141,6 +141,8 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::Offset { .. }
         | Kernel::Softmax
         | Kernel::SumChannels { .. }
+        | Kernel::MixHeads { .. }
+        | Kernel::Ngram { .. }
         | Kernel::Spread { .. }
         | Kernel::Index { .. }
         | Kernel::Shift { .. }

@@ -71,6 +71,14 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
                     self.entries(entries.as_deref_mut().unwrap_or(&mut []));
                     self.bind(&name.text);
                 }
+                Statement::Carry { name, value, otherwise, span: _ } => {
+                    let mark = self.bound.mark();
+                    self.expr(value);
+                    let hidden = self.bound.hide(mark);
+                    self.bind(&name.text);
+                    self.statements(otherwise);
+                    self.bound.show(hidden);
+                }
                 Statement::If { condition, then, otherwise, span: _ } => {
                     self.expr(condition);
                     let mark = self.bound.mark();

@@ -11,6 +11,7 @@ extern crate canonc_compiler as compiler;
 
 mod lang {
     mod bounds;
+    mod carry;
     mod counts;
     mod documented;
     mod erasure;

@@ -206,6 +206,17 @@ pub enum Statement {
         /// Place of the whole statement.
         span: Span,
     },
+    /// `carry v0 = v else { … }`: a tensor that passes from layer to layer
+    Carry {
+        /// Its name in all layers.
+        name: Name,
+        /// Its value where no layer before has one.
+        value: Expr,
+        /// Statements for where one has; empty without `else`.
+        otherwise: Vec<Statement>,
+        /// Place of the whole statement.
+        span: Span,
+    },
     /// `if c { … } else { … }`; an `else if` is an `otherwise` holding one `If`
     If {
         /// A constant condition: no tensor occurs in it.
@@ -226,6 +237,7 @@ impl Statement {
             Statement::Let { span, .. }
             | Statement::Param { span, .. }
             | Statement::Share { span, .. }
+            | Statement::Carry { span, .. }
             | Statement::If { span, .. } => *span,
         }
     }

@@ -30,6 +30,7 @@ pub(crate) enum Keyword {
     With,
     Param,
     Share,
+    Carry,
     If,
     Else,
     Slot,
@@ -45,7 +46,7 @@ pub(crate) enum Keyword {
     Not,
 }
 
-const KEYWORDS: [(&str, Keyword); 25] = [
+const KEYWORDS: [(&str, Keyword); 26] = [
     ("import", Keyword::Import),
     ("from", Keyword::From),
     ("as", Keyword::As),
@@ -58,6 +59,7 @@ const KEYWORDS: [(&str, Keyword); 25] = [
     ("with", Keyword::With),
     ("param", Keyword::Param),
     ("share", Keyword::Share),
+    ("carry", Keyword::Carry),
     ("if", Keyword::If),
     ("else", Keyword::Else),
     ("slot", Keyword::Slot),
@@ -84,7 +86,10 @@ impl Keyword {
 
     /// Whether the keyword can also name a field, a parameter or a callee.
     pub(crate) fn is_soft(self) -> bool {
-        matches!(self, Keyword::Kind(_) | Keyword::Init | Keyword::Layers | Keyword::Canon)
+        matches!(
+            self,
+            Keyword::Kind(_) | Keyword::Init | Keyword::Layers | Keyword::Canon | Keyword::Carry
+        )
     }
 }
 

@@ -197,9 +197,13 @@ fn statements() -> impl Strategy<Value = Vec<Statement>> {
         ];
     let block = |inner: BoxedStrategy<Statement>| vec(inner, 0..3);
     let any = simple.prop_recursive(3, 8, 3, move |inner| {
-        (expr(), block(inner.clone()), block(inner.clone())).prop_map(
+        let branches = (expr(), block(inner.clone()), block(inner.clone())).prop_map(
             move |(condition, then, otherwise)| Statement::If { condition, then, otherwise, span },
-        )
+        );
+        let carried = (one_of_names(BOUND), expr(), block(inner)).prop_map(
+            move |(name, value, otherwise)| Statement::Carry { name, value, otherwise, span },
+        );
+        prop_oneof![branches, carried]
     });
     vec(any, 0..5)
 }
@@ -295,6 +299,7 @@ pub(crate) fn soup() -> impl Strategy<Value = String> {
         "with",
         "param",
         "share",
+        "carry",
         "if",
         "else",
         "slot",

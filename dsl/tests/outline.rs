@@ -94,6 +94,10 @@ fn statements(list: &[Statement], pad: &str, out: &mut Vec<String>) {
                 out.push(format!("{pad}share {} = {}", name.text, callee.text));
                 entries(config.as_deref().unwrap_or_default(), &deeper, out);
             }
+            Statement::Carry { name, value, otherwise, .. } => {
+                out.push(format!("{pad}carry {} = {}", name.text, expr(value)));
+                statements(otherwise, &deeper, out);
+            }
             Statement::If { condition, then, otherwise, .. } => {
                 out.push(format!("{pad}if {}", expr(condition)));
                 statements(then, &deeper, out);

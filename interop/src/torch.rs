@@ -75,6 +75,9 @@ struct Class {
     own: Vec<Tensor>,
     /// Groups of parameters inside it, parents first.
     groups: Vec<Group>,
+    /// Names of the inputs, and the same with their shapes.
+    inputs: Vec<String>,
+    reads: Vec<String>,
     lines: Vec<String>,
     output: String,
 }

@@ -17,6 +17,8 @@ pub mod l2_norm;
 mod lanes;
 pub mod linear;
 pub mod loss;
+pub mod mix_heads;
+pub mod ngram;
 mod matmul;
 pub mod norm;
 pub mod path;

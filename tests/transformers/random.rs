@@ -27,6 +27,13 @@ mixer late(x; heads, rows, columns) {
   v = heads(linear wv (x, heads * columns), heads)
   linear wo (merge(rwkv6_scan(r, k, v, g, f32(u))), dim)
 }
+/// A mixer between tensors that pass from layer to layer, and rows for the last tokens.
+mixer passing(x; inner, order, rows) {
+  carry first = silu(x) else { x = x + first }
+  carry total = x
+  total = total * 0.5 + ngram recent (tokens, order, rows)
+  inner(x) + total
+}
 mlp rectified(x; hidden) {
   linear down (relu(slot D(linear up (x, hidden, bias = true))), dim)
 }
@@ -139,7 +146,14 @@ fn layer() -> impl Strategy<Value = Layer> {
         1 => (1..=11i64).prop_map(|hidden| Some(format!("rectified {{ hidden {hidden} }}"))),
         1 => Just(None),
     ];
-    (mixer(), mlp).prop_map(|((mixer, inner), mlp)| {
+    let passing = prop::option::weighted(0.3, (2..=5i64, 1..=9i64));
+    (mixer(), mlp, passing).prop_map(|((mixer, inner), mlp, passing)| {
+        let mixer = match passing {
+            Some((order, rows)) => {
+                format!("passing {{ inner {mixer}, order {order}, rows {rows} }}")
+            }
+            None => mixer,
+        };
         let mut slots = vec!["A"];
         slots.extend(inner);
         match mlp {
@@ -181,9 +195,17 @@ pub(super) fn text() -> impl Strategy<Value = String> {
             fills,
             select(vec!["tied", "untied"]),
             select(vec!["spread", "spread", "lingua"]),
+            prop::option::weighted(0.5, 1..=3i64),
         )
     })
-    .prop_map(|(dim, vocab, groups, fills, head, init)| {
+    .prop_map(|(dim, vocab, mut groups, fills, head, init, streams)| {
+        // Hyper-connections are for all layers or none.
+        let all = groups.iter().all(|(layer, ..)| layer.text.starts_with("decoder {"));
+        if let Some(streams) = streams.filter(|_| all) {
+            for (layer, ..) in &mut groups {
+                layer.text = layer.text.replacen("decoder {", &format!("hyper {{ streams {streams} "), 1);
+            }
+        }
         let mut list = Vec::new();
         let mut ranges = Vec::new();
         let mut at = 0;

@@ -429,6 +429,32 @@ pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str
     ))
 }
 
+pub(crate) fn carry_outside(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(
+        "carry-outside",
+        span,
+        format!("`{name}` passes between layers, but this is the fill of a slot"),
+    )
+    .about([name])
+    .help("a fill only sees the tensors of its slot")
+}
+
+pub(crate) fn carry_reserved(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("carry-reserved", span, format!("`{name}` cannot be carried"))
+        .about([name])
+        .help("`tokens` are the token ids in every layer; choose another name")
+}
+
+pub(crate) fn layer_passed_over(span: Span, callee: &str, index: u32) -> Diagnostic {
+    Diagnostic::error(
+        "layer-passed-over",
+        span,
+        format!("no layer after layer {index}, `{callee}`, uses what it computes"),
+    )
+    .about([callee])
+    .help("a layer must read its input, or a tensor that the layer before carries")
+}
+
 pub(crate) fn unused_result(name: &str, span: Span) -> Diagnostic {
     Diagnostic::error(
         "unused-parameters",

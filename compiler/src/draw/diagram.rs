@@ -198,7 +198,11 @@ impl<'a> Builder<'a> {
     /// Adds a line from the box for `out` to an input of a box.
     pub(super) fn line(&mut self, out: Out, to: usize, port: usize) {
         if let Some(&from) = self.of.get(&out.node) {
-            let line = Line { from: (from, out.port as usize), to: (to, port) };
+            // All layers together have one result.
+            let stack =
+                self.diagram.boxes.get(from).is_some_and(|drawn| drawn.class == Class::Stack);
+            let out = if stack { 0 } else { out.port as usize };
+            let line = Line { from: (from, out), to: (to, port) };
             self.diagram.lines.push(line);
         }
     }

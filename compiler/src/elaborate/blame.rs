@@ -91,6 +91,11 @@ fn collect<'a>(statements: &'a [Statement], exprs: &mut Vec<&'a Expr>, lets: &mu
                 exprs.extend(dims.iter().chain(init));
             }
             Statement::Share { .. } => {}
+            Statement::Carry { name, value, otherwise, span: _ } => {
+                exprs.push(value);
+                lets.push((vec![name.text.as_str()], value));
+                collect(otherwise, exprs, lets);
+            }
             Statement::If { condition, then, otherwise, span: _ } => {
                 exprs.push(condition);
                 collect(then, exprs, lets);

@@ -12,7 +12,7 @@ use super::frame::Frame;
 use super::{Building, Elaborator, join};
 use crate::diag;
 use crate::graph::{Out, Param};
-use crate::names::{bound_by, mentions};
+use crate::names::{TOKENS, bound_by, mentions};
 use crate::tree::Value;
 
 impl Elaborator<'_> {
@@ -45,6 +45,9 @@ impl Elaborator<'_> {
             }
             Statement::Share { name, callee, entries, span } => {
                 self.share(name, callee, entries.as_deref().unwrap_or(&[]), *span, f)
+            }
+            Statement::Carry { name, value, otherwise, span } => {
+                self.carry(name, value, otherwise, *span, f, b)
             }
             Statement::If { condition, then, otherwise, span: _ } => {
                 if self.boolean(condition, f, b)? {
@@ -85,6 +88,73 @@ impl Elaborator<'_> {
             }
         }
         Some(())
+    }
+
+    /// A tensor that passes from layer to layer: what the layers before left, or else this value.
+    fn carry(
+        &mut self,
+        name: &Name,
+        value: &Expr,
+        otherwise: &[Statement],
+        span: Span,
+        f: &mut Frame,
+        b: &mut Building,
+    ) -> Option<()> {
+        if b.passing.is_none() || f.fill.is_some() {
+            self.diagnostics.push(diag::carry_outside(span, &name.text));
+            return None;
+        }
+        if name.text == TOKENS {
+            self.diagnostics.push(diag::carry_reserved(span, &name.text));
+            return None;
+        }
+        let before = b.passed(&name.text, span);
+        let out = match before {
+            Some(before) => before,
+            None => match self.eval(value, f, b)? {
+                Value::Tensors(outs) if outs.len() == 1 => outs[0],
+                Value::Tensors(outs) => {
+                    self.diagnostics.push(diag::result_count(span, outs.len(), 1));
+                    return None;
+                }
+                other => {
+                    let got = other.describe();
+                    self.diagnostics.push(diag::not_a_tensor(value.span, &got));
+                    return None;
+                }
+            },
+        };
+        b.pass(&name.text, out);
+        f.bind(&name.text, Value::Tensors(vec![out]));
+        f.carried.push((name.clone(), out));
+        if before.is_some() {
+            f.pass_over(value);
+            self.statements(otherwise, f, b)
+        } else {
+            f.skip(otherwise);
+            Some(())
+        }
+    }
+
+    /// What a body bound again under the name of a carried tensor is passed on.
+    pub(super) fn pass_on(&mut self, f: &Frame, b: &mut Building) -> Option<()> {
+        let mut good = Some(());
+        for (name, before) in &f.carried {
+            match f.names.get(&name.text) {
+                Some(Value::Tensors(outs)) => match outs.as_slice() {
+                    [out] if out != before => b.pass(&name.text, *out),
+                    _ => {}
+                },
+                Some(other) => {
+                    let got = other.describe();
+                    self.diagnostics.push(diag::not_a_tensor(name.span, &got));
+                    good = None;
+                }
+                // It failed.
+                None => {}
+            }
+        }
+        good
     }
 
     fn share(

@@ -20,11 +20,49 @@ pub(super) struct Building {
     pub(super) fields: Vec<Field>,
     /// Whether this is the top body, where `embed` can be named.
     pub(super) top: bool,
+    /// Tensors that pass between layers; `None` in the fill of a slot.
+    pub(super) passing: Option<Passing>,
     param_nodes: BTreeMap<ParamId, u32>,
     field_places: BTreeMap<String, usize>,
 }
 
+/// The tensors that pass from layer to layer in addition to the stream, as one layer sees them.
+#[derive(Default)]
+pub(super) struct Passing {
+    /// What the layers before left, and the token ids, by name.
+    pub(super) given: BTreeMap<String, Type>,
+    /// Their current values in this body.
+    pub(super) now: BTreeMap<String, Out>,
+    /// The names of the body's inputs after the first.
+    pub(super) read: Vec<String>,
+    /// Whether the body asked for any of them.
+    pub(super) used: bool,
+}
+
 impl Building {
+    /// The current value of a tensor that passes between layers: one of this body, or else an input.
+    pub(super) fn passed(&mut self, name: &str, span: Span) -> Option<Out> {
+        let passing = self.passing.as_mut()?;
+        passing.used = true;
+        if let Some(now) = passing.now.get(name) {
+            return Some(*now);
+        }
+        let ty = passing.given.get(name)?.clone();
+        passing.read.push(name.to_owned());
+        let input = NodeKind::Input(self.body.inputs.len() as u32);
+        self.body.inputs.push(ty.clone());
+        let out = Out::first(self.body.push(input, vec![], vec![ty], span));
+        self.pass(name, out);
+        Some(out)
+    }
+
+    /// What later layers see under this name.
+    pub(super) fn pass(&mut self, name: &str, out: Out) {
+        if let Some(passing) = &mut self.passing {
+            passing.now.insert(name.to_owned(), out);
+        }
+    }
+
     pub(super) fn add_param(&mut self, param: Param, span: Span) -> ParamId {
         let id = ParamId(self.body.params.len() as u32);
         self.by_path.insert(param.path.clone(), id);

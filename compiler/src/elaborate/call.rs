@@ -346,6 +346,7 @@ impl Elaborator<'_> {
             frame.bind(&name.text, Value::Tensors(vec![*out]));
         }
         let mut good = configured.and(self.statements(&def.body.statements, &mut frame, b));
+        good = self.pass_on(&frame, b).and(good);
         let mut outs = Vec::new();
         for expr in &def.body.result {
             match self.eval(expr, &mut frame, b) {

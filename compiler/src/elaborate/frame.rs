@@ -10,11 +10,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dsl::{FileId, Name, Span, Statement};
+use dsl::{Expr, FileId, Name, Span, Statement};
 
 use super::{Building, Elaborator, join};
 use crate::arch;
 use crate::diag;
+use crate::graph::Out;
 use crate::names::{self, ARCH_NAMES, FUNCTIONS};
 use crate::number::InitRule;
 use crate::op;
@@ -44,6 +45,8 @@ pub(super) struct Frame {
     named: BTreeSet<String>,
     /// Configuration without a value because of an error that was reported.
     broken: BTreeSet<String>,
+    /// The tensors that this body carries, as it first saw them.
+    pub(super) carried: Vec<(Name, Out)>,
 }
 
 /// The fills of the enclosing layer (or head), and which of its slots were declared.
@@ -75,6 +78,7 @@ impl Frame {
             bound: BTreeSet::new(),
             named: BTreeSet::new(),
             broken: BTreeSet::new(),
+            carried: Vec::new(),
         }
     }
 
@@ -98,6 +102,11 @@ impl Frame {
 
     pub(super) fn name_instance(&mut self, name: &str) {
         self.named.insert(name.to_owned());
+    }
+
+    /// Binds the instances of an expression that is not evaluated, without values.
+    pub(super) fn pass_over(&mut self, value: &Expr) {
+        self.bound.extend(names::bound_in(value));
     }
 
     /// Binds the names of a branch that is not taken, without values.
@@ -250,6 +259,13 @@ impl Elaborator<'_> {
             && let Some(id) = b.by_path.get("embed")
         {
             return Some(Value::Instance(*id));
+        }
+        if name == names::TOKENS {
+            let tokens = b.passed(name, span);
+            if tokens.is_none() {
+                self.diagnostics.push(diag::carry_outside(span, name));
+            }
+            return tokens.map(|out| Value::Tensors(vec![out]));
         }
         if name == "fan_in" || ARCH_NAMES.contains(&name) {
             self.diagnostics.push(diag::name_used_before(name, span));

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::building::Passing;
 use super::{Building, Elaborator, Field, MAX_FIELDS, MAX_NODES, MAX_PATHS, MAX_TENSORS, join};
 use crate::diag;
 use crate::graph::{Body, NodeKind, Out, Param, ParamId};
@@ -19,6 +20,34 @@ struct LayerBody {
     fields: Vec<Field>,
     /// The total length of the paths in both.
     letters: usize,
+    /// The tensors that pass between layers: the names of the inputs and of the results after the first.
+    reads: Vec<String>,
+    writes: Vec<String>,
+}
+
+/// Layers elaborated so far: by their place in the tree, and, if they ask for tensors that pass between layers, by what
+/// they were given.
+type Memo = BTreeMap<(*const Applied, Option<usize>), Option<Rc<LayerBody>>>;
+
+/// The tensors that pass from layer to layer in addition to the stream.
+#[derive(Default)]
+struct Passed {
+    now: BTreeMap<String, Out>,
+    /// Their types, each time these changed.
+    given: Vec<BTreeMap<String, Type>>,
+}
+
+impl Passed {
+    /// The types now, and their number.
+    fn types(&mut self, top: &Building) -> (BTreeMap<String, Type>, usize) {
+        let types: BTreeMap<String, Type> =
+            self.now.iter().map(|(name, out)| (name.clone(), top.body.ty(*out).clone())).collect();
+        let number = self.given.iter().position(|known| *known == types).unwrap_or_else(|| {
+            self.given.push(types.clone());
+            self.given.len() - 1
+        });
+        (types, number)
+    }
 }
 
 /// The first place of a shared layer, and the parameters it owns there.
@@ -31,27 +60,31 @@ struct Owner {
 impl Elaborator<'_> {
     pub(super) fn layers(&mut self, top: &mut Building, mut x: Out, dim: i64) -> Option<Out> {
         let tree = self.tree;
-        let mut memo: BTreeMap<*const Applied, Option<Rc<LayerBody>>> = BTreeMap::new();
+        let mut memo = Memo::new();
+        let mut passed = Passed { now: top.passing.take().unwrap_or_default().now, given: vec![] };
         let mut owners: BTreeMap<u32, Owner> = BTreeMap::new();
         let count = tree.layers.len().to_string();
         let path = "layers".to_owned();
         top.add_field(Field { path, value: count, written: true, span: tree.span });
         let mut failed = false;
         for (index, layer) in tree.layers.iter().enumerate() {
-            let key = Rc::as_ptr(&layer.applied);
-            let known = memo.get(&key).cloned();
+            let (given, number) = passed.types(top);
+            let place = Rc::as_ptr(&layer.applied);
+            let known = memo.get(&(place, None)).or_else(|| memo.get(&(place, Some(number))));
+            let known = known.cloned();
             let elaborated = match known {
                 Some(known) => known,
                 None => {
                     self.uses_layer = false;
                     self.layer = Some(index as i64);
                     let said = self.diagnostics.len();
-                    let made = self.layer_body(&layer.applied, dim).map(Rc::new);
+                    let mut used = false;
+                    let made = self.layer_body(&layer.applied, dim, given, &mut used).map(Rc::new);
                     self.point_at_layer(said, layer.applied.span);
                     self.say_once(said);
                     self.layer = None;
                     if !self.uses_layer || made.is_none() {
-                        memo.insert(key, made.clone());
+                        memo.insert((place, used.then_some(number)), made.clone());
                     }
                     made
                 }
@@ -61,7 +94,8 @@ impl Elaborator<'_> {
                 continue;
             };
             let owner = layer.share.and_then(|group| owners.get(&group));
-            x = self.place_layer(top, x, index, owner, &layer.applied, &elaborated)?;
+            let passed = &mut passed.now;
+            x = self.place_layer(top, (x, passed), index, owner, &layer.applied, &elaborated)?;
             if let Some(group) = layer.share
                 && let Some(NodeKind::Layer { body, params, .. }) =
                     top.body.nodes.last().map(|n| &n.kind)
@@ -70,13 +104,14 @@ impl Elaborator<'_> {
                 owners.entry(group).or_insert(Owner { index, body, params });
             }
         }
+        top.passing = Some(Passing { now: passed.now, ..Passing::default() });
         (!failed).then_some(x)
     }
 
     fn place_layer(
         &mut self,
         top: &mut Building,
-        x: Out,
+        (x, passed): (Out, &mut BTreeMap<String, Out>),
         index: usize,
         owner: Option<&Owner>,
         applied: &Rc<Applied>,
@@ -136,17 +171,33 @@ impl Elaborator<'_> {
         for field in &elaborated.fields {
             top.fields.push(Field { path: join(&here, &field.path), ..field.clone() });
         }
-        let ty = top.body.ty(x).clone();
+        let types = body.outputs.iter().map(|out| body.ty(*out).clone()).collect();
         let kind = NodeKind::Layer { index: index as u32, body: body.clone(), params, states };
-        Some(Out::first(top.body.push(kind, vec![x], vec![ty], span)))
+        let carried = elaborated.reads.iter().filter_map(|name| passed.get(name)).copied();
+        let inputs = [x].into_iter().chain(carried).collect();
+        let node = top.body.push(kind, inputs, types, span);
+        for (port, name) in (1..).zip(&elaborated.writes) {
+            passed.insert(name.clone(), Out { node, port });
+        }
+        Some(Out::first(node))
     }
 
-    fn layer_body(&mut self, applied: &Rc<Applied>, dim: i64) -> Option<LayerBody> {
+    fn layer_body(
+        &mut self,
+        applied: &Rc<Applied>,
+        dim: i64,
+        given: BTreeMap<String, Type>,
+        used: &mut bool,
+    ) -> Option<LayerBody> {
         let mut b = Building::default();
+        b.passing = Some(Passing { given, ..Passing::default() });
         let ty = Type::seq([dim]);
         b.body.inputs.push(ty.clone());
         let x = b.body.push(NodeKind::Input(0), vec![], vec![ty.clone()], applied.span);
-        let outs = self.holder_call(&mut b, applied, Out::first(x), "", Some(""))?;
+        let outs = self.holder_call(&mut b, applied, Out::first(x), "", Some(""));
+        let passing = b.passing.take().unwrap_or_default();
+        *used = passing.used;
+        let outs = outs?;
         match outs.as_slice() {
             [out] if *b.body.ty(*out) == ty => {}
             outs => {
@@ -162,11 +213,21 @@ impl Elaborator<'_> {
             }
         }
         b.body.outputs = outs;
+        let Passing { now, read: reads, .. } = passing;
+        let mut writes = Vec::new();
+        for (name, out) in now {
+            let node = b.body.nodes.get(out.node as usize).map(|node| &node.kind);
+            let given = reads.iter().position(|read| *read == name).map(|at| at as u32 + 1);
+            if !matches!(node, Some(NodeKind::Input(number)) if Some(*number) == given) {
+                b.body.outputs.push(out);
+                writes.push(name);
+            }
+        }
         let (body, fields) = self.finish(b);
         let letters = body.params.iter().map(|p| p.path.len()).sum::<usize>()
             + body.states.iter().map(|(path, _)| path.len()).sum::<usize>()
             + fields.iter().map(|f| f.path.len() + f.value.len()).sum::<usize>();
-        Some(LayerBody { body: Rc::new(body), fields, letters })
+        Some(LayerBody { body: Rc::new(body), fields, letters, reads, writes })
     }
 }
 

@@ -9,7 +9,7 @@
 //! [`FUNCTION`] for exp, sigmoid and the like. Comparisons and copies count nothing. A gradient kernel counts what its
 //! contract makes it compute again (attention's scores, the states of scans).
 
-use super::{Activation, Extent, Gate, Kernel, Plan, Scores, Sizes, Step, ValId};
+use super::{Activation, Extent, Gate, Kernel, Mixed, Plan, Scores, Sizes, Step, ValId};
 
 /// Operations of a function such as exp or sigmoid, for one element.
 const FUNCTION: i128 = 4;
@@ -139,6 +139,12 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         // The sum's products and sums, dy − sum, times y.
         Kernel::SoftmaxGrad => 4 * x,
         Kernel::SumChannels { keep: _ } => x,
+        // A multiply-add for each head, sum and channel.
+        Kernel::MixHeads { part: Mixed::Heads, one: _ } => 2 * y * input(0).at(2),
+        Kernel::MixHeads { part: Mixed::Input, one } => {
+            2 * y * if *one { 1 } else { input(0).at(2) }
+        }
+        Kernel::MixHeads { part: Mixed::Weights, one: _ } => 2 * y * input(0).last(),
         Kernel::SwiGlu => (silu + 1) * x,
         // dup = dy ⊙ silu(gate); dgate = dy ⊙ up ⊙ silu′(gate).
         Kernel::SwiGluGrad => (silu_slope + 3) * x,
@@ -151,6 +157,7 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         | Kernel::Cast { to: _ }
         | Kernel::Spread { width: _, kept: _ }
         | Kernel::Index { count: _ }
+        | Kernel::Ngram { order: _, rows: _, state: _ }
         | Kernel::Shift { state: _ }
         | Kernel::ShiftGrad
         | Kernel::RepeatHeads { times: _ }

@@ -118,6 +118,28 @@ pub enum Kernel {
         gate: Gate,
     },
 
+    /// Sums of heads with weights w, [n, m] or [b, t, n, m]; with `one` without the axis m. By `part`:
+    /// heads: in x [b, t, n, d], w; out y [b, t, m, d], y_j = Σ_i w_ij x_i, in the order of i.
+    /// input: in dy [b, t, m, d], w; out dx [b, t, n, d], dx_i = Σ_j w_ij dy_j, in the order of j.
+    /// weights: in dy [b, t, m, d], x [b, t, n, d]; out [b, t, n, m], Σ over d of x_i ⊙ dy_j.
+    MixHeads {
+        /// What is computed.
+        part: Mixed,
+        /// Whether there is one sum, whose axis is left out.
+        one: bool,
+    },
+    /// In: tokens [b, t] i64, and if `state` past [b, order − 1] i64, ids plus 1, 0 for none. Out: rows [b, t] i64, whole
+    /// [b, t], the next past. The row of the last `order` tokens by the hash in `op/ngram.rs`, with whole = 1; where there
+    /// are fewer, both are 0.
+    Ngram {
+        /// Tokens of an n-gram.
+        order: i64,
+        /// Rows of the table.
+        rows: i64,
+        /// Whether it goes on after earlier tokens.
+        state: bool,
+    },
+
     // Rearrangements.
     /// In: x [b, t, …]. Out: the same elements as [b, t, dims…]. A view.
     Reshape {
@@ -420,6 +442,17 @@ pub enum Activation {
     Silu,
 }
 
+/// What [`Kernel::MixHeads`] computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mixed {
+    /// The sums.
+    Heads,
+    /// The gradient of the heads.
+    Input,
+    /// The gradient of the weights, for each token.
+    Weights,
+}
+
 impl Kernel {
     /// (output, input) pairs that share memory: the step changes what the caller passed in.
     pub fn writes_over(&self) -> &'static [(usize, usize)] {
@@ -471,6 +504,7 @@ impl Kernel {
             | Kernel::Index { .. }
             | Kernel::Shift { .. }
             | Kernel::ShiftGrad
+            | Kernel::Ngram { .. }
             | Kernel::Cast { .. }
             | Kernel::Reshape { .. }
             | Kernel::Concat
@@ -494,6 +528,7 @@ impl Kernel {
             | Kernel::Softmax
             | Kernel::SoftmaxGrad
             | Kernel::SumChannels { .. }
+            | Kernel::MixHeads { .. }
             | Kernel::SwiGlu
             | Kernel::SwiGluGrad
             | Kernel::GatedRmsNorm { .. }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use super::{DType, Extent, Kernel, Plan, ValId, Value};
+use super::{DType, Extent, Kernel, Mixed, Plan, ValId, Value};
 use crate::op::Recurrence;
 
 /// The results of `kernel` applied to `inputs`.
@@ -62,6 +62,26 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             vec![value("y", join(outer, &[Extent::Fixed(*width)]), dtype(0))]
         }
         Kernel::Index { count } => vec![f32("index", vec![Extent::Fixed(*count)])],
+        Kernel::MixHeads { part: Mixed::Heads, one } => {
+            let made = skip(dims(1), dims(1).len().saturating_sub(usize::from(!one)));
+            let y = [take(dims(0), 2), made.to_vec(), skip(dims(0), 3).to_vec()].concat();
+            vec![value("y", y, dtype(0))]
+        }
+        Kernel::MixHeads { part: Mixed::Input, one } => {
+            let from = dims(1).len().saturating_sub(if *one { 1 } else { 2 });
+            let heads: Vec<Extent> = skip(dims(1), from).iter().take(1).copied().collect();
+            let width = skip(dims(0), if *one { 2 } else { 3 }).to_vec();
+            vec![value("dx", [take(dims(0), 2), heads, width].concat(), dtype(0))]
+        }
+        Kernel::MixHeads { part: Mixed::Weights, one } => {
+            let made = if *one { &[][..] } else { skip(init(dims(0)), 2) };
+            vec![value("dweights", join(init(dims(1)), made), widest(0..2))]
+        }
+        Kernel::Ngram { order, rows: _, state: _ } => vec![
+            value("rows", take(dims(0), 2), DType::I64),
+            f32("whole", take(dims(0), 2)),
+            value("past", vec![Extent::Batch, Extent::Fixed(order - 1)], DType::I64),
+        ],
         Kernel::Shift { state: _ } => vec![like("y", 0)],
         Kernel::ShiftGrad => vec![like("dx", 0)],
         Kernel::SwiGlu => vec![like("y", 0)],

@@ -4,6 +4,7 @@
 //! differences, of streaming, and of the passes. Must stay true: the interpreter reads only the
 //! plan, checks every shape the plan declares, and frees the values the plan drops.
 
+mod carry;
 mod golden;
 mod gradients;
 mod interpret;

@@ -10,8 +10,8 @@ use crate::digest::Digest;
 use crate::number::Root;
 
 use super::{
-    Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, RopeScaling,
-    Scores, StatePart, Step, TrainPlan, ValId,
+    Activation, DType, Extent, Gate, Input, Kernel, Mixed, Output, Phase, Plan, RopeLayout,
+    RopeScaling, Scores, StatePart, Step, TrainPlan, ValId,
 };
 
 const TAG: &str = "canonc.plan.v1";
@@ -125,6 +125,8 @@ impl Kernel {
             Kernel::SumChannels { .. } => "sum_channels",
             Kernel::Spread { .. } => "spread",
             Kernel::Index { .. } => "index",
+            Kernel::MixHeads { .. } => "mix_heads",
+            Kernel::Ngram { .. } => "ngram",
             Kernel::Shift { .. } => "shift",
             Kernel::ShiftGrad => "shift_grad",
             Kernel::SwiGlu => "swiglu",
@@ -179,6 +181,10 @@ impl Kernel {
                 vec![format!("width {width}"), format!("kept {kept}")]
             }
             Kernel::Index { count } => vec![format!("count {count}")],
+            Kernel::MixHeads { part, one } => vec![format!("part {part}"), format!("one {one}")],
+            Kernel::Ngram { order, rows, state } => {
+                vec![format!("order {order}"), format!("rows {rows}"), format!("state {state}")]
+            }
             Kernel::Shift { state } => vec![format!("state {state}")],
             Kernel::Reshape { dims } => vec![format!("dims {dims:?}")],
             Kernel::Split { widths } => vec![format!("widths {widths:?}")],
@@ -312,6 +318,16 @@ impl fmt::Display for Extent {
     }
 }
 
+impl fmt::Display for Mixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mixed::Heads => "heads",
+            Mixed::Input => "input",
+            Mixed::Weights => "weights",
+        })
+    }
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -340,6 +356,7 @@ impl fmt::Display for StatePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             StatePart::Inputs => "inputs",
+            StatePart::Tokens => "tokens",
             StatePart::Keys => "keys",
             StatePart::Values => "values",
             StatePart::Matrix => "matrix",

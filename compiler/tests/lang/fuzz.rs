@@ -19,8 +19,8 @@ use support::programs::{TEXT, program_of, read, said, with_layers};
 fn words() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         3 => select(vec![
-            "block", "mixer", "arch", "init", "layers", "of", "share", "param", "slot", "fill", "canon",
-            "empty", "with", "if", "else", "not", "and", "true", "none",
+            "block", "mixer", "arch", "init", "layers", "of", "share", "param", "carry", "slot", "fill",
+            "canon", "empty", "with", "if", "else", "not", "and", "true", "none",
         ]),
         4 => select(vec!["(", ")", "{", "}", "[", "]", ",", ";", "=", ".", "\n", "\n", " "]),
         3 => select(vec!["+", "-", "*", "/", "==", "<", "1", "0", "16", "9_000_000_000", "0.5", "1e-5"]),

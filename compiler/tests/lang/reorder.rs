@@ -135,6 +135,7 @@ fn hoist(statements: &mut Vec<Statement>, fresh: &mut Fresh, draws: &mut Draws) 
                 hoist(then, fresh, draws);
                 hoist(otherwise, fresh, draws);
             }
+            Statement::Carry { otherwise, .. } => hoist(otherwise, fresh, draws),
             Statement::Param { .. } | Statement::Share { .. } => {}
         }
         out.push(statement);
@@ -196,6 +197,13 @@ fn statement_names(statements: &[Statement]) -> Names {
                 names.binds.insert(name.text.clone());
                 names.uses.insert(callee.text.clone());
                 names.entries(entries.as_deref().unwrap_or(&[]));
+            }
+            Statement::Carry { name, value, otherwise, .. } => {
+                names.binds.insert(name.text.clone());
+                names.expr(value);
+                let inner = statement_names(otherwise);
+                names.uses.extend(inner.uses);
+                names.binds.extend(inner.binds);
             }
             Statement::If { condition, then, otherwise, .. } => {
                 names.expr(condition);
@@ -296,6 +304,10 @@ fn rename_statements(statements: &mut [Statement], from: &str, to: &str) {
             Statement::Let { value, .. } => rename_expr(value, from, to),
             Statement::If { then, otherwise, .. } => {
                 rename_statements(then, from, to);
+                rename_statements(otherwise, from, to);
+            }
+            Statement::Carry { value, otherwise, .. } => {
+                rename_expr(value, from, to);
                 rename_statements(otherwise, from, to);
             }
             // A tensor is not configuration.

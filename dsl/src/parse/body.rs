@@ -100,7 +100,12 @@ impl Parser<'_> {
             | TokenKind::Int
             | TokenKind::Decimal => true,
             TokenKind::LParen | TokenKind::Minus => true,
-            _ => self.is_name(0) && !self.at_let() && self.misspelt_statement().is_none(),
+            _ => {
+                self.is_name(0)
+                    && !self.at_let()
+                    && !self.at_carry()
+                    && self.misspelt_statement().is_none()
+            }
         }
     }
 
@@ -117,9 +122,17 @@ impl Parser<'_> {
         false
     }
 
+    /// `carry NAME =`; elsewhere `carry` is a name like any other.
+    fn at_carry(&self) -> bool {
+        self.is_keyword(Keyword::Carry)
+            && self.is_name(1)
+            && self.joined(1)
+            && self.kind_at(2) == TokenKind::Assign
+    }
+
     /// `parm A [heads]`, `shared p = linear`, `iff a {`: two names where only a statement has two.
     fn misspelt_statement(&self) -> Option<&'static str> {
-        if !self.is_name(1) || !self.joined(1) {
+        if !self.is_name(1) || !self.joined(1) || self.at_carry() {
             return None;
         }
         let wanted = match self.kind_at(2) {
@@ -150,6 +163,7 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Param) => self.param(),
             TokenKind::Keyword(Keyword::Share) => self.share(),
             TokenKind::Keyword(Keyword::If) => self.if_statement(),
+            _ if self.at_carry() => self.carry(),
             TokenKind::Keyword(Keyword::Else) => {
                 self.report(syntax::else_without_if(span));
                 None
@@ -182,7 +196,7 @@ impl Parser<'_> {
             }
             _ => self.expected(
                 "a statement or the result",
-                "a statement is `name = value`, `param …`, `share …` or `if …`",
+                "a statement is `name = value`, `param …`, `share …`, `carry …` or `if …`",
             ),
         }
     }
@@ -233,6 +247,20 @@ impl Parser<'_> {
             None
         };
         Some(Statement::Share { name, callee, entries, span: self.since(start) })
+    }
+
+    /// `carry v0 = v else { … }`
+    fn carry(&mut self) -> Option<Statement> {
+        let start = self.span();
+        self.bump();
+        let name = self.name("the name of the carried tensor")?;
+        self.expect(TokenKind::Assign, "`=`", "write `carry name = value`")?;
+        let value = self.expr(Braces::Apply)?;
+        let otherwise = match self.eat(TokenKind::Keyword(Keyword::Else)) {
+            true => self.branch()?,
+            false => Vec::new(),
+        };
+        Some(Statement::Carry { name, value, otherwise, span: self.since(start) })
     }
 
     /// `if c { … } else if d { … } else { … }`

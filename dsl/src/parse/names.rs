@@ -71,6 +71,11 @@ fn statements(list: &[Statement], scopes: &mut Scopes, out: &mut Diagnostics) {
                 add(&mut scopes.paths, name, Again::Fine, out);
                 out.truncate(if reported { before + 1 } else { out.len() });
             }
+            Statement::Carry { name, value, otherwise, .. } => {
+                add(&mut scopes.values, name, Again::Fine, out);
+                instances(value, &mut scopes.paths, out);
+                statements(otherwise, scopes, out);
+            }
             Statement::If { then, otherwise, .. } => {
                 statements(then, scopes, out);
                 statements(otherwise, scopes, out);

@@ -105,6 +105,16 @@ impl Builder<'_> {
                 }
                 concat(docs)
             }
+            Statement::Carry { name, value, otherwise, span } => {
+                let start = concat(vec![text(format!("carry {} = ", name.text)), self.expr(value)]);
+                if otherwise.is_empty() {
+                    return start;
+                }
+                let inline = self.on_one_line(*span) && !self.has_comment((span.start, span.end));
+                let mut docs = vec![start, text(" else ")];
+                docs.extend(self.branch(otherwise, !inline, Upto::all(span.end)));
+                group_if(!inline, docs)
+            }
             Statement::If { condition, then, otherwise, span } => {
                 let inline = self.on_one_line(*span) && !self.has_comment((span.start, span.end));
                 let docs = self.if_statement(condition, then, otherwise, span.end, inline);

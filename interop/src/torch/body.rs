@@ -76,13 +76,16 @@ pub(super) fn class(
             }
         }
     }
-    let input = if body.inputs.iter().any(|ty| ty.tokens) { "tokens" } else { "x" };
-    let mut writer = Writer::new(input, mixed);
-    if body.inputs.len() != 1 || body.outputs.len() != 1 {
-        let message =
-            format!("{name} has {} inputs and {} outputs", body.inputs.len(), body.outputs.len());
-        return Err(ForeignError::new("", message, "this is a bug in canonc"));
+    let mut writer = Writer::new(mixed, is_chain(body));
+    let mut inputs: Vec<String> = Vec::new();
+    for ty in &body.inputs {
+        inputs.push(match ty.tokens {
+            true => "tokens".to_owned(),
+            false if inputs.iter().all(|name| name != "x") => "x".to_owned(),
+            false => writer.fresh("carried"),
+        });
     }
+    writer.input = if inputs.iter().any(|name| name == "x") { "x" } else { "tokens" };
     // Two calls without instance names have states of one path: each needs a key of its own.
     let mut states: Vec<String> = Vec::new();
     for (path, _) in &body.states {
@@ -94,9 +97,11 @@ pub(super) fn class(
         }
         states.push(key);
     }
-    let outputs = writer.body(body, &[input.to_owned()], &params, &states)?;
+    let output = writer.body(body, &inputs, &params, &states)?.join(", ");
+    let shapes = body.inputs.iter().map(Type::to_string);
+    let reads = inputs.iter().zip(shapes).map(|(name, shape)| format!("{name} {shape}")).collect();
     let lines = writer.lines;
-    Ok(Class { name: name.to_owned(), own, groups, lines, output: outputs.concat() })
+    Ok(Class { name: name.to_owned(), own, groups, inputs, reads, lines, output })
 }
 
 /// `a.b.c` as `a`, `a.b`, `a.b.c`.
@@ -109,15 +114,30 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 struct Writer {
     lines: Vec<String>,
     taken: BTreeSet<String>,
-    /// The class's input.
+    /// One of the class's inputs.
     input: &'static str,
     mixed: bool,
+    /// Whether each layer reads the one before it alone.
+    chain: bool,
+}
+
+/// Whether only the stream passes from layer to layer.
+fn is_chain(top: &Body) -> bool {
+    top.nodes.iter().all(|node| match &node.kind {
+        NodeKind::Layer { body, .. } => {
+            node.types.len() == 1 && matches!(body.inputs.as_slice(), [ty] if !ty.tokens)
+        }
+        NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Op { .. } | NodeKind::Slot { .. } => {
+            true
+        }
+    })
 }
 
 impl Writer {
-    fn new(input: &'static str, mixed: bool) -> Writer {
+    fn new(mixed: bool, chain: bool) -> Writer {
         let names = RESERVED.into_iter().chain(functions::names());
-        Writer { lines: Vec::new(), taken: names.map(str::to_owned).collect(), input, mixed }
+        let taken = names.map(str::to_owned).collect();
+        Writer { lines: Vec::new(), taken, input: "x", mixed, chain }
     }
 
     /// A variable's name that starts with `wanted` and is not taken.
@@ -249,6 +269,26 @@ impl Writer {
         Ok(results)
     }
 
+    /// One call for each layer, if more than the stream passes between them.
+    fn passing(&mut self, index: u32, node: &Node, operands: &[String]) -> Vec<String> {
+        let results: Vec<String> = (0..node.types.len())
+            .map(|port| match port {
+                0 => self.fresh(&format!("layer_{index}")),
+                _ => self.fresh(&format!("carried_{index}")),
+            })
+            .collect();
+        let module = format!("self.layers[str(self.places[{index}])]");
+        let inputs = operands.join(", ");
+        let call = match self.mixed {
+            true => format!("self.kinds[{index}].forward({module}, {inputs}"),
+            false => format!("{module}({inputs}"),
+        };
+        let results_and_state = format!("{}, kept[{index}]", results.join(", "));
+        let statement = format!("{results_and_state} = {call}, past.get({index}), position)");
+        self.push(statement, &node.types);
+        results
+    }
+
     /// The layers are a chain: one loop, written at the first of them.
     fn layer(
         &mut self,
@@ -256,6 +296,9 @@ impl Writer {
         node: &Node,
         operands: &[String],
     ) -> Result<Vec<String>, ForeignError> {
+        if !self.chain {
+            return Ok(self.passing(index, node, operands));
+        }
         match (index, operands) {
             (0, [first]) => {
                 self.lines.push(format!("x = {first}"));

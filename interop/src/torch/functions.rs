@@ -22,6 +22,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("l2_norm", include_str!("../../torch/l2_norm.py")),
     ("latent_attention", include_str!("../../torch/latent_attention.py")),
     ("linear", include_str!("../../torch/linear.py")),
+    ("mix_heads", include_str!("../../torch/mix_heads.py")),
+    ("ngram", include_str!("../../torch/ngram.py")),
     ("rms_norm", include_str!("../../torch/rms_norm.py")),
     ("scaled_rates", include_str!("../../torch/scaled_rates.py")),
     ("rope", include_str!("../../torch/rope.py")),

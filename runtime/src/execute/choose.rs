@@ -111,6 +111,8 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::Softmax
         | Kernel::SoftmaxGrad
         | Kernel::SumChannels { .. }
+        | Kernel::MixHeads { .. }
+        | Kernel::Ngram { .. }
         | Kernel::Spread { .. }
         | Kernel::Index { .. }
         | Kernel::Shift { .. }

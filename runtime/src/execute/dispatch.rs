@@ -15,7 +15,7 @@ use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
     KernelError, arrange, attention, canon, channels, cuda, gated_norm, head_loss, l2_norm, linear,
-    loss, norm, pointwise, rope, scan, swiglu, transfer, update,
+    loss, mix_heads, ngram, norm, pointwise, rope, scan, swiglu, transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -89,6 +89,11 @@ pub(super) fn run(
         Kernel::SoftmaxGrad => vec![channels::softmax_grad(x(0)?, x(1)?)?],
         Kernel::SumChannels { keep } => vec![channels::sum(x(0)?, *keep)?],
         Kernel::Spread { width, kept } => vec![channels::spread(x(0)?, *width, *kept)?],
+        Kernel::MixHeads { part, one } => vec![mix_heads::run(*part, *one, x(0)?, x(1)?)?],
+        Kernel::Ngram { order, rows, state } => {
+            let past = if *state { Some(x(1)?) } else { None };
+            ngram::run(x(0)?, past, *order, *rows, context.machine.kind)?.into()
+        }
         Kernel::SwiGlu => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
         Kernel::SwiGluGrad => {
             let (dgate, dup) = swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?;

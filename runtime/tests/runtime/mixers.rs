@@ -98,9 +98,9 @@ impl Case {
         )
     }
 
-    /// The inputs that run over time, as [batch, time, …].
+    /// The inputs that run over time, as [batch, time, …], without token ids.
     fn sequences(&self) -> Vec<Named<Tensor>> {
-        let inputs = self.names("inputs").into_iter();
+        let inputs = self.names("inputs").into_iter().filter(|name| name != "tokens");
         inputs
             .filter_map(|name| {
                 let tensor = self.over_time(self.tensor(&format!("in/{name}")))?;
@@ -142,10 +142,16 @@ impl Case {
             Some(_) => format!("merge(made_{name})"),
             None => format!("made_{name}"),
         });
+        let cut = format!(
+            "{}, unused = split(x, {}, {})",
+            names.join(", "),
+            widths.join(", "),
+            wide - given
+        );
         format!(
             "{}
              block probe(x) {{
-               {}, unused = split(x, {}, {})
+               {}
                {} = case({})
                before, rest = split(x, {made}, {})
                concat({}, rest)
@@ -154,9 +160,7 @@ impl Case {
              init all {{ embed ones  linear ones  bias ones  norm ones  canon ones  short_conv ones  short_conv_bias ones }}
              arch golden {{ vocab {wide}  dim {wide}  norm_eps 1e-5  init all  layers 1 of probe  head as_it_is }}",
             self.text,
-            names.join(", "),
-            widths.join(", "),
-            wide - given,
+            if names.is_empty() { "" } else { &cut },
             out.join(", "),
             arguments.collect::<Vec<_>>().join(", "),
             wide - made,
@@ -184,8 +188,10 @@ impl Case {
                     let table = Tensor::zeros([wide, wide], (Kind::Double, machine.device));
                     let parts: Vec<Tensor> =
                         self.sequences().iter().map(|(_, x)| flat(x)).collect();
-                    let all = Tensor::cat(&parts, -1).reshape([rows, -1]);
-                    table.narrow(0, 0, rows).narrow(1, 0, all.size()[1]).copy_(&all);
+                    if !parts.is_empty() {
+                        let all = Tensor::cat(&parts, -1).reshape([rows, -1]);
+                        table.narrow(0, 0, rows).narrow(1, 0, all.size()[1]).copy_(&all);
+                    }
                     table
                 }
             };
@@ -199,8 +205,8 @@ impl Case {
     /// The input with the name of a parameter. The taps of a long convolution run from the present into the past.
     fn parameter(&self, path: &str) -> Option<Tensor> {
         let name = named(path)?;
-        let given = self.tensor(&format!("in/{name}"));
-        Some(if self.is_turned(name) { given.flip([-1]) } else { given.shallow_clone() })
+        let given = of_layer(self.tensor(&format!("in/{name}")), path);
+        Some(if self.is_turned(name) { given.flip([-1]) } else { given })
     }
 
     fn is_turned(&self, name: &str) -> bool {
@@ -208,6 +214,9 @@ impl Case {
     }
 
     fn tokens(&self) -> Tensor {
+        if let Some(tokens) = self.tensors.get("in/tokens") {
+            return tokens.to_kind(Kind::Int64);
+        }
         let (batch, time) = (self.number("B"), self.number("T"));
         Tensor::arange(batch * time, (Kind::Int64, tch::Device::Cpu)).reshape([batch, time])
     }
@@ -216,6 +225,12 @@ impl Case {
 /// The input that a parameter of the block, or of a block that it calls, is.
 fn named(path: &str) -> Option<&str> {
     path.strip_prefix("layers.0.case.")?.rsplit('.').next()
+}
+
+/// The row of a tensor for the call `layer_n`; all of it for other calls.
+fn of_layer(tensor: &Tensor, path: &str) -> Tensor {
+    let layer = path.split('.').find_map(|part| part.strip_prefix("layer_")?.parse::<i64>().ok());
+    layer.map_or_else(|| tensor.shallow_clone(), |layer| tensor.select(0, layer))
 }
 
 /// Channels of [batch, time, …].
@@ -273,7 +288,12 @@ impl Check<'_> {
 
     fn states(&mut self, carried: &Carried, prefix: &str) {
         let names = self.case.names("state");
-        let held: Vec<Tensor> = carried.states().map(Tensor::shallow_clone).collect();
+        let mut held: Vec<Tensor> = carried.states().map(Tensor::shallow_clone).collect();
+        if self.case.about["kind"] == "ngram" {
+            // Ids plus 1; the tokens of the longest n-gram are all that the case keeps.
+            held =
+                held.into_iter().max_by_key(Tensor::numel).map(|ids| ids - 1).into_iter().collect();
+        }
         // Without golden states, the past keys and values are the inputs.
         if names.is_empty() {
             return;
@@ -355,14 +375,16 @@ impl Check<'_> {
             let id = compiler::graph::ParamId(n as u32);
             let gradient = &values[&plan.output(Output::Gradient(id)).unwrap().0];
             match named(&param.path) {
-                Some(name) if case.is_turned(name) => self.gradient(name, &gradient.flip([-1])),
-                Some(name) => self.gradient(name, gradient),
+                Some(name) if case.is_turned(name) => {
+                    self.gradient(name, "", &gradient.flip([-1]));
+                }
+                Some(name) => self.gradient(name, &param.path, gradient),
                 None => {
                     let rows = gradient.narrow(0, 0, batch * time).reshape([batch, time, -1]);
                     let mut first = 0;
                     for (name, x) in case.sequences() {
                         let count = channels(&x);
-                        self.gradient(&name, &rows.narrow(-1, first, count));
+                        self.gradient(&name, "", &rows.narrow(-1, first, count));
                         first += count;
                     }
                 }
@@ -370,7 +392,7 @@ impl Check<'_> {
         }
     }
 
-    fn gradient(&mut self, name: &str, got: &Tensor) {
+    fn gradient(&mut self, name: &str, path: &str, got: &Tensor) {
         let zero = self.case.about["zero_gradients"].as_array().unwrap();
         if zero.iter().any(|known| known == name) {
             let most = got.abs().max().double_value(&[]);
@@ -381,7 +403,7 @@ impl Check<'_> {
         }
         let gold = self.case.tensor(&format!("grad/{name}"));
         let gold =
-            self.case.over_time(gold).map_or_else(|| gold.shallow_clone(), |gold| flat(&gold));
+            self.case.over_time(gold).map_or_else(|| of_layer(gold, path), |gold| flat(&gold));
         self.close(&format!("gradient of {name}"), got, &gold);
     }
 

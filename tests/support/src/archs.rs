@@ -107,6 +107,42 @@ pub const ARCHS: [(&str, &str); 17] = [
          arch base { @ layers [recurrent, softmax] }
          arch hybrid = base with { canon A, C  canon layers[mixer is attention].B }",
     ),
+    (
+        "first_values",
+        "arch base { @ layers [
+           2 of decoder { mixer value_residual { heads 2 } mlp swiglu { hidden 20 } },
+           decoder { mixer value_residual { heads 2  gated true } mlp swiglu { hidden 20 } } ] }
+         arch first_values = base with { canon A, B, C, D }",
+    ),
+    (
+        "streams",
+        "arch base { @ layers 3 of hyper { streams 3  mixer value_residual { heads 2 } mlp swiglu { hidden 20 } } }
+         arch streams = base with { canon A, B, C, D }",
+    ),
+    (
+        "bounds",
+        "arch base { @ layers 3 of decoder { mixer hgrn2 { heads 2  coupled true } mlp swiglu { hidden 20 } } }
+         arch bounds = base with { canon A, B, C, D }",
+    ),
+    (
+        "rwkv_values",
+        "arch base { @ layers 3 of decoder {
+           mixer rwkv7 { heads 2  decay_rank 3  rate_rank 3  gate_rank 3  value_rank 3 } mlp rwkv_mlp { hidden 20 } } }
+         arch rwkv_values = base with { canon A, B, C, D }",
+    ),
+    (
+        "pairs_of_tokens",
+        "block late(x) { x + ngram again (tokens, order = 4, rows = 9) }
+         arch pairs_of_tokens { @ layers [
+           ngram_embedding { rows 17 }, decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } }, late ] }",
+    ),
+    (
+        "shared_carried",
+        "block step(x) { carry first = x else { x = x * 2 + first }  carry sum = silu(x)
+           sum = sum + linear s (x, dim)  y = linear w (sum, dim)  y + x * 0.5 }
+         head both(x) { carry sum = x  linear output (x + sum, vocab) }
+         arch shared_carried { @ head both  layers 3 of share step }",
+    ),
 ];
 
 const INIT: &str = "init spread {

@@ -141,6 +141,18 @@ const ARCHS: &[(&str, &str)] = &[
       decoder { mixer delta_product { heads 2  output_gate_rank 2 }  mlp swiglu { hidden 4 } },
       decoder { mixer delta_product { heads 2  output_gate_rank 2  gated false }  mlp swiglu { hidden 4 } } ]
       canon A, B, C, D }"),
+    ("value_residual", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [
+      2 of decoder { mixer value_residual { heads 2 }  mlp swiglu { hidden 4 } },
+      decoder { mixer value_residual { heads 2  gated true }  mlp swiglu { hidden 4 } } ]  canon A, B, C, D }"),
+    ("hyper", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 2 of hyper {
+      streams 3  mixer attention { heads 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
+    ("first values", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 2 of decoder {
+      mixer rwkv7 { heads 2  decay_rank 2  rate_rank 2  gate_rank 2  value_rank 2 }  mlp swiglu { hidden 4 } }
+      canon A, B, C, D }"),
+    ("coupled bounds", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 3 of decoder {
+      mixer hgrn2 { heads 2  coupled true }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
+    ("n-grams", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [ ngram_embedding { rows 7 },
+      decoder { mixer attention { heads 2 }  mlp swiglu { hidden 4 } } ] }"),
     ("gsa", "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of decoder {
       mixer gsa { heads 2  slots 3 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }"),
 ];

@@ -81,6 +81,10 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::SumChannels { keep } => vec![norms::sum_channels(x[0], *keep)],
         Kernel::Spread { width, kept } => vec![moves::spread(x[0], *width as usize, *kept)],
         Kernel::Index { count } => vec![Tensor::from_fn(vec![*count as usize], |i| i as f64)],
+        Kernel::MixHeads { part, one } => vec![moves::mix_heads(x[0], x[1], *part, *one)],
+        Kernel::Ngram { order, rows, state } => {
+            moves::ngram(x[0], state.then(|| x[1]), *order as usize, *rows as u64)
+        }
         Kernel::Shift { state } => vec![time::shift(x[0], state.then(|| x[1]))],
         Kernel::ShiftGrad => vec![time::shift_grad(x[0])],
         Kernel::SwiGlu => vec![norms::swiglu(x[0], x[1])],

@@ -23,6 +23,10 @@ const ARCHS: &[&str] = &[
       mixer gated_deltanet { heads 2  output_gate_rank 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }",
     "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer mamba2 { heads 4  state 2  groups 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }",
+    "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 3 of hyper { streams 2
+      mixer value_residual { heads 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }",
+    "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [ngram_embedding { rows 7 }, 2 of decoder {
+      mixer hgrn2 { heads 2  coupled true }  mlp swiglu { hidden 4 } }] }",
 ];
 
 /// The state before the first token.

@@ -104,6 +104,8 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::Softmax
         | Kernel::SoftmaxGrad
         | Kernel::SumChannels { .. }
+        | Kernel::MixHeads { .. }
+        | Kernel::Ngram { .. }
         | Kernel::Spread { .. }
         | Kernel::Index { .. }
         | Kernel::Shift { .. }
