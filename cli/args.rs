@@ -8,6 +8,7 @@ mod compute;
 mod data;
 mod foreign;
 mod help;
+mod number;
 mod plan;
 mod prepare;
 mod proof;
@@ -17,11 +18,11 @@ mod scaling;
 mod selftest;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use number::within;
 
 pub use audit::AuditArgs;
 pub use compute::{
@@ -35,6 +36,7 @@ pub use data::{
 };
 pub use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 pub use help::{HelpArgs, ManArgs};
+pub use number::jobs;
 pub use plan::PlanArgs;
 pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 pub use proof::ReproduceArgs;
@@ -553,24 +555,6 @@ pub struct CompareArgs {
 pub enum CompareTo {
     /// A Slurm array
     Slurm,
-}
-
-pub fn jobs(text: &str) -> Result<usize, String> {
-    within(1, 256)(text)
-}
-
-/// Reads a whole number of a range.
-fn within<N>(
-    least: N,
-    most: N,
-) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
-where
-    N: FromStr + PartialOrd + fmt::Display + Copy + Send + Sync + 'static,
-{
-    move |text| {
-        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| format!("give a whole number from {least} to {most}"))
-    }
 }
 
 /// Show what this machine has and lacks, and how to install what is missing

@@ -33,7 +33,7 @@ pub use liveness::{Memory, Sizes};
 pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;
-pub use scratch::Bf16;
+pub use scratch::{Bf16, FEW_QUERIES};
 pub(crate) use shape::infer;
 pub use update::decayed;
 

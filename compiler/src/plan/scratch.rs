@@ -14,6 +14,9 @@ pub enum Bf16 {
     Most,
 }
 
+/// The most queries for which attention on a CPU copies neither keys nor values.
+pub const FEW_QUERIES: i64 = 4;
+
 impl Plan {
     /// Bytes that a step of this plan takes while it runs, in a call of these sizes.
     pub(super) fn scratch(&self, step: &Step, sizes: Sizes) -> i128 {
@@ -65,7 +68,11 @@ impl Plan {
         if !any(DType::Bf16) || (step.kernel.reads_bf16() && !any(DType::F32)) {
             return 0;
         }
-        let narrow = step.inputs.iter().chain(&step.outputs);
+        // Of a few queries, as in decoding, keys and values are read as they are.
+        let few = matches!(step.kernel, Kernel::Attention(_)) && sizes.time <= FEW_QUERIES;
+        let as_they_are = if few { 1..3 } else { 0..0 };
+        let copied = step.inputs.iter().enumerate().filter(|(at, _)| !as_they_are.contains(at));
+        let narrow = copied.map(|(_, id)| id).chain(&step.outputs);
         let narrow = narrow.filter(|id| dtype(id) == Some(DType::Bf16));
         narrow.map(|id| 2 * self.bytes(*id, sizes)).sum()
     }
@@ -76,10 +83,19 @@ mod tests {
     use dsl::Decimal;
 
     use super::*;
-    use crate::plan::{Extent, Phase, Value};
+    use crate::plan::{Extent, Phase, Scores, Value};
 
     /// A plan of one step, whose values have these shapes and dtypes; the last ones are its results.
     fn scratch(kernel: Kernel, values: &[(&[Extent], DType)], results: usize) -> i128 {
+        scratch_at(kernel, values, results, 100)
+    }
+
+    fn scratch_at(
+        kernel: Kernel,
+        values: &[(&[Extent], DType)],
+        results: usize,
+        time: i64,
+    ) -> i128 {
         let value = |(dims, dtype): &(&[Extent], DType)| Value {
             name: "x".into(),
             dims: dims.to_vec(),
@@ -96,7 +112,7 @@ mod tests {
             source: None,
         };
         let plan = Plan { values: values.iter().map(value).collect(), ..Plan::default() };
-        plan.scratch(&step, Sizes { batch: 3, time: 100, past: 0 })
+        plan.scratch(&step, Sizes { batch: 3, time, past: 0 })
     }
 
     const X: &[Extent] = &[Extent::Batch, Extent::Time, Extent::Fixed(4)];
@@ -129,6 +145,15 @@ mod tests {
         let swiglu = |dtype| scratch(Kernel::SwiGlu, &[(X, dtype), (X, dtype), (X, dtype)], 1);
         assert_eq!(swiglu(DType::F32), 0);
         assert_eq!(swiglu(DType::Bf16), 3 * 300 * 4 * 4);
+        // q, k, v; y and lse. All are copied for 100 queries.
+        let row = 12 * 4;
+        let attention = |time| {
+            let q: &[Extent] = &[Extent::Batch, Extent::Fixed(time), Extent::Fixed(4)];
+            let values = [(q, DType::Bf16), (X, DType::Bf16), (X, DType::Bf16), (q, DType::Bf16)];
+            scratch_at(Kernel::Attention(Scores::PLAIN), &values, 1, time)
+        };
+        assert_eq!(attention(100), 4 * 100 * row);
+        assert_eq!(attention(4), 2 * 4 * row);
         let add = |b| scratch(Kernel::Add, &[(X, DType::Bf16), (X, b), (X, b)], 1);
         assert_eq!(add(DType::Bf16), 0);
         assert_eq!(add(DType::F32), 300 * 4 * 4);

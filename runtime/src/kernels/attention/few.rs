@@ -14,7 +14,7 @@ use super::super::{Isa, KernelError};
 use super::{Operands, Shape};
 
 /// The most queries. More are faster by blocks.
-pub(super) const QUERIES: i64 = 4;
+pub(super) const QUERIES: i64 = compiler::plan::FEW_QUERIES;
 
 /// y and lse.
 pub(super) fn forward(
