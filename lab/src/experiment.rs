@@ -7,6 +7,7 @@
 mod access;
 mod arch;
 mod batch;
+mod checks;
 pub(crate) mod covered;
 pub(crate) mod derive;
 pub(crate) mod layers;
@@ -110,8 +111,8 @@ impl Experiment {
         };
         let schedule = schedule(&fields, budget.map(|b| b.steps), &mut problems);
         let data = data(&fields, &mut problems);
-        fits(&arch, &fields, &mut problems);
-        divides(&fields, &mut problems);
+        checks::fits(&arch, &fields, &mut problems);
+        checks::divides(&fields, &mut problems);
         let (loss, lr, optimizer) = update(&fields);
         let (Some(budget), Some(data)) = (budget.filter(|_| problems.is_empty()), data) else {
             return Err(problems);
@@ -488,51 +489,6 @@ fn tokenizer(fields: &Fields) -> Tokenizer {
     };
     let digest = Digest::parse(text(fields, "data.tokenizer_digest"));
     Tokenizer::File { kind, digest, vocab: count(fields, "data.tokenizer_vocab") }
-}
-
-/// Whether the arch can read the data.
-fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
-    let (has, wants) = (arch.compiled.graph.vocab, task::vocab(fields));
-    if has < wants {
-        let dense = text(fields, "data.ids") == "published";
-        let hint = if dense { ", or write ids = \"dense\" under [data]" } else { "" };
-        problems.push(Problem::new(
-            "arch",
-            "vocab-too-small",
-            format!("arch `{}` has vocab {has}, but this data needs {wants}", arch.name),
-            format!("use an arch with `vocab {wants}` or more{hint}"),
-        ));
-    }
-}
-
-/// Counts that must go into one another.
-fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
-    let (run, all) = (int(fields, "batch.in_sequence"), int(fields, "batch.micro_batches"));
-    if run > all {
-        problems.push(Problem::new(
-            "batch.in_sequence",
-            "too-many-in-sequence",
-            format!("batch.in_sequence is {run}, but a step has {all} micro-batches"),
-            format!("write in_sequence = {all} to add all of them in sequence"),
-        ));
-    }
-    let number = |path: &str| match fields.get(path) {
-        Some(FieldValue::Int(n)) => Some(*n),
-        Some(_) | None => None,
-    };
-    let devices = (number("platform.devices"), number("platform.devices_per_node"));
-    if let (Some(all), Some(each)) = devices
-        && all % each != 0
-    {
-        problems.push(Problem::new(
-            "platform.devices_per_node",
-            "unequal-machines",
-            format!(
-                "platform.devices is {all}, which is not a multiple of devices_per_node, {each}"
-            ),
-            "write a number that divides platform.devices, or leave it out",
-        ));
-    }
 }
 
 fn update(fields: &Fields) -> (Loss, Decimal, Optimizer) {

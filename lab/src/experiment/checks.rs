@@ -1,0 +1,54 @@
+//! Checks of values that depend on one another.
+//!
+//! In: the fields of an experiment, its arch. Out: a problem for each contradiction, with both values. Must stay true: what
+//! passes here can be trained on the machines that the fields ask for.
+
+use super::access::{int, text};
+use super::{LockedArch, task};
+use crate::error::Problem;
+use crate::field::{FieldValue, Fields};
+
+/// Whether the arch can read the data.
+pub(super) fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+    let (has, wants) = (arch.compiled.graph.vocab, task::vocab(fields));
+    if has < wants {
+        let dense = text(fields, "data.ids") == "published";
+        let hint = if dense { ", or write ids = \"dense\" under [data]" } else { "" };
+        problems.push(Problem::new(
+            "arch",
+            "vocab-too-small",
+            format!("arch `{}` has vocab {has}, but this data needs {wants}", arch.name),
+            format!("use an arch with `vocab {wants}` or more{hint}"),
+        ));
+    }
+}
+
+/// Counts that must go into one another.
+pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
+    let (run, all) = (int(fields, "batch.in_sequence"), int(fields, "batch.micro_batches"));
+    if run > all {
+        problems.push(Problem::new(
+            "batch.in_sequence",
+            "too-many-in-sequence",
+            format!("batch.in_sequence is {run}, but a step has {all} micro-batches"),
+            format!("write in_sequence = {all} to add all of them in sequence"),
+        ));
+    }
+    let number = |path: &str| match fields.get(path) {
+        Some(FieldValue::Int(n)) => Some(*n),
+        Some(_) | None => None,
+    };
+    let devices = (number("platform.devices"), number("platform.devices_per_node"));
+    if let (Some(all), Some(each)) = devices
+        && all % each != 0
+    {
+        problems.push(Problem::new(
+            "platform.devices_per_node",
+            "unequal-machines",
+            format!(
+                "platform.devices is {all}, which is not a multiple of devices_per_node, {each}"
+            ),
+            "write a number that divides platform.devices, or leave it out",
+        ));
+    }
+}
