@@ -256,14 +256,14 @@ class Graph:
         return [node for node in body.nodes if node.kind == "slot" and node.name == name] if body else []
 
     def decayed(self):
-        """The digest of the paths of all weights of `linear` and `embed`, in the manifest's order."""
+        """The digest of the paths of all weights of projections and tables, in the manifest's order."""
         weights, places = set(), self.params(self.top)
         work = [(self.top, {number: number for number in places})]
         while work:
             body, outer = work.pop()
             for node in body.nodes:
-                if node.kind in ("linear", "embed"):
-                    weight = body.nodes[node.operands[1][0]]
+                if node.kind in WEIGHTS:
+                    weight = body.nodes[node.operands[WEIGHTS[node.kind]][0]]
                     weights.add(outer[weight.number])
                 elif node.kind in ("slot", "layer") and node.body:
                     inner = {number: outer[used] for number, used in enumerate(node.params)}
@@ -323,9 +323,11 @@ SCHEDULES = {
     "linear": "lr_min_ratio warmup",
     "wsd": "cycle decay_fraction lr_min_ratio warmup",
 }
+# The operand of each projection and table that is its weight.
+WEIGHTS = {"embed": 1, "expert_linear": 2, "latent_attention": 3, "linear": 1}
 TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch.sequences budget.steps data.loss_on
     data.seq_len data.task
-    loss.kind loss.nll_square loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.kind
+    loss.balance? loss.kind loss.nll_square loss.router_z? loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.kind
     optimizer.lr optimizer.weight_decay precision.policy schedule.kind seeds.data seeds.init"""
 EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
 PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.devices_per_node? platform.fuse

@@ -5,6 +5,8 @@
 //! plan, checks every shape the plan declares, and frees the values the plan drops.
 
 mod golden;
+mod aux;
+mod experts;
 mod gradients;
 mod interpret;
 mod moves;
