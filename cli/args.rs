@@ -218,8 +218,8 @@ Schema of --json, one object on standard output (archs only):
   seq_len  tokens of one sequence, for which costs are computed
   archs    each:
     name, docs, vocab, dim, layers, graph, manifest   the last two are digests
-    parameters   {total, non_embedding, canon, short_conv}
-    flops_per_token      {forward, training}; a multiply-add is two FLOPs
+    parameters   {total, active, non_embedding, canon, short_conv}
+    flops_per_token      {forward, dense, training}; a multiply-add is two FLOPs; dense if every expert were chosen
     bytes_per_sequence   {activations}; f32, without recomputation
     optimizer_bytes      parameters, gradients and both AdamW moments, f32
     state                {per_sequence, per_token}; elements after seq_len tokens, and added by each token

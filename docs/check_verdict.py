@@ -34,7 +34,7 @@ EMPTY = "empty"
 CANON = "arch.layers.*.slots.*"
 
 # Nodes whose weight is a matrix or table, and which of their operands it is.
-DECAYED = {"linear": 1, "embed": 1, "ngram": 1, "latent_attention": 3}
+DECAYED = {"linear": 1, "embed": 1, "expert_linear": 2, "latent_attention": 3, "ngram": 1}
 
 
 class Bad(Exception):
@@ -326,9 +326,10 @@ SCHEDULES = {
     "linear": "lr_min_ratio warmup",
     "wsd": "cycle decay_fraction lr_min_ratio warmup",
 }
+# The operand of each projection and table that is its weight.
 TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch.sequences budget.steps data.loss_on
     data.seq_len data.task
-    loss.kind loss.nll_square loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.kind
+    loss.balance? loss.kind loss.nll_square loss.router_z? loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.kind
     optimizer.lr optimizer.weight_decay precision.policy schedule.kind seeds.data seeds.init"""
 EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
 PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.devices_per_node? platform.fuse

@@ -108,18 +108,30 @@ impl<'a> Shown<'a> {
             0 => String::new(),
             n => format!("{:.2}%", n as f64 * 100.0 / a.parameters.max(1) as f64),
         };
+        let active = match a.active == a.parameters {
+            true => None,
+            // Experts: what one token uses.
+            false => Some(("  active", grouped(a.active), share(a.active))),
+        };
         let rows = [
             ("parameters", grouped(a.parameters), rounded(a.parameters).trim_end().to_owned()),
             ("  non-embedding", grouped(a.non_embedding), share(a.non_embedding)),
             ("  Canon layers", grouped(a.canon), share(a.canon)),
             ("  short convolutions", grouped(a.short_conv), share(a.short_conv)),
         ];
-        let rows = rows.map(|(name, n, note)| vec![name.to_owned(), n, note]);
+        let (first, rest) = rows.split_at(1);
+        let rows = first.iter().cloned().chain(active).chain(rest.iter().cloned());
+        let rows: Vec<_> = rows.map(|(name, n, note)| vec![name.to_owned(), n, note]).collect();
         text += &format!("\n{}", table(&rows, &[false, true, true], 0));
         let tokens = i128::from(a.seq_len);
         let rows = [
             ("forward", format!("{}FLOPs", rounded(a.flops_per_token)), "per token"),
             ("training", format!("{}FLOPs", rounded(a.train_flops_per_token)), "per token"),
+            (
+                "  all experts",
+                format!("{}FLOPs", rounded(a.dense_flops_per_token)),
+                "per token, forward, if every expert were chosen",
+            ),
             (
                 "activations",
                 format!("{}B", rounded(4 * tokens * a.saved_per_token)),
@@ -133,7 +145,11 @@ impl<'a> Shown<'a> {
             ("state", format!("{}B", rounded(4 * a.state)), "per sequence, f32"),
             ("  growing by", format!("{}B", rounded(4 * a.state_per_token)), "per token"),
         ];
-        let rows = rows.map(|(name, n, note)| vec![name.to_owned(), n, note.to_owned()]);
+        let is_shown =
+            |name: &str| name != "  all experts" || a.dense_flops_per_token != a.flops_per_token;
+        let rows = rows.into_iter().filter(|(name, ..)| is_shown(name));
+        let rows: Vec<_> =
+            rows.map(|(name, n, note)| vec![name.to_owned(), n, note.to_owned()]).collect();
         text += &format!("\nat {}\n", crate::output::counted(a.seq_len, "token"));
         text += &table(&rows, &[false, true, false], 2);
         for table in tables {
@@ -287,6 +303,7 @@ struct Arch<'a> {
 #[derive(Serialize)]
 struct Parameters {
     total: i64,
+    active: i64,
     non_embedding: i64,
     canon: i64,
     short_conv: i64,
@@ -295,6 +312,7 @@ struct Parameters {
 #[derive(Serialize)]
 struct Flops {
     forward: i128,
+    dense: i128,
     training: i128,
 }
 
@@ -322,12 +340,14 @@ pub(super) fn json<'a>(seq_len: i64, archs: &'a [Shown<'a>]) -> Document<'a> {
             manifest: compiled.identity.manifest.to_string(),
             parameters: Parameters {
                 total: a.parameters,
+                active: a.active,
                 non_embedding: a.non_embedding,
                 canon: a.canon,
                 short_conv: a.short_conv,
             },
             flops_per_token: Flops {
                 forward: a.flops_per_token,
+                dense: a.dense_flops_per_token,
                 training: a.train_flops_per_token,
             },
             bytes_per_sequence: Bytes {

@@ -113,7 +113,8 @@ fn shape(dims: &[i64]) -> String {
 
 fn type_text(ty: &Type) -> String {
     match (ty.tokens, ty.time) {
-        (true, _) => "tokens".to_owned(),
+        (true, _) if ty.dims.is_empty() => "tokens".to_owned(),
+        (true, _) => format!("ids {}", shape(&ty.dims)),
         (false, true) => format!("sequence {}", shape(&ty.dims)),
         (false, false) => format!("constant {}", shape(&ty.dims)),
     }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use dsl::Span;
 
 use crate::number::InitRule;
-use crate::op::{Attrs, Primitive, State, Type};
+use crate::op::{Attrs, AttrsExt, Primitive, State, Type};
 
 /// An index into one body's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,7 +181,31 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Whether a call of a primitive, in it or in a body inside it, is wanted.
+    fn any_call(&self, wanted: &dyn Fn(&Primitive, &Attrs) -> bool) -> bool {
+        self.nodes.iter().any(|node| match &node.kind {
+            NodeKind::Op { primitive, attrs, .. } => wanted(primitive, attrs),
+            NodeKind::Slot { fill, .. } => fill.any_call(wanted),
+            NodeKind::Layer { body, .. } => body.any_call(wanted),
+            NodeKind::Input(_) | NodeKind::Param(_) => false,
+        })
+    }
+}
+
 impl Graph {
+    /// Whether it has auxiliary losses.
+    pub fn has_terms(&self) -> bool {
+        self.top.any_call(&|primitive, _| primitive.name == "aux_loss")
+    }
+
+    /// Whether it has an auxiliary loss of this name.
+    pub fn has_term(&self, name: &str) -> bool {
+        self.top.any_call(&|primitive, attrs| {
+            primitive.name == "aux_loss" && attrs.word("term") == name
+        })
+    }
+
     /// All parameters, in canonical order.
     pub fn params(&self) -> &[Param] {
         &self.top.params

@@ -236,24 +236,31 @@ pub struct Type {
     pub time: bool,
     /// Sizes of the other axes.
     pub dims: Vec<i64>,
-    /// Token ids rather than numbers.
+    /// Ids rather than numbers: tokens, or what `top_k` chose.
     pub tokens: bool,
+    /// The number of places that ids are chosen from; 0 for tokens and numbers.
+    pub places: i64,
 }
 
 impl Type {
     /// A sequence of tensors with these sizes.
     pub fn seq(dims: impl Into<Vec<i64>>) -> Type {
-        Type { time: true, dims: dims.into(), tokens: false }
+        Type { time: true, dims: dims.into(), tokens: false, places: 0 }
     }
 
     /// A tensor without batch and time.
     pub fn constant(dims: impl Into<Vec<i64>>) -> Type {
-        Type { time: false, dims: dims.into(), tokens: false }
+        Type { time: false, dims: dims.into(), tokens: false, places: 0 }
     }
 
     /// Token ids, one per position.
     pub fn tokens() -> Type {
-        Type { time: true, dims: Vec::new(), tokens: true }
+        Type { time: true, dims: Vec::new(), tokens: true, places: 0 }
+    }
+
+    /// This many ids per position, each below `places`.
+    pub fn ids(count: i64, places: i64) -> Type {
+        Type { time: true, dims: vec![count], tokens: true, places }
     }
 
     /// The extents without batch and time: `32 × 64`.
@@ -274,6 +281,9 @@ impl fmt::Display for Type {
             parts.extend(["batch".to_owned(), "time".to_owned()]);
         }
         parts.extend(self.dims.iter().map(i64::to_string));
+        if self.places > 0 {
+            return write!(f, "ids [{}] of {}", parts.join(", "), self.places);
+        }
         write!(f, "[{}]", parts.join(", "))
     }
 }
@@ -395,6 +405,8 @@ pub struct Cost {
     pub moved: i64,
     /// Elements kept for the gradient rule, per token.
     pub saved: i64,
+    /// The rows of its parameters that a token uses, where that is not all of them.
+    pub rows: Option<i64>,
 }
 
 /// Why operands and configuration do not fit: the message and a suggestion.

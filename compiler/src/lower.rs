@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::graph::{Body, Graph, Node, NodeKind, ParamId, StateId};
+use crate::number::Root;
 use crate::op::{self, Attr, Attrs, Primitive, State, Type};
 use crate::plan::{
     DType, Extent, Input, Kernel, Output, Phase, Plan, Precision, Recompute, Source, StatePart,
-    Step, Stream, ValId, Value, infer,
+    Step, Stream, TERMS, ValId, Value, infer,
 };
 
 /// The call that a forward or gradient rule lowers.
@@ -66,6 +67,10 @@ pub struct Lower<'g> {
     pub(crate) precision: Precision,
     pub(crate) recompute: Recompute,
     pub(crate) stream: Stream,
+    /// Weights of auxiliary losses, in the order of [`TERMS`].
+    pub(crate) weights: [Option<Root>; TERMS.len()],
+    /// Sums of auxiliary losses so far.
+    pub(crate) terms: [Option<ValId>; TERMS.len()],
     /// The operations so far, for `differentiate`.
     pub(crate) tape: Vec<Taped<'g>>,
     source: Option<Source>,
@@ -110,6 +115,8 @@ impl<'g> Lower<'g> {
             precision,
             recompute: Recompute::Nothing,
             stream: Stream::default(),
+            weights: [None; TERMS.len()],
+            terms: [None; TERMS.len()],
             tape: Vec::new(),
             source: None,
             given: BTreeMap::new(),
@@ -175,6 +182,24 @@ impl<'g> Lower<'g> {
             self.one(Kernel::SumTokens, &[gradient])
         } else {
             gradient
+        }
+    }
+
+    /// What an auxiliary loss is multiplied by, in a plan that computes it.
+    pub(crate) fn weight_of(&self, term: &str) -> Option<Root> {
+        let at = TERMS.iter().position(|known| *known == term)?;
+        self.weights[at]
+    }
+
+    /// Adds an auxiliary loss. A layer that is lowered again for its gradient has been counted.
+    pub(crate) fn add_term(&mut self, term: &str, value: ValId) {
+        let Some(at) = TERMS.iter().position(|known| *known == term) else { return };
+        if self.phase != Phase::Recompute {
+            let sum = match self.terms[at] {
+                Some(before) => self.one(Kernel::Add, &[before, value]),
+                None => value,
+            };
+            self.terms[at] = Some(sum);
         }
     }
 

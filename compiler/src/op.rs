@@ -10,6 +10,7 @@
 
 mod add;
 mod attention;
+mod aux_loss;
 mod canon;
 mod channel_softmax;
 mod concat;
@@ -17,6 +18,7 @@ mod delta_scan;
 mod dplr_scan;
 mod embed;
 mod exp;
+mod expert_linear;
 mod f32;
 mod gelu;
 mod gla_scan;
@@ -33,6 +35,7 @@ mod mix_heads;
 mod mul;
 mod ngram;
 mod offset;
+mod one_hot;
 mod reciprocal;
 mod relu;
 mod repeat_heads;
@@ -49,7 +52,9 @@ mod split;
 mod spread;
 mod ssd_scan;
 mod sum;
+mod sum_heads;
 mod tanh;
+mod top_k;
 
 use std::fmt;
 
@@ -66,6 +71,7 @@ pub use crate::ir::{
 pub static ALL: &[&Primitive] = &[
     &add::PRIMITIVE,
     &attention::PRIMITIVE,
+    &aux_loss::PRIMITIVE,
     &canon::PRIMITIVE,
     &channel_softmax::PRIMITIVE,
     &concat::PRIMITIVE,
@@ -73,6 +79,7 @@ pub static ALL: &[&Primitive] = &[
     &dplr_scan::PRIMITIVE,
     &embed::PRIMITIVE,
     &exp::PRIMITIVE,
+    &expert_linear::PRIMITIVE,
     &f32::PRIMITIVE,
     &gelu::PRIMITIVE,
     &gla_scan::PRIMITIVE,
@@ -89,6 +96,7 @@ pub static ALL: &[&Primitive] = &[
     &mul::PRIMITIVE,
     &ngram::PRIMITIVE,
     &offset::PRIMITIVE,
+    &one_hot::PRIMITIVE,
     &reciprocal::PRIMITIVE,
     &relu::PRIMITIVE,
     &repeat_heads::PRIMITIVE,
@@ -105,7 +113,9 @@ pub static ALL: &[&Primitive] = &[
     &spread::PRIMITIVE,
     &ssd_scan::PRIMITIVE,
     &sum::PRIMITIVE,
+    &sum_heads::PRIMITIVE,
     &tanh::PRIMITIVE,
+    &top_k::PRIMITIVE,
 ];
 
 /// A list of definitions as an enum, so that a new one does not compile until the runtime has a kernel for it.
@@ -168,8 +178,18 @@ pub fn find(name: &str) -> Option<&'static Primitive> {
 }
 
 /// Words that are configuration values; looked up after everything else.
-pub const WORDS: [&str; 8] =
-    ["interleaved", "half", "none", "silu", "interpolated", "ntk", "llama3", "yarn"];
+pub const WORDS: [&str; 10] = [
+    "interleaved",
+    "half",
+    "none",
+    "silu",
+    "interpolated",
+    "ntk",
+    "llama3",
+    "yarn",
+    "balance",
+    "router_z",
+];
 
 /// The definition of one primitive: one file and one row of [`ALL`] each.
 pub struct Primitive {
@@ -249,7 +269,7 @@ pub struct Recurrence {
 
 /// The channels of `[batch, time, channels]`, or an error.
 fn channels(op: &str, x: &Type) -> Result<i64, Mismatch> {
-    match (x.time, x.dims.as_slice()) {
+    match (x.time && !x.tokens, x.dims.as_slice()) {
         (true, [c]) => Ok(*c),
         _ => Err(Mismatch::new(
             format!("`{op}` takes [batch, time, channels], but this is {x}"),
@@ -260,7 +280,7 @@ fn channels(op: &str, x: &Type) -> Result<i64, Mismatch> {
 
 /// The heads and their width in `[batch, time, heads, head_dim]`, or an error.
 fn per_head(op: &str, what: &str, x: &Type) -> Result<(i64, i64), Mismatch> {
-    match (x.time, x.dims.as_slice()) {
+    match (x.time && !x.tokens, x.dims.as_slice()) {
         (true, [h, d]) => Ok((*h, *d)),
         _ => Err(Mismatch::new(
             format!("`{op}` takes {what} as [batch, time, heads, head_dim], but this is {x}"),
@@ -269,9 +289,20 @@ fn per_head(op: &str, what: &str, x: &Type) -> Result<(i64, i64), Mismatch> {
     }
 }
 
+/// The ids of each token, and the places that they are chosen from, or an error.
+fn ids(op: &str, x: &Type) -> Result<(i64, i64), Mismatch> {
+    match (x.tokens, x.dims.as_slice()) {
+        (true, [k]) => Ok((*k, x.places)),
+        _ => Err(Mismatch::new(
+            format!("`{op}` takes ids, but this is {x}"),
+            "give the second result of `top_k`",
+        )),
+    }
+}
+
 /// The last extent, or an error if there is none.
 fn last(op: &str, x: &Type) -> Result<i64, Mismatch> {
-    x.dims.last().copied().ok_or_else(|| {
+    x.dims.last().copied().filter(|_| !x.tokens).ok_or_else(|| {
         Mismatch::new(
             format!("`{op}` needs a channel axis, but this is {x}"),
             "embed tokens first: `embed (tokens)`",
@@ -291,7 +322,7 @@ fn pointwise_shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn pointwise_cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let m: i64 = inputs.iter().map(Type::elements).sum();
-    Cost { flops: 4 * n, moved: n + m, saved: m }
+    Cost { flops: 4 * n, moved: n + m, saved: m, ..Cost::default() }
 }
 
 /// The factor of a scan's queries.
@@ -330,7 +361,7 @@ fn scan_cost(scan: &Recurrence, inputs: &[Type], outputs: &[Type]) -> Cost {
     let other = if scan.result == scan.rows { scan.columns } else { scan.rows };
     let width = inputs.get(other).and_then(|t| t.dims.last()).copied().unwrap_or(0);
     let values: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: scan.flops * width * values, moved: n, saved: n }
+    Cost { flops: scan.flops * width * values, moved: n, saved: n, ..Cost::default() }
 }
 
 /// A view or a copy: no computation, nothing kept.

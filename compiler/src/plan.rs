@@ -30,7 +30,9 @@ pub use crate::op::{Function, Scan};
 pub use cost::Work;
 pub use kernel::{Activation, Gate, Kernel, Mixed, RopeLayout, Scores};
 pub use liveness::{Memory, Sizes};
-pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};
+pub use options::{
+    Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TERMS, TrainOptions,
+};
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;
 pub use scratch::{Bf16, FEW_QUERIES};
@@ -190,6 +192,8 @@ pub enum Output {
     Loss,
     /// [] i64: the number of targets that are not [`IGNORED`].
     Counted,
+    /// [] f64: the sum of a micro-batch's auxiliary losses of this name, by its place in [`TERMS`], without weight.
+    Term(u32),
     /// [batch, time] i64: the most likely token; the lowest id among equals.
     Argmax,
     /// The state after the last token of the call; shapes as in [`Input::State`].

@@ -4,13 +4,14 @@
 //! and generation compute the same; passes run in the order written here.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use crate::differentiate::differentiate;
 use crate::fuse::fuse;
 use crate::graph::{Graph, ParamId};
 use crate::lower::Lower;
 use crate::plan::{
-    DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Recompute, Stream,
+    DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Recompute, Step, Stream,
     TrainOptions, TrainPlan, ValId, liveness, update,
 };
 use crate::precision;
@@ -54,11 +55,19 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     let graph = &*chosen(graph, common);
     let mut lower = Lower::new(graph, common.precision);
     lower.recompute = recompute;
+    lower.weights = loss.terms();
     let logits = lower.forward();
     let CrossEntropy { nll, lse, targets } = cross_entropy(&mut lower, loss, logits);
+    for (n, sum) in lower.terms.into_iter().enumerate() {
+        if let Some(sum) = sum {
+            // As the loss: ranks add it in f64.
+            let sum = lower.one(Kernel::Cast { to: DType::F64 }, &[sum]);
+            lower.output(Output::Term(n as u32), sum);
+        }
+    }
     lower.phase = Phase::Backward;
     let scale = lower.input(Input::GradScale, "grad_scale", Vec::new(), DType::F64);
-    let Loss { nll_square, z_loss } = loss;
+    let Loss { nll_square, z_loss, .. } = loss;
     let kernel = Kernel::CrossEntropyGrad { nll_square, z_loss };
     let seed = lower.one(kernel, &[logits, targets, nll, lse, scale]);
     let flow = differentiate(&mut lower, logits, seed);
@@ -73,6 +82,7 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
         lower.output(Output::Gradient(id), gradient);
     }
     let mut plan = lower.plan;
+    prune(&mut plan, graph);
     if common.fuse {
         fuse(&mut plan);
     }
@@ -89,6 +99,24 @@ fn chosen(graph: &Graph, options: Options) -> Cow<'_, Graph> {
     if options.fuse { specialise(graph) } else { Cow::Borrowed(graph) }
 }
 
+/// Removes steps whose results nothing reads: what an auxiliary loss would read that has no weight. A graph without
+/// auxiliary losses has no such steps but those that its text asks for, which stay.
+fn prune(plan: &mut Plan, graph: &Graph) {
+    if !graph.has_terms() {
+        return;
+    }
+    let mut read: BTreeSet<ValId> = plan.outputs.iter().map(|(_, id)| *id).collect();
+    let mut kept: Vec<Step> = Vec::with_capacity(plan.steps.len());
+    for step in std::mem::take(&mut plan.steps).into_iter().rev() {
+        if step.outputs.iter().any(|id| read.contains(id)) {
+            read.extend(&step.inputs);
+            kept.push(step);
+        }
+    }
+    kept.reverse();
+    plan.steps = kept;
+}
+
 struct CrossEntropy {
     nll: ValId,
     lse: ValId,
@@ -99,7 +127,7 @@ fn cross_entropy(lower: &mut Lower, loss: Loss, logits: ValId) -> CrossEntropy {
     lower.phase = Phase::Loss;
     let dims = vec![Extent::Batch, Extent::Time];
     let targets = lower.input(Input::Targets, "targets", dims, DType::I64);
-    let Loss { nll_square, z_loss } = loss;
+    let Loss { nll_square, z_loss, .. } = loss;
     let kernel = Kernel::CrossEntropy { nll_square, z_loss };
     let [nll, lse, sum, counted] = lower.emit(kernel, &[logits, targets]);
     lower.output(Output::Loss, sum);
@@ -108,7 +136,9 @@ fn cross_entropy(lower: &mut Lower, loss: Loss, logits: ValId) -> CrossEntropy {
 }
 
 fn finished(lower: Lower, options: Options) -> Plan {
+    let graph = lower.graph;
     let mut plan = lower.plan;
+    prune(&mut plan, graph);
     if options.fuse {
         fuse(&mut plan);
     }

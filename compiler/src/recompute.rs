@@ -145,6 +145,7 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::Ngram { .. }
         | Kernel::Spread { .. }
         | Kernel::Index { .. }
+        | Kernel::OneHot { .. }
         | Kernel::Shift { .. }
         | Kernel::SwiGlu
         | Kernel::Reshape { .. }
@@ -161,6 +162,14 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::LinearGradInput
         | Kernel::LinearGradWeight
         | Kernel::SumTokens
+        | Kernel::TopK { .. }
+        | Kernel::Scatter { .. }
+        | Kernel::ExpertLinear { .. }
+        | Kernel::ExpertLinearGradInput
+        | Kernel::ExpertLinearGradWeight { .. }
+        | Kernel::ExpertSum { .. }
+        | Kernel::MeanTokens
+        | Kernel::MeanTokensGrad
         | Kernel::RmsNormGrad
         | Kernel::L2NormGrad
         | Kernel::PointwiseGrad(_)

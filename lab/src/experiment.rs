@@ -42,6 +42,7 @@ pub use name::{MAX_NAME, check_name};
 use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
+use compiler::number::{Ratio, Root};
 use compiler::plan::Precision;
 use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
 
@@ -491,9 +492,20 @@ fn tokenizer(fields: &Fields) -> Tokenizer {
     Tokenizer::File { kind, digest, vocab: count(fields, "data.tokenizer_vocab") }
 }
 
+/// An auxiliary loss's weight for each micro-batch of a step, if it is above 0.
+fn term(fields: &Fields, path: &str) -> Option<Root> {
+    let weight = Ratio::from_decimal(real(fields, path))?;
+    let share = Ratio { num: 1, den: i128::from(int(fields, "batch.micro_batches").max(1)) };
+    (weight.num != 0).then(|| weight.mul(share).map(Root::rational))?
+}
+
 fn update(fields: &Fields) -> (Loss, Decimal, Optimizer) {
-    let loss =
-        Loss { nll_square: real(fields, "loss.nll_square"), z_loss: real(fields, "loss.z_loss") };
+    let loss = Loss {
+        nll_square: real(fields, "loss.nll_square"),
+        z_loss: real(fields, "loss.z_loss"),
+        balance: term(fields, "loss.balance"),
+        router_z: term(fields, "loss.router_z"),
+    };
     let beta = |i: usize| match list(fields, "optimizer.betas").get(i) {
         Some(FieldValue::Real(x)) => *x,
         Some(

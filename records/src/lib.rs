@@ -17,7 +17,8 @@
 //! let mut log = Log::open(&path)?;
 //! for (step, loss) in [(1, 5.5), (2, 4.75)] {
 //!     let batch = Digest::of("example", "the windows of the step");
-//!     let step = Step { step, loss: Some(loss), grad_norm: 1.0, lr: 3e-4, batch, counted: 4096 };
+//!     let (loss, terms) = (Some(loss), [None; 2]);
+//!     let step = Step { step, loss, grad_norm: 1.0, lr: 3e-4, batch, counted: 4096, terms };
 //!     log.append(&Record::Step(step), &Faults::none())?;
 //! }
 //! let (records, head) = metrics::read(&path)?;

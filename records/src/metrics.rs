@@ -297,6 +297,7 @@ mod tests {
             lr: 1e-3,
             batch: Digest::of("batch", &step.to_string()),
             counted: 40 + step,
+            terms: [None; 2],
         })
     }
 

@@ -8,6 +8,7 @@ mod save;
 mod together;
 
 use compiler::digest::Digest;
+use compiler::plan::TERMS;
 use lab::experiment::Shard;
 use tch::{Device, Kind, Tensor};
 
@@ -177,15 +178,23 @@ impl State {
         let State { step, weights, moments, division: _ } = self;
         // The device updates while its numbers arrive; the next step is launched behind the update.
         let logged = trainer.update_and_log(weights, moments, &sums, lr, number)?;
-        let [loss_sum, grad_norm] = logged.wait().map_err(ExecuteError::from)?;
+        let logged = logged.wait_for_all().map_err(ExecuteError::from)?;
+        let [loss_sum, summed @ .., grad_norm] = logged.as_slice() else {
+            return Err(broken("an update without loss and norm"));
+        };
+        let mut terms = [None; TERMS.len()];
+        for (place, sum) in trainer.terms().zip(summed) {
+            terms[place as usize] = Some(sum / batches.len() as f64);
+        }
         *step += 1;
         Ok(Step {
             step: *step,
-            loss: mean_loss(loss_sum, counted),
-            grad_norm,
+            loss: mean_loss(*loss_sum, counted),
+            grad_norm: *grad_norm,
             lr,
             batch: digest_of(digest_of_windows(&windows)),
             counted,
+            terms,
         })
     }
 

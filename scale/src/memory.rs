@@ -144,6 +144,7 @@ impl Walk<'_> {
             }
             Output::Loss
             | Output::Counted
+            | Output::Term(_)
             | Output::Logits
             | Output::Nll
             | Output::Argmax

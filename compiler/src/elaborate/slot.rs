@@ -44,7 +44,7 @@ impl Elaborator<'_> {
         let types: Vec<Type> = operands.iter().map(|o| b.body.ty(*o).clone()).collect();
         let mut width = 0i64;
         for ty in &types {
-            match (ty.time, ty.dims.as_slice()) {
+            match (ty.time && !ty.tokens, ty.dims.as_slice()) {
                 (true, [c]) => width = width.saturating_add(*c),
                 _ => {
                     self.diagnostics.push(diag::slot_shape(span, &name.text, &ty.to_string()));

@@ -35,7 +35,7 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let m: i64 = inputs.iter().map(Type::elements).sum();
-    Cost { flops: n, moved: n + m, saved: 0 }
+    Cost { flops: n, moved: n + m, saved: 0, ..Cost::default() }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

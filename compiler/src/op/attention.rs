@@ -127,7 +127,7 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
         inputs.first().map_or(0, Type::elements) + outputs.iter().map(Type::elements).sum::<i64>();
     // Each token sees half the sequence on average, or its window.
     let seen2 = attrs.optional_int("window").map_or(at.seq_len, |w| (2 * w).min(at.seq_len));
-    Cost { flops: per_step * seen2, moved: n, saved: n }
+    Cost { flops: per_step * seen2, moved: n, saved: n, ..Cost::default() }
 }
 
 /// Past keys and values are placed before the new ones; a window keeps the last of both.

@@ -68,7 +68,7 @@ pub(super) fn filter(attrs: &Attrs, x: &Type, op: &'static str) -> Result<Shaped
 
 pub(super) fn cost(attrs: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: (2 * attrs.int("kernel") + 1) * n, moved: 2 * n, saved: n }
+    Cost { flops: (2 * attrs.int("kernel") + 1) * n, moved: 2 * n, saved: n, ..Cost::default() }
 }
 
 fn options(attrs: &Attrs) -> Filter {

@@ -28,7 +28,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let count = attrs.int("count");
     match inputs {
-        [x] if x.time && x.dims.len() == 1 && count > 0 && x.dims[0] % count == 0 => {
+        [x] if x.time && !x.tokens && x.dims.len() == 1 && count > 0 && x.dims[0] % count == 0 => {
             let mut shaped = Shaped::plain(Type::seq([count, x.dims[0] / count]));
             shaped.attrs.insert("count", Attr::Int(count));
             Ok(shaped)

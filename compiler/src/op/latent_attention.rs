@@ -78,7 +78,7 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
     let weight = inputs.get(3).map_or(0, Type::elements);
     let per_step: i64 =
         inputs.first().map_or(0, Type::elements) + outputs.iter().map(Type::elements).sum::<i64>();
-    Cost { flops: 2 * weight + per_step * at.seq_len, moved: n, saved: n }
+    Cost { flops: 2 * weight + per_step * at.seq_len, moved: n, saved: n, ..Cost::default() }
 }
 
 /// Sizes of a call, from its operands.

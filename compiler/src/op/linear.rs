@@ -57,7 +57,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let m = inputs.first().map_or(0, Type::elements);
-    Cost { flops: 2 * n * m, moved: n + m, saved: m }
+    Cost { flops: 2 * n * m, moved: n + m, saved: m, ..Cost::default() }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

@@ -56,7 +56,7 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = inputs.iter().filter(|x| x.time).map(Type::elements).sum();
     let y: i64 = outputs.iter().map(Type::elements).sum();
     let heads = inputs.first().and_then(|x| x.dims.first()).copied().unwrap_or(0);
-    Cost { flops: 2 * heads * y, moved: n + y, saved: n }
+    Cost { flops: 2 * heads * y, moved: n + y, saved: n, ..Cost::default() }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

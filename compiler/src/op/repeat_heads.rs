@@ -42,7 +42,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 
 fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = inputs.iter().chain(outputs).map(Type::elements).sum();
-    Cost { flops: 0, moved: n, saved: 0 }
+    Cost { flops: 0, moved: n, saved: 0, ..Cost::default() }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

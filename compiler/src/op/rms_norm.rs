@@ -44,7 +44,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 
 fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: 4 * n, moved: 2 * n, saved: n + 1 }
+    Cost { flops: 4 * n, moved: 2 * n, saved: n + 1, ..Cost::default() }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

@@ -181,7 +181,7 @@ fn scaling(attrs: &Attrs) -> RopeScaling {
 fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let heads = inputs.first().and_then(|x| x.dims.first()).copied().unwrap_or(0);
-    Cost { flops: 3 * heads * attrs.int("dims"), moved: 2 * n, saved: 0 }
+    Cost { flops: 3 * heads * attrs.int("dims"), moved: 2 * n, saved: 0, ..Cost::default() }
 }
 
 fn kernel(attrs: &Attrs, inverse: bool) -> Kernel {

@@ -47,7 +47,7 @@ pub(super) fn by_number(
 
 pub(super) fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: n, moved: 2 * n, saved: 0 }
+    Cost { flops: n, moved: 2 * n, saved: 0, ..Cost::default() }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

@@ -40,7 +40,7 @@ pub(super) fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> 
 pub(super) fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = inputs.iter().map(Type::elements).sum();
     let m: i64 = outputs.iter().map(Type::elements).sum();
-    Cost { flops: n, moved: n + m, saved: 0 }
+    Cost { flops: n, moved: n + m, saved: 0, ..Cost::default() }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {

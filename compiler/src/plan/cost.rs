@@ -123,6 +123,15 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         Kernel::Linear { bias: _ } => 2 * y * input(0).last(),
         Kernel::LinearGradInput => 2 * x * input(1).last(),
         Kernel::LinearGradWeight => 2 * input(0).tokens() * y,
+        Kernel::TopK { count: _, bias: true } => x,
+        Kernel::TopK { count: _, bias: false }
+        | Kernel::Scatter { width: _ }
+        | Kernel::OneHot { width: _ } => 0,
+        Kernel::ExpertLinear { bias: _ } => 2 * y * input(0).last(),
+        Kernel::ExpertLinearGradInput => 2 * y * input(0).last(),
+        Kernel::ExpertLinearGradWeight { experts: _ } => 2 * x * input(2).last(),
+        Kernel::ExpertSum { experts: _ } | Kernel::MeanTokens => x,
+        Kernel::MeanTokensGrad => 0,
         // Square, add; times rstd, times weight.
         Kernel::RmsNorm { eps: _ } => 4 * x,
         // n, g, the mean's products and sums, g − n mean, times rstd; dy ⊙ n and its sum.

@@ -40,6 +40,43 @@ pub enum Kernel {
     LinearGradInput,
     /// In: dy [b, t, o], x [b, t, i]. Out: dweight [o, i] = Σ_{b,t} dyᵀ x.
     LinearGradWeight,
+    /// In: scores [b, t, n]; if `bias` bias \[n\]. Out: y [b, t, count], ids [b, t, count] i64: the places of the
+    /// largest scores + bias, largest first, equal ones by place, and the scores there.
+    TopK {
+        /// Scores that are chosen.
+        count: i64,
+        /// Whether a bias takes part in the choice.
+        bias: bool,
+    },
+    /// In: dy [b, t, k], ids [b, t, k] i64. Out: [b, t, width]: dy at the ids, zeros elsewhere.
+    Scatter {
+        /// Channels of the result.
+        width: i64,
+    },
+    /// In: ids [b, t, k] i64. Out: [b, t, width] f32: 1 at the ids, 0 elsewhere.
+    OneHot {
+        /// Channels of the result.
+        width: i64,
+    },
+    /// In: x [b, t, i] or [b, t, k, i], ids [b, t, k] i64, weight [e, o, i], if `bias` bias [e, o]. Out: y [b, t, k, o] =
+    /// x weight\[id\]ᵀ (+ bias\[id\]).
+    ExpertLinear {
+        /// Whether a bias is added.
+        bias: bool,
+    },
+    /// In: dy [b, t, k, o], ids [b, t, k] i64, weight [e, o, i]. Out: dx [b, t, k, i] = dy weight\[id\].
+    ExpertLinearGradInput,
+    /// In: dy [b, t, k, o], ids [b, t, k] i64, x [b, t, i] or [b, t, k, i]. Out: dweight [e, o, i]: Σ dyᵀ x where ids = e,
+    /// in (b, t) order; zeros where there are none.
+    ExpertLinearGradWeight {
+        /// Matrices of the weight.
+        experts: i64,
+    },
+    /// In: dy [b, t, k, o], ids [b, t, k] i64. Out: dbias [e, o]: Σ dy where ids = e, in (b, t) order.
+    ExpertSum {
+        /// Rows of the bias.
+        experts: i64,
+    },
     /// In: dy [b, t, dims…]. Out: [dims…] = Σ_{b,t} dy: gradients of biases and of parameters that
     /// were broadcast over batch and time.
     SumTokens,
@@ -86,6 +123,10 @@ pub enum Kernel {
     Softmax,
     /// In: dy […, c], y […, c]. Out: dx […, c] = y (dy − Σ dy ⊙ y).
     SoftmaxGrad,
+    /// In: x [b, t, c]. Out: \[c\] f32: the mean over b and t.
+    MeanTokens,
+    /// In: dmean \[c\], x [b, t, c]. Out: dx [b, t, c] = dmean / (b t).
+    MeanTokensGrad,
     /// In: x […, c]. Out: Σ x over the last axis: […, 1], or […] without `keep`.
     SumChannels {
         /// Whether the axis stays, with an extent of 1.
@@ -496,6 +537,11 @@ impl Kernel {
             | Kernel::Linear { .. }
             | Kernel::LinearGradInput
             | Kernel::LinearGradWeight
+            | Kernel::OneHot { .. }
+            | Kernel::Scatter { .. }
+            | Kernel::ExpertLinear { .. }
+            | Kernel::ExpertLinearGradInput
+            | Kernel::ExpertLinearGradWeight { .. }
             | Kernel::Add
             | Kernel::Mul
             | Kernel::Scale { .. }
@@ -519,6 +565,10 @@ impl Kernel {
             | Kernel::HeadLossGrad { .. } => true,
             Kernel::EmbedGrad { .. }
             | Kernel::SumTokens
+            | Kernel::TopK { .. }
+            | Kernel::ExpertSum { .. }
+            | Kernel::MeanTokens
+            | Kernel::MeanTokensGrad
             | Kernel::RmsNorm { .. }
             | Kernel::RmsNormGrad
             | Kernel::L2Norm { .. }

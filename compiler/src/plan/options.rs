@@ -2,6 +2,8 @@
 
 use dsl::Decimal;
 
+use crate::number::Root;
+
 /// The compute dtype outside f32 islands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Precision {
@@ -34,11 +36,24 @@ pub struct Loss {
     pub nll_square: Decimal,
     /// Factor of lse², which keeps the logits' scale small.
     pub z_loss: Decimal,
+    /// What each micro-batch's auxiliary losses of the term `balance` are multiplied by; `None` computes none.
+    pub balance: Option<Root>,
+    /// The same for the term `router_z`.
+    pub router_z: Option<Root>,
 }
+
+/// The names of auxiliary losses.
+pub const TERMS: [&str; 2] = ["balance", "router_z"];
 
 impl Loss {
     /// Plain cross-entropy, without the two squared terms.
-    pub const CROSS_ENTROPY: Loss = Loss { nll_square: Decimal::ZERO, z_loss: Decimal::ZERO };
+    pub const CROSS_ENTROPY: Loss =
+        Loss { nll_square: Decimal::ZERO, z_loss: Decimal::ZERO, balance: None, router_z: None };
+
+    /// The weight of an auxiliary loss, in the order of [`TERMS`].
+    pub fn terms(&self) -> [Option<Root>; 2] {
+        [self.balance, self.router_z]
+    }
 }
 
 /// What the backward pass recomputes instead of keeping.

@@ -39,6 +39,34 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             vec![value("dx", join(init(dims(0)), skip(dims(1), 1)), dtype(0))]
         }
         Kernel::LinearGradWeight => vec![f32("dweight", join(skip(dims(0), 2), skip(dims(1), 2)))],
+        Kernel::TopK { count, bias: _ } => {
+            let chosen = join(init(dims(0)), &[Extent::Fixed(*count)]);
+            vec![value("y", chosen.clone(), dtype(0)), value("ids", chosen, DType::I64)]
+        }
+        Kernel::Scatter { width } => {
+            vec![value("dscores", join(init(dims(0)), &[Extent::Fixed(*width)]), dtype(0))]
+        }
+        Kernel::OneHot { width } => {
+            vec![f32("y", join(init(dims(0)), &[Extent::Fixed(*width)]))]
+        }
+        Kernel::ExpertLinear { bias: _ } => {
+            let out = dims(2).get(1).copied();
+            vec![value("y", dims(1).iter().copied().chain(out).collect(), dtype(0))]
+        }
+        Kernel::ExpertLinearGradInput => {
+            vec![value("dx", join(dims(1), skip(dims(2), 2)), dtype(0))]
+        }
+        Kernel::ExpertLinearGradWeight { experts } => {
+            let outer = [Some(Extent::Fixed(*experts)), dims(0).last().copied()];
+            let last = dims(2).last().copied();
+            vec![f32("dweight", outer.into_iter().chain([last]).flatten().collect())]
+        }
+        Kernel::ExpertSum { experts } => {
+            let dims = [Some(Extent::Fixed(*experts)), dims(0).last().copied()];
+            vec![f32("dbias", dims.into_iter().flatten().collect())]
+        }
+        Kernel::MeanTokens => vec![f32("mean", skip(dims(0), 2).to_vec())],
+        Kernel::MeanTokensGrad => vec![like("dx", 1)],
         Kernel::SumTokens => vec![f32("sum", skip(dims(0), 2).to_vec())],
         Kernel::RmsNorm { eps: _ } => vec![like("y", 0), f32("rstd", init(dims(0)).to_vec())],
         Kernel::RmsNormGrad => vec![like("dx", 1), f32("dweight", dims(2).to_vec())],

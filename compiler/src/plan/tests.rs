@@ -6,6 +6,8 @@
 
 mod carry;
 mod golden;
+mod aux;
+mod experts;
 mod gradients;
 mod interpret;
 mod moves;

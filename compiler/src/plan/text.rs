@@ -109,6 +109,15 @@ impl Kernel {
             Kernel::Linear { .. } => "linear",
             Kernel::LinearGradInput => "linear_grad_input",
             Kernel::LinearGradWeight => "linear_grad_weight",
+            Kernel::TopK { .. } => "top_k",
+            Kernel::Scatter { .. } => "scatter",
+            Kernel::OneHot { .. } => "one_hot",
+            Kernel::ExpertLinear { .. } => "expert_linear",
+            Kernel::ExpertLinearGradInput => "expert_linear_grad_input",
+            Kernel::ExpertLinearGradWeight { .. } => "expert_linear_grad_weight",
+            Kernel::ExpertSum { .. } => "expert_sum",
+            Kernel::MeanTokens => "mean_tokens",
+            Kernel::MeanTokensGrad => "mean_tokens_grad",
             Kernel::SumTokens => "sum_tokens",
             Kernel::RmsNorm { .. } => "rms_norm",
             Kernel::RmsNormGrad => "rms_norm_grad",
@@ -168,7 +177,14 @@ impl Kernel {
     pub fn attrs(&self) -> Vec<String> {
         match self {
             Kernel::EmbedGrad { vocab } => vec![format!("vocab {vocab}")],
-            Kernel::Linear { bias } => vec![format!("bias {bias}")],
+            Kernel::Linear { bias } | Kernel::ExpertLinear { bias } => {
+                vec![format!("bias {bias}")]
+            }
+            Kernel::TopK { count, bias } => vec![format!("count {count}"), format!("bias {bias}")],
+            Kernel::Scatter { width } | Kernel::OneHot { width } => vec![format!("width {width}")],
+            Kernel::ExpertLinearGradWeight { experts } | Kernel::ExpertSum { experts } => {
+                vec![format!("experts {experts}")]
+            }
             Kernel::RmsNorm { eps } | Kernel::L2Norm { eps } => vec![format!("eps {eps}")],
             Kernel::Pointwise(f) | Kernel::PointwiseGrad(f) => vec![f.definition().name.to_owned()],
             Kernel::GatedRmsNorm { eps, gate } => {
@@ -272,6 +288,9 @@ impl Kernel {
             Kernel::Embed
             | Kernel::LinearGradInput
             | Kernel::LinearGradWeight
+            | Kernel::ExpertLinearGradInput
+            | Kernel::MeanTokens
+            | Kernel::MeanTokensGrad
             | Kernel::SumTokens
             | Kernel::RmsNormGrad
             | Kernel::L2NormGrad
@@ -392,6 +411,7 @@ impl fmt::Display for Output {
             Output::Nll => write!(f, "nll"),
             Output::Loss => write!(f, "loss"),
             Output::Counted => write!(f, "counted"),
+            Output::Term(n) => write!(f, "term {n}"),
             Output::Argmax => write!(f, "argmax"),
             Output::State(id, part) => write!(f, "state {} {part}", id.0),
             Output::Gradient(id) => write!(f, "gradient {}", id.0),

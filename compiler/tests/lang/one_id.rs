@@ -57,7 +57,7 @@ fn plans(graph: &Graph) -> String {
         let common = Options { fuse, ..Options::default() };
         let options = TrainOptions {
             common,
-            loss: Loss { nll_square: Decimal::ONE, z_loss: Decimal::ONE },
+            loss: Loss { nll_square: Decimal::ONE, z_loss: Decimal::ONE, ..Loss::CROSS_ENTROPY },
             optimizer: Optimizer {
                 beta1: Decimal::ZERO,
                 beta2: Decimal::ZERO,

@@ -165,13 +165,16 @@ impl Writer {
         states: &[String],
     ) -> Result<Vec<String>, ForeignError> {
         let mut made: Vec<Vec<String>> = vec![Vec::new(); body.nodes.len()];
-        for node in body.reachable() {
+        let needed = needed(body);
+        for node in body.reachable().into_iter().filter(|node| needed.contains(node)) {
             let at = &body.nodes[node as usize];
             let operands: Vec<String> =
-                at.inputs.iter().map(|out| expression(&made, *out)).collect();
+                read(at).iter().map(|out| expression(&made, *out)).collect();
             made[node as usize] = match &at.kind {
                 NodeKind::Input(index) => vec![inputs[*index as usize].clone()],
                 NodeKind::Param(id) => vec![params[id.0 as usize].clone()],
+                // A part of the training loss, not of the module.
+                NodeKind::Op { primitive, .. } if primitive.name == AUXILIARY => operands,
                 NodeKind::Op { primitive, attrs, state } => {
                     let state = state.map(|id| states[id.0 as usize].as_str());
                     self.call(primitive, attrs, state, at, &operands)?
@@ -325,6 +328,35 @@ impl Writer {
             }
         }
         Ok(vec!["x".to_owned()])
+    }
+}
+
+/// The primitive that returns its first operand and reads the others for the training loss alone.
+const AUXILIARY: &str = "aux_loss";
+
+/// The nodes that the outputs need, without those that only the training loss needs.
+fn needed(body: &Body) -> BTreeSet<u32> {
+    let mut needed = BTreeSet::new();
+    let mut left: Vec<u32> = body.outputs.iter().map(|out| out.node).collect();
+    while let Some(node) = left.pop() {
+        if needed.insert(node) {
+            left.extend(read(&body.nodes[node as usize]).iter().map(|out| out.node));
+        }
+    }
+    needed
+}
+
+/// The operands that a node's results depend on.
+fn read(node: &Node) -> &[Out] {
+    match &node.kind {
+        NodeKind::Op { primitive, .. } if primitive.name == AUXILIARY => {
+            node.inputs.get(..1).unwrap_or_default()
+        }
+        NodeKind::Op { .. }
+        | NodeKind::Input(_)
+        | NodeKind::Param(_)
+        | NodeKind::Slot { .. }
+        | NodeKind::Layer { .. } => &node.inputs,
     }
 }
 

@@ -16,6 +16,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("delta_scan", include_str!("../../torch/delta_scan.py")),
     ("dplr_scan", include_str!("../../torch/dplr_scan.py")),
     ("embed", include_str!("../../torch/embed.py")),
+    ("expert_linear", include_str!("../../torch/expert_linear.py")),
     ("gelu", include_str!("../../torch/gelu.py")),
     ("gla_scan", include_str!("../../torch/gla_scan.py")),
     ("index", include_str!("../../torch/index.py")),
@@ -24,6 +25,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("linear", include_str!("../../torch/linear.py")),
     ("mix_heads", include_str!("../../torch/mix_heads.py")),
     ("ngram", include_str!("../../torch/ngram.py")),
+    ("one_hot", include_str!("../../torch/one_hot.py")),
     ("rms_norm", include_str!("../../torch/rms_norm.py")),
     ("scaled_rates", include_str!("../../torch/scaled_rates.py")),
     ("rope", include_str!("../../torch/rope.py")),
@@ -32,11 +34,13 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("short_conv", include_str!("../../torch/short_conv.py")),
     ("spread", include_str!("../../torch/spread.py")),
     ("ssd_scan", include_str!("../../torch/ssd_scan.py")),
+    ("top_k", include_str!("../../torch/top_k.py")),
 ];
 
 /// Primitives that are an expression of PyTorch: operands are `{0}`, `{1}`, configuration is `{name}`.
 const EXPRESSIONS: &[(&str, &str)] = &[
     ("add", "{0} + {1}"),
+    ("aux_loss", "{0}"),
     ("channel_softmax", "torch.softmax({0}, dim=-1)"),
     ("exp", "torch.exp({0})"),
     ("f32", "wide({0})"),
@@ -56,6 +60,7 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("softplus", "F.softplus({0})"),
     ("split", "torch.split({0}, {widths}, dim=-1)"),
     ("sum", "{0}.sum(-1, keepdim=True)"),
+    ("sum_heads", "{0}.sum(-2)"),
     ("tanh", "torch.tanh({0})"),
 ];
 

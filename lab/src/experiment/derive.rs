@@ -30,11 +30,13 @@ pub(super) fn tokens_per_step(fields: &Fields) -> Option<u64> {
 pub(crate) fn costs(analysis: &Analysis) -> BTreeMap<&'static str, FieldValue> {
     let Analysis {
         parameters,
+        active: _,
         non_embedding,
         canon,
         short_conv,
         seq_len,
         flops_per_token,
+        dense_flops_per_token: _,
         train_flops_per_token,
         saved_per_token,
         state,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use compiler::digest::Digest;
+use compiler::plan::TERMS;
 use serde_json::Value;
 use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
@@ -48,6 +49,9 @@ pub struct Step {
     pub batch: Digest,
     /// Number of targets that counted.
     pub counted: u64,
+    /// The auxiliary losses that the recipe weighs, in the order of [`TERMS`]: summed over layers, mean over
+    /// micro-batches, without weight. The line has no members for others.
+    pub terms: [Option<f64>; TERMS.len()],
 }
 
 /// Results of an evaluation after `step` updates.
@@ -110,12 +114,20 @@ impl Record {
             Record::Start(Start { lock, eval, initial }) => format!(
                 "{{\"kind\":\"start\",\"version\":2,\"lock\":\"{lock}\",\"eval\":\"{eval}\",\"initial\":\"{initial}\"}}"
             ),
-            Record::Step(Step { step, loss, grad_norm, lr, batch, counted }) => format!(
-                "{{\"kind\":\"step\",\"step\":{step},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"batch\":\"{batch}\",\"counted\":{counted}}}",
-                optional(*loss),
-                float(*grad_norm),
-                float(*lr),
-            ),
+            Record::Step(Step { step, loss, grad_norm, lr, batch, counted, terms }) => {
+                let mut text = format!(
+                    "{{\"kind\":\"step\",\"step\":{step},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"batch\":\"{batch}\",\"counted\":{counted}",
+                    optional(*loss),
+                    float(*grad_norm),
+                    float(*lr),
+                );
+                for (name, term) in TERMS.iter().zip(terms) {
+                    if let Some(term) = term {
+                        let _ = write!(text, ",\"{name}\":{}", float(*term));
+                    }
+                }
+                text + "}"
+            }
             Record::Evaluation(Evaluation {
                 step,
                 nll,
@@ -181,6 +193,15 @@ impl Record {
                 lr: float("lr")?,
                 batch: digest("batch")?,
                 counted: count("counted")?,
+                terms: {
+                    let mut terms = [None; TERMS.len()];
+                    for (term, name) in terms.iter_mut().zip(TERMS) {
+                        if let Some(value) = value.get(name) {
+                            *term = Some(read_float(value)?);
+                        }
+                    }
+                    terms
+                },
             })),
             "eval" => {
                 let answers = value.get(EXACT_MATCH)?.as_object()?.iter();
@@ -384,7 +405,12 @@ mod tests {
     #[test]
     fn a_mean_over_nothing_is_null_and_older_logs_zero_is_read_as_that() {
         let digest = Digest::of("test", "");
-        let step = Step { step: 2, loss: None, grad_norm: 0.0, lr: 0.5, batch: digest, counted: 0 };
+        let (step, terms) = (2, [None; TERMS.len()]);
+        let step =
+            Step { step, loss: None, grad_norm: 0.0, lr: 0.5, batch: digest, counted: 0, terms };
+        let weighed = Record::Step(Step { terms: [Some(2.5), None], ..step.clone() });
+        assert!(weighed.text().ends_with(r#""counted":0,"balance":2.5}"#), "{}", weighed.text());
+        assert_eq!(Record::parse(&weighed.text()), Some(weighed));
         let text = Record::Step(step.clone()).text();
         assert!(text.contains(r#""loss":null,"#), "{text}");
         assert_eq!(Record::parse(&text), Some(Record::Step(step.clone())));

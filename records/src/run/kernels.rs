@@ -81,7 +81,7 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
 }
 
 /// Every implementation on any machine, with placeholders: `{isa}`, `{image}`, `{kind}` and numbers `{n}`.
-const PATHS: [&str; 21] = [
+const PATHS: [&str; 24] = [
     "view",
     "libtorch",
     "libtorch flash",
@@ -91,6 +91,9 @@ const PATHS: [&str; 21] = [
     "fused/{isa}",
     "fused/{isa}, products libtorch",
     "fused/cuda/{image}",
+    "by expert, products libtorch",
+    "by expert, products libtorch, fused/{isa} up to {n} rows",
+    "by expert, products fused/{isa}",
     "reference (asked for)",
     "reference (on {device})",
     "reference ({kind})",

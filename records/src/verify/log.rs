@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
+use compiler::plan::TERMS;
 use lab::experiment::Experiment;
 
 use super::{Report, Subject};
@@ -120,7 +121,7 @@ pub fn plausible(records: &[Record], experiment: &Experiment) -> Result<usize, S
         .map_err(|error| format!("the schedule cannot be computed: {}", error.message))?;
     let mut count = 0;
     for record in records {
-        let Step { step, lr, loss, grad_norm, .. } = match record {
+        let Step { step, lr, loss, grad_norm, terms, .. } = match record {
             Record::Step(step) => step,
             Record::Evaluation(evaluation) if evaluation.nll.is_some_and(|nll| nll < 0.0) => {
                 let step = evaluation.step;
@@ -135,6 +136,13 @@ pub fn plausible(records: &[Record], experiment: &Experiment) -> Result<usize, S
         }
         if loss.is_some_and(|loss| loss < 0.0) {
             return Err(format!("step {step} logged a negative cross-entropy"));
+        }
+        let graph = &experiment.arch.compiled.graph;
+        let weights = experiment.loss.terms();
+        let weighed: [bool; TERMS.len()] =
+            std::array::from_fn(|n| weights[n].is_some() && graph.has_term(TERMS[n]));
+        if terms.map(|term| term.is_some()) != weighed {
+            return Err(format!("step {step} logged other auxiliary losses than the lock weighs"));
         }
         let locked = rate(step.saturating_sub(1));
         if locked.to_bits() != lr.to_bits() {

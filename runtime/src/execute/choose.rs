@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use compiler::plan::{DType, Extent, Kernel, Value};
+use tch::Device;
 
 use super::{KernelRequest, Machine};
 use crate::kernels::linear::Product;
 use crate::kernels::path::{self, Path, Reason};
-use crate::kernels::{attention, canon as convolution, cuda};
+use crate::kernels::{attention, canon as convolution, cuda, experts};
 
 /// The implementation of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum Choice {
     /// Our kernel around matrix products.
     Head(Path, Product),
     Attention(attention::Path),
+    /// Products of chosen experts.
+    Experts(experts::Form),
 }
 
 impl Choice {
@@ -44,6 +47,7 @@ impl Choice {
             | Choice::View
             | Choice::Library
             | Choice::Head(..)
+            | Choice::Experts(..)
             | Choice::Product(_) => false,
         }
     }
@@ -61,6 +65,7 @@ impl fmt::Display for Choice {
             }
             Choice::Head(path, _) => path.fmt(f),
             Choice::Attention(path) => path.fmt(f),
+            Choice::Experts(form) => form.fmt(f),
         }
     }
 }
@@ -94,6 +99,29 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
                 Product::choose(kind, device)
             })
         }
+        Kernel::ExpertLinear { .. }
+        | Kernel::ExpertLinearGradInput
+        | Kernel::ExpertLinearGradWeight { .. } => {
+            let few = pieces && matches!(kernel, Kernel::ExpertLinear { .. });
+            Choice::Experts(match (asked, device) {
+                (true, _) => experts::Form::Dense(Reason::Asked),
+                // To sort pairs by expert would wait for the device.
+                (false, Device::Cuda(_) | Device::Mps | Device::Vulkan) => {
+                    experts::Form::Dense(Reason::Device(device))
+                }
+                (false, Device::Cpu) => experts::Form::Sorted(if any(DType::Bf16) {
+                    Product::Library
+                } else if few {
+                    Product::choose_few(kind, device)
+                } else {
+                    Product::choose(kind, device)
+                }),
+            })
+        }
+        Kernel::ExpertSum { .. } | Kernel::MeanTokens => Choice::Ours(match asked {
+            true => Path::Reference(Reason::Asked),
+            false => path::choose(kind, device),
+        }),
         // The CPU's is libtorch's; on a GPU that one is not deterministic without sorting, as ours does.
         Kernel::EmbedGrad { .. } if launcher.is_some() && !asked => match path_unless(asked) {
             Path::Reference(_) => Choice::Library,
@@ -102,6 +130,10 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         Kernel::Embed
         | Kernel::Cast { .. }
         | Kernel::EmbedGrad { .. }
+        | Kernel::TopK { .. }
+        | Kernel::Scatter { .. }
+        | Kernel::OneHot { .. }
+        | Kernel::MeanTokensGrad
         | Kernel::Pointwise(_)
         | Kernel::PointwiseGrad(_)
         | Kernel::Add
@@ -207,7 +239,7 @@ impl Paths {
 mod tests {
     use compiler::plan::{Scan, Scores};
     use dsl::Decimal;
-    use tch::{Device, Kind};
+    use tch::Kind;
 
     use super::*;
     use crate::kernels::Isa;
@@ -316,6 +348,13 @@ mod tests {
             }));
         }
         choices.push(Choice::Attention(attention::Path::Reference(attention::Reason::Asked)));
+        for product in isas.into_iter().flat_map(|isa| [Product::Tiles(isa), Product::FewRows(isa)])
+        {
+            choices.push(Choice::Experts(experts::Form::Sorted(product)));
+        }
+        choices.push(Choice::Experts(experts::Form::Sorted(Product::Library)));
+        choices.push(Choice::Experts(experts::Form::Dense(Reason::Device(gpu))));
+        choices.push(Choice::Experts(experts::Form::Dense(Reason::Asked)));
         for choice in choices {
             assert!(records::run::is_path(&choice.to_string()), "{choice}");
         }

@@ -14,8 +14,8 @@ use super::{Choice, Machine};
 use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
-    KernelError, arrange, attention, canon, channels, cuda, gated_norm, head_loss, l2_norm, linear,
-    loss, mix_heads, ngram, norm, pointwise, rope, scan, swiglu, transfer, update,
+    KernelError, arrange, attention, canon, channels, cuda, experts, gated_norm, head_loss,
+    l2_norm, linear, loss, mix_heads, ngram, norm, pointwise, rope, scan, swiglu, transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -63,6 +63,27 @@ pub(super) fn run(
         Kernel::LinearGradInput => vec![linear::linear_grad_input(product()?, x(0)?, x(1)?)?],
         Kernel::LinearGradWeight => vec![linear::linear_grad_weight(product()?, x(0)?, x(1)?)?],
         Kernel::SumTokens => vec![linear::sum_tokens(ours()?, x(0)?)?],
+        Kernel::MeanTokens => vec![channels::mean_tokens(ours()?, x(0)?)?],
+        Kernel::MeanTokensGrad => vec![channels::mean_tokens_grad(x(0)?, x(1)?)?],
+
+        Kernel::TopK { count, bias } => {
+            let bias = if *bias { Some(x(1)?) } else { None };
+            let (y, ids) = experts::top_k(x(0)?, bias, *count)?;
+            vec![y, ids]
+        }
+        Kernel::Scatter { width } => vec![experts::scatter(x(0)?, x(1)?, *width)?],
+        Kernel::OneHot { width } => vec![experts::one_hot(x(0)?, *width, context.machine.kind)?],
+        Kernel::ExpertLinear { bias } => {
+            let bias = if *bias { Some(x(3)?) } else { None };
+            vec![experts::forward(experts_form(choice)?, x(0)?, x(1)?, x(2)?, bias)?]
+        }
+        Kernel::ExpertLinearGradInput => {
+            vec![experts::grad_input(experts_form(choice)?, x(0)?, x(1)?, x(2)?)?]
+        }
+        Kernel::ExpertLinearGradWeight { experts } => {
+            vec![experts::grad_weight(experts_form(choice)?, x(0)?, x(1)?, x(2)?, *experts)?]
+        }
+        Kernel::ExpertSum { experts } => vec![experts::sum(ours()?, x(0)?, x(1)?, *experts)?],
 
         Kernel::RmsNorm { eps } => {
             let (y, rstd) = norm::rms_norm(ours()?, x(0)?, x(1)?, eps.to_f64())?;
@@ -274,6 +295,11 @@ pub(super) fn run(
 fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
     let Choice::Attention(path) = choice else { return Err(not_for(choice)) };
     Ok(path)
+}
+
+fn experts_form(choice: Choice) -> Result<experts::Form, KernelError> {
+    let Choice::Experts(form) = choice else { return Err(not_for(choice)) };
+    Ok(form)
 }
 
 fn head_path(choice: Choice) -> Result<(Path, Product), KernelError> {

@@ -136,6 +136,7 @@ impl Streamer {
                 Output::Nll
                 | Output::Loss
                 | Output::Counted
+                | Output::Term(_)
                 | Output::Argmax
                 | Output::Gradient(_)
                 | Output::GradNorm

@@ -30,6 +30,8 @@ pub struct Sums {
     loss: Tensor,
     /// [] i64
     counted: Tensor,
+    /// [] f64: the auxiliary losses that the plan computes, by their places in `TERMS`.
+    terms: Vec<(u32, Tensor)>,
     /// In parameter order, with the parameters' shapes.
     pub gradients: Vec<Tensor>,
 }
@@ -100,6 +102,12 @@ impl Trainer {
                 .collect::<Result<_, _>>()?,
             update: Executor::new(update, machine)?,
         })
+    }
+
+    /// The places in `TERMS` of the auxiliary losses that a micro-batch computes.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = u32> + '_ {
+        let outputs = self.micro.plan().outputs.iter();
+        outputs.filter_map(|(output, _)| if let Output::Term(n) = output { Some(*n) } else { None })
     }
 
     pub fn machine(&self) -> Machine {
@@ -207,6 +215,12 @@ impl Trainer {
         let pick = |sums: &Sums, output: Output| match output {
             Output::Loss => Ok(sums.loss.shallow_clone()),
             Output::Counted => Ok(sums.counted.shallow_clone()),
+            Output::Term(n) => {
+                let known = sums.terms.iter().find(|(known, _)| *known == n);
+                known
+                    .map(|(_, term)| term.shallow_clone())
+                    .ok_or_else(|| unknown(Input::Left(output)))
+            }
             Output::Gradient(id) => at(&sums.gradients, id.0, "gradient"),
             Output::Logits
             | Output::Nll
@@ -282,7 +296,7 @@ impl Trainer {
         Ok(norm)
     }
 
-    /// Like [`Trainer::update`], for a whole step's sums. What the log needs, the summed loss and the norm, is on its way
+    /// Like [`Trainer::update`], for a whole step's sums. What the log needs, the summed loss, auxiliary losses and the norm, is on its way
     /// while the device still updates.
     pub fn update_and_log(
         &self,
@@ -292,7 +306,9 @@ impl Trainer {
         lr: f64,
         step: i64,
     ) -> Result<Readback, ExecuteError> {
-        let (of, logged) = (&weights.tensors, [&sums.loss]);
+        let of = &weights.tensors;
+        let logged: Vec<&Tensor> =
+            [&sums.loss].into_iter().chain(sums.terms.iter().map(|(_, term)| term)).collect();
         let readback =
             self.update_reading(of, moments, &sums.gradients, &logged, None, lr, step)?;
         weights.changed();
@@ -404,6 +420,7 @@ fn sums_of(combine: &Plan, params: &[usize]) -> Plan {
         Output::Gradient(id) => params.contains(&(id.0 as usize)),
         Output::Loss
         | Output::Counted
+        | Output::Term(_)
         | Output::Logits
         | Output::Nll
         | Output::Argmax
@@ -536,12 +553,13 @@ fn first_outside(
 }
 
 fn sums(outputs: Vec<(Output, Tensor)>, count: usize) -> Result<Sums, ExecuteError> {
-    let (mut loss, mut counted) = (None, None);
+    let (mut loss, mut counted, mut terms) = (None, None, Vec::new());
     let mut gradients = Vec::with_capacity(count);
     for (output, tensor) in outputs {
         match output {
             Output::Loss => loss = Some(tensor),
             Output::Counted => counted = Some(tensor),
+            Output::Term(n) => terms.push((n, tensor)),
             Output::Gradient(id) if id.0 as usize == gradients.len() => gradients.push(tensor),
             Output::Gradient(_)
             | Output::Logits
@@ -560,7 +578,7 @@ fn sums(outputs: Vec<(Output, Tensor)>, count: usize) -> Result<Sums, ExecuteErr
     }
     match (loss, counted) {
         (Some(loss), Some(counted)) if gradients.len() == count => {
-            Ok(Sums { loss, counted, gradients })
+            Ok(Sums { loss, counted, terms, gradients })
         }
         _ => Err(ExecuteError::new(format!(
             "a training plan gives {} of {count} gradients, or no loss",

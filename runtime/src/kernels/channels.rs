@@ -1,10 +1,11 @@
-//! Reductions over the last axis, and copies along it, by libtorch.
+//! Reductions over the last axis, and copies along it, by libtorch; means over tokens.
 //! In: tensors of the plan's shapes. Out: new tensors. Must stay true: each row is summed by itself, so cutting a
 //! sequence changes nothing.
 
 use tch::{Kind, Tensor};
 
-use super::KernelError;
+use super::path::Path;
+use super::{KernelError, linear};
 
 /// exp(x − m) / Σ exp(x − m) over the last axis, m its maximum.
 pub fn softmax(x: &Tensor) -> Result<Tensor, KernelError> {
@@ -19,6 +20,22 @@ pub fn softmax_grad(dy: &Tensor, y: &Tensor) -> Result<Tensor, KernelError> {
 /// Σ x over the last axis, which stays with `keep`.
 pub fn sum(x: &Tensor, keep: bool) -> Result<Tensor, KernelError> {
     Ok(x.f_sum_dim_intlist([-1i64].as_slice(), keep, None::<Kind>)?)
+}
+
+/// The mean over batch and time: [b, t, c] -> \[c\].
+pub fn mean_tokens(path: Path, x: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(linear::sum_tokens(path, x)?.f_div_scalar(tokens(x) as f64)?)
+}
+
+/// dmean / tokens for each token of x: \[c\] -> [b, t, c].
+pub fn mean_tokens_grad(dmean: &Tensor, x: &Tensor) -> Result<Tensor, KernelError> {
+    let each = dmean.f_div_scalar(tokens(x) as f64)?;
+    Ok(each.f_expand(x.size(), false)?.f_contiguous()?)
+}
+
+/// Batch × time.
+fn tokens(x: &Tensor) -> i64 {
+    x.size().iter().take(2).product()
 }
 
 /// Copies along the last axis, which x has with an extent of 1 if `kept`.

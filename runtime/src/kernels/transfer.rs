@@ -52,12 +52,17 @@ impl Readback {
         Ok(Self { numbers, arrival: Some(DeviceEvent::record(index)?) })
     }
 
-    /// The numbers, in order. Waits until they have arrived.
-    pub fn wait<const N: usize>(self) -> Result<[f64; N], KernelError> {
+    /// All numbers, in order. Waits until they have arrived.
+    pub fn wait_for_all(self) -> Result<Vec<f64>, KernelError> {
         if let Some(arrival) = self.arrival {
             arrival.wait()?;
         }
-        let numbers: Vec<f64> = Vec::try_from(&self.numbers)?;
+        Ok(Vec::try_from(&self.numbers)?)
+    }
+
+    /// The numbers, in order. Waits until they have arrived.
+    pub fn wait<const N: usize>(self) -> Result<[f64; N], KernelError> {
+        let numbers = self.wait_for_all()?;
         let count = numbers.len();
         numbers
             .try_into()

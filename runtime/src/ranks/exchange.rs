@@ -377,6 +377,14 @@ impl Team {
             .collect()
     }
 
+    /// What all ranks tell of their micro-batches' auxiliary losses of a round. A step without any does not ask.
+    pub(crate) fn terms(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, ExecuteError> {
+        let own: Vec<i64> = own.iter().map(|term| term.to_bits() as i64).collect();
+        let all = self.gather_numbers(&own)?;
+        let of = |told: &[i64]| told.iter().map(|bits| f64::from_bits(*bits as u64)).collect();
+        Ok(all.chunks_exact(own.len().max(1)).map(of).collect())
+    }
+
     /// Whole tensors, flattened, of these parameters of a unit, of which every rank gives what it owns.
     pub(crate) fn gather(
         &self,

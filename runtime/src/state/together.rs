@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use compiler::graph::ParamId;
-use compiler::plan::{Input, Output};
+use compiler::plan::{Input, Output, TERMS};
 use tch::Tensor;
 
 use super::agree::Check;
@@ -30,6 +30,9 @@ use records::metrics::Step;
 use records::run::{RunError, digest_of};
 use scale::reduce::{Node, Tree};
 use scale::schedule::{Action, Transfer};
+
+/// A micro-batch's loss, counted targets and auxiliary losses.
+type MicroLoss = (f64, i64, Vec<f64>);
 
 /// What came of a step that all ranks tried.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ struct Underway<'a> {
     computing: Duration,
     /// By unit, the sums of gradients that this rank owns.
     sums: Vec<Option<Tree<Pieces>>>,
-    losses: Tree<(f64, i64)>,
+    losses: Tree<MicroLoss>,
     /// For tests: whether this rank computes a wrong gradient.
     wrong: bool,
     /// Sums over the micro-batches of this machine, for the owners with this local number, until they are sent.
@@ -151,9 +154,13 @@ impl State {
         let Some(Announced { counted, windows, failed: _ }) = step.announced else {
             return Err(broken("a step without windows"));
         };
-        let Some((loss, _)) = step.losses.finish().map_err(unbalanced)? else {
+        let Some((loss, _, summed)) = step.losses.finish().map_err(unbalanced)? else {
             return Err(broken("a step without micro-batches"));
         };
+        let mut terms = [None; TERMS.len()];
+        for (place, sum) in trainer.terms().zip(summed) {
+            terms[place as usize] = Some(sum / job.micro_batches as f64);
+        }
         let record = Step {
             step: self.step,
             loss: mean_loss(loss, counted),
@@ -161,6 +168,7 @@ impl State {
             lr,
             batch: digest_of(digest_of_windows(&windows)),
             counted,
+            terms,
         };
         Ok(Together::Done { step: record, stop: step.stop, times: step.times })
     }
@@ -408,26 +416,38 @@ impl<'a> Underway<'a> {
     fn tell_losses(&mut self, round: u64, stop: bool) -> Result<(), RunError> {
         let team = &self.division.team;
         let (mut loss, mut counted) = (0.0, 0);
+        let mut terms = vec![0.0; self.trainer.terms().count()];
         if let Some(mut running) = self.running.take() {
             let found = running.take(Output::Loss)?.f_double_value(&[]);
             let targets = running.take(Output::Counted)?.f_int64_value(&[]);
             loss = found.map_err(ExecuteError::from)?;
             counted = targets.map_err(ExecuteError::from)?;
+            for (term, place) in terms.iter_mut().zip(self.trainer.terms()) {
+                let sum = running.take(Output::Term(place))?.f_double_value(&[]);
+                *term = sum.map_err(ExecuteError::from)?;
+            }
             running.end();
         }
         let told = team.losses(Computed { loss, counted, took: self.computing, stop })?;
+        let told_terms = match terms.is_empty() {
+            true => vec![Vec::new(); told.len()],
+            false => team.terms(&terms)?,
+        };
         self.computing = Duration::ZERO;
         self.times.seconds.resize(told.len(), 0.0);
         let first = round * team.ranks.size();
-        for (rank, (told, seconds)) in told.iter().zip(&mut self.times.seconds).enumerate() {
+        let each = told.iter().zip(told_terms).zip(&mut self.times.seconds);
+        for (rank, ((told, terms), seconds)) in each.enumerate() {
             let Computed { loss, counted, took, stop } = *told;
             *seconds += took.as_secs_f64();
             self.stop |= stop;
             if (rank as u64) < team.schedule.active(round) {
-                let add =
-                    |left: (f64, i64), right: (f64, i64)| (left.0 + right.0, left.1 + right.1);
+                let add = |left: MicroLoss, right: MicroLoss| {
+                    let terms = left.2.iter().zip(&right.2).map(|(a, b)| a + b).collect();
+                    (left.0 + right.0, left.1 + right.1, terms)
+                };
                 let index = first + rank as u64;
-                self.losses.push(index, (loss, counted), add).map_err(unbalanced)?;
+                self.losses.push(index, (loss, counted, terms), add).map_err(unbalanced)?;
             }
         }
         self.round += 1;

@@ -27,3 +27,26 @@ fn every_family_learns_and_resumes_to_the_bit() {
         assert_eq!(differing, Vec::<String>::new(), "{arch}");
     }
 }
+
+/// The log has both auxiliary losses, also after a resume: a balanced router has 2 for each of two layers.
+#[test]
+fn experts_learn_and_resume_with_their_losses_in_the_log() {
+    let experiment = experts(&LONGER);
+    let straight = Folder::finished(&experiment);
+    for step in steps(&straight.records()) {
+        let [Some(balance), Some(router_z)] = step.terms else { panic!("{step:?}") };
+        assert!((3.5..8.0).contains(&balance) && router_z > 0.0, "{step:?}");
+    }
+    let cut = Folder::new();
+    for step in [2, 5, 10] {
+        cut.stop_at(&experiment, step);
+    }
+    cut.finish(&experiment);
+    assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
+    // The weights count: without them the same arch trains to other bits, and the log has no such members.
+    let plain = Folder::finished(&self::experiment("small_moe", DEPO, &LONGER));
+    let first = steps(&plain.records()).into_iter().next().unwrap();
+    assert_eq!(first.terms, [None, None]);
+    assert_eq!(first.loss, steps(&straight.records())[0].loss);
+    assert!(!differing(&straight.bits(LAST), &plain.bits(LAST)).is_empty());
+}

@@ -117,6 +117,20 @@ fn any_number_of_ranks_gives_the_bits_of_one() {
     }
 }
 
+/// Auxiliary losses are means over a micro-batch, so ranks change none of their bits.
+#[test]
+fn experts_and_their_losses_have_the_bits_of_one_rank() {
+    let recipe = || experts(&[("micro_batches = 2", "micro_batches = 5")]);
+    let straight = Folder::finished(&recipe());
+    for divided in [flat(2, Shard::None), flat(3, Shard::Full)] {
+        let folder = Folder::new();
+        let (end, _) = run(&folder, &recipe, divided, None);
+        assert!(matches!(end, Some(TrainOutcome::Finished(_))), "{end:?}");
+        let differing = differing(&straight.bits(LAST), &folder.bits(LAST));
+        assert_eq!(differing, Vec::<String>::new(), "{divided:?}");
+    }
+}
+
 /// Every rank began exactly what the schedule lists, in that order and in those sizes, once for each step; and as many
 /// exchanges were under way at a time.
 fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {

@@ -33,6 +33,7 @@ arch small {
 }
 arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
+arch small_moe = small with { mlp = moe { count 4  active 2  hidden 16  shared 8 } }
 arch wide = small with { vocab 10010 }
 
 block linear_attention = decoder { mixer gla { heads 2 }  mlp swiglu { hidden 32 } }
@@ -90,6 +91,12 @@ every = 3
 [platform]
 threads = 1
 "#;
+
+/// The same with a mixture of experts, whose auxiliary losses are weighed.
+pub(crate) fn experts(changes: &[(&str, &str)]) -> Experiment {
+    let recipe = format!("{DEPO}[loss]\nbalance = 0.01\nrouter_z = 0.001\n");
+    experiment("small_moe", &recipe, changes)
+}
 
 /// The same recipe with another task: its name and parameters, one per line.
 pub(crate) fn recipe_of(task: &str) -> String {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use compiler::graph::Graph;
+use compiler::number::{Ratio, Root};
 use compiler::plan::{Input, Kernel, Loss, Output, Sizes, Value as Planned};
 use compiler::plans;
 use compiler::program::{Program, Std};
@@ -16,8 +17,13 @@ use runtime::weights::{Weights, file};
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
-use super::support::{DOUBLE, FAST, PLAIN, furthest, quiet, relative, streamer, train_options};
+use super::support::{
+    DOUBLE, FAST, PLAIN, decimal, furthest, quiet, relative, streamer, train_options,
+};
 use ::support::programs::TEXT;
+
+/// The auxiliary losses of a plan, by their numbers there, and the cases' names for them.
+const TERMS: [(usize, &str); 2] = [(0, "balance"), (1, "z_loss")];
 
 /// A name, and a tensor or its size.
 type Named<T> = (String, T);
@@ -114,11 +120,30 @@ impl Case {
         let outputs = self.names("outputs").into_iter();
         outputs
             .filter(|name| self.tensors.contains_key(&format!("cot/{name}")))
+            .filter(|name| !TERMS.iter().any(|(_, known)| known == name))
             .map(|name| {
                 let gold = self.over_time(self.tensor(&format!("out/{name}")));
                 (name, gold.expect("a result over time"))
             })
             .collect()
+    }
+
+    /// The auxiliary losses with a cotangent: the plan's number of each, and the case's name.
+    fn terms(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        let has = |name: &str| self.tensors.contains_key(&format!("cot/{name}"));
+        TERMS.into_iter().filter(move |(_, name)| has(name))
+    }
+
+    /// The loss of a training plan, in which only the auxiliary losses count: their weights are the case's cotangents.
+    fn loss(&self) -> Loss {
+        let mut weights = [None, None];
+        for (place, name) in self.terms() {
+            let weight = self.tensor(&format!("cot/{name}")).double_value(&[]);
+            let weight = decimal(&weight.to_string());
+            weights[place] = Ratio::from_decimal(weight).map(Root::rational);
+        }
+        let [balance, router_z] = weights;
+        Loss { balance, router_z, ..Loss::CROSS_ENTROPY }
     }
 
     /// Positions, and the width of the stream: there is a token for each position.
@@ -325,7 +350,7 @@ impl Check<'_> {
     /// Results and gradients of a training plan, with the case's cotangents.
     fn training(&mut self, graph: &Graph) {
         let case = self.case;
-        let plan = plans::train(graph, &train_options(Loss::CROSS_ENTROPY)).micro;
+        let plan = plans::train(graph, &train_options(case.loss())).micro;
         let (machine, weights) = (self.machine, case.weights(graph, self.machine));
         let tokens = case.tokens();
         let (batch, time) = (case.number("B"), case.number("T"));
@@ -367,9 +392,24 @@ impl Check<'_> {
             if let Kernel::CrossEntropy { .. } = step.kernel {
                 self.results(&values[&step.inputs[0].0], "in training");
             }
+            if let Kernel::TopK { count, .. } = step.kernel
+                && case.about["params"]["top_k"].as_i64() == Some(count)
+            {
+                let gold = case.tensor("out/experts");
+                if results[1].reshape([-1, count]) != *gold {
+                    self.wrong.push("other experts are chosen".to_owned());
+                }
+                let experts = case.number("experts");
+                let counts = results[1].flatten(0, -1).bincount(None::<&Tensor>, experts);
+                assert!(counts == *case.tensor("out/counts"), "{}", case.name());
+            }
             for (id, result) in step.outputs.iter().zip(results) {
                 values.insert(id.0, result);
             }
+        }
+        for (place, name) in case.terms() {
+            let made = &values[&plan.output(Output::Term(place as u32)).unwrap().0];
+            self.close(name, made, case.tensor(&format!("out/{name}")));
         }
         for (n, param) in graph.params().iter().enumerate() {
             let id = compiler::graph::ParamId(n as u32);
@@ -474,7 +514,8 @@ fn every_loss_is_that_of_the_results() {
     for case in cases() {
         let double = |name: &str| case.tensor(name).to_kind(Kind::Double);
         let mut sum = Tensor::from(0.0);
-        for (name, _) in case.results() {
+        let terms = case.terms().map(|(_, name)| name.to_owned());
+        for name in case.results().into_iter().map(|(name, _)| name).chain(terms) {
             let product = double(&format!("out/{name}")) * double(&format!("cot/{name}"));
             sum += product.sum(Kind::Double);
         }

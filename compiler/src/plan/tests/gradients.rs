@@ -15,7 +15,7 @@ pub(super) fn probes() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The largest error of any gradient element, relative to its parameter's largest element.
 fn worst(graph: &Graph, fuse: bool) -> f64 {
-    let loss = Loss { nll_square: decimal("0.01"), z_loss: decimal("0.02") };
+    let loss = Loss { nll_square: decimal("0.01"), z_loss: decimal("0.02"), ..Loss::CROSS_ENTROPY };
     let plan = train(graph, &options(fuse, Recompute::Nothing, loss)).micro;
     checked(&plan);
     let mut random = Random(7);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::tensor::Tensor;
-use super::{moves, norms, optimizer, scans, time};
+use super::{experts, moves, norms, optimizer, scans, time};
 use crate::number::Root;
 use crate::plan::{Input, Kernel, Output, Plan, Sizes, ValId};
 
@@ -63,6 +63,25 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::Linear { bias } => vec![norms::linear(x[0], x[1], bias.then(|| x[2]))],
         Kernel::LinearGradInput => vec![norms::linear_grad_input(x[0], x[1])],
         Kernel::LinearGradWeight => vec![norms::linear_grad_weight(x[0], x[1])],
+        Kernel::TopK { count, bias } => experts::top_k(x[0], bias.then(|| x[1]), *count as usize),
+        Kernel::Scatter { width } => vec![experts::scatter(x[0], x[1], *width as usize)],
+        Kernel::OneHot { width } => {
+            vec![experts::scatter(&x[0].map(|_| 1.0), x[0], *width as usize)]
+        }
+        Kernel::ExpertLinear { bias } => vec![experts::linear(x, bias.then(|| x[3]))],
+        Kernel::ExpertLinearGradInput => vec![experts::grad_input(x[0], x[1], x[2])],
+        Kernel::ExpertLinearGradWeight { experts } => {
+            vec![experts::grad_weight(x[0], x[1], x[2], *experts as usize)]
+        }
+        Kernel::ExpertSum { experts } => vec![experts::sum(x[0], x[1], *experts as usize)],
+        Kernel::MeanTokens => {
+            let tokens = (x[0].dims[0] * x[0].dims[1]) as f64;
+            vec![moves::sum_tokens(x[0]).map(|sum| sum / tokens)]
+        }
+        Kernel::MeanTokensGrad => {
+            let (tokens, width) = ((x[1].dims[0] * x[1].dims[1]) as f64, x[0].data.len());
+            vec![Tensor::from_fn(x[1].dims.clone(), |i| x[0].data[i % width] / tokens)]
+        }
         Kernel::SumTokens => vec![moves::sum_tokens(x[0])],
         Kernel::RmsNorm { eps } => norms::norm(x[0], Some(x[1]), eps.to_f64()),
         Kernel::RmsNormGrad => norms::rms_norm_grad(x[0], x[1], x[2], x[3]),

@@ -95,6 +95,15 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::Linear { .. }
         | Kernel::LinearGradInput
         | Kernel::LinearGradWeight
+        | Kernel::TopK { .. }
+        | Kernel::Scatter { .. }
+        | Kernel::OneHot { .. }
+        | Kernel::ExpertLinear { .. }
+        | Kernel::ExpertLinearGradInput
+        | Kernel::ExpertLinearGradWeight { .. }
+        | Kernel::ExpertSum { .. }
+        | Kernel::MeanTokens
+        | Kernel::MeanTokensGrad
         | Kernel::Pointwise(_)
         | Kernel::PointwiseGrad(_)
         | Kernel::Add
