@@ -7,7 +7,7 @@ use compiler::program::{Compiled, Program, Std};
 use crate::programs::{TEXT, compiled_in};
 
 /// A name, and a text that contains the arch of that name.
-pub const ARCHS: [(&str, &str); 17] = [
+pub const ARCHS: [(&str, &str); 23] = [
     ("plain", "arch plain { @ layers 2 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }"),
     (
         "grouped",
