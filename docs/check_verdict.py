@@ -321,7 +321,7 @@ SCHEDULES = {
     "cosine": "cycle lr_min_ratio theta warmup",
     "inv_sqrt": "exp_factor lr_min_ratio warmup",
     "linear": "lr_min_ratio warmup",
-    "wsd": "cycle decay_fraction lr_min_ratio warmup",
+    "wsd": "cycle decay? decay_fraction lr_min_ratio warmup",
 }
 TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch.sequences budget.steps data.loss_on
     data.seq_len data.task
