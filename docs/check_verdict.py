@@ -324,7 +324,7 @@ SCHEDULES = {
     "cosine": "cycle lr_min_ratio theta warmup",
     "inv_sqrt": "exp_factor lr_min_ratio warmup",
     "linear": "lr_min_ratio warmup",
-    "wsd": "cycle decay_fraction lr_min_ratio warmup",
+    "wsd": "cycle decay? decay_fraction lr_min_ratio warmup",
 }
 # The operand of each projection and table that is its weight.
 TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch.sequences budget.steps data.loss_on

@@ -26,8 +26,8 @@ use crate::section::lines;
 use access::{count, counts, int, list, real, seed, text, truth};
 use covered::{digests, eval, train};
 pub use parts::{
-    Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, Ids, KernelPath,
-    LossOn, Order, Platform, Schedule, Seeds, Shard, Shuffle, Tokenizer, TokenizerKind,
+    Batch, Budget, Checkpoint, Data, DataSource, Decay, Device, Digests, Evaluation, Ids,
+    KernelPath, LossOn, Order, Platform, Schedule, Seeds, Shard, Shuffle, Tokenizer, TokenizerKind,
 };
 
 pub use arch::LockedArch;
@@ -402,12 +402,13 @@ fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) ->
             exp_factor: real(fields, "schedule.exp_factor"),
         },
         "wsd" => {
-            if lr_min_ratio.is_zero() {
+            let decay = Decay::named(text(fields, "schedule.decay")).unwrap_or(Decay::Hyperbola);
+            if lr_min_ratio.is_zero() && decay == Decay::Hyperbola {
                 problems.push(Problem::new(
                     "schedule.lr_min_ratio",
                     "bad-schedule",
                     "lr_min_ratio is 0, which the hyperbola of wsd never reaches".to_owned(),
-                    "set lr_min_ratio above 0",
+                    "set lr_min_ratio above 0, or write decay = \"linear\", \"cosine\" or \"sqrt\" under [schedule]",
                 ));
             }
             let less_than_one = |steps: &u64| {
@@ -423,7 +424,7 @@ fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) ->
                 ));
             }
             let decay_fraction = real(fields, "schedule.decay_fraction");
-            Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction }
+            Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction, decay }
         }
         _ => Schedule::Constant,
     }

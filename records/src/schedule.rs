@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use lab::experiment::Schedule;
+use lab::experiment::{Decay, Schedule};
 
 /// A schedule that is not defined for a run of this length.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ pub fn check(schedule: &Schedule<f64>, total: u64) -> Result<(), BadSchedule> {
             power(exp_factor, "exp_factor")?;
             fits(warmup)
         }
-        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => {
-            ratio(lr_min_ratio, true, "lr_min_ratio")?;
+        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction, decay } => {
+            ratio(lr_min_ratio, decay == Decay::Hyperbola, "lr_min_ratio")?;
             ratio(cycle, true, "cycle")?;
             ratio(decay_fraction, false, "decay_fraction")?;
             if whole(total, cycle) == 0 && total > 0 {
@@ -115,8 +115,20 @@ pub fn factor(schedule: &Schedule<f64>, step: u64, total: u64) -> f64 {
                 (libm::pow(warmup as f64, exp_factor) / libm::pow(step as f64, exp_factor))
                     .max(lr_min_ratio)
             }),
-        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => warming(step, warmup)
-            .unwrap_or_else(|| stable_then_decay(step, total, lr_min_ratio, cycle, decay_fraction)),
+        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction, decay } => {
+            warming(step, warmup).unwrap_or_else(|| match decay {
+                Decay::Hyperbola => hyperbola(step, total, lr_min_ratio, cycle, decay_fraction),
+                Decay::Cosine | Decay::Linear | Decay::Sqrt => {
+                    let x = decaying(step, total, cycle, decay_fraction);
+                    let rest = match decay {
+                        Decay::Cosine => 0.5 * (1.0 + libm::cos(std::f64::consts::PI * x)),
+                        Decay::Sqrt => 1.0 - libm::sqrt(x),
+                        Decay::Linear | Decay::Hyperbola => 1.0 - x,
+                    };
+                    lr_min_ratio + (1.0 - lr_min_ratio) * rest
+                }
+            })
+        }
     }
 }
 
@@ -130,7 +142,19 @@ fn progress(step: u64, warmup: u64, total: u64) -> f64 {
     (step - warmup) as f64 / (total - warmup) as f64
 }
 
-fn stable_then_decay(step: u64, total: u64, lr_min_ratio: f64, cycle: f64, decay: f64) -> f64 {
+/// How far a step is in the decay of its cycle, from 0 to 1; 0 before it, and 1 after the run.
+fn decaying(step: u64, total: u64, cycle: f64, fraction: f64) -> f64 {
+    if step >= total {
+        return 1.0;
+    }
+    let length = whole(total, cycle).max(1);
+    let steps = whole(length, fraction);
+    let done = (step % length).saturating_sub(length - steps);
+    if done == 0 { 0.0 } else { done as f64 / steps as f64 }
+}
+
+/// The reference's decay, with its own way of counting: a decay's length is a share of all steps up to its end.
+fn hyperbola(step: u64, total: u64, lr_min_ratio: f64, cycle: f64, decay: f64) -> f64 {
     let length = whole(total, cycle).max(1);
     let mut end = length * (step / length + 1);
     // At the very last step the end is the run's, but the decay's length is still the next cycle's.
@@ -180,6 +204,7 @@ mod tests {
                 lr_min_ratio,
                 cycle,
                 decay_fraction: number("decay_fraction", 0.1),
+                decay: Decay::Hyperbola,
             },
             other => panic!("no schedule {other}"),
         }
@@ -219,6 +244,61 @@ mod tests {
         }
     }
 
+    /// Every curve of the decay, against numbers of the papers' formulas.
+    #[test]
+    fn decays_equal_the_formulas() {
+        let tables = crate::golden::read("wsd");
+        let tables = tables["wsd"].as_array().unwrap();
+        let mut seen = Vec::new();
+        for table in tables {
+            let params = &table["params"];
+            let number = |name: &str| params[name].as_f64().unwrap();
+            let total = params["steps"].as_u64().unwrap();
+            let decay = Decay::named(params["decay"].as_str().unwrap()).unwrap();
+            let decay_fraction = match decay {
+                Decay::Hyperbola => number("decay_fraction"),
+                Decay::Cosine | Decay::Linear | Decay::Sqrt => {
+                    number("decay_steps") / number("steps")
+                }
+            };
+            let schedule = Schedule::Wsd {
+                warmup: params["warmup"].as_u64().unwrap(),
+                lr_min_ratio: number("min_ratio"),
+                cycle: 1.0,
+                decay_fraction,
+                decay,
+            };
+            check(&schedule, total).unwrap();
+            for (step, want) in table["factor"].as_array().unwrap().iter().enumerate() {
+                let (step, want) = (step as u64, want.as_f64().unwrap());
+                // Lingua's begins another cycle after the last step, which is never trained.
+                if decay == Decay::Hyperbola && step > total {
+                    continue;
+                }
+                let got = factor(&schedule, step, total);
+                assert!((got - want).abs() <= 4e-16, "{schedule:?} {step}: {got}, not {want}");
+            }
+            seen.push(decay);
+        }
+        assert_eq!(seen.len(), Decay::ALL.len());
+        assert!(Decay::ALL.iter().all(|decay| seen.contains(decay)));
+    }
+
+    /// Each cycle is flat, then falls; the next begins at the base rate.
+    #[test]
+    fn a_decay_ends_each_cycle() {
+        let schedule = Schedule::Wsd {
+            warmup: 0,
+            lr_min_ratio: 0.0,
+            cycle: 0.5,
+            decay_fraction: 0.4,
+            decay: Decay::Linear,
+        };
+        let got: Vec<f64> = (0..=20).map(|step| factor(&schedule, step, 20)).collect();
+        let cycle = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25];
+        assert_eq!(got, [&cycle[..], &cycle, &[0.0]].concat());
+    }
+
     #[test]
     fn edges_are_finite() {
         let schedules = [
@@ -226,9 +306,18 @@ mod tests {
             Schedule::Linear { warmup: 0, lr_min_ratio: 0.0 },
             Schedule::InvSqrt { warmup: 0, lr_min_ratio: 0.0, exp_factor: 0.5 },
             Schedule::Constant,
-            Schedule::Wsd { warmup: 0, lr_min_ratio: 0.1, cycle: 1.0, decay_fraction: 0.0 },
-            Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.5, decay_fraction: 1.0 },
         ];
+        let decays = Decay::ALL.into_iter().flat_map(|decay| {
+            let wsd = |warmup, cycle, decay_fraction| Schedule::Wsd {
+                warmup,
+                lr_min_ratio: 0.1,
+                cycle,
+                decay_fraction,
+                decay,
+            };
+            [wsd(0, 1.0, 0.0), wsd(1, 0.5, 1.0), wsd(0, 0.3, 0.4)]
+        });
+        let schedules = schedules.into_iter().chain(decays);
         for schedule in schedules {
             for total in [0, 1, 2, 7] {
                 if check(&schedule, total).is_ok() {
@@ -254,6 +343,13 @@ mod tests {
             cycle,
             theta,
         };
+        let wsd = |lr_min_ratio, cycle, decay_fraction, decay| Schedule::Wsd {
+            warmup: 1,
+            lr_min_ratio,
+            cycle,
+            decay_fraction,
+            decay,
+        };
         let cases = [
             (cosine(11, 0.1, 1.0, 1.0), "warmup takes 11 steps, but the run has 10"),
             (cosine(1, -0.1, 1.0, 1.0), "lr_min_ratio is -0.1"),
@@ -265,18 +361,10 @@ mod tests {
                 Schedule::InvSqrt { warmup: 1, lr_min_ratio: 0.1, exp_factor: f64::INFINITY },
                 "exp_factor is inf",
             ),
-            (
-                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.0, cycle: 1.0, decay_fraction: 0.1 },
-                "lr_min_ratio is 0",
-            ),
-            (
-                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.01, decay_fraction: 0.1 },
-                "less than one step",
-            ),
-            (
-                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 1.0, decay_fraction: 2.0 },
-                "decay_fraction is 2",
-            ),
+            (wsd(0.0, 1.0, 0.1, Decay::Hyperbola), "lr_min_ratio is 0"),
+            (wsd(-0.1, 1.0, 0.1, Decay::Linear), "lr_min_ratio is -0.1"),
+            (wsd(0.1, 0.01, 0.1, Decay::Hyperbola), "less than one step"),
+            (wsd(0.1, 1.0, 2.0, Decay::Sqrt), "decay_fraction is 2"),
         ];
         for (schedule, want) in cases {
             let error = check(&schedule, 10).unwrap_err().to_string();

@@ -31,6 +31,10 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), ForeignError> {
             return Err(cannot(experiment, path, why));
         }
     }
+    // Only wsd has a curve of its decay.
+    if experiment.value("schedule.decay").is_some_and(|decay| decay.plain() != "hyperbola") {
+        return Err(cannot(experiment, "schedule.decay", "Lingua's wsd decays by a hyperbola"));
+    }
     let held = |path: &str| experiment.value(path).and_then(|n| n.to_string().parse::<u64>().ok());
     if held("data.shuffle_buffer")
         != held("lingua.prefetch_size").map(|n| n * experiment.batch.sequences)

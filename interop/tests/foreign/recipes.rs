@@ -235,6 +235,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             "kind = \"cosine\"\n[optimizer]\ndecay = \"matrices\"",
             "optimizer.decay",
         ),
+        ("kind = \"cosine\"", "kind = \"wsd\"\ndecay = \"linear\"", "schedule.decay"),
         ("devices = 128", "devices = 48", "not a multiple of the devices"),
         ("devices = 128", "fuse = true", "a launch needs the number of devices"),
         ("held_out = 0", "held_out = 0.1", "hold none out"),

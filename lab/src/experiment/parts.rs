@@ -200,7 +200,7 @@ pub enum Schedule<Number = Decimal> {
         /// Exponent of warmup / step.
         exp_factor: Number,
     },
-    /// Warm-up, the base rate, then a hyperbolic decay at the end of each cycle.
+    /// Warm-up, the base rate, then a decay at the end of each cycle.
     Wsd {
         /// Steps from 0 to the base rate.
         warmup: u64,
@@ -210,7 +210,42 @@ pub enum Schedule<Number = Decimal> {
         cycle: Number,
         /// Share of a cycle that decays.
         decay_fraction: Number,
+        /// The curve of the decay.
+        decay: Decay,
     },
+}
+
+/// How the learning rate of WSD falls from the base rate to its smallest, over x from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decay {
+    /// Half a cosine wave.
+    Cosine,
+    /// Lingua's: a straight line of the inverse rate.
+    Hyperbola,
+    /// A straight line.
+    Linear,
+    /// 1 − sqrt(x): steep at first.
+    Sqrt,
+}
+
+impl Decay {
+    /// All of them, by name.
+    pub const ALL: [Decay; 4] = [Decay::Cosine, Decay::Hyperbola, Decay::Linear, Decay::Sqrt];
+
+    /// The one with this word in `schedule.decay`.
+    pub fn named(word: &str) -> Option<Decay> {
+        Decay::ALL.into_iter().find(|decay| decay.name() == word)
+    }
+
+    /// The word in `schedule.decay`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Decay::Cosine => "cosine",
+            Decay::Hyperbola => "hyperbola",
+            Decay::Linear => "linear",
+            Decay::Sqrt => "sqrt",
+        }
+    }
 }
 
 impl Schedule {
@@ -232,11 +267,12 @@ impl Schedule {
                 lr_min_ratio: lr_min_ratio.to_f64(),
                 exp_factor: exp_factor.to_f64(),
             },
-            Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => Schedule::Wsd {
+            Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction, decay } => Schedule::Wsd {
                 warmup,
                 lr_min_ratio: lr_min_ratio.to_f64(),
                 cycle: cycle.to_f64(),
                 decay_fraction: decay_fraction.to_f64(),
+                decay,
             },
         }
     }

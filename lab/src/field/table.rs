@@ -176,6 +176,7 @@ const ROWS: &[FieldDef] = &[
     free("precision.policy", Semantic, Word(&["bf16", "f32"], &["fp16", "f16"]), "Dtype of activations and of the parameters they meet; docs/numerics.md lists what stays f32.").is("\"f32\"").about(Numerics).called(&["distributed.model_dtype"]).default_there("bf16"),
     free("ranks.check_every", Cosmetic, Int(0, COUNT), "Steps between checks in which each rank repeats a micro-batch of its neighbour; 0 for never.").is("100").younger("100").unit("steps").about(Cadence),
     free("schedule.cycle", Semantic, Real(Bounds::PositiveShare), "Length of a cycle as a share of the run.").is("1").only(KIND, &["cosine", "wsd"]).called(&["optim.cycle_length"]).default_there("1"),
+    free("schedule.decay", Semantic, Word(&["cosine", "hyperbola", "linear", "sqrt"], &[]), "The curve of the decay of wsd, over x from 0 to 1: (1 + cos pi x) / 2, Lingua's hyperbola, 1 - x, or 1 - sqrt(x), from the base learning rate to lr_min_ratio of it.").is("\"hyperbola\"").only(KIND, &["wsd"]).younger("\"hyperbola\""),
     free("schedule.decay_fraction", Semantic, Real(Bounds::Share), "Share of a cycle that decays.").is("0.1").only(KIND, &["wsd"]).called(&["optim.decay_fraction"]).default_there("0.1"),
     free("schedule.exp_factor", Semantic, Real(Bounds::Positive), "Exponent of warmup / step.").is("0.5").only(KIND, &["inv_sqrt"]).called(&["optim.exp_factor"]).default_there("0.5"),
     free(KIND, Semantic, Word(&["constant", "cosine", "inv_sqrt", "linear", "wsd"], &[]), "The learning rate schedule.").called(&["optim.scheduler"]).means("cosine"),

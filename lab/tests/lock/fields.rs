@@ -80,10 +80,11 @@ fn bases() -> Vec<Experiment> {
 
 pub(super) fn bases_of(arch: &Rc<LockedArch>) -> Vec<Experiment> {
     let linear = DEPO.replace("cosine", "linear");
+    let wsd = DEPO.replace("cosine", "wsd");
     let trained =
         TEXT.replace("seq_len", "tokenizer = \"tiktoken\", tokenizer_vocab = 300, seq_len");
     let buffered = TEXT.replace("seq_len", "shuffle = \"buffer\", shuffle_buffer = 4096, seq_len");
-    let texts = [DEPO, MANO, TEXT, &linear, BREVO, &trained, &buffered];
+    let texts = [DEPO, MANO, TEXT, &linear, &wsd, BREVO, &trained, &buffered];
     let known = texts.iter().map(|text| experiment_of(text, arch));
     let line = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
     let other = |data: &&str| DEPO.replace(line, &format!("data = {{ {data} }}"));
