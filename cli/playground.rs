@@ -1,6 +1,6 @@
 //! `canonc playground`: every committed comparison of the synthetic tasks at CPU size, in one table and one picture.
 //!
-//! In: `recipes/cpu_TASK_FAMILY.toml`. Out: their locks, their runs, a table, a picture. Must stay true: as in the
+//! In: `recipes/cpu_TASK_FAMILY.toml`, or with `--wide` `recipes/wide_TASK_FAMILY.toml`. Out: their locks, their runs, a table, a picture. Must stay true: as in the
 //! demo, every step is a printed command that does the same when typed by hand, and repeating it resumes.
 
 use std::collections::BTreeSet;
@@ -11,14 +11,16 @@ use crate::child;
 use crate::fail::{Failure, Outcome};
 
 const RECIPES: &str = "recipes";
-const PREFIX: &str = "cpu_";
-const PICTURE: &str = "playground/playground.svg";
 
 pub fn playground(args: &PlaygroundArgs) -> Outcome {
-    let known = comparisons();
+    let (prefix, picture) = match args.wide {
+        false => ("cpu_", "playground/playground.svg"),
+        true => ("wide_", "playground/wide.svg"),
+    };
+    let known = comparisons(prefix);
     if known.is_empty() {
         return Err(Failure::bad_input(format!(
-            "there is no `{RECIPES}/{PREFIX}TASK_FAMILY.toml` here"
+            "there is no `{RECIPES}/{prefix}TASK_FAMILY.toml` here"
         ))
         .help("run it in the folder of the canonc repository"));
     }
@@ -37,7 +39,7 @@ pub fn playground(args: &PlaygroundArgs) -> Outcome {
     let chosen: Vec<String> = known
         .iter()
         .filter(|(task, family)| chosen(&args.tasks, task) && chosen(&args.families, family))
-        .map(|(task, family)| format!("{PREFIX}{task}_{family}"))
+        .map(|(task, family)| format!("{prefix}{task}_{family}"))
         .collect();
     if chosen.is_empty() {
         return Err(Failure::bad_input(
@@ -50,17 +52,17 @@ pub fn playground(args: &PlaygroundArgs) -> Outcome {
     let mut compare = vec!["compare".to_owned()];
     compare.extend(chosen.iter().map(|name| format!("lockfiles/{name}.lock")));
     compare.extend(["--jobs".to_owned(), args.jobs.to_string()]);
-    compare.extend(["--out".to_owned(), PICTURE.to_owned()]);
+    compare.extend(["--out".to_owned(), picture.to_owned()]);
     child::steps(vec![build, compare], "canonc playground")
 }
 
 /// (task, family) of every committed comparison.
-fn comparisons() -> Vec<(String, String)> {
+fn comparisons(prefix: &str) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(Path::new(RECIPES)).into_iter().flatten().flatten();
     let mut found: Vec<(String, String)> = entries
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let name = name.strip_prefix(PREFIX)?.strip_suffix(".toml")?;
+            let name = name.strip_prefix(prefix)?.strip_suffix(".toml")?;
             let (task, family) = name.split_once('_')?;
             Some((task.to_owned(), family.to_owned()))
         })

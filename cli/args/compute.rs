@@ -24,9 +24,10 @@ pub struct DemoArgs {
 Examples:
   canonc playground --jobs 2                        every task and family
   canonc playground --tasks depo,mano --families llama,gla
+  canonc playground --wide --jobs 2                 eight architectures beyond the release, on depo and mano
 
 Runs `canonc build` and `canonc compare` on recipes/cpu_TASK_FAMILY.toml; an interrupted command continues when
-repeated. The picture is playground/playground.svg.")]
+repeated. The picture is playground/playground.svg, with --wide playground/wide.svg.")]
 pub struct PlaygroundArgs {
     /// Only these, separated by commas
     #[arg(long, value_name = "TASK", value_delimiter = ',')]
@@ -34,6 +35,9 @@ pub struct PlaygroundArgs {
     /// Only these, separated by commas
     #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
     pub families: Vec<String>,
+    /// Architectures beyond the release: recipes/wide_TASK_FAMILY.toml
+    #[arg(long)]
+    pub wide: bool,
     /// Runs at a time, one core each
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = super::jobs)]
     pub jobs: usize,
