@@ -52,7 +52,6 @@ mod split;
 mod spread;
 mod ssd_scan;
 mod sum;
-mod sum_heads;
 mod tanh;
 mod top_k;
 
@@ -113,7 +112,6 @@ pub static ALL: &[&Primitive] = &[
     &spread::PRIMITIVE,
     &ssd_scan::PRIMITIVE,
     &sum::PRIMITIVE,
-    &sum_heads::PRIMITIVE,
     &tanh::PRIMITIVE,
     &top_k::PRIMITIVE,
 ];

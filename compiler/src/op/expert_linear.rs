@@ -36,9 +36,9 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     },
     examples: &[
         "w, e = top_k(linear s (x, 5), 2)  h = expert_linear a (x, e, 4) \
-         sum_heads(expert_linear b (h * spread(w, h), e, 6))",
-        "w, e = top_k(linear s (x, 3), 2)  y = expert_linear a (x, e, 6, bias = true) \
-         sum_heads(y * spread(w, y))",
+         mix_heads(expert_linear b (h, e, 6), w)",
+        "w, e = top_k(linear s (x, 3), 2)  \
+         mix_heads(expert_linear a (x, e, 6, bias = true), w)",
     ],
 };
 

@@ -60,7 +60,6 @@ const EXPRESSIONS: &[(&str, &str)] = &[
     ("softplus", "F.softplus({0})"),
     ("split", "torch.split({0}, {widths}, dim=-1)"),
     ("sum", "{0}.sum(-1, keepdim=True)"),
-    ("sum_heads", "{0}.sum(-2)"),
     ("tanh", "torch.tanh({0})"),
 ];
 

@@ -10,7 +10,7 @@ use crate::plans::{evaluate, train};
 const TEXT: &str = "block layer(x) {
     z = linear router (x, 4)  p = channel_softmax(z)  w, e = top_k(p, 2)
     h = silu(expert_linear up (x, e, 3))
-    y = sum_heads(expert_linear down (h * spread(w, h), e, dim))
+    y = mix_heads(expert_linear down (h, e, dim), w)
     x + aux_loss(aux_loss(y, p * 4, one_hot(e), balance), z * z, router_z) }
   arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 2 of layer }";
 
