@@ -157,7 +157,7 @@ fn finish_as(
             lr: rate(step - 1),
             batch: Digest::of("batch", &format!("{stream} {step}")),
             counted: 10,
-            terms: Default::default(),
+            terms: [None; 2],
         }));
         timings.push_str(&format!("{{\"step\":{step},\"seconds\":{SECONDS}}}\n"));
         if step % 20 == 0 {
