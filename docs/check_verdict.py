@@ -325,8 +325,9 @@ SCHEDULES = {
 }
 TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch.sequences budget.steps data.loss_on
     data.seq_len data.task
-    loss.kind loss.nll_square loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.kind
-    optimizer.lr optimizer.weight_decay precision.policy schedule.kind seeds.data seeds.init"""
+    loss.kind loss.nll_square loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.frozen?
+    optimizer.groups? optimizer.kind optimizer.lr optimizer.lr_multipliers? optimizer.weight_decay
+    optimizer.weight_decay_multipliers? precision.policy schedule.kind seeds.data seeds.init"""
 EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
 PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.devices_per_node? platform.fuse
     platform.kernels.canon platform.kernels.gated_norm? platform.recompute platform.shard? platform.threads"""
@@ -592,7 +593,7 @@ def verdict(a, b, treatment, canonc_runs_both=False):
         if key[0].endswith(".share") and a.cells.get(key) != b.cells.get(key):
             left.append(f"{key[0]} of layer {key[1]}: {a.cells.get(key)} in a, {b.cells.get(key)} in b")
     if a.kind == "experiment":
-        follow = ["arch.graph", "arch.manifest", "optimizer.decayed", "train"]
+        follow = ["arch.graph", "arch.manifest", "optimizer.decayed", "optimizer.groups", "train"]
         for section in ("train", "eval"):
             ours, theirs = facts(a.lines[section]), facts(b.lines[section])
             for path in sorted({*ours, *theirs}):

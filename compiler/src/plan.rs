@@ -30,7 +30,10 @@ pub use crate::op::{Function, Scan};
 pub use cost::Work;
 pub use kernel::{Activation, Gate, Kernel, RopeLayout, Scores};
 pub use liveness::{Memory, Sizes};
-pub use options::{Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TrainOptions};
+pub use options::{
+    Decays, Loss, Optimizer, Options, ParamUpdate, Precision, Recompute, Stream, TrainOptions,
+    UpdateRule,
+};
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;
 pub use scratch::Bf16;

@@ -9,6 +9,7 @@ mod arch;
 mod batch;
 pub(crate) mod covered;
 pub(crate) mod derive;
+mod groups;
 pub(crate) mod layers;
 mod name;
 mod parts;
@@ -42,7 +43,7 @@ use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 use compiler::plan::Precision;
-use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
+use compiler::plan::{Decays, Loss, Optimizer, Options, ParamUpdate, Recompute, TrainOptions};
 
 /// A resolved experiment, the content of an experiment lock.
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ pub struct Experiment {
     pub lr: Decimal,
     /// The optimizer's constants.
     pub optimizer: Optimizer,
+    /// By parameter, how it is updated; empty if all have the plain update.
+    pub updates: Vec<ParamUpdate>,
     /// Learning rate by step.
     pub schedule: Schedule,
     /// Length of the training.
@@ -112,12 +115,14 @@ impl Experiment {
         let data = data(&fields, &mut problems);
         fits(&arch, &fields, &mut problems);
         let (loss, lr, optimizer) = update(&fields);
+        let params = arch.compiled.graph.params();
+        let updates = groups::updates(&arch.name, params, &fields, &mut problems);
         let (Some(budget), Some(data)) = (budget.filter(|_| problems.is_empty()), data) else {
             return Err(problems);
         };
         let seq_len = int(&fields, "data.seq_len");
         let analysis = compiler::analyse::analyse(&arch.compiled.graph, seq_len);
-        let derived = derive::derived(&fields, &arch, &analysis, budget);
+        let derived = derive::derived(&fields, &arch, &analysis, budget, &updates);
         let digests = digests(&fields, &derived);
         Ok(Experiment {
             name,
@@ -128,6 +133,7 @@ impl Experiment {
             loss,
             lr,
             optimizer,
+            updates,
             schedule,
             budget,
             seeds: Seeds {
@@ -213,6 +219,7 @@ impl Experiment {
             common: Options { precision: self.precision, fuse: self.platform.fuse },
             loss: self.loss,
             optimizer: self.optimizer,
+            updates: self.updates.clone(),
             recompute: self.platform.recompute,
         }
     }

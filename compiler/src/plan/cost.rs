@@ -234,7 +234,7 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         Kernel::Accumulate => y,
         Kernel::GradNorm => 2 * elements(inputs, 0..inputs.len()),
         Kernel::Clip { max: _ } => 0,
-        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _ } => ADAMW * x,
+        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _, rate: _ } => ADAMW * x,
     }
 }
 
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(made, Work { flops: 0, bytes: 4 * (6 + 2 * 30) });
         let p: &[i64] = &[7, 5];
         let zero = Decimal::ZERO;
-        let adam = Kernel::AdamW { beta1: zero, beta2: zero, eps: zero, decay: zero };
+        let adam = Kernel::AdamW { beta1: zero, beta2: zero, eps: zero, decay: zero, rate: zero };
         let made = work(adam, &[p, p, p, p, &[], &[], &[]], &[p, p, p]);
         assert_eq!(made, Work { flops: 16 * 35, bytes: 4 * (7 * 35 + 3) });
     }
@@ -403,6 +403,7 @@ mod tests {
             common: Options::default(),
             loss: Loss::CROSS_ENTROPY,
             optimizer,
+            updates: Vec::new(),
             recompute: Recompute::Nothing,
         };
         let (batch, time) = (3, 10);

@@ -351,7 +351,7 @@ pub enum Kernel {
         max: Option<Decimal>,
     },
     /// In: parameter p, gradient g, moments m and v, all with one shape; coefficient [] f64, learning
-    /// rate lr [] f64, step number n [] i64 from 1. Out: p, m, v, written over their inputs.
+    /// rate lr [] f64, step number n [] i64 from 1. Out: p, m, v, written over their inputs. lr ← rate · lr;
     /// g ← coefficient · g; p ← p (1 − lr · decay); m ← β1 m + (1 − β1) g; v ← β2 v + (1 − β2) g²;
     /// p ← p − lr · (m / (1 − β1ⁿ)) / (sqrt(v) / sqrt(1 − β2ⁿ) + eps) (Loshchilov and Hutter 2019,
     /// algorithm 2).
@@ -364,6 +364,8 @@ pub enum Kernel {
         eps: Decimal,
         /// Weight decay; 0 for parameters without.
         decay: Decimal,
+        /// Factor of the learning rate.
+        rate: Decimal,
     },
 }
 

@@ -80,8 +80,47 @@ pub enum Decays {
     Matrices,
 }
 
-/// Options of a training plan.
+/// How one parameter is updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamUpdate {
+    /// The rule of its update.
+    pub rule: UpdateRule,
+    /// Factor of the learning rate.
+    pub lr: Decimal,
+    /// Factor of the weight decay.
+    pub decay: Decimal,
+}
+
+/// The rule of a parameter's update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateRule {
+    /// AdamW, with two moments.
+    AdamW,
+    /// The parameter keeps its initial value. It has no moments, and its gradient is 0.
+    Frozen,
+}
+
+impl ParamUpdate {
+    /// AdamW at the base learning rate and weight decay.
+    pub const PLAIN: ParamUpdate =
+        ParamUpdate { rule: UpdateRule::AdamW, lr: Decimal::ONE, decay: Decimal::ONE };
+
+    /// The update of a parameter. An empty list means that all have the plain one.
+    pub fn of(updates: &[ParamUpdate], param: usize) -> ParamUpdate {
+        updates.get(param).copied().unwrap_or(ParamUpdate::PLAIN)
+    }
+
+    /// The number of tensors of the parameter's shape that the optimizer keeps for it.
+    pub fn moments(&self) -> usize {
+        match self.rule {
+            UpdateRule::AdamW => 2,
+            UpdateRule::Frozen => 0,
+        }
+    }
+}
+
+/// Options of a training plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainOptions {
     /// Options that other plans have too.
     pub common: Options,
@@ -89,6 +128,8 @@ pub struct TrainOptions {
     pub loss: Loss,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// By parameter, how it is updated; empty if all have the plain update.
+    pub updates: Vec<ParamUpdate>,
     /// What the backward pass recomputes.
     pub recompute: Recompute,
 }

@@ -6,6 +6,8 @@
 
 use std::fmt::{self, Write as _};
 
+use dsl::Decimal;
+
 use crate::digest::Digest;
 use crate::number::Root;
 
@@ -257,12 +259,15 @@ impl Kernel {
                 format!("rows {rows}"),
             ],
             Kernel::Clip { max } => vec![format!("max {}", or_none(max))],
-            Kernel::AdamW { beta1, beta2, eps, decay } => vec![
+            Kernel::AdamW { beta1, beta2, eps, decay, rate } => [
                 format!("beta1 {beta1}"),
                 format!("beta2 {beta2}"),
                 format!("eps {eps}"),
                 format!("decay {decay}"),
-            ],
+            ]
+            .into_iter()
+            .chain((*rate != Decimal::ONE).then(|| format!("rate {rate}")))
+            .collect(),
             Kernel::Embed
             | Kernel::LinearGradInput
             | Kernel::LinearGradWeight

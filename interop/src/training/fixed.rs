@@ -11,13 +11,16 @@ use crate::ForeignError;
 use crate::config::Keys;
 
 /// Fields without a key in Lingua's trainer, each with the only value it trains with.
-const FIXED: [(&str, &str, &str); 8] = [
+const FIXED: [(&str, &str, &str); 11] = [
     ("batch.in_sequence", "1", "Lingua's sums have an order of their own"),
     ("data.task", "\"text\"", "Lingua trains on text"),
     ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
     ("data.held_out", "0", "Lingua trains on every document: hold none out, and evaluate nothing"),
     ("loss.z_loss", "0", "Lingua has no such term; its z_loss is loss.nll_square"),
     ("optimizer.decay", "\"all\"", "Lingua decays every parameter"),
+    ("optimizer.frozen", "[]", "Lingua trains every parameter"),
+    ("optimizer.lr_multipliers", "[]", "Lingua has one learning rate"),
+    ("optimizer.weight_decay_multipliers", "[]", "Lingua has one weight decay"),
     ("optimizer.kind", "\"adamw\"", "Lingua trains with AdamW"),
     ("loss.kind", "\"cross_entropy\"", "Lingua minimises cross entropy"),
 ];

@@ -38,6 +38,11 @@ pub(super) fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldV
         }
         (Kind::Ints(..), _) => FieldValue::List(vec![FieldValue::Int(1), FieldValue::Int(3)]),
         (Kind::Digest, _) => text(&"ab".repeat(32)),
+        // Every arch has a table of tokens.
+        (Kind::Patterns, _) => text_list(&[":embed"]),
+        (Kind::Multipliers(_), _) => {
+            FieldValue::List(vec![FieldValue::List(vec![text(":embed"), real("0.25")])])
+        }
         (kind, value) => panic!("{}: {kind:?} {value:?}", def.path),
     })
 }
@@ -297,7 +302,9 @@ fn derived_values_are_exact_and_listed() {
         };
         let matrices = Fields::from([("optimizer.decay".to_owned(), FieldValue::text("matrices"))]);
         let matrices = bases[0].with("matrices".to_owned(), &matrices).unwrap();
-        let all = bases.iter().cloned().chain([bound(&bases[2]), matrices]);
+        let frozen = Fields::from([("optimizer.frozen".to_owned(), text_list(&[":embed"]))]);
+        let frozen = bases[0].with("frozen".to_owned(), &frozen).unwrap();
+        let all = bases.iter().cloned().chain([bound(&bases[2]), matrices, frozen]);
         let listed = all.into_iter().any(|base| {
             write(&Lock::Experiment(base))
                 .lines()

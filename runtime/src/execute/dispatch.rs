@@ -249,7 +249,7 @@ pub(super) fn run(
         Kernel::Accumulate => vec![update::accumulate(x(0)?, x(1)?)?],
         Kernel::GradNorm => vec![update::grad_norm(ours()?, operands)?],
         Kernel::Clip { max } => vec![update::clip(x(0)?, max.map(|max| max.to_f64()))?],
-        Kernel::AdamW { beta1, beta2, eps, decay } => {
+        Kernel::AdamW { beta1, beta2, eps, decay, rate } => {
             let update =
                 update::Update { p: x(0)?, g: x(1)?, m: x(2)?, v: x(3)?, coefficient: x(4)? };
             let options = update::AdamW {
@@ -257,7 +257,7 @@ pub(super) fn run(
                 beta2: beta2.to_f64(),
                 eps: eps.to_f64(),
                 decay: decay.to_f64(),
-                lr: number(5)?,
+                lr: rate.to_f64() * number(5)?,
                 step: integer(6)?,
             };
             let (p, m, v) = update::adamw(ours()?, update, options)?;

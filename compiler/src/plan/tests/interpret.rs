@@ -189,8 +189,8 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             let clipped = |max: f64| (max / (x[0].data[0] + 1e-6)).min(1.0);
             vec![Tensor::number(max.map_or(1.0, |max| clipped(max.to_f64())))]
         }
-        Kernel::AdamW { beta1, beta2, eps, decay } => {
-            optimizer::adamw(x, [beta1, beta2, eps, decay].map(|d| d.to_f64()))
+        Kernel::AdamW { beta1, beta2, eps, decay, rate } => {
+            optimizer::adamw(x, [beta1, beta2, eps, decay, rate].map(|d| d.to_f64()))
         }
     }
 }

@@ -63,9 +63,9 @@ pub(super) fn norm(gradients: &[&Tensor]) -> Tensor {
     Tensor::number(libm::sqrt(squares))
 }
 
-pub(super) fn adamw(x: &[&Tensor], [beta1, beta2, eps, decay]: [f64; 4]) -> Vec<Tensor> {
+pub(super) fn adamw(x: &[&Tensor], [beta1, beta2, eps, decay, rate]: [f64; 5]) -> Vec<Tensor> {
     let [p, g, m, v, coefficient, lr, step] = x else { panic!("{} operands", x.len()) };
-    let (lr, step) = (lr.data[0], step.data[0]);
+    let (lr, step) = (rate * lr.data[0], step.data[0]);
     let (mut p, mut m, mut v) = ((*p).clone(), (*m).clone(), (*v).clone());
     for i in 0..p.data.len() {
         let g = coefficient.data[0] * g.data[i];
@@ -122,7 +122,7 @@ fn update_follows_the_plan_of_adamw() {
         .steps
         .iter()
         .filter_map(|s| {
-            let Kernel::AdamW { decay, beta1: _, beta2: _, eps: _ } = &s.kernel else {
+            let Kernel::AdamW { decay, beta1: _, beta2: _, eps: _, rate: _ } = &s.kernel else {
                 return None;
             };
             Some(*decay == decimal("0.1"))
