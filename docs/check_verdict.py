@@ -364,6 +364,8 @@ def expected(train):
         found["eval"] += " evaluation.samples"
     if word["optimizer.decay"] == "matrices":
         found["train"] += " optimizer.decayed"
+    if word["optimizer.kind"] == "muon":
+        found["train"] += " optimizer.momentum optimizer.muon optimizer.muon_scale optimizer.nesterov"
     found["train"] += "".join(f" data.{name}" for name in data.split())
     found["train"] += "".join(f" schedule.{name}" for name in SCHEDULES[word["schedule.kind"]].split())
     return found

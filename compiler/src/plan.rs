@@ -31,8 +31,8 @@ pub use cost::Work;
 pub use kernel::{Activation, Gate, Kernel, RopeLayout, Scores};
 pub use liveness::{Memory, Sizes};
 pub use options::{
-    Decays, Loss, Optimizer, Options, ParamUpdate, Precision, Recompute, Stream, TrainOptions,
-    UpdateRule,
+    Decays, Loss, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Recompute, Stream,
+    TrainOptions, UpdateRule,
 };
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;

@@ -328,7 +328,10 @@ pub const RULES: &[Rule] = &[
             "The byte tokenizer, which documents are held out, their order, and how windows are numbered.",
         )
     },
-    rule("update", "The tree that sums gradients, the norm and the clip, AdamW, and its decay."),
+    rule(
+        "update",
+        "The tree that sums gradients, the norm and the clip, AdamW, Muon, and their decay.",
+    ),
 ];
 
 const fn rule(name: &'static str, doc: &'static str) -> Rule {

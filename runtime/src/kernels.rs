@@ -18,6 +18,7 @@ mod lanes;
 pub mod linear;
 pub mod loss;
 mod matmul;
+pub mod muon;
 pub mod norm;
 pub mod path;
 pub mod pointwise;

@@ -14,7 +14,7 @@
 use dsl::Decimal;
 
 use super::rope::RopeScaling;
-use super::{DType, Extent};
+use super::{DType, Extent, Muon};
 use crate::number::Root;
 use crate::op::{Function, Scan};
 
@@ -367,6 +367,19 @@ pub enum Kernel {
         /// Factor of the learning rate.
         rate: Decimal,
     },
+    /// In: parameter p, gradient g, momentum m, all \[…, rows, columns\] with one shape; coefficient \[\] f64, learning rate
+    /// lr \[\] f64. Out: p, m, written over their inputs. lr ← rate · lr; g ← coefficient · g; m ← μ m + (1 − μ) g;
+    /// u = (1 − μ) g + μ m with nesterov, else m; for each matrix X = u / (‖u‖ + 1e-7), transposed if it has more rows than
+    /// columns, and five times A = X Xᵀ, X ← 3.4445 X + (−4.775 A + 2.0315 A²) X; p ← p (1 − lr · decay) − lr · c · X,
+    /// with the factor c of the scale (Jordan 2024; Liu et al. 2025, 2502.16982).
+    Muon {
+        /// μ, whether to look ahead, and the scale.
+        muon: Muon,
+        /// Weight decay; 0 for parameters without.
+        decay: Decimal,
+        /// Factor of the learning rate.
+        rate: Decimal,
+    },
 }
 
 /// How attention scores keys.
@@ -429,6 +442,8 @@ impl Kernel {
             &[(0, 0)]
         } else if matches!(self, Kernel::AdamW { .. }) {
             &[(0, 0), (1, 2), (2, 3)]
+        } else if matches!(self, Kernel::Muon { .. }) {
+            &[(0, 0), (1, 2)]
         } else {
             &[]
         }
@@ -453,6 +468,8 @@ impl Kernel {
             &[3]
         } else if matches!(self, Kernel::AdamW { .. }) {
             &[5, 6]
+        } else if matches!(self, Kernel::Muon { .. }) {
+            &[4]
         } else {
             &[]
         }
@@ -515,7 +532,8 @@ impl Kernel {
             | Kernel::Accumulate
             | Kernel::GradNorm
             | Kernel::Clip { .. }
-            | Kernel::AdamW { .. } => false,
+            | Kernel::AdamW { .. }
+            | Kernel::Muon { .. } => false,
         }
     }
 }

@@ -96,8 +96,53 @@ pub struct ParamUpdate {
 pub enum UpdateRule {
     /// AdamW, with two moments.
     AdamW,
+    /// Muon, with one moment. The parameter is a matrix, or several of one shape.
+    Muon(Muon),
     /// The parameter keeps its initial value. It has no moments, and its gradient is 0.
     Frozen,
+}
+
+/// Muon's constants (docs/numerics.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Muon {
+    /// Decay of the running mean of gradients.
+    pub momentum: Decimal,
+    /// Whether the update looks one step ahead.
+    pub nesterov: bool,
+    /// How the size of an update follows from the matrix's shape.
+    pub scale: MuonScale,
+}
+
+/// The factor of a Muon update of a matrix \[rows, columns\].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MuonScale {
+    /// sqrt(max(1, rows / columns)).
+    Keller,
+    /// 0.2 sqrt(max(rows, columns)): the size of AdamW's updates.
+    Moonshot,
+}
+
+impl MuonScale {
+    /// The scale with this name.
+    pub fn named(name: &str) -> Option<MuonScale> {
+        [MuonScale::Keller, MuonScale::Moonshot].into_iter().find(|scale| scale.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MuonScale::Keller => "keller",
+            MuonScale::Moonshot => "moonshot",
+        }
+    }
+
+    /// The factor for a matrix of these sizes.
+    pub fn factor(self, rows: i64, columns: i64) -> f64 {
+        match self {
+            MuonScale::Keller => libm::sqrt((rows as f64 / columns as f64).max(1.0)),
+            MuonScale::Moonshot => 0.2 * libm::sqrt(rows.max(columns) as f64),
+        }
+    }
 }
 
 impl ParamUpdate {
@@ -114,6 +159,7 @@ impl ParamUpdate {
     pub fn moments(&self) -> usize {
         match self.rule {
             UpdateRule::AdamW => 2,
+            UpdateRule::Muon(_) => 1,
             UpdateRule::Frozen => 0,
         }
     }

@@ -179,6 +179,7 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _, rate: _ } => {
             vec![like("p", 0), like("m", 2), like("v", 3)]
         }
+        Kernel::Muon { muon: _, decay: _, rate: _ } => vec![like("p", 0), like("m", 2)],
     }
 }
 

@@ -12,8 +12,8 @@ use crate::digest::Digest;
 use crate::number::Root;
 
 use super::{
-    Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, RopeScaling,
-    Scores, StatePart, Step, TrainPlan, ValId,
+    Activation, DType, Extent, Gate, Input, Kernel, Muon, Output, Phase, Plan, RopeLayout,
+    RopeScaling, Scores, StatePart, Step, TrainPlan, ValId,
 };
 
 const TAG: &str = "canonc.plan.v1";
@@ -161,6 +161,7 @@ impl Kernel {
             Kernel::GradNorm => "grad_norm",
             Kernel::Clip { .. } => "clip",
             Kernel::AdamW { .. } => "adamw",
+            Kernel::Muon { .. } => "muon",
         }
     }
 
@@ -268,6 +269,13 @@ impl Kernel {
             .into_iter()
             .chain((*rate != Decimal::ONE).then(|| format!("rate {rate}")))
             .collect(),
+            Kernel::Muon { muon: Muon { momentum, nesterov, scale }, decay, rate } => vec![
+                format!("momentum {momentum}"),
+                format!("nesterov {nesterov}"),
+                format!("scale {}", scale.name()),
+                format!("decay {decay}"),
+                format!("rate {rate}"),
+            ],
             Kernel::Embed
             | Kernel::LinearGradInput
             | Kernel::LinearGradWeight

@@ -1,8 +1,8 @@
-//! Combines micro-batches and updates parameters: sums, clipping, AdamW.
+//! Combines micro-batches and updates parameters: sums, clipping, AdamW or Muon.
 //!
 //! In: the outputs of `micro`; parameters and their shapes. Out: the `combine` and `update` plans. Must
-//! stay true: one step per parameter that is not frozen, in parameter order; every element's update depends only on
-//! its own gradient, moments and the three scalars, so sharding does not matter.
+//! stay true: one step per parameter that is not frozen, in parameter order; every element's update under AdamW depends
+//! only on its own gradient, moments and the three scalars, so sharding does not matter; Muon needs whole matrices.
 
 use dsl::Decimal;
 
@@ -55,6 +55,19 @@ pub(crate) fn update(graph: &Graph, options: &TrainOptions) -> Plan {
         let decay = if decayed(param, decays) { decay } else { Decimal::ZERO };
         match rule {
             UpdateRule::AdamW => {}
+            UpdateRule::Muon(muon) => {
+                let mut inputs = vec![
+                    give(&mut plan, Input::Param(id), tensor(param)),
+                    gradient,
+                    give(&mut plan, Input::FirstMoment(id), tensor(param)),
+                ];
+                inputs.extend(coefficient.iter().chain([&lr]));
+                let kernel = Kernel::Muon { muon, decay, rate };
+                let made = step(&mut plan, Phase::Update, kernel, inputs);
+                plan.outputs
+                    .extend([Output::Param(id), Output::FirstMoment(id)].into_iter().zip(made));
+                continue;
+            }
             UpdateRule::Frozen => continue,
         }
         let mut inputs = vec![

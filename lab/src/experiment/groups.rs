@@ -1,4 +1,4 @@
-//! Groups of parameters: which are frozen, and factors of their learning rate and weight decay.
+//! Groups of parameters: which are frozen, which Muon updates, and factors of their learning rate and weight decay.
 //!
 //! In: checked fields and the parameters of an arch. Out: the update of each parameter, or problems in the user's words.
 //! Must stay true: an entry matches a parameter, unless it ends in `?`; no two entries of one field match the same one;
@@ -6,13 +6,14 @@
 
 use compiler::digest::Digest;
 use compiler::graph::Param;
-use compiler::plan::{ParamUpdate, UpdateRule};
+use compiler::plan::{Muon, MuonScale, ParamUpdate, UpdateRule};
 use dsl::Decimal;
 
-use super::access::{list, real};
+use super::access::{list, real, text, truth};
 use crate::error::Problem;
 use crate::field::{FieldValue, Fields, Pattern};
 
+const MUON: &str = "optimizer.muon";
 const FROZEN: &str = "optimizer.frozen";
 const LR: &str = "optimizer.lr_multipliers";
 const DECAY: &str = "optimizer.weight_decay_multipliers";
@@ -36,9 +37,16 @@ pub(super) fn updates(
     };
     each(LR, &mut |update, entry| update.lr = multiplier(entry));
     each(DECAY, &mut |update, entry| update.decay = multiplier(entry));
+    let muon = Muon {
+        momentum: real(fields, "optimizer.momentum"),
+        nesterov: truth(fields, "optimizer.nesterov"),
+        scale: MuonScale::named(text(fields, "optimizer.muon_scale")).unwrap_or(MuonScale::Keller),
+    };
+    each(MUON, &mut |update, _| update.rule = UpdateRule::Muon(muon));
     each(FROZEN, &mut |update, _| {
         *update = ParamUpdate { rule: UpdateRule::Frozen, ..ParamUpdate::PLAIN };
     });
+    whole_matrices(params, &updates, fields, problems);
     let decay = real(fields, "optimizer.weight_decay");
     if let Some(update) = updates.iter().find(|update| decay.mul(update.decay).is_err()) {
         problems.push(Problem::new(
@@ -60,6 +68,39 @@ pub(super) fn updates(
     if updates.iter().all(|update| *update == ParamUpdate::PLAIN) { Vec::new() } else { updates }
 }
 
+/// Muon updates matrices, and only whole ones.
+fn whole_matrices(
+    params: &[Param],
+    updates: &[ParamUpdate],
+    fields: &Fields,
+    problems: &mut Vec<Problem>,
+) {
+    let by_muon = |update: &ParamUpdate| matches!(update.rule, UpdateRule::Muon(_));
+    let mut matrices = params.iter().zip(updates).filter(|(_, update)| by_muon(update));
+    if let Some((param, _)) = matrices.clone().find(|(param, _)| param.shape.len() < 2) {
+        problems.push(Problem::new(
+            MUON,
+            "no-matrix",
+            format!(
+                "{MUON} names `{}`, which has the shape {:?}: Muon updates matrices",
+                param.path, param.shape
+            ),
+            "name matrices only, such as \"layers.**:linear\"; AdamW updates the rest",
+        ));
+    }
+    let shard = text(fields, "platform.shard");
+    if matrices.next().is_some() && shard != "none" {
+        problems.push(Problem::new(
+            "platform.shard",
+            "divided-matrices",
+            format!(
+                "platform.shard is \"{shard}\" and optimizer.kind is \"muon\": Muon needs whole matrices, of which each rank would hold a part"
+            ),
+            "write shard = \"none\" under [platform], or kind = \"adamw\" under [optimizer]",
+        ));
+    }
+}
+
 /// A line for each parameter whose update is not the plain one, hashed; `None` if there is none.
 pub(super) fn digest(params: &[Param], updates: &[ParamUpdate]) -> Option<Digest> {
     let lines: String = params
@@ -68,6 +109,7 @@ pub(super) fn digest(params: &[Param], updates: &[ParamUpdate]) -> Option<Digest
         .filter(|(_, update)| **update != ParamUpdate::PLAIN)
         .map(|(param, update)| match update.rule {
             UpdateRule::Frozen => format!("{} frozen\n", param.path),
+            UpdateRule::Muon(_) => format!("{} muon {} {}\n", param.path, update.lr, update.decay),
             UpdateRule::AdamW => format!("{} adamw {} {}\n", param.path, update.lr, update.decay),
         })
         .collect();

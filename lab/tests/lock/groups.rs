@@ -98,6 +98,34 @@ fn a_verdict_sees_groups() {
     assert_eq!(judge(&plain, &two, &treatment).unwrap().outcome, Outcome::Bundle(2));
 }
 
+/// With `muon`, matrices of layers have one moment, and a verdict sees the rule of the update.
+#[test]
+fn muon_updates_what_the_recipe_names() {
+    let made = of("kind = \"muon\", muon_scale = \"moonshot\", frozen = [\"**.wk\"]", "smallcanon");
+    let moments = |path: &str| update(&made, path).moments();
+    assert_eq!(moments("layers.0.mixer.wq"), 1);
+    assert_eq!(moments("layers.0.mixer.wk"), 0);
+    assert_eq!([moments("embed"), moments("head.output"), moments("layers.0.pre_mlp")], [2; 3]);
+    let plain = Lock::Experiment(experiment_of(DEPO, &small()));
+    let muon = Lock::Experiment(of("kind = \"muon\"", "small"));
+    let verdict = judge(&plain, &muon, &["optimizer.kind"]).unwrap();
+    assert_eq!(verdict.outcome, Outcome::Controlled);
+    let canon = Lock::Experiment(of("kind = \"muon\"", "smallcanon"));
+    assert_eq!(judge(&muon, &canon, &["canon"]).unwrap().outcome, Outcome::Controlled);
+    assert!(matches!(judge(&plain, &canon, &["canon"]).unwrap().outcome, Outcome::Confounded(_)));
+    let norms = wrong(&with("kind = \"muon\", muon = [\":norm\"]"), &small());
+    assert!(norms.contains("Muon updates matrices"), "{norms}");
+    let idle = wrong(&with("momentum = 0.9"), &small());
+    assert!(idle.contains("has no effect when optimizer.kind = \"adamw\""), "{idle}");
+    let shared = format!("{}platform = {{ shard = \"full\" }}\n", with("kind = \"muon\""));
+    let divided = wrong(&shared, &small());
+    for part in
+        ["platform.shard is \"full\"", "optimizer.kind is \"muon\"", "write shard = \"none\""]
+    {
+        assert!(divided.contains(part), "{divided}");
+    }
+}
+
 #[test]
 fn groups_that_say_nothing_or_too_much_are_refused() {
     let refused = |lines: &str| wrong(&with(lines), &small());

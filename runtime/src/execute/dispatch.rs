@@ -15,7 +15,7 @@ use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
     KernelError, arrange, attention, canon, channels, cuda, gated_norm, head_loss, l2_norm, linear,
-    loss, norm, pointwise, rope, scan, swiglu, transfer, update,
+    loss, muon, norm, pointwise, rope, scan, swiglu, transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -249,6 +249,18 @@ pub(super) fn run(
         Kernel::Accumulate => vec![update::accumulate(x(0)?, x(1)?)?],
         Kernel::GradNorm => vec![update::grad_norm(ours()?, operands)?],
         Kernel::Clip { max } => vec![update::clip(x(0)?, max.map(|max| max.to_f64()))?],
+        Kernel::Muon { muon: constants, decay, rate } => {
+            let update = muon::Update { p: x(0)?, g: x(1)?, m: x(2)?, coefficient: x(3)? };
+            let options = muon::Muon {
+                momentum: constants.momentum.to_f64(),
+                nesterov: constants.nesterov,
+                scale: constants.scale,
+                decay: decay.to_f64(),
+                lr: rate.to_f64() * number(4)?,
+            };
+            let (p, m) = muon::muon(ours()?, update, options)?;
+            vec![p, m]
+        }
         Kernel::AdamW { beta1, beta2, eps, decay, rate } => {
             let update =
                 update::Update { p: x(0)?, g: x(1)?, m: x(2)?, v: x(3)?, coefficient: x(4)? };

@@ -49,6 +49,33 @@ fn a_frozen_parameter_keeps_its_values_and_has_no_moments() {
     assert_eq!(gradients(&plain) - gradients(&frozen), 2);
 }
 
+pub(crate) const MUON: (&str, &str) = ("lr = 0.01", "kind = \"muon\"\nlr = 0.01");
+
+/// Matrices of layers have one moment, the rest two; the estimate counts them.
+#[test]
+fn muon_trains_with_one_moment_and_keeps_the_bits_of_an_interrupted_run() {
+    let experiment = depo(&[MUON]);
+    let straight = Folder::finished(&experiment);
+    let shape = |file: &str, path: &str| tensor(&straight, LAST, file, path).0;
+    assert_eq!(shape("first_moment.safetensors", "layers.0.mixer.wq"), [16, 16]);
+    assert_eq!(shape("second_moment.safetensors", "layers.0.mixer.wq"), [0]);
+    assert_eq!(shape("second_moment.safetensors", "embed"), [16, 16]);
+    let report = verify(&straight.path(), None, Remake::Every).unwrap();
+    assert_eq!(report.broken, Vec::<String>::new());
+    let cut = Folder::new();
+    for step in [1, 4, 6] {
+        cut.stop_at(&experiment, step);
+    }
+    cut.finish(&experiment);
+    assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
+    let [plain, muon] = [depo(&[]), experiment].map(|experiment| job(&experiment, None).unwrap());
+    let by_muon = muon.slots().into_iter().filter(|slot| slot.moments == 1);
+    let elements: usize = by_muon.map(|slot| slot.elements()).sum();
+    assert!(elements > 0);
+    let state = |job: &Job| records::job::estimate(job).state_bytes;
+    assert_eq!(state(&plain) - state(&muon), 4 * elements as u64);
+}
+
 #[test]
 fn groups_keep_the_bits_of_an_interrupted_run() {
     let experiment = depo(&[GROUPS]);
