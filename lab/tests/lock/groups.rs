@@ -126,6 +126,67 @@ fn muon_updates_what_the_recipe_names() {
     }
 }
 
+/// An arch at one width, with muP's initial values and head.
+fn mup(dim: i64) -> String {
+    format!(
+        "arch x {{ vocab 1000  dim {dim}  norm_eps 1e-5  init mup  head scaled {{ base 64 }}
+  layers 1 of decoder {{ mixer attention {{ heads {}  head_dim 16 }}  mlp swiglu {{ hidden {} }} }} }}",
+        dim / 16,
+        4 * dim
+    )
+}
+
+/// The factors of muP are a group of the projections in layers: the published ones, parameter by parameter.
+#[test]
+fn a_recipe_can_say_mup() {
+    let golden: serde_json::Value =
+        serde_json::from_str(&super::support::file("tests/golden/optimizers/values.json")).unwrap();
+    let factors = "lr_multipliers = [[\"layers.**:linear\", 0.25]], \
+                   weight_decay_multipliers = [[\"layers.**:linear\", 4]]";
+    let recipe = with(factors).replacen("seq_len", "ids = \"dense\", seq_len", 1);
+    let of = |dim: i64| experiment_of(&recipe, &locked(&compiled_text(&mup(dim), "x")));
+    let (base, target) = (of(64), of(256));
+    let mut rows = 0;
+    for row in golden["mup"].as_array().unwrap() {
+        let path = match row["name"].as_str().unwrap() {
+            "embed" => "embed",
+            "mixer.wq" => "layers.0.mixer.wq",
+            "mlp.up" => "layers.0.mlp.up",
+            "mlp.down" => "layers.0.mlp.down",
+            "norm" => "layers.0.pre_mlp",
+            "head" => "head.output",
+            // No arch here has one.
+            "bias" => continue,
+            other => panic!("{other}"),
+        };
+        rows += 1;
+        for (made, width) in [(&base, "base"), (&target, "target")] {
+            let params = made.arch.compiled.graph.params();
+            let param = params.iter().find(|param| param.path == path).unwrap();
+            let shape: Vec<i64> = serde_json::from_value(row[width].clone()).unwrap();
+            assert_eq!(param.shape, shape, "{path} {width}");
+        }
+        let ParamUpdate { rule: _, lr, decay } = update(&target, path);
+        assert_eq!(lr.to_f64(), row["adam"]["lr_multiplier"].as_f64().unwrap(), "{path}");
+        assert_eq!(decay.to_f64(), row["adam"]["wd_multiplier"].as_f64().unwrap(), "{path}");
+    }
+    assert_eq!(rows, 6);
+    // The initial values of the table and the head do not depend on the width; those of a matrix follow its fan-in.
+    let init = |made: &Experiment, path: &str| {
+        let manifest = made.arch.identity().manifest_text.clone();
+        let line = manifest.lines().find(|line| line.starts_with(&format!("{path} "))).unwrap();
+        line.splitn(3, ' ').nth(2).unwrap().to_owned()
+    };
+    for (path, narrow, wide) in [
+        ("embed", "normal(0.02)", "normal(0.02)"),
+        ("head.output", "trunc_normal(0.125, 3)", "trunc_normal(0.125, 3)"),
+        ("layers.0.mixer.wq", "trunc_normal(0.125, 3)", "trunc_normal(0.0625, 3)"),
+        ("layers.0.mlp.down", "trunc_normal(0.0625, 3)", "trunc_normal(0.03125, 3)"),
+    ] {
+        assert_eq!([init(&base, path), init(&target, path)], [narrow, wide], "{path}");
+    }
+}
+
 #[test]
 fn groups_that_say_nothing_or_too_much_are_refused() {
     let refused = |lines: &str| wrong(&with(lines), &small());
