@@ -236,7 +236,7 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
         return Err(Failure { exit: Exit::Finding, ..failure });
     };
     let place = paths.checkpoints().join(&latest);
-    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let manifest = checkpoint::verify(&place, &slots).map_err(|why| {
         Failure { exit: Exit::Finding, ..Failure::bad_input(why) }.at(shown(&place))
     })?;

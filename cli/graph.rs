@@ -45,7 +45,7 @@ pub fn graph(args: &GraphArgs) -> Outcome {
     let graph = erased(compiled, &args.erase)?;
     let subject = Subject { name: &compiled.name, graph: &graph, fields: &compiled.fields };
     let text = match args.format {
-        GraphFormat::Text if args.plan => train_plan(&graph, *train)?,
+        GraphFormat::Text if args.plan => train_plan(&graph, train.as_ref())?,
         GraphFormat::Text => text(&identify(&graph), args.layer),
         GraphFormat::Dot => dot(&subject, args.layer),
         GraphFormat::Svg => svg(&subject, args.layer).map_err(|error| too_large(error, args))?,
@@ -72,9 +72,9 @@ fn artifact_graph(format: GraphFormat) -> Outcome {
     Ok(if all.broken() { Exit::Finding } else { Exit::Fine })
 }
 
-fn train_plan(graph: &Graph, trained: Option<Trained>) -> Result<String, Failure> {
+fn train_plan(graph: &Graph, trained: Option<&Trained>) -> Result<String, Failure> {
     let options = match trained {
-        Some(Trained { options, loss: _ }) => options,
+        Some(Trained { options, loss: _ }) => options.clone(),
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
     Ok(plans::train(graph, &options).text())
@@ -93,6 +93,7 @@ pub fn usual() -> Result<TrainOptions, NumberError> {
             decays: Decays::All,
             clip: Some(Decimal::ONE),
         },
+        updates: Vec::new(),
         recompute: Recompute::default(),
     })
 }

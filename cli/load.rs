@@ -342,7 +342,7 @@ pub struct Found {
 }
 
 /// The training section of a lock.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Trained {
     pub loss: Loss,
     pub options: TrainOptions,

@@ -33,7 +33,7 @@ except ImportError as missing:
 EMPTY = "empty"
 CANON = "arch.layers.*.slots.*"
 
-# Nodes whose weight is a matrix or table, and which of their operands it is.
+# The operand of each projection and table that is its weight.
 DECAYED = {"linear": 1, "embed": 1, "expert_linear": 2, "latent_attention": 3, "ngram": 1}
 
 
@@ -326,11 +326,11 @@ SCHEDULES = {
     "linear": "lr_min_ratio warmup",
     "wsd": "cycle decay? decay_fraction lr_min_ratio warmup",
 }
-# The operand of each projection and table that is its weight.
 TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch.sequences budget.steps data.loss_on
     data.seq_len data.task
-    loss.balance? loss.kind loss.nll_square loss.router_z? loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.kind
-    optimizer.lr optimizer.weight_decay precision.policy schedule.kind seeds.data seeds.init"""
+    loss.balance? loss.kind loss.nll_square loss.router_z? loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.frozen?
+    optimizer.groups? optimizer.kind optimizer.lr optimizer.lr_multipliers? optimizer.weight_decay
+    optimizer.weight_decay_multipliers? precision.policy schedule.kind seeds.data seeds.init"""
 EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
 PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.devices_per_node? platform.fuse
     platform.kernels.canon platform.kernels.gated_norm? platform.recompute platform.shard? platform.threads"""
@@ -367,6 +367,8 @@ def expected(train):
         found["eval"] += " evaluation.samples"
     if word["optimizer.decay"] == "matrices":
         found["train"] += " optimizer.decayed"
+    if word["optimizer.kind"] == "muon":
+        found["train"] += " optimizer.momentum optimizer.muon optimizer.muon_scale optimizer.nesterov"
     found["train"] += "".join(f" data.{name}" for name in data.split())
     found["train"] += "".join(f" schedule.{name}" for name in SCHEDULES[word["schedule.kind"]].split())
     return found
@@ -596,7 +598,7 @@ def verdict(a, b, treatment, canonc_runs_both=False):
         if key[0].endswith(".share") and a.cells.get(key) != b.cells.get(key):
             left.append(f"{key[0]} of layer {key[1]}: {a.cells.get(key)} in a, {b.cells.get(key)} in b")
     if a.kind == "experiment":
-        follow = ["arch.graph", "arch.manifest", "optimizer.decayed", "train"]
+        follow = ["arch.graph", "arch.manifest", "optimizer.decayed", "optimizer.groups", "train"]
         for section in ("train", "eval"):
             ours, theirs = facts(a.lines[section]), facts(b.lines[section])
             for path in sorted({*ours, *theirs}):

@@ -11,7 +11,7 @@ use ::scale::device::{self, Device};
 use ::scale::memory::Held;
 use ::scale::predict::{Prediction, Question, Seconds, predict};
 use ::scale::schedule::Received;
-use compiler::plan::Recompute;
+use compiler::plan::{ParamUpdate, Recompute, UpdateRule};
 use compiler::plans;
 use lab::experiment::{Experiment, Shard};
 use lab::lock::Lock;
@@ -93,6 +93,14 @@ fn question(experiment: &Experiment, ranks: u64, args: &ShowArgs) -> Result<Ques
                 .help(format!("give one of {}", Shard::ALL.map(Shard::name).join(", ")))
         })?,
     };
+    let by_muon = |update: &ParamUpdate| matches!(update.rule, UpdateRule::Muon(_));
+    if shard != Shard::None && experiment.updates.iter().any(by_muon) {
+        return Err(Failure::bad_input(format!(
+            "--shard is {} and the lock's optimizer.kind is muon, which needs whole matrices",
+            shard.name()
+        ))
+        .help("give --shard none"));
+    }
     let local = args.gpus_per_node.unwrap_or(device.machine).min(ranks);
     if args.by_node && !ranks.is_multiple_of(local) {
         return Err(Failure::bad_input(format!(

@@ -31,7 +31,8 @@ pub use cost::Work;
 pub use kernel::{Activation, Gate, Kernel, Mixed, RopeLayout, Scores};
 pub use liveness::{Memory, Sizes};
 pub use options::{
-    Decays, Loss, Optimizer, Options, Precision, Recompute, Stream, TERMS, TrainOptions,
+    Decays, Loss, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Recompute, Stream,
+    TERMS, TrainOptions, UpdateRule,
 };
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;

@@ -11,8 +11,8 @@ use crate::fuse::fuse;
 use crate::graph::{Graph, ParamId};
 use crate::lower::Lower;
 use crate::plan::{
-    DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Recompute, Step, Stream,
-    TrainOptions, TrainPlan, ValId, liveness, update,
+    DType, Extent, Input, Kernel, Loss, Options, Output, ParamUpdate, Phase, Plan, Recompute, Step,
+    Stream, TrainOptions, TrainPlan, UpdateRule, ValId, liveness, update,
 };
 use crate::precision;
 use crate::recompute::selective;
@@ -46,12 +46,12 @@ pub fn evaluate(graph: &Graph, loss: Loss, options: Options) -> Plan {
 pub fn train(graph: &Graph, options: &TrainOptions) -> TrainPlan {
     let micro = micro(graph, options);
     let combine = update::combine(&micro);
-    TrainPlan { combine, update: update::update(graph, &options.optimizer), micro }
+    TrainPlan { combine, update: update::update(graph, options), micro }
 }
 
 /// One micro-batch: loss and the gradient of every parameter.
 fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
-    let TrainOptions { common, loss, optimizer: _, recompute } = *options;
+    let TrainOptions { common, loss, optimizer: _, ref updates, recompute } = *options;
     let graph = &*chosen(graph, common);
     let mut lower = Lower::new(graph, common.precision);
     lower.recompute = recompute;
@@ -73,7 +73,9 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     let flow = differentiate(&mut lower, logits, seed);
     for (n, param) in graph.top.params.iter().enumerate() {
         let id = ParamId(n as u32);
-        let made = lower.used(id).and_then(|value| flow.gradient(value));
+        let frozen = ParamUpdate::of(updates, n).rule == UpdateRule::Frozen;
+        // The steps of a frozen parameter's gradient are removed, since nothing reads their result.
+        let made = lower.used(id).filter(|_| !frozen).and_then(|value| flow.gradient(value));
         let gradient = made.unwrap_or_else(|| {
             // Elaboration refuses unused parameters, but a user may ignore its operand.
             let dims = param.shape.iter().map(|d| Extent::Fixed(*d)).collect();

@@ -196,6 +196,7 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::Accumulate
         | Kernel::GradNorm
         | Kernel::Clip { .. }
-        | Kernel::AdamW { .. } => false,
+        | Kernel::AdamW { .. }
+        | Kernel::Muon { .. } => false,
     }
 }

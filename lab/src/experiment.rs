@@ -10,6 +10,7 @@ mod batch;
 mod checks;
 pub(crate) mod covered;
 pub(crate) mod derive;
+mod groups;
 pub(crate) mod layers;
 mod name;
 mod parts;
@@ -44,7 +45,7 @@ use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 use compiler::number::{Ratio, Root};
 use compiler::plan::Precision;
-use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
+use compiler::plan::{Decays, Loss, Optimizer, Options, ParamUpdate, Recompute, TrainOptions};
 
 /// A resolved experiment, the content of an experiment lock.
 #[derive(Clone, Debug)]
@@ -67,6 +68,8 @@ pub struct Experiment {
     pub lr: Decimal,
     /// The optimizer's constants.
     pub optimizer: Optimizer,
+    /// By parameter, how it is updated; empty if all have the plain update.
+    pub updates: Vec<ParamUpdate>,
     /// Learning rate by step.
     pub schedule: Schedule,
     /// Length of the training.
@@ -115,12 +118,14 @@ impl Experiment {
         checks::fits(&arch, &fields, &mut problems);
         checks::divides(&fields, &mut problems);
         let (loss, lr, optimizer) = update(&fields);
+        let params = arch.compiled.graph.params();
+        let updates = groups::updates(&arch.name, params, &fields, &mut problems);
         let (Some(budget), Some(data)) = (budget.filter(|_| problems.is_empty()), data) else {
             return Err(problems);
         };
         let seq_len = int(&fields, "data.seq_len");
         let analysis = compiler::analyse::analyse(&arch.compiled.graph, seq_len);
-        let derived = derive::derived(&fields, &arch, &analysis, budget);
+        let derived = derive::derived(&fields, &arch, &analysis, budget, &updates);
         let digests = digests(&fields, &derived);
         Ok(Experiment {
             name,
@@ -131,6 +136,7 @@ impl Experiment {
             loss,
             lr,
             optimizer,
+            updates,
             schedule,
             budget,
             seeds: Seeds {
@@ -216,6 +222,7 @@ impl Experiment {
             common: Options { precision: self.precision, fuse: self.platform.fuse },
             loss: self.loss,
             optimizer: self.optimizer,
+            updates: self.updates.clone(),
             recompute: self.platform.recompute,
         }
     }

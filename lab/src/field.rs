@@ -26,6 +26,7 @@ macro_rules! launch {
 
 mod foreign;
 mod launch;
+mod pattern;
 mod table;
 mod topic;
 mod value;
@@ -36,6 +37,7 @@ use tasks::task::Definition;
 
 pub use foreign::FOREIGN;
 pub(crate) use launch::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
+pub(crate) use pattern::Pattern;
 pub use table::TABLE;
 use table::{TASK, TEXT, TEXT_METRICS, USUAL_TEXT_METRICS};
 pub use topic::{Absent, Topic};
@@ -333,7 +335,10 @@ pub const RULES: &[Rule] = &[
             "The byte tokenizer, which documents are held out, their order, and how windows are numbered.",
         )
     },
-    rule("update", "The tree that sums gradients, the norm and the clip, AdamW, and its decay."),
+    rule(
+        "update",
+        "The tree that sums gradients, the norm and the clip, AdamW, Muon, and their decay.",
+    ),
 ];
 
 const fn rule(name: &'static str, doc: &'static str) -> Rule {

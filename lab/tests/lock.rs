@@ -15,6 +15,7 @@ mod lock {
     mod fields;
     mod files;
     mod forms;
+    mod groups;
     mod hand_edited;
     mod harmless;
     mod hiding;

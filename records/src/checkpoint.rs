@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::graph::Graph;
+use compiler::plan::ParamUpdate;
 
 use crate::fault::{Faults, Point};
 use crate::run::{
@@ -316,7 +317,8 @@ impl Store {
     ) -> Result<(), RunError> {
         let path = self.folder.join(&found.name).join(part.file());
         let content = found.manifest.content(part);
-        files::load(&path, part, content, &self.slots, write).map_err(|why| damaged(&path, &why))
+        files::load(&path, part, content, &self.slots_of(part), write)
+            .map_err(|why| damaged(&path, &why))
     }
 
     /// Names of checkpoints, newest first.
@@ -347,6 +349,11 @@ impl Store {
         manifest::verify(&place, &self.slots)
     }
 
+    /// The entries of a part's file.
+    fn slots_of(&self, part: Part) -> Vec<Slot> {
+        self.slots.iter().map(|slot| slot.in_part(part)).collect()
+    }
+
     /// The folder of a checkpoint until it is complete.
     fn temporary(&self, step: u64) -> PathBuf {
         unfinished(&self.folder.join(name_of(step)))
@@ -364,7 +371,7 @@ impl Store {
         let mut contents = Vec::with_capacity(PARTS.len());
         for part in PARTS {
             let path = temporary.join(part.file());
-            let content = files::save(&path, part, &header, &self.slots, faults, read)?;
+            let content = files::save(&path, part, &header, &self.slots_of(part), faults, read)?;
             contents.push(content);
         }
         contents.try_into().map_err(|_| {
@@ -492,9 +499,10 @@ pub fn saved_by(path: &Path) -> Option<(Digest, u64)> {
     files::saved_by(path)
 }
 
-/// Every parameter's path and shape, in parameter order.
-pub fn slots(graph: &Graph) -> Vec<Slot> {
-    graph.params().iter().map(Slot::from_param).collect()
+/// Every parameter's path, shape and number of moments, in parameter order.
+pub fn slots(graph: &Graph, updates: &[ParamUpdate]) -> Vec<Slot> {
+    let params = graph.params().iter().enumerate();
+    params.map(|(n, param)| Slot::from_param(param, ParamUpdate::of(updates, n))).collect()
 }
 
 /// Names of the checkpoints in a folder, newest first.

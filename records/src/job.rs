@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::graph::Graph;
-use compiler::plan::{Plan, Stream, TrainPlan};
+use compiler::plan::{ParamUpdate, Plan, Stream, TrainPlan};
 use compiler::plans;
 use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
 
@@ -43,6 +43,8 @@ pub struct Job {
     pub graph: Graph,
     /// The plans of a training step.
     pub plans: TrainPlan,
+    /// By parameter, how it is updated; empty if all have the plain update.
+    pub updates: Vec<ParamUpdate>,
     /// The plan that scores evaluation windows.
     pub evaluation: Plan,
     /// The plan that writes answers in evaluations, if the task needs it.
@@ -162,6 +164,7 @@ impl Job {
             digests: experiment.digests,
             graph: experiment.arch.compiled.graph.clone(),
             plans: training,
+            updates: experiment.updates.clone(),
             evaluation: evaluation_plan,
             writing,
             init_seed: experiment.seeds.init,
@@ -213,9 +216,9 @@ impl Job {
         Reader { train: self.train.clone(), counts: (self.micro_batches, self.rows) }
     }
 
-    /// Every parameter's path and shape, in parameter order.
+    /// Every parameter's path, shape and number of moments, in parameter order.
     pub fn slots(&self) -> Vec<Slot> {
-        checkpoint::slots(&self.graph)
+        checkpoint::slots(&self.graph, &self.updates)
     }
 
     /// The names of all kernels that each step executes, and of all kernels in any plan.

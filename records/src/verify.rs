@@ -231,7 +231,7 @@ const MAX_DRAWN: u64 = 1 << 33;
 /// Checks the initial weights by drawing them again from the lock's seed.
 fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
     let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return };
-    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let elements = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elements() as u64));
     if elements > MAX_DRAWN {
         let why = "too many to recompute here";

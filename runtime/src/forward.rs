@@ -138,5 +138,5 @@ fn backward_only(loss: Loss, common: Options) -> TrainOptions {
         decays: Decays::All,
         clip: None,
     };
-    TrainOptions { common, loss, optimizer, recompute: Recompute::Nothing }
+    TrainOptions { common, loss, optimizer, updates: Vec::new(), recompute: Recompute::Nothing }
 }

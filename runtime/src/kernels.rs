@@ -21,6 +21,7 @@ pub mod loss;
 pub mod mix_heads;
 pub mod ngram;
 mod matmul;
+pub mod muon;
 pub mod norm;
 pub mod path;
 pub mod pointwise;

@@ -7,6 +7,8 @@ mod ahead;
 mod save;
 mod together;
 
+use std::sync::Arc;
+
 use compiler::digest::Digest;
 use compiler::plan::TERMS;
 use lab::experiment::Shard;
@@ -46,6 +48,8 @@ pub(crate) struct Division {
     pub(crate) team: Team,
     /// What each rank holds only as flat pieces that it owns.
     pub(crate) shard: Shard,
+    /// By parameter, the number of moments that the optimizer keeps.
+    moments: Arc<[usize]>,
     /// For tests: this rank computes a wrong gradient in this step.
     wrong_in: Option<u64>,
 }
@@ -55,7 +59,7 @@ impl State {
     pub fn initial(job: &Job, machine: Machine) -> Result<State, RunError> {
         let weights = Weights::init(&job.graph, job.init_seed)?;
         let weights = weights.to(machine.device, machine.kind)?;
-        let moments = Moments::zeros(&weights)?;
+        let moments = Moments::zeros(&weights, &job.updates)?;
         Ok(State { step: 0, weights, moments, division: None })
     }
 
@@ -71,9 +75,10 @@ impl State {
             for (of, tensors) in
                 [(Part::FirstMoment, &mut moments.first), (Part::SecondMoment, &mut moments.second)]
             {
-                let shape = match division.holds_pieces_of(of) {
-                    true => division.team.part(index, &drawn)?.size(),
-                    false => drawn.size(),
+                let shape = match (division.keeps(of, index), division.holds_pieces_of(of)) {
+                    (false, _) => vec![0],
+                    (true, true) => division.team.part(index, &drawn)?.size(),
+                    (true, false) => drawn.size(),
                 };
                 tensors.push(Tensor::f_zeros(shape.as_slice(), (machine.kind, machine.device))?);
             }
@@ -106,6 +111,9 @@ impl State {
     ) -> Result<State, RunError> {
         let team = &division.team;
         let mut deal = |part, index, whole: Tensor| {
+            if !division.keeps(part, index) {
+                return Ok(whole);
+            }
             Command::Take(part, index).give(&*team.ranks)?;
             if division.holds_pieces_of(part) {
                 return Ok(team.deal_out(index, Some(&whole))?);
@@ -133,7 +141,7 @@ impl State {
         let mut not_kept = None;
         let loaded = store.load(found, &mut |part, index, bytes| {
             let slot = slots.get(index).ok_or_else(|| broken(&format!("no parameter {index}")))?;
-            let whole = from_bytes(slot, bytes, machine)?;
+            let whole = from_bytes(&slot.in_part(part), bytes, machine)?;
             let kept =
                 keep(part, index, whole).inspect_err(|error| not_kept = Some(error.clone()))?;
             let place = PARTS.iter().position(|known| *known == part);
@@ -214,7 +222,7 @@ impl State {
     pub fn read(&self, part: Part, index: usize, out: &mut Vec<u8>) -> Result<(), RunError> {
         let tensor = self.tensor(part, index)?;
         let values = match &self.division {
-            Some(division) if division.holds_pieces_of(part) => {
+            Some(division) if division.keeps(part, index) && division.holds_pieces_of(part) => {
                 Command::Send(part, index).give(&*division.team.ranks)?;
                 let whole = division.team.collect(index, tensor)?;
                 values(&whole.ok_or_else(|| broken("only rank 0 reads the state"))?)?
@@ -243,7 +251,8 @@ impl Division {
         let schedule = schedule(job, ranks.size(), *shard, *node);
         let shapes = job.graph.params().iter().map(|param| param.shape.clone()).collect();
         let team = Team::new(ranks.clone(), schedule, shapes, device);
-        Division { team, shard: *shard, wrong_in: *wrong_in }
+        let moments = job.slots().iter().map(|slot| slot.moments).collect();
+        Division { team, shard: *shard, moments, wrong_in: *wrong_in }
     }
 
     /// The plans of a rank's part of a step.
@@ -255,6 +264,16 @@ impl Division {
             Shard::Optimizer | Shard::Full => true,
         };
         Trainer::divided(job.plans.clone(), machine, &self.team.parts(), &units, updates)
+    }
+
+    /// Whether the optimizer keeps this part of the state of a parameter.
+    fn keeps(&self, part: Part, index: usize) -> bool {
+        let moments = self.moments.get(index).copied().unwrap_or(0);
+        match part {
+            Part::Weights => true,
+            Part::FirstMoment => moments > 0,
+            Part::SecondMoment => moments > 1,
+        }
     }
 
     fn holds_pieces_of(&self, part: Part) -> bool {

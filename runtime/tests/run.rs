@@ -10,6 +10,7 @@ mod run {
     mod families;
     mod forger;
     mod forgeries;
+    mod groups;
     mod one_id;
     mod published;
     mod questions;

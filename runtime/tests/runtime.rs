@@ -10,6 +10,7 @@ mod runtime {
     mod gpu_cases;
     mod gradients;
     mod mixers;
+    mod optimizers;
     mod scans;
     mod streaming;
     mod support;

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use compiler::plan::{Input, Output, Plan, Sizes};
+use compiler::plan::{Input, Output, ParamUpdate, Plan, Sizes};
 use lab::experiment::Shard;
 
 use crate::schedule::{Action, Exchange, Schedule, Transfer, Way};
@@ -19,7 +19,7 @@ const TOKEN: i128 = 16;
 pub struct Held {
     /// Weights that stay, and copies of them in bf16.
     pub weights: i128,
-    /// AdamW's moments.
+    /// The optimizer's moments.
     pub moments: i128,
     /// Parameters of other ranks, while a segment needs them.
     pub gathered: i128,
@@ -65,6 +65,7 @@ pub struct Peak {
 pub fn heaviest(
     schedule: &Schedule,
     micro: &Plan,
+    updates: &[ParamUpdate],
     sizes: Sizes,
     checks: bool,
     network: Network,
@@ -74,21 +75,36 @@ pub fn heaviest(
         units.map(|unit| schedule.shards.owned(unit, *rank)).sum::<u64>()
     };
     let largest = (0..schedule.ranks()).max_by_key(owned).unwrap_or(0);
-    let of = |rank| peak(schedule, micro, sizes, rank, checks, network);
+    let of = |rank| peak(schedule, micro, updates, sizes, rank, checks, network);
     let (first, other) = (of(0), of(largest));
     if other.held.total() > first.held.total() { other } else { first }
 }
 
-/// The peak of a rank. `micro` is the plan of the schedule; with `checks`, some steps are checked by neighbours.
+/// The bytes of the moments that a rank keeps. `updates` says how each parameter is updated.
+pub fn moments(schedule: &Schedule, updates: &[ParamUpdate], rank: u64) -> u64 {
+    let shards = &schedule.shards;
+    let of = |param: usize| {
+        let elements = match schedule.shard {
+            Shard::None => (0..schedule.ranks()).map(|rank| shards.length(param, rank)).sum(),
+            Shard::Optimizer | Shard::Full => shards.length(param, rank),
+        };
+        4 * elements * ParamUpdate::of(updates, param).moments() as u64
+    };
+    (0..shards.params()).map(of).sum()
+}
+
+/// The peak of a rank. `micro` is the plan of the schedule, `updates` says how each parameter is updated; with `checks`,
+/// some steps are checked by neighbours.
 pub fn peak(
     schedule: &Schedule,
     micro: &Plan,
+    updates: &[ParamUpdate],
     sizes: Sizes,
     rank: u64,
     checks: bool,
     network: Network,
 ) -> Peak {
-    let mut walk = Walk::new(schedule, micro, sizes, rank, network);
+    let mut walk = Walk::new(schedule, micro, updates, sizes, rank, network);
     let actions = if checks { schedule.checked_step() } else { schedule.step() };
     for action in actions {
         walk.act(action);
@@ -116,6 +132,7 @@ impl Walk<'_> {
     fn new<'a>(
         schedule: &'a Schedule,
         micro: &Plan,
+        updates: &[ParamUpdate],
         sizes: Sizes,
         rank: u64,
         network: Network,
@@ -129,11 +146,11 @@ impl Walk<'_> {
         let (whole, own) = (all(None), all(Some(rank)));
         let rounded = micro.inputs.iter().filter(|(input, _)| matches!(input, Input::Rounded(_)));
         let rounded: i128 = rounded.map(|(_, id)| micro.bytes(*id, sizes)).sum();
-        let (weights, moments) = match schedule.shard {
-            Shard::None => (whole + rounded, 2 * whole),
-            Shard::Optimizer => (whole + rounded, 2 * own),
-            Shard::Full => (own, 2 * own),
+        let weights = match schedule.shard {
+            Shard::None | Shard::Optimizer => whole + rounded,
+            Shard::Full => own,
         };
+        let moments = i128::from(moments(schedule, updates, rank));
         let tokens = i128::from(sizes.batch) * i128::from(sizes.time);
         let windows = i128::from(schedule.rounds()) * tokens * TOKEN;
         let step_of = |id| micro.steps.iter().position(|step| step.outputs.contains(id));

@@ -106,8 +106,8 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
     let Question { ranks, shard, local, by_node: _, device } = *question;
     let schedule = schedule(experiment, plans, question);
     let sizes = sizes(experiment);
-    let memory =
-        heaviest(&schedule, &plans.micro, sizes, experiment.check_every > 0, Network::Nccl);
+    let (updates, checks) = (&experiment.updates, experiment.check_every > 0);
+    let memory = heaviest(&schedule, &plans.micro, updates, sizes, checks, Network::Nccl);
     let actions = schedule.step();
     let (mut most, mut all) = (Received::default(), Received::default());
     let mut busiest = 0;

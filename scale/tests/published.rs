@@ -328,7 +328,7 @@ fn shares_of_a_rank_shrink_with_their_number() {
         let most = experiment.batch.micro_batches;
         let of = |ranks, shard| {
             let schedule = schedule(experiment, plans, &question(ranks, shard, false));
-            peak(&schedule, &plans.micro, sizes(experiment), 0, true, Network::Nccl).held
+            peak(&schedule, &plans.micro, &[], sizes(experiment), 0, true, Network::Nccl).held
         };
         let (none, full) = (of(most, Shard::None), of(most, Shard::Full));
         let parameters = experiment.analysis.parameters as i128;

@@ -15,6 +15,8 @@ use super::{Activation, Extent, Gate, Kernel, Mixed, Plan, Scores, Sizes, Step, 
 const FUNCTION: i128 = 4;
 /// Operations of AdamW for one element of a parameter: clipping 1, decay 1, mean 3, mean of squares 4, step 7.
 const ADAMW: i128 = 16;
+/// Elementwise operations of Muon for each element: the mean, the norm, five sums, the update.
+const MUON: i128 = 24;
 
 /// Operations and memory traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -91,6 +93,12 @@ impl Shape {
 
     fn elements(&self) -> i128 {
         self.dims.iter().product()
+    }
+
+    /// The number of matrices of the last two axes, and their shorter and longer side.
+    fn matrices(&self) -> (i128, i128, i128) {
+        let [ref outer @ .., rows, columns] = self.dims[..] else { return (0, 0, 0) };
+        (outer.iter().product(), rows.min(columns), rows.max(columns))
     }
 
     /// The extent of an axis; 0 if there is none, which `Plan::check` reports.
@@ -250,7 +258,12 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         Kernel::Accumulate => y,
         Kernel::GradNorm => 2 * elements(inputs, 0..inputs.len()),
         Kernel::Clip { max: _ } => 0,
-        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _ } => ADAMW * x,
+        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _, rate: _ } => ADAMW * x,
+        // Five times three products, of which one is of two square matrices; the rest is elementwise.
+        Kernel::Muon { muon: _, decay: _, rate: _ } => {
+            let (matrices, short, long) = input(0).matrices();
+            5 * matrices * (4 * short * short * long + 2 * short * short * short) + MUON * x
+        }
     }
 }
 
@@ -278,7 +291,9 @@ fn visible(queries: i128, keys: i128, window: Option<i64>) -> i128 {
 mod tests {
     use super::*;
     use crate::op::Scan;
-    use crate::plan::{DType, Decays, Loss, Optimizer, Options, Recompute, TrainOptions, Value};
+    use crate::plan::{
+        DType, Decays, Loss, Muon, MuonScale, Optimizer, Options, Recompute, TrainOptions, Value,
+    };
     use crate::plans;
     use crate::program::{Program, Std};
     use dsl::Decimal;
@@ -394,9 +409,20 @@ mod tests {
         assert_eq!(made, Work { flops: 0, bytes: 4 * (6 + 2 * 30) });
         let p: &[i64] = &[7, 5];
         let zero = Decimal::ZERO;
-        let adam = Kernel::AdamW { beta1: zero, beta2: zero, eps: zero, decay: zero };
+        let adam = Kernel::AdamW { beta1: zero, beta2: zero, eps: zero, decay: zero, rate: zero };
         let made = work(adam, &[p, p, p, p, &[], &[], &[]], &[p, p, p]);
         assert_eq!(made, Work { flops: 16 * 35, bytes: 4 * (7 * 35 + 3) });
+    }
+
+    #[test]
+    fn muon_counts_its_products() {
+        let muon = Muon { momentum: Decimal::ZERO, nesterov: true, scale: MuonScale::Keller };
+        let kernel = Kernel::Muon { muon, decay: Decimal::ZERO, rate: Decimal::ONE };
+        let p: &[i64] = &[2, 7, 5];
+        let made = work(kernel, &[p, p, p, &[], &[]], &[p, p]);
+        // For each of two matrices, five times 5 x 7 by 7 x 5, 5 x 5 by 5 x 5 and 5 x 5 by 5 x 7.
+        let products = 2 * 5 * 2 * (5 * 5 * 7 + 5 * 5 * 5 + 5 * 5 * 7);
+        assert_eq!(made, Work { flops: products + 24 * 70, bytes: 4 * (5 * 70 + 2) });
     }
 
     /// A Llama: six operations for each weight of a product and token, and attention.
@@ -419,6 +445,7 @@ mod tests {
             common: Options::default(),
             loss: Loss::CROSS_ENTROPY,
             optimizer,
+            updates: Vec::new(),
             recompute: Recompute::Nothing,
         };
         let (batch, time) = (3, 10);

@@ -14,7 +14,7 @@
 use dsl::Decimal;
 
 use super::rope::RopeScaling;
-use super::{DType, Extent};
+use super::{DType, Extent, Muon};
 use crate::number::Root;
 use crate::op::{Function, Scan};
 
@@ -414,7 +414,7 @@ pub enum Kernel {
         max: Option<Decimal>,
     },
     /// In: parameter p, gradient g, moments m and v, all with one shape; coefficient [] f64, learning
-    /// rate lr [] f64, step number n [] i64 from 1. Out: p, m, v, written over their inputs.
+    /// rate lr [] f64, step number n [] i64 from 1. Out: p, m, v, written over their inputs. lr ← rate · lr;
     /// g ← coefficient · g; p ← p (1 − lr · decay); m ← β1 m + (1 − β1) g; v ← β2 v + (1 − β2) g²;
     /// p ← p − lr · (m / (1 − β1ⁿ)) / (sqrt(v) / sqrt(1 − β2ⁿ) + eps) (Loshchilov and Hutter 2019,
     /// algorithm 2).
@@ -427,6 +427,21 @@ pub enum Kernel {
         eps: Decimal,
         /// Weight decay; 0 for parameters without.
         decay: Decimal,
+        /// Factor of the learning rate.
+        rate: Decimal,
+    },
+    /// In: parameter p, gradient g, momentum m, all \[…, rows, columns\] with one shape; coefficient \[\] f64, learning rate
+    /// lr \[\] f64. Out: p, m, written over their inputs. lr ← rate · lr; g ← coefficient · g; m ← μ m + (1 − μ) g;
+    /// u = (1 − μ) g + μ m with nesterov, else m; for each matrix X = u / (‖u‖ + 1e-7), transposed if it has more rows than
+    /// columns, and five times A = X Xᵀ, X ← 3.4445 X + (−4.775 A + 2.0315 A²) X; p ← p (1 − lr · decay) − lr · c · X,
+    /// with the factor c of the scale (Jordan 2024; Liu et al. 2025, 2502.16982).
+    Muon {
+        /// μ, whether to look ahead, and the scale.
+        muon: Muon,
+        /// Weight decay; 0 for parameters without.
+        decay: Decimal,
+        /// Factor of the learning rate.
+        rate: Decimal,
     },
 }
 
@@ -501,6 +516,8 @@ impl Kernel {
             &[(0, 0)]
         } else if matches!(self, Kernel::AdamW { .. }) {
             &[(0, 0), (1, 2), (2, 3)]
+        } else if matches!(self, Kernel::Muon { .. }) {
+            &[(0, 0), (1, 2)]
         } else {
             &[]
         }
@@ -525,6 +542,8 @@ impl Kernel {
             &[3]
         } else if matches!(self, Kernel::AdamW { .. }) {
             &[5, 6]
+        } else if matches!(self, Kernel::Muon { .. }) {
+            &[4]
         } else {
             &[]
         }
@@ -598,7 +617,8 @@ impl Kernel {
             | Kernel::Accumulate
             | Kernel::GradNorm
             | Kernel::Clip { .. }
-            | Kernel::AdamW { .. } => false,
+            | Kernel::AdamW { .. }
+            | Kernel::Muon { .. } => false,
         }
     }
 }

@@ -95,8 +95,93 @@ pub enum Decays {
     Matrices,
 }
 
-/// Options of a training plan.
+/// How one parameter is updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamUpdate {
+    /// The rule of its update.
+    pub rule: UpdateRule,
+    /// Factor of the learning rate.
+    pub lr: Decimal,
+    /// Factor of the weight decay.
+    pub decay: Decimal,
+}
+
+/// The rule of a parameter's update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateRule {
+    /// AdamW, with two moments.
+    AdamW,
+    /// Muon, with one moment. The parameter is a matrix, or several of one shape.
+    Muon(Muon),
+    /// The parameter keeps its initial value. It has no moments, and its gradient is 0.
+    Frozen,
+}
+
+/// Muon's constants (docs/numerics.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Muon {
+    /// Decay of the running mean of gradients.
+    pub momentum: Decimal,
+    /// Whether the update looks one step ahead.
+    pub nesterov: bool,
+    /// How the size of an update follows from the matrix's shape.
+    pub scale: MuonScale,
+}
+
+/// The factor of a Muon update of a matrix \[rows, columns\].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MuonScale {
+    /// sqrt(max(1, rows / columns)).
+    Keller,
+    /// 0.2 sqrt(max(rows, columns)): the size of AdamW's updates.
+    Moonshot,
+}
+
+impl MuonScale {
+    /// The scale with this name.
+    pub fn named(name: &str) -> Option<MuonScale> {
+        [MuonScale::Keller, MuonScale::Moonshot].into_iter().find(|scale| scale.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            MuonScale::Keller => "keller",
+            MuonScale::Moonshot => "moonshot",
+        }
+    }
+
+    /// The factor for a matrix of these sizes.
+    pub fn factor(self, rows: i64, columns: i64) -> f64 {
+        match self {
+            MuonScale::Keller => libm::sqrt((rows as f64 / columns as f64).max(1.0)),
+            MuonScale::Moonshot => 0.2 * libm::sqrt(rows.max(columns) as f64),
+        }
+    }
+}
+
+impl ParamUpdate {
+    /// AdamW at the base learning rate and weight decay.
+    pub const PLAIN: ParamUpdate =
+        ParamUpdate { rule: UpdateRule::AdamW, lr: Decimal::ONE, decay: Decimal::ONE };
+
+    /// The update of a parameter. An empty list means that all have the plain one.
+    pub fn of(updates: &[ParamUpdate], param: usize) -> ParamUpdate {
+        updates.get(param).copied().unwrap_or(ParamUpdate::PLAIN)
+    }
+
+    /// The number of tensors of the parameter's shape that the optimizer keeps for it.
+    pub fn moments(&self) -> usize {
+        match self.rule {
+            UpdateRule::AdamW => 2,
+            UpdateRule::Muon(_) => 1,
+            UpdateRule::Frozen => 0,
+        }
+    }
+}
+
+/// Options of a training plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainOptions {
     /// Options that other plans have too.
     pub common: Options,
@@ -104,6 +189,8 @@ pub struct TrainOptions {
     pub loss: Loss,
     /// The optimizer.
     pub optimizer: Optimizer,
+    /// By parameter, how it is updated; empty if all have the plain update.
+    pub updates: Vec<ParamUpdate>,
     /// What the backward pass recomputes.
     pub recompute: Recompute,
 }

@@ -1,7 +1,7 @@
 //! Memory that a kernel takes while it runs, besides its operands and results.
 //!
 //! In: a plan, a step, sizes. Out: bytes. Must stay true: counted from the contract in `kernel.rs`; only what grows with
-//! the batch or the vocabulary counts, not buffers of a few rows for each thread.
+//! the batch, the vocabulary or a parameter counts, not buffers of a few rows for each thread.
 
 use super::{DType, Kernel, Plan, Sizes, Step, ValId};
 
@@ -35,6 +35,9 @@ impl Plan {
     /// The logits of a chunk of tokens; in f32 the weight, rearranged for its product; for the gradient of several chunks
     /// also that of x, which is joined from theirs, and in bf16 the gradient of the weight from one chunk.
     fn own(&self, step: &Step, sizes: Sizes, read: Bf16) -> i128 {
+        if matches!(step.kernel, Kernel::Muon { .. }) {
+            return self.of_muon(step, sizes);
+        }
         let (rows, gradient) = if let Kernel::HeadLoss { rows, .. } = &step.kernel {
             (*rows, false)
         } else if let Kernel::HeadLossGrad { rows, .. } = &step.kernel {
@@ -59,6 +62,17 @@ impl Plan {
         let joined = if several { self.bytes(*x, sizes) } else { 0 };
         let of_a_chunk = if several && bf16 { 3 * self.bytes(*id, sizes) } else { 0 };
         logits + rearranged + joined + of_a_chunk
+    }
+
+    /// The gradient and the update in f32, and for one matrix at a time X, its next value and a product, and three square
+    /// matrices of its shorter side.
+    fn of_muon(&self, step: &Step, sizes: Sizes) -> i128 {
+        let Some(p) = step.inputs.first().and_then(|id| self.value(*id)) else { return 0 };
+        let dims: Vec<i128> = p.dims.iter().map(|dim| i128::from(dim.at(sizes))).collect();
+        let [.., rows, columns] = dims[..] else { return 0 };
+        let all: i128 = dims.iter().product();
+        let short = rows.min(columns);
+        4 * (2 * all + 3 * rows * columns + 3 * short * short)
     }
 
     /// f32 copies of bf16 operands, and f32 results before they are rounded.

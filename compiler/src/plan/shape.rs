@@ -224,9 +224,10 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::Accumulate => vec![like("sum", 0)],
         Kernel::GradNorm => vec![number("norm", DType::F64)],
         Kernel::Clip { max: _ } => vec![number("coefficient", DType::F64)],
-        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _ } => {
+        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _, rate: _ } => {
             vec![like("p", 0), like("m", 2), like("v", 3)]
         }
+        Kernel::Muon { muon: _, decay: _, rate: _ } => vec![like("p", 0), like("m", 2)],
     }
 }
 

@@ -63,7 +63,7 @@ fn options(fuse: bool, recompute: Recompute, loss: Loss) -> TrainOptions {
         clip: Some(decimal("1")),
     };
     let common = Options { fuse, ..Options::default() };
-    TrainOptions { common, loss, optimizer, recompute }
+    TrainOptions { common, loss, optimizer, updates: Vec::new(), recompute }
 }
 
 /// Random parameters of a graph, of order one, so that every path has a visible effect.

@@ -6,11 +6,13 @@
 
 use std::fmt::{self, Write as _};
 
+use dsl::Decimal;
+
 use crate::digest::Digest;
 use crate::number::Root;
 
 use super::{
-    Activation, DType, Extent, Gate, Input, Kernel, Mixed, Output, Phase, Plan, RopeLayout,
+    Activation, DType, Extent, Gate, Input, Kernel, Mixed, Muon, Output, Phase, Plan, RopeLayout,
     RopeScaling, Scores, StatePart, Step, TrainPlan, ValId,
 };
 
@@ -170,6 +172,7 @@ impl Kernel {
             Kernel::GradNorm => "grad_norm",
             Kernel::Clip { .. } => "clip",
             Kernel::AdamW { .. } => "adamw",
+            Kernel::Muon { .. } => "muon",
         }
     }
 
@@ -279,11 +282,21 @@ impl Kernel {
                 format!("rows {rows}"),
             ],
             Kernel::Clip { max } => vec![format!("max {}", or_none(max))],
-            Kernel::AdamW { beta1, beta2, eps, decay } => vec![
+            Kernel::AdamW { beta1, beta2, eps, decay, rate } => [
                 format!("beta1 {beta1}"),
                 format!("beta2 {beta2}"),
                 format!("eps {eps}"),
                 format!("decay {decay}"),
+            ]
+            .into_iter()
+            .chain((*rate != Decimal::ONE).then(|| format!("rate {rate}")))
+            .collect(),
+            Kernel::Muon { muon: Muon { momentum, nesterov, scale }, decay, rate } => vec![
+                format!("momentum {momentum}"),
+                format!("nesterov {nesterov}"),
+                format!("scale {}", scale.name()),
+                format!("decay {decay}"),
+                format!("rate {rate}"),
             ],
             Kernel::Embed
             | Kernel::LinearGradInput

@@ -1,12 +1,12 @@
-//! Combines micro-batches and updates parameters: sums, clipping, AdamW.
+//! Combines micro-batches and updates parameters: sums, clipping, AdamW or Muon.
 //!
 //! In: the outputs of `micro`; parameters and their shapes. Out: the `combine` and `update` plans. Must
-//! stay true: one step per parameter in parameter order; every element's update depends only on
-//! its own gradient, moments and the three scalars, so sharding does not matter.
+//! stay true: one step per parameter that is not frozen, in parameter order; every element's update under AdamW depends
+//! only on its own gradient, moments and the three scalars, so sharding does not matter; Muon needs whole matrices.
 
 use dsl::Decimal;
 
-use super::options::{Decays, Optimizer};
+use super::options::{Decays, Optimizer, ParamUpdate, TrainOptions, UpdateRule};
 use super::{
     DType, Extent, Input, Kernel, Output, Phase, Plan, Step, ValId, Value, infer, liveness,
 };
@@ -28,8 +28,8 @@ pub(crate) fn combine(micro: &Plan) -> Plan {
 }
 
 /// Computes the norm and clipping coefficient, then updates every parameter.
-pub(crate) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
-    let Optimizer { beta1, beta2, eps, weight_decay, decays, clip } = *optimizer;
+pub(crate) fn update(graph: &Graph, options: &TrainOptions) -> Plan {
+    let Optimizer { beta1, beta2, eps, weight_decay, decays, clip } = options.optimizer;
     let mut plan = Plan::default();
     let number = |name: &'static str, dtype| Value { name: name.into(), dims: Vec::new(), dtype };
     let lr = give(&mut plan, Input::LearningRate, number("learning_rate", DType::F64));
@@ -49,7 +49,27 @@ pub(crate) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
     plan.outputs.extend(norm.iter().map(|id| (Output::GradNorm, *id)));
     for ((n, param), gradient) in params().zip(gradients) {
         let id = ids(n);
-        let decay = if decayed(param, decays) { weight_decay } else { Decimal::ZERO };
+        let ParamUpdate { rule, lr: rate, decay } = ParamUpdate::of(&options.updates, n);
+        // An experiment whose product has no exact decimal is refused.
+        let decay = weight_decay.mul(decay).unwrap_or(weight_decay);
+        let decay = if decayed(param, decays) { decay } else { Decimal::ZERO };
+        match rule {
+            UpdateRule::AdamW => {}
+            UpdateRule::Muon(muon) => {
+                let mut inputs = vec![
+                    give(&mut plan, Input::Param(id), tensor(param)),
+                    gradient,
+                    give(&mut plan, Input::FirstMoment(id), tensor(param)),
+                ];
+                inputs.extend(coefficient.iter().chain([&lr]));
+                let kernel = Kernel::Muon { muon, decay, rate };
+                let made = step(&mut plan, Phase::Update, kernel, inputs);
+                plan.outputs
+                    .extend([Output::Param(id), Output::FirstMoment(id)].into_iter().zip(made));
+                continue;
+            }
+            UpdateRule::Frozen => continue,
+        }
         let mut inputs = vec![
             give(&mut plan, Input::Param(id), tensor(param)),
             gradient,
@@ -57,7 +77,7 @@ pub(crate) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
             give(&mut plan, Input::SecondMoment(id), tensor(param)),
         ];
         inputs.extend(coefficient.iter().chain([&lr, &count]));
-        let kernel = Kernel::AdamW { beta1, beta2, eps, decay };
+        let kernel = Kernel::AdamW { beta1, beta2, eps, decay, rate };
         let made = step(&mut plan, Phase::Update, kernel, inputs);
         let kept = [Output::Param(id), Output::FirstMoment(id), Output::SecondMoment(id)];
         plan.outputs.extend(kept.into_iter().zip(made));

@@ -66,6 +66,7 @@ fn plans(graph: &Graph) -> String {
                 decays,
                 clip: Some(Decimal::ONE),
             },
+            updates: Vec::new(),
             recompute,
         };
         text += &train(graph, &options).text();

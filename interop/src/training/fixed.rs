@@ -11,7 +11,7 @@ use crate::ForeignError;
 use crate::config::Keys;
 
 /// Fields without a key in Lingua's trainer, each with the only value it trains with.
-const FIXED: [(&str, &str, &str); 10] = [
+const FIXED: [(&str, &str, &str); 13] = [
     ("batch.in_sequence", "1", "Lingua's sums have an order of their own"),
     ("data.task", "\"text\"", "Lingua trains on text"),
     ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
@@ -20,6 +20,9 @@ const FIXED: [(&str, &str, &str); 10] = [
     ("loss.router_z", "0", "Lingua's models have no auxiliary losses"),
     ("loss.z_loss", "0", "Lingua has no such term; its z_loss is loss.nll_square"),
     ("optimizer.decay", "\"all\"", "Lingua decays every parameter"),
+    ("optimizer.frozen", "[]", "Lingua trains every parameter"),
+    ("optimizer.lr_multipliers", "[]", "Lingua has one learning rate"),
+    ("optimizer.weight_decay_multipliers", "[]", "Lingua has one weight decay"),
     ("optimizer.kind", "\"adamw\"", "Lingua trains with AdamW"),
     ("loss.kind", "\"cross_entropy\"", "Lingua minimises cross entropy"),
 ];

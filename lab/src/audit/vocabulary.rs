@@ -202,7 +202,9 @@ pub(super) fn numeric(path: &str) -> Option<Option<&'static str>> {
         | Kind::Names
         | Kind::Letters(_)
         | Kind::Ints(..)
-        | Kind::Digest => None,
+        | Kind::Digest
+        | Kind::Patterns
+        | Kind::Multipliers(_) => None,
     }
 }
 

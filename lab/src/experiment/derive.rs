@@ -10,12 +10,12 @@ use dsl::{Decimal, FileId, Span};
 
 use super::access::{int, real, text};
 use super::parts::Budget;
-use super::{LockedArch, task};
+use super::{LockedArch, groups, task};
 use crate::field::{FieldValue, Fields};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 use compiler::number::Ratio;
-use compiler::plan::{Decays, decayed};
+use compiler::plan::{Decays, ParamUpdate, decayed};
 
 const DECAYED_TAG: &str = "canonc.decayed.v1";
 
@@ -74,6 +74,7 @@ pub(super) fn derived(
     arch: &LockedArch,
     analysis: &Analysis,
     budget: Budget,
+    updates: &[ParamUpdate],
 ) -> BTreeMap<&'static str, FieldValue> {
     let mut out = costs(analysis);
     out.extend(identity(arch));
@@ -103,6 +104,15 @@ pub(super) fn derived(
         let lines: String = paths.map(|param| format!("{}\n", param.path)).collect();
         let digest = Digest::of(DECAYED_TAG, &lines);
         out.insert("optimizer.decayed", FieldValue::text(digest.to_string()));
+    }
+    let params = arch.compiled.graph.params();
+    if let Some(digest) = groups::digest(params, updates) {
+        out.insert("optimizer.groups", FieldValue::text(digest.to_string()));
+        let bytes = params.iter().enumerate().map(|(n, param)| {
+            let elements: i128 = param.shape.iter().map(|dim| i128::from(*dim)).product();
+            4 * elements * (2 + ParamUpdate::of(updates, n).moments() as i128)
+        });
+        out.insert("arch.optimizer_bytes", FieldValue::count(bytes.sum()));
     }
     // Nine, nine and twelve digits give at most thirty, which a decimal can hold.
     let product = real(fields, "optimizer.lr")

@@ -15,6 +15,8 @@ use super::{Bounds, FieldDef, derived, free};
 const COUNT: i64 = 1_000_000_000_000;
 pub(super) const TASK: &str = "data.task";
 const KIND: &str = "schedule.kind";
+const OPTIMIZER: &str = "optimizer.kind";
+const MUON: &[&str] = &["muon"];
 const TOKENIZER: &str = "data.tokenizer";
 /// Tokenizers that are stored in a file.
 const TRAINED: &[&str] = &["huggingface", "sentencepiece", "tiktoken"];
@@ -41,7 +43,8 @@ const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 
 use super::Class::{Carried, Cosmetic, Measured, Platform, Semantic};
 use super::Kind::{
-    Bool, Digest, Int, IntOr, Ints, Letters, Name, Names, Pair, Real, RealOr, Seed, Word, Words,
+    Bool, Digest, Int, IntOr, Ints, Letters, Multipliers, Name, Names, Pair, Patterns, Real,
+    RealOr, Seed, Word, Words,
 };
 use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics};
 
@@ -84,7 +87,7 @@ const ROWS: &[FieldDef] = &[
     derived("arch.graph", Semantic, "", "Structural hash of the compute graph."),
     derived("arch.manifest", Semantic, "", "Digest of every parameter's path (which is also its init key), shape and init rule."),
     derived("arch.non_embedding", Cosmetic, "", "Parameters except the token table and the output projection."),
-    derived("arch.optimizer_bytes", Cosmetic, "bytes", "Parameters, gradients and both AdamW moments in f32."),
+    derived("arch.optimizer_bytes", Cosmetic, "bytes", "Parameters, gradients and the moments of the optimizer in f32."),
     derived("arch.parameters", Cosmetic, "", "All parameters."),
     derived("arch.saved_per_token", Cosmetic, "elements", "Activations kept for the backward pass, without recomputation."),
     derived("arch.seq_len", Cosmetic, "tokens", "The sequence length at which costs are counted."),
@@ -158,10 +161,18 @@ const ROWS: &[FieldDef] = &[
     free("optimizer.decay", Semantic, Word(&["all", "matrices"], &[]), "Parameters with weight decay: all, or matrices and tables only.").is("\"all\""),
     derived("optimizer.decayed", Semantic, "", "Digest of the parameters with weight decay, unless all have it."),
     free("optimizer.eps", Semantic, Real(Bounds::Positive), "Added to the square root of the second moment.").is("1e-8").called(&["optim.epsilon"]).means("1e-8"),
-    free("optimizer.kind", Semantic, Word(&["adamw"], &[]), "The update rule.").is("\"adamw\""),
+    free("optimizer.frozen", Semantic, Patterns, "Parameters that keep their initial values, by path or role (`**.A`, `:embed`): no moments, and no part in the gradient norm.").is("[]").younger("[]"),
+    derived("optimizer.groups", Semantic, "", "Digest of the parameters whose update is not the plain one, with their updates."),
+    free("optimizer.kind", Semantic, Word(&["adamw", "muon"], &[]), "The update rule; with muon, AdamW updates what optimizer.muon does not name.").is("\"adamw\""),
     free("optimizer.lr", Semantic, Real(Bounds::Positive), "Base learning rate.").also(&["learning_rate"]).called(&["optim.lr"]).default_there("0.0003"),
+    free("optimizer.lr_multipliers", Semantic, Multipliers(Bounds::AtLeastZero), "Factors of the learning rate, as pairs of parameters, by path or role, and a number: [[\":embed\", 0.1]].").is("[]").younger("[]"),
     derived("optimizer.lr_wd_steps", Cosmetic, "", "lr x weight_decay x steps: how many times over weight decay renews the weights."),
+    free("optimizer.momentum", Semantic, Real(Bounds::BelowOne), "Decay rate of Muon's mean of gradients.").is("0.95").only(OPTIMIZER, MUON),
+    free("optimizer.muon", Semantic, Patterns, "The matrices that Muon updates, by path or role.").is("[\"layers.**:linear\"]").only(OPTIMIZER, MUON),
+    free("optimizer.muon_scale", Semantic, Word(&["keller", "moonshot"], &[]), "Factor of a Muon update [rows, columns]: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns)), which is the size of AdamW's updates.").is("\"keller\"").only(OPTIMIZER, MUON),
+    free("optimizer.nesterov", Semantic, Bool, "Whether Muon's update looks one step ahead.").is("true").only(OPTIMIZER, MUON),
     free("optimizer.weight_decay", Semantic, Real(Bounds::AtLeastZero), "Decoupled weight decay.").also(&["wd", "decay"]).called(&["optim.weight_decay"]).default_there("0.1"),
+    free("optimizer.weight_decay_multipliers", Semantic, Multipliers(Bounds::AtLeastZero), "Factors of the weight decay, written as optimizer.lr_multipliers.").is("[]").younger("[]"),
     free("platform.blas", Platform, Word(&["any", "auto", "avx2-strict", "compatible"], &[]), "How the matrix library chooses its kernels.").is("\"any\""),
     free("platform.cpu_capability", Platform, Word(&["any", "avx2", "avx512", "default"], &[]), "Instruction sets that the CPU kernels may use.").is("\"any\""),
     free("platform.device", Platform, Word(&["cpu", "cuda"], &[]), "The device to run on.").is("\"cpu\""),

@@ -12,6 +12,8 @@ use tasks::metric::{EVAL_LOSS, EXACT_MATCH};
 use toml::de::DeValue;
 use unicode_normalization::UnicodeNormalization;
 
+use super::pattern;
+
 /// Most significant digits of a real, so that products of two of them and a step count are exact.
 pub(crate) const MAX_DIGITS: usize = 9;
 /// Most entries of a list.
@@ -67,6 +69,10 @@ pub enum Kind {
     Ints(i64, i64),
     /// 64 hexadecimal digits, or `unbound`.
     Digest,
+    /// A set of patterns of parameters.
+    Patterns,
+    /// A set of patterns of parameters, each with a real in bounds.
+    Multipliers(Bounds),
 }
 
 /// The range of a real.
@@ -88,7 +94,7 @@ pub enum Bounds {
 pub const UNBOUND: &str = "unbound";
 
 impl Bounds {
-    fn hold(self, x: Decimal) -> bool {
+    pub(super) fn hold(self, x: Decimal) -> bool {
         let positive = !x.is_negative() && !x.is_zero();
         let to_one = x.compare(Decimal::ONE);
         match self {
@@ -100,7 +106,7 @@ impl Bounds {
         }
     }
 
-    fn words(self) -> &'static str {
+    pub(super) fn words(self) -> &'static str {
         match self {
             Bounds::Positive => "a number above 0",
             Bounds::AtLeastZero => "a number of 0 or more",
@@ -140,6 +146,10 @@ impl Kind {
             }
             Kind::Ints(low, high) => format!("a list of integers from {low} to {high}"),
             Kind::Digest => format!("64 hexadecimal digits, or \"{UNBOUND}\""),
+            Kind::Patterns => "a list of patterns of parameters".to_owned(),
+            Kind::Multipliers(bounds) => {
+                format!("a list of pairs of a pattern of parameters and {}", bounds.words())
+            }
         }
     }
 
@@ -157,7 +167,9 @@ impl Kind {
             | Kind::Names
             | Kind::Letters(_)
             | Kind::Ints(..)
-            | Kind::Digest => String::new(),
+            | Kind::Digest
+            | Kind::Patterns
+            | Kind::Multipliers(_) => String::new(),
         }
     }
 
@@ -284,6 +296,10 @@ impl Kind {
                 }
                 Ok(FieldValue::List(list))
             }
+            (Kind::Patterns, DeValue::Array(items)) => pattern::read(items, None),
+            (Kind::Multipliers(bounds), DeValue::Array(items)) => {
+                pattern::read(items, Some(bounds))
+            }
             (Kind::Digest, DeValue::String(text)) => {
                 let text = text.to_lowercase();
                 if text == UNBOUND || compiler::digest::Digest::parse(&text).is_some() {
@@ -305,7 +321,9 @@ impl Kind {
                 | Kind::Letters(_)
                 | Kind::Seed
                 | Kind::Ints(..)
-                | Kind::Digest,
+                | Kind::Digest
+                | Kind::Patterns
+                | Kind::Multipliers(_),
                 _,
             ) => wrong(),
         }
@@ -391,7 +409,7 @@ fn int(value: &DeValue<'_>) -> Result<i64, String> {
 }
 
 /// The exact number with these digits.
-fn real(value: &DeValue<'_>) -> Result<Decimal, String> {
+pub(super) fn real(value: &DeValue<'_>) -> Result<Decimal, String> {
     let text = match value {
         DeValue::Integer(_) => int(value)?.to_string(),
         DeValue::Float(x) => x.as_str().to_owned(),

@@ -108,7 +108,13 @@ impl Judge<'_> {
 
     /// Derived fields that differ between the arms, except those that identify something or affect the result.
     pub(super) fn derived_changes(&self) -> Vec<Change> {
-        let hidden = ["arch.graph", "arch.manifest", "data.task_digest", "optimizer.decayed"];
+        let hidden = [
+            "arch.graph",
+            "arch.manifest",
+            "data.task_digest",
+            "optimizer.decayed",
+            "optimizer.groups",
+        ];
         let canon = self.archs.iter().all(|arch| only_canon(&arch.graph));
         let lengths = match self.sides.map(|side| side.derived("arch.seq_len")) {
             [Some(a), Some(b)] if a != b => {

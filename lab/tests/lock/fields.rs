@@ -38,6 +38,11 @@ pub(super) fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldV
         }
         (Kind::Ints(..), _) => FieldValue::List(vec![FieldValue::Int(1), FieldValue::Int(3)]),
         (Kind::Digest, _) => text(&"ab".repeat(32)),
+        // Every arch has a table of tokens.
+        (Kind::Patterns, _) => text_list(&[":embed"]),
+        (Kind::Multipliers(_), _) => {
+            FieldValue::List(vec![FieldValue::List(vec![text(":embed"), real("0.25")])])
+        }
         (kind, value) => panic!("{}: {kind:?} {value:?}", def.path),
     })
 }
@@ -81,10 +86,11 @@ fn bases() -> Vec<Experiment> {
 pub(super) fn bases_of(arch: &Rc<LockedArch>) -> Vec<Experiment> {
     let linear = DEPO.replace("cosine", "linear");
     let wsd = DEPO.replace("cosine", "wsd");
+    let muon = DEPO.replace("lr = 0.003", "kind = \"muon\", lr = 0.003");
     let trained =
         TEXT.replace("seq_len", "tokenizer = \"tiktoken\", tokenizer_vocab = 300, seq_len");
     let buffered = TEXT.replace("seq_len", "shuffle = \"buffer\", shuffle_buffer = 4096, seq_len");
-    let texts = [DEPO, MANO, TEXT, &linear, &wsd, BREVO, &trained, &buffered];
+    let texts = [DEPO, MANO, TEXT, &linear, &wsd, &muon, BREVO, &trained, &buffered];
     let known = texts.iter().map(|text| experiment_of(text, arch));
     let line = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
     let other = |data: &&str| DEPO.replace(line, &format!("data = {{ {data} }}"));
@@ -144,7 +150,8 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
 }
 
 /// Fields that decide which other fields exist.
-pub(super) const DECIDING: [&str; 3] = ["data.task", "data.tokenizer", "schedule.kind"];
+pub(super) const DECIDING: [&str; 4] =
+    ["data.task", "data.tokenizer", "optimizer.kind", "schedule.kind"];
 
 /// A recipe with another `data` or `schedule`, otherwise equal.
 fn with_section(section: &str, written: &str) -> Experiment {
@@ -180,6 +187,9 @@ fn words_of(path: &str) -> Vec<Experiment> {
                 format!("seq_len = 512, task = \"text\", source = \"x\", shuffle = \"{word}\"{buffer}")
             })
             .to_vec(),
+        "optimizer.kind" => ["adamw", "muon"]
+            .map(|kind| format!("kind = \"{kind}\", lr = 0.003, weight_decay = 0.0133"))
+            .to_vec(),
         _ => ["constant", "cosine", "inv_sqrt", "linear", "wsd"]
             .map(|kind| {
                 let warmup = if kind == "constant" { "" } else { ", warmup = 60" };
@@ -193,7 +203,8 @@ fn words_of(path: &str) -> Vec<Experiment> {
 
 /// The lines without the fields that depend on `on`, and without fields that follow from those.
 fn without_dependents(text: &str, on: &str) -> Vec<String> {
-    let follows = ["data.loss_on", "data.task_digest", "evaluation.metrics", "train"];
+    let follows =
+        ["data.loss_on", "data.task_digest", "evaluation.metrics", "optimizer.groups", "train"];
     let stays = |line: &&str| {
         let path = line.split(" = ").next().unwrap();
         let depends = find(path).is_some_and(|def| def.only.is_some_and(|(by, _)| by == on));
@@ -304,7 +315,9 @@ fn derived_values_are_exact_and_listed() {
         };
         let matrices = Fields::from([("optimizer.decay".to_owned(), FieldValue::text("matrices"))]);
         let matrices = bases[0].with("matrices".to_owned(), &matrices).unwrap();
-        let all = bases.iter().cloned().chain([bound(&bases[2]), matrices]);
+        let frozen = Fields::from([("optimizer.frozen".to_owned(), text_list(&[":embed"]))]);
+        let frozen = bases[0].with("frozen".to_owned(), &frozen).unwrap();
+        let all = bases.iter().cloned().chain([bound(&bases[2]), matrices, frozen]);
         let listed = all.into_iter().any(|base| {
             write(&Lock::Experiment(base))
                 .lines()

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use compiler::digest::Digest;
 use compiler::graph::Param;
+use compiler::plan::ParamUpdate;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
 use super::manifest::Content;
@@ -24,15 +25,29 @@ pub struct Slot {
     pub path: String,
     /// Its extents, outermost first; empty for a scalar.
     pub shape: Vec<usize>,
+    /// The number of moments that the optimizer keeps for it.
+    pub moments: usize,
 }
 
 impl Slot {
-    /// The slot of a parameter of the graph.
-    pub fn from_param(param: &Param) -> Slot {
+    /// The slot of a parameter of the graph, updated in this way.
+    pub fn from_param(param: &Param, update: ParamUpdate) -> Slot {
         Slot {
+            moments: update.moments(),
             path: param.path.clone(),
             shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
         }
+    }
+
+    /// The entry in the file of a part: a moment that the optimizer does not keep has no elements there.
+    pub fn in_part(&self, part: Part) -> Slot {
+        let kept = match part {
+            Part::Weights => true,
+            Part::FirstMoment => self.moments > 0,
+            Part::SecondMoment => self.moments > 1,
+        };
+        let shape = if kept { self.shape.clone() } else { vec![0] };
+        Slot { path: self.path.clone(), shape, moments: self.moments }
     }
 
     /// Number of elements.

@@ -112,7 +112,9 @@ pub(super) fn divided(
     for (index, slot) in slots.iter().enumerate() {
         let mut hasher = tensor_hasher();
         let mut whole = 0;
-        for (range, process) in owners(index).into_iter().zip(&mut by_process) {
+        // A moment that is not kept has no elements, whoever owns the parameter's.
+        let owners = if slot.elements() == 0 { Vec::new() } else { owners(index) };
+        for (range, process) in owners.into_iter().zip(&mut by_process) {
             let wanted = 4 * (range.end - range.start);
             whole += file.pass(wanted, |bytes| {
                 hasher.update(bytes);
@@ -161,7 +163,7 @@ fn other_head(
 }
 
 fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
-    for Slot { path, shape } in slots {
+    for Slot { path, shape, moments: _ } in slots {
         match metadata.info(path) {
             None => return format!("it has no tensor {path}"),
             Some(info) if info.dtype != Dtype::F32 || info.shape != *shape => {

@@ -148,7 +148,8 @@ pub(super) fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
     }
     let header = header_of(manifest.lock, manifest.step);
     for part in PARTS {
-        verify_part(place, part, manifest.content(part), &header, slots)
+        let slots: Vec<Slot> = slots.iter().map(|slot| slot.in_part(part)).collect();
+        verify_part(place, part, manifest.content(part), &header, &slots)
             .map_err(|why| format!("{} {why}", part.file()))?;
     }
     Ok(manifest)

@@ -24,8 +24,9 @@ impl Store {
         make_empty(&folder)?;
         for part in PARTS {
             let path = folder.join(part.file());
-            let head = self.head(step)?;
-            let elements: usize = self.slots.iter().map(files::Slot::elements).sum();
+            let slots = self.slots_of(part);
+            let head = self.head(step, &slots)?;
+            let elements: usize = slots.iter().map(files::Slot::elements).sum();
             let written = File::create(&path).and_then(|mut file| {
                 file.write_all(&head)?;
                 file.set_len(head.len() as u64 + 4 * elements as u64)?;
@@ -58,12 +59,14 @@ impl Store {
             Err(error) => return Err(io(error)),
         };
         let mut file = BufWriter::with_capacity(1 << 20, file);
-        let mut start = self.head(step)?.len() as u64;
+        let slots = self.slots_of(part);
+        let mut start = self.head(step, &slots)?.len() as u64;
         let mut hasher = blake3::Hasher::new();
         let mut bytes = Vec::new();
-        for (index, (slot, range)) in self.slots.iter().zip(own).enumerate() {
+        for (index, (slot, range)) in slots.iter().zip(own).enumerate() {
             bytes.clear();
             read(part, index, &mut bytes)?;
+            let range = if slot.elements() == 0 { &(0..0) } else { range };
             let wanted = 4 * (range.end - range.start);
             if bytes.len() as u64 != wanted {
                 return Err(RunError::machine(
@@ -75,7 +78,7 @@ impl Store {
             if !bytes.is_empty() {
                 file.seek(SeekFrom::Start(start + 4 * range.start)).map_err(io)?;
             }
-            if index == self.slots.len() / 2 && faults.is_due(Point::CheckpointHalf) {
+            if index == slots.len() / 2 && faults.is_due(Point::CheckpointHalf) {
                 file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default()).map_err(io)?;
                 file.flush().map_err(io)?;
                 faults.now()
@@ -107,8 +110,9 @@ impl Store {
                 "put the run's folder on a file system where each machine reads at once what another one wrote",
             )
         };
-        let head = self.head(step)?;
-        let found = divided(&path, &head, &self.slots, owners, written.len());
+        let slots = self.slots_of(part);
+        let head = self.head(step, &slots)?;
+        let found = divided(&path, &head, &slots, owners, written.len());
         let found = found.map_err(|error| wrong(&error.to_string()))?.map_err(|why| wrong(&why))?;
         let Divided { content, by_process } = found;
         match (0..).zip(&by_process).zip(written).find(|((_, found), wrote)| *found != *wrote) {
@@ -125,8 +129,8 @@ impl Store {
         let _ = fs::remove_dir_all(self.temporary(step));
     }
 
-    fn head(&self, step: u64) -> Result<Vec<u8>, RunError> {
-        files::head_of(&files::header_of(self.lock, step), &self.slots).map_err(|why| {
+    fn head(&self, step: u64, slots: &[files::Slot]) -> Result<Vec<u8>, RunError> {
+        files::head_of(&files::header_of(self.lock, step), slots).map_err(|why| {
             RunError::machine(
                 format!("a checkpoint cannot be written: {why}"),
                 "this is a bug in canonc; please report it",

@@ -12,8 +12,8 @@ fn chain(step: u64) -> Digest {
 
 fn slots() -> Vec<Slot> {
     vec![
-        Slot { path: "embed".to_owned(), shape: vec![3, 2] },
-        Slot { path: "layers.0.norm".to_owned(), shape: vec![2] },
+        Slot { path: "embed".to_owned(), shape: vec![3, 2], moments: 2 },
+        Slot { path: "layers.0.norm".to_owned(), shape: vec![2], moments: 2 },
     ]
 }
 

@@ -3,6 +3,7 @@
 
 use compiler::digest::Digest;
 use compiler::graph::Graph;
+use compiler::plan::ParamUpdate;
 
 use super::{BadRule, draw};
 use crate::checkpoint::{Slot, TensorDigests, tensor_hasher};
@@ -17,7 +18,7 @@ pub fn digest(graph: &Graph, seed: u64) -> Result<Digest, BadRule> {
     let mut bytes = Vec::new();
     let mut digests = TensorDigests::default();
     for param in graph.params() {
-        let slot = Slot::from_param(param);
+        let slot = Slot::from_param(param, ParamUpdate::PLAIN);
         let count = slot.elements();
         let mut hasher = tensor_hasher();
         let mut at = 0;

@@ -19,7 +19,7 @@ use data::text::SourceEpochs;
 pub struct Estimate {
     /// Number of parameters.
     pub parameters: u64,
-    /// Bytes of the weights and both moments.
+    /// Bytes of the weights and moments.
     pub state_bytes: u64,
     /// Peak bytes on the device in a step or an evaluation, including the state.
     pub memory_bytes: u64,
@@ -46,7 +46,11 @@ const LINE_BYTES: u64 = 400;
 
 /// Estimates a job's memory and disk use from its plans; runs nothing.
 pub fn estimate(job: &Job) -> Estimate {
-    let parameters: u64 = job.slots().iter().map(|slot| slot.elements() as u64).sum();
+    let slots = job.slots();
+    let parameters: u64 = slots.iter().map(|slot| slot.elements() as u64).sum();
+    let kept =
+        slots.iter().map(|slot| (slot.elements() as u64).saturating_mul(slot.moments as u64));
+    let moments = kept.fold(0u64, u64::saturating_add).saturating_mul(4);
     let weights = parameters.saturating_mul(4);
     let sizes = Sizes { batch: clamp(job.rows), time: clamp(job.seq_len), past: 0 };
     let bytes = |n: i128| u64::try_from(n).unwrap_or(u64::MAX);
@@ -56,7 +60,6 @@ pub fn estimate(job: &Job) -> Estimate {
     };
     // In order of arrival, at most one sum of gradients waits at each level of the tree.
     let waiting = u64::from(job.micro_batches.checked_ilog2().unwrap_or(0));
-    let moments = weights.saturating_mul(2);
     let micro = held(&job.plans.micro);
     let step = micro.saturating_add(weights.saturating_mul(waiting));
     // Writing answers needs a state for whole samples, with a piece of the prompt at a time; laws need whole windows.
@@ -69,7 +72,7 @@ pub fn estimate(job: &Job) -> Estimate {
     let computing = moments.saturating_add(step.max(held(&job.evaluation)).max(writing));
     let update = held(&job.plans.update);
     let on_device = computing.max(update);
-    let state = weights.saturating_mul(3);
+    let state = weights.saturating_add(moments);
     let step_tokens = job.micro_batches.saturating_mul(job.rows).saturating_mul(job.seq_len);
     let tokens = job.steps.saturating_mul(step_tokens);
     // All windows of a step exist before its first micro-batch runs.

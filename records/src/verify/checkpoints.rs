@@ -37,7 +37,7 @@ pub(super) fn check(
 ) -> Result<Option<Manifest>, RunError> {
     let folder = paths.checkpoints();
     check_names(&folder, finished, report)?;
-    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let mut saved = None;
     for name in names {
         match check_one(&folder, name, experiment, log, &slots) {
@@ -156,10 +156,12 @@ fn check_one(
 /// Checks the state before the first step: initial weights, zero moments.
 fn check_start(manifest: &Manifest, log: &Log, slots: &[Slot]) -> Result<(), String> {
     let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return Ok(()) };
-    let zeros = zeros(slots);
-    for (part, expected) in
-        [(Part::Weights, *initial), (Part::FirstMoment, zeros), (Part::SecondMoment, zeros)]
-    {
+    let zeros = |part| zeros(slots, part);
+    for (part, expected) in [
+        (Part::Weights, *initial),
+        (Part::FirstMoment, zeros(Part::FirstMoment)),
+        (Part::SecondMoment, zeros(Part::SecondMoment)),
+    ] {
         let found = manifest.content(part).tensors;
         if found != expected {
             return Err(format!(
@@ -173,11 +175,11 @@ fn check_start(manifest: &Manifest, log: &Log, slots: &[Slot]) -> Result<(), Str
     Ok(())
 }
 
-/// The digest of all-zero tensors.
-fn zeros(slots: &[Slot]) -> Digest {
+/// The digest of a part with all-zero tensors.
+fn zeros(slots: &[Slot], part: Part) -> Digest {
     let block = vec![0; 1 << 20];
     let mut digests = TensorDigests::default();
-    for slot in slots {
+    for slot in slots.iter().map(|slot| slot.in_part(part)) {
         let mut hasher = tensor_hasher();
         let mut left = 4 * slot.elements();
         while left > 0 {
@@ -185,7 +187,7 @@ fn zeros(slots: &[Slot]) -> Digest {
             hasher.update(block.get(..length).unwrap_or_default());
             left -= length;
         }
-        digests.push(slot, hasher.finalize());
+        digests.push(&slot, hasher.finalize());
     }
     digests.finish()
 }

@@ -108,7 +108,7 @@ impl Stepper {
         }
         let trainer = Trainer::new(plans, machine)?;
         let weights = Weights::init(graph, 1)?.to(machine.device, machine.kind)?;
-        let moments = Moments::zeros(&weights)?;
+        let moments = Moments::zeros(&weights, &options.updates)?;
         let ids = (Kind::Int64, machine.device);
         let tokens = Tensor::f_randint(graph.vocab, [batch, seq_len], ids)?;
         let targets = Tensor::f_randint(graph.vocab, [batch, seq_len], ids)?;

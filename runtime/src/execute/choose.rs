@@ -173,6 +173,11 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::ScanGrad { .. }
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
+        // On a GPU its products are libtorch's.
+        Kernel::Muon { .. } => Choice::Ours(match asked {
+            true => Path::Reference(Reason::Asked),
+            false => path::choose(kind, device),
+        }),
         Kernel::HeadLoss { .. } | Kernel::HeadLossGrad { .. } => {
             let path = path_unless(asked);
             // With an operand in f32, all are widened.

@@ -15,7 +15,8 @@ use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
     KernelError, arrange, attention, canon, channels, cuda, experts, gated_norm, head_loss,
-    l2_norm, linear, loss, mix_heads, ngram, norm, pointwise, rope, scan, swiglu, transfer, update,
+    l2_norm, linear, loss, mix_heads, muon, ngram, norm, pointwise, rope, scan, swiglu, transfer,
+    update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -275,7 +276,19 @@ pub(super) fn run(
         Kernel::Accumulate => vec![update::accumulate(x(0)?, x(1)?)?],
         Kernel::GradNorm => vec![update::grad_norm(ours()?, operands)?],
         Kernel::Clip { max } => vec![update::clip(x(0)?, max.map(|max| max.to_f64()))?],
-        Kernel::AdamW { beta1, beta2, eps, decay } => {
+        Kernel::Muon { muon: constants, decay, rate } => {
+            let update = muon::Update { p: x(0)?, g: x(1)?, m: x(2)?, coefficient: x(3)? };
+            let options = muon::Muon {
+                momentum: constants.momentum.to_f64(),
+                nesterov: constants.nesterov,
+                scale: constants.scale,
+                decay: decay.to_f64(),
+                lr: rate.to_f64() * number(4)?,
+            };
+            let (p, m) = muon::muon(ours()?, update, options)?;
+            vec![p, m]
+        }
+        Kernel::AdamW { beta1, beta2, eps, decay, rate } => {
             let update =
                 update::Update { p: x(0)?, g: x(1)?, m: x(2)?, v: x(3)?, coefficient: x(4)? };
             let options = update::AdamW {
@@ -283,7 +296,7 @@ pub(super) fn run(
                 beta2: beta2.to_f64(),
                 eps: eps.to_f64(),
                 decay: decay.to_f64(),
-                lr: number(5)?,
+                lr: rate.to_f64() * number(5)?,
                 step: integer(6)?,
             };
             let (p, m, v) = update::adamw(ours()?, update, options)?;

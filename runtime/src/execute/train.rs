@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, Plan, TrainPlan};
+use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, ParamUpdate, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
 use super::{ExecuteError, Executor, Machine, Paths, Running, StepObserver, Traced};
@@ -44,7 +44,7 @@ pub struct StepTrace {
     update: Vec<Traced>,
 }
 
-/// AdamW's running means, in parameter order.
+/// Running means, in parameter order; one that a parameter's update does not keep is empty.
 #[derive(Debug)]
 pub struct Moments {
     pub first: Vec<Tensor>,
@@ -53,10 +53,18 @@ pub struct Moments {
 
 impl Moments {
     /// The moments before the first step.
-    pub fn zeros(weights: &Weights) -> Result<Self, ExecuteError> {
-        let zeros =
-            || weights.tensors.iter().map(Tensor::f_zeros_like).collect::<Result<Vec<_>, _>>();
-        Ok(Self { first: zeros()?, second: zeros()? })
+    pub fn zeros(weights: &Weights, updates: &[ParamUpdate]) -> Result<Self, ExecuteError> {
+        let zeros = |which: usize| {
+            let tensors = weights.tensors.iter().enumerate();
+            let zeros = tensors.map(|(param, weight)| {
+                match ParamUpdate::of(updates, param).moments() > which {
+                    true => weight.f_zeros_like(),
+                    false => weight.f_new_zeros([0].as_slice(), (weight.kind(), weight.device())),
+                }
+            });
+            zeros.collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self { first: zeros(0)?, second: zeros(1)? })
     }
 }
 

@@ -30,7 +30,7 @@ pub fn against(
                 "name the folder of a run that has started",
             ));
         }
-        let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+        let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
         let store = Store::new(paths.checkpoints(), experiment.id(), slots);
         let kept = store.kept(|chain| heads.contains(&chain))?;
         let text = disk::read_text(&paths.attestation(), disk::SMALL).ok();

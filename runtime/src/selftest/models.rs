@@ -191,6 +191,7 @@ pub fn options(precision: Precision) -> TrainOptions {
             decays: Decays::All,
             clip: Some(Decimal::ONE),
         },
+        updates: Vec::new(),
         recompute: Recompute::Nothing,
     }
 }

@@ -82,6 +82,9 @@ impl State {
         let own: Vec<Range<u64>> =
             (0..shards.params()).map(|param| shards.part(param, team.ranks.rank())).collect();
         let mut read = |part: Part, index: usize, out: &mut Vec<u8>| {
+            if !division.keeps(part, index) {
+                return Ok(());
+            }
             let tensor = self.tensor(part, index)?;
             let values = match division.holds_pieces_of(part) {
                 true => values(tensor)?,

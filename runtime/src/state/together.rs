@@ -175,7 +175,7 @@ impl State {
 
     /// Updates everything, or what this rank owns.
     fn update(&mut self, step: &mut Underway<'_>, lr: f64) -> Result<(), RunError> {
-        let Division { team, shard, wrong_in: _ } = &step.division;
+        let Division { team, shard, .. } = &step.division;
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let gradients = std::mem::take(&mut step.gradients);
         let State { weights, moments, .. } = self;

@@ -6,7 +6,7 @@
 use compiler::plan::{Plan, Sizes};
 use lab::experiment::{Device, Shard};
 use records::job::{Estimate, Job, estimate};
-use scale::memory::{Network, heaviest};
+use scale::memory::{Network, heaviest, moments};
 use scale::schedule::{Exchange, Transfer};
 
 use crate::state::schedule;
@@ -25,7 +25,7 @@ pub fn estimate_of_rank(job: &Job, ranks: u64, shard: Shard, node: Option<u64>) 
         Device::Cuda => Network::Nccl,
     };
     let checks = (1..=job.steps).any(|step| job.cadence.checks_in(step));
-    let peak = heaviest(&schedule, &job.plans.micro, sizes, checks, network);
+    let peak = heaviest(&schedule, &job.plans.micro, &job.updates, sizes, checks, network);
     let bytes = |n: i128| u64::try_from(n).unwrap_or(0);
     let step = bytes(peak.held.total());
     let units = 0..schedule.shards.units().len();
@@ -36,10 +36,7 @@ pub fn estimate_of_rank(job: &Job, ranks: u64, shard: Shard, node: Option<u64>) 
         let memory = plan.memory(sizes);
         bytes(memory.inputs) + bytes(memory.peak)
     };
-    let moments = match shard {
-        Shard::None => 2 * whole,
-        Shard::Optimizer | Shard::Full => 2 * own,
-    };
+    let moments = (0..ranks).map(|rank| moments(&schedule, &job.updates, rank)).max().unwrap_or(0);
     // Weights are whole in an evaluation; of the last unit, all parts are still there, too.
     let (weights, gathered) = match shard {
         Shard::None | Shard::Optimizer => (whole, 0),

@@ -40,7 +40,7 @@ impl Forger {
         Forger {
             _root: None,
             paths: Paths::new(folder),
-            slots: checkpoint::slots(&experiment.arch.compiled.graph),
+            slots: checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates),
         }
     }
 

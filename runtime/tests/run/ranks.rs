@@ -13,6 +13,7 @@ use scale::schedule::{Action, Counts, Exchange, Schedule};
 use scale::shard::Shards;
 use tch::Kind;
 
+use super::groups::{GROUPS, MUON};
 use super::support::*;
 
 const LAST: u64 = 8;
@@ -197,6 +198,47 @@ fn calls_of(schedule: &Schedule, actions: &[Action], rank: u64) -> Calls {
             (call, kind)
         })
         .collect()
+}
+
+/// Parameters without moments, or with another learning rate, are divided as the others are.
+#[test]
+fn groups_of_parameters_are_divided_with_equal_bits() {
+    let grouped =
+        || experiment("wide", DEPO, &[("micro_batches = 2", "micro_batches = 5"), GROUPS]);
+    let straight = Folder::finished(&grouped());
+    for divided in [flat(2, Shard::None), flat(3, Shard::Optimizer), flat(3, Shard::Full)] {
+        let folder = Folder::new();
+        let (end, _) = run(&folder, &grouped, divided, Some(4));
+        assert_eq!(end, Some(TrainOutcome::Interrupted { step: 4 }));
+        // It goes on with other ranks, which get their parts of the state.
+        let (end, _) = run(&folder, &grouped, flat(2, Shard::Full), Some(6));
+        assert_eq!(end, Some(TrainOutcome::Interrupted { step: 6 }));
+        folder.finish(&grouped());
+        assert_eq!(
+            differing(&straight.bits(LAST), &folder.bits(LAST)),
+            Vec::<String>::new(),
+            "{divided:?}"
+        );
+    }
+}
+
+/// Every rank updates whole matrices, from the whole sums of gradients.
+#[test]
+fn muon_has_the_bits_of_one_rank_on_several() {
+    let muon = || experiment("wide", DEPO, &[("micro_batches = 2", "micro_batches = 5"), MUON]);
+    let straight = Folder::finished(&muon());
+    for divided in [flat(2, Shard::None), Divided { node: Some(2), ..flat(4, Shard::None) }] {
+        let folder = Folder::new();
+        let (end, _) = run(&folder, &muon, divided, Some(3));
+        assert_eq!(end, Some(TrainOutcome::Interrupted { step: 3 }));
+        let (end, _) = run(&folder, &muon, flat(3, Shard::None), None);
+        assert!(matches!(end, Some(TrainOutcome::Finished(_))), "{end:?}");
+        assert_eq!(
+            differing(&straight.bits(LAST), &folder.bits(LAST)),
+            Vec::<String>::new(),
+            "{divided:?}"
+        );
+    }
 }
 
 #[test]

@@ -370,7 +370,7 @@ fn trajectory(
     let of = |name: &str| Vec::<f64>::try_from(case.tensor(name)).unwrap();
     let (losses, norms, rates) = (of("traj/loss"), of("traj/grad_norm"), of("traj/lr"));
     let mut weights = case.weights(compiled, machine);
-    let mut moments = Moments::zeros(&weights).unwrap();
+    let mut moments = Moments::zeros(&weights, &[]).unwrap();
     let trainer = trainer(&compiled.graph, case.loss(), machine);
     for (step, ((loss, norm), lr)) in losses.iter().zip(&norms).zip(&rates).enumerate() {
         let sums = trainer.micro_batch(&weights, tokens, targets, 1.0 / counted).unwrap();

@@ -42,6 +42,7 @@ pub(crate) fn train_options(loss: Loss) -> TrainOptions {
             decays: Decays::All,
             clip: Some(decimal("1")),
         },
+        updates: Vec::new(),
         recompute: Recompute::Nothing,
     }
 }

@@ -212,8 +212,11 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             let clipped = |max: f64| (max / (x[0].data[0] + 1e-6)).min(1.0);
             vec![Tensor::number(max.map_or(1.0, |max| clipped(max.to_f64())))]
         }
-        Kernel::AdamW { beta1, beta2, eps, decay } => {
-            optimizer::adamw(x, [beta1, beta2, eps, decay].map(|d| d.to_f64()))
+        Kernel::Muon { muon, decay, rate } => {
+            optimizer::muon(x, *muon, decay.to_f64(), rate.to_f64())
+        }
+        Kernel::AdamW { beta1, beta2, eps, decay, rate } => {
+            optimizer::adamw(x, [beta1, beta2, eps, decay, rate].map(|d| d.to_f64()))
         }
     }
 }

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use super::tensor::{Random, Tensor};
 use super::{checked, decimal, graph, options, run};
-use crate::graph::ParamId;
-use crate::plan::{Decays, IGNORED, Input, Kernel, Loss, Output, Recompute};
+use crate::graph::{Param, ParamId};
+use crate::plan::{
+    Decays, IGNORED, Input, Kernel, Loss, Muon, MuonScale, Output, ParamUpdate, Recompute,
+    UpdateRule,
+};
 use crate::plans::train;
 
 fn lse(row: &[f64]) -> f64 {
@@ -63,9 +66,9 @@ pub(super) fn norm(gradients: &[&Tensor]) -> Tensor {
     Tensor::number(libm::sqrt(squares))
 }
 
-pub(super) fn adamw(x: &[&Tensor], [beta1, beta2, eps, decay]: [f64; 4]) -> Vec<Tensor> {
+pub(super) fn adamw(x: &[&Tensor], [beta1, beta2, eps, decay, rate]: [f64; 5]) -> Vec<Tensor> {
     let [p, g, m, v, coefficient, lr, step] = x else { panic!("{} operands", x.len()) };
-    let (lr, step) = (lr.data[0], step.data[0]);
+    let (lr, step) = (rate * lr.data[0], step.data[0]);
     let (mut p, mut m, mut v) = ((*p).clone(), (*m).clone(), (*v).clone());
     for i in 0..p.data.len() {
         let g = coefficient.data[0] * g.data[i];
@@ -77,6 +80,99 @@ pub(super) fn adamw(x: &[&Tensor], [beta1, beta2, eps, decay]: [f64; 4]) -> Vec<
         p.data[i] -= lr * mean / (root + eps);
     }
     vec![p, m, v]
+}
+
+/// One matrix, [rows, columns].
+pub(super) fn muon(x: &[&Tensor], muon: Muon, decay: f64, rate: f64) -> Vec<Tensor> {
+    let [p, g, m, coefficient, lr] = x else { panic!("{} operands", x.len()) };
+    let (lr, mu) = (rate * lr.data[0], muon.momentum.to_f64());
+    let [rows, columns] = p.dims[..] else { panic!("{:?}", p.dims) };
+    let mut m = (*m).clone();
+    let mut u = m.clone();
+    for i in 0..m.data.len() {
+        let g = coefficient.data[0] * g.data[i];
+        m.data[i] = mu * m.data[i] + (1.0 - mu) * g;
+        u.data[i] = if muon.nesterov { (1.0 - mu) * g + mu * m.data[i] } else { m.data[i] };
+    }
+    let at = |x: &[f64], wide: bool, i: usize, j: usize| {
+        if wide { x[i * columns + j] } else { x[j * columns + i] }
+    };
+    let wide = rows <= columns;
+    let (short, long) = if wide { (rows, columns) } else { (columns, rows) };
+    let norm = libm::sqrt(u.data.iter().map(|x| x * x).sum()) + 1e-7;
+    let mut x: Vec<Vec<f64>> =
+        (0..short).map(|i| (0..long).map(|j| at(&u.data, wide, i, j) / norm).collect()).collect();
+    for _ in 0..5 {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        let a: Vec<Vec<f64>> =
+            x.iter().map(|one| x.iter().map(|other| dot(one, other)).collect()).collect();
+        let b: Vec<Vec<f64>> = (0..short)
+            .map(|i| (0..short).map(|j| -4.775 * a[i][j] + 2.0315 * dot(&a[i], &a[j])).collect())
+            .collect();
+        x = (0..short)
+            .map(|i| {
+                (0..long)
+                    .map(|j| 3.4445 * x[i][j] + (0..short).map(|k| b[i][k] * x[k][j]).sum::<f64>())
+                    .collect()
+            })
+            .collect();
+    }
+    let c = muon.scale.factor(rows as i64, columns as i64);
+    let mut p = (*p).clone();
+    for i in 0..rows {
+        for j in 0..columns {
+            let step = if wide { x[i][j] } else { x[j][i] };
+            let p = &mut p.data[i * columns + j];
+            *p = *p * (1.0 - lr * decay) - lr * c * step;
+        }
+    }
+    vec![p, m]
+}
+
+/// Singular values of an update are near 1: the matrix is nearly orthogonal, whatever the gradient's scale.
+#[test]
+fn muon_updates_matrices_by_nearly_orthogonal_ones() {
+    let graph = graph(TEXT);
+    let mut options = options(true, Recompute::Nothing, Loss::CROSS_ENTROPY);
+    options.optimizer.weight_decay = decimal("0");
+    let muon = Muon { momentum: decimal("0.95"), nesterov: true, scale: MuonScale::Keller };
+    let rule = |param: &Param| match param.role == "linear" && param.path.starts_with("layers.") {
+        true => UpdateRule::Muon(muon),
+        false => UpdateRule::AdamW,
+    };
+    let params = &graph.top.params;
+    options.updates =
+        params.iter().map(|p| ParamUpdate { rule: rule(p), ..ParamUpdate::PLAIN }).collect();
+    let plan = train(&graph, &options).update;
+    let seconds = plan.inputs.iter().filter(|(input, _)| matches!(input, Input::SecondMoment(_)));
+    let matrices = params.iter().filter(|p| rule(p) != UpdateRule::AdamW).count();
+    assert!(matrices > 3);
+    assert_eq!(seconds.count(), params.len() - matrices);
+    let mut random = Random(5);
+    let mut inputs = BTreeMap::from([
+        (Input::LearningRate, Tensor::number(0.1)),
+        (Input::StepNumber, Tensor::number(1.0)),
+    ]);
+    for (n, param) in params.iter().enumerate() {
+        let id = ParamId(n as u32);
+        let dims: Vec<usize> = param.shape.iter().map(|d| *d as usize).collect();
+        let mut draw = |f: fn(f64) -> f64| Tensor::from_fn(dims.clone(), |_| f(random.normal()));
+        inputs.insert(Input::Param(id), draw(|x| x));
+        inputs.insert(Input::Gradient(id), draw(|x| 1e-3 * x));
+        inputs.insert(Input::FirstMoment(id), draw(|_| 0.0));
+        inputs.insert(Input::SecondMoment(id), draw(|_| 0.0));
+    }
+    let outputs = run(checked(&plan), &inputs);
+    for (n, param) in params.iter().enumerate().filter(|(_, p)| rule(p) != UpdateRule::AdamW) {
+        let id = ParamId(n as u32);
+        let (before, after) = (&inputs[&Input::Param(id)], &outputs[&Output::Param(id)]);
+        let [rows, columns] = before.dims[..] else { panic!("{}", param.path) };
+        let squares = before.data.iter().zip(&after.data).map(|(p, q)| (p - q) * (p - q));
+        let scale = 0.1 * MuonScale::Keller.factor(rows as i64, columns as i64);
+        // The sum of the squares of the singular values, of which each is within 0.7 and 1.3.
+        let mean = squares.sum::<f64>() / (scale * scale) / rows.min(columns) as f64;
+        assert!((0.4..1.7).contains(&mean), "{}: {mean}", param.path);
+    }
 }
 
 const TEXT: &str =
@@ -122,7 +218,7 @@ fn update_follows_the_plan_of_adamw() {
         .steps
         .iter()
         .filter_map(|s| {
-            let Kernel::AdamW { decay, beta1: _, beta2: _, eps: _ } = &s.kernel else {
+            let Kernel::AdamW { decay, beta1: _, beta2: _, eps: _, rate: _ } = &s.kernel else {
                 return None;
             };
             Some(*decay == decimal("0.1"))

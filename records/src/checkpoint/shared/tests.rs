@@ -10,9 +10,9 @@ fn lock() -> Digest {
 
 fn slots() -> Vec<Slot> {
     vec![
-        Slot { path: "embed".to_owned(), shape: vec![5, 3] },
-        Slot { path: "layers.0.norm".to_owned(), shape: vec![2] },
-        Slot { path: "layers.0.wq".to_owned(), shape: vec![3, 3] },
+        Slot { path: "embed".to_owned(), shape: vec![5, 3], moments: 2 },
+        Slot { path: "layers.0.norm".to_owned(), shape: vec![2], moments: 2 },
+        Slot { path: "layers.0.wq".to_owned(), shape: vec![3, 3], moments: 2 },
     ]
 }
 

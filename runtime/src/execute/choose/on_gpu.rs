@@ -133,7 +133,8 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::CausalConvState { .. }
         | Kernel::Argmax
         | Kernel::Accumulate
-        | Kernel::Clip { .. } => Err(Reason::Asked),
+        | Kernel::Clip { .. }
+        | Kernel::Muon { .. } => Err(Reason::Asked),
     }
 }
 

@@ -35,7 +35,7 @@ fn step(family: Family, precision: Precision) -> (BTreeMap<(String, String), u64
     recorded(9, 0, || {
         let trainer = Trainer::new(plans::train(&graph, &options), CPU).unwrap();
         let mut weights = Weights::init(&graph, 1).unwrap();
-        let mut moments = Moments::zeros(&weights).unwrap();
+        let mut moments = Moments::zeros(&weights, &[]).unwrap();
         let Sizes { batch, time, past: _ } = Sizes { batch: 2, time: 70, past: 0 };
         let ids = || Tensor::randint(graph.vocab, [batch, time], (Kind::Int64, Device::Cpu));
         let sums = trainer.micro_batch(&weights, &ids(), &ids(), 1.0 / 140.0).unwrap();

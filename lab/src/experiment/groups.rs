@@ -1,0 +1,221 @@
+//! Groups of parameters: which are frozen, which Muon updates, and factors of their learning rate and weight decay.
+//!
+//! In: checked fields and the parameters of an arch. Out: the update of each parameter, or problems in the user's words.
+//! Must stay true: an entry matches a parameter, unless it ends in `?`; no two entries of one field match the same one;
+//! the digest changes with the update of any parameter, since graphs do not contain the roles that patterns name.
+
+use compiler::digest::Digest;
+use compiler::graph::Param;
+use compiler::plan::{Muon, MuonScale, ParamUpdate, UpdateRule};
+use dsl::Decimal;
+
+use super::access::{list, real, text, truth};
+use crate::error::Problem;
+use crate::field::{FieldValue, Fields, Pattern};
+
+const MUON: &str = "optimizer.muon";
+const FROZEN: &str = "optimizer.frozen";
+const LR: &str = "optimizer.lr_multipliers";
+const DECAY: &str = "optimizer.weight_decay_multipliers";
+const TAG: &str = "canonc.groups.v1";
+
+/// The update of each parameter; empty if all have the plain one.
+pub(super) fn updates(
+    arch: &str,
+    params: &[Param],
+    fields: &Fields,
+    problems: &mut Vec<Problem>,
+) -> Vec<ParamUpdate> {
+    let mut updates = vec![ParamUpdate::PLAIN; params.len()];
+    let mut each = |path: &str, set: &mut dyn FnMut(&mut ParamUpdate, &FieldValue)| {
+        let matched = members(arch, params, path, list(fields, path), problems);
+        for (update, entry) in updates.iter_mut().zip(matched) {
+            if let Some(entry) = entry {
+                set(update, entry);
+            }
+        }
+    };
+    each(LR, &mut |update, entry| update.lr = multiplier(entry));
+    each(DECAY, &mut |update, entry| update.decay = multiplier(entry));
+    let muon = Muon {
+        momentum: real(fields, "optimizer.momentum"),
+        nesterov: truth(fields, "optimizer.nesterov"),
+        scale: MuonScale::named(text(fields, "optimizer.muon_scale")).unwrap_or(MuonScale::Keller),
+    };
+    each(MUON, &mut |update, _| update.rule = UpdateRule::Muon(muon));
+    each(FROZEN, &mut |update, _| {
+        *update = ParamUpdate { rule: UpdateRule::Frozen, ..ParamUpdate::PLAIN };
+    });
+    whole_matrices(params, &updates, fields, problems);
+    let decay = real(fields, "optimizer.weight_decay");
+    if let Some(update) = updates.iter().find(|update| decay.mul(update.decay).is_err()) {
+        problems.push(Problem::new(
+            DECAY,
+            "bad-multiplier",
+            format!("{} x weight_decay {decay} cannot be stored exactly", update.decay),
+            "write numbers with fewer digits",
+        ));
+    }
+    let frozen = |update: &ParamUpdate| update.rule == UpdateRule::Frozen;
+    if !params.is_empty() && updates.iter().all(frozen) {
+        problems.push(Problem::new(
+            FROZEN,
+            "nothing-learns",
+            format!("every parameter of `{arch}` is frozen, so nothing would be trained"),
+            "leave out the patterns of those to train",
+        ));
+    }
+    if updates.iter().all(|update| *update == ParamUpdate::PLAIN) { Vec::new() } else { updates }
+}
+
+/// Muon updates matrices, and only whole ones.
+fn whole_matrices(
+    params: &[Param],
+    updates: &[ParamUpdate],
+    fields: &Fields,
+    problems: &mut Vec<Problem>,
+) {
+    let by_muon = |update: &ParamUpdate| matches!(update.rule, UpdateRule::Muon(_));
+    let mut matrices = params.iter().zip(updates).filter(|(_, update)| by_muon(update));
+    if let Some((param, _)) = matrices.clone().find(|(param, _)| param.shape.len() < 2) {
+        problems.push(Problem::new(
+            MUON,
+            "no-matrix",
+            format!(
+                "{MUON} names `{}`, which has the shape {:?}: Muon updates matrices",
+                param.path, param.shape
+            ),
+            "name matrices only, such as \"layers.**:linear\"; AdamW updates the rest",
+        ));
+    }
+    let shard = text(fields, "platform.shard");
+    if matrices.next().is_some() && shard != "none" {
+        problems.push(Problem::new(
+            "platform.shard",
+            "divided-matrices",
+            format!(
+                "platform.shard is \"{shard}\" and optimizer.kind is \"muon\": Muon needs whole matrices, of which each rank would hold a part"
+            ),
+            "write shard = \"none\" under [platform], or kind = \"adamw\" under [optimizer]",
+        ));
+    }
+}
+
+/// A line for each parameter whose update is not the plain one, hashed; `None` if there is none.
+pub(super) fn digest(params: &[Param], updates: &[ParamUpdate]) -> Option<Digest> {
+    let lines: String = params
+        .iter()
+        .zip(updates)
+        .filter(|(_, update)| **update != ParamUpdate::PLAIN)
+        .map(|(param, update)| match update.rule {
+            UpdateRule::Frozen => format!("{} frozen\n", param.path),
+            UpdateRule::Muon(_) => format!("{} muon {} {}\n", param.path, update.lr, update.decay),
+            UpdateRule::AdamW => format!("{} adamw {} {}\n", param.path, update.lr, update.decay),
+        })
+        .collect();
+    (!lines.is_empty()).then(|| Digest::of(TAG, &lines))
+}
+
+/// By parameter, the entry that matches it.
+fn members<'a>(
+    arch: &str,
+    params: &[Param],
+    path: &str,
+    entries: &'a [FieldValue],
+    problems: &mut Vec<Problem>,
+) -> Vec<Option<&'a FieldValue>> {
+    let mut found: Vec<Option<&FieldValue>> = vec![None; params.len()];
+    for entry in entries {
+        let text = pattern_of(entry);
+        let Some(pattern) = Pattern::parse(text) else { continue };
+        let mut any = false;
+        for (param, found) in params.iter().zip(&mut found) {
+            if !pattern.matches(param) {
+                continue;
+            }
+            any = true;
+            if let Some(other) = found {
+                problems.push(Problem::new(
+                    path,
+                    "two-groups",
+                    format!(
+                        "`{}` and `{text}` of {path} both match `{}`",
+                        pattern_of(other),
+                        param.path
+                    ),
+                    "narrow one of the two, so that each parameter has one entry",
+                ));
+                return found_or_none(params.len());
+            }
+            *found = Some(entry);
+        }
+        if !any && !pattern.optional {
+            problems.push(no_match(arch, params, path, text, &pattern));
+        }
+    }
+    found
+}
+
+/// After a problem, nothing is matched.
+fn found_or_none<'a>(count: usize) -> Vec<Option<&'a FieldValue>> {
+    vec![None; count]
+}
+
+fn no_match(arch: &str, params: &[Param], path: &str, text: &str, pattern: &Pattern) -> Problem {
+    let mut roles: Vec<&str> = params.iter().map(|param| param.role.as_str()).collect();
+    roles.sort_unstable();
+    roles.dedup();
+    // Layers are alike, so each path counts once, with `*` for the number of the layer.
+    let general = |param: &Param| {
+        let parts = param.path.split('.');
+        let part = |part: &str| match part.bytes().all(|b| b.is_ascii_digit()) {
+            true => "*".to_owned(),
+            false => part.to_owned(),
+        };
+        parts.map(part).collect::<Vec<_>>().join(".")
+    };
+    let mut paths: Vec<String> = params.iter().map(general).collect();
+    paths.sort();
+    paths.dedup();
+    let wrong_role = pattern.role().filter(|role| !roles.contains(role));
+    let known = match (wrong_role, pattern.path()) {
+        (Some(role), _) => match dsl::suggest(role, roles.iter().copied()) {
+            Some(near) => format!("did you mean the role `{near}`?"),
+            None => format!("its roles are {}", roles.join(", ")),
+        },
+        (None, Some(path)) => match dsl::suggest(&path, paths.iter().map(String::as_str)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("its parameters are {}", paths.join(", ")),
+        },
+        (None, None) => format!("its parameters are {}", paths.join(", ")),
+    };
+    Problem::new(
+        path,
+        "no-such-parameters",
+        format!("`{text}` of {path} matches no parameter of arch `{arch}`"),
+        format!("{known} If another arch of the comparison has such parameters, write \"{text}?\""),
+    )
+}
+
+/// The pattern of an entry, which is a text, or a pair of a text and a number.
+fn pattern_of(entry: &FieldValue) -> &str {
+    match entry {
+        FieldValue::Text(text) => text,
+        FieldValue::List(pair) => pair.first().map_or("", pattern_of),
+        FieldValue::Int(_) | FieldValue::Big(_) | FieldValue::Real(_) | FieldValue::Bool(_) => "",
+    }
+}
+
+fn multiplier(entry: &FieldValue) -> Decimal {
+    match entry {
+        FieldValue::List(pair) => match pair.get(1) {
+            Some(FieldValue::Real(x)) => *x,
+            Some(_) | None => Decimal::ONE,
+        },
+        FieldValue::Text(_)
+        | FieldValue::Int(_)
+        | FieldValue::Big(_)
+        | FieldValue::Real(_)
+        | FieldValue::Bool(_) => Decimal::ONE,
+    }
+}
