@@ -13,6 +13,7 @@ mod options;
 mod order;
 mod rope;
 mod scratch;
+mod settings;
 mod shape;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,7 +29,7 @@ use crate::graph::{ParamId, StateId};
 
 pub use crate::op::{Function, Scan};
 pub use cost::Work;
-pub use kernel::{Activation, Gate, Kernel, Mixed, RopeLayout, Scores};
+pub use kernel::Kernel;
 pub use liveness::{Memory, Sizes};
 pub use options::{
     Decays, Loss, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Recompute, Stream,
@@ -37,6 +38,7 @@ pub use options::{
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;
 pub use scratch::{Bf16, FEW_QUERIES};
+pub use settings::{Activation, Gate, Mixed, RopeLayout, Scores};
 pub(crate) use shape::infer;
 pub use update::decayed;
 

@@ -10,6 +10,7 @@
 mod choose;
 mod compare;
 mod dispatch;
+mod moments;
 #[cfg(test)]
 mod orders;
 mod running;
@@ -33,10 +34,11 @@ use records::run::RunError;
 pub use crate::error::ExecuteError;
 pub use choose::{Choice, Paths, choose};
 pub use compare::{Compared, compare};
+pub use moments::Moments;
 pub(crate) use running::Running;
 pub use stream::{Carried, Streamer};
 pub use trace::Traced;
-pub use train::{Evaluation, Evaluator, Moments, StepTrace, Sums, Trainer, check_ids};
+pub use train::{Evaluation, Evaluator, StepTrace, Sums, Trainer, check_ids};
 
 /// The machine that plans run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, ParamUpdate, Plan, TrainPlan};
+use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
-use super::{ExecuteError, Executor, Machine, Paths, Running, StepObserver, Traced};
+use super::{ExecuteError, Executor, Machine, Moments, Paths, Running, StepObserver, Traced};
 use crate::kernels::transfer::Readback;
 use crate::weights::Weights;
 use records::run::RunError;
@@ -42,30 +42,6 @@ pub struct StepTrace {
     micro: Vec<Traced>,
     combine: Vec<Traced>,
     update: Vec<Traced>,
-}
-
-/// Running means, in parameter order; one that a parameter's update does not keep is empty.
-#[derive(Debug)]
-pub struct Moments {
-    pub first: Vec<Tensor>,
-    pub second: Vec<Tensor>,
-}
-
-impl Moments {
-    /// The moments before the first step.
-    pub fn zeros(weights: &Weights, updates: &[ParamUpdate]) -> Result<Self, ExecuteError> {
-        let zeros = |which: usize| {
-            let tensors = weights.tensors.iter().enumerate();
-            let zeros = tensors.map(|(param, weight)| {
-                match ParamUpdate::of(updates, param).moments() > which {
-                    true => weight.f_zeros_like(),
-                    false => weight.f_new_zeros([0].as_slice(), (weight.kind(), weight.device())),
-                }
-            });
-            zeros.collect::<Result<Vec<_>, _>>()
-        };
-        Ok(Self { first: zeros(0)?, second: zeros(1)? })
-    }
 }
 
 impl Sums {
