@@ -11,6 +11,7 @@ mod runtime {
     mod gradients;
     mod mixers;
     mod scans;
+    mod stock;
     mod streaming;
     mod support;
     mod uses;
