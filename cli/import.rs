@@ -53,6 +53,11 @@ pub fn import(args: &ImportArgs) -> Outcome {
         output::counted(parameters, "parameter"),
         output::counted(files.len(), "file")
     ));
+    let changed = imported.changed();
+    if let Some(first) = changed.first() {
+        let tensors = output::counted(changed.len(), "tensor");
+        output::note(&format!("changed: {tensors}, listed in import.toml ({})", first.how));
+    }
     for LeftOut { name, why } in left_out.iter().take(TOLD) {
         output::note(&format!("left out: {name} ({why})"));
     }

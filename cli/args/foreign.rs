@@ -28,12 +28,13 @@ Examples:
   canonc import config.json --no-weights --out new   the arch alone
   canonc forward imported/arch/NAME.canon --weights imported/weights.safetensors --tokens t.safetensors --out o.safetensors
 
-Reads   config.json with model.safetensors, one file or shards, of Llama, LlamaCanon, GLA5, GDN2 and Mamba2;
-        params.json with consolidated.pth, without running any code in it; a release: a folder with config.json,
+Reads   config.json with model.safetensors, one file or shards, of Llama (also 3.1), Mistral, Qwen3, Gemma 2,
+        OLMo 2, LlamaCanon, GLA5, GDN2 and Mamba2; params.json with consolidated.pth, without running any code in it; a release: a folder with config.json,
         and with those two in default/; *.yaml of Lingua's trainer.
 Writes  OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
         if it has weights (f32, under the paths that `canonc show` lists), and OUT/import.toml: digests of
-        every file that was read, and what was left out and why. OUT is written completely or not at all. To
+        every file that was read, what was left out and why, and tensors with other values (the norms of Gemma 2
+        multiply by 1 + weight, so 1 is added). OUT is written completely or not at all. To
         import a model without weights, add --no-weights.
 
 A step has devices x grad_acc_steps x batch_size x seq_len tokens. Published recipes give the number of GPUs only

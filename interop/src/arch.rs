@@ -54,7 +54,8 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
     }))
 }
 
-fn differing(ours: &[Field], theirs: &[Field]) -> Option<(String, String, String)> {
+/// The first field that differs: its path and both values.
+pub(crate) fn differing(ours: &[Field], theirs: &[Field]) -> Option<(String, String, String)> {
     let table = |fields: &[Field]| -> BTreeMap<String, String> {
         fields.iter().map(|f| (f.path.clone(), f.value.clone())).collect()
     };

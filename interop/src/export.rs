@@ -16,7 +16,7 @@ use lab::lock::ARCH_SEQ_LEN;
 use minijinja::{Environment, UndefinedBehavior, context};
 
 use super::dtype::Dtype;
-use super::hf::{self, Described};
+use super::hf::{self, Released};
 use super::import::{put, whole};
 use super::lay::{self, Entry, Target};
 use super::model::{Family, Mixer, Model, RopeLayout};
@@ -130,7 +130,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         Some(FieldValue::Int(n)) => *n,
         Some(_) | None => ARCH_SEQ_LEN,
     };
-    let described = model.map(|model| Described { model, norm, turned: false });
+    let described = model.map(|model| Released { model, norm, turned: false });
     let plan = Plan { request, weights, seq_len, written: RefCell::default() };
     whole(out, &|folder| match (request.to, &described) {
         (To::HuggingFace, Some(described)) if described.model.is_plain_llama() => {
@@ -193,7 +193,7 @@ impl Plan<'_> {
         })
     }
 
-    fn entries(&self, whose: Target, described: &Described) -> Vec<Entry> {
+    fn entries(&self, whose: Target, described: &Released) -> Vec<Entry> {
         let params = self.request.compiled.graph.params();
         let mut entries = lay::entries(&described.model, whose, described.norm, params);
         if described.turned {
@@ -265,7 +265,7 @@ impl Plan<'_> {
         [id(tokenizer.and_then(|t| t.bos.as_ref())), id(tokenizer.and_then(|t| t.eos.as_ref()))]
     }
 
-    fn published_class(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn published_class(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
         let weights = self.needed_weights()?;
         let model = &described.model;
         let layout = match &model.mixer {
@@ -273,7 +273,7 @@ impl Plan<'_> {
             Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => None,
         };
         let turned = model.is_plain_llama() && layout == Some(RopeLayout::Interleaved);
-        let described = Described { turned, ..described.clone() };
+        let described = Released { turned, ..described.clone() };
         let dtype = self.request.dtype;
         let config = json::write(&hf::write(&described, self.seq_len, dtype.torch()));
         self.put(folder, "config.json", &config)?;
@@ -323,7 +323,7 @@ impl Plan<'_> {
         })
     }
 
-    fn lingua(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn lingua(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
         let training = match self.request.experiment {
             None => None,
             // Weights are worth exporting even if Lingua cannot train the model.
@@ -350,7 +350,7 @@ impl Plan<'_> {
         let mut root = training.unwrap_or_default();
         self.model_keys(&mut root, described);
         let turned = is_half(&described.model);
-        let described = Described { turned, ..described.clone() };
+        let described = Released { turned, ..described.clone() };
         if let Some(own) = lingua::ours(&described.model) {
             training::put(&mut root, "canonc", own);
         }
@@ -380,7 +380,7 @@ impl Plan<'_> {
     }
 
     /// Adds the keys `name` and `model` to the training keys.
-    fn model_keys(&self, root: &mut Vec<(String, Node)>, described: &Described) {
+    fn model_keys(&self, root: &mut Vec<(String, Node)>, described: &Released) {
         let experiment = self.request.experiment;
         let seed = experiment.map_or("42".to_owned(), |e| e.seeds.init.to_string());
         let z_loss = experiment.is_some_and(|e| !e.loss.nll_square.is_zero());
@@ -390,7 +390,7 @@ impl Plan<'_> {
     }
 
     /// Checks that Lingua would train this arch from the same initial distribution.
-    fn trains(&self, described: &Described) -> Result<(), ForeignError> {
+    fn trains(&self, described: &Released) -> Result<(), ForeignError> {
         let model = &described.model;
         let own = lingua::init_of(model.family());
         let refuse = |message: String| {
@@ -416,7 +416,7 @@ impl Plan<'_> {
         }
     }
 
-    fn recipe(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn recipe(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
         let Some(experiment) = self.request.experiment else {
             let help = "name the lock of an experiment";
             return Err(ForeignError::new(
@@ -447,7 +447,7 @@ impl Plan<'_> {
         self.put(folder, "recipe.yaml", &text)
     }
 
-    fn slurm(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn slurm(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
         self.recipe(folder, described)?;
         let Some(experiment) = self.request.experiment else { return Ok(()) };
         let (_, devices) = training::write(experiment)?;

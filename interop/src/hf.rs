@@ -4,6 +4,7 @@
 //! classes; a key that changes the computation is honoured or refused; features of our models that a configuration
 //! cannot express are under `canonc`, which other programs ignore.
 
+mod stock;
 mod write;
 
 use std::collections::BTreeMap;
@@ -15,12 +16,13 @@ use super::names::GatedNorm;
 use super::node::Value;
 use super::torch;
 
+pub use stock::{Changed, Family, Stock};
 pub(crate) use write::{canon_set, float, own, turned_channels};
 pub use write::{check_class, class, code_folder, published, write};
 
-/// A model as a configuration describes it.
+/// A model of a released family as a configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct Released {
     /// The model.
     pub model: Model,
     /// The kernel of its gated norms, which names their parameters.
@@ -29,7 +31,34 @@ pub struct Described {
     pub turned: bool,
 }
 
-/// The supported model types, each with its published class.
+/// What a configuration describes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Described {
+    /// A model of a released family.
+    Released(Released),
+    /// A model of another class of `transformers`.
+    Stock(Stock),
+}
+
+impl Described {
+    /// The arch in the `.canon` language, with a doc of one line.
+    pub fn text(&self, name: &str, doc: &str) -> String {
+        match self {
+            Described::Released(released) => released.model.text(name, doc),
+            Described::Stock(stock) => stock.text(name, doc),
+        }
+    }
+
+    /// The model, if it is of a released family.
+    pub fn model(&self) -> Option<&Model> {
+        match self {
+            Described::Released(released) => Some(&released.model),
+            Described::Stock(_) => None,
+        }
+    }
+}
+
+/// The released model types, each with its published class.
 const TYPES: [(&str, &str, &str); 5] = [
     ("llama", "LlamaForCausalLM", ""),
     ("LlamaCanon", "LlamaCanonForCausalLM", "llama_canon"),
@@ -60,7 +89,18 @@ const GENERAL: &[&str] = &[
 
 /// Reads the keys of a `config.json`.
 pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
-    let types: Vec<&str> = TYPES.iter().map(|(name, _, _)| *name).collect();
+    let Some(family) = stock::takes(keys)? else { return Ok(Described::Released(released(keys)?)) };
+    general(keys, family.model_type, family.class)?;
+    let stock = stock::read(keys, family)?;
+    finish(keys)?;
+    Ok(Described::Stock(stock))
+}
+
+/// Reads the keys of a `config.json` of a released family.
+pub fn released(keys: &Keys<'_>) -> Result<Released, ForeignError> {
+    let types = TYPES.iter().map(|(name, _, _)| *name);
+    let more = stock::FAMILIES.iter().map(|family| family.model_type);
+    let types: Vec<&str> = types.chain(more.filter(|name| *name != "llama")).collect();
     let known = |found: &str| TYPES.iter().find(|(name, _, _)| *name == found);
     let Some((model_type, class, _)) = keys.text("model_type")?.and_then(known) else {
         let why = format!("and it should be one of {}", types.join(", "));
@@ -72,8 +112,27 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         };
         return Err(keys.refuse("model_type", why, help));
     };
+    general(keys, model_type, class)?;
+    let own = Own::read(keys)?;
+    let mut described = match *model_type {
+        "llama" | "LlamaCanon" => llama(keys, *model_type == "LlamaCanon")?,
+        "Mamba2Canon" => mamba2(keys)?,
+        _ => flash_linear(keys, *model_type == "GLACanon")?,
+    };
+    own.apply(&mut described, keys)?;
+    finish(keys)?;
+    Ok(described)
+}
+
+/// Refuses keys that were not read.
+fn finish(keys: &Keys<'_>) -> Result<(), ForeignError> {
+    keys.finish(&["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"])
+}
+
+/// Reads the keys that every class has.
+fn general(keys: &Keys<'_>, model_type: &str, class: &str) -> Result<(), ForeignError> {
     if let Some(node) = keys.node("architectures") {
-        let one = matches!(&node.value, Value::List(items) if items.len() == 1 && items.iter().all(|n| n.value.plain() == **class));
+        let one = matches!(&node.value, Value::List(items) if items.len() == 1 && items.iter().all(|n| n.value.plain() == class));
         if !one {
             let why = format!("and a `model_type` of {model_type} is a {class}");
             return Err(keys.refuse(
@@ -88,16 +147,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     keys.only("is_encoder_decoder", &["false"], "and only decoders are supported")?;
     keys.only("pruned_heads", &["{}"], "and heads cannot be pruned")?;
     keys.only("pretraining_tp", &["1"], "and it changes how numbers are rounded")?;
-    keys.only("attention_dropout", &["0"], "and dropout cannot be expressed")?;
-    let own = Own::read(keys)?;
-    let mut described = match *model_type {
-        "llama" | "LlamaCanon" => llama(keys, *model_type == "LlamaCanon")?,
-        "Mamba2Canon" => mamba2(keys)?,
-        _ => flash_linear(keys, *model_type == "GLACanon")?,
-    };
-    own.apply(&mut described, keys)?;
-    keys.finish(&["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"])?;
-    Ok(described)
+    keys.only("attention_dropout", &["0"], "and dropout cannot be expressed")
 }
 
 /// Our own keys, in addition to the published ones.
@@ -133,7 +183,7 @@ impl Own {
         Ok(Own { init, interleaved })
     }
 
-    fn apply(self, described: &mut Described, keys: &Keys<'_>) -> Result<(), ForeignError> {
+    fn apply(self, described: &mut Released, keys: &Keys<'_>) -> Result<(), ForeignError> {
         if let Some(init) = self.init {
             described.model.init = init;
         }
@@ -189,7 +239,7 @@ pub(super) fn canon(
     Ok((canon, set.contains('b')))
 }
 
-fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
+fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Released, ForeignError> {
     keys.only("attention_bias", &["false"], "and attention has no biases here")?;
     keys.only("mlp_bias", &["false"], "and the MLP has no biases here")?;
     keys.only("hidden_act", &["silu"], "and the MLP's gate is silu")?;
@@ -285,7 +335,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
         canon,
         init: Init::hugging_face_with(range),
     };
-    Ok(Described { model, norm: GatedNorm::Fused, turned: false })
+    Ok(Released { model, norm: GatedNorm::Fused, turned: false })
 }
 
 /// Channels that RoPE rotates; if absent, all of them. The readers of the release disagree about 0, so it is refused.
@@ -320,7 +370,7 @@ pub(super) fn divided(
     }
 }
 
-fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
+fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Released, ForeignError> {
     keys.only(
         "attn_mode",
         &["chunk", "fused_chunk", "fused_recurrent"],
@@ -387,10 +437,10 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
         canon,
         init: Init::flash_linear(),
     };
-    Ok(Described { model, norm, turned: false })
+    Ok(Released { model, norm, turned: false })
 }
 
-fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+fn mamba2(keys: &Keys<'_>) -> Result<Released, ForeignError> {
     keys.only("expand", &["2"], "and the mixer is twice as wide as the model")?;
     keys.needed("n_groups", &["1"], "8", "and released models have one group")?;
     keys.only("conv_kernel", &["4"], "and the mixer's own convolution spans 4")?;
@@ -444,7 +494,7 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         canon,
         init: Init::mamba(),
     };
-    Ok(Described { model, norm: GatedNorm::Fused, turned: false })
+    Ok(Released { model, norm: GatedNorm::Fused, turned: false })
 }
 
 /// Whether a Mamba2 has its own convolution. It depends on `noconv1d`; the class ignores a `b` of `canon_set`.

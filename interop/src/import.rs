@@ -3,7 +3,7 @@
 //! In: a Hugging Face folder, a Lingua release, or a recipe of Lingua's trainer. Out: a folder with the arch, the
 //! recipe if the source has training keys, the weights if it has them, and the origin of everything. Must stay true:
 //! everything is checked before anything is written; the folder is written completely or not at all; the weights'
-//! values are the source's, bit for bit.
+//! values are the source's, bit for bit, apart from changes that `import.toml` lists.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ use compiler::program::Compiled;
 
 use super::config::Keys;
 use super::dtype::Dtype;
-use super::hf::Described;
+use super::hf::{Changed, Described, Released};
 use super::lay::{LeftOut, Target};
 use super::names::GatedNorm;
 use super::source::{Source, differing};
@@ -184,18 +184,18 @@ pub(super) fn described_beside(
     let keys = Keys::new(&place, &root)?;
     let described = match whose {
         Target::HuggingFace => hf::read(&keys)?,
-        Target::Lingua => lingua::read(&keys)?,
+        Target::Lingua => Described::Released(lingua::read(&keys)?),
     };
     Ok(Some((path, described)))
 }
 
 /// Compares a release's `config.json` with the model of its `params.json`. A configuration that is too short to
 /// describe a model is left out.
-fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOut), ForeignError> {
+fn check_above(config: &Path, described: &Released) -> Result<(ReadFile, LeftOut), ForeignError> {
     let place = shown(config);
     let (bytes, read) = bytes_of(config)?;
     let root = json::read(&place, &bytes)?;
-    let above = Keys::new(&place, &root).and_then(|keys| hf::read(&keys));
+    let above = Keys::new(&place, &root).and_then(|keys| hf::released(&keys));
     let why = match above {
         Err(error) => format!("it does not describe a model: {}", error.message),
         Ok(above) => match differing(&above.model, &described.model) {
@@ -226,6 +226,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     };
     let keys = Keys::new(&place, &root)?;
     let mut left_out = Vec::new();
+    let mut norm = GatedNorm::Fused;
     let (described, training) = match whose {
         Target::HuggingFace => {
             if request.devices.is_some() {
@@ -236,7 +237,11 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
                     help,
                 ));
             }
-            (hf::read(&keys)?, None)
+            let described = hf::read(&keys)?;
+            if let Described::Released(released) = &described {
+                norm = released.norm;
+            }
+            (described, None)
         }
         Target::Lingua => {
             let described = lingua::read(&keys)?;
@@ -258,12 +263,13 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
                 None
             };
             keys.finish(&["model.dim", "model.n_layers", "optim.lr", "data.batch_size"])?;
-            (described, training)
+            norm = described.norm;
+            (Described::Released(described), training)
         }
     };
     left_out.extend(keys.neutrals());
     // A recipe has a field for it: platform.kernels.gated_norm.
-    if described.norm == GatedNorm::Reference && training.is_none() {
+    if norm == GatedNorm::Reference && training.is_none() {
         let why = "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
         left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
     }
@@ -277,13 +283,14 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         let help = "use letters, digits and `_`, starting with a letter";
         return Err(ForeignError::new("--name", message, help));
     }
-    let text =
-        described.model.text(&name, &format!("Imported from {}.", file_name(request.source)));
+    let text = described.text(&name, &format!("Imported from {}.", file_name(request.source)));
     let compiled = arch::compile(&name, &text)
         .map_err(|error| ForeignError { place: place.clone(), ..error })?;
     let mut files = vec![config_read];
-    if let Kind::Lingua { config: Some(above), .. } = &kind {
-        let (read, idle) = check_above(above, &described)?;
+    if let (Kind::Lingua { config: Some(above), .. }, Described::Released(described)) =
+        (&kind, &described)
+    {
+        let (read, idle) = check_above(above, described)?;
         files.push(read);
         left_out.push(idle);
     }
@@ -378,6 +385,14 @@ impl Imported {
         self.compiled.graph.params()
     }
 
+    /// The tensors whose values are not those of the file.
+    pub fn changed(&self) -> Vec<Changed> {
+        match (&self.described, &self.weights) {
+            (Described::Stock(stock), Some(_)) => stock.changed(self.params()),
+            (Described::Stock(_) | Described::Released(_), _) => Vec::new(),
+        }
+    }
+
     /// The recipe, for a folder that also holds the arch.
     pub fn recipe(&self) -> Option<String> {
         let training = self.training.as_ref()?;
@@ -423,6 +438,9 @@ impl Imported {
             let name = text(&file_name(path));
             let _ =
                 writeln!(out, "\n[[file]]\nname = {name}\nbytes = {bytes}\nblake3 = \"{digest}\"");
+        }
+        for Changed { name, how } in self.changed() {
+            let _ = writeln!(out, "\n[[changed]]\nname = {}\nhow = {}", text(&name), text(how));
         }
         for LeftOut { name, why } in &self.left_out {
             let _ = writeln!(out, "\n[[left_out]]\nname = {}\nwhy = {}", text(name), text(why));

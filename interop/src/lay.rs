@@ -7,10 +7,13 @@
 use std::collections::BTreeMap;
 
 use compiler::graph::Param;
+use compiler::plan::RopeScaling;
 
 use super::ForeignError;
 use super::model::{Mixer, Model, RopeLayout};
-use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout, When};
+use super::names::{
+    GatedNorm, HF_GEMMA2, HF_LLAMA, HF_OLMO2, LAYOUTS, LINGUA_PREFIX, Layout, Row, When,
+};
 use super::store::{PIECE, Planned, Store, Stored};
 
 /// The program that reads or writes the tensors.
@@ -35,6 +38,8 @@ pub struct Entry {
     pub kind: EntryKind,
     /// The row reordering, if its rows are for the other RoPE layout.
     pub turned: Option<RopePermutation>,
+    /// Whether our values are 1 + theirs, in f32.
+    pub plus_one: bool,
 }
 
 /// How the rows of each head are reordered for the other RoPE layout: channels paired as neighbours here are paired as
@@ -74,9 +79,12 @@ const MAX_FAULTS: usize = 24;
 /// Endings of names of tensors with values that RoPE computes.
 pub(super) const FREQUENCIES: [&str; 2] = ["rotary_emb.inv_freq", "rope.freqs"];
 
+/// The layouts of files that have a `config.json` of a class of `transformers` beside them.
+pub(crate) static HUGGING_FACE: [&Layout; 3] = [&HF_LLAMA, &HF_GEMMA2, &HF_OLMO2];
+
 /// The layout that a program uses for this model.
 pub(crate) fn layout(model: &Model, target: Target) -> &'static Layout {
-    let [hf_llama, lingua_llama, flash, mamba] = &LAYOUTS;
+    let [hf_llama, lingua_llama, flash, mamba, ..] = LAYOUTS;
     match (&model.mixer, target) {
         (Mixer::Attention(_), Target::HuggingFace) => hf_llama,
         (Mixer::Attention(_), Target::Lingua) => lingua_llama,
@@ -87,31 +95,80 @@ pub(crate) fn layout(model: &Model, target: Target) -> &'static Layout {
 
 /// Every tensor of this model in the other program.
 pub fn entries(model: &Model, target: Target, norm: GatedNorm, params: &[Param]) -> Vec<Entry> {
-    let index: BTreeMap<&str, usize> =
-        params.iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
-    let layout = layout(model, target);
     let prefixed = target == Target::Lingua && !matches!(model.mixer, Mixer::Attention(_));
-    let mut found = Vec::new();
-    for row in layout.rows.iter().filter(|row| row.when.holds(model, norm)) {
-        let layers = if row.theirs.contains("{i}") { model.layers } else { 1 };
-        for layer in 0..layers {
-            let at = |text: &str| text.replace("{i}", &layer.to_string());
-            let ours: Option<Vec<usize>> =
-                row.ours.iter().map(|path| index.get(at(path).as_str()).copied()).collect();
-            let Some(ours) = ours else { continue };
-            let (kind, shape) = match row.when {
-                When::Zeros => (EntryKind::Zeros, zeros_shape(model)),
-                When::Repeated => (EntryKind::Repeated, stacked(&ours, params)),
-                When::Always | When::Gla5 | When::Gla5Norm(_) | When::Gdn2 | When::Gdn2With(_) => {
-                    (EntryKind::Needed, stacked(&ours, params))
-                }
-            };
-            let prefix = if prefixed { LINGUA_PREFIX } else { "" };
-            let theirs = format!("{prefix}{}", at(row.theirs));
-            found.push(Entry { theirs, shape, ours, kind, turned: None });
+    let rows = layout(model, target).rows.iter().filter(|row| row.when.holds(model, norm));
+    let mut found = of_rows(rows, model.layers, 0, params);
+    for entry in &mut found {
+        if entry.kind == EntryKind::Zeros {
+            entry.shape = zeros_shape(model);
+        }
+        if prefixed {
+            entry.theirs.insert_str(0, LINGUA_PREFIX);
         }
     }
     found
+}
+
+/// A model that is not of a released family, as far as its tensors need.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StockRows {
+    pub(crate) layout: &'static Layout,
+    /// Layers in the file, and the number of ours that holds its first one.
+    pub(crate) layers: i64,
+    pub(crate) first: i64,
+    pub(crate) tied: bool,
+    /// Whether our norms are 1 + theirs.
+    pub(crate) plus_one: bool,
+}
+
+/// Every tensor of such a model.
+pub(crate) fn stock_entries(stock: &StockRows, params: &[Param]) -> Vec<Entry> {
+    let rows = stock.layout.rows.iter();
+    let rows =
+        rows.filter(|row| row.when == When::Always || row.when == When::Repeated && stock.tied);
+    let mut found = of_rows(rows, stock.layers, stock.first, params);
+    for entry in &mut found {
+        let param = entry.ours.first().and_then(|n| params.get(*n));
+        entry.plus_one = stock.plus_one && param.is_some_and(|param| param.role == "norm");
+    }
+    found
+}
+
+/// The tensors of these rows; layer 0 of the file is layer `first` of ours.
+fn of_rows<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    layers: i64,
+    first: i64,
+    params: &[Param],
+) -> Vec<Entry> {
+    let index: BTreeMap<&str, usize> =
+        params.iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
+    let mut found = Vec::new();
+    for row in rows {
+        let layers = if row.theirs.contains("{i}") { layers } else { 1 };
+        for layer in 0..layers {
+            let at = |text: &str, layer: i64| text.replace("{i}", &layer.to_string());
+            let our = |path: &&str| index.get(at(path, layer + first).as_str()).copied();
+            let ours: Option<Vec<usize>> = row.ours.iter().map(our).collect();
+            let Some(ours) = ours else { continue };
+            let kind = match row.when {
+                When::Zeros => EntryKind::Zeros,
+                When::Repeated => EntryKind::Repeated,
+                When::Always | When::Gla5 | When::Gla5Norm(_) | When::Gdn2 | When::Gdn2With(_) => {
+                    EntryKind::Needed
+                }
+            };
+            let (theirs, shape) = (at(row.theirs, layer), stacked(&ours, params));
+            found.push(Entry { theirs, shape, ours, kind, turned: None, plus_one: false });
+        }
+    }
+    found
+}
+
+/// The frequencies of RoPE; `None` for a model without it.
+pub(super) fn rates(model: &Model) -> Option<Vec<f64>> {
+    let Mixer::Attention(attention) = &model.mixer else { return None };
+    Some(RopeScaling::Unscaled.rates(attention.theta.to_f64(), attention.rope_dims))
 }
 
 /// Reorders q and k for a program that uses the other RoPE layout.
@@ -197,13 +254,13 @@ pub(super) fn our_row(row: u64, turned: RopePermutation) -> u64 {
 }
 
 /// Compares a checkpoint with the tensors that the model should have. Reports missing, extra and misshapen tensors,
-/// types that are not weights, copies that differ and zeros that are not zero. Returns what is left out. `wrong` begins
-/// the error message.
+/// types that are not weights, copies that differ and zeros that are not zero. Returns what is left out. `rates` are
+/// RoPE's frequencies, which a file may have; `wrong` begins the error message.
 pub fn check(
     place: &str,
     store: &Store,
     entries: &[Entry],
-    model: &Model,
+    rates: Option<&[f64]>,
     wrong: &str,
 ) -> Result<Vec<LeftOut>, ForeignError> {
     let mut faults = Vec::new();
@@ -235,7 +292,7 @@ pub fn check(
             continue;
         }
         if FREQUENCIES.iter().any(|end| name.ends_with(end)) {
-            match frequencies(store, name, stored, model)? {
+            match frequencies(store, name, stored, rates)? {
                 Ok(()) => {
                     let why = "RoPE's frequencies, equal to those computed".to_owned();
                     left_out.push(LeftOut { name: name.clone(), why });
@@ -380,20 +437,18 @@ fn frequencies(
     store: &Store,
     name: &str,
     stored: &Stored,
-    model: &Model,
+    rates: Option<&[f64]>,
 ) -> Result<Result<(), String>, ForeignError> {
-    let Mixer::Attention(attention) = &model.mixer else {
+    let Some(rates) = rates else {
         return Ok(Err(format!("extra: {name}, but this family has no RoPE")));
     };
-    let want = attention.rope_dims / 2;
-    if stored.shape != [want] {
+    let want = rates.len();
+    if stored.shape != [want as i64] {
         return Ok(Err(format!("shape: {name} is {:?}, but RoPE has {want}", stored.shape)));
     }
     let values = store.values(name, 0, want as u64)?;
-    let theta = attention.theta.to_f64();
     // Within one percent: they may be stored in bf16.
-    for (i, has) in values.iter().enumerate() {
-        let computed = libm::pow(theta, -2.0 * i as f64 / attention.rope_dims as f64);
+    for (i, (has, computed)) in values.iter().zip(rates).enumerate() {
         if (f64::from(*has) - computed).abs() > 1e-2 * computed {
             return Ok(Err(format!("{name} has {has} at {i}, but rope_theta gives {computed}")));
         }

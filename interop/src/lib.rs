@@ -19,7 +19,7 @@
 //!     "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}
 //! }"#;
 //! let config = json::read("config.json", config)?;
-//! let model = hf::read(&Keys::new("config.json", &config)?)?.model;
+//! let model = hf::released(&Keys::new("config.json", &config)?)?.model;
 //! let text = model.text("small", "A small Llama.");
 //! let compiled = arch::compile("small", &text)?;
 //! assert_eq!(arch::model(&compiled)?, model);

@@ -8,7 +8,7 @@ use dsl::Decimal;
 
 use super::ForeignError;
 use super::config::{Keys, decimal};
-use super::hf::{Described, canon, canon_set, divided, float, own, rope_dims, turned_channels};
+use super::hf::{Released, canon, canon_set, divided, float, own, rope_dims, turned_channels};
 use super::model::{Attention, Canon, Family, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
@@ -23,7 +23,7 @@ fn up_to(n: i64, multiple: i64) -> i64 {
 }
 
 /// Reads `model.*`.
-pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+pub fn read(keys: &Keys<'_>) -> Result<Released, ForeignError> {
     if !keys.has("model") {
         let help = "give Lingua's params.json, or a recipe of its trainer";
         return Err(keys.refuse("model", "and it says what is trained", help));
@@ -96,7 +96,7 @@ fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
     }
 }
 
-fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+fn llama(keys: &Keys<'_>) -> Result<Released, ForeignError> {
     for key in ["model.mlp_type", "model.mamba_ssm"] {
         keys.only(key, &[], "and Llama has none")?;
     }
@@ -154,7 +154,7 @@ fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         canon,
         init: Init::lingua(),
     };
-    Ok(Described { model, norm: GatedNorm::Fused, turned: false })
+    Ok(Released { model, norm: GatedNorm::Fused, turned: false })
 }
 
 fn floor(number: Option<Decimal>) -> Option<i64> {
@@ -165,7 +165,7 @@ fn floor(number: Option<Decimal>) -> Option<i64> {
     i64::try_from(whole).ok()
 }
 
-fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
+fn linear(keys: &Keys<'_>, family: Family) -> Result<Released, ForeignError> {
     let name = match family {
         Family::Llama => "Llama",
         Family::Gla5 => "GLA5",
@@ -249,7 +249,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
         canon,
         init: if mamba { Init::mamba() } else { Init::flash_linear() },
     };
-    Ok(Described { model, norm, turned: false })
+    Ok(Released { model, norm, turned: false })
 }
 
 fn node(value: Value) -> Node {
@@ -265,8 +265,8 @@ fn some(n: Option<i64>) -> Value {
 }
 
 /// `model` with every key, as in `params.json`.
-pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> Value {
-    let Described { model, norm, turned: _ } = described;
+pub fn write(described: &Released, z_loss: bool, seed: &str, seq_len: i64) -> Value {
+    let Released { model, norm, turned: _ } = described;
     let text = |text: &str| Value::Text(text.to_owned());
     let attention = match &model.mixer {
         Mixer::Attention(attention) => Some(attention),

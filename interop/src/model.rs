@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 pub use compiler::plan::RopeLayout;
-use compiler::program::STD;
+use compiler::program::{Compiled, STD};
 use dsl::{Decimal, Entry, Item, Segment, Sources};
 
 /// One released family.
@@ -186,6 +186,23 @@ impl Init {
         Init(rows)
     }
 
+    /// The distributions of a compiled arch.
+    pub(crate) fn of(compiled: &Compiled) -> Init {
+        let fields = compiled.fields.iter();
+        let rows = fields.filter_map(|f| Some((f.path.strip_prefix("init.")?, &f.value)));
+        Init::from_rows(rows.map(|(role, rule)| (role.to_owned(), rule.clone())).collect())
+    }
+
+    /// The table's definition in the text of an arch with this name, unless it is a standard one; and its name.
+    pub(crate) fn written(&self, name: &str) -> (String, String) {
+        if let Some(table) = self.name() {
+            return (String::new(), table.to_owned());
+        }
+        let rows: String =
+            self.rows().iter().map(|(role, rule)| format!("  {role} {rule}\n")).collect();
+        (format!("init {name}_init {{\n{rows}}}\n\n"), format!("{name}_init"))
+    }
+
     /// Rule by role.
     pub fn rows(&self) -> &BTreeMap<String, String> {
         &self.0
@@ -252,18 +269,7 @@ impl Model {
 
     /// The arch in the `.canon` language, with a doc of one line.
     pub fn text(&self, name: &str, doc: &str) -> String {
-        let mut out = String::new();
-        let init = match self.init.name() {
-            Some(table) => table.to_owned(),
-            None => {
-                let _ = writeln!(out, "init {name}_init {{");
-                for (role, rule) in self.init.rows() {
-                    let _ = writeln!(out, "  {role} {rule}");
-                }
-                out.push_str("}\n\n");
-                format!("{name}_init")
-            }
-        };
+        let (mut out, init) = self.init.written(name);
         let doc: String = doc.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         if !doc.is_empty() {
             let _ = writeln!(out, "/// {doc}");

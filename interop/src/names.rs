@@ -7,7 +7,7 @@
 use super::model::{Family, Model};
 
 /// One tensor of a foreign file.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) theirs: &'static str,
     pub(crate) ours: &'static [&'static str],
@@ -56,7 +56,7 @@ impl When {
 }
 
 /// One program's names.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
     pub(crate) rows: &'static [Row],
@@ -65,12 +65,19 @@ pub(crate) struct Layout {
 /// Prefix of every name in Lingua checkpoints of the linear models.
 pub(crate) const LINGUA_PREFIX: &str = "trans.";
 
-pub(crate) static LAYOUTS: [Layout; 4] = [
-    Layout { name: "Hugging Face Llama", rows: HF_LLAMA },
-    Layout { name: "Lingua Llama", rows: LINGUA_LLAMA },
-    Layout { name: "flash-linear-attention", rows: FLASH_LINEAR },
-    Layout { name: "Mamba2", rows: MAMBA2 },
+pub(crate) static LAYOUTS: [&Layout; 6] = [
+    &HF_LLAMA,
+    &Layout { name: "Lingua Llama", rows: LINGUA_LLAMA },
+    &Layout { name: "flash-linear-attention", rows: FLASH_LINEAR },
+    &Layout { name: "Mamba2", rows: MAMBA2 },
+    &HF_GEMMA2,
+    &HF_OLMO2,
 ];
+
+/// Llama, and classes with its names: Mistral, Qwen3.
+pub(crate) static HF_LLAMA: Layout = Layout { name: "Hugging Face Llama", rows: LLAMA };
+pub(crate) static HF_GEMMA2: Layout = Layout { name: "Hugging Face Gemma 2", rows: GEMMA2 };
+pub(crate) static HF_OLMO2: Layout = Layout { name: "Hugging Face OLMo 2", rows: OLMO2 };
 
 const fn row(theirs: &'static str, ours: &'static [&'static str]) -> Row {
     row_when(theirs, ours, When::Always)
@@ -80,13 +87,17 @@ const fn row_when(theirs: &'static str, ours: &'static [&'static str], when: Whe
     Row { theirs, ours, when }
 }
 
-const HF_LLAMA: &[Row] = &[
+const LLAMA: &[Row] = &[
     row("model.embed_tokens.weight", &["embed"]),
     row("model.layers.{i}.input_layernorm.weight", &["layers.{i}.pre_mixer"]),
     row("model.layers.{i}.canonA.weight", &["layers.{i}.A"]),
     row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
     row("model.layers.{i}.self_attn.k_proj.weight", &["layers.{i}.mixer.wk"]),
     row("model.layers.{i}.self_attn.v_proj.weight", &["layers.{i}.mixer.wv"]),
+    row("model.layers.{i}.self_attn.q_proj.bias", &["layers.{i}.mixer.wq.bias"]),
+    row("model.layers.{i}.self_attn.k_proj.bias", &["layers.{i}.mixer.wk.bias"]),
+    row("model.layers.{i}.self_attn.v_proj.bias", &["layers.{i}.mixer.wv.bias"]),
+    row("model.layers.{i}.self_attn.o_proj.bias", &["layers.{i}.mixer.wo.bias"]),
     row("model.layers.{i}.self_attn.q_norm.weight", &["layers.{i}.mixer.q_norm"]),
     row("model.layers.{i}.self_attn.k_norm.weight", &["layers.{i}.mixer.k_norm"]),
     row("model.layers.{i}.self_attn.canonB.weight", &["layers.{i}.mixer.B"]),
@@ -97,6 +108,48 @@ const HF_LLAMA: &[Row] = &[
     row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
     row("model.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
     row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
+    row("model.norm.weight", &["head.norm"]),
+    row("lm_head.weight", &["head.output"]),
+    row_when("lm_head.weight", &["embed"], When::Repeated), // tied
+];
+
+/// Norms before and after, under names that have another meaning in a Llama.
+const GEMMA2: &[Row] = &[
+    row("model.embed_tokens.weight", &["embed"]),
+    row("model.layers.{i}.input_layernorm.weight", &["layers.{i}.pre_mixer"]),
+    row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
+    row("model.layers.{i}.self_attn.k_proj.weight", &["layers.{i}.mixer.wk"]),
+    row("model.layers.{i}.self_attn.v_proj.weight", &["layers.{i}.mixer.wv"]),
+    row("model.layers.{i}.self_attn.q_proj.bias", &["layers.{i}.mixer.wq.bias"]),
+    row("model.layers.{i}.self_attn.k_proj.bias", &["layers.{i}.mixer.wk.bias"]),
+    row("model.layers.{i}.self_attn.v_proj.bias", &["layers.{i}.mixer.wv.bias"]),
+    row("model.layers.{i}.self_attn.o_proj.bias", &["layers.{i}.mixer.wo.bias"]),
+    row("model.layers.{i}.self_attn.o_proj.weight", &["layers.{i}.mixer.wo"]),
+    row("model.layers.{i}.post_attention_layernorm.weight", &["layers.{i}.post_mixer"]),
+    row("model.layers.{i}.pre_feedforward_layernorm.weight", &["layers.{i}.pre_mlp"]),
+    row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"]),
+    row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
+    row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
+    row("model.layers.{i}.post_feedforward_layernorm.weight", &["layers.{i}.post_mlp"]),
+    row("model.norm.weight", &["head.norm"]),
+    row("lm_head.weight", &["head.output"]),
+    row_when("lm_head.weight", &["embed"], When::Repeated), // tied
+];
+
+/// Norms after the mixer and the MLP.
+const OLMO2: &[Row] = &[
+    row("model.embed_tokens.weight", &["embed"]),
+    row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
+    row("model.layers.{i}.self_attn.k_proj.weight", &["layers.{i}.mixer.wk"]),
+    row("model.layers.{i}.self_attn.v_proj.weight", &["layers.{i}.mixer.wv"]),
+    row("model.layers.{i}.self_attn.q_norm.weight", &["layers.{i}.mixer.q_norm"]),
+    row("model.layers.{i}.self_attn.k_norm.weight", &["layers.{i}.mixer.k_norm"]),
+    row("model.layers.{i}.self_attn.o_proj.weight", &["layers.{i}.mixer.wo"]),
+    row("model.layers.{i}.post_attention_layernorm.weight", &["layers.{i}.post_mixer"]),
+    row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"]),
+    row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
+    row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
+    row("model.layers.{i}.post_feedforward_layernorm.weight", &["layers.{i}.post_mlp"]),
     row("model.norm.weight", &["head.norm"]),
     row("lm_head.weight", &["head.output"]),
     row_when("lm_head.weight", &["embed"], When::Repeated), // tied

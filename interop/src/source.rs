@@ -2,8 +2,8 @@
 //!
 //! In: an arch and a file or folder; or the output of import. Out: each parameter's values, in pieces. Must stay true:
 //! this is the one way from a file of weights to parameters, so that import, export and every `--weights` accept the
-//! same names, reorder the same rows and refuse the same files; values are copied bit for bit; at most one piece is
-//! held in memory.
+//! same names, reorder the same rows and refuse the same files; values are copied bit for bit, or 1 is added in f32 if
+//! the class does that; at most one piece is held in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use compiler::graph::Param;
 use compiler::program::Compiled;
 
 use super::ForeignError;
-use super::hf::Described;
+use super::hf::{Described, Released, Stock};
 use super::lay::{self, Entry, EntryKind, LeftOut, RopePermutation, Target};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout};
@@ -56,16 +56,35 @@ impl Source {
         params: &[Param],
         place: &Path,
     ) -> Result<Source, ForeignError> {
+        let wrong = "its tensors do not match its configuration";
+        let place = shown(place);
+        let Released { model, norm, turned } = match described {
+            Described::Released(released) => released,
+            Described::Stock(stock) => return Source::stock(store, stock, params, &place, wrong),
+        };
         rename(&mut store);
-        let model = &described.model;
-        let mut entries = lay::entries(model, whose, described.norm, params);
-        if described.turned {
+        let mut entries = lay::entries(model, whose, *norm, params);
+        if *turned {
             lay::turn(&mut entries, model, params);
         }
-        let wrong = "its tensors do not match its configuration";
-        let left_out = lay::check(&shown(place), &store, &entries, model, wrong)?;
+        let rates = lay::rates(model);
+        let left_out = lay::check(&place, &store, &entries, rates.as_deref(), wrong)?;
         let (entries, params) = (Some(entries), params.to_vec());
         Ok(Source { store, entries, params, names: lay::layout(model, whose).name, left_out })
+    }
+
+    /// The weights of a class of `transformers`.
+    fn stock(
+        store: Store,
+        stock: &Stock,
+        params: &[Param],
+        place: &str,
+        wrong: &str,
+    ) -> Result<Source, ForeignError> {
+        let entries = stock.entries(params);
+        let left_out = lay::check(place, &store, &entries, Some(&stock.rates()), wrong)?;
+        let (entries, params) = (Some(entries), params.to_vec());
+        Ok(Source { store, entries, params, names: stock.names(), left_out })
     }
 
     /// Opens the weights of an arch in a file, ours or another program's, or in a folder with one.
@@ -99,9 +118,17 @@ impl Source {
             }
             Names::Theirs(layout) => layout,
         };
+        if lay::HUGGING_FACE.iter().any(|known| std::ptr::eq(layout, *known))
+            && let Some((config, Described::Stock(stock))) =
+                import::described_beside(path, Target::HuggingFace)?
+        {
+            agree_stock(&config, &stock, compiled, rows)?;
+            return Source::stock(store, &stock, params, &place, &of(layout.name));
+        }
         let model = arch::model(compiled).map_err(|error| {
             let why = format!(
-                "it uses the names of {}, which are supported only for the released families, but {}",
+                "it uses the names of {}, which are supported only for the released families and with the \
+                 `config.json` of the model beside it, but {}",
                 layout.name, error.message
             );
             ForeignError::new(place.clone(), why, "use weights with the paths that `canonc show` lists")
@@ -114,17 +141,20 @@ impl Source {
         let reference = store.tensors.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
         let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
         let mut entries = lay::entries(&model, whose, norm, params);
-        let beside = import::described_beside(path, whose)?;
-        if let Some((config, described)) = &beside {
-            agree(config, &described.model, &model, &compiled.name)?;
-        }
-        let beside = beside.map(|(_, described)| described);
+        let beside = match import::described_beside(path, whose)? {
+            Some((config, Described::Released(released))) => {
+                agree(&config, &released.model, &model, &compiled.name)?;
+                Some(released)
+            }
+            Some((_, Described::Stock(_))) | None => None,
+        };
         if let Mixer::Attention(attention) = &model.mixer
             && rows.unwrap_or_else(|| rope_rows(&model, whose, beside.as_ref())) != attention.layout
         {
             lay::turn(&mut entries, &model, params);
         }
-        let left_out = lay::check(&place, &store, &entries, &model, &of(layout.name))?;
+        let rates = lay::rates(&model);
+        let left_out = lay::check(&place, &store, &entries, rates.as_deref(), &of(layout.name))?;
         let params = params.to_vec();
         Ok(Source { store, entries: Some(entries), params, names: layout.name, left_out })
     }
@@ -165,7 +195,12 @@ impl Source {
         let first: u64 = before.map(lay::rows).sum();
         match entry.turned {
             None => pieces(count, |at, count| {
-                put(&self.store.values(&entry.theirs, first * width + start + at, count)?)
+                let at = first * width + start + at;
+                let mut values = self.store.values(&entry.theirs, at, count)?;
+                if entry.plus_one {
+                    values.iter_mut().for_each(|value| *value += 1.0);
+                }
+                put(&values)
             }),
             // Reordered tensors hold one parameter each, so the rows of both are the same.
             Some(turned) => by_rows(start, count, width, put, |row, put| {
@@ -311,7 +346,7 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
         format!("{}{more}", shown.join(", "))
     };
     let most = theirs.iter().max_by_key(|(index, names)| (names.len(), usize::MAX - **index));
-    let most = most.and_then(|(index, names)| Some((LAYOUTS.get(*index)?, names)));
+    let most = most.and_then(|(index, names)| Some((*LAYOUTS.get(*index)?, names)));
     match (ours.as_slice(), most) {
         ([], Some((layout, _))) => Ok(Names::Theirs(layout)),
         (_, None) if !ours.is_empty() => Ok(Names::Ours),
@@ -333,14 +368,14 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
 }
 
 /// Which channels RoPE pairs in the rows of a file's q and k.
-fn rope_rows(model: &Model, whose: Target, beside: Option<&Described>) -> RopeLayout {
+fn rope_rows(model: &Model, whose: Target, beside: Option<&Released>) -> RopeLayout {
     let own = |model: &Model| match &model.mixer {
         Mixer::Attention(attention) => attention.layout,
         Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => RopeLayout::Half,
     };
     match (whose, beside) {
         (Target::Lingua, _) => RopeLayout::Interleaved,
-        (Target::HuggingFace, Some(Described { model, turned: true, .. })) => match own(model) {
+        (Target::HuggingFace, Some(Released { model, turned: true, .. })) => match own(model) {
             RopeLayout::Half => RopeLayout::Interleaved,
             RopeLayout::Interleaved => RopeLayout::Half,
         },
@@ -357,6 +392,26 @@ fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), 
     let message = format!("it says `{has}`, but the arch `{name}` has `{wants}`");
     let help = "name the arch of these weights, or `canonc import` the folder";
     Err(ForeignError::new(shown(config), message, help))
+}
+
+/// Refuses an arch that is not the model which the configuration of a class of `transformers` describes.
+fn agree_stock(
+    config: &Path,
+    stock: &Stock,
+    compiled: &Compiled,
+    rows: Option<RopeLayout>,
+) -> Result<(), ForeignError> {
+    let name = &compiled.name;
+    let refuse = |message: String, help: &str| Err(ForeignError::new(shown(config), message, help));
+    if rows == Some(RopeLayout::Interleaved) {
+        return refuse(
+            "its rows are for the half layout of RoPE".to_owned(),
+            "leave the layout out",
+        );
+    }
+    let Some((path, ours, theirs)) = stock.difference(compiled)? else { return Ok(()) };
+    let message = format!("it makes `{path}` {theirs}, but the arch `{name}` has {ours}");
+    refuse(message, "name the arch of these weights, or `canonc import` the folder")
 }
 
 /// The first difference of two models, apart from initial distributions and the channels that RoPE pairs.

@@ -8,5 +8,6 @@ mod foreign {
     mod folders;
     mod pth;
     mod recipes;
+    mod stock;
     mod texts;
 }

@@ -12,6 +12,7 @@ mod runtime {
     mod mixers;
     mod optimizers;
     mod scans;
+    mod stock;
     mod streaming;
     mod support;
     mod uses;

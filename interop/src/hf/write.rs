@@ -12,7 +12,7 @@ use super::super::config::decimal;
 use super::super::model::{Attention, Family, Init, Mixer, Model, RopeLayout};
 use super::super::names::GatedNorm;
 use super::super::node::{Node, Value};
-use super::{Described, TYPES};
+use super::{Released, TYPES};
 
 fn node(value: Value) -> Node {
     Node { value, line: 0 }
@@ -102,8 +102,8 @@ pub fn class(model: &Model) -> &'static str {
 }
 
 /// The `config.json` of a model.
-pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
-    let Described { model, norm, turned } = described;
+pub fn write(described: &Released, seq_len: i64, dtype: &str) -> Value {
+    let Released { model, norm, turned } = described;
     let (model_type, class, code) = class_of(model);
     let mut keys: BTreeMap<&str, Value> = BTreeMap::new();
     keys.insert("architectures", Value::List(vec![node(text(class))]));

@@ -185,7 +185,7 @@ fn configurations_of_llama_old_and_new() {
             "`rope_parameters.partial_rotary_factor` is 0.25",
         ),
         (json!({"rope_theta": 10000.0}), "`rope_parameters.rope_theta` is 5e5"),
-        (json!({"rope_parameters": {"rope_type": "yarn"}}), "RoPE is not scaled"),
+        (json!({"rope_parameters": {"rope_type": "yarn"}}), "`rope_parameters.factor` is absent"),
     ] {
         let said = with(changes.clone()).unwrap_err();
         assert!(said.contains(wanted), "{changes}: {said}");
