@@ -7,7 +7,7 @@ use compiler::program::{Compiled, Program, Std};
 use crate::programs::{TEXT, compiled_in};
 
 /// A name, and a text that contains the arch of that name.
-pub const ARCHS: [(&str, &str); 23] = [
+pub const ARCHS: [(&str, &str); 21] = [
     ("plain", "arch plain { @ layers 2 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }"),
     (
         "grouped",
@@ -109,26 +109,13 @@ pub const ARCHS: [(&str, &str); 23] = [
     ),
     (
         "first_values",
-        "arch base { @ layers [
+        "arch first_values { @ layers [
            2 of decoder { mixer value_residual { heads 2 } mlp swiglu { hidden 20 } },
-           decoder { mixer value_residual { heads 2  gated true } mlp swiglu { hidden 20 } } ] }
-         arch first_values = base with { canon A, B, C, D }",
-    ),
-    (
-        "streams",
-        "arch base { @ layers 3 of hyper { streams 3  mixer value_residual { heads 2 } mlp swiglu { hidden 20 } } }
-         arch streams = base with { canon A, B, C, D }",
+           decoder { mixer value_residual { heads 2  gated true } mlp swiglu { hidden 20 } } ] }",
     ),
     (
         "bounds",
-        "arch base { @ layers 3 of decoder { mixer hgrn2 { heads 2  coupled true } mlp swiglu { hidden 20 } } }
-         arch bounds = base with { canon A, B, C, D }",
-    ),
-    (
-        "rwkv_values",
-        "arch base { @ layers 3 of decoder {
-           mixer rwkv7 { heads 2  decay_rank 3  rate_rank 3  gate_rank 3  value_rank 3 } mlp rwkv_mlp { hidden 20 } } }
-         arch rwkv_values = base with { canon A, B, C, D }",
+        "arch bounds { @ layers 3 of decoder { mixer hgrn2 { heads 2  coupled true } mlp swiglu { hidden 20 } } }",
     ),
     (
         "pairs_of_tokens",
