@@ -320,7 +320,7 @@ impl Carry<'_> {
             words.insert(0, "--quiet".into());
         }
         words.extend(["--dir".into(), place.into()]);
-        words.extend(ranks.into_iter().flat_map(|n| ["--ranks".into(), n.to_string().into()]));
+        words.extend(ranks.iter().flat_map(|n| ["--ranks".into(), n.to_string().into()]));
         let data = data.filter(|_| *reads_documents);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
         let timings = Paths::new(place).timings();

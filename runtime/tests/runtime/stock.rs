@@ -75,7 +75,6 @@ fn imported_models_give_the_logits_of_their_classes() {
             assert_eq!(found.size(), wanted.size(), "{name}");
             let off = (found.to_kind(Kind::Double) - wanted.to_kind(Kind::Double)).abs().max();
             let off = off.double_value(&[]) / wanted.abs().max().double_value(&[]);
-            eprintln!("{name} {:?}: off by {off:.1e}", machine.kind);
             assert!(off <= allowed, "{name} {machine:?}: off by {off:e}");
             assert!(found == logits(&folder, machine), "{name}");
         }

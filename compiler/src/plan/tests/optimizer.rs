@@ -119,12 +119,10 @@ pub(super) fn muon(x: &[&Tensor], muon: Muon, decay: f64, rate: f64) -> Vec<Tens
     }
     let c = muon.scale.factor(rows as i64, columns as i64);
     let mut p = (*p).clone();
-    for i in 0..rows {
-        for j in 0..columns {
-            let step = if wide { x[i][j] } else { x[j][i] };
-            let p = &mut p.data[i * columns + j];
-            *p = *p * (1.0 - lr * decay) - lr * c * step;
-        }
+    for (at, p) in p.data.iter_mut().enumerate() {
+        let (i, j) = (at / columns, at % columns);
+        let step = if wide { x[i][j] } else { x[j][i] };
+        *p = *p * (1.0 - lr * decay) - lr * c * step;
     }
     vec![p, m]
 }
