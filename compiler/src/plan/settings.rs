@@ -60,7 +60,7 @@ pub enum Activation {
     Silu,
 }
 
-/// What [`Kernel::MixHeads`] computes.
+/// What [`super::Kernel::MixHeads`] computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mixed {
     /// The sums.

@@ -360,11 +360,12 @@ mod tests {
                 for (form, path) in
                     [(Form::Sorted(product), fused), (Form::Dense(Reason::Asked), plain)]
                 {
-                    for (made, exact) in all(form, path, at, kind).iter().zip(&exact) {
+                    let made = all(form, path, at, kind);
+                    for (what, (made, exact)) in made.iter().zip(&exact).enumerate() {
                         assert_eq!((made.size(), made.kind()), (exact.size(), kind));
                         let off = (made.to_kind(Kind::Double) - exact).abs().max();
                         let off = off.double_value(&[]) / exact.abs().max().double_value(&[]);
-                        assert!(off <= within, "{form:?}, {at}, {kind:?}: {off:e}");
+                        assert!(off <= within, "{form:?}, {at}, {kind:?}, result {what}: {off:e}");
                     }
                 }
             }
