@@ -139,7 +139,6 @@ fn autograd_of_the_same_steps_agrees_for_every_primitive() {
             "one_hot",
             "pointwise",
             "repeat_heads",
-            "repeat_heads_grad",
             "reshape",
             "rms_norm",
             "rope",
