@@ -1,5 +1,5 @@
-def top_k(scores, bias=None, *, count):
-    """The largest scores + bias, equal ones by place: the scores and their places."""
-    ranked = scores if bias is None else wide(scores) + wide(bias)
+def top_k(scores, *extra, count, bias=False):
+    """The largest scores, equal ones by place: the scores and their places. `extra` is a bias that only chooses."""
+    ranked = wide(scores) + wide(extra[0]) if bias else scores
     ids = ranked.sort(dim=-1, descending=True, stable=True).indices[..., :count]
     return scores.gather(-1, ids), ids
