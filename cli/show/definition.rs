@@ -108,7 +108,7 @@ fn first_sentence(text: &str) -> &str {
 }
 
 fn primitive(primitive: &Primitive) -> String {
-    let Primitive { name, revision, doc, tensors, config, time, .. } = primitive;
+    let Primitive { name, revision, doc, why, tensors, config, time, .. } = primitive;
     let takes = match tensors {
         Arity::Exactly(n) => output::counted(*n, "tensor"),
         Arity::UpTo(n) => format!("{} or {}", n - 1, output::counted(*n, "tensor")),
@@ -119,8 +119,9 @@ fn primitive(primitive: &Primitive) -> String {
         Time::Positional => "sees one time step and its position",
         Time::Stateful => "sees earlier time steps through a declared state",
     };
-    let mut text =
-        format!("primitive {name}, revision {revision}\n  {doc}\n  takes {takes}; {time}\n");
+    let mut text = format!(
+        "primitive {name}, revision {revision}\n  {doc}\n  a primitive because: {why}\n  takes {takes}; {time}\n"
+    );
     let rows: Vec<Vec<String>> = config.iter().map(row).collect();
     text += &output::table(&rows, &[false, false, false], 2);
     text

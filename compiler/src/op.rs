@@ -3,7 +3,7 @@
 //! In: nothing. Out: the list of them, [`ALL`]. Each has a file of its name under `op/` with every fact
 //! about it: paper and equation, shapes, cost, lowering, gradient rule, label, examples for the tests, and
 //! a plain reference. Must stay true: a primitive exists only because it needs state over time or a kernel, or because
-//! no text expresses it exactly; its file says why;
+//! no text expresses it exactly, and says which;
 //! mixers, gates, MLPs and decoders are not primitives; changing what a primitive computes raises its
 //! `revision`, part of every graph hash; no other file of this crate names one function or scan in order
 //! to treat it apart, except the passes that fuse it.
@@ -61,6 +61,7 @@ use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
 use crate::number::Root;
 use crate::plan::{Kernel, ValId};
 
+pub use self::rope::scaling as rope_scaling;
 pub use crate::ir::{
     Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn,
     Mismatch, Owned, Shaped, Shown, State, Time, Type,
@@ -197,6 +198,8 @@ pub struct Primitive {
     pub revision: u32,
     /// One line: the computation and its source.
     pub doc: &'static str,
+    /// Why no text computes it, in a phrase.
+    pub why: &'static str,
     /// Number of tensor operands.
     pub tensors: Arity,
     /// Configuration parameters, in the order of positional arguments.

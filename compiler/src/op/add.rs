@@ -8,6 +8,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "add",
     revision: 1,
     doc: "a + b, element by element; a parameter spreads over batch and time",
+    why: "no other sum of tensors",
     tensors: Arity::Exactly(2),
     config: &[],
     time: Time::Pointwise,

@@ -17,6 +17,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "attention",
     revision: 1,
     doc: "causal softmax attention, grouped queries (Vaswani et al. 2017, eq. 1); `sink` and `slopes` are tensors `[heads]`",
+    why: "state: keys and values; its options are inside the softmax, where no text reaches",
     tensors: Arity::Exactly(3),
     config: &[
         Config { name: "window", kind: ConfigKind::OptionalInt, default: Default::Absent },

@@ -15,6 +15,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "aux_loss",
     revision: 1,
     doc: "x; adds weight · Σ mean(a) ⊙ mean(b), means over tokens, to the training loss (Fedus et al. 2021, section 2.2)",
+    why: "nothing else sees all tokens; its sum never meets the stream",
     tensors: Arity::UpTo(3),
     config: &[Config { name: "term", kind: ConfigKind::Word(&TERMS), default: Default::Required }],
     time: Time::Pointwise,

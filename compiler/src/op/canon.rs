@@ -13,6 +13,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "canon",
     revision: 1,
     doc: "x + act(depthwise causal convolution of x over time) (Physics of LMs 4.1, section 3)",
+    why: "state: the last tokens; one kernel with the residual, for every slot",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "kernel", kind: ConfigKind::Int, default: Default::Int(4) },

@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "channel_softmax",
     revision: 1,
     doc: "exp(x) / Σ exp(x) over the last axis",
+    why: "`exp` and a sum would overflow",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

@@ -8,6 +8,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "concat",
     revision: 1,
     doc: "channels side by side, in operand order",
+    why: "only primitives reshape",
     tensors: Arity::AtLeast(2),
     config: &[],
     time: Time::Pointwise,

@@ -14,6 +14,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "dplr_scan",
     revision: 1,
     doc: "S ← diag(exp g) S + b (Sᵀ a)ᵀ + k vᵀ, o = Dk^(−1/2) Sᵀ q (Peng et al. 2025, section 3)",
+    why: "state: a matrix per head, with a transition that no other scan has",
     tensors: Arity::Exactly(6),
     config: &[SCALE],
     time: Time::Stateful,

@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "embed",
     revision: 1,
     doc: "row `token` of a [vocab, dim] table",
+    why: "computes with token ids",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "vocab", kind: ConfigKind::Int, default: Default::ArchField("vocab") },

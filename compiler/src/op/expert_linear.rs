@@ -15,6 +15,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "expert_linear",
     revision: 1,
     doc: "x W_eᵀ (+ b_e) for each id e of a token, W [experts, out, in]: [batch, time, k, out]",
+    why: "a `linear` for each expert would compute all of them for every token",
     tensors: Arity::Exactly(2),
     config: &[
         Config { name: "out", kind: ConfigKind::Int, default: Default::Required },

@@ -9,6 +9,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "f32",
     revision: 1,
     doc: "x in f32 whatever the recipe's precision: decay rates and other small exponents",
+    why: "precision is the recipe's, which no text sees",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "gelu",
     revision: 1,
     doc: "x Φ(x), or x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016, section 2)",
+    why: "no text gives Φ; published models use either form",
     tensors: Arity::Exactly(1),
     config: &[Config {
         name: "approximate",

@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "gla_scan",
     revision: 1,
     doc: "S ← diag(exp g) S + k vᵀ, o = Dk^(−1/2) Sᵀ q (Yang et al. 2023, eq. 3)",
+    why: "state: a matrix per head",
     tensors: Arity::Exactly(4),
     config: &[SCALE],
     time: Time::Stateful,

@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "heads",
     revision: 1,
     doc: "[…, n·d] to […, n, d]",
+    why: "only primitives reshape",
     tensors: Arity::Exactly(1),
     config: &[Config { name: "count", kind: ConfigKind::Int, default: Default::Required }],
     time: Time::Pointwise,

@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "index",
     revision: 1,
     doc: "the constant [0, 1, …, count − 1]: values for each head that are not learnt",
+    why: "no other constant tensor",
     tensors: Arity::Exactly(0),
     config: &[Config { name: "count", kind: ConfigKind::Int, default: Default::Required }],
     time: Time::Pointwise,

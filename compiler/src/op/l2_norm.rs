@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "l2_norm",
     revision: 1,
     doc: "x / sqrt(Σ x² + eps) over the last axis (Yang et al. 2024, section 3.3)",
+    why: "a text has roots only by `log` and `exp`, which round",
     tensors: Arity::Exactly(1),
     config: &[Config { name: "eps", kind: ConfigKind::Decimal, default: Default::Decimal(1, -6) }],
     time: Time::Pointwise,

@@ -15,6 +15,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "latent_attention",
     revision: 1,
     doc: "attention with k, v = c Wᵀ for each head and a rotated key for all; keeps c (DeepSeek-V2 2024, section 2.1)",
+    why: "state: the latent, instead of keys and values",
     tensors: Arity::Exactly(3),
     config: &[
         Config { name: "value_dim", kind: ConfigKind::Int, default: Default::Required },

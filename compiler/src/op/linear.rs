@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "linear",
     revision: 1,
     doc: "x Wᵀ (+ b), W [out, in]",
+    why: "no other product with a matrix",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "out", kind: ConfigKind::Int, default: Default::Required },

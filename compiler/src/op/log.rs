@@ -9,6 +9,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "log",
     revision: 1,
     doc: "ln(x), element by element",
+    why: "no text inverts `exp`",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

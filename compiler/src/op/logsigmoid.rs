@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "logsigmoid",
     revision: 1,
     doc: "ln σ(x) = −softplus(−x), without overflow at either end",
+    why: "`log(sigmoid(x))` is −∞ where σ(x) underflows",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

@@ -10,6 +10,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "mean",
     revision: 1,
     doc: "[…, c] to […, 1]: Σ x / c over the last axis",
+    why: "`sum(x) / c` needs c, which no text knows",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

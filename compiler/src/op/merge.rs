@@ -10,6 +10,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "merge",
     revision: 1,
     doc: "[…, n, d] to […, n·d]",
+    why: "only primitives reshape",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

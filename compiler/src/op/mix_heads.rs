@@ -13,6 +13,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "mix_heads",
     revision: 1,
     doc: "[…, n, d] and weights [n, m] to […, m, d], or [n] to […, d]: head j is Σ w_ij x_i (Zhu et al. 2024, section 2)",
+    why: "nothing else sums over heads",
     tensors: Arity::Exactly(2),
     config: &[],
     time: Time::Pointwise,

@@ -20,6 +20,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "ngram",
     revision: 1,
     doc: "row hash(last `order` tokens) of a [rows, dim] table, zeros where there are fewer (Huang et al. 2025, section 3)",
+    why: "computes with token ids; state: the last of them",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "order", kind: ConfigKind::Int, default: Default::Required },

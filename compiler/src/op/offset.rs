@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "offset",
     revision: 1,
     doc: "x + by, with `by` an exact number: a decimal, a fraction or a root",
+    why: "numbers are not tensors, so `add` does not take them",
     tensors: Arity::Exactly(1),
     config: &[Config { name: "by", kind: ConfigKind::Number, default: Default::Required }],
     time: Time::Pointwise,

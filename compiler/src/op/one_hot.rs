@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "one_hot",
     revision: 1,
     doc: "ids to a number for each place that they are chosen from: 1 if it is among them, else 0",
+    why: "nothing else makes numbers of ids",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

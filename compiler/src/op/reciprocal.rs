@@ -9,6 +9,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "reciprocal",
     revision: 1,
     doc: "1 / x, element by element; `a / b` between tensors",
+    why: "no text divides without it",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

@@ -9,6 +9,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "relu",
     revision: 1,
     doc: "max(x, 0), with slope 0 at 0 (Nair and Hinton 2010, section 2)",
+    why: "no arithmetic gives it",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

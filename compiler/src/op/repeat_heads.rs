@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "repeat_heads",
     revision: 1,
     doc: "[…, h, d] to […, h·n, d]; new head j is old head ⌊j/n⌋",
+    why: "only primitives reshape",
     tensors: Arity::Exactly(1),
     config: &[Config { name: "times", kind: ConfigKind::Int, default: Default::Required }],
     time: Time::Pointwise,

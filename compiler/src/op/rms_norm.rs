@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "rms_norm",
     revision: 1,
     doc: "w ⊙ x / sqrt(mean(x²) + eps) over the last axis (Zhang and Sennrich 2019, eq. 4)",
+    why: "a text has roots only by `log` and `exp`, which round",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "eps", kind: ConfigKind::Decimal, default: Default::ArchField("norm_eps") },

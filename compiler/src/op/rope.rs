@@ -14,6 +14,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "rope",
     revision: 1,
     doc: "rotary position embedding on the first `dims` channels (Su et al. 2021, eq. 34)",
+    why: "sees the position",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "theta", kind: ConfigKind::Decimal, default: Default::Int(10000) },
@@ -158,7 +159,8 @@ fn scaled(attrs: &Attrs, dims: i64, into: &mut Attrs) -> Result<(), Mismatch> {
     Ok(())
 }
 
-fn scaling(attrs: &Attrs) -> RopeScaling {
+/// The frequencies' scaling that a call has.
+pub fn scaling(attrs: &Attrs) -> RopeScaling {
     let (factor, original) = (attrs.decimal("factor"), attrs.int("original"));
     match attrs.word("scaling") {
         "interpolated" => RopeScaling::Interpolated { factor },

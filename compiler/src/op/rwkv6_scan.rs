@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "rwkv6_scan",
     revision: 1,
     doc: "o = (S + diag(u) k vᵀ)ᵀ r, then S ← diag(exp g) S + k vᵀ (Peng et al. 2024, section 4)",
+    why: "state: a matrix per head, read before it is written",
     tensors: Arity::Exactly(5),
     config: &[],
     time: Time::Stateful,

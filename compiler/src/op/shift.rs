@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "shift",
     revision: 1,
     doc: "the token before, zeros before the first (Peng et al. 2023, section 3.1)",
+    why: "state: the token before",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Stateful,

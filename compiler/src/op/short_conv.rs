@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "short_conv",
     revision: 1,
     doc: "depthwise causal convolution over time (+ bias), no residual (Gu and Dao 2023, fig. 3)",
+    why: "state: the last tokens",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "kernel", kind: ConfigKind::Int, default: Default::Int(4) },

@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "sigmoid",
     revision: 1,
     doc: "σ(x) = 1 / (1 + exp(−x))",
+    why: "`1 / (1 + exp(-x))` has no gradient where `exp` overflows",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "silu",
     revision: 1,
     doc: "x · σ(x) (Elfwing et al. 2018, eq. 3)",
+    why: "needs a kernel: `x * sigmoid(x)` is two passes in every gated MLP",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

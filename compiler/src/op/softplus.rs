@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "softplus",
     revision: 1,
     doc: "ln(1 + exp(x)), linear above 20 as in libtorch",
+    why: "`log(1 + exp(x))` overflows",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

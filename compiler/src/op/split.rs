@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "split",
     revision: 1,
     doc: "the channels, cut in order into pieces of the given widths",
+    why: "only primitives reshape",
     tensors: Arity::Exactly(1),
     config: &[Config { name: "widths", kind: ConfigKind::Ints, default: Default::Required }],
     time: Time::Pointwise,

@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "spread",
     revision: 1,
     doc: "[…, h] or […, 1] to the shape of x, by copies along the channels",
+    why: "nothing else broadcasts channels, so that no mistake in a shape does",
     tensors: Arity::Exactly(2),
     config: &[],
     time: Time::Pointwise,

@@ -11,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "ssd_scan",
     revision: 1,
     doc: "S ← e^(dt a) S + dt x bᵀ, y = S c + d x (Dao and Gu 2024, section 7)",
+    why: "state: a matrix per head, with groups and a step size in one kernel",
     tensors: Arity::Exactly(6),
     config: &[],
     time: Time::Stateful,

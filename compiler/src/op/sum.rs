@@ -12,6 +12,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "sum",
     revision: 1,
     doc: "[…, c] to […, 1]: Σ x over the last axis",
+    why: "a `linear` of ones would need a parameter that is not learnt",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

@@ -9,6 +9,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "tanh",
     revision: 1,
     doc: "tanh(x), element by element",
+    why: "`2σ(2x) − 1` loses its digits near 0",
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,

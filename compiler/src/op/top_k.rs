@@ -13,6 +13,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "top_k",
     revision: 1,
     doc: "the largest scores, and their places as ids, ties to the lower; `bias` is a tensor that only chooses (DeepSeek-V3 2024, section 2.1)",
+    why: "its ids are integers, which no text computes",
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "count", kind: ConfigKind::Int, default: Default::Required },

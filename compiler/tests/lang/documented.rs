@@ -110,7 +110,7 @@ fn configuration(primitive: &op::Primitive) -> String {
 #[test]
 fn the_table_of_primitives_is_that_of_the_compiler() {
     let mut table = String::from(
-        "| primitive | tensors | configuration | time | computes |\n|---|---|---|---|---|\n",
+        "| primitive | tensors | configuration | time | computes | a primitive because |\n|---|---|---|---|---|---|\n",
     );
     for primitive in op::ALL {
         let tensors = match primitive.tensors {
@@ -123,11 +123,12 @@ fn the_table_of_primitives_is_that_of_the_compiler() {
             Time::Positional => "position",
             Time::Stateful => "state",
         };
-        let doc = primitive.doc.replace('|', "\\|");
+        let [doc, why] = [primitive.doc, primitive.why].map(|text| text.replace('|', "\\|"));
         let name = primitive.name;
+        assert!(!why.is_empty(), "{name}");
         let _ = writeln!(
             table,
-            "| `{name}` | {tensors} | {} | {time} | {doc} |",
+            "| `{name}` | {tensors} | {} | {time} | {doc} | {why} |",
             configuration(primitive)
         );
     }
