@@ -10,7 +10,7 @@
 #![warn(missing_docs)]
 
 /// Each file's name, as `use` and messages give it, and its text.
-pub const FILES: [(&str, &str); 26] = [
+pub const FILES: [(&str, &str); 27] = [
     ("std/alibi.canon", include_str!("alibi.canon")),
     ("std/attention.canon", include_str!("attention.canon")),
     ("std/decoder.canon", include_str!("decoder.canon")),
@@ -29,6 +29,7 @@ pub const FILES: [(&str, &str); 26] = [
     ("std/latent_attention.canon", include_str!("latent_attention.canon")),
     ("std/mamba2.canon", include_str!("mamba2.canon")),
     ("std/moe.canon", include_str!("moe.canon")),
+    ("std/ngpt.canon", include_str!("ngpt.canon")),
     ("std/ngram.canon", include_str!("ngram.canon")),
     ("std/norm.canon", include_str!("norm.canon")),
     ("std/retention.canon", include_str!("retention.canon")),
