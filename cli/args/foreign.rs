@@ -84,8 +84,9 @@ Examples:
   canonc export lockfiles/llama_1B.lock --to card --out card
   canonc export lockfiles/depo_llama.lock --to slurm --ranks 16 --out job && sbatch job/launch.sh
 
-hf      config.json, model.safetensors, generation_config.json, README.md. A plain Llama loads in stock
-        `transformers`. Any other arch brings its code, modeling_canonc.py: AutoModelForCausalLM loads it with
+hf      config.json, model.safetensors, generation_config.json, README.md. An arch that is a Llama (also with scaled
+        RoPE), Mistral, Qwen3, Gemma 2 or OLMo 2 loads in the class of `transformers`, whatever its text calls its
+        definitions. Any other arch brings its code, modeling_canonc.py: AutoModelForCausalLM loads it with
         trust_remote_code=True, and `generate` and lm-evaluation-harness use it. tokenizer.json and
         tokenizer_config.json if the lock's tokens are bytes, or its tokenizer is a tokenizer.json and
         --tokenizer-file names it; else README.md says why there is none.
@@ -103,8 +104,9 @@ lingua-slurm
 card    README.md: a model card with numbers from the lock.
 
 hf, torch, slurm and card take any arch. Every --weights reads the files of hf, torch, release and lingua: the same bits
-(rounded with --dtype bf16). `canonc import` gives back the graph, manifest and recipe from a stock Llama, release and
-lingua; for other folders of hf, arch.canon beside the weights is the arch.
+(rounded with --dtype bf16; norms of Gemma 2 are stored less 1, so those below 1/2 may be off by one place of f32 at 1).
+`canonc import` gives back the graph, manifest and recipe from the classes of `transformers`, release and lingua; for
+other folders of hf, arch.canon beside the weights is the arch.
 
 Exit codes: 0 written, 2 the target format cannot express it, 3 this machine cannot write it.
 Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path], weights (their origin, as far as

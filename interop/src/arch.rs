@@ -1,7 +1,8 @@
 //! Our archs as models of the released families, and back.
 //!
 //! In: a model, or a compiled arch. Out: the other. Must stay true: an arch counts as a model only if the model,
-//! printed and compiled again, has the same graph and manifest, so no part of an arch is lost on the way.
+//! printed and compiled again, has the same graph and manifest, so no part of an arch is lost on the way. Fields of
+//! std's definitions propose a model; if there are none, a Llama's graph does.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,7 @@ use compiler::program::{Compiled, Program, Std};
 use dsl::Decimal;
 
 use super::ForeignError;
+use super::decoder::Decoder;
 use super::model::{Attention, Canon, Init, Mixer, Model, RopeLayout};
 
 /// File name of an imported arch while it is compiled.
@@ -41,7 +43,11 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
     };
     let fields =
         Fields(compiled.fields.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect());
-    let model = fields.model().map_err(refuse)?;
+    let model = match fields.model() {
+        Ok(model) => model,
+        // A Llama may be written in other definitions.
+        Err(why) => llama(compiled).ok_or_else(|| refuse(why))?,
+    };
     let again = compile(&compiled.name, &model.text(&compiled.name, "Again."))?;
     if again.identity.graph == compiled.identity.graph
         && again.identity.manifest == compiled.identity.manifest
@@ -64,6 +70,24 @@ pub(crate) fn differing(ours: &[Field], theirs: &[Field]) -> Option<(String, Str
     ours.keys().chain(theirs.keys()).find_map(|path| {
         let (a, b) = (ours.get(path).unwrap_or(&none), theirs.get(path).unwrap_or(&none));
         (a != b && path != "init").then(|| (path.clone(), a.clone(), b.clone()))
+    })
+}
+
+/// A Llama that the graph resembles.
+fn llama(compiled: &Compiled) -> Option<Model> {
+    let decoder = Decoder::of(&compiled.graph)?;
+    let Decoder { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims, .. } = decoder;
+    let attention = Attention { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims };
+    Some(Model {
+        vocab: compiled.graph.vocab,
+        dim: compiled.graph.dim,
+        layers: decoder.windows.len() as i64,
+        norm_eps: decoder.norm_eps,
+        mixer: Mixer::Attention(attention),
+        hidden: Some(decoder.hidden),
+        tied: decoder.tied,
+        canon: Canon::NONE,
+        init: Init::of(compiled),
     })
 }
 

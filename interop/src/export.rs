@@ -1,9 +1,12 @@
 //! Exports our models and recipes to other programs.
 //!
 //! In: a compiled arch, perhaps the experiment it is trained with, perhaps its weights. Out: a Hugging Face folder, a
-//! Lingua release and recipe, a Slurm script for its trainer, a model card. Must stay true: whatever the other format cannot express of
-//! the arch or the training is refused, never approximated; importing the output gives the same graph, manifest, recipe
-//! and bits; the folder is written completely or not at all.
+//! Lingua release and recipe, a Slurm script for its trainer, a model card (`export/card.rs`). Must stay true: whatever
+//! the other format cannot express of the arch or the training is refused, never approximated; importing the output
+//! gives the same graph, manifest, recipe and bits, but for norms of Gemma 2 ([`Source::theirs`]); the folder is
+//! written completely or not at all.
+
+mod card;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -16,7 +19,7 @@ use lab::lock::ARCH_SEQ_LEN;
 use minijinja::{Environment, UndefinedBehavior, context};
 
 use super::dtype::Dtype;
-use super::hf::{self, Released};
+use super::hf::{self, Described, Released, Stock};
 use super::import::{put, whole};
 use super::lay::{self, Entry, Target};
 use super::model::{Family, Mixer, Model, RopeLayout};
@@ -98,16 +101,18 @@ struct Plan<'a> {
 
 /// Writes the folder; returns the names of its files.
 pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignError> {
-    let model = match (arch::model(request.compiled), request.to) {
-        (Ok(model), _) => Some(model),
-        (Err(_), To::Card | To::Torch | To::HuggingFace) => None,
-        // These formats know only the released families.
-        (Err(error), To::Release | To::Lingua | To::LinguaSlurm) => return Err(error),
-    };
     let norm = match request.experiment.and_then(|e| e.value("platform.kernels.gated_norm")) {
         Some(value) if value.plain() == "reference" => GatedNorm::Reference,
         Some(_) | None => GatedNorm::Fused,
     };
+    let described = match (arch::model(request.compiled), request.to) {
+        (Ok(model), _) => Some(Described::Released(Released { model, norm, turned: false })),
+        (Err(_), To::Card | To::HuggingFace) => Stock::of(request.compiled).map(Described::Stock),
+        (Err(_), To::Torch) => None,
+        // These formats know only the released families.
+        (Err(error), To::Release | To::Lingua | To::LinguaSlurm) => return Err(error),
+    };
+    let model = described.as_ref().and_then(Described::model);
     let weights = match request.weights {
         None => None,
         Some(path) => {
@@ -117,7 +122,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         }
     };
     let name = &request.compiled.name;
-    match (request.to, &model) {
+    match (request.to, model) {
         (To::Release, Some(model)) => hf::check_class(name, model)?,
         // Without weights the export is for the trainer, which honours every key.
         (To::Lingua, Some(model)) if weights.is_some() => lingua::check_loader(name, model)?,
@@ -130,21 +135,24 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         Some(FieldValue::Int(n)) => *n,
         Some(_) | None => ARCH_SEQ_LEN,
     };
-    let described = model.map(|model| Released { model, norm, turned: false });
     let plan = Plan { request, weights, seq_len, written: RefCell::default() };
-    whole(out, &|folder| match (request.to, &described) {
-        (To::HuggingFace, Some(described)) if described.model.is_plain_llama() => {
-            plan.published_class(folder, described)
+    let known = described.as_ref();
+    whole(out, &|folder| match (request.to, known) {
+        (To::HuggingFace, Some(Described::Stock(stock))) => plan.stock_class(folder, stock),
+        (To::HuggingFace, Some(Described::Released(released)))
+            if released.model.is_plain_llama() =>
+        {
+            plan.published_class(folder, released)
         }
-        (To::HuggingFace, described) => {
-            plan.own_class(folder, described.as_ref().map(|known| &known.model))
+        (To::HuggingFace, _) => plan.own_class(folder, known),
+        (To::Release, Some(Described::Released(released))) => {
+            plan.published_class(folder, released)
         }
-        (To::Release, Some(described)) => plan.published_class(folder, described),
-        (To::Lingua, Some(described)) => plan.lingua(folder, described),
-        (To::LinguaSlurm, Some(described)) => plan.slurm(folder, described),
-        (To::Card, described) => plan.card(folder, described.as_ref().map(|known| &known.model)),
+        (To::Lingua, Some(Described::Released(released))) => plan.lingua(folder, released),
+        (To::LinguaSlurm, Some(Described::Released(released))) => plan.slurm(folder, released),
+        (To::Card, _) => plan.card(folder, known),
         (To::Torch, _) => plan.torch(folder),
-        (To::Release | To::Lingua | To::LinguaSlurm, None) => Ok(()),
+        (To::Release | To::Lingua | To::LinguaSlurm, Some(Described::Stock(_)) | None) => Ok(()),
     })?;
     Ok(plan.written.into_inner())
 }
@@ -210,7 +218,7 @@ impl Plan<'_> {
     }
 
     /// The code of the model, and what `transformers` needs to find it there.
-    fn own_class(&self, folder: &Path, model: Option<&Model>) -> Result<(), ForeignError> {
+    fn own_class(&self, folder: &Path, known: Option<&Described>) -> Result<(), ForeignError> {
         let weights = self.needed_weights()?;
         let Request { compiled, dtype, .. } = self.request;
         let module = torch::module(compiled)?;
@@ -238,7 +246,7 @@ impl Plan<'_> {
         self.generation(folder)?;
         self.put(folder, "arch.canon", &compiled.text)?;
         self.module_weights(folder, weights, torch::CLASSES.prefix)?;
-        self.card(folder, model)
+        self.card(folder, known)
     }
 
     /// `generation_config.json`, and the tokenizer's files if there is one.
@@ -274,19 +282,39 @@ impl Plan<'_> {
         };
         let turned = model.is_plain_llama() && layout == Some(RopeLayout::Interleaved);
         let described = Released { turned, ..described.clone() };
-        let dtype = self.request.dtype;
-        let config = json::write(&hf::write(&described, self.seq_len, dtype.torch()));
-        self.put(folder, "config.json", &config)?;
-        self.generation(folder)?;
+        let config = hf::write(&described, self.seq_len, self.request.dtype.torch());
         let entries = self.entries(Target::HuggingFace, &described);
-        let planned = lay::planned(&entries, false);
+        self.class(folder, weights, &config, &entries)?;
+        self.card(folder, Some(&Described::Released(described)))
+    }
+
+    /// A folder for a class of `transformers` that is not among the released families.
+    fn stock_class(&self, folder: &Path, stock: &Stock) -> Result<(), ForeignError> {
+        let weights = self.needed_weights()?;
+        let config = stock.config(self.seq_len, self.request.dtype.torch());
+        let entries = stock.entries(self.request.compiled.graph.params());
+        self.class(folder, weights, &config, &entries)?;
+        self.card(folder, Some(&Described::Stock(stock.clone())))
+    }
+
+    /// The configuration and the weights of a class that the folder does not hold.
+    fn class(
+        &self,
+        folder: &Path,
+        weights: &Source,
+        config: &Value,
+        entries: &[Entry],
+    ) -> Result<(), ForeignError> {
+        self.put(folder, "config.json", &json::write(config))?;
+        self.generation(folder)?;
+        let planned = lay::planned(entries, false);
         let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
         self.written.borrow_mut().push("model.safetensors".to_owned());
         let path = folder.join("model.safetensors");
+        let dtype = self.request.dtype;
         write_safetensors(&path, &names, dtype, &[("format", "pt")], |index, put| {
             planned.get(index).map_or(Ok(()), |(_, entry)| weights.theirs(entry, put))
-        })?;
-        self.card(folder, Some(&described.model))
+        })
     }
 
     /// `model.py`, and `model.safetensors` under the names of its modules.
@@ -471,124 +499,9 @@ impl Plan<'_> {
         )?;
         self.put(folder, "launch.sh", &text)
     }
-
-    /// Writes the model card. Without a model, the arch belongs to no released family.
-    fn card(&self, folder: &Path, model: Option<&Model>) -> Result<(), ForeignError> {
-        let Request { compiled, experiment, to, .. } = self.request;
-        let derived = |path: &str| {
-            experiment.and_then(|e| e.value(path)).map_or(String::new(), FieldValue::plain)
-        };
-        // The code of any model that `transformers` does not have is exported with it.
-        let own_code = *to == To::HuggingFace && !model.is_some_and(Model::is_plain_llama);
-        let published = model.filter(|_| !own_code);
-        let elements: i64 =
-            compiled.graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum();
-        let origin = self.request.origin;
-        let part = origin.zip(*experiment).and_then(|(origin, experiment)| {
-            origin.step.filter(|step| *step < experiment.budget.steps)
-        });
-        let text = self.render(
-            "README.md",
-            context! {
-                name => self.name(),
-                arch => compiled.name,
-                docs => compiled.docs.join(" "),
-                text => match model {
-                    Some(model) => model.text(&compiled.name, compiled.docs.join(" ").trim()),
-                    None => compiled.text.clone(),
-                },
-                parameters => grouped(elements),
-                graph => compiled.identity.graph.to_string(),
-                manifest => compiled.identity.manifest.to_string(),
-                class => match (published, own_code) {
-                    (Some(model), _) => hf::class(model),
-                    (None, true) => torch::CLASSES.model,
-                    (None, false) => "",
-                },
-                code => published.and_then(hf::published).unwrap_or_default(),
-                published => hf::PUBLISHED_CODE,
-                published_folder => published.map(hf::code_folder).unwrap_or_default(),
-                packages => published.map(packages).unwrap_or_default(),
-                gpu => published.is_some_and(|model| model.family() != Family::Llama),
-                vocab => compiled.graph.vocab,
-                folder => matches!(to, To::HuggingFace | To::Release),
-                own_code,
-                tokenizer => self.tokenizer().is_some(),
-                no_tokenizer => match self.request.tokenizer {
-                    Err(why) => why,
-                    Ok(_) => "Its tokenizer is not in this folder.",
-                },
-                known => model.is_some(),
-                canon => model.map(canon_slots).unwrap_or_default(),
-                rope => model.map(rope).unwrap_or_default(),
-                id => experiment.map_or(String::new(), |e| e.id().to_string()),
-                task => derived("data.task"),
-                source => derived("data.source"),
-                tokens => experiment.map_or(String::new(), |e| grouped(e.budget.tokens as i64)),
-                steps => experiment.map_or(String::new(), |e| grouped(e.budget.steps as i64)),
-                per_step => experiment.map_or(String::new(), |e| grouped(e.batch.tokens_per_step as i64)),
-                seq_len => self.seq_len,
-                lr => derived("optimizer.lr"),
-                weight_decay => derived("optimizer.weight_decay"),
-                lr_wd_steps => derived("optimizer.lr_wd_steps"),
-                schedule => derived("schedule.kind"),
-                open => experiment.map_or(Vec::new(), Experiment::open_inputs),
-                weights => self.request.origin.map_or("", |origin| origin.what),
-                // Figures of a complete training belong to weights with all its steps.
-                part => part.is_some(),
-                step => part.map_or(String::new(), |step| grouped(step as i64)),
-                seen => part.map_or(String::new(), |step| {
-                    let each = experiment.map_or(0, |e| e.batch.tokens_per_step);
-                    grouped((step as i64).saturating_mul(each as i64))
-                }),
-                unknown => experiment.is_some() && origin.is_some_and(|origin| origin.step.is_none()),
-                dtype => self.request.dtype.torch(),
-            },
-        )?;
-        self.put(folder, "README.md", &text)
-    }
-}
-
-/// Packages that the published code needs in addition to `torch` and `transformers`, as pip arguments.
-fn packages(model: &Model) -> &'static str {
-    match model.family() {
-        Family::Llama if model.is_plain_llama() => "",
-        Family::Llama => " einops==0.8.0",
-        Family::Gla5 | Family::Gdn2 => " einops==0.8.0 flash-linear-attention==0.3.0",
-        Family::Mamba2 => {
-            " einops==0.8.0 setuptools wheel && .venv/bin/pip install --no-build-isolation causal-conv1d==1.5.0.post8 mamba-ssm==2.2.4"
-        }
-    }
 }
 
 /// Whether RoPE pairs the channels of a head's halves.
 fn is_half(model: &Model) -> bool {
     matches!(&model.mixer, Mixer::Attention(a) if a.layout == RopeLayout::Half)
-}
-
-/// The slots with a Canon layer: `A, B`.
-fn canon_slots(model: &Model) -> String {
-    model.canon.slots.iter().map(char::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// A description of RoPE for the model card.
-fn rope(model: &Model) -> String {
-    match &model.mixer {
-        Mixer::Attention(a) if a.rope_dims == a.head_dim => "the whole head".to_owned(),
-        Mixer::Attention(a) => format!("{} of the {} channels of a head", a.rope_dims, a.head_dim),
-        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => String::new(),
-    }
-}
-
-/// `1,366,460,416`
-fn grouped(n: i64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }

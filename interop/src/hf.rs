@@ -56,6 +56,14 @@ impl Described {
             Described::Stock(_) => None,
         }
     }
+
+    /// The model, if it is of another class.
+    pub fn stock(&self) -> Option<&Stock> {
+        match self {
+            Described::Released(_) => None,
+            Described::Stock(stock) => Some(stock),
+        }
+    }
 }
 
 /// The released model types, each with its published class.
@@ -73,7 +81,8 @@ pub const PUBLISHED_CODE: &str = "https://github.com/facebookresearch/PhysicsLM4
 /// Keys of every `transformers` configuration that do not describe the model: generation, labels, versions.
 #[rustfmt::skip]
 const GENERAL: &[&str] = &[
-    "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures", "auto_map",
+    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures",
+    "attn_implementation", "auto_map",
     "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward",
     "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
     "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",

@@ -10,7 +10,7 @@ use compiler::graph::Param;
 use compiler::plan::RopeScaling;
 
 use super::ForeignError;
-use super::model::{Mixer, Model, RopeLayout};
+use super::model::{Attention, Mixer, Model, RopeLayout};
 use super::names::{
     GatedNorm, HF_GEMMA2, HF_LLAMA, HF_OLMO2, LAYOUTS, LINGUA_PREFIX, Layout, Row, When,
 };
@@ -174,11 +174,17 @@ pub(super) fn rates(model: &Model) -> Option<Vec<f64>> {
 /// Reorders q and k for a program that uses the other RoPE layout.
 pub fn turn(entries: &mut [Entry], model: &Model, params: &[Param]) {
     let Mixer::Attention(attention) = &model.mixer else { return };
+    turn_attention(entries, attention, params);
+}
+
+/// The same for any layers with this attention.
+pub(crate) fn turn_attention(entries: &mut [Entry], attention: &Attention, params: &[Param]) {
     let count = |n: i64| n.max(0) as u64;
     let (head_dim, rope_dims) = (count(attention.head_dim), count(attention.rope_dims));
     let to_halves = attention.layout == RopeLayout::Interleaved;
     for entry in entries {
         let path = entry.ours.first().and_then(|n| params.get(*n)).map_or("", |p| p.path.as_str());
+        let path = path.strip_suffix(".bias").unwrap_or(path);
         let heads = match path.rsplit('.').next() {
             Some("wq" | "q_norm") => attention.heads,
             Some("wk" | "k_norm") => attention.kv_heads,

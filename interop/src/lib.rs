@@ -31,6 +31,7 @@
 
 pub mod dtype;
 pub mod model;
+mod decoder;
 pub mod arch;
 pub mod names;
 pub mod node;

@@ -382,7 +382,7 @@ pub(crate) fn init_of(family: Family) -> Init {
 
 /// Keys that only canonc reads: initial distributions, and RoPE by halves.
 pub fn ours(model: &Model) -> Option<Value> {
-    let init = own(model, false, model.init == init_of(model.family()));
+    let init = own(&model.init, false, model.init == init_of(model.family()));
     let half = match &model.mixer {
         Mixer::Attention(attention) => attention.layout == RopeLayout::Half,
         Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => false,

@@ -210,7 +210,9 @@ impl Source {
         }
     }
 
-    /// Passes one tensor of another program, made of these weights, to `put`, in pieces.
+    /// Passes one tensor of another program, made of these weights, to `put`, in pieces. A norm less 1 gives our value
+    /// back in f32, except that values between 0 and 1/2 and below 0 may be off by half a unit in the last place of 1: no
+    /// f32 gives those back.
     pub fn theirs(&self, entry: &Entry, put: Put<'_>) -> Result<(), ForeignError> {
         if entry.kind == EntryKind::Zeros {
             let total = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
@@ -220,6 +222,11 @@ impl Source {
             let Some(param) = self.params.get(*index) else { continue };
             let width = lay::width(param).max(1);
             match entry.turned {
+                None if entry.plus_one => {
+                    self.param(*index, &mut |values| {
+                        put(&values.iter().map(|value| value - 1.0).collect::<Vec<f32>>())
+                    })?;
+                }
                 None => self.param(*index, put)?,
                 Some(turned) => self.turned(*index, width, turned, put)?,
             }

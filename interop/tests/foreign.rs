@@ -9,5 +9,6 @@ mod foreign {
     mod pth;
     mod recipes;
     mod stock;
+    mod stock_out;
     mod texts;
 }

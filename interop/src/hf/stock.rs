@@ -1,21 +1,23 @@
 //! Decoders of `transformers` that are not among the released families: Qwen3, Mistral, Gemma 2, OLMo 2, scaled Llamas.
 //!
-//! In: the keys of a configuration (`stock/read.rs`). Out: an arch as text over the standard definitions, and the
-//! mapping of its weights. Must stay true: a family is one row of [`FAMILIES`], with no code of its own; the text says
-//! everything that the keys change.
+//! In: the keys of a configuration (`stock/read.rs`), or a graph (`stock/recognise.rs`). Out: an arch as text over the
+//! standard definitions, the mapping of its weights, and the keys (`stock/write.rs`). Must stay true: a family is one row
+//! of [`FAMILIES`], with no code of its own; the text says everything that the keys change.
 
 mod read;
+mod recognise;
+mod write;
 
 use std::fmt::Write as _;
 
 use compiler::digest::Digest;
 use compiler::graph::Param;
-use compiler::plan::RopeScaling;
+use compiler::plan::{RopeLayout, RopeScaling};
 use compiler::program::Compiled;
 use dsl::Decimal;
 
 use super::super::lay::{self, Entry, StockRows};
-use super::super::model::Init;
+use super::super::model::{Attention, Init};
 use super::super::names::{HF_GEMMA2, HF_LLAMA, HF_OLMO2, Layout};
 use super::super::{ForeignError, arch};
 
@@ -64,6 +66,19 @@ enum Windows {
     Even,
     /// If `use_sliding_window`, layers from `max_window_layers` on.
     Upper,
+}
+
+impl Windows {
+    /// The window of each layer; `first` is the first layer that may have one.
+    fn of_layers(self, layers: i64, window: Option<i64>, first: i64) -> Vec<Option<i64>> {
+        let has = |layer: i64| match self {
+            Windows::Never => false,
+            Windows::Always => true,
+            Windows::Even => layer % 2 == 0,
+            Windows::Upper => layer >= first,
+        };
+        (0..layers).map(|layer| window.filter(|_| has(layer))).collect()
+    }
 }
 
 const LLAMA: Family = Family {
@@ -152,10 +167,13 @@ pub struct Stock {
     norm_eps: Decimal,
     theta: Decimal,
     scaling: RopeScaling,
+    /// Which channels RoPE pairs. The classes pair those of the halves, so rows in the file are reordered for the other
+    /// layout.
+    rows: RopeLayout,
     /// The window of each layer.
     windows: Vec<Option<i64>>,
     bias: bool,
-    /// Scores are multiplied by 1 / sqrt of it.
+    /// Scores are multiplied by 1 / sqrt of it instead of the heads' width.
     score: Option<i64>,
     /// Bound of scores.
     softcap: Option<Decimal>,
@@ -290,13 +308,18 @@ impl Stock {
 
     fn rope(&self) -> String {
         let theta = self.theta;
+        // `half` is the layout of the scaled forms unless they name another.
+        let layout = match self.rows {
+            RopeLayout::Half => "",
+            RopeLayout::Interleaved => ", layout interleaved",
+        };
         match &self.scaling {
             // The other kinds are never read.
             RopeScaling::Unscaled | RopeScaling::Ntk { .. } => {
-                format!("{{ theta {theta}, layout half }}")
+                format!("{{ theta {theta}, layout {} }}", self.rows)
             }
             RopeScaling::Interpolated { factor } => {
-                format!("interpolated_rotary {{ theta {theta}, factor {factor} }}")
+                format!("interpolated_rotary {{ theta {theta}, factor {factor}{layout} }}")
             }
             RopeScaling::Llama3 { factor, original, low, high } => {
                 let mut text = format!("theta {theta}, factor {factor}, original {original}");
@@ -305,12 +328,12 @@ impl Stock {
                         let _ = write!(text, ", {name} {value}");
                     }
                 }
-                format!("llama3_rotary {{ {text} }}")
+                format!("llama3_rotary {{ {text}{layout} }}")
             }
             RopeScaling::Yarn { factor, original, truncate, .. } => {
                 let exact = if *truncate { "" } else { ", truncate false" };
                 format!(
-                    "yarn_rotary {{ theta {theta}, factor {factor}, original {original}{exact} }}"
+                    "yarn_rotary {{ theta {theta}, factor {factor}, original {original}{exact}{layout} }}"
                 )
             }
         }
@@ -346,7 +369,34 @@ impl Stock {
             tied: self.tied || self.cap.is_some(),
             plus_one: self.family.plus_one,
         };
-        lay::stock_entries(&rows, params)
+        let mut entries = lay::stock_entries(&rows, params);
+        if self.rows == RopeLayout::Interleaved {
+            lay::turn_attention(&mut entries, &self.attention(), params);
+        }
+        entries
+    }
+
+    fn attention(&self) -> Attention {
+        Attention {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            qk_norm: self.family.norms != QkNorms::None,
+            theta: self.theta,
+            layout: self.rows,
+            rope_dims: self.head_dim,
+        }
+    }
+
+    /// Whether only the plain implementation of attention computes this model in `transformers`: the usual one leaves
+    /// out the bound of scores.
+    pub(crate) fn needs_eager(&self) -> bool {
+        self.softcap.is_some()
+    }
+
+    /// Whether the file has norms less 1.
+    pub(crate) fn less_one(&self) -> bool {
+        self.family.plus_one
     }
 
     /// The frequencies of RoPE, which some files have.

@@ -14,15 +14,15 @@ use super::super::names::GatedNorm;
 use super::super::node::{Node, Value};
 use super::{Released, TYPES};
 
-fn node(value: Value) -> Node {
+pub(super) fn node(value: Value) -> Node {
     Node { value, line: 0 }
 }
 
-fn int(n: i64) -> Value {
+pub(super) fn int(n: i64) -> Value {
     Value::Number(n.to_string())
 }
 
-fn text(text: &str) -> Value {
+pub(super) fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
@@ -187,7 +187,7 @@ pub fn write(described: &Released, seq_len: i64, dtype: &str) -> Value {
         }
     };
     let own = own(
-        model,
+        &model.init,
         *turned,
         model.init == derived || model.family() == Family::Llama && model.init.range().is_some(),
     );
@@ -199,15 +199,13 @@ pub fn write(described: &Released, seq_len: i64, dtype: &str) -> Value {
 
 /// The keys that other programs ignore: the initial distributions, if they differ from the configuration's, and whether
 /// rows were reordered.
-pub(crate) fn own(model: &Model, halved: bool, derived: bool) -> Option<Value> {
+pub(crate) fn own(init: &Init, halved: bool, derived: bool) -> Option<Value> {
     let mut own = Vec::new();
     if !derived {
-        let init = match model.init.name() {
+        let init = match init.name() {
             Some(name) => text(name),
             None => Value::Map(
-                model
-                    .init
-                    .rows()
+                init.rows()
                     .iter()
                     .map(|(k, v)| (k.clone(), node(Value::Text(v.clone()))))
                     .collect(),

@@ -151,6 +151,7 @@ fn keys_are_expressed() {
         ("qwen3", json!({"head_dim": "absent"}), "head_dim 128"),
         ("qwen3", json!({"rms_norm_eps": 1e-4}), "norm_eps 0.0001"),
         ("qwen3", json!({"tie_word_embeddings": true}), "head tied"),
+        ("qwen3", json!({"canonc": {"rope_layout": "interleaved"}}), "layout interleaved"),
         ("gemma2", json!({"attn_logit_softcapping": "absent"}), "softcap 50"),
         ("gemma2", json!({"final_logit_softcapping": "absent"}), "cap 30"),
         ("gemma2", json!({"final_logit_softcapping": null}), "head tied"),
@@ -280,7 +281,11 @@ fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
             json!({"architectures": ["Qwen3ForSequenceClassification"]}),
             "a `model_type` of qwen3",
         ),
-        ("qwen3", json!({"canonc": {"rope_layout": "interleaved"}}), "`canonc.rope_layout`"),
+        (
+            "gemma2",
+            json!({"canonc": {"score_scale": "default"}}),
+            "`query_pre_attn_scalar` is not the heads' width, 12",
+        ),
         ("qwen3", json!({"num_attention_heads": 3}), "these sizes do not make an arch"),
         ("qwen3", json!({"model_type": "qwen4"}), "mistral, qwen3, gemma2, olmo2"),
     ] {

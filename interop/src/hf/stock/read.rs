@@ -4,7 +4,7 @@
 //! class's value; `null` switches off what a number would switch on; a key that changes the computation is expressed or
 //! refused with its line, and unknown keys are refused.
 
-use compiler::plan::RopeScaling;
+use compiler::plan::{RopeLayout, RopeScaling};
 use compiler::tree::MAX_LAYERS;
 use dsl::Decimal;
 
@@ -79,10 +79,6 @@ pub(in super::super) fn read(
     };
     let (theta, scaling) = rope(keys)?;
     let own = Own::read(keys)?;
-    if own.interleaved {
-        let why = "and this model's rows are not reordered";
-        return Err(keys.refuse("canonc.rope_layout", why, "remove it"));
-    }
     let range = keys.decimal_or("initializer_range", "0.02")?;
     let [score, softcap, cap] = if family.bounded {
         ["query_pre_attn_scalar", "attn_logit_softcapping", "final_logit_softcapping"]
@@ -103,6 +99,16 @@ pub(in super::super) fn read(
                 ));
             }
         },
+    };
+    // Our exports say so where an arch has no scale of its own, which is the same number and another graph.
+    keys.only("canonc.score_scale", &["default"], "and it should be \"default\"")?;
+    let score = match keys.text("canonc.score_scale")? {
+        Some(_) if score != Some(head_dim) => {
+            let why = format!("and `query_pre_attn_scalar` is not the heads' width, {head_dim}");
+            return Err(keys.refuse("canonc.score_scale", why, "remove it"));
+        }
+        Some(_) => None,
+        None => score,
     };
     let cap = cap?;
     let tied = match known.absent("tie_word_embeddings") {
@@ -125,6 +131,7 @@ pub(in super::super) fn read(
         norm_eps: known.decimal("rms_norm_eps")?.unwrap_or(decimal("1e-6")),
         theta,
         scaling,
+        rows: if own.interleaved { RopeLayout::Interleaved } else { RopeLayout::Half },
         windows: windows(&known)?,
         bias,
         score,
@@ -184,14 +191,7 @@ fn windows(known: &Defaults<'_, '_>) -> Result<Vec<Option<i64>>, ForeignError> {
         Windows::Upper => known.int("max_window_layers")?.unwrap_or(0),
         Windows::Never | Windows::Always | Windows::Even => 0,
     };
-    let has = |layer: i64| match family.windows {
-        Windows::Never => false,
-        Windows::Always => true,
-        Windows::Even => layer % 2 == 0,
-        Windows::Upper => layer >= first,
-    };
-    let of_class: Vec<Option<i64>> =
-        (0..layers).map(|layer| window.filter(|_| has(layer))).collect();
+    let of_class = family.windows.of_layers(layers, window, first);
     let Some(types) = keys.node("layer_types") else { return Ok(of_class) };
     let refuse = |why: &str| {
         let help =
