@@ -22,6 +22,7 @@ mod run_cli {
     mod selftest;
     mod signals;
     mod slurm;
+    mod stock;
     mod uses;
     mod verify;
 }

@@ -1,0 +1,191 @@
+//! `canonc import` and `canonc export` as processes, on classes of `transformers` that are not among the released ones.
+//!
+//! In: the folders in `tests/golden/stock`. Must stay true: an imported arch is a text that checks, builds to a lock and
+//! gives the logits of its class; exported, it is that class again, and every `--weights` reads the folder; a key that
+//! changes the computation is refused with its value, its line and what to do, and nothing is written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use runtime::weights::file;
+use serde_json::{Value, json};
+
+use crate::DEPO;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stock").join(name)
+}
+
+fn type_in(folder: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+    command.current_dir(folder).args(words);
+    for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
+        command.env(name, "1");
+    }
+    command.output().unwrap()
+}
+
+/// Standard output of a command that succeeds.
+fn works(folder: &Path, words: &[&str]) -> String {
+    let output = type_in(folder, words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn floats(path: &Path, tensor: &str) -> Vec<f64> {
+    let tensors = file::read(path).unwrap();
+    Vec::try_from(tensors[tensor].reshape([-1])).unwrap()
+}
+
+const FOLDERS: [(&str, &str, &str); 8] = [
+    ("llama31", "llama", "rope llama3_rotary"),
+    ("llama_linear", "llama", "bias true"),
+    ("llama_yarn", "llama", "rope yarn_rotary"),
+    ("mistral", "mistral", "window 5"),
+    ("qwen3", "qwen3", "head_norm true"),
+    ("qwen3_windows", "qwen3", "layers [model_global, 2 of model_local]"),
+    ("gemma2", "gemma2", "head capped { cap 6 }"),
+    ("olmo2", "olmo2", "layers 2 of post_norm {"),
+];
+
+#[test]
+fn a_class_comes_in_as_an_arch_with_its_logits_and_goes_out_as_that_class() {
+    for (name, model_type, part) in FOLDERS {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let source = golden(name).to_string_lossy().into_owned();
+        let listed = works(place, &["import", &source, "--out", "in", "--name", "model"]);
+        assert_eq!(listed, "in/arch/model.canon\nin/weights.safetensors\n", "{name}");
+        let text = fs::read_to_string(place.join("in/arch/model.canon")).unwrap();
+        let plain =
+            |text: &str| text.replace(',', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(plain(&text).contains(&plain(part)), "{name}: {text}");
+        works(place, &["check", "in/arch/model.canon"]);
+        works(place, &["fmt", "--check", "in/arch/model.canon"]);
+        // A recipe beside it trains the arch.
+        fs::create_dir(place.join("in/recipes")).unwrap();
+        let recipe = format!("arch = \"../arch/model.canon\"\n{DEPO}");
+        fs::write(place.join("in/recipes/small.toml"), recipe).unwrap();
+        works(place, &["build", "in/recipes/small.toml"]);
+        works(place, &["build", "--check", "in/recipes/small.toml"]);
+        let lock = fs::read_to_string(place.join("lockfiles/small.lock")).unwrap();
+        let origins = fs::read_to_string(place.join("in/import.toml")).unwrap();
+        let graph = origins.lines().find_map(|line| line.strip_prefix("graph = \"")).unwrap();
+        assert!(lock.contains(graph.trim_end_matches('"')), "{name}: {origins}");
+
+        let expected = file::read(&golden(name).join("expected.safetensors")).unwrap();
+        let tokens = [("tokens", &expected["tokens"])];
+        file::write(&place.join("t.safetensors"), &tokens, None).unwrap();
+        let logits = |weights: &str| {
+            let words = ["forward", "in/arch/model.canon", "--tokens", "t.safetensors"];
+            let given = ["--weights", weights, "--out", "o.safetensors"];
+            works(place, &[words.as_slice(), &given].concat());
+            floats(&place.join("o.safetensors"), "logits")
+        };
+        let wanted = floats(&golden(name).join("expected.safetensors"), "logits");
+        let has = logits("in/weights.safetensors");
+        assert_eq!(has.len(), wanted.len());
+        let largest = wanted.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        let off = has.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(off <= 1e-5 * largest, "{name}: off by {off:e} of {largest}");
+
+        let words = ["export", "in/arch/model.canon", "--weights", "in/weights.safetensors"];
+        let listed = works(place, &[words.as_slice(), &["--to", "hf", "--out", "out"]].concat());
+        let files = ["config.json", "generation_config.json", "model.safetensors", "README.md"];
+        assert_eq!(listed.lines().collect::<Vec<_>>(), files.map(|name| format!("out/{name}")));
+        let config = fs::read_to_string(place.join("out/config.json")).unwrap();
+        let config: Value = serde_json::from_str(&config).unwrap();
+        assert_eq!(config["model_type"], model_type);
+        assert!(config.get("auto_map").is_none(), "{config}");
+        for weights in ["out", "out/model.safetensors", &source] {
+            assert_eq!(logits(weights), has, "{name} {weights}");
+        }
+        works(place, &["import", "out", "--out", "again", "--name", "model"]);
+        let again = fs::read_to_string(place.join("again/import.toml")).unwrap();
+        let ids = |text: &str| text.lines().skip(2).take(2).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(ids(&again), ids(&origins), "{name}");
+    }
+}
+
+#[test]
+fn a_key_that_changes_the_computation_is_refused_with_what_to_do() {
+    for (name, changes, message, help) in [
+        (
+            "mistral",
+            json!({"attention_bias": true}),
+            "`attention_bias` is true, and attention of MistralForCausalLM has no biases here",
+            "only false can be expressed",
+        ),
+        (
+            "qwen3",
+            json!({"hidden_act": "relu"}),
+            "`hidden_act` is \"relu\", and a gated MLP has silu or gelu_pytorch_tanh here",
+            "change the arch after the import, in .canon",
+        ),
+        (
+            "qwen3",
+            json!({"partial_rotary_factor": 0.5}),
+            "`partial_rotary_factor` is 0.5, and RoPE rotates the whole head",
+            "only 1 can be expressed",
+        ),
+        (
+            "olmo2",
+            json!({"attention_dropout": 0.1}),
+            "`attention_dropout` is 0.1, and dropout cannot be expressed",
+            "only 0 can be expressed",
+        ),
+        (
+            "llama31",
+            json!({"rope_scaling": {"rope_type": "longrope", "factor": 2}}),
+            "`rope_scaling.rope_type` is \"longrope\", and RoPE can be default, linear, llama3 or yarn here",
+            "change the arch after an import with one of them, in .canon",
+        ),
+        (
+            "gemma2",
+            json!({"use_bidirectional_attention": true}),
+            "`use_bidirectional_attention` is true, and tokens see only the past",
+            "only false can be expressed",
+        ),
+        (
+            "gemma2",
+            json!({"query_pre_attn_scaler": 20}),
+            "`query_pre_attn_scaler` is 20, and this key is unknown",
+            "did you mean `query_pre_attn_scalar`?",
+        ),
+        (
+            "qwen3",
+            json!({"zeroed_experts": 8}),
+            "`zeroed_experts` is 8, and this key is unknown",
+            "remove it if it does not affect the model or its training",
+        ),
+        (
+            "qwen3",
+            json!({"model_type": "qwen3_moe"}),
+            "`model_type` is \"qwen3_moe\", and it should be one of llama, LlamaCanon",
+            "other families cannot be imported; write such an arch in .canon",
+        ),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let text = fs::read_to_string(golden(name).join("config.json")).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        let keys = config.as_object_mut().unwrap();
+        keys.extend(changes.as_object().unwrap().clone());
+        fs::create_dir(place.join("model")).unwrap();
+        let text = serde_json::to_string_pretty(&config).unwrap();
+        fs::write(place.join("model/config.json"), &text).unwrap();
+        let output = type_in(place, &["import", "model", "--out", "o", "--no-weights"]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{name} {changes}: {said}");
+        for part in [message, help] {
+            assert!(said.contains(part), "{name} {changes}: {said}");
+        }
+        let key = message.split('`').nth(1).unwrap();
+        let own = key.rsplit('.').next().unwrap();
+        let line = text.lines().position(|line| line.contains(&format!("\"{own}\""))).unwrap() + 1;
+        assert!(said.contains(&format!("model/config.json:{line}")), "{line}: {said}");
+        assert!(!place.join("o").exists() && output.stdout.is_empty(), "{said}");
+    }
+}
