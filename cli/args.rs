@@ -6,6 +6,7 @@
 mod audit;
 mod compute;
 mod data;
+mod eval;
 mod foreign;
 mod help;
 mod number;
@@ -34,6 +35,7 @@ pub use data::{
     ExportWindowsArgs, GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, SampleOptions,
     StatsArgs, WindowArgs, WindowFormat,
 };
+pub use eval::EvalArgs;
 pub use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 pub use help::{HelpArgs, ManArgs};
 pub use number::jobs;
@@ -111,6 +113,7 @@ pub enum Command {
     Forward(ForwardArgs),
     Generate(GenerateArgs),
     Answer(AnswerArgs),
+    Eval(EvalArgs),
     Import(ImportArgs),
     Export(ExportArgs),
     Report(ReportArgs),

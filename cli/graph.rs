@@ -74,7 +74,7 @@ fn artifact_graph(format: GraphFormat) -> Outcome {
 
 fn train_plan(graph: &Graph, trained: Option<&Trained>) -> Result<String, Failure> {
     let options = match trained {
-        Some(Trained { options, loss: _ }) => options.clone(),
+        Some(Trained { options, loss: _, seq_len: _ }) => options.clone(),
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
     Ok(plans::train(graph, &options).text())

@@ -20,6 +20,7 @@ pub mod data;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
+pub mod eval;
 pub mod explain;
 pub mod export;
 pub mod fail;
@@ -117,6 +118,7 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
         Command::Forward(args) => tensors.carry_out(Work::Forward(&args)),
         Command::Generate(args) => tensors.carry_out(Work::Generate(&args)),
         Command::Answer(args) => tensors.carry_out(Work::Answer(&args)),
+        Command::Eval(args) => eval::eval(&args, tensors),
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Plan(args) => plan::plan(&args),

@@ -346,6 +346,8 @@ pub struct Found {
 pub struct Trained {
     pub loss: Loss,
     pub options: TrainOptions,
+    /// Tokens of a training sequence.
+    pub seq_len: u64,
 }
 
 /// The archs of a `.canon` file or a lock, or the named one. Diagnostics have been shown.
@@ -399,7 +401,11 @@ pub fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Compiled>
 fn locked(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let of = |experiment: &Experiment| Found {
         compiled: experiment.arch.compiled.clone(),
-        train: Some(Trained { loss: experiment.loss, options: experiment.train_options() }),
+        train: Some(Trained {
+            loss: experiment.loss,
+            options: experiment.train_options(),
+            seq_len: experiment.data.seq_len,
+        }),
         data: Some(experiment.data.source.clone()),
     };
     let (lock, _) = locks::read(path)?;

@@ -36,6 +36,8 @@ pub enum OutputKind {
     Manual,
     /// Results of `selftest`.
     Selftest,
+    /// Results of `eval`.
+    Evaluation,
 }
 
 /// Bytes of a file that are inspected.
@@ -161,6 +163,7 @@ impl OutputKind {
             OutputKind::Windows => "a file of windows",
             OutputKind::Manual => "a manual page",
             OutputKind::Selftest => "results of selftest",
+            OutputKind::Evaluation => "results of eval",
         }
     }
 }
@@ -187,6 +190,7 @@ fn is_ours(path: &Path, kind: OutputKind) -> bool {
         OutputKind::Samples | OutputKind::Windows => false,
         OutputKind::Manual => text.contains("\n.TH canonc"),
         OutputKind::Selftest => text.contains("\"schema\": \"canonc.selftest.v1\""),
+        OutputKind::Evaluation => text.contains("\"schema\": \"canonc.eval.v1\""),
         OutputKind::Tensors => {
             let length = start.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
             let mark = "{\"__metadata__\":{\"canonc\":\"forward\"}";
@@ -281,6 +285,7 @@ mod tests {
         OutputKind::Windows,
         OutputKind::Manual,
         OutputKind::Selftest,
+        OutputKind::Evaluation,
     ];
 
     #[test]
@@ -318,6 +323,7 @@ mod tests {
             (OutputKind::Lines(&["text", "answer"]), "{\"text\":\"a\",\"answer\":\"b\"}\n"),
             (OutputKind::Tensors, tensors),
             (OutputKind::Selftest, "{\n  \"schema\": \"canonc.selftest.v1\",\n"),
+            (OutputKind::Evaluation, "{\n  \"schema\": \"canonc.eval.v1\",\n"),
             (OutputKind::Events, "\u{18}\0\0brain.Event:2"),
             (OutputKind::Page, ""),
         ] {

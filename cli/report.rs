@@ -11,11 +11,13 @@ use lab::experiment::Experiment;
 use lab::lock::Lock;
 use records::run::{Paths, read_experiment, read_lock};
 use report::page::{self, NoSuchModel, Part, Published, Report};
+use report::scores::Scores;
 use report::{compare, tensorboard};
 
 use crate::args::ReportArgs;
 use crate::compared::{arm_of, compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::files;
 use crate::found::Found;
 use crate::looks;
 use crate::named::{self, Named};
@@ -25,7 +27,8 @@ use crate::runs::{failure, read_text};
 
 pub fn report(args: &ReportArgs) -> Outcome {
     let published = Published::named(&args.published).map_err(no_such_model)?;
-    let mut report = Report { published, ..Report::default() };
+    let scores = args.scores.iter().map(|path| scores(path)).collect::<Result<_, _>>()?;
+    let mut report = Report { published, scores, ..Report::default() };
     named::once(&args.what)?;
     out::folder(&args.dir)?;
     out::check(&args.out, OutputKind::Page)?;
@@ -55,6 +58,15 @@ pub fn report(args: &ReportArgs) -> Outcome {
         output::note(&format!("event files: {}", shown(folder)));
     }
     Ok(Exit::Fine)
+}
+
+/// A result of `canonc eval`.
+pub fn scores(path: &Path) -> Result<Scores, Failure> {
+    let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
+    Scores::parse(&text).map_err(|why| {
+        Failure::bad_input(format!("`{}` is no result of `canonc eval`: {why}", shown(path)))
+            .help("write one with `canonc eval MODEL --suite SUITE --out FILE`")
+    })
 }
 
 /// The HTML file to write of a comparison, from curves that have been read.

@@ -9,8 +9,8 @@ use lab::comparison::Comparison;
 use records::verify::Report;
 
 use crate::args::{
-    AnswerArgs, BenchArgs, CompareArgs, ForwardArgs, GenerateArgs, ReproduceArgs, RunArgs,
-    SelftestArgs,
+    AnswerArgs, BenchArgs, CompareArgs, EvalArgs, ForwardArgs, GenerateArgs, ReproduceArgs,
+    RunArgs, SelftestArgs,
 };
 use crate::doctor::Fact;
 use crate::fail::Outcome;
@@ -25,6 +25,7 @@ pub enum Work<'a> {
     Forward(&'a ForwardArgs),
     Generate(&'a GenerateArgs),
     Answer(&'a AnswerArgs),
+    Eval(&'a EvalArgs),
     /// `compare --time`: the given number of rounds of steps of each comparison's arms.
     StepTimes(&'a CompareArgs, &'a [Comparison], usize),
     /// `verify --replay`, before anything is read: sets the environment that the run's lock requires.

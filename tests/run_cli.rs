@@ -10,6 +10,7 @@ mod run_cli {
     mod compare;
     mod diverged;
     mod doors;
+    mod eval;
     mod exported;
     mod folders;
     mod foreign;

@@ -21,6 +21,8 @@ mod modules;
 mod random;
 #[path = "transformers/folders.rs"]
 mod folders;
+#[path = "transformers/suites.rs"]
+mod suites;
 
 const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy, lm_eval";
 const HARNESS: &str = "lm-eval==0.4.7";

@@ -15,13 +15,14 @@ Examples:
   canonc report runs/a runs/b                              two runs, paired if only Canon layers differ
   canonc report runs/demo --published 'GLA5*-1B-*'         with published curves
   canonc report --published all --out published.html       only the release's curves
+  canonc report --scores mine.json --out scores.html       evaluations, beside published scores
   canonc report runs/demo --tensorboard tb                 also writes tb/RUN/events.out.tfevents…, for TensorBoard
 
 Each run is first checked against its lock. An unfinished run is shown up to its last step and marked; a comparison
 with a missing run has no table. Faulty runs of a folder are left out, and the page says so.")]
 pub struct ReportArgs {
     /// Runs: folders, names under --dir, folders with several runs, or locks
-    #[arg(value_name = "RUN|COMPARISON|LOCK", required_unless_present = "published")]
+    #[arg(value_name = "RUN|COMPARISON|LOCK", required_unless_present_any = ["published", "scores"])]
     pub what: Vec<PathBuf>,
     /// The HTML file to write
     #[arg(long, value_name = "FILE", default_value = "report.html")]
@@ -29,6 +30,9 @@ pub struct ReportArgs {
     /// Add curves of the release's models, by name with `*`, or `all`
     #[arg(long, value_name = "PATTERN")]
     pub published: Vec<String>,
+    /// Add results of `canonc eval --out`, beside the release's scores and those of open models
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    pub scores: Vec<PathBuf>,
     /// Also write TensorBoard event files, in a folder for each run
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,

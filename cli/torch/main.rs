@@ -3,8 +3,10 @@
 
 mod answer;
 mod bench;
+mod eval;
 mod forward;
 mod generate;
+mod model;
 mod prompts;
 mod ranks;
 mod replay;
@@ -38,6 +40,7 @@ impl Tensors for Here {
             Work::Forward(args) => forward::forward(args),
             Work::Generate(args) => generate::generate(args),
             Work::Answer(args) => answer::answer(args),
+            Work::Eval(args) => eval::eval(args),
             Work::StepTimes(args, comparisons, rounds) => {
                 step_times::measure(args, comparisons, rounds)
             }

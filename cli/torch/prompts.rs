@@ -4,8 +4,10 @@
 //! preceded each text in training; the text of the tokens that continue it; the mark that ends it. Must stay true: a
 //! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
+use std::path::Path;
+
 use data::text::locked;
-use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer};
+use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer, TokenizerKind};
 use lab::experiment::DataSource;
 
 use canonc::args::PromptArgs;
@@ -17,6 +19,8 @@ pub(crate) struct Prompts {
     tokenizer: Tokenizer,
     before: Option<u32>,
     after: Option<u32>,
+    /// The tokenizer's bos, or else its eos.
+    first: Option<u32>,
 }
 
 impl Prompts {
@@ -75,7 +79,47 @@ impl Prompts {
             ))
             .help(instead));
         }
-        Ok(Prompts { tokenizer, before, after })
+        let first = bos.or(eos);
+        Ok(Prompts { tokenizer, before, after, first })
+    }
+
+    /// For a model with a `tokenizer.json` and the names of its marks: a text begins as the file says, and ends with
+    /// the named mark if the file inserts none.
+    pub(crate) fn of_file(
+        vocab: i64,
+        path: &Path,
+        (bos, eos): (Option<String>, Option<String>),
+    ) -> Result<Prompts, Failure> {
+        let kind = Kind::File(TokenizerKind::HuggingFace);
+        let plain = tokenizer(kind, Some(path), MarkNames::default())?;
+        let named = tokenizer(kind, Some(path), MarkNames { bos, eos })?;
+        let Info { vocab: has, bos: before, .. } = *plain.info();
+        let Info { bos, eos, .. } = *named.info();
+        if i64::from(has) > vocab {
+            return Err(Failure::bad_input(format!(
+                "`{}` has {has} tokens, but the model has {vocab}",
+                shown(path)
+            ))
+            .help("name the model's own tokenizer with --tokenizer-file FILE"));
+        }
+        Ok(Prompts { tokenizer: named, before, after: eos, first: bos.or(eos) })
+    }
+
+    /// The token before a text without context: bos, or else eos.
+    pub(crate) fn first(&self) -> Option<i64> {
+        self.first.map(i64::from)
+    }
+
+    /// The mark before each text, if training had one.
+    pub(crate) fn before(&self) -> Option<i64> {
+        self.before.map(i64::from)
+    }
+
+    /// The tokens of a text without marks.
+    pub(crate) fn plain(&self, text: &str) -> Result<Vec<i64>, Failure> {
+        let mut ids = Vec::new();
+        self.encode(text, &mut ids)?;
+        Ok(ids.into_iter().map(i64::from).collect())
     }
 
     /// The mark that ends a text; `None` if training had none.
@@ -96,9 +140,7 @@ impl Prompts {
 
     /// Number of tokens of a text without marks.
     pub(crate) fn count(&self, text: &str) -> Result<usize, Failure> {
-        let mut ids = Vec::new();
-        self.encode(text, &mut ids)?;
-        Ok(ids.len())
+        Ok(self.plain(text)?.len())
     }
 
     fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Failure> {

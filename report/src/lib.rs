@@ -29,5 +29,6 @@ pub mod statistics;
 pub mod curves;
 pub mod compare;
 pub mod overview;
+pub mod scores;
 pub mod page;
 pub mod tensorboard;

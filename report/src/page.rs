@@ -25,6 +25,7 @@ use crate::compare::{
     AaNoise, Comparison, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
 };
 use crate::overview::{self, Entry};
+use crate::scores::{self, Scores};
 use crate::statistics::noise::OfMean;
 
 pub use published::{NoSuchModel, Published};
@@ -95,6 +96,8 @@ pub struct Report {
     pub alone: Vec<Run>,
     /// Published curves to show with them.
     pub published: Published,
+    /// Results of `canonc eval` to show with them.
+    pub scores: Vec<Scores>,
     /// Omitted items, with reasons.
     pub left_out: Vec<String>,
 }
@@ -224,6 +227,7 @@ impl Report {
         let titles: Vec<&str> = self.parts.iter().map(|part| part.heading.title.as_str()).collect();
         match (titles.as_slice(), self.alone.as_slice()) {
             ([], [run]) => run.name.clone(),
+            ([], []) if !self.scores.is_empty() => "Scores".to_owned(),
             ([], []) => "Published curves".to_owned(),
             ([], runs) => format!("{} runs", runs.len()),
             (titles, _) => titles.join(", "),
@@ -239,6 +243,9 @@ struct Shown<'a> {
     /// The primary rows of all comparisons; empty for fewer than two.
     together: Table,
     finals: own::Finals,
+    /// Every score of `canonc eval`, and those beside published ones.
+    scores: [Table; 2],
+    scores_caption: &'static str,
     figures: Vec<still::Figure>,
     answers: Vec<published::Answer>,
     has_own: bool,
@@ -276,6 +283,8 @@ pub fn page(report: &Report) -> Result<String, String> {
             .collect(),
         together: report.together(),
         finals: own::finals(report),
+        scores: [scores::all(&report.scores), scores::beside_published(&report.scores)],
+        scores_caption: scores::CAPTION,
         figures: still::figures(&report.runs(), &pairs),
         has_own: answers.iter().any(|answer| !answer.yours.is_empty()),
         answers,

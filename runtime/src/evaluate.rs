@@ -242,7 +242,7 @@ fn score(batch: &Batch, window: u64, guesses: &[i64], forced: &mut Forced) {
     }
 }
 
-fn guesses(argmax: &Tensor) -> Result<Vec<i64>, ExecuteError> {
+pub(crate) fn guesses(argmax: &Tensor) -> Result<Vec<i64>, ExecuteError> {
     let tensor = argmax.f_to_device(Device::Cpu)?.f_to_kind(Kind::Int64)?.f_contiguous()?;
     let count = tensor.numel();
     let mut guesses = vec![0i64; count];

@@ -26,7 +26,7 @@ pub struct Sampling {
     pub seed: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub graph: &'a Graph,
     pub weights: &'a Weights,
@@ -55,36 +55,77 @@ pub(crate) const PREFILL: usize = 256;
 /// Draws tokens until there are enough, the stop token is drawn, or `each` breaks.
 pub fn generate(
     request: &Request<'_>,
-    mut each: impl FnMut(i64) -> ControlFlow<()>,
+    each: impl FnMut(i64) -> ControlFlow<()>,
 ) -> Result<Generated, RunError> {
-    let Request { graph, weights, prompt, max_tokens, sampling, stop, options, machine } = request;
-    check(sampling)?;
-    if prompt.is_empty() {
-        return Err(RunError::input("the prompt is empty", "give at least one token"));
-    }
-    check_ids("the prompt's tokens", &Streamer::row(prompt)?, graph.vocab, false)?;
+    let Request { graph, weights, prompt, max_tokens, sampling, stop, options, machine } = *request;
     let weights = weights.on(machine.device, machine.kind)?;
-    let stream = Stream { state_in: true, state_out: true };
-    let streamer = Streamer::new(plans::forward(graph, stream, *options), *machine)?;
-    let mut carried = streamer.start(1)?;
-    let mut last = Vec::new();
-    for piece in prompt.chunks(PREFILL) {
-        (last, carried) = advance(&streamer, &weights, piece, &carried)?;
+    let generator = Generator::new(graph, options, machine)?;
+    generator.generate(&weights, &Continuation { prompt, max_tokens, sampling, stop }, each)
+}
+
+/// An arch bound to a machine, to generate one text after another.
+#[derive(Debug)]
+pub struct Generator {
+    streamer: Streamer,
+    vocab: i64,
+}
+
+/// What to generate.
+#[derive(Clone, Copy, Debug)]
+pub struct Continuation<'a> {
+    /// At least one token.
+    pub prompt: &'a [i64],
+    pub max_tokens: usize,
+    pub sampling: Sampling,
+    /// Token that ends the text when drawn; it is not returned.
+    pub stop: Option<i64>,
+}
+
+impl Generator {
+    pub fn new(graph: &Graph, options: Options, machine: Machine) -> Result<Self, ExecuteError> {
+        let stream = Stream { state_in: true, state_out: true };
+        let streamer = Streamer::new(plans::forward(graph, stream, options), machine)?;
+        Ok(Self { streamer, vocab: graph.vocab })
     }
-    let draws = Philox::new(&key(sampling.seed));
-    let mut tokens = Vec::new();
-    while tokens.len() < *max_tokens {
-        let token = choose(&last, *sampling, &draws, tokens.len() as u64)?;
-        if Some(token) == *stop {
-            break;
-        }
-        tokens.push(token);
-        if each(token).is_break() || tokens.len() == *max_tokens {
-            break;
-        }
-        (last, carried) = advance(&streamer, &weights, &[token], &carried)?;
+
+    /// The paths of each kernel so far.
+    pub fn paths(&self) -> Paths {
+        self.streamer.paths()
     }
-    Ok(Generated { tokens, state_bytes: carried.bytes(), paths: streamer.paths() })
+
+    /// As [`generate`], with weights that are on the machine.
+    pub fn generate(
+        &self,
+        weights: &Weights,
+        what: &Continuation<'_>,
+        mut each: impl FnMut(i64) -> ControlFlow<()>,
+    ) -> Result<Generated, RunError> {
+        let Continuation { prompt, max_tokens, sampling, stop } = *what;
+        check(&sampling)?;
+        if prompt.is_empty() {
+            return Err(RunError::input("the prompt is empty", "give at least one token"));
+        }
+        check_ids("the prompt's tokens", &Streamer::row(prompt)?, self.vocab, false)?;
+        let mut carried = self.streamer.start(1)?;
+        let mut last = Vec::new();
+        for piece in prompt.chunks(PREFILL) {
+            (last, carried) = advance(&self.streamer, weights, piece, &carried)?;
+        }
+        let draws = Philox::new(&key(sampling.seed));
+        let mut tokens = Vec::new();
+        while tokens.len() < max_tokens {
+            let token = choose(&last, sampling, &draws, tokens.len() as u64)?;
+            if Some(token) == stop {
+                break;
+            }
+            tokens.push(token);
+            if each(token).is_break() || tokens.len() == max_tokens {
+                break;
+            }
+            (last, carried) = advance(&self.streamer, weights, &[token], &carried)?;
+        }
+        Ok(Generated { tokens, state_bytes: carried.bytes(), paths: self.streamer.paths() })
+    }
 }
 
 pub(crate) fn check(sampling: &Sampling) -> Result<(), RunError> {

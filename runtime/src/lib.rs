@@ -11,6 +11,7 @@ pub mod execute;
 pub mod bench;
 pub mod forward;
 pub mod generate;
+pub mod likelihood;
 pub mod decode;
 pub mod ranks;
 pub mod state;

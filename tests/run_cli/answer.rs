@@ -10,7 +10,7 @@ use crate::{DEPO, Place, experiment};
 
 const MULTIHOP: &str = "multihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n";
 
-fn trained() -> (Place, String) {
+pub(crate) fn trained() -> (Place, String) {
     let data = DEPO.split("[data]\n").nth(1).unwrap().split("[batch]").next().unwrap();
     let small = experiment(
         "small_text",

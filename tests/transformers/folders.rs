@@ -23,7 +23,7 @@ use super::modules::read_back;
 use super::{python, run};
 
 /// On bytes, so that it has a tokenizer.
-const BYTES: &str = "
+pub(super) const BYTES: &str = "
 block recurrent = decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 20 } }
 block softmax = decoder { mixer attention { heads 2  window 6 } mlp swiglu { hidden 20 } }
 arch base { vocab 258  dim 12  norm_eps 1e-5  init lingua  layers [recurrent, softmax]  head tied }
@@ -90,7 +90,7 @@ struct Found {
 }
 
 /// Initial values, but no norm of ones and no bias of zeros, which would hide a wrong place of either.
-fn drawn(compiled: &Compiled) -> Weights {
+pub(super) fn drawn(compiled: &Compiled) -> Weights {
     let mut weights = Weights::init(&compiled.graph, 7).unwrap();
     for (param, tensor) in compiled.graph.params().iter().zip(&mut weights.tensors) {
         if matches!(param.role.as_str(), "norm" | "bias") {
@@ -103,7 +103,7 @@ fn drawn(compiled: &Compiled) -> Weights {
 }
 
 /// Exports a folder; writes tokens and our logits next to it.
-fn lay_out(
+pub(super) fn lay_out(
     root: &Path,
     name: &str,
     compiled: &Compiled,

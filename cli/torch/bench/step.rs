@@ -41,7 +41,7 @@ fn asked(
 ) -> Result<(String, Graph, TrainOptions), Failure> {
     let Found { compiled, train, .. } = one_arch(file, arch)?;
     let mut options = match train {
-        Some(Trained { options, loss: _ }) => options,
+        Some(Trained { options, loss: _, seq_len: _ }) => options,
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
     if args.machine.dtype == WithType::Bf16 {

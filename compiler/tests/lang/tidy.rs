@@ -64,7 +64,7 @@ fn spoken(line: &str) -> &str {
 }
 
 /// The crates in dependency order, each with the crates of the repository that it may use.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("dsl", &[]),
     ("tasks", &["dsl"]),
     ("compiler", &["dsl"]),
@@ -76,6 +76,7 @@ const CRATES: [(&str, &[&str]); 13] = [
     ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data"]),
     ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
     ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records"]),
+    ("suite", &["dsl", "tasks", "disk"]),
     (
         "runtime",
         &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records", "interop"],
@@ -84,7 +85,7 @@ const CRATES: [(&str, &[&str]); 13] = [
         "cli",
         &[
             "dsl", "tasks", "compiler", "lab", "scale", "disk", "data", "records", "interop",
-            "report",
+            "report", "suite",
         ],
     ),
 ];

@@ -23,3 +23,7 @@ pub const TWINS: &str = include_str!("canon_gains.tsv");
 pub const TWIN_KEYS: &str = include_str!("twin_diffs.tsv");
 /// Statements to compare your own runs with.
 pub const ANSWERS: &str = include_str!("known_answers.tsv");
+/// The release's scores on 13 tasks and two perplexities, for its 64 models.
+pub const HARNESS: &str = include_str!("harness.tsv");
+/// The scores of 18 open models that the release compares itself with.
+pub const OPEN_MODELS: &str = include_str!("open_models.tsv");

@@ -1,0 +1,310 @@
+//! Results of `canonc eval`: beside the published ones, and two of them question by question.
+//!
+//! In: JSON documents of `canonc eval`. Out: tables. Must stay true: scores are compared only if both results are of the
+//! same questions, asked the same way, by their digests; an interval over questions says nothing about other seeds, and
+//! its caption says so.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::compare::Table;
+use crate::statistics::Confidence;
+use crate::statistics::paired::Paired;
+
+/// The schema of the documents.
+pub const SCHEMA: &str = "canonc.eval.v1";
+
+/// A result of `canonc eval`; members that no table shows are not read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Scores {
+    schema: String,
+    model: Model,
+    settings: Settings,
+    tasks: Vec<Task>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Model {
+    name: String,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+struct Settings {
+    max_length: u64,
+    bos: Option<i64>,
+    limit: Option<u64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Task {
+    name: String,
+    task: String,
+    questions: String,
+    examples: Option<String>,
+    count: u64,
+    metrics: Vec<Metric>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Metric {
+    metric: String,
+    value: f64,
+    stderr: Option<f64>,
+    each: Vec<f64>,
+}
+
+/// The columns of the published tables: task and metrics of the suite `release`.
+const COLUMNS: [(&str, &str, &[&str]); 15] = [
+    ("LMB", "lambada_openai", &["acc"]),
+    ("PIQA", "piqa", &["acc", "acc_norm"]),
+    ("Hella", "hellaswag", &["acc", "acc_norm"]),
+    ("Wino", "winogrande", &["acc"]),
+    ("ARC-e", "arc_easy", &["acc", "acc_norm"]),
+    ("ARC-c", "arc_challenge", &["acc", "acc_norm"]),
+    ("SIQA", "social_iqa", &["acc"]),
+    ("BoolQ", "boolq", &["acc"]),
+    ("COPA", "copa", &["acc"]),
+    ("OBQA", "openbookqa", &["acc", "acc_norm"]),
+    ("RACE", "race", &["acc"]),
+    ("CSQA", "commonsense_qa", &["acc"]),
+    ("MMLU", "mmlu", &["acc"]),
+    ("Wiki_ppl", "wikitext", &["word_perplexity"]),
+    ("LMB_ppl", "lambada_openai", &["perplexity"]),
+];
+
+/// What the table of published scores leaves open.
+pub const CAPTION: &str = "Accuracies in percent, perplexities as they are. The release does not say which of its columns \
+     are acc and which acc_norm: where a task has both, your cell is “acc / acc_norm”. Harness versions, examples in front \
+     of questions and bos change scores by points, and the open models' rows were published elsewhere.";
+
+impl Scores {
+    /// Reads a document.
+    pub fn parse(text: &str) -> Result<Scores, String> {
+        let scores: Scores = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match scores.schema == SCHEMA {
+            true => Ok(scores),
+            false => Err(format!("its schema is \"{}\", not \"{SCHEMA}\"", scores.schema)),
+        }
+    }
+
+    fn metric(&self, task: &str, metric: &str) -> Option<&Metric> {
+        let task = self.tasks.iter().find(|found| found.name == task)?;
+        task.metrics.iter().find(|found| found.metric == metric)
+    }
+
+    /// Whether it has a task of the published tables.
+    fn has_published(&self) -> bool {
+        COLUMNS.iter().any(|(_, task, _)| self.tasks.iter().any(|found| found.name == *task))
+    }
+
+    fn row(&self) -> Vec<String> {
+        let mut row = vec![self.model.name.clone(), "yours".to_owned()];
+        for (_, task, metrics) in COLUMNS {
+            let cells: Vec<String> = metrics
+                .iter()
+                .filter_map(|metric| self.metric(task, metric))
+                .map(|found| shown(&found.metric, found.value))
+                .collect();
+            row.push(cells.join(" / "));
+        }
+        row
+    }
+}
+
+/// A share in percent, anything else as it is.
+fn shown(metric: &str, value: f64) -> String {
+    match is_share(metric) {
+        true => format!("{:.1}", 100.0 * value),
+        false => format!("{value:.2}"),
+    }
+}
+
+fn is_share(metric: &str) -> bool {
+    ["acc", "acc_norm", "exact_match", "contains"].contains(&metric)
+}
+
+/// Own results above those of the release's 64 models and of open models; no rows if no result has a task of theirs.
+pub fn beside_published(own: &[Scores]) -> Table {
+    let mut head = vec!["model".to_owned(), "from".to_owned()];
+    head.extend(COLUMNS.map(|(name, ..)| name.to_owned()));
+    let own: Vec<&Scores> = own.iter().filter(|scores| scores.has_published()).collect();
+    if own.is_empty() {
+        return Table::plain(head, Vec::new());
+    }
+    let mut rows: Vec<Vec<String>> = own.into_iter().map(Scores::row).collect();
+    for (from, text) in
+        [("the release", published::HARNESS), ("open models", published::OPEN_MODELS)]
+    {
+        let mut lines = text.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        let names = lines.next().unwrap_or_default();
+        for line in lines {
+            let cells: BTreeMap<&str, &str> = names.iter().copied().zip(line).collect();
+            let cell = |name: &str| cells.get(name).copied().unwrap_or_default().to_owned();
+            let about = match (cell("tokens"), cell("date")) {
+                (tokens, date) if !tokens.is_empty() => format!("{from}: {tokens} tokens, {date}"),
+                _ => from.to_owned(),
+            };
+            let first = [cell("model"), about];
+            rows.push(first.into_iter().chain(COLUMNS.map(|(name, ..)| cell(name))).collect());
+        }
+    }
+    Table::plain(head, rows)
+}
+
+/// Every number of own results.
+pub fn all(own: &[Scores]) -> Table {
+    let head = ["model", "task", "questions", "metric", "value", "standard error"];
+    let mut rows = Vec::new();
+    for scores in own {
+        for task in &scores.tasks {
+            for found in &task.metrics {
+                let stderr =
+                    found.stderr.map_or_else(String::new, |error| format!("±{:.1}", 100.0 * error));
+                let (name, count) = (task.name.clone(), task.count.to_string());
+                let value = shown(&found.metric, found.value);
+                rows.push(vec![
+                    scores.model.name.clone(),
+                    name,
+                    count,
+                    found.metric.clone(),
+                    value,
+                    stderr,
+                ]);
+            }
+        }
+    }
+    Table::plain(head.map(str::to_owned).to_vec(), rows)
+}
+
+/// Two results of the same questions, as differences `later - earlier`, and what cannot be compared.
+pub fn against(earlier: &Scores, later: &Scores) -> (Table, Vec<String>) {
+    let head = [
+        "task",
+        "metric",
+        "questions",
+        "before",
+        "after",
+        "difference",
+        "95% interval over questions",
+        "p",
+    ];
+    let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+    if earlier.settings != later.settings {
+        left_out.push(format!(
+            "all tasks: the settings differ: {} and {}",
+            earlier.settings.said(),
+            later.settings.said()
+        ));
+        return (Table::plain(head.map(str::to_owned).to_vec(), rows), left_out);
+    }
+    for task in &later.tasks {
+        let Some(before) = earlier.tasks.iter().find(|found| found.name == task.name) else {
+            left_out.push(format!("{}: only one result has it", task.name));
+            continue;
+        };
+        let same = (&before.task, &before.questions, &before.examples, before.count)
+            == (&task.task, &task.questions, &task.examples, task.count);
+        if !same {
+            left_out
+                .push(format!("{}: other questions, examples or settings of the task", task.name));
+            continue;
+        }
+        for found in &task.metrics {
+            let Some(first) = before.metrics.iter().find(|it| it.metric == found.metric) else {
+                continue;
+            };
+            if !is_share(&found.metric) || first.each.len() != found.each.len() {
+                continue;
+            }
+            let differences: Vec<f64> =
+                found.each.iter().zip(&first.each).map(|(after, before)| after - before).collect();
+            let of = Paired::from_differences(&differences, Confidence::NINETY_FIVE);
+            let (interval, p) = match of {
+                _ if differences.iter().all(|it| *it == 0.0) => {
+                    ("no question differs".to_owned(), String::new())
+                }
+                Ok(of) => (
+                    format!("{:+.1} … {:+.1} pp", 100.0 * of.low, 100.0 * of.high),
+                    format!("{:.2}", of.p),
+                ),
+                Err(_) => ("unknown: too few questions differ".to_owned(), String::new()),
+            };
+            rows.push(vec![
+                task.name.clone(),
+                found.metric.clone(),
+                task.count.to_string(),
+                format!("{:.1}%", 100.0 * first.value),
+                format!("{:.1}%", 100.0 * found.value),
+                format!("{:+.1} pp", 100.0 * (found.value - first.value)),
+                interval,
+                p,
+            ]);
+        }
+    }
+    (Table::plain(head.map(str::to_owned).to_vec(), rows), left_out)
+}
+
+impl Settings {
+    fn said(&self) -> String {
+        let none = || "none".to_owned();
+        format!(
+            "max_length {}, bos {}, limit {}",
+            self.max_length,
+            self.bos.map_or_else(none, |id| id.to_string()),
+            self.limit.map_or_else(none, |limit| limit.to_string())
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn scores(name: &str, each: &[f64], questions: &str, max_length: u64) -> Scores {
+        let value = each.iter().sum::<f64>() / each.len() as f64;
+        let document = json!({
+            "schema": SCHEMA, "model": {"name": name, "graph": "g"},
+            "settings": {"max_length": max_length, "bos": null, "limit": null},
+            "tasks": [{"name": "piqa", "task": "t", "questions": questions, "examples": null, "count": each.len(),
+                "metrics": [{"metric": "acc", "value": value, "stderr": 0.1, "each": each}]}],
+        });
+        Scores::parse(&document.to_string()).unwrap()
+    }
+
+    #[test]
+    fn own_rows_stand_above_published_ones() {
+        let table = beside_published(&[scores("mine", &[1.0, 0.0, 1.0, 1.0], "q", 9)]);
+        assert_eq!(table.rows.len(), 1 + 64 + 18);
+        assert_eq!(table.rows[0][..4], ["mine", "yours", "", "75.0"]);
+        let named = |name: &str| table.rows.iter().find(|row| row[0] == name).unwrap();
+        assert_eq!(named("GDN2conv-1B-Nemo-1T-lr0.002")[2..5], ["57", "77", "68.5"]);
+        assert_eq!(
+            named("Meta/Llama-3.2-1B")[1..4],
+            ["open models: 9T tokens, 2024.9", "62.2", "74.5"]
+        );
+        assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
+        assert_eq!(beside_published(&[]).rows.len(), 0);
+    }
+
+    #[test]
+    fn results_are_paired_by_question() {
+        let earlier = scores("a", &[0.0, 0.0, 1.0, 0.0], "q", 9);
+        let (table, left_out) = against(&earlier, &scores("b", &[1.0, 0.0, 1.0, 1.0], "q", 9));
+        assert_eq!(table.rows[0][3..6], ["25.0%", "75.0%", "+50.0 pp"]);
+        // Differences 1, 0, 0, 1: mean 0.5, standard error 0.2887, t(3) = 3.182.
+        assert_eq!(table.rows[0][6], "-41.9 … +141.9 pp");
+        assert!(left_out.is_empty());
+        let (table, left_out) = against(&earlier, &scores("b", &[1.0, 0.0, 1.0, 1.0], "other", 9));
+        assert!(table.rows.is_empty() && left_out[0].contains("other questions"), "{left_out:?}");
+        let (_, left_out) = against(&earlier, &scores("b", &[1.0; 4], "q", 8));
+        assert!(
+            left_out[0].contains("max_length 9") && left_out[0].contains("max_length 8"),
+            "{left_out:?}"
+        );
+        let (table, _) = against(&earlier, &earlier);
+        assert_eq!(table.rows[0][6], "no question differs");
+        assert!(Scores::parse("{}").is_err());
+    }
+}

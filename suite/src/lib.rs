@@ -1,0 +1,57 @@
+//! Evaluation tasks in text files.
+//!
+//! In: a suite (TOML: how a question becomes text) and the user's questions (JSON lines). Out: requests to a model, as
+//! text and then as tokens; scores. Must stay true: no model and no tensor here; prompts, token boundaries, ties and
+//! normalisations are those of EleutherAI's lm-evaluation-harness 0.4.7, whose sources each rule names; a question is
+//! never left out in silence.
+//!
+//! The modules in the order in which data flows: [`suite`] reads a suite, [`questions`] the questions, [`template`]
+//! renders them, [`shots`] chooses examples, [`request`] makes requests, [`encode`] makes tokens, [`generated`] judges
+//! texts, [`score`] adds up.
+
+#![warn(missing_docs)]
+
+pub mod suite;
+pub mod questions;
+pub mod template;
+pub mod shots;
+pub mod request;
+pub mod encode;
+pub mod generated;
+pub mod score;
+
+/// The suite of the 14 tasks in the published results of Physics of Language Models 4.2.
+pub const RELEASE: &str = include_str!("../release.toml");
+
+use std::fmt;
+
+/// What is wrong with a suite or with questions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuiteError {
+    /// The file, and the line if known.
+    pub place: String,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// What to do next.
+    pub help: String,
+}
+
+impl SuiteError {
+    /// An error at a place.
+    pub fn new(
+        place: impl Into<String>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> SuiteError {
+        SuiteError { place: place.into(), message: message.into(), help: help.into() }
+    }
+}
+
+impl fmt::Display for SuiteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, message, help } = self;
+        write!(f, "{place}: {message}\nhelp: {help}")
+    }
+}
+
+impl std::error::Error for SuiteError {}

@@ -1,0 +1,334 @@
+//! In: a task, its questions. Out: what a model is asked, as text. Must stay true: contexts are the harness's
+//! (`lm_eval/api/task.py`, `fewshot_context` and `construct_requests`); a question that does not fit its task is an
+//! error with its line.
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+use crate::SuiteError;
+use crate::questions::{Question, Questions};
+use crate::shots::Shots;
+use crate::suite::{Kind, Task};
+use crate::template::{evaluate, is_list, render, texts};
+
+/// What a model is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// The log-likelihood of each continuation after its context.
+    Choose {
+        /// (context, continuation)
+        pairs: Vec<(String, String)>,
+        /// Places of right choices, at least one.
+        right: Vec<usize>,
+        /// Characters of each choice.
+        lengths: Vec<usize>,
+    },
+    /// The log-likelihood of one continuation.
+    Continue {
+        /// What is given.
+        context: String,
+        /// What is scored.
+        continuation: String,
+    },
+    /// The log-likelihood of every token of a text.
+    Document {
+        /// The text.
+        text: String,
+        /// Number of words, for perplexity.
+        words: usize,
+        /// Number of bytes.
+        bytes: usize,
+    },
+    /// A text that the model writes.
+    Generate {
+        /// What is given.
+        prompt: String,
+        /// Right answers, at least one.
+        expected: Vec<String>,
+    },
+}
+
+/// The requests of a task, one for each question.
+pub fn requests(
+    task: &Task,
+    questions: &Questions,
+    examples: &Questions,
+    limit: Option<usize>,
+) -> Result<Vec<Request>, SuiteError> {
+    let mut shots = Shots::new(task, examples)?;
+    let asked = questions.all.iter().take(limit.unwrap_or(usize::MAX));
+    asked.map(|question| request(task, questions, examples, question, &mut shots)).collect()
+}
+
+/// One side of a question: what is given, and what follows.
+struct Sides {
+    given: String,
+    /// For choices, all of them with the right ones; otherwise empty.
+    choices: Vec<String>,
+    right: Vec<usize>,
+    /// For other kinds, the expected texts.
+    expected: Vec<String>,
+    ending: Option<String>,
+}
+
+fn request(
+    task: &Task,
+    questions: &Questions,
+    examples: &Questions,
+    question: &Question,
+    shots: &mut Shots<'_>,
+) -> Result<Request, SuiteError> {
+    let fail = |key: &str, why: String| failure(task, questions, question, key, &why);
+    let text = |key: &str, template: Option<&String>| match template {
+        Some(template) => render(template, &question.fields).map_err(|why| fail(key, why)),
+        None => Ok(String::new()),
+    };
+    if task.kind == Kind::Document {
+        let document = text("text", task.text.as_ref())?;
+        let counted = match &task.counted {
+            Some(_) => text("counted", task.counted.as_ref())?,
+            None => document.clone(),
+        };
+        if document.is_empty() || counted.is_empty() {
+            return Err(fail("text", "the document is empty".to_owned()));
+        }
+        return Ok(Request::Document {
+            text: document,
+            words: words(&counted),
+            bytes: counted.len(),
+        });
+    }
+    let mut context = text("description", task.description.as_ref())?;
+    for example in shots.next(questions, question)? {
+        context += &shown_example(task, &sides(task, examples, example)?);
+    }
+    let Sides { given, choices, right, mut expected, ending } = sides(task, questions, question)?;
+    let delimiter = &task.delimiter;
+    Ok(match task.kind {
+        Kind::Choice => {
+            let lengths = choices.iter().map(|choice| choice.chars().count()).collect();
+            let pair = |choice: &String| match &ending {
+                Some(ending) => {
+                    (format!("{context}{given}{choice}"), format!("{delimiter}{ending}"))
+                }
+                None => (format!("{context}{given}"), format!("{delimiter}{choice}")),
+            };
+            Request::Choose { pairs: choices.iter().map(pair).collect(), right, lengths }
+        }
+        Kind::Generate => Request::Generate { prompt: context + &given, expected },
+        Kind::Continuation | Kind::Document => Request::Continue {
+            context: context + &given,
+            continuation: expected.pop().unwrap_or_default(),
+        },
+    })
+}
+
+/// An example with its answer.
+fn shown_example(task: &Task, sides: &Sides) -> String {
+    let Sides { given, choices, right, expected, ending } = sides;
+    let first = right.first().and_then(|place| choices.get(*place));
+    let (given, answer) = match (first, ending) {
+        (Some(choice), Some(ending)) => (format!("{given}{choice}"), ending.clone()),
+        (Some(choice), None) => (given.clone(), choice.clone()),
+        (None, _) => (given.clone(), expected.first().cloned().unwrap_or_default()),
+    };
+    match answer.is_empty() {
+        true => given,
+        false => format!("{given}{}{answer}{}", task.delimiter, task.separator),
+    }
+}
+
+fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Sides, SuiteError> {
+    let fail = |key: &str, why: String| failure(task, questions, question, key, &why);
+    let text = |key: &str, template: &Option<String>| match template {
+        Some(template) => {
+            render(template, &question.fields).map(Some).map_err(|why| fail(key, why))
+        }
+        None => Ok(None),
+    };
+    let value = |key: &str, expression: &Option<String>| {
+        let expression = expression.as_deref().unwrap_or_default();
+        evaluate(expression, &question.fields).map_err(|why| fail(key, why))
+    };
+    let given = text("prompt", &task.prompt)?.unwrap_or_default();
+    let ending = text("ending", &task.ending)?;
+    let answer = value("answer", &task.answer)?;
+    let (mut choices, mut right, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+    match task.kind {
+        Kind::Choice => {
+            let list = value("choices", &task.choices)?;
+            choices = texts(&list)
+                .ok_or_else(|| fail("choices", format!("a list of texts is wanted, not {list}")))?;
+            if choices.len() < 2 || choices.iter().any(String::is_empty) {
+                let why = format!("at least two texts are wanted, none of them empty, not {list}");
+                return Err(fail("choices", why));
+            }
+            right = places(&answer, &choices).ok_or_else(|| {
+                let why = format!("{answer} is none of the {} choices", choices.len());
+                fail("answer", why)
+            })?;
+        }
+        Kind::Continuation | Kind::Generate | Kind::Document => {
+            expected = match answer.as_str() {
+                Some(text) => vec![text.to_owned()],
+                None if task.kind == Kind::Generate && answer.kind() == ValueKind::Number => {
+                    vec![answer.to_string()]
+                }
+                None => texts(&answer).filter(|_| task.kind == Kind::Generate).unwrap_or_default(),
+            };
+            let is_empty = expected.iter().all(String::is_empty);
+            if is_empty {
+                let wanted = match task.kind {
+                    Kind::Generate => "a text that is not empty, or a list of such texts,",
+                    _ => "a text that is not empty",
+                };
+                return Err(fail("answer", format!("{wanted} is wanted, not {answer}")));
+            }
+        }
+    }
+    Ok(Sides { given, choices, right, expected, ending })
+}
+
+/// The places of right choices: numbers from 0, texts, or a list of either.
+fn places(answer: &Value, choices: &[String]) -> Option<Vec<usize>> {
+    if is_list(answer) {
+        let all: Option<Vec<Vec<usize>>> =
+            answer.try_iter().ok()?.map(|item| places(&item, choices)).collect();
+        return all.map(|all| all.concat()).filter(|all| !all.is_empty());
+    }
+    let place = match answer.kind() {
+        ValueKind::Bool => usize::from(answer.is_true()),
+        ValueKind::String => {
+            let text = answer.as_str()?;
+            choices.iter().position(|choice| choice == text)?
+        }
+        _ => usize::try_from(i64::try_from(answer.clone()).ok()?).ok()?,
+    };
+    (place < choices.len()).then(|| vec![place])
+}
+
+fn failure(
+    task: &Task,
+    questions: &Questions,
+    question: &Question,
+    key: &str,
+    why: &str,
+) -> SuiteError {
+    SuiteError::new(
+        questions.at(question),
+        format!("`{key}` of task `{}`: {why}", task.name),
+        "change the question or the task; its keys are described in docs/evaluation.md",
+    )
+}
+
+/// As Python's `len(re.split(r"\s+", text))`, which the harness counts.
+fn words(text: &str) -> usize {
+    let mut count = 1;
+    let mut inside = false;
+    for c in text.chars() {
+        let space = is_space(c);
+        count += usize::from(space && !inside);
+        inside = space;
+    }
+    count
+}
+
+/// Whether Python calls a character whitespace.
+pub(crate) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::Suite;
+    use serde_json::json;
+
+    fn questions(all: &[serde_json::Value]) -> Questions {
+        let all = all.iter().enumerate();
+        Questions {
+            place: "q.jsonl".to_owned(),
+            all: all.map(|(n, fields)| Question { line: n + 1, fields: fields.clone() }).collect(),
+            digest: blake3::hash(b""),
+        }
+    }
+
+    fn task(text: &str) -> Task {
+        let text = format!("[[task]]\nname = \"t\"\nfile = \"q.jsonl\"\n{text}");
+        Suite::read("s.toml", &text).unwrap().tasks.remove(0)
+    }
+
+    #[test]
+    fn examples_stand_in_front() {
+        let task = task(
+            "kind = \"choice\"\nprompt = \"Q: {{ q }}\\nA:\"\nchoices = \"c\"\nanswer = \"a\"\nshots = 1\n\
+             shots_order = \"first\"\ndescription = \"About {{ q }}.\\n\"\n",
+        );
+        let all = questions(&[
+            json!({"q": "one", "c": ["x", "yy"], "a": 1}),
+            json!({"q": "two", "c": ["u", "v"], "a": "v"}),
+        ]);
+        let asked = requests(&task, &all, &all, None).unwrap();
+        let Request::Choose { pairs, right, lengths } = &asked[1] else { panic!() };
+        assert_eq!(pairs[0], ("About two.\nQ: one\nA: yy\n\nQ: two\nA:".into(), " u".into()));
+        assert_eq!((right, lengths), (&vec![1], &vec![1, 1]));
+        let Request::Choose { pairs, .. } = &asked[0] else { panic!() };
+        assert_eq!(pairs[1], ("About one.\nQ: two\nA: v\n\nQ: one\nA:".into(), " yy".into()));
+    }
+
+    #[test]
+    fn with_an_ending_choices_are_given() {
+        let task = task(
+            "kind = \"choice\"\nchoices = \"[s.split('_')[0] ~ o1, s.split('_')[0] ~ o2]\"\nending = \"{{ s.split('_', 1)[1].strip() }}\"\nanswer = \"a | int - 1\"\n",
+        );
+        let all = questions(&[json!({"s": "The _ ran off.", "o1": "cat", "o2": "dog", "a": "2"})]);
+        let Request::Choose { pairs, right, .. } = &requests(&task, &all, &all, None).unwrap()[0]
+        else {
+            panic!()
+        };
+        assert_eq!(pairs[0], ("The cat".into(), " ran off.".into()));
+        assert_eq!(right, &[1]);
+    }
+
+    #[test]
+    fn a_question_that_does_not_fit_is_an_error() {
+        let choice =
+            task("kind = \"choice\"\nprompt = \"{{ q }}\"\nchoices = \"c\"\nanswer = \"a\"\n");
+        let cases = [
+            (json!({"q": "", "c": ["x", "y"], "a": 2}), "2 is none of the 2 choices"),
+            (json!({"q": "", "c": ["x", "y"], "a": -1}), "-1 is none"),
+            (json!({"q": "", "c": ["x", "y"], "a": "z"}), "z is none"),
+            (json!({"q": "", "c": ["x"], "a": 0}), "at least two texts"),
+            (json!({"q": "", "c": ["x", ""], "a": 0}), "none of them empty"),
+            (json!({"q": "", "c": "xy", "a": 0}), "a list of texts is wanted"),
+            (json!({"c": ["x", "y"], "a": 0}), "undefined"),
+            (json!({"q": "", "c": ["x", "y"]}), "does not have"),
+        ];
+        for (fields, says) in cases {
+            let all = questions(&[fields]);
+            let error = requests(&choice, &all, &all, None).unwrap_err().to_string();
+            assert!(error.starts_with("q.jsonl:1: ") && error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn too_few_examples_are_an_error() {
+        let task = task(
+            "kind = \"generate\"\nprompt = \"{{ q }}\"\nanswer = \"a\"\nuntil = [\"\\n\"]\nshots = 2\n",
+        );
+        let all = questions(&[json!({"q": "1", "a": "x"}), json!({"q": "2", "a": ["y", "z"]})]);
+        let error = requests(&task, &all, &all, None).unwrap_err().to_string();
+        assert!(
+            error.contains("2 examples are wanted, but `q.jsonl` has 1 besides the question"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn words_are_counted_as_in_python() {
+        for (text, count) in [("", 1), ("a", 1), ("a b", 2), (" a  b\n", 4), ("a\u{a0}b\u{1c}c", 3)]
+        {
+            assert_eq!(words(text), count, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! In: requests and a model's replies. Out: each metric with its standard error and every question's part. Must stay
+//! true: ties go to the first choice, as by numpy's `argmax`; aggregates are those of `lm_eval/api/metrics.py`.
+
+use serde::Serialize;
+
+use crate::generated::{contains, equals, filtered};
+use crate::request::Request;
+use crate::suite::{Metric, Task};
+
+/// What a model says to a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// For each continuation: its log-likelihood in nats, and whether greedy decoding writes it.
+    Likelihoods(Vec<(f64, bool)>),
+    /// The log-likelihood of a document.
+    Likelihood(f64),
+    /// A generated text.
+    Text(String),
+}
+
+/// A metric of a task.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Which.
+    pub metric: Metric,
+    /// A share from 0 to 1, a perplexity, or bits.
+    pub value: f64,
+    /// Standard error of a share over questions.
+    pub stderr: Option<f64>,
+    /// Each question's part: 0 or 1 for a share; a log-likelihood in nats for a perplexity.
+    pub each: Vec<f64>,
+}
+
+/// The metrics of a task. Replies are in the order of requests.
+pub fn score(task: &Task, requests: &[Request], replies: &[Reply]) -> Vec<Measured> {
+    let metrics = task.metrics.iter();
+    metrics.map(|metric| measure(task, *metric, requests, replies)).collect()
+}
+
+fn measure(task: &Task, metric: Metric, requests: &[Request], replies: &[Reply]) -> Measured {
+    let each: Vec<f64> = requests
+        .iter()
+        .zip(replies)
+        .map(|(request, reply)| part(task, metric, request, reply))
+        .collect();
+    let sum: f64 = each.iter().sum();
+    let count = each.len() as f64;
+    let total = |of: fn(&Request) -> usize| requests.iter().map(of).sum::<usize>() as f64;
+    let value = match metric {
+        Metric::Acc | Metric::AccNorm | Metric::ExactMatch | Metric::Contains => sum / count,
+        Metric::Perplexity => libm::exp(-sum / count),
+        Metric::WordPerplexity => libm::exp(-sum / total(words)),
+        Metric::BytePerplexity => libm::exp(-sum / total(bytes)),
+        Metric::BitsPerByte => -sum / total(bytes) / std::f64::consts::LN_2,
+    };
+    let stderr = (metric.is_share() && each.len() > 1).then(|| {
+        let squares: f64 = each.iter().map(|part| (part - value) * (part - value)).sum();
+        libm::sqrt(squares / (count - 1.0) / count)
+    });
+    Measured { metric, value, stderr, each }
+}
+
+/// A question's part of a metric. A reply that does not belong to its request counts as wrong.
+fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f64 {
+    match (request, reply) {
+        (Request::Choose { right, lengths, .. }, Reply::Likelihoods(found)) => {
+            let scores = found.iter().zip(lengths).map(|((sum, _), length)| match metric {
+                Metric::AccNorm => sum / *length as f64,
+                _ => *sum,
+            });
+            let likeliest = first_largest(scores);
+            f64::from(u8::from(likeliest.is_some_and(|place| right.contains(&place))))
+        }
+        (Request::Continue { .. }, Reply::Likelihoods(found)) => match (metric, found.first()) {
+            (Metric::Perplexity, Some((sum, _))) => *sum,
+            (_, Some((_, greedy))) => f64::from(u8::from(*greedy)),
+            (_, None) => 0.0,
+        },
+        (Request::Document { .. }, Reply::Likelihood(sum)) => *sum,
+        (Request::Generate { expected, .. }, Reply::Text(text)) => {
+            let text = filtered(task, text);
+            let right = match metric {
+                Metric::Contains => contains(&text, expected),
+                _ => equals(task, &text, expected),
+            };
+            f64::from(u8::from(right))
+        }
+        (
+            Request::Choose { .. }
+            | Request::Continue { .. }
+            | Request::Document { .. }
+            | Request::Generate { .. },
+            Reply::Likelihoods(_) | Reply::Likelihood(_) | Reply::Text(_),
+        ) => 0.0,
+    }
+}
+
+/// The place of the first of the largest numbers.
+fn first_largest(numbers: impl Iterator<Item = f64>) -> Option<usize> {
+    let mut best: Option<(usize, f64)> = None;
+    for (place, number) in numbers.enumerate() {
+        if best.is_none_or(|(_, most)| number > most) {
+            best = Some((place, number));
+        }
+    }
+    best.map(|(place, _)| place)
+}
+
+fn words(request: &Request) -> usize {
+    match request {
+        Request::Document { words, .. } => *words,
+        Request::Choose { .. } | Request::Continue { .. } | Request::Generate { .. } => 0,
+    }
+}
+
+fn bytes(request: &Request) -> usize {
+    match request {
+        Request::Document { bytes, .. } => *bytes,
+        Request::Choose { .. } | Request::Continue { .. } | Request::Generate { .. } => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::Suite;
+
+    fn task(kind: &str, more: &str) -> Task {
+        let text = format!("[[task]]\nname = \"t\"\nfile = \"q\"\nkind = \"{kind}\"\n{more}");
+        Suite::read("s.toml", &text).unwrap().tasks.remove(0)
+    }
+
+    #[test]
+    fn ties_go_to_the_first_choice() {
+        let task = task("choice", "prompt = \"p\"\nchoices = \"c\"\nanswer = \"a\"\n");
+        let request = |right: usize| Request::Choose {
+            pairs: Vec::new(),
+            right: vec![right],
+            lengths: vec![1, 4, 2],
+        };
+        let reply = Reply::Likelihoods(vec![(-2.0, false), (-2.0, false), (-4.0, false)]);
+        let requests = [request(0), request(1), request(1), request(2)];
+        let found = score(&task, &requests, &vec![reply; 4]);
+        assert_eq!(found[0].each, [1.0, 0.0, 0.0, 0.0]);
+        // Normalised: -2, -0.5, -2.
+        assert_eq!(found[1].each, [0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(found[1].value, 0.5);
+        // The harness: sample standard deviation over √n.
+        assert!((found[1].stderr.unwrap() - libm::sqrt(1.0 / 3.0) / 2.0).abs() < 1e-15);
+    }
+
+    #[test]
+    fn perplexities_are_exponentials_of_means() {
+        let task = task("continuation", "prompt = \"p\"\nanswer = \"a\"\n");
+        let request = Request::Continue { context: "c".into(), continuation: "d".into() };
+        let replies = [(-1.0, true), (-3.0, false)].map(|it| Reply::Likelihoods(vec![it]));
+        let found = score(&task, &[request.clone(), request], &replies);
+        assert_eq!((found[0].value, found[1].value), (0.5, libm::exp(2.0)));
+        assert_eq!(found[1].stderr, None);
+        let task = self::task("document", "text = \"t\"\n");
+        let request = |words, bytes| Request::Document { text: "x".into(), words, bytes };
+        let found = score(
+            &task,
+            &[request(2, 8), request(4, 16)],
+            &[Reply::Likelihood(-3.0), Reply::Likelihood(-9.0)],
+        );
+        assert_eq!(found[0].value, libm::exp(2.0));
+        assert_eq!(found[1].value, libm::exp(0.5));
+        assert_eq!(found[2].value, 0.5 / std::f64::consts::LN_2);
+    }
+}

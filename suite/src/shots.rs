@@ -1,0 +1,97 @@
+//! Examples in front of a question.
+//!
+//! In: a task, the file of examples, the questions in order. Out: each question's examples. Must stay true: the choice
+//! is the harness's (`lm_eval/api/samplers.py`): one generator with seed 1234 for all questions of a task, one example
+//! more is drawn from the questions' own file, and an example that equals the question is left out.
+
+use std::collections::BTreeMap;
+
+use tasks::cpython::Random;
+
+use crate::SuiteError;
+use crate::questions::{Question, Questions};
+use crate::suite::{ShotOrder, Task};
+
+/// The harness's default seed for examples.
+const SEED: u64 = 1234;
+
+/// The examples of a task.
+#[derive(Debug)]
+pub struct Shots<'a> {
+    task: &'a Task,
+    examples: &'a Questions,
+    /// Whether the examples are the questions' own file.
+    own: bool,
+    /// For each value of the task's `shots_by`: its examples and their generator. Tasks without it have one group.
+    groups: BTreeMap<String, (Vec<usize>, Random)>,
+}
+
+impl<'a> Shots<'a> {
+    /// `examples` is the task's file of examples, or its questions.
+    pub fn new(task: &'a Task, examples: &'a Questions) -> Result<Shots<'a>, SuiteError> {
+        let mut groups: BTreeMap<String, (Vec<usize>, Random)> = BTreeMap::new();
+        for (place, example) in examples.all.iter().enumerate() {
+            let group = group(task, examples, example)?;
+            groups.entry(group).or_insert_with(|| (Vec::new(), Random::new(SEED))).0.push(place);
+        }
+        Ok(Shots { task, examples, own: task.shots_file.is_none(), groups })
+    }
+
+    /// The examples of the next question.
+    pub fn next(
+        &mut self,
+        questions: &Questions,
+        question: &Question,
+    ) -> Result<Vec<&'a Question>, SuiteError> {
+        let wanted = self.task.shots;
+        if wanted == 0 {
+            return Ok(Vec::new());
+        }
+        let key = group(self.task, questions, question)?;
+        let too_few = |there: usize| {
+            let of = match &self.task.shots_by {
+                Some(field) => format!(" with {field} = {key}"),
+                None => String::new(),
+            };
+            let own = if self.own { " besides the question" } else { "" };
+            SuiteError::new(
+                questions.at(question),
+                format!(
+                    "{wanted} examples are wanted, but `{}` has {there}{of}{own}",
+                    self.examples.place
+                ),
+                "set fewer shots, or add examples",
+            )
+        };
+        let Some((places, random)) = self.groups.get_mut(&key) else { return Err(too_few(0)) };
+        let drawn = (wanted + usize::from(self.own)).min(places.len());
+        let mut picks = Vec::new();
+        match self.task.shots_order {
+            ShotOrder::First => picks.extend(0..drawn as u32),
+            ShotOrder::Random => random.sample(places.len() as u32, drawn as u32, &mut picks),
+        }
+        let chosen: Vec<&Question> = picks
+            .iter()
+            .filter_map(|pick| self.examples.all.get(*places.get(*pick as usize)?))
+            .filter(|example| example.fields != question.fields)
+            .take(wanted)
+            .collect();
+        match chosen.len() == wanted {
+            true => Ok(chosen),
+            false => Err(too_few(chosen.len())),
+        }
+    }
+}
+
+/// The value of the task's `shots_by`, as JSON.
+fn group(task: &Task, file: &Questions, question: &Question) -> Result<String, SuiteError> {
+    let Some(field) = &task.shots_by else { return Ok(String::new()) };
+    match question.fields.get(field) {
+        Some(value) => Ok(value.to_string()),
+        None => Err(SuiteError::new(
+            file.at(question),
+            format!("it has no `{field}`, which chooses the examples of task `{}`", task.name),
+            "add the field, or remove shots_by",
+        )),
+    }
+}

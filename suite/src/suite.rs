@@ -1,0 +1,405 @@
+//! In: the text of a suite, TOML. Out: its tasks, checked. Must stay true: an unknown key is an error; a key that its
+//! kind of task does not read is an error, so no setting is silently without effect; everything that decides a score
+//! is in [`Task::digest`].
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::SuiteError;
+
+/// Some tasks under a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suite {
+    /// The file, as shown in messages.
+    pub place: String,
+    /// Its tasks, in the order of the file.
+    pub tasks: Vec<Task>,
+}
+
+/// How a task asks and scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Several choices; the likeliest is the answer.
+    Choice,
+    /// One continuation; how likely it is, and whether greedy decoding writes it.
+    Continuation,
+    /// Every token of a text.
+    Document,
+    /// The model writes an answer.
+    Generate,
+}
+
+/// A number that a task reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Share of questions whose likeliest choice is the answer; for a continuation, share that is written greedily.
+    Acc,
+    /// As `acc`, with each log-likelihood divided by the choice's number of characters.
+    AccNorm,
+    /// exp of the mean negative log-likelihood of a continuation.
+    Perplexity,
+    /// exp of the negative log-likelihood of all documents, divided by their words.
+    WordPerplexity,
+    /// The same, divided by their bytes.
+    BytePerplexity,
+    /// The negative log-likelihood of all documents in bits, divided by their bytes.
+    BitsPerByte,
+    /// Share of generated answers that equal an expected one.
+    ExactMatch,
+    /// Share of generated answers that contain an expected one, in any case of letters.
+    Contains,
+}
+
+/// The order in which examples are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShotOrder {
+    /// Drawn for each question, as by Python's `random.Random(1234).sample`.
+    #[default]
+    Random,
+    /// The first ones of the file.
+    First,
+}
+
+/// A step between the generated text and its comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Filter {
+    /// Removes one space from the front.
+    RemoveWhitespace,
+    /// Lower case.
+    Lowercase,
+    /// Upper case.
+    Uppercase,
+    /// What a regular expression finds.
+    Regex {
+        /// The expression; with groups, the first group that is not empty.
+        pattern: String,
+        /// Which match counts; -1 is the last.
+        #[serde(default)]
+        select: i64,
+        /// The answer if nothing is found.
+        #[serde(default = "invalid")]
+        fallback: String,
+    },
+}
+
+fn invalid() -> String {
+    "[invalid]".to_owned()
+}
+
+/// A task: how its questions become text, and what is scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Name in results.
+    pub name: String,
+    /// How it asks.
+    pub kind: Kind,
+    /// The questions: a JSON lines file, next to the suite or in the folder given on the command line.
+    pub file: String,
+    /// Template: text in front of everything.
+    pub description: Option<String>,
+    /// Template: what the model is given.
+    pub prompt: Option<String>,
+    /// Expression: a list of texts.
+    pub choices: Option<String>,
+    /// Expression: for choices, the number of the right one, its text, or a list of these; otherwise the expected text
+    /// or a list of texts.
+    pub answer: Option<String>,
+    /// Template: with it, a choice ends the prompt, and this text is what is scored.
+    pub ending: Option<String>,
+    /// Template: a document.
+    pub text: Option<String>,
+    /// Template: the text whose words and bytes are counted, if not `text`.
+    pub counted: Option<String>,
+    /// Between a prompt and its answer.
+    #[serde(default = "space")]
+    pub delimiter: String,
+    /// Between two examples.
+    #[serde(default = "blank_line")]
+    pub separator: String,
+    /// Number of examples in front of a question; `canonc eval --shots` changes it.
+    #[serde(default)]
+    pub shots: usize,
+    /// The file of examples; without it, other questions of the same file.
+    pub shots_file: Option<String>,
+    /// Which examples are taken.
+    #[serde(default)]
+    pub shots_order: ShotOrder,
+    /// A field: only examples in which it has the question's value.
+    pub shots_by: Option<String>,
+    /// Texts that end a generated answer.
+    #[serde(default)]
+    pub until: Vec<String>,
+    /// Most tokens of a generated answer.
+    pub max_tokens: Option<usize>,
+    /// Steps before a generated answer is compared.
+    #[serde(default)]
+    pub filters: Vec<Filter>,
+    /// Regular expressions whose matches are removed from both texts.
+    #[serde(default)]
+    pub ignore: Vec<String>,
+    /// Compare without case.
+    #[serde(default)]
+    pub ignore_case: bool,
+    /// Compare without ASCII punctuation.
+    #[serde(default)]
+    pub ignore_punctuation: bool,
+    /// Compare without ASCII digits.
+    #[serde(default)]
+    pub ignore_numbers: bool,
+    /// What is reported.
+    #[serde(default)]
+    pub metrics: Vec<Metric>,
+}
+
+fn space() -> String {
+    " ".to_owned()
+}
+
+fn blank_line() -> String {
+    "\n\n".to_owned()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    task: Vec<Task>,
+}
+
+impl Kind {
+    /// The word in a suite.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Choice => "choice",
+            Kind::Continuation => "continuation",
+            Kind::Document => "document",
+            Kind::Generate => "generate",
+        }
+    }
+
+    /// What it can report; the first ones by default.
+    fn metrics(self) -> (&'static [Metric], usize) {
+        use Metric::{
+            Acc, AccNorm, BitsPerByte, BytePerplexity, Contains, ExactMatch, Perplexity,
+            WordPerplexity,
+        };
+        match self {
+            Kind::Choice => (&[Acc, AccNorm], 2),
+            Kind::Continuation => (&[Acc, Perplexity], 2),
+            Kind::Document => (&[WordPerplexity, BytePerplexity, BitsPerByte], 3),
+            Kind::Generate => (&[ExactMatch, Contains], 1),
+        }
+    }
+}
+
+impl Metric {
+    /// The word in a suite and in results.
+    pub fn word(self) -> &'static str {
+        match self {
+            Metric::Acc => "acc",
+            Metric::AccNorm => "acc_norm",
+            Metric::Perplexity => "perplexity",
+            Metric::WordPerplexity => "word_perplexity",
+            Metric::BytePerplexity => "byte_perplexity",
+            Metric::BitsPerByte => "bits_per_byte",
+            Metric::ExactMatch => "exact_match",
+            Metric::Contains => "contains",
+        }
+    }
+
+    /// Whether it is a share of questions.
+    pub fn is_share(self) -> bool {
+        match self {
+            Metric::Acc | Metric::AccNorm | Metric::ExactMatch | Metric::Contains => true,
+            Metric::Perplexity
+            | Metric::WordPerplexity
+            | Metric::BytePerplexity
+            | Metric::BitsPerByte => false,
+        }
+    }
+}
+
+impl Suite {
+    /// Reads a suite.
+    pub fn read(place: &str, text: &str) -> Result<Suite, SuiteError> {
+        let Written { mut task } = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or_default();
+                before.matches('\n').count() + 1
+            });
+            let place = line.map_or_else(|| place.to_owned(), |line| format!("{place}:{line}"));
+            let message = error.message().lines().next().unwrap_or_default().to_owned();
+            SuiteError::new(place, message, "`canonc eval --help` has an example of a suite")
+        })?;
+        if task.is_empty() {
+            return Err(SuiteError::new(place, "it has no task", "write a first one: `[[task]]`"));
+        }
+        let mut names = BTreeSet::new();
+        for task in &mut task {
+            task.check(place)?;
+            if !names.insert(task.name.clone()) {
+                let message = format!("two tasks have the name `{}`", task.name);
+                return Err(SuiteError::new(place, message, "rename one of them"));
+            }
+        }
+        Ok(Suite { place: place.to_owned(), tasks: task })
+    }
+}
+
+/// Longest name of a task.
+const NAME: usize = 64;
+
+impl Task {
+    /// Whether the task is complete and says nothing that its kind ignores; fills in the default metrics.
+    fn check(&mut self, place: &str) -> Result<(), SuiteError> {
+        let error = |message: String, help: &str| Err(SuiteError::new(place, message, help));
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if self.name.is_empty() || self.name.len() > NAME || !self.name.chars().all(is_plain) {
+            return error(
+                format!("the name of a task is {:?}", self.name),
+                "use letters, digits, `_`, `-` and `.`, at most 64 of them",
+            );
+        }
+        let (kind, name) = (self.kind, self.name.clone());
+        // Each key: whether the kind needs it, whether it may have it, whether it is there.
+        let choice = kind == Kind::Choice;
+        let generate = kind == Kind::Generate;
+        let document = kind == Kind::Document;
+        let keys: [(&str, bool, bool, bool); 17] = [
+            ("prompt", !document && self.ending.is_none(), !document, self.prompt.is_some()),
+            ("choices", choice, choice, self.choices.is_some()),
+            ("answer", !document, !document, self.answer.is_some()),
+            ("ending", false, choice, self.ending.is_some()),
+            ("text", document, document, self.text.is_some()),
+            ("counted", false, document, self.counted.is_some()),
+            ("description", false, !document, self.description.is_some()),
+            ("shots", false, !document, self.shots > 0),
+            ("shots_file", false, !document, self.shots_file.is_some()),
+            ("shots_by", false, !document, self.shots_by.is_some()),
+            ("until", generate, generate, !self.until.is_empty()),
+            ("max_tokens", false, generate, self.max_tokens.is_some()),
+            ("filters", false, generate, !self.filters.is_empty()),
+            ("ignore", false, generate, !self.ignore.is_empty()),
+            ("ignore_case", false, generate, self.ignore_case),
+            ("ignore_punctuation", false, generate, self.ignore_punctuation),
+            ("ignore_numbers", false, generate, self.ignore_numbers),
+        ];
+        for (key, needed, allowed, there) in keys {
+            if needed && !there {
+                return error(
+                    format!("task `{name}`: kind `{}` needs `{key}`", kind.word()),
+                    "add it; docs/evaluation.md describes each key",
+                );
+            }
+            if there && !allowed {
+                return error(
+                    format!("task `{name}`: kind `{}` does not read `{key}`", kind.word()),
+                    "remove it, or choose another kind",
+                );
+            }
+        }
+        if self.until.iter().any(String::is_empty) {
+            return error(format!("task `{name}`: a text of `until` is empty"), "remove it");
+        }
+        let (can, usual) = kind.metrics();
+        if self.metrics.is_empty() {
+            self.metrics = can.iter().take(usual).copied().collect();
+        }
+        for (place, metric) in self.metrics.iter().enumerate() {
+            let known: Vec<&str> = can.iter().map(|metric| metric.word()).collect();
+            let named = metric.word();
+            if !can.contains(metric) {
+                let message = format!("task `{name}`: kind `{}` has no `{named}`", kind.word());
+                return error(message, &format!("it has {}", known.join(", ")));
+            }
+            if self.metrics.iter().take(place).any(|earlier| earlier == metric) {
+                return error(format!("task `{name}`: `{named}` is listed twice"), "list it once");
+            }
+        }
+        for pattern in self.ignore.iter().chain(self.filters.iter().filter_map(Filter::pattern)) {
+            if let Err(why) = regex::Regex::new(pattern) {
+                let why = why.to_string();
+                let why = why.lines().last().unwrap_or_default();
+                return error(
+                    format!("task `{name}`: `{pattern}` is not a regular expression: {why}"),
+                    "the syntax is that of Rust's crate regex: no look-around, no back-references",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Most tokens of a generated answer; the harness's default.
+    pub fn max_tokens(&self) -> usize {
+        self.max_tokens.unwrap_or(256)
+    }
+
+    /// A digest of everything in the suite that decides a score.
+    pub fn digest(&self) -> blake3::Hash {
+        // A struct of texts, numbers and lists always has a JSON form.
+        blake3::hash(serde_json::to_string(self).unwrap_or_default().as_bytes())
+    }
+}
+
+impl Filter {
+    fn pattern(&self) -> Option<&String> {
+        match self {
+            Filter::Regex { pattern, .. } => Some(pattern),
+            Filter::RemoveWhitespace | Filter::Lowercase | Filter::Uppercase => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIQA: &str = "[[task]]\nname = \"piqa\"\nkind = \"choice\"\nfile = \"piqa.jsonl\"\n\
+                        prompt = \"Question: {{ goal }}\\nAnswer:\"\nchoices = \"[sol1, sol2]\"\nanswer = \"label\"\n";
+
+    fn wrong(text: &str) -> String {
+        Suite::read("s.toml", text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_task_has_the_usual_metrics() {
+        let suite = Suite::read("s.toml", PIQA).unwrap();
+        assert_eq!(suite.tasks[0].metrics, [Metric::Acc, Metric::AccNorm]);
+        assert_eq!(suite.tasks[0].delimiter, " ");
+    }
+
+    #[test]
+    fn what_a_kind_does_not_read_is_refused() {
+        let cases = [
+            ("until = [\"x\"]\n", "kind `choice` does not read `until`"),
+            ("text = \"x\"\n", "kind `choice` does not read `text`"),
+            ("metrics = [\"perplexity\"]\n", "kind `choice` has no `perplexity`"),
+            ("metrics = [\"acc\", \"acc\"]\n", "`acc` is listed twice"),
+            ("colour = 1\n", "s.toml:8: unknown field `colour`"),
+        ];
+        for (more, says) in cases {
+            let error = wrong(&format!("{PIQA}{more}"));
+            assert!(error.contains(says), "{error}");
+        }
+        assert!(wrong(&PIQA.replace("answer = \"label\"\n", "")).contains("needs `answer`"));
+        assert!(wrong(&format!("{PIQA}{PIQA}")).contains("two tasks have the name `piqa`"));
+        assert!(wrong(&PIQA.replace("\"piqa\"", "\"a/b\"")).contains("the name of a task"));
+        assert!(wrong("task = []").contains("it has no task"));
+    }
+
+    #[test]
+    fn every_key_is_in_the_digest() {
+        let digest = |text: &str| Suite::read("s.toml", text).unwrap().tasks[0].digest();
+        let base = digest(PIQA);
+        for more in
+            ["delimiter = \"\"\n", "shots = 1\n", "metrics = [\"acc\"]\n", "separator = \"\\n\"\n"]
+        {
+            assert_ne!(digest(&format!("{PIQA}{more}")), base, "{more}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `canonc eval` as a process: its numbers are those of `forward` and `generate`; what it refuses.
+
+use std::fs;
+
+use runtime::Tensor;
+use runtime::weights::file;
+use serde_json::{Value, json};
+
+use crate::Place;
+use crate::run_cli::answer::trained;
+
+const SUITE: &str = r#"
+[[task]]
+name = "next"
+kind = "continuation"
+file = "q.jsonl"
+prompt = "{{ given }}"
+answer = "next"
+
+[[task]]
+name = "pick"
+kind = "choice"
+file = "q.jsonl"
+prompt = "{{ given }}"
+choices = "[next, other]"
+answer = "0"
+delimiter = ""
+
+[[task]]
+name = "text"
+kind = "document"
+file = "q.jsonl"
+text = "{{ given }}{{ next }}"
+
+[[task]]
+name = "write"
+kind = "generate"
+file = "q.jsonl"
+prompt = "{{ given }}"
+answer = "next"
+until = ["q"]
+max_tokens = 4
+"#;
+
+const QUESTIONS: [(&str, &str, &str); 3] =
+    [("A was", " born", "x"), ("In 19", "7é", "yy"), ("Q", "1", "2")];
+
+/// The place with questions, a suite and weights, and the words that name the model.
+fn asked() -> (Place, String) {
+    let (place, weights) = trained();
+    let line = |(given, next, other): (&str, &str, &str)| {
+        json!({"given": given, "next": next, "other": other}).to_string() + "\n"
+    };
+    fs::write(place.path("q.jsonl"), QUESTIONS.map(line).concat()).unwrap();
+    fs::write(place.path("s.toml"), SUITE).unwrap();
+    (place, format!("eval lockfiles/small.lock --weights {weights} --suite s.toml"))
+}
+
+fn results(place: &Place, words: &str) -> Value {
+    let output = place.type_in(&format!("{words} --json"));
+    assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn each(results: &Value, task: &str, metric: &str) -> Vec<f64> {
+    let named = |list: &Value, key: &str, name: &str| {
+        list.as_array().unwrap().iter().find(|it| it[key] == name).unwrap().clone()
+    };
+    let task = named(&results["tasks"], "name", task);
+    serde_json::from_value(named(&task["metrics"], "metric", metric)["each"].clone()).unwrap()
+}
+
+#[test]
+fn scores_are_those_of_forward_and_generate() {
+    let (place, words) = asked();
+    let found = results(&place, &words);
+    let weights = words.split_whitespace().nth(3).unwrap();
+    for (number, (given, next, other)) in QUESTIONS.into_iter().enumerate() {
+        // The loss of the bytes of `text` after bos and `given`.
+        let likelihood = |text: &str| {
+            let whole: Vec<i64> =
+                [257].into_iter().chain(given.bytes().chain(text.bytes()).map(i64::from)).collect();
+            let hidden = given.len();
+            let targets: Vec<i64> = whole
+                .iter()
+                .skip(1)
+                .enumerate()
+                .map(|(at, id)| if at < hidden { -100 } else { *id })
+                .collect();
+            let row = |ids: &[i64]| Tensor::from_slice(ids).reshape([1, -1]);
+            let (tokens, targets) = (row(&whole[..whole.len() - 1]), row(&targets));
+            file::write(
+                &place.path("t.safetensors"),
+                &[("tokens", &tokens), ("targets", &targets)],
+                None,
+            )
+            .unwrap();
+            let said = place.exits(0, &format!("forward lockfiles/small.lock --weights {weights} --tokens t.safetensors --targets targets --out o.safetensors"));
+            let mut words = said.split_whitespace().skip_while(|word| *word != "loss").skip(1);
+            let loss: f64 = words.next().unwrap().parse().unwrap();
+            -loss * text.len() as f64
+        };
+        let near =
+            |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-4, "{found} {wanted}");
+        near(each(&found, "next", "perplexity")[number], likelihood(next));
+        let right = likelihood(next) >= likelihood(other);
+        assert_eq!(each(&found, "pick", "acc")[number] == 1.0, right);
+        let output = place
+            .command(&format!(
+                "generate lockfiles/small.lock --weights {weights} --max-tokens 4 --temperature 0"
+            ))
+            .args(["--prompt", given])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = text.trim_end_matches('\n').split('q').next().unwrap().to_owned();
+        assert_eq!(each(&found, "write", "exact_match")[number] == 1.0, text == next);
+    }
+    // A limit takes the first questions, whose parts do not change.
+    let fewer = results(&place, &format!("{words} --limit 2 --task next,text"));
+    assert_eq!(fewer["tasks"].as_array().unwrap().len(), 2);
+    assert_eq!(each(&fewer, "text", "bits_per_byte"), each(&found, "text", "bits_per_byte")[..2]);
+    // The table and the file have the same results.
+    let said = place.exits(0, &format!("{words} --out scores.json"));
+    assert!(said.contains("bits_per_byte"), "{said}");
+    let written: Value =
+        serde_json::from_str(&fs::read_to_string(place.path("scores.json")).unwrap()).unwrap();
+    assert_eq!(written["tasks"], found["tasks"]);
+    assert_ne!(results(&place, &format!("{words} --no-bos"))["tasks"], found["tasks"]);
+}
+
+#[test]
+fn a_foreign_folder_is_a_model() {
+    let (place, words) = asked();
+    let weights = words.split_whitespace().nth(3).unwrap();
+    place.exits(0, &format!("export lockfiles/small.lock --weights {weights} --to hf --out hf"));
+    let ours = results(&place, &words);
+    let theirs = results(&place, "eval hf --suite s.toml --max-length 200");
+    assert_eq!(theirs["model"]["weights"], ours["model"]["weights"]);
+    // The exported tokenizer inserts no mark.
+    let plain = results(&place, &format!("{words} --no-bos"));
+    assert_eq!(theirs["tasks"], plain["tasks"]);
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_refused() {
+    let (place, words) = asked();
+    let cases = [
+        ("--task nothing", "`s.toml` has no task `nothing`"),
+        ("--data nowhere", "the questions cannot be read"),
+        ("--max-length 3", "leaves no room for a prompt"),
+        ("--shots 3", "3 examples are wanted, but `q.jsonl` has 2 besides the question"),
+        ("--shots 1 --task text", "which have no examples"),
+        ("--out runs/small/scores.json", "is inside the run"),
+    ];
+    for (more, says) in cases {
+        let said = place.exits(2, &format!("{words} {more}"));
+        assert!(said.contains(says), "{more}: {said}");
+    }
+    fs::write(place.path("q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
+    let said = place.exits(2, &words);
+    assert!(said.contains("q.jsonl:1") && said.contains("help: "), "{said}");
+    let said = place.exits(2, &words.replace("s.toml", "release"));
+    assert!(said.contains("needs your own copies"), "{said}");
+    assert!(place.exits(0, "eval --suite release --list").contains("wikitext.jsonl"));
+}
