@@ -274,7 +274,7 @@ pub fn real_folder(path: &Path) -> Result<PathBuf, Failure> {
 mod tests {
     use super::*;
 
-    const KINDS: [OutputKind; 10] = [
+    const KINDS: [OutputKind; 11] = [
         OutputKind::Lock,
         OutputKind::Page,
         OutputKind::Picture,

@@ -169,7 +169,14 @@ pub fn caption(entries: &[Entry<'_>]) -> String {
     )
 }
 
+/// Least width of a panel.
 const PANEL: f64 = 320.0;
+/// Width that panels next to each other fill before the next row begins.
+const ROW: f64 = 1000.0;
+/// Room of a panel beside its bars.
+const RIGHT: f64 = 36.0;
+/// Width of a character at the size of the labels.
+const CHARACTER: f64 = 6.4;
 const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 52.0;
 const TOP: f64 = 46.0;
@@ -180,17 +187,30 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
     let mut panels: Vec<(&str, &str)> =
         lines.iter().map(|line| (line.task, line.metric.as_str())).collect();
     panels.dedup();
-    let (width, height) = (LEFT + PANEL * panels.len() as f64, TOP + HEIGHT + 76.0);
+    let of_panel = |of: &(&str, &str)| -> Vec<&Line<'_>> {
+        lines.iter().filter(|line| (line.task, line.metric.as_str()) == *of).collect()
+    };
+    let wide = panels.iter().map(|of| room(&of_panel(of))).fold(PANEL, f64::max);
+    let columns = ((ROW / wide) as usize).clamp(1, panels.len().max(1));
+    let rows = panels.len().div_ceil(columns).max(1);
+    let down = TOP + HEIGHT + 56.0;
+    let (width, height) = (LEFT + wide * columns as f64, down * rows as f64 + 20.0);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     for (at, of) in panels.iter().enumerate() {
-        let lines: Vec<&Line<'_>> =
-            lines.iter().filter(|line| (line.task, line.metric.as_str()) == *of).collect();
-        panel(&mut svg, LEFT + PANEL * at as f64, of.0, &lines);
+        let (row, column) = (at / columns, at % columns);
+        let left = LEFT + wide * column as f64;
+        if row > 0 {
+            let _ = writeln!(svg, "<g transform=\"translate(0 {})\">", down * row as f64);
+        }
+        panel(&mut svg, (left, left + wide - RIGHT), of.0, &of_panel(of));
+        if row > 0 {
+            svg.push_str("</g>\n");
+        }
     }
-    let y = TOP + HEIGHT + 62.0;
+    let y = height - 14.0;
     let open = lines.iter().any(|line| !line.controlled());
     let open =
         if open { "; dashed: not controlled, so more than the treatment differs" } else { "" };
@@ -202,7 +222,20 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
     svg
 }
 
-fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
+/// The two labels below a pair of bars.
+fn labels(line: &Line<'_>) -> [String; 2] {
+    let (base, arm) = (&line.pair.base.name, &line.pair.arm.name);
+    [base.clone(), format!("+ {}", beyond(base, arm))]
+}
+
+/// The width in which no label of a panel touches its neighbour.
+fn room(lines: &[&Line<'_>]) -> f64 {
+    let longest =
+        lines.iter().flat_map(|line| labels(line)).map(|label| label.chars().count()).max();
+    RIGHT + lines.len() as f64 * (CHARACTER * longest.unwrap_or(0) as f64 + 10.0)
+}
+
+fn panel(svg: &mut String, (left, right): (f64, f64), task: &str, lines: &[&Line<'_>]) {
     let Some(first) = lines.first() else { return };
     // If training contained the questions of any line, the panel says so.
     let open = lines.iter().any(|line| line.pair.label(&line.metric) != line.metric);
@@ -223,7 +256,6 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
         }
     };
     let y = |value: f64| TOP + HEIGHT * (1.0 - (value / top).clamp(0.0, 1.0));
-    let right = left + PANEL - 36.0;
     let _ = writeln!(
         svg,
         "<text x=\"{left}\" y=\"20\" font-size=\"14\" font-weight=\"600\" fill=\"#1b1f24\">{}</text><text x=\"{left}\" \
@@ -269,14 +301,15 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
                 );
             }
         }
+        let [base, treated] = labels(line);
         let _ = writeln!(
             svg,
             "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#1b1f24\">{}</text><text x=\"{middle:.1}\" \
              y=\"{:.1}\" text-anchor=\"middle\" fill=\"#59636e\">{}</text>",
             TOP + HEIGHT + 16.0,
-            escaped(&line.pair.base.name),
+            escaped(&base),
             TOP + HEIGHT + 30.0,
-            escaped(&format!("+ {}", beyond(&line.pair.base.name, &line.pair.arm.name)))
+            escaped(&treated)
         );
         let counts = [line.pair.base_runs(), line.pair.arm_runs()]
             .map(|runs| (diverged(runs), runs.len()))
@@ -347,6 +380,26 @@ mod tests {
         assert_eq!(svg.matches("stroke=\"#0550ae\"").count(), 4);
         assert!(svg.contains("depo &lt;K=2&gt;") && svg.ends_with("</svg>\n"), "{svg}");
         assert!(!svg.contains("NaN"), "{svg}");
+    }
+
+    #[test]
+    fn labels_do_not_touch() {
+        let mut comparison = two_seeds();
+        for arm in &mut comparison.arms {
+            arm.name = format!("a_long_name_{}", arm.name);
+        }
+        let entry = Entry { task: "depo", comparison: &comparison };
+        let other = Entry { task: "mano", comparison: &comparison };
+        let svg = picture(&[[entry; 8], [other; 8]].concat());
+        let longest = comparison.arms.iter().map(|arm| arm.name.chars().count()).max().unwrap();
+        for row in svg.split("<g transform") {
+            let labels = row.lines().filter(|line| line.contains("text-anchor=\"middle\""));
+            let middle = |line: &str| -> f64 { line.split('"').nth(1).unwrap().parse().unwrap() };
+            let places: Vec<f64> = labels.map(middle).collect();
+            assert_eq!(places.len(), 8);
+            let apart = places.windows(2).map(|two| two[1] - two[0]).fold(f64::MAX, f64::min);
+            assert!(apart > CHARACTER * longest as f64, "{apart}");
+        }
     }
 
     #[test]
