@@ -95,6 +95,7 @@ pub fn usual() -> Result<TrainOptions, NumberError> {
         },
         updates: Vec::new(),
         recompute: Recompute::default(),
+        dropout: true,
     })
 }
 

@@ -328,9 +328,10 @@ SCHEDULES = {
 }
 TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch.sequences budget.steps data.loss_on
     data.seq_len data.task
-    loss.balance? loss.kind loss.nll_square loss.router_z? loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.frozen?
+    loss.ahead? loss.balance? loss.kind loss.nll_square loss.router_z? loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.frozen?
     optimizer.groups? optimizer.kind optimizer.lr optimizer.lr_multipliers? optimizer.weight_decay
-    optimizer.weight_decay_multipliers? precision.policy schedule.kind seeds.data seeds.init"""
+    optimizer.weight_decay_multipliers? precision.policy schedule.kind seeds.data seeds.dropout?
+    seeds.init"""
 EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
 PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.devices_per_node? platform.fuse
     platform.kernels.canon platform.kernels.gated_norm? platform.recompute platform.shard? platform.threads"""

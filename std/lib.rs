@@ -10,12 +10,13 @@
 #![warn(missing_docs)]
 
 /// Each file's name, as `use` and messages give it, and its text.
-pub const FILES: [(&str, &str); 27] = [
+pub const FILES: [(&str, &str); 28] = [
     ("std/alibi.canon", include_str!("alibi.canon")),
     ("std/attention.canon", include_str!("attention.canon")),
     ("std/decoder.canon", include_str!("decoder.canon")),
     ("std/delta_product.canon", include_str!("delta_product.canon")),
     ("std/differential.canon", include_str!("differential.canon")),
+    ("std/dropout.canon", include_str!("dropout.canon")),
     ("std/gated_deltanet.canon", include_str!("gated_deltanet.canon")),
     ("std/geglu.canon", include_str!("geglu.canon")),
     ("std/gla.canon", include_str!("gla.canon")),

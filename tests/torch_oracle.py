@@ -21,7 +21,7 @@ def module(folder):
     spec = importlib.util.spec_from_file_location("model", folder / "model.py")
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
-    return loaded.Model()
+    return loaded.Model().eval()
 
 
 def difference(ours, theirs, least=1e-12):

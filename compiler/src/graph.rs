@@ -10,7 +10,8 @@ use std::rc::Rc;
 use dsl::Span;
 
 use crate::number::InitRule;
-use crate::op::{Attrs, AttrsExt, Primitive, State, Type};
+use crate::op::{self, Attrs, AttrsExt, Primitive, State, Type};
+use crate::plan::ahead_term;
 
 /// An index into one body's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,6 +155,11 @@ impl Body {
     /// Nodes reachable from the outputs, operands before users, depth-first with operands in
     /// order: the canonical order.
     pub fn reachable(&self) -> Vec<u32> {
+        self.reachable_by(&|node| &node.inputs)
+    }
+
+    /// The same if each node needs these of its operands alone, the first ones.
+    pub(crate) fn reachable_by<'n>(&'n self, read: &dyn Fn(&'n Node) -> &'n [Out]) -> Vec<u32> {
         let mut seen = vec![false; self.nodes.len()];
         let mut order = Vec::new();
         // Use an explicit stack: bodies may be long chains, and recursion could overflow.
@@ -166,7 +172,7 @@ impl Body {
                     }
                     seen[node as usize] = true;
                 }
-                match self.nodes[node as usize].inputs.get(operand) {
+                match read(&self.nodes[node as usize]).get(operand) {
                     Some(input) => {
                         stack.push((node, operand + 1));
                         if !seen[input.node as usize] {
@@ -182,6 +188,44 @@ impl Body {
 }
 
 impl Body {
+    /// Its own calls of `dropout` before this node, without those in fills.
+    pub(crate) fn dropouts_before(&self, node: u32) -> u32 {
+        let before = self.nodes.iter().take(node as usize);
+        let calls = before.filter(|node| match &node.kind {
+            NodeKind::Op { primitive, .. } => primitive.name == op::DROPOUT,
+            NodeKind::Input(_)
+            | NodeKind::Param(_)
+            | NodeKind::Slot { .. }
+            | NodeKind::Layer { .. } => false,
+        });
+        calls.count() as u32
+    }
+
+    /// Calls of `dropout` in the fills of slots before this node.
+    pub(crate) fn dropouts_in_fills(&self, node: u32) -> u32 {
+        let before = self.nodes.iter().take(node as usize);
+        before
+            .map(|node| match &node.kind {
+                NodeKind::Slot { fill, .. } => fill.dropouts_before(fill.nodes.len() as u32),
+                NodeKind::Op { .. }
+                | NodeKind::Input(_)
+                | NodeKind::Param(_)
+                | NodeKind::Layer { .. } => 0,
+            })
+            .sum()
+    }
+
+    /// Wanted calls, in it and in bodies inside it.
+    fn count_calls(&self, wanted: &dyn Fn(&Primitive) -> bool) -> u32 {
+        let count = |node: &Node| match &node.kind {
+            NodeKind::Op { primitive, .. } => u32::from(wanted(primitive)),
+            NodeKind::Slot { fill, .. } => fill.count_calls(wanted),
+            NodeKind::Layer { body, .. } => body.count_calls(wanted),
+            NodeKind::Input(_) | NodeKind::Param(_) => 0,
+        };
+        self.nodes.iter().map(count).sum()
+    }
+
     /// Whether a call of a primitive, in it or in a body inside it, is wanted.
     fn any_call(&self, wanted: &dyn Fn(&Primitive, &Attrs) -> bool) -> bool {
         self.nodes.iter().any(|node| match &node.kind {
@@ -196,14 +240,26 @@ impl Body {
 impl Graph {
     /// Whether it has auxiliary losses.
     pub fn has_terms(&self) -> bool {
-        self.top.any_call(&|primitive, _| primitive.name == "aux_loss")
+        self.top.any_call(&|primitive, _| [op::AHEAD, "aux_loss"].contains(&primitive.name))
     }
 
     /// Whether it has an auxiliary loss of this name.
     pub fn has_term(&self, name: &str) -> bool {
-        self.top.any_call(&|primitive, attrs| {
-            primitive.name == "aux_loss" && attrs.word("term") == name
+        self.top.any_call(&|primitive, attrs| match primitive.name {
+            "aux_loss" => attrs.word("term") == name,
+            op::AHEAD => ahead_term(attrs.int("ahead")) == Some(name),
+            _ => false,
         })
+    }
+
+    /// Its calls of `ahead_loss`: the heads that predict later tokens.
+    pub fn ahead_heads(&self) -> u32 {
+        self.top.count_calls(&|primitive| primitive.name == op::AHEAD)
+    }
+
+    /// Whether it calls `dropout`, with any rate.
+    pub fn has_dropout(&self) -> bool {
+        self.top.any_call(&|primitive, _| primitive.name == op::DROPOUT)
     }
 
     /// All parameters, in canonical order.

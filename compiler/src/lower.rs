@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::graph::{Body, Graph, Node, NodeKind, ParamId, StateId};
+use crate::graph::{Body, Graph, Node, NodeKind, Out, ParamId, StateId};
 use crate::number::Root;
-use crate::op::{self, Attr, Attrs, Primitive, State, Type};
+use crate::op::{self, Attr, Attrs, AttrsExt, Primitive, State, Type};
 use crate::plan::{
-    DType, Extent, Input, Kernel, Output, Phase, Plan, Precision, Recompute, Source, StatePart,
-    Step, Stream, TERMS, ValId, Value, infer,
+    DType, Extent, Input, Kernel, Loss, Output, Phase, Plan, Precision, Recompute, Source,
+    StatePart, Step, Stream, TERMS, ValId, Value, ahead_term, infer,
 };
 
 /// The call that a forward or gradient rule lowers.
@@ -30,6 +30,8 @@ pub struct Call<'g> {
     pub past: Vec<ValId>,
     /// Whether the final state is needed.
     pub keeps_state: bool,
+    /// For a call that draws numbers, its name: `layers.3.dropout.0`.
+    pub place: Option<Rc<str>>,
 }
 
 /// The result of a forward rule.
@@ -67,6 +69,9 @@ pub struct Lower<'g> {
     pub(crate) precision: Precision,
     pub(crate) recompute: Recompute,
     pub(crate) stream: Stream,
+    /// Whether dropout drops anything.
+    pub(crate) drops: bool,
+    pub(crate) loss: Loss,
     /// Weights of auxiliary losses, in the order of [`TERMS`].
     pub(crate) weights: [Option<Root>; TERMS.len()],
     /// Sums of auxiliary losses so far.
@@ -74,6 +79,8 @@ pub struct Lower<'g> {
     /// The operations so far, for `differentiate`.
     pub(crate) tape: Vec<Taped<'g>>,
     source: Option<Source>,
+    /// The name of the next call, if it draws numbers.
+    place: Option<Rc<str>>,
     /// Inputs so far.
     given: BTreeMap<Input, ValId>,
     /// Parameters so far, as converted by the precision policy.
@@ -104,6 +111,8 @@ pub(crate) struct Placed<'g> {
     states: Option<Vec<StateId>>,
     layer: Option<u32>,
     slot: Option<Rc<str>>,
+    /// For a fill: calls of `dropout` in the fills before it in its layer.
+    dropouts: u32,
 }
 
 impl<'g> Lower<'g> {
@@ -115,6 +124,9 @@ impl<'g> Lower<'g> {
             precision,
             recompute: Recompute::Nothing,
             stream: Stream::default(),
+            drops: false,
+            place: None,
+            loss: Loss::CROSS_ENTROPY,
             weights: [None; TERMS.len()],
             terms: [None; TERMS.len()],
             tape: Vec::new(),
@@ -191,6 +203,29 @@ impl<'g> Lower<'g> {
         self.weights[at]
     }
 
+    /// The targets of the next token.
+    pub(crate) fn targets(&mut self) -> ValId {
+        let dims = vec![Extent::Batch, Extent::Time];
+        self.input(Input::Targets, "targets", dims, DType::I64)
+    }
+
+    /// The factor of every gradient.
+    pub(crate) fn grad_scale(&mut self) -> ValId {
+        self.input(Input::GradScale, "grad_scale", Vec::new(), DType::F64)
+    }
+
+    /// The loss of each target.
+    pub(crate) fn cross_entropy(&self) -> Kernel {
+        let Loss { nll_square, z_loss, .. } = self.loss;
+        Kernel::CrossEntropy { nll_square, z_loss }
+    }
+
+    /// Its gradient, if it is one of several losses with this weight.
+    pub(crate) fn cross_entropy_grad(&self, weight: Root) -> Kernel {
+        let Loss { nll_square, z_loss, .. } = self.loss;
+        Kernel::CrossEntropyGrad { nll_square, z_loss, weight }
+    }
+
     /// Adds an auxiliary loss. A layer that is lowered again for its gradient has been counted.
     pub(crate) fn add_term(&mut self, term: &str, value: ValId) {
         let Some(at) = TERMS.iter().position(|known| *known == term) else { return };
@@ -206,6 +241,14 @@ impl<'g> Lower<'g> {
     /// The absolute position of the first token.
     pub fn position(&mut self) -> ValId {
         self.input(Input::Position, "position", Vec::new(), DType::I64)
+    }
+
+    /// The key of the step's dropout, and the number of the first window.
+    pub(crate) fn draws(&mut self) -> [ValId; 2] {
+        [
+            self.input(Input::DropoutKey, "dropout_key", Vec::new(), DType::I64),
+            self.input(Input::Window, "window", Vec::new(), DType::I64),
+        ]
     }
 
     /// An input of the plan. Its name comes from the first call that asks for it.
@@ -277,7 +320,14 @@ impl<'g> Lower<'g> {
         let graph = self.graph;
         let dims = vec![Extent::Batch, Extent::Time];
         let tokens = self.input(Input::Tokens, "tokens", dims, DType::I64);
-        let top = Placed { body: &graph.top, params: None, states: None, layer: None, slot: None };
+        let top = Placed {
+            body: &graph.top,
+            params: None,
+            states: None,
+            layer: None,
+            slot: None,
+            dropouts: 0,
+        };
         let outputs = self.body(&top, &[tokens]);
         self.source = None;
         outputs[0]
@@ -287,13 +337,22 @@ impl<'g> Lower<'g> {
     pub(crate) fn body(&mut self, placed: &Placed<'g>, inputs: &[ValId]) -> Vec<ValId> {
         let body = placed.body;
         let mut made: Vec<Vec<ValId>> = vec![Vec::new(); body.nodes.len()];
-        for index in body.reachable() {
+        for index in body.reachable_by(&|node| self.read(node)) {
             let node = &body.nodes[index as usize];
+            let read = self.read(node);
             let operands: Vec<ValId> =
-                node.inputs.iter().map(|o| made[o.node as usize][o.port as usize]).collect();
+                read.iter().map(|o| made[o.node as usize][o.port as usize]).collect();
             made[index as usize] = self.node(placed, index, node, operands, inputs);
         }
         body.outputs.iter().map(|o| made[o.node as usize][o.port as usize]).collect()
+    }
+
+    /// The operands that a node's results depend on in this plan.
+    fn read<'n>(&self, node: &'n Node) -> &'n [Out] {
+        let NodeKind::Op { primitive, attrs, .. } = &node.kind else { return &node.inputs };
+        let unused = primitive.name == op::AHEAD
+            && ahead_term(attrs.int("ahead")).is_none_or(|term| self.weight_of(term).is_none());
+        node.inputs.get(..1).filter(|_| unused).unwrap_or(&node.inputs)
     }
 
     fn node(
@@ -318,6 +377,7 @@ impl<'g> Lower<'g> {
             NodeKind::Param(id) => vec![self.param(placed.param(*id))],
             NodeKind::Op { primitive, attrs, state } => {
                 self.source = source(primitive.name);
+                self.place = (primitive.name == op::DROPOUT).then(|| placed.dropout(index));
                 let attrs = Cow::Borrowed(attrs);
                 let results = Cow::Borrowed(node.types.as_slice());
                 self.call(primitive, attrs, operands, results, state.map(|id| placed.state(id)))
@@ -329,6 +389,7 @@ impl<'g> Lower<'g> {
                     states: Some(states.iter().map(|id| placed.state(*id)).collect()),
                     layer: placed.layer,
                     slot: Some(Rc::from(name.as_str())),
+                    dropouts: placed.body.dropouts_in_fills(index),
                 };
                 self.slot(&fill, operands, &node.types, source("slot"))
             }
@@ -339,6 +400,7 @@ impl<'g> Lower<'g> {
                     states: Some(states.iter().map(|id| placed.state(*id)).collect()),
                     layer: Some(*index),
                     slot: None,
+                    dropouts: 0,
                 };
                 self.layer(layer, operands)
             }
@@ -406,7 +468,8 @@ impl<'g> Lower<'g> {
             None => Vec::new(),
         };
         let keeps_state = self.stream.state_out && state.is_some();
-        let call = Call { attrs, operands, results, past, keeps_state };
+        let place = self.place.take();
+        let call = Call { attrs, operands, results, past, keeps_state, place };
         let lowered = (primitive.forward)(self, &call);
         if let Some(id) = state {
             for (part, value) in self.parts(id).into_iter().zip(&lowered.state) {
@@ -447,6 +510,15 @@ impl Placed<'_> {
 
     fn state(&self, id: StateId) -> StateId {
         self.states.as_ref().map_or(id, |states| states[id.0 as usize])
+    }
+
+    /// The name of a call of `dropout`: its number in canonical order, apart for what is in a fill, so that a filled slot
+    /// changes the draws of no other call.
+    fn dropout(&self, node: u32) -> Rc<str> {
+        let number = self.dropouts + self.body.dropouts_before(node);
+        let layer = self.layer.map_or_else(String::new, |layer| format!("layers.{layer}."));
+        let fill = if self.slot.is_some() { "slots." } else { "" };
+        Rc::from(format!("{layer}{fill}dropout.{number}"))
     }
 }
 

@@ -143,6 +143,9 @@ fn exact_sqrt(n: i128) -> Option<i128> {
     reason = "checked: these return `None` where operators would overflow"
 )]
 impl Root {
+    /// The number 1.
+    pub const ONE: Root = Root { radicand: Ratio { num: 1, den: 1 }, degree: 1 };
+
     /// A fraction as a root of degree 1.
     pub fn rational(radicand: Ratio) -> Root {
         Root { radicand, degree: 1 }

@@ -9,6 +9,7 @@
 //! to treat it apart, except the passes that fuse it.
 
 mod add;
+mod ahead_loss;
 mod attention;
 mod aux_loss;
 mod canon;
@@ -16,6 +17,7 @@ mod channel_softmax;
 mod concat;
 mod delta_scan;
 mod dplr_scan;
+mod dropout;
 mod embed;
 mod exp;
 mod expert_linear;
@@ -70,6 +72,7 @@ pub use crate::ir::{
 /// Every primitive, by name. `param` is not among them: it is syntax, and has its own node in the graph.
 pub static ALL: &[&Primitive] = &[
     &add::PRIMITIVE,
+    &ahead_loss::PRIMITIVE,
     &attention::PRIMITIVE,
     &aux_loss::PRIMITIVE,
     &canon::PRIMITIVE,
@@ -77,6 +80,7 @@ pub static ALL: &[&Primitive] = &[
     &concat::PRIMITIVE,
     &delta_scan::PRIMITIVE,
     &dplr_scan::PRIMITIVE,
+    &dropout::PRIMITIVE,
     &embed::PRIMITIVE,
     &exp::PRIMITIVE,
     &expert_linear::PRIMITIVE,
@@ -170,6 +174,12 @@ listed! {
         Ssd => ssd_scan::SCAN,
     }
 }
+
+/// The primitive that predicts later tokens.
+pub(crate) const AHEAD: &str = "ahead_loss";
+
+/// The primitive that draws numbers.
+pub(crate) const DROPOUT: &str = "dropout";
 
 /// The primitive with this name.
 pub fn find(name: &str) -> Option<&'static Primitive> {

@@ -32,8 +32,8 @@ pub use cost::Work;
 pub use kernel::Kernel;
 pub use liveness::{Memory, Sizes};
 pub use options::{
-    Decays, Loss, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Recompute, Stream,
-    TERMS, TrainOptions, UpdateRule,
+    Decays, Loss, MEANS, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Recompute,
+    Stream, TERMS, TrainOptions, UpdateRule, ahead_term,
 };
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;
@@ -161,6 +161,10 @@ pub enum Input {
     Position,
     /// [] f64: 1 / (counted targets of the whole step); multiplies every gradient.
     GradScale,
+    /// [] i64: the key of the step's dropout, in training plans of graphs that have it.
+    DropoutKey,
+    /// [] i64: the number of the first row's window, counted from the first step's first window.
+    Window,
     /// [] f64: the learning rate after warm-up and schedule.
     LearningRate,
     /// [] i64: 1 for the first update.
@@ -195,7 +199,8 @@ pub enum Output {
     Loss,
     /// [] i64: the number of targets that are not [`IGNORED`].
     Counted,
-    /// [] f64: the sum of a micro-batch's auxiliary losses of this name, by its place in [`TERMS`], without weight.
+    /// [] f64: the sum of a micro-batch's auxiliary losses of this name, by its place in [`TERMS`], without weight; of
+    /// `ahead_loss`, summed over targets like the loss.
     Term(u32),
     /// [batch, time] i64: the most likely token; the lowest id among equals.
     Argmax,

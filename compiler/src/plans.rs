@@ -10,9 +10,10 @@ use crate::differentiate::differentiate;
 use crate::fuse::fuse;
 use crate::graph::{Graph, ParamId};
 use crate::lower::Lower;
+use crate::number::{Ratio, Root};
 use crate::plan::{
-    DType, Extent, Input, Kernel, Loss, Options, Output, ParamUpdate, Phase, Plan, Recompute, Step,
-    Stream, TrainOptions, TrainPlan, UpdateRule, ValId, liveness, update,
+    DType, Extent, Kernel, Loss, MEANS, Options, Output, ParamUpdate, Phase, Plan, Recompute, Step,
+    Stream, TERMS, TrainOptions, TrainPlan, UpdateRule, ValId, liveness, update,
 };
 use crate::precision;
 use crate::recompute::selective;
@@ -51,24 +52,30 @@ pub fn train(graph: &Graph, options: &TrainOptions) -> TrainPlan {
 
 /// One micro-batch: loss and the gradient of every parameter.
 fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
-    let TrainOptions { common, loss, optimizer: _, ref updates, recompute } = *options;
+    let TrainOptions { common, loss, optimizer: _, ref updates, recompute, dropout } = *options;
     let graph = &*chosen(graph, common);
     let mut lower = Lower::new(graph, common.precision);
     lower.recompute = recompute;
-    lower.weights = loss.terms();
+    lower.loss = loss;
+    lower.weights = weights(graph, loss);
+    lower.drops = dropout;
     let logits = lower.forward();
     let CrossEntropy { nll, lse, targets } = cross_entropy(&mut lower, loss, logits);
     for (n, sum) in lower.terms.into_iter().enumerate() {
         if let Some(sum) = sum {
             // As the loss: ranks add it in f64.
-            let sum = lower.one(Kernel::Cast { to: DType::F64 }, &[sum]);
+            let sum = match lower.value(sum).dtype {
+                DType::F64 => sum,
+                DType::F32 | DType::Bf16 | DType::I64 => {
+                    lower.one(Kernel::Cast { to: DType::F64 }, &[sum])
+                }
+            };
             lower.output(Output::Term(n as u32), sum);
         }
     }
     lower.phase = Phase::Backward;
-    let scale = lower.input(Input::GradScale, "grad_scale", Vec::new(), DType::F64);
-    let Loss { nll_square, z_loss, .. } = loss;
-    let kernel = Kernel::CrossEntropyGrad { nll_square, z_loss };
+    let scale = lower.grad_scale();
+    let kernel = lower.cross_entropy_grad(Root::ONE);
     let seed = lower.one(kernel, &[logits, targets, nll, lse, scale]);
     let flow = differentiate(&mut lower, logits, seed);
     for (n, param) in graph.top.params.iter().enumerate() {
@@ -94,6 +101,18 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     }
     liveness::finish(&mut plan);
     plan
+}
+
+/// The weight of each auxiliary loss: of `ahead_loss`, its share of a mean.
+fn weights(graph: &Graph, loss: Loss) -> [Option<Root>; TERMS.len()] {
+    let heads = graph.ahead_heads().max(1);
+    let share = Root::rational(Ratio { num: 1, den: i128::from(heads) });
+    let mut weights = loss.terms();
+    for weight in weights.iter_mut().skip(MEANS.len()) {
+        // A product with a root that does not fit counts each head in full; an experiment's weight is a decimal.
+        *weight = weight.map(|weight| weight.mul(share).unwrap_or(weight));
+    }
+    weights
 }
 
 /// The graph, with the faster recurrences that its own are cases of.
@@ -127,10 +146,8 @@ struct CrossEntropy {
 
 fn cross_entropy(lower: &mut Lower, loss: Loss, logits: ValId) -> CrossEntropy {
     lower.phase = Phase::Loss;
-    let dims = vec![Extent::Batch, Extent::Time];
-    let targets = lower.input(Input::Targets, "targets", dims, DType::I64);
-    let Loss { nll_square, z_loss, .. } = loss;
-    let kernel = Kernel::CrossEntropy { nll_square, z_loss };
+    lower.loss = loss;
+    let (targets, kernel) = (lower.targets(), lower.cross_entropy());
     let [nll, lse, sum, counted] = lower.emit(kernel, &[logits, targets]);
     lower.output(Output::Loss, sum);
     lower.output(Output::Counted, counted);

@@ -62,6 +62,8 @@ impl Pass {
                     | Input::Tokens
                     | Input::Targets
                     | Input::Position
+                    | Input::DropoutKey
+                    | Input::Window
             );
         }
         let backward = plan.steps.iter().filter(|step| step.phase == Phase::Backward);
@@ -139,6 +141,7 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::Mul
         | Kernel::Scale { .. }
         | Kernel::Offset { .. }
+        | Kernel::Dropout { .. }
         | Kernel::Softmax
         | Kernel::SumChannels { .. }
         | Kernel::MixHeads { .. }
@@ -175,6 +178,7 @@ fn is_cheap(kernel: &Kernel) -> bool {
         | Kernel::PointwiseGrad(_)
         | Kernel::SoftmaxGrad
         | Kernel::ShiftGrad
+        | Kernel::ShiftTargets { .. }
         | Kernel::SwiGluGrad
         | Kernel::GatedRmsNormGrad { .. }
         | Kernel::Zeros { .. }

@@ -156,7 +156,7 @@ fn general(keys: &Keys<'_>, model_type: &str, class: &str) -> Result<(), Foreign
     keys.only("is_encoder_decoder", &["false"], "and only decoders are supported")?;
     keys.only("pruned_heads", &["{}"], "and heads cannot be pruned")?;
     keys.only("pretraining_tp", &["1"], "and it changes how numbers are rounded")?;
-    keys.only("attention_dropout", &["0"], "and dropout cannot be expressed")
+    keys.only("attention_dropout", &["0"], "and dropout inside attention cannot be expressed")
 }
 
 /// Our own keys, in addition to the published ones.

@@ -53,6 +53,8 @@ pub struct Module {
     vocab: i64,
     dim: i64,
     parameters: i64,
+    /// Whether it has dropout.
+    drops: bool,
     /// Texts of the functions that it calls.
     functions: Vec<&'static str>,
     classes: Vec<Class>,
@@ -123,6 +125,7 @@ pub fn module(compiled: &Compiled) -> Result<Module, ForeignError> {
         vocab: graph.vocab,
         dim: graph.dim,
         parameters: graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum(),
+        drops: graph.has_dropout(),
         functions: functions::needed(used),
         depth: places.len(),
         places: shared.then_some(places),

@@ -13,6 +13,7 @@ pub(crate) mod derive;
 mod groups;
 pub(crate) mod layers;
 mod name;
+mod objective;
 mod parts;
 mod task;
 
@@ -43,9 +44,8 @@ pub use name::{MAX_NAME, check_name};
 use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
-use compiler::number::{Ratio, Root};
 use compiler::plan::Precision;
-use compiler::plan::{Decays, Loss, Optimizer, Options, ParamUpdate, Recompute, TrainOptions};
+use compiler::plan::{Loss, Optimizer, Options, ParamUpdate, Recompute, TrainOptions};
 
 /// A resolved experiment, the content of an experiment lock.
 #[derive(Clone, Debug)]
@@ -76,6 +76,8 @@ pub struct Experiment {
     pub budget: Budget,
     /// Seeds of initial values, data and evaluation.
     pub seeds: Seeds,
+    /// Seed of dropout, if the arch has any.
+    pub dropout: Option<u64>,
     /// Compute dtype.
     pub precision: Precision,
     /// What is measured, and when.
@@ -117,7 +119,8 @@ impl Experiment {
         let data = data(&fields, &mut problems);
         checks::fits(&arch, &fields, &mut problems);
         checks::divides(&fields, &mut problems);
-        let (loss, lr, optimizer) = update(&fields);
+        checks::has_effect(&arch, &fields, &mut problems);
+        let (loss, lr, optimizer) = objective::of(&fields);
         let params = arch.compiled.graph.params();
         let updates = groups::updates(&arch.name, params, &fields, &mut problems);
         let (Some(budget), Some(data)) = (budget.filter(|_| problems.is_empty()), data) else {
@@ -143,6 +146,10 @@ impl Experiment {
                 init: seed(&fields, "seeds.init"),
                 data: seed(&fields, "seeds.data"),
                 eval: seed(&fields, "seeds.eval"),
+            },
+            dropout: match fields.get("seeds.dropout") {
+                Some(FieldValue::Int(seed)) => u64::try_from(*seed).ok(),
+                Some(_) | None => None,
             },
             precision: match text(&fields, "precision.policy") {
                 "bf16" => Precision::Bf16,
@@ -224,6 +231,7 @@ impl Experiment {
             optimizer: self.optimizer,
             updates: self.updates.clone(),
             recompute: self.platform.recompute,
+            dropout: self.dropout.is_some(),
         }
     }
 
@@ -498,48 +506,6 @@ fn tokenizer(fields: &Fields) -> Tokenizer {
     };
     let digest = Digest::parse(text(fields, "data.tokenizer_digest"));
     Tokenizer::File { kind, digest, vocab: count(fields, "data.tokenizer_vocab") }
-}
-
-/// An auxiliary loss's weight for each micro-batch of a step, if it is above 0.
-fn term(fields: &Fields, path: &str) -> Option<Root> {
-    let weight = Ratio::from_decimal(real(fields, path))?;
-    let share = Ratio { num: 1, den: i128::from(int(fields, "batch.micro_batches").max(1)) };
-    (weight.num != 0).then(|| weight.mul(share).map(Root::rational))?
-}
-
-fn update(fields: &Fields) -> (Loss, Decimal, Optimizer) {
-    let loss = Loss {
-        nll_square: real(fields, "loss.nll_square"),
-        z_loss: real(fields, "loss.z_loss"),
-        balance: term(fields, "loss.balance"),
-        router_z: term(fields, "loss.router_z"),
-    };
-    let beta = |i: usize| match list(fields, "optimizer.betas").get(i) {
-        Some(FieldValue::Real(x)) => *x,
-        Some(
-            FieldValue::Int(_)
-            | FieldValue::Big(_)
-            | FieldValue::Bool(_)
-            | FieldValue::Text(_)
-            | FieldValue::List(_),
-        )
-        | None => Decimal::ZERO,
-    };
-    let optimizer = Optimizer {
-        beta1: beta(0),
-        beta2: beta(1),
-        eps: real(fields, "optimizer.eps"),
-        weight_decay: real(fields, "optimizer.weight_decay"),
-        decays: match text(fields, "optimizer.decay") {
-            "matrices" => Decays::Matrices,
-            _ => Decays::All,
-        },
-        clip: match fields.get("optimizer.clip") {
-            Some(FieldValue::Real(x)) => Some(*x),
-            Some(_) | None => None,
-        },
-    };
-    (loss, real(fields, "optimizer.lr"), optimizer)
 }
 
 fn evaluation(fields: &Fields) -> Evaluation {

@@ -12,6 +12,7 @@ mod lock {
     mod bind;
     mod comparison;
     mod controlled;
+    mod effects;
     mod fields;
     mod files;
     mod forms;

@@ -314,7 +314,7 @@ pub(crate) mod tests {
                 lr: 0.1,
                 batch,
                 counted: 7,
-                terms: [None; 2],
+                terms: [None; compiler::plan::TERMS.len()],
             }));
             if step % expected.evaluates_every == 0 {
                 records.push(Record::Evaluation(Evaluation {

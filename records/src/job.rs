@@ -15,7 +15,7 @@ use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
 
 use crate::checkpoint::{self, Slot};
 use crate::run::{KernelNames, RunError, digest_of};
-use crate::schedule;
+use crate::{dropout, schedule};
 use data::batch::Batch;
 use data::text::index::TextIndex;
 use data::text::{self, TextWindows};
@@ -51,6 +51,8 @@ pub struct Job {
     pub writing: Option<Plan>,
     /// Seed of the initial parameters.
     pub init_seed: u64,
+    /// Key of the draws of dropout.
+    pub dropout_key: u64,
     /// Number of optimiser steps.
     pub steps: u64,
     /// Micro-batches in one step.
@@ -168,6 +170,7 @@ impl Job {
             evaluation: evaluation_plan,
             writing,
             init_seed: experiment.seeds.init,
+            dropout_key: dropout::key(experiment.dropout.unwrap_or(0), experiment.seeds.data),
             steps: budget.steps,
             micro_batches: experiment.batch.micro_batches,
             in_sequence: experiment.batch.in_sequence,
@@ -209,6 +212,11 @@ impl Job {
     /// One micro-batch of the step after `step` updates.
     pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, RunError> {
         micro_batch(&mut self.train, (self.micro_batches, self.rows), step, index)
+    }
+
+    /// The number of the first window of a micro-batch of the step after `step` updates.
+    pub fn first_window(&self, step: u64, index: u64) -> u64 {
+        (step * self.micro_batches + index) * self.rows
     }
 
     /// Another reader of the same training windows, for a thread that reads ahead.

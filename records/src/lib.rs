@@ -17,7 +17,7 @@
 //! let mut log = Log::open(&path)?;
 //! for (step, loss) in [(1, 5.5), (2, 4.75)] {
 //!     let batch = Digest::of("example", "the windows of the step");
-//!     let (loss, terms) = (Some(loss), [None; 2]);
+//!     let (loss, terms) = (Some(loss), [None; 9]);
 //!     let step = Step { step, loss, grad_norm: 1.0, lr: 3e-4, batch, counted: 4096, terms };
 //!     log.append(&Record::Step(step), &Faults::none())?;
 //! }
@@ -40,6 +40,7 @@ pub mod run;
 pub mod attest;
 pub mod checkpoint;
 pub mod init;
+pub mod dropout;
 pub mod metrics;
 pub mod schedule;
 pub mod job;

@@ -297,7 +297,7 @@ mod tests {
             lr: 1e-3,
             batch: Digest::of("batch", &step.to_string()),
             counted: 40 + step,
-            terms: [None; 2],
+            terms: [None; compiler::plan::TERMS.len()],
         })
     }
 

@@ -10,6 +10,7 @@
 mod choose;
 mod compare;
 mod dispatch;
+mod divided;
 mod moments;
 #[cfg(test)]
 mod orders;
@@ -38,7 +39,7 @@ pub use moments::Moments;
 pub(crate) use running::Running;
 pub use stream::{Carried, Streamer};
 pub use trace::Traced;
-pub use train::{Evaluation, Evaluator, StepTrace, Sums, Trainer, check_ids};
+pub use train::{Draws, Evaluation, Evaluator, StepTrace, Sums, Trainer, check_ids};
 
 /// The machine that plans run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

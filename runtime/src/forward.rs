@@ -138,5 +138,13 @@ fn backward_only(loss: Loss, common: Options) -> TrainOptions {
         decays: Decays::All,
         clip: None,
     };
-    TrainOptions { common, loss, optimizer, updates: Vec::new(), recompute: Recompute::Nothing }
+    TrainOptions {
+        common,
+        loss,
+        optimizer,
+        updates: Vec::new(),
+        recompute: Recompute::Nothing,
+        // The gradients are of the loss that is returned, which is evaluation's.
+        dropout: false,
+    }
 }

@@ -10,6 +10,7 @@ pub mod canon;
 pub mod channels;
 pub mod cuda;
 mod dense;
+pub mod dropout;
 pub mod experts;
 mod ffi;
 pub mod gated_norm;

@@ -48,6 +48,7 @@ pub fn kernels_of(
             Input::Targets => targets.shallow_clone(),
             Input::Position => Tensor::from(0i64),
             Input::GradScale => Tensor::from(scale),
+            Input::DropoutKey | Input::Window => Tensor::from(5i64),
             Input::LearningRate => Tensor::from(1e-3),
             Input::StepNumber => Tensor::from(3i64),
             Input::Param(id) => own(id.0)?,
@@ -108,6 +109,8 @@ pub fn predicted_bytes(graph: &Graph, options: &TrainOptions, sizes: Sizes) -> u
             Input::Tokens | Input::Targets | Input::Rounded(_) => plan.bytes(*id, sizes),
             Input::Position
             | Input::GradScale
+            | Input::DropoutKey
+            | Input::Window
             | Input::LearningRate
             | Input::StepNumber
             | Input::Param(_)

@@ -10,11 +10,11 @@ mod together;
 use std::sync::Arc;
 
 use compiler::digest::Digest;
-use compiler::plan::TERMS;
+use compiler::plan::{MEANS, TERMS};
 use lab::experiment::Shard;
 use tch::{Device, Kind, Tensor};
 
-use crate::execute::{ExecuteError, Machine, Moments, Sums, Trainer};
+use crate::execute::{Draws, ExecuteError, Machine, Moments, Sums, Trainer};
 use crate::kernels::arrange::copy;
 use crate::kernels::transfer::upload;
 use crate::ranks::{Command, Member, Team};
@@ -180,7 +180,9 @@ impl State {
         let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
         let windows: Vec<blake3::Hash> = batches.iter().flat_map(Batch::window_digests).collect();
         let order: Vec<u64> = (0..batches.len() as u64).collect();
-        let sums = gradients(trainer, &self.weights, batches, &order, job.in_sequence, counted)?;
+        let draws = |index| draws(job, self.step, index);
+        let reduce = Order { count: batches.len() as u64, in_sequence: job.in_sequence };
+        let sums = sum_gradients(trainer, &self.weights, batches, &order, reduce, counted, &draws)?;
         let lr = job.rate(self.step);
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let State { step, weights, moments, division: _ } = self;
@@ -192,7 +194,7 @@ impl State {
         };
         let mut terms = [None; TERMS.len()];
         for (place, sum) in trainer.terms().zip(summed) {
-            terms[place as usize] = Some(sum / batches.len() as f64);
+            terms[place as usize] = Some(mean_term(place, *sum, job, counted));
         }
         *step += 1;
         Ok(Step {
@@ -323,12 +325,20 @@ impl State {
     }
 }
 
+/// An auxiliary loss of a step, from its sum over micro-batches: their mean, or for later tokens the mean over the counted
+/// targets of the next ones.
+fn mean_term(place: u32, sum: f64, job: &Job, counted: u64) -> f64 {
+    let by = if (place as usize) < MEANS.len() { job.micro_batches } else { counted };
+    sum / by as f64
+}
+
 /// A mean over no targets is undefined, and 0 would be the best possible loss.
 fn mean_loss(sum: f64, counted: u64) -> Option<f64> {
     (counted > 0).then(|| sum / counted as f64)
 }
 
 /// The sum over micro-batches, computed in this order of arrival; `in_sequence` neighbours are added before the tree.
+/// Dropout draws as in windows from 0 under the key 0.
 pub fn gradients(
     trainer: &Trainer,
     weights: &Weights,
@@ -337,8 +347,27 @@ pub fn gradients(
     in_sequence: u64,
     counted: u64,
 ) -> Result<Sums, RunError> {
-    let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
+    let rows = batches.first().map_or(0, Batch::rows) as u64;
+    let draws = |index: u64| Draws { key: 0, window: index * rows };
     let reduce = Order { count: batches.len() as u64, in_sequence };
+    sum_gradients(trainer, weights, batches, order, reduce, counted, &draws)
+}
+
+/// What dropout draws from in a micro-batch of the step after `step` updates.
+pub(crate) fn draws(job: &Job, step: u64, index: u64) -> Draws {
+    Draws { key: job.dropout_key, window: job.first_window(step, index) }
+}
+
+fn sum_gradients(
+    trainer: &Trainer,
+    weights: &Weights,
+    batches: &[Batch],
+    order: &[u64],
+    reduce: Order,
+    counted: u64,
+    draws: &dyn Fn(u64) -> Draws,
+) -> Result<Sums, RunError> {
+    let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
     let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(reduce);
     let device = trainer.machine().device;
     let found = order.iter().filter_map(|index| Some((index, batches.get(*index as usize)?)));
@@ -346,8 +375,9 @@ pub fn gradients(
     while let Some((index, ids)) = uploads.next() {
         // The next micro-batch is on its way before this one's kernels are queued.
         let _ahead = uploads.peek();
-        let sums = ids
-            .and_then(|(tokens, targets)| trainer.micro_batch(weights, &tokens, &targets, scale));
+        let sums = ids.and_then(|(tokens, targets)| {
+            trainer.micro_batch_drawn(weights, &tokens, &targets, scale, draws(*index))
+        });
         let add = |left: Result<Sums, _>, right: Result<Sums, _>| trainer.combine(left?, right?);
         tree.push(*index, sums, add).map_err(unbalanced)?;
     }

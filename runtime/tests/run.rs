@@ -4,9 +4,11 @@
 //! one thread, and can fail. Cases that need a process to die are in the command line's tests.
 
 mod run {
+    mod ahead;
     mod bits;
     mod damage;
     mod data;
+    mod dropout;
     mod families;
     mod forger;
     mod forgeries;

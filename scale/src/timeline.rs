@@ -47,6 +47,8 @@ impl Timeline {
                 | Input::Targets
                 | Input::Position
                 | Input::GradScale
+                | Input::DropoutKey
+                | Input::Window
                 | Input::State(..)
                 | Input::Left(_)
                 | Input::Right(_)

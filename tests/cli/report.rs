@@ -157,7 +157,7 @@ fn finish_as(
             lr: rate(step - 1),
             batch: Digest::of("batch", &format!("{stream} {step}")),
             counted: 10,
-            terms: [None; 2],
+            terms: [None; compiler::plan::TERMS.len()],
         }));
         timings.push_str(&format!("{{\"step\":{step},\"seconds\":{SECONDS}}}\n"));
         if step % 20 == 0 {

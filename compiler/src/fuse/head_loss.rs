@@ -39,7 +39,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
             edits.replace.insert(at, (kernel, inputs, vec![*nll, *loss, *counted, argmax]));
             edits.remove.extend([made, second]);
         }
-        Kernel::CrossEntropyGrad { .. } => {
+        Kernel::CrossEntropyGrad { weight: of_loss, .. } => {
             if [*nll, *lse].iter().any(|id| uses.reader(*id) != Some(second)) {
                 return None;
             }
@@ -47,8 +47,13 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
                 return None;
             };
             let backward = gradients(plan, uses, *seed, (x, weight), bias)?;
-            let kernel =
-                Kernel::HeadLossGrad { bias, nll_square: *nll_square, z_loss: *z_loss, rows };
+            let kernel = Kernel::HeadLossGrad {
+                bias,
+                nll_square: *nll_square,
+                z_loss: *z_loss,
+                rows,
+                weight: *of_loss,
+            };
             let inputs = linear.inputs.iter().copied().chain([*targets, *scale]).collect();
             let outputs = [*loss, *counted].into_iter().chain(backward.iter().map(|(_, id)| *id));
             edits.replace.insert(at, (kernel, inputs, outputs.collect()));

@@ -9,7 +9,7 @@ use super::{
     Primitive, Shaped, Time, Type, channels,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Extent, Kernel, TERMS, ValId};
+use crate::plan::{Extent, Kernel, MEANS, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "aux_loss",
@@ -17,7 +17,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     doc: "x; adds weight · Σ mean(a) ⊙ mean(b), means over tokens, to the training loss (Fedus et al. 2021, section 2.2)",
     why: "nothing else sees all tokens; its sum never meets the stream",
     tensors: Arity::UpTo(3),
-    config: &[Config { name: "term", kind: ConfigKind::Word(&TERMS), default: Default::Required }],
+    config: &[Config { name: "term", kind: ConfigKind::Word(&MEANS), default: Default::Required }],
     time: Time::Pointwise,
     shape,
     cost,

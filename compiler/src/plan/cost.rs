@@ -151,6 +151,8 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         Kernel::Pointwise(_) => FUNCTION * x,
         Kernel::PointwiseGrad(_) => (FUNCTION + 1) * x,
         Kernel::Add | Kernel::Mul | Kernel::Scale { by: _ } | Kernel::Offset { by: _ } => y,
+        // Integers of the draws are not counted.
+        Kernel::Dropout { rate: _, place: _ } => y,
         // Subtract the maximum, exp, add, divide.
         Kernel::Softmax => (FUNCTION + 3) * x,
         // The sum's products and sums, dy − sum, times y.
@@ -177,6 +179,7 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         | Kernel::Ngram { order: _, rows: _, state: _ }
         | Kernel::Shift { state: _ }
         | Kernel::ShiftGrad
+        | Kernel::ShiftTargets { by: _ }
         | Kernel::RepeatHeads { times: _ }
         | Kernel::AppendTime
         | Kernel::LastTime { rows: _ }
@@ -247,12 +250,12 @@ fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
         // Subtract the maximum, exp, add.
         Kernel::CrossEntropy { nll_square: _, z_loss: _ } => (FUNCTION + 2) * x,
         // Subtract lse, exp, scale.
-        Kernel::CrossEntropyGrad { nll_square: _, z_loss: _ } => (FUNCTION + 2) * x,
+        Kernel::CrossEntropyGrad { nll_square: _, z_loss: _, weight: _ } => (FUNCTION + 2) * x,
         Kernel::HeadLoss { bias: _, nll_square: _, z_loss: _, rows: _ } => {
             2 * input(0).tokens() * input(1).elements()
         }
         // Logits, dx, dweight.
-        Kernel::HeadLossGrad { bias: _, nll_square: _, z_loss: _, rows: _ } => {
+        Kernel::HeadLossGrad { bias: _, nll_square: _, z_loss: _, rows: _, weight: _ } => {
             6 * input(0).tokens() * input(1).elements()
         }
         Kernel::Accumulate => y,
@@ -330,6 +333,7 @@ mod tests {
             nll_square: Decimal::ZERO,
             z_loss: Decimal::ZERO,
             rows,
+            weight: crate::number::Root::ONE,
         };
         let made = work(head(4), &[x, w, &[2, 3], &[]], &[&[], &[], x, w]);
         // The two ids and the three scalars have four bytes each here.
@@ -447,6 +451,7 @@ mod tests {
             optimizer,
             updates: Vec::new(),
             recompute: Recompute::Nothing,
+            dropout: false,
         };
         let (batch, time) = (3, 10);
         let sizes = Sizes { batch, time, past: 0 };

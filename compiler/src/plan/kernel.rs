@@ -11,6 +11,8 @@
 //! (matrix products add in f32), and `super::infer` gives the dtypes of the results: activations and their gradients are
 //! like the operand, statistics, states of scans and gradients of parameters are f32.
 
+use std::rc::Rc;
+
 use dsl::Decimal;
 
 use super::rope::RopeScaling;
@@ -118,6 +120,17 @@ pub enum Kernel {
     Offset {
         /// The number that is added.
         by: Root,
+    },
+    /// In: x [b, t, …], key [] i64, window [] i64. Out: y [b, t, …] = x / (1 − rate) where it is kept, else 0, with
+    /// 1 / (1 − rate) rounded once. Let row r be row r of the batch, and e the number of an element in it, in (t, …)
+    /// order. It is kept if word e mod 4 of block ⌊e / 4⌋ of Philox4x32-10 is at least round(rate · 2³²). The generator's
+    /// key is of `key` and `place` (`records/src/dropout.rs`); the upper half of its counter is `window` + r. This is its
+    /// own gradient rule: dx from dy.
+    Dropout {
+        /// The probability of 0.
+        rate: Decimal,
+        /// Name of the call in its graph.
+        place: Rc<str>,
     },
     /// In: x […, c]. Out: y […, c] = exp(x − m) / Σ exp(x − m) over the last axis, m its maximum.
     Softmax,
@@ -362,14 +375,21 @@ pub enum Kernel {
         /// Factor of the squared lse of each target.
         z_loss: Decimal,
     },
+    /// In: targets [b, t] i64. Out: [b, t] i64: the target `by` places later in the row, ignored where there is none.
+    ShiftTargets {
+        /// Places.
+        by: i64,
+    },
     /// In: logits [b, t, v], targets [b, t] i64, nll [b, t], lse [b, t], scale [] f64. Out: dlogits
-    /// [b, t, v] = scale · ((1 + 2 nll_square nll)(p − onehot(target)) + 2 z_loss lse p) with
+    /// [b, t, v] = weight · scale · ((1 + 2 nll_square nll)(p − onehot(target)) + 2 z_loss lse p) with
     /// p = exp(logits − lse); 0 where ignored. May overwrite logits if they are dropped.
     CrossEntropyGrad {
         /// As in `CrossEntropy`.
         nll_square: Decimal,
         /// As in `CrossEntropy`.
         z_loss: Decimal,
+        /// Factor of this loss among others.
+        weight: Root,
     },
     /// In: logits [b, t, v]. Out: [b, t] i64, the lowest index of the maximum.
     Argmax,
@@ -400,6 +420,8 @@ pub enum Kernel {
         z_loss: Decimal,
         /// As in `HeadLoss`.
         rows: i64,
+        /// As in `CrossEntropyGrad`.
+        weight: Root,
     },
 
     // Update.
@@ -469,6 +491,8 @@ impl Kernel {
     pub fn host_numbers(&self) -> &'static [usize] {
         if matches!(self, Kernel::Rope { .. }) {
             &[1]
+        } else if matches!(self, Kernel::Dropout { .. }) {
+            &[1, 2]
         } else if matches!(
             self,
             Kernel::CrossEntropyGrad { .. } | Kernel::HeadLossGrad { bias: true, .. }
@@ -505,6 +529,7 @@ impl Kernel {
             | Kernel::Index { .. }
             | Kernel::Shift { .. }
             | Kernel::ShiftGrad
+            | Kernel::ShiftTargets { .. }
             | Kernel::Ngram { .. }
             | Kernel::Cast { .. }
             | Kernel::Reshape { .. }
@@ -530,6 +555,7 @@ impl Kernel {
             | Kernel::L2NormGrad
             | Kernel::Pointwise(_)
             | Kernel::PointwiseGrad(_)
+            | Kernel::Dropout { .. }
             | Kernel::Softmax
             | Kernel::SoftmaxGrad
             | Kernel::SumChannels { .. }

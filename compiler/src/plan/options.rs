@@ -40,19 +40,38 @@ pub struct Loss {
     pub balance: Option<Root>,
     /// The same for the term `router_z`.
     pub router_z: Option<Root>,
+    /// What the mean of the losses of `ahead_loss` is multiplied by; `None` computes none.
+    pub ahead: Option<Root>,
 }
 
-/// The names of auxiliary losses.
-pub const TERMS: [&str; 2] = ["balance", "router_z"];
+/// The auxiliary losses that are means over the tokens of a micro-batch.
+pub const MEANS: [&str; 2] = ["balance", "router_z"];
+
+/// The names of auxiliary losses: of `aux_loss`, then of `ahead_loss`.
+pub const TERMS: [&str; 9] = [
+    MEANS[0], MEANS[1], "ahead_2", "ahead_3", "ahead_4", "ahead_5", "ahead_6", "ahead_7", "ahead_8",
+];
+
+/// The name of the loss of the token so many places on.
+pub fn ahead_term(ahead: i64) -> Option<&'static str> {
+    let at = usize::try_from(ahead.checked_sub(2)?).ok()?;
+    TERMS.get(MEANS.len()..)?.get(at).copied()
+}
 
 impl Loss {
     /// Plain cross-entropy, without the two squared terms.
-    pub const CROSS_ENTROPY: Loss =
-        Loss { nll_square: Decimal::ZERO, z_loss: Decimal::ZERO, balance: None, router_z: None };
+    pub const CROSS_ENTROPY: Loss = Loss {
+        nll_square: Decimal::ZERO,
+        z_loss: Decimal::ZERO,
+        balance: None,
+        router_z: None,
+        ahead: None,
+    };
 
     /// The weight of an auxiliary loss, in the order of [`TERMS`].
-    pub fn terms(&self) -> [Option<Root>; 2] {
-        [self.balance, self.router_z]
+    pub fn terms(&self) -> [Option<Root>; TERMS.len()] {
+        let Loss { balance, router_z, ahead, .. } = *self;
+        [balance, router_z, ahead, ahead, ahead, ahead, ahead, ahead, ahead]
     }
 }
 
@@ -193,6 +212,8 @@ pub struct TrainOptions {
     pub updates: Vec<ParamUpdate>,
     /// What the backward pass recomputes.
     pub recompute: Recompute,
+    /// Whether dropout drops anything; else it is the identity, as in evaluation.
+    pub dropout: bool,
 }
 
 /// Whether a streaming plan reads and returns states.

@@ -97,6 +97,7 @@ mod tests {
     use dsl::Decimal;
 
     use super::*;
+    use crate::number::Root;
     use crate::plan::{Extent, Phase, Scores, Value};
 
     /// A plan of one step, whose values have these shapes and dtypes; the last ones are its results.
@@ -137,7 +138,7 @@ mod tests {
         let (bias, nll_square, z_loss) = (false, Decimal::ZERO, Decimal::ZERO);
         let kernel = match gradient {
             false => Kernel::HeadLoss { bias, nll_square, z_loss, rows },
-            true => Kernel::HeadLossGrad { bias, nll_square, z_loss, rows },
+            true => Kernel::HeadLossGrad { bias, nll_square, z_loss, rows, weight: Root::ONE },
         };
         scratch(kernel, &[(X, dtype), (WEIGHT, dtype), (TARGETS, DType::I64)], 0)
     }

@@ -74,11 +74,14 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::L2NormGrad => vec![like("dx", 1)],
         Kernel::Pointwise(_) => vec![like("y", 0)],
         Kernel::PointwiseGrad(_) => vec![like("dx", 0)],
+        // Sums of losses.
+        Kernel::Add if dtype(0) == DType::F64 => vec![like("y", 0)],
         Kernel::Add | Kernel::Mul => {
             let wide = if dims(1).len() > dims(0).len() { 1 } else { 0 };
             vec![value("y", dims(wide).to_vec(), widest(0..2))]
         }
         Kernel::Scale { by: _ } | Kernel::Offset { by: _ } => vec![like("y", 0)],
+        Kernel::Dropout { rate: _, place: _ } => vec![like("y", 0)],
         Kernel::Softmax => vec![like("y", 0)],
         Kernel::SoftmaxGrad => vec![like("dx", 1)],
         Kernel::SumChannels { keep } => {
@@ -206,7 +209,10 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             number("loss", DType::F64),
             number("counted", DType::I64),
         ],
-        Kernel::CrossEntropyGrad { nll_square: _, z_loss: _ } => vec![like("dlogits", 0)],
+        Kernel::ShiftTargets { by: _ } => vec![like("targets", 0)],
+        Kernel::CrossEntropyGrad { nll_square: _, z_loss: _, weight: _ } => {
+            vec![like("dlogits", 0)]
+        }
         Kernel::Argmax => vec![value("argmax", take(dims(0), 2), DType::I64)],
         Kernel::HeadLoss { bias: _, nll_square: _, z_loss: _, rows: _ } => vec![
             f32("nll", take(dims(0), 2)),
@@ -214,7 +220,7 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             number("counted", DType::I64),
             value("argmax", take(dims(0), 2), DType::I64),
         ],
-        Kernel::HeadLossGrad { bias, nll_square: _, z_loss: _, rows: _ } => {
+        Kernel::HeadLossGrad { bias, nll_square: _, z_loss: _, rows: _, weight: _ } => {
             [number("loss", DType::F64), number("counted", DType::I64)]
                 .into_iter()
                 .chain([like("dx", 0), f32("dweight", dims(1).to_vec())])

@@ -4,7 +4,9 @@
 //! differences, of streaming, and of the passes. Must stay true: the interpreter reads only the
 //! plan, checks every shape the plan declares, and frees the values the plan drops.
 
+mod ahead;
 mod carry;
+mod dropout;
 mod golden;
 mod aux;
 mod experts;
@@ -63,7 +65,7 @@ fn options(fuse: bool, recompute: Recompute, loss: Loss) -> TrainOptions {
         clip: Some(decimal("1")),
     };
     let common = Options { fuse, ..Options::default() };
-    TrainOptions { common, loss, optimizer, updates: Vec::new(), recompute }
+    TrainOptions { common, loss, optimizer, updates: Vec::new(), recompute, dropout: false }
 }
 
 /// Random parameters of a graph, of order one, so that every path has a visible effect.

@@ -131,6 +131,7 @@ impl Kernel {
             Kernel::Mul => "mul",
             Kernel::Scale { .. } => "scale",
             Kernel::Offset { .. } => "offset",
+            Kernel::Dropout { .. } => "dropout",
             Kernel::Softmax => "softmax",
             Kernel::SoftmaxGrad => "softmax_grad",
             Kernel::SumChannels { .. } => "sum_channels",
@@ -164,6 +165,7 @@ impl Kernel {
             Kernel::Scan { scan, .. } => scan.definition().name,
             Kernel::ScanGrad { scan, .. } => scan.definition().gradient,
             Kernel::CrossEntropy { .. } => "cross_entropy",
+            Kernel::ShiftTargets { .. } => "shift_targets",
             Kernel::CrossEntropyGrad { .. } => "cross_entropy_grad",
             Kernel::Argmax => "argmax",
             Kernel::HeadLoss { .. } => "head_loss",
@@ -195,6 +197,9 @@ impl Kernel {
             }
             Kernel::GatedRmsNormGrad { gate } => vec![format!("gate {gate}")],
             Kernel::Scale { by } | Kernel::Offset { by } => vec![format!("by {by}")],
+            Kernel::Dropout { rate, place } => {
+                vec![format!("rate {rate}"), format!("place {place}")]
+            }
             Kernel::SumChannels { keep } => vec![format!("keep {keep}")],
             Kernel::Spread { width, kept } => {
                 vec![format!("width {width}"), format!("kept {kept}")]
@@ -270,17 +275,31 @@ impl Kernel {
                 .chain(scan_settings(*scale, *steps))
                 .collect(),
             Kernel::ScanGrad { scan: _, scale, steps } => scan_settings(*scale, *steps),
-            Kernel::CrossEntropy { nll_square, z_loss }
-            | Kernel::CrossEntropyGrad { nll_square, z_loss } => {
+            Kernel::ShiftTargets { by } => vec![format!("by {by}")],
+            Kernel::CrossEntropy { nll_square, z_loss } => {
                 vec![format!("nll_square {nll_square}"), format!("z_loss {z_loss}")]
             }
-            Kernel::HeadLoss { bias, nll_square, z_loss, rows }
-            | Kernel::HeadLossGrad { bias, nll_square, z_loss, rows } => vec![
+            Kernel::CrossEntropyGrad { nll_square, z_loss, weight } => {
+                [format!("nll_square {nll_square}"), format!("z_loss {z_loss}")]
+                    .into_iter()
+                    .chain(weighted(*weight))
+                    .collect()
+            }
+            Kernel::HeadLoss { bias, nll_square, z_loss, rows } => vec![
                 format!("bias {bias}"),
                 format!("nll_square {nll_square}"),
                 format!("z_loss {z_loss}"),
                 format!("rows {rows}"),
             ],
+            Kernel::HeadLossGrad { bias, nll_square, z_loss, rows, weight } => [
+                format!("bias {bias}"),
+                format!("nll_square {nll_square}"),
+                format!("z_loss {z_loss}"),
+                format!("rows {rows}"),
+            ]
+            .into_iter()
+            .chain(weighted(*weight))
+            .collect(),
             Kernel::Clip { max } => vec![format!("max {}", or_none(max))],
             Kernel::AdamW { beta1, beta2, eps, decay, rate } => [
                 format!("beta1 {beta1}"),
@@ -327,6 +346,11 @@ impl Kernel {
 fn scan_settings(scale: Option<Root>, steps: i64) -> Vec<String> {
     let scale = scale.map(|scale| format!("scale {scale}"));
     scale.into_iter().chain((steps != 1).then(|| format!("steps {steps}"))).collect()
+}
+
+/// The factor of a loss that is one of several.
+fn weighted(weight: Root) -> Option<String> {
+    (weight != Root::ONE).then(|| format!("weight {weight}"))
 }
 
 fn or_none(value: &Option<impl fmt::Display>) -> String {
@@ -403,6 +427,8 @@ impl fmt::Display for Input {
             Input::Targets => write!(f, "targets"),
             Input::Position => write!(f, "position"),
             Input::GradScale => write!(f, "grad_scale"),
+            Input::DropoutKey => write!(f, "dropout_key"),
+            Input::Window => write!(f, "window"),
             Input::Param(id) => write!(f, "param {}", id.0),
             Input::Rounded(id) => write!(f, "rounded {}", id.0),
             Input::State(id, part) => write!(f, "state {} {part}", id.0),

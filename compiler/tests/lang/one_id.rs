@@ -68,6 +68,7 @@ fn plans(graph: &Graph) -> String {
             },
             updates: Vec::new(),
             recompute,
+            dropout: true,
         };
         text += &train(graph, &options).text();
         text += &evaluate(graph, Loss::CROSS_ENTROPY, common).text();

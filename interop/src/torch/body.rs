@@ -174,7 +174,7 @@ impl Writer {
                 NodeKind::Input(index) => vec![inputs[*index as usize].clone()],
                 NodeKind::Param(id) => vec![params[id.0 as usize].clone()],
                 // A part of the training loss, not of the module.
-                NodeKind::Op { primitive, .. } if primitive.name == AUXILIARY => operands,
+                NodeKind::Op { primitive, .. } if AUXILIARY.contains(&primitive.name) => operands,
                 NodeKind::Op { primitive, attrs, state } => {
                     let state = state.map(|id| states[id.0 as usize].as_str());
                     self.call(primitive, attrs, state, at, &operands)?
@@ -331,8 +331,8 @@ impl Writer {
     }
 }
 
-/// The primitive that returns its first operand and reads the others for the training loss alone.
-const AUXILIARY: &str = "aux_loss";
+/// The primitives that return their first operand and read the others for the training loss alone.
+const AUXILIARY: [&str; 2] = ["ahead_loss", "aux_loss"];
 
 /// The nodes that the outputs need, without those that only the training loss needs.
 fn needed(body: &Body) -> BTreeSet<u32> {
@@ -349,7 +349,7 @@ fn needed(body: &Body) -> BTreeSet<u32> {
 /// The operands that a node's results depend on.
 fn read(node: &Node) -> &[Out] {
     match &node.kind {
-        NodeKind::Op { primitive, .. } if primitive.name == AUXILIARY => {
+        NodeKind::Op { primitive, .. } if AUXILIARY.contains(&primitive.name) => {
             node.inputs.get(..1).unwrap_or_default()
         }
         NodeKind::Op { .. }

@@ -40,8 +40,10 @@ const FUNCTIONS: &[(&str, &str)] = &[
 /// Primitives that are an expression of PyTorch: operands are `{0}`, `{1}`, configuration is `{name}`.
 const EXPRESSIONS: &[(&str, &str)] = &[
     ("add", "{0} + {1}"),
+    ("ahead_loss", "{0}"),
     ("aux_loss", "{0}"),
     ("channel_softmax", "torch.softmax({0}, dim=-1)"),
+    ("dropout", "F.dropout({0}, {rate}, self.training)"),
     ("exp", "torch.exp({0})"),
     ("f32", "wide({0})"),
     ("heads", "{0}.unflatten(-1, ({count}, -1))"),

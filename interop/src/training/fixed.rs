@@ -11,13 +11,15 @@ use crate::ForeignError;
 use crate::config::Keys;
 
 /// Fields without a key in Lingua's trainer, each with the only value it trains with.
-const FIXED: [(&str, &str, &str); 13] = [
+const FIXED: [(&str, &str, &str); 15] = [
     ("batch.in_sequence", "1", "Lingua's sums have an order of their own"),
     ("data.task", "\"text\"", "Lingua trains on text"),
     ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
     ("data.held_out", "0", "Lingua trains on every document: hold none out, and evaluate nothing"),
+    ("loss.ahead", "0", "Lingua's models predict the next token alone"),
     ("loss.balance", "0", "Lingua's models have no auxiliary losses"),
     ("loss.router_z", "0", "Lingua's models have no auxiliary losses"),
+    ("seeds.dropout", "\"none\"", "Lingua's models have no dropout"),
     ("loss.z_loss", "0", "Lingua has no such term; its z_loss is loss.nll_square"),
     ("optimizer.decay", "\"all\"", "Lingua decays every parameter"),
     ("optimizer.frozen", "[]", "Lingua trains every parameter"),

@@ -3,10 +3,11 @@
 //! In: the fields of an experiment, its arch. Out: a problem for each contradiction, with both values. Must stay true: what
 //! passes here can be trained on the machines that the fields ask for.
 
-use super::access::{int, text};
+use super::access::{int, real, text};
 use super::{LockedArch, task};
 use crate::error::Problem;
 use crate::field::{FieldValue, Fields};
+use compiler::plan::MEANS;
 
 /// Whether the arch can read the data.
 pub(super) fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
@@ -50,5 +51,50 @@ pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
             ),
             "write a number that divides platform.devices, or leave it out",
         ));
+    }
+}
+
+/// Fields about parts that an arch may lack.
+pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+    let graph = &arch.compiled.graph;
+    let mut lacks = |path: &str, what: String, with: String| {
+        let weight = real(fields, path);
+        if !weight.is_zero() {
+            problems.push(Problem::new(
+                path,
+                "no-such-loss",
+                format!("{path} is {weight}, but arch `{}` has {what}", arch.name),
+                format!("remove it, or use an arch with {with}"),
+            ));
+        }
+    };
+    for term in MEANS.into_iter().filter(|term| !graph.has_term(term)) {
+        lacks(
+            &format!("loss.{term}"),
+            format!("no auxiliary loss `{term}`"),
+            format!("one, as `mlp moe` has, or `aux_loss(y, a, {term})`"),
+        );
+    }
+    if graph.ahead_heads() == 0 {
+        lacks(
+            "loss.ahead",
+            "no head that predicts later tokens".to_owned(),
+            "one, such as `head two_tokens`, or `ahead_loss(logits, more, 2)`".to_owned(),
+        );
+    }
+    match (fields.get("seeds.dropout"), graph.has_dropout()) {
+        (Some(FieldValue::Int(seed)), false) => problems.push(Problem::new(
+            "seeds.dropout",
+            "no-dropout",
+            format!("seeds.dropout is {seed}, but arch `{}` has no dropout", arch.name),
+            "remove it, or use an arch with `dropout`, such as one of layers `dropout_decoder`",
+        )),
+        (Some(FieldValue::Int(_)), true) | (_, false) => {}
+        (_, true) => problems.push(Problem::new(
+            "seeds.dropout",
+            "no-dropout-seed",
+            format!("arch `{}` has dropout, but seeds.dropout is not given", arch.name),
+            "write `dropout = 1` under [seeds], or another number",
+        )),
     }
 }

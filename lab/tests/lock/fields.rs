@@ -7,7 +7,9 @@ use lab::experiment::{Experiment, LockedArch};
 use lab::field::{Class, FieldDef, FieldValue, Fields, Kind, Origin, TABLE, UNBOUND, find};
 use lab::lock::{Lock, write};
 
-use super::support::{BREVO, DEPO, MANO, OTHERS, TEXT, experiment_of, small};
+use super::support::{
+    BREVO, DEPO, MANO, OTHERS, SMALL, TEXT, compiled_text, experiment_of, locked, small,
+};
 
 /// Another valid value of the field; `None` if there is only one.
 pub(super) fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
@@ -94,13 +96,34 @@ pub(super) fn bases_of(arch: &Rc<LockedArch>) -> Vec<Experiment> {
     let known = texts.iter().map(|text| experiment_of(text, arch));
     let line = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
     let other = |data: &&str| DEPO.replace(line, &format!("data = {{ {data} }}"));
-    known.chain(OTHERS.iter().map(|data| experiment_of(&other(data), arch))).collect()
+    let others = OTHERS.iter().map(|data| experiment_of(&other(data), arch));
+    known.chain(others).chain([experts_of(&arch.name)]).collect()
+}
+
+/// The same arch with experts, which have auxiliary losses, dropout, and a head for later tokens.
+fn experts_of(arch: &str) -> Experiment {
+    let experts = SMALL
+        .replace("of decoder", "of dropout_decoder")
+        .replace(
+            "init lingua",
+            "init lingua  head two_tokens { extra mixer_only { mixer retention { heads 2 } } }",
+        )
+        .replace("swiglu { hidden 16 }", "moe { count 4, hidden 16, shared 16 }");
+    let text = DEPO.replace("data = 1 }", "data = 1, dropout = 5 }");
+    experiment_of(&text, &locked(&compiled_text(&experts, arch)))
 }
 
 /// Whether an experiment has the field, and another value of it is possible.
 pub(super) fn has(base: &Experiment, def: &FieldDef) -> bool {
     // Two micro-batches in sequence need two.
-    let fits = def.path != "batch.in_sequence" || base.batch.micro_batches > 1;
+    let graph = &base.arch.compiled.graph;
+    let fits = match def.path {
+        "batch.in_sequence" => base.batch.micro_batches > 1,
+        "loss.ahead" => graph.ahead_heads() > 0,
+        "loss.balance" | "loss.router_z" => graph.has_term("balance"),
+        "seeds.dropout" => graph.has_dropout(),
+        _ => true,
+    };
     fits && base.value(def.path).is_some()
 }
 
@@ -274,7 +297,6 @@ fn fields_that_decide_which_fields_exist_are_in_the_id() {
 
 #[test]
 fn the_arch_is_in_the_id_by_its_graph_and_manifest_alone() {
-    use super::support::{SMALL, compiled_text, locked};
     let id = |text: &str, name: &str| experiment_of(DEPO, &locked(&compiled_text(text, name))).id();
     let base = id(SMALL, "small");
     // Another way to write the same arch, under another name.

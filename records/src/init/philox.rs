@@ -24,6 +24,22 @@ impl Philox {
         Philox { key: [one, two], upper: [three, four] }
     }
 
+    /// The generator with this key, and this number as the upper half of its counter.
+    pub fn at(key: [u32; 2], upper: u64) -> Philox {
+        Philox { key, upper: [upper as u32, (upper >> 32) as u32] }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> [u32; 2] {
+        self.key
+    }
+
+    /// The words of blocks `block..block + 8`, in order.
+    pub fn words(&self, block: u64) -> [u32; 4 * LANES] {
+        let words = lanes(self, block);
+        std::array::from_fn(|at| words[at % 4][at / 4])
+    }
+
     /// The draws of elements `first..first + out.len()`: multiples of 2^-52 plus 2^-53, so never 0 or 1.
     pub fn uniforms(&self, first: u64, out: &mut [f64]) {
         let mut block = first / 2;
@@ -90,6 +106,19 @@ mod tests {
         for (counter, key, want) in cases {
             let words = rounds(counter.map(|word| [word; LANES]), key);
             assert_eq!(words, want.map(|word| [word; LANES]));
+        }
+    }
+
+    #[test]
+    fn words_are_those_of_numbered_blocks() {
+        let philox = Philox::at([1, 2], 3 | 4 << 32);
+        let words = philox.words(6);
+        for (at, word) in words.into_iter().enumerate() {
+            assert_eq!(
+                word,
+                rounds([[6 + at as u32 / 4; LANES], [0; LANES], [3; LANES], [4; LANES]], [1, 2])
+                    [at % 4][0]
+            );
         }
     }
 

@@ -408,7 +408,9 @@ mod tests {
         let (step, terms) = (2, [None; TERMS.len()]);
         let step =
             Step { step, loss: None, grad_norm: 0.0, lr: 0.5, batch: digest, counted: 0, terms };
-        let weighed = Record::Step(Step { terms: [Some(2.5), None], ..step.clone() });
+        let mut some = terms;
+        some[0] = Some(2.5);
+        let weighed = Record::Step(Step { terms: some, ..step.clone() });
         assert!(weighed.text().ends_with(r#""counted":0,"balance":2.5}"#), "{}", weighed.text());
         assert_eq!(Record::parse(&weighed.text()), Some(weighed));
         let text = Record::Step(step.clone()).text();

@@ -118,10 +118,13 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
                 }),
             })
         }
-        Kernel::ExpertSum { .. } | Kernel::MeanTokens => Choice::Ours(match asked {
-            true => Path::Reference(Reason::Asked),
-            false => path::choose(kind, device),
-        }),
+        // On a GPU libtorch's integers draw.
+        Kernel::ExpertSum { .. } | Kernel::MeanTokens | Kernel::Dropout { .. } => {
+            Choice::Ours(match asked {
+                true => Path::Reference(Reason::Asked),
+                false => path::choose(kind, device),
+            })
+        }
         // The CPU's is libtorch's; on a GPU that one is not deterministic without sorting, as ours does.
         Kernel::EmbedGrad { .. } if launcher.is_some() && !asked => match path_unless(asked) {
             Path::Reference(_) => Choice::Library,
@@ -149,6 +152,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         | Kernel::Index { .. }
         | Kernel::Shift { .. }
         | Kernel::ShiftGrad
+        | Kernel::ShiftTargets { .. }
         | Kernel::Concat
         | Kernel::Zeros { .. }
         | Kernel::RepeatHeads { .. }

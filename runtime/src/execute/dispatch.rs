@@ -8,15 +8,16 @@ use std::cell::RefCell;
 use compiler::number::Root;
 use compiler::plan::{Kernel, Scores, Sizes};
 use dsl::Decimal;
+use records::dropout::Mask;
 use tch::Tensor;
 
 use super::{Choice, Machine};
 use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
-    KernelError, arrange, attention, canon, channels, cuda, experts, gated_norm, head_loss,
-    l2_norm, linear, loss, mix_heads, muon, ngram, norm, pointwise, rope, scan, swiglu, transfer,
-    update,
+    KernelError, arrange, attention, canon, channels, cuda, dropout, experts, gated_norm,
+    head_loss, l2_norm, linear, loss, mix_heads, muon, ngram, norm, pointwise, rope, scan, swiglu,
+    transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -107,6 +108,10 @@ pub(super) fn run(
         Kernel::Mul => vec![x(0)?.f_mul(x(1)?)?],
         Kernel::Scale { by } => vec![x(0)?.f_mul_scalar(by.to_f64())?],
         Kernel::Offset { by } => vec![x(0)?.f_add_scalar(by.to_f64())?],
+        Kernel::Dropout { rate, place } => {
+            let mask = Mask::new(integer(1)? as u64, place, rate.to_f64());
+            vec![dropout::run(ours()?, x(0)?, mask, integer(2)?)?]
+        }
         Kernel::Softmax => vec![channels::softmax(x(0)?)?],
         Kernel::SoftmaxGrad => vec![channels::softmax_grad(x(0)?, x(1)?)?],
         Kernel::SumChannels { keep } => vec![channels::sum(x(0)?, *keep)?],
@@ -253,10 +258,12 @@ pub(super) fn run(
                 loss::forward(ours()?, x(0)?, x(1)?, terms(nll_square, z_loss))?;
             vec![nll, lse, loss, counted]
         }
-        Kernel::CrossEntropyGrad { nll_square, z_loss } => {
+        Kernel::ShiftTargets { by } => vec![arrange::shift_targets(x(0)?, *by)?],
+        Kernel::CrossEntropyGrad { nll_square, z_loss, weight } => {
             let kept = loss::Kept { targets: x(1)?, nll: x(2)?, lse: x(3)? };
             let (terms, over) = (terms(nll_square, z_loss), context.consumes_first);
-            vec![loss::backward(ours()?, x(0)?, kept, number(4)?, terms, over)?]
+            let scale = weight.to_f64() * number(4)?;
+            vec![loss::backward(ours()?, x(0)?, kept, scale, terms, over)?]
         }
         Kernel::Argmax => vec![loss::argmax(x(0)?)?],
         Kernel::HeadLoss { bias, nll_square, z_loss, rows } => {
@@ -265,10 +272,10 @@ pub(super) fn run(
             let scores = head_loss::forward(path, head)?;
             vec![scores.nll, scores.loss, scores.counted, scores.argmax]
         }
-        Kernel::HeadLossGrad { bias, nll_square, z_loss, rows } => {
+        Kernel::HeadLossGrad { bias, nll_square, z_loss, rows, weight } => {
             let (path, product) = head_path(choice)?;
             let head = head(operands, *bias, product, terms(nll_square, z_loss), *rows)?;
-            let scale = number(3 + usize::from(*bias))?;
+            let scale = weight.to_f64() * number(3 + usize::from(*bias))?;
             let made = head_loss::backward(path, head, scale)?;
             [made.loss, made.counted, made.x, made.weight].into_iter().chain(made.bias).collect()
         }

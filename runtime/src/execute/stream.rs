@@ -116,6 +116,8 @@ impl Streamer {
             },
             Input::Targets
             | Input::GradScale
+            | Input::DropoutKey
+            | Input::Window
             | Input::Left(_)
             | Input::Right(_)
             | Input::Gradient(_)

@@ -89,6 +89,8 @@ fn is_tensor_of_parameter(input: Input) -> bool {
         | Input::Targets
         | Input::Position
         | Input::GradScale
+        | Input::DropoutKey
+        | Input::Window
         | Input::LearningRate
         | Input::StepNumber
         | Input::State(..)

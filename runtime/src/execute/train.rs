@@ -4,11 +4,10 @@
 //! sums, new weights and moments; for evaluation, each token's loss and likeliest next token. Must stay true:
 //! gradients, weights and moments are in parameter order; `combine` and `update` overwrite their arguments.
 
-use std::collections::BTreeMap;
-
-use compiler::plan::{Extent, IGNORED, Input, Kernel, Output, Plan, TrainPlan};
+use compiler::plan::{IGNORED, Input, Kernel, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
+use super::divided::{divided, sums_of};
 use super::{ExecuteError, Executor, Machine, Moments, Paths, Running, StepObserver, Traced};
 use crate::kernels::transfer::Readback;
 use crate::weights::Weights;
@@ -34,6 +33,15 @@ pub struct Sums {
     terms: Vec<(u32, Tensor)>,
     /// In parameter order, with the parameters' shapes.
     pub gradients: Vec<Tensor>,
+}
+
+/// What dropout draws from in a micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Draws {
+    /// The run's key.
+    pub key: u64,
+    /// The number of the first row's window.
+    pub window: u64,
 }
 
 /// Digests of everything that one training step computed.
@@ -151,6 +159,19 @@ impl Trainer {
         self.micro_batch_timed(weights, tokens, targets, scale, None)
     }
 
+    /// Like [`Trainer::micro_batch`], with these draws of dropout.
+    pub fn micro_batch_drawn(
+        &self,
+        weights: &Weights,
+        tokens: &Tensor,
+        targets: &Tensor,
+        scale: f64,
+        draws: Draws,
+    ) -> Result<Sums, ExecuteError> {
+        let give = |input| batch_input(input, weights, tokens, targets, scale, Some(draws));
+        sums(self.micro.run_timed(give, None)?, weights.tensors.len())
+    }
+
     /// Like [`Trainer::micro_batch`], and reports each step's time.
     pub fn micro_batch_timed(
         &self,
@@ -160,7 +181,8 @@ impl Trainer {
         scale: f64,
         observer: Option<StepObserver<'_>>,
     ) -> Result<Sums, ExecuteError> {
-        let give = |input| batch_input(input, weights, tokens, targets, scale);
+        let draws = Some(Draws::default());
+        let give = |input| batch_input(input, weights, tokens, targets, scale, draws);
         sums(self.micro.run_timed(give, observer)?, weights.tensors.len())
     }
 
@@ -171,6 +193,7 @@ impl Trainer {
         tokens: &Tensor,
         targets: &Tensor,
         scale: f64,
+        draws: Draws,
         later: bool,
     ) -> Result<Running<'_>, ExecuteError> {
         let give = |input| match input {
@@ -179,6 +202,8 @@ impl Trainer {
             | Input::Targets
             | Input::Position
             | Input::GradScale
+            | Input::DropoutKey
+            | Input::Window
             | Input::Param(_)
             | Input::Rounded(_)
             | Input::State(..)
@@ -188,7 +213,9 @@ impl Trainer {
             | Input::FirstMoment(_)
             | Input::SecondMoment(_)
             | Input::LearningRate
-            | Input::StepNumber => batch_input(input, weights, tokens, targets, scale).map(Some),
+            | Input::StepNumber => {
+                batch_input(input, weights, tokens, targets, scale, Some(draws)).map(Some)
+            }
         };
         self.micro.begin(give, None)
     }
@@ -254,6 +281,8 @@ impl Trainer {
             | Input::Targets
             | Input::Position
             | Input::GradScale
+            | Input::DropoutKey
+            | Input::Window
             | Input::Param(_)
             | Input::Rounded(_)
             | Input::State(..)
@@ -341,6 +370,8 @@ impl Trainer {
             | Input::Targets
             | Input::Position
             | Input::GradScale
+            | Input::DropoutKey
+            | Input::Window
             | Input::State(..)
             | Input::Left(_)
             | Input::Right(_) => Err(unknown(input)),
@@ -356,70 +387,6 @@ impl Trainer {
         running.end();
         Ok(readback)
     }
-}
-
-/// A plan over flat pieces of the parameters, of these lengths.
-fn divided(mut plan: Plan, lengths: &[i64]) -> Plan {
-    let of = |id: u32| lengths.get(id as usize).copied();
-    let mut known = BTreeMap::new();
-    for (input, id) in &plan.inputs {
-        let length = match input {
-            Input::Param(param)
-            | Input::Gradient(param)
-            | Input::FirstMoment(param)
-            | Input::SecondMoment(param)
-            | Input::Left(Output::Gradient(param))
-            | Input::Right(Output::Gradient(param)) => of(param.0),
-            Input::Tokens
-            | Input::Targets
-            | Input::Position
-            | Input::GradScale
-            | Input::Rounded(_)
-            | Input::State(..)
-            | Input::Left(_)
-            | Input::Right(_)
-            | Input::LearningRate
-            | Input::StepNumber => None,
-        };
-        known.extend(length.map(|length| (*id, length)));
-    }
-    // Sums and updates are elementwise: each result has the shape of the step's first operand that is a piece.
-    for step in &plan.steps {
-        let piece = step.inputs.iter().find_map(|id| known.get(id).copied());
-        if let (Some(piece), Kernel::Accumulate | Kernel::AdamW { .. }) = (piece, &step.kernel) {
-            known.extend(step.outputs.iter().map(|id| (*id, piece)));
-        }
-    }
-    for (id, length) in known {
-        if let Some(value) = plan.values.get_mut(id.0 as usize) {
-            value.dims = vec![Extent::Fixed(length)];
-        }
-    }
-    plan
-}
-
-/// The part of a plan of sums that adds the gradients of these parameters.
-fn sums_of(combine: &Plan, params: &[usize]) -> Plan {
-    let wanted = |output: &Output| match output {
-        Output::Gradient(id) => params.contains(&(id.0 as usize)),
-        Output::Loss
-        | Output::Counted
-        | Output::Term(_)
-        | Output::Logits
-        | Output::Nll
-        | Output::Argmax
-        | Output::State(..)
-        | Output::GradNorm
-        | Output::Param(_)
-        | Output::FirstMoment(_)
-        | Output::SecondMoment(_) => false,
-    };
-    let mut plan = combine.clone();
-    plan.outputs.retain(|(output, _)| wanted(output));
-    let Plan { inputs, steps, outputs, .. } = &mut plan;
-    steps.retain(|step| outputs.iter().any(|(_, output)| step.outputs.contains(output)));
-    inputs.retain(|(_, id)| steps.iter().any(|step| step.inputs.contains(id)));
-    plan
 }
 
 /// A plan that returns losses and predictions and no gradients.
@@ -455,7 +422,7 @@ impl Evaluator {
         targets: &Tensor,
     ) -> Result<Evaluation, ExecuteError> {
         let outputs =
-            self.executor.run(|input| batch_input(input, weights, tokens, targets, 1.0))?;
+            self.executor.run(|input| batch_input(input, weights, tokens, targets, 1.0, None))?;
         let find = |wanted: Output| {
             let found = outputs.iter().find(|(output, _)| *output == wanted);
             found
@@ -478,12 +445,19 @@ pub(super) fn batch_input(
     tokens: &Tensor,
     targets: &Tensor,
     scale: f64,
+    draws: Option<Draws>,
 ) -> Result<Tensor, ExecuteError> {
     match input {
         Input::Tokens => Ok(tokens.shallow_clone()),
         Input::Targets => Ok(targets.shallow_clone()),
         Input::Position => Ok(Tensor::from(0i64)),
         Input::GradScale => Ok(Tensor::from(scale)),
+        Input::DropoutKey => {
+            draws.map(|draws| Tensor::from(draws.key as i64)).ok_or_else(|| unknown(input))
+        }
+        Input::Window => {
+            draws.map(|draws| Tensor::from(draws.window as i64)).ok_or_else(|| unknown(input))
+        }
         Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
         Input::Rounded(id) => weights.rounded(id.0 as usize),
         Input::State(..)

@@ -1,6 +1,7 @@
 //! Kernels that move elements without computing.
 //! In: tensors of the plan's shapes. Out: views where the plan says so, else new tensors.
 
+use compiler::plan::IGNORED;
 use tch::{Device, Kind, Tensor};
 
 use super::lanes::Element;
@@ -88,6 +89,14 @@ pub fn shift_grad(dy: &Tensor) -> Result<Tensor, KernelError> {
     }
     let last = dy.f_narrow(1, 0, 1)?.f_zeros_like()?;
     Ok(Tensor::f_cat(&[dy.f_narrow(1, 1, steps - 1)?, last], 1)?)
+}
+
+/// Targets `by` places later in each row, then ignored ones.
+pub fn shift_targets(targets: &Tensor, by: i64) -> Result<Tensor, KernelError> {
+    let steps = targets.size().get(1).copied().unwrap_or(0);
+    let kept = (steps - by).max(0);
+    let none = targets.f_narrow(1, 0, steps - kept)?.f_full_like(IGNORED)?;
+    Ok(Tensor::f_cat(&[targets.f_narrow(1, steps - kept, kept)?, none], 1)?)
 }
 
 /// The same elements in newly allocated dense memory.

@@ -193,6 +193,7 @@ pub fn options(precision: Precision) -> TrainOptions {
         },
         updates: Vec::new(),
         recompute: Recompute::Nothing,
+        dropout: false,
     }
 }
 

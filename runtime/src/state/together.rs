@@ -16,8 +16,8 @@ use tch::Tensor;
 
 use super::agree::Check;
 use super::ahead::{Ahead, Told};
-use super::{Division, State, broken, mean_loss, tensors, unbalanced};
-use crate::execute::{ExecuteError, Moments, Running, Trainer};
+use super::{Division, State, broken, draws, mean_loss, mean_term, tensors, unbalanced};
+use crate::execute::{Draws, ExecuteError, Moments, Running, Trainer};
 use crate::kernels::Isa;
 use crate::kernels::arrange::copy;
 use crate::kernels::update::{block_sums, norm_of_blocks};
@@ -58,6 +58,8 @@ struct Underway<'a> {
     /// How ranks check each other in this step.
     check: Option<Check>,
     round: u64,
+    /// What dropout draws from in the step's first micro-batch.
+    draws: Draws,
     running: Option<Running<'a>>,
     /// Exchanges that have begun.
     under_way: BTreeMap<Transfer, UnderWay>,
@@ -108,7 +110,7 @@ impl State {
         ahead: &mut Ahead,
         stop: &AtomicBool,
     ) -> Result<Together, RunError> {
-        let mut step = Underway::new(trainer, self.division()?.clone());
+        let mut step = Underway::new(trainer, self.division()?.clone(), draws(job, self.step, 0));
         let schedule = step.division.team.schedule.clone();
         step.wrong = step.division.wrong_in == Some(self.step + 1);
         let actions = match job.cadence.checks_in(self.step + 1) {
@@ -159,7 +161,7 @@ impl State {
         };
         let mut terms = [None; TERMS.len()];
         for (place, sum) in trainer.terms().zip(summed) {
-            terms[place as usize] = Some(sum / job.micro_batches as f64);
+            terms[place as usize] = Some(mean_term(place, sum, job, counted));
         }
         let record = Step {
             step: self.step,
@@ -230,7 +232,7 @@ impl State {
 }
 
 impl<'a> Underway<'a> {
-    fn new(trainer: &'a Trainer, division: Division) -> Underway<'a> {
+    fn new(trainer: &'a Trainer, division: Division, draws: Draws) -> Underway<'a> {
         let order = division.team.schedule.order();
         let units = division.team.schedule.shards.units().iter();
         Underway {
@@ -242,6 +244,7 @@ impl<'a> Underway<'a> {
             check: None,
             wrong: false,
             round: 0,
+            draws,
             running: None,
             under_way: BTreeMap::new(),
             computing: Duration::ZERO,
@@ -296,11 +299,17 @@ impl<'a> Underway<'a> {
 
     /// Begins this rank's micro-batch of the round, if it has one and has not begun.
     fn begin(&mut self, weights: &Weights) -> Result<(), ExecuteError> {
-        let batch = match &self.check {
-            Some(check) if check.repeats => Some(&check.batch),
-            Some(_) | None => usize::try_from(self.round).ok().and_then(|at| self.batches.get(at)),
+        let team = &self.division.team;
+        let (batch, index) = match &self.check {
+            Some(check) if check.repeats => (Some(&check.batch), team.checked()),
+            Some(_) | None => {
+                let own = usize::try_from(self.round).ok().and_then(|at| self.batches.get(at));
+                (own, self.round * team.ranks.size() + team.ranks.rank())
+            }
         };
         let (None, Some(batch)) = (&self.running, batch) else { return Ok(()) };
+        let window = self.draws.window + index * batch.rows() as u64;
+        let draws = Draws { window, ..self.draws };
         let counted = self.announced.as_ref().map_or(0, |announced| announced.counted);
         let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
         let (tokens, targets) = tensors(batch, self.trainer.machine().device)?;
@@ -308,7 +317,7 @@ impl<'a> Underway<'a> {
             Shard::None | Shard::Optimizer => false,
             Shard::Full => true,
         };
-        self.running = Some(self.trainer.begin(weights, &tokens, &targets, scale, later)?);
+        self.running = Some(self.trainer.begin(weights, &tokens, &targets, scale, draws, later)?);
         Ok(())
     }
 

@@ -132,6 +132,35 @@ fn experts_and_their_losses_have_the_bits_of_one_rank() {
     }
 }
 
+/// The loss of a second head is added like the first one's.
+#[test]
+fn a_second_head_has_the_bits_of_one_rank() {
+    let recipe = || ahead("0.5", &[("micro_batches = 2", "micro_batches = 5")]);
+    let straight = Folder::finished(&recipe());
+    for divided in [flat(2, Shard::None), flat(3, Shard::Full)] {
+        let folder = Folder::new();
+        let (end, _) = run(&folder, &recipe, divided, None);
+        assert!(matches!(end, Some(TrainOutcome::Finished(_))), "{end:?}");
+        let differing = differing(&straight.bits(LAST), &folder.bits(LAST));
+        assert_eq!(differing, Vec::<String>::new(), "{divided:?}");
+    }
+}
+
+/// Dropout draws by window, whichever rank has it, and when a neighbour repeats it.
+#[test]
+fn dropout_has_the_bits_of_one_rank() {
+    let check = ("[platform]", "[ranks]\ncheck_every = 2\n[platform]");
+    let recipe = || dropping("dropping", &[("micro_batches = 2", "micro_batches = 5"), check]);
+    let straight = Folder::finished(&recipe());
+    for divided in [flat(2, Shard::None), flat(3, Shard::Full)] {
+        let folder = Folder::new();
+        let (end, _) = run(&folder, &recipe, divided, None);
+        assert!(matches!(end, Some(TrainOutcome::Finished(_))), "{end:?}");
+        let differing = differing(&straight.bits(LAST), &folder.bits(LAST));
+        assert_eq!(differing, Vec::<String>::new(), "{divided:?}");
+    }
+}
+
 /// Every rank began exactly what the schedule lists, in that order and in those sizes, once for each step; and as many
 /// exchanges were under way at a time.
 fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {

@@ -35,6 +35,13 @@ arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
 arch small_moe = small with { mlp = moe { count 4  active 2  hidden 16  shared 8 } }
 arch wide = small with { vocab 10010 }
+arch dropping {
+  vocab 16   dim 16   norm_eps 1e-5
+  init lingua
+  layers 2 of dropout_decoder { dropout 0.25  mixer attention { heads 2 }  mlp swiglu { hidden 32 } }
+}
+arch ahead = small with { head = two_tokens { extra decoder { mixer attention { heads 2 }  mlp swiglu { hidden 32 } } } }
+arch dropping_canon = dropping with { canon A, B, C, D }
 
 block linear_attention = decoder { mixer gla { heads 2 }  mlp swiglu { hidden 32 } }
 block delta = decoder { mixer gated_deltanet { heads 2 }  mlp swiglu { hidden 32 } }
@@ -96,6 +103,17 @@ threads = 1
 pub(crate) fn experts(changes: &[(&str, &str)]) -> Experiment {
     let recipe = format!("{DEPO}[loss]\nbalance = 0.01\nrouter_z = 0.001\n");
     experiment("small_moe", &recipe, changes)
+}
+
+/// The same with a second head, for the token after the next, whose loss has this weight.
+pub(crate) fn ahead(weight: &str, changes: &[(&str, &str)]) -> Experiment {
+    experiment("ahead", &format!("{DEPO}[loss]\nahead = {weight}\n"), changes)
+}
+
+/// The same with dropout.
+pub(crate) fn dropping(arch: &str, changes: &[(&str, &str)]) -> Experiment {
+    let recipe = DEPO.replace("data = 2\n", "data = 2\ndropout = 3\n");
+    experiment(arch, &recipe, changes)
 }
 
 /// The same recipe with another task: its name and parameters, one per line.

@@ -44,6 +44,7 @@ pub(crate) fn train_options(loss: Loss) -> TrainOptions {
         },
         updates: Vec::new(),
         recompute: Recompute::Nothing,
+        dropout: false,
     }
 }
 

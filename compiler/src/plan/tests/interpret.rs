@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::tensor::Tensor;
-use super::{experts, moves, norms, optimizer, scans, time};
+use super::{dropout, experts, moves, norms, optimizer, scans, time};
 use crate::number::Root;
 use crate::plan::{Input, Kernel, Output, Plan, Sizes, ValId};
 
@@ -95,6 +95,7 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::Mul => vec![norms::zip(x[0], x[1], |a, b| a * b)],
         Kernel::Scale { by } => vec![x[0].map(|x| by.to_f64() * x)],
         Kernel::Offset { by } => vec![x[0].map(|x| by.to_f64() + x)],
+        Kernel::Dropout { rate, place } => vec![dropout::dropout(x, rate.to_f64(), place)],
         Kernel::Softmax => vec![norms::softmax(x[0])],
         Kernel::SoftmaxGrad => vec![norms::softmax_grad(x[0], x[1])],
         Kernel::SumChannels { keep } => vec![norms::sum_channels(x[0], *keep)],
@@ -180,8 +181,10 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::CrossEntropy { nll_square, z_loss } => {
             optimizer::cross_entropy(x[0], x[1], nll_square.to_f64(), z_loss.to_f64())
         }
-        Kernel::CrossEntropyGrad { nll_square, z_loss } => {
-            vec![optimizer::cross_entropy_grad(x, nll_square.to_f64(), z_loss.to_f64())]
+        Kernel::ShiftTargets { by } => vec![time::shift_targets(x[0], *by as usize)],
+        Kernel::CrossEntropyGrad { nll_square, z_loss, weight } => {
+            let d = optimizer::cross_entropy_grad(x, nll_square.to_f64(), z_loss.to_f64());
+            vec![d.map(|d| weight.to_f64() * d)]
         }
         Kernel::Argmax => vec![optimizer::argmax(x[0])],
         Kernel::HeadLoss { bias, nll_square, z_loss, rows: _ } => {
@@ -193,7 +196,7 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
                     .unwrap();
             vec![nll, loss, counted, optimizer::argmax(&logits)]
         }
-        Kernel::HeadLossGrad { bias, nll_square, z_loss, rows: _ } => {
+        Kernel::HeadLossGrad { bias, nll_square, z_loss, rows: _, weight } => {
             let logits = norms::linear(x[0], x[1], bias.then(|| x[2]));
             let [targets, scale] = [0, 1].map(|i| x[2 + usize::from(*bias) + i]);
             let terms = [nll_square, z_loss].map(|term| term.to_f64());
@@ -201,6 +204,7 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
                 optimizer::cross_entropy(&logits, targets, terms[0], terms[1]).try_into().unwrap();
             let operands = [&logits, targets, &nll, &lse, scale];
             let d = optimizer::cross_entropy_grad(&operands, terms[0], terms[1]);
+            let d = d.map(|d| weight.to_f64() * d);
             let dx = norms::linear_grad_input(&d, x[1]);
             let dweight = norms::linear_grad_weight(&d, x[0]);
             let dbias = bias.then(|| moves::sum_tokens(&d));

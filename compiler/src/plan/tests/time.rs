@@ -264,6 +264,14 @@ pub(super) fn shift(x: &Tensor, past: Option<&Tensor>) -> Tensor {
     past.cloned().unwrap_or_else(zeros).append(&x.times(0, x.dims[1] - 1))
 }
 
+pub(super) fn shift_targets(targets: &Tensor, by: usize) -> Tensor {
+    let time = targets.dims[1];
+    Tensor::from_fn(targets.dims.clone(), |i| match i % time + by {
+        later if later < time => targets.data[i + by],
+        _ => crate::plan::IGNORED as f64,
+    })
+}
+
 pub(super) fn shift_grad(dy: &Tensor) -> Tensor {
     dy.times(1, dy.dims[1]).append(&Tensor::zeros(vec![dy.dims[0], 1, dy.width()]))
 }

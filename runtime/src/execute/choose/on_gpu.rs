@@ -106,6 +106,7 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::MeanTokensGrad
         | Kernel::Pointwise(_)
         | Kernel::PointwiseGrad(_)
+        | Kernel::Dropout { .. }
         | Kernel::Add
         | Kernel::Mul
         | Kernel::Scale { .. }
@@ -119,6 +120,7 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         | Kernel::Index { .. }
         | Kernel::Shift { .. }
         | Kernel::ShiftGrad
+        | Kernel::ShiftTargets { .. }
         | Kernel::Reshape { .. }
         | Kernel::Concat
         | Kernel::Split { .. }

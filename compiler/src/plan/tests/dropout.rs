@@ -1,0 +1,189 @@
+//! Dropout: the contract of its kernel, the gradients of a training loss with it against finite differences, and which
+//! calls share draws.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tensor::{Random, Tensor};
+use super::{checked, graph, options, parameters, run, tokens};
+use crate::graph::{Graph, ParamId};
+use crate::plan::{Input, Kernel, Loss, Options, Output, Plan, Recompute, Stream, TrainOptions};
+use crate::plans::{evaluate, forward, train};
+
+/// A block of Philox4x32-10 (Salmon et al. 2011, section 3.3).
+fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..10 {
+        let [a, b] = [u64::from(x[0]) * 0xd251_1f53, u64::from(x[2]) * 0xcd9e_8d57]
+            .map(|p| [(p >> 32) as u32, p as u32]);
+        x = [b[0] ^ x[1] ^ key[0], b[1], a[0] ^ x[3] ^ key[1], a[1]];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    x
+}
+
+pub(super) fn dropout(x: &[&Tensor], rate: f64, place: &str) -> Tensor {
+    let [x, key, window] = x else { panic!("{} operands", x.len()) };
+    let mut hasher = blake3::Hasher::new_derive_key("canonc 1 dropout");
+    hasher.update(&(key.data[0] as i64).to_le_bytes()).update(place.as_bytes());
+    let hash = hasher.finalize();
+    let word = |at: usize| u32::from_le_bytes(hash.as_bytes()[4 * at..][..4].try_into().unwrap());
+    let row = x.data.len() / x.dims[0];
+    let threshold = (rate * f64::from(u32::MAX) + rate).round() as u64;
+    x.like(
+        x.data
+            .iter()
+            .enumerate()
+            .map(|(i, x)| {
+                let (window, e) = (window.data[0] as u64 + (i / row) as u64, (i % row) as u64);
+                let (window, block) = ([window as u32, (window >> 32) as u32], e / 4);
+                let counter = [block as u32, (block >> 32) as u32, window[0], window[1]];
+                let word = philox(counter, [word(0), word(1)])[e as usize % 4];
+                if u64::from(word) < threshold { 0.0 } else { x * (1.0 / (1.0 - rate)) }
+            })
+            .collect(),
+    )
+}
+
+const TEXT: &str = "
+  block dropped(x) { dropout(x, 0.3) }
+  block layer(x) {
+    h = x + dropout(linear one (slot A(rms_norm n (x)), dim), 0.25)
+    dropout(h + linear two (dropout(silu(h), 0.5), dim), 0.125) }
+  head out(x) { linear output (dropout(x, 0.4), vocab) }
+  arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  head out  layers 2 of layer";
+
+fn arch(fill: &str) -> Graph {
+    graph(&format!("{TEXT} {fill} }}"))
+}
+
+fn dropping(fuse: bool, recompute: Recompute) -> TrainOptions {
+    TrainOptions { dropout: true, ..options(fuse, recompute, Loss::CROSS_ENTROPY) }
+}
+
+fn given(graph: &Graph, rows: usize) -> BTreeMap<Input, Tensor> {
+    let mut random = Random(5);
+    let mut inputs = parameters(graph, &mut random);
+    inputs.insert(Input::Tokens, tokens(graph, rows, 5, &mut random));
+    inputs.insert(Input::Targets, tokens(graph, rows, 5, &mut random));
+    inputs.insert(Input::GradScale, Tensor::number(0.1));
+    inputs.insert(Input::DropoutKey, Tensor::number(7.0));
+    inputs.insert(Input::Window, Tensor::number(40.0));
+    inputs
+}
+
+/// The places of a plan's dropouts, in order.
+fn places(plan: &Plan) -> Vec<String> {
+    let place = |kernel: &Kernel| match kernel.name() {
+        "dropout" => {
+            kernel.attrs().last().and_then(|at| at.strip_prefix("place ")).map(str::to_owned)
+        }
+        _ => None,
+    };
+    plan.steps.iter().filter_map(|step| place(&step.kernel)).collect()
+}
+
+#[test]
+fn the_loss_with_dropout_has_these_gradients_however_layers_are_kept() {
+    let graph = arch("fill A with dropped");
+    let inputs = given(&graph, 2);
+    let plan = train(&graph, &dropping(true, Recompute::Nothing)).micro;
+    let made = run(checked(&plan), &inputs);
+    for fuse in [false, true] {
+        for recompute in [Recompute::Nothing, Recompute::Layers, Recompute::Selective] {
+            let other = train(&graph, &dropping(fuse, recompute)).micro;
+            let other = run(checked(&other), &inputs);
+            let same = |(output, value): (&Output, &Tensor)| value.distance(&made[output]) < 1e-12;
+            assert!(other.iter().all(same), "{recompute:?}");
+        }
+    }
+    // Another key or window drops others.
+    for input in [Input::DropoutKey, Input::Window] {
+        let mut other = inputs.clone();
+        other.insert(input, Tensor::number(8.0));
+        assert_ne!(run(&plan, &other)[&Output::Loss], made[&Output::Loss], "{input}");
+    }
+    for (n, param) in graph.top.params.iter().enumerate() {
+        let id = ParamId(n as u32);
+        for (i, gradient) in made[&Output::Gradient(id)].data.iter().enumerate() {
+            let at = |by: f64| {
+                let mut moved = inputs.clone();
+                moved.get_mut(&Input::Param(id)).unwrap().data[i] += by;
+                0.1 * run(&plan, &moved)[&Output::Loss].data[0]
+            };
+            let h = 1e-4;
+            let slope = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);
+            assert!((slope - gradient).abs() < 1e-7, "{}[{i}]: {slope} {gradient}", param.path);
+        }
+    }
+}
+
+/// A row has the draws of its window, whatever rows are beside it.
+#[test]
+fn rows_do_not_see_their_micro_batch() {
+    let graph = arch("");
+    let plan = train(&graph, &dropping(true, Recompute::Nothing)).micro;
+    let whole = given(&graph, 3);
+    let sum: f64 = (0..3)
+        .map(|row| {
+            let mut part = whole.clone();
+            for input in [Input::Tokens, Input::Targets] {
+                let all = &whole[&input];
+                let row = all.data[5 * row..][..5].to_vec();
+                part.insert(input, Tensor { dims: vec![1, 5], data: row });
+            }
+            part.insert(Input::Window, Tensor::number(40.0 + row as f64));
+            run(&plan, &part)[&Output::Loss].data[0]
+        })
+        .sum();
+    assert!((sum - run(&plan, &whole)[&Output::Loss].data[0]).abs() < 1e-12);
+}
+
+#[test]
+fn each_call_draws_for_itself_and_a_filled_slot_changes_no_other() {
+    let of = |fill: &str| train(&arch(fill), &dropping(false, Recompute::Nothing)).micro;
+    let plain = of("");
+    let own = ["layers.0.dropout.0", "layers.0.dropout.1", "layers.0.dropout.2"];
+    let own = own.into_iter().chain(own).enumerate().map(|(i, name)| match i {
+        0..3 => name.to_owned(),
+        _ => name.replace("layers.0", "layers.1"),
+    });
+    let own: BTreeSet<String> = own.chain(["dropout.0".to_owned()]).collect();
+    assert_eq!(places(&plain).into_iter().collect::<BTreeSet<_>>(), own);
+    // Each is there twice: forward and in the gradient.
+    assert_eq!(places(&plain).len(), 14);
+    assert_eq!(places(&of("canon A")), places(&plain));
+    let filled = places(&of("fill A with dropped"));
+    let fills: Vec<&String> = filled.iter().filter(|place| place.contains("slots")).collect();
+    let [a, b] = ["layers.0.slots.dropout.0", "layers.1.slots.dropout.0"];
+    assert_eq!(fills, [a, b, b, a]);
+    assert_eq!(
+        filled.iter().filter(|p| !p.contains("slots")).cloned().collect::<Vec<_>>(),
+        places(&plain)
+    );
+}
+
+#[test]
+fn only_training_drops() {
+    let graph = arch("fill A with dropped");
+    let silent = train(&graph, &options(true, Recompute::Nothing, Loss::CROSS_ENTROPY)).micro;
+    let scored = evaluate(&graph, Loss::CROSS_ENTROPY, Options::default());
+    let stream = Stream { state_in: true, state_out: true };
+    for plan in [silent, scored, forward(&graph, stream, Options::default())] {
+        checked(&plan);
+        assert_eq!(places(&plan), [""; 0]);
+        assert!(plan.input(Input::Window).is_none() && plan.input(Input::DropoutKey).is_none());
+    }
+    assert!(graph.has_dropout());
+}
+
+/// Kept numbers are scaled so that the mean stays, and a rate's share is dropped.
+#[test]
+fn the_share_of_zeros_is_the_rate() {
+    let ones = Tensor::from_fn(vec![4, 50, 100], |_| 1.0);
+    for rate in [0.1, 0.5, 0.9] {
+        let [key, window] = [3.0, 9.0].map(Tensor::number);
+        let y = dropout(&[&ones, &key, &window], rate, "dropout.0");
+        let share = y.data.iter().filter(|y| **y == 0.0).count() as f64 / 20_000.0;
+        let noise = (rate * (1.0 - rate) / 20_000.0).sqrt();
+        assert!((share - rate).abs() < 4.0 * noise, "{rate}: {share}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Fields about what an arch may lack: weights of losses that it does not have, and the seed of dropout.
+
+use std::rc::Rc;
+
+use lab::experiment::LockedArch;
+use lab::lock::{Lock, read, write};
+use lab::verdict::Outcome;
+
+use super::recipe::wrong;
+use super::support::{
+    DEPO, SMALL, compiled_text, experiment_of, experiments_of, judge, locked, small,
+};
+
+const SEEDED: &str = "data = 1, dropout = 5 }";
+
+fn dropping(rate: &str, name: &str) -> Rc<LockedArch> {
+    let layer = format!("of dropout_decoder {{ dropout {rate}");
+    locked(&compiled_text(&SMALL.replace("of decoder {", &layer), name))
+}
+
+fn seeded() -> String {
+    DEPO.replace("data = 1 }", SEEDED)
+}
+
+#[test]
+fn dropout_needs_a_seed_and_a_seed_needs_dropout() {
+    let refused = wrong(DEPO, &dropping("0.1", "small"));
+    assert!(
+        refused.contains("arch `small` has dropout, but seeds.dropout is not given"),
+        "{refused}"
+    );
+    assert!(refused.contains("write `dropout = 1` under [seeds]"), "{refused}");
+    let refused = wrong(&seeded(), &small());
+    assert!(refused.contains("seeds.dropout is 5, but arch `small` has no dropout"), "{refused}");
+    // A rate of 0 is dropout too, so that arms with and without it have the same recipe.
+    assert!(experiments_of("recipes/a.toml", &seeded(), &dropping("0", "small")).is_ok());
+}
+
+/// A seed is in the id and the lock, and a lock without dropout says nothing of it.
+#[test]
+fn the_seed_is_in_the_id() {
+    let plain = write(&Lock::Experiment(experiment_of(DEPO, &small())));
+    assert!(!plain.contains("seeds.dropout"), "{plain}");
+    let arch = dropping("0.1", "small");
+    let one = experiment_of(&seeded(), &arch);
+    let other = experiment_of(&seeded().replace("dropout = 5", "dropout = 6"), &arch);
+    assert_ne!(one.id(), other.id());
+    assert_eq!(one.digests.platform, other.digests.platform);
+    assert!(one.train_text().contains("seeds.dropout = 5\n"), "{}", one.train_text());
+    let text = write(&Lock::Experiment(one.clone()));
+    assert_eq!(write(&read("one", &text).unwrap()), text);
+    let verdict = judge(&Lock::Experiment(one), &Lock::Experiment(other), &[]).unwrap();
+    let paths: Vec<&str> = verdict.confounds.iter().map(|c| c.path.as_str()).collect();
+    assert_eq!(paths, ["seeds.dropout"]);
+}
+
+/// The rate is a field of the arch, which `diff` names; a Canon layer beside it is controlled.
+#[test]
+fn a_verdict_sees_the_rate() {
+    let lock =
+        |rate: &str, arch: &str| Lock::Experiment(experiment_of(&seeded(), &dropping(rate, arch)));
+    let one = lock("0.1", "small");
+    for other in ["0.2", "0"] {
+        let other = lock(other, "small");
+        let verdict = judge(&one, &other, &[]).unwrap();
+        let paths: Vec<&str> = verdict.confounds.iter().map(|c| c.path.as_str()).collect();
+        assert_eq!(paths, ["arch.layers.0..2.dropout"]);
+        let verdict = judge(&one, &other, &["arch.layers.*.dropout"]).unwrap();
+        assert_eq!(verdict.outcome, Outcome::Controlled);
+    }
+    assert_eq!(
+        judge(&one, &lock("0.1", "smallcanon"), &["canon"]).unwrap().outcome,
+        Outcome::Controlled
+    );
+}
+
+/// A weight of a loss that the arch lacks is an error, not a setting without effect.
+#[test]
+fn a_loss_that_the_arch_lacks_has_no_weight() {
+    let experts = SMALL.replace("swiglu { hidden 16 }", "moe { count 4, hidden 16 }");
+    let head = "init lingua  head two_tokens { extra mixer_only { mixer retention { heads 2 } } }";
+    let ahead = SMALL.replace("init lingua", head);
+    for (field, text, lacks, with) in [
+        ("balance", &experts, "no auxiliary loss `balance`", "as `mlp moe` has"),
+        ("router_z", &experts, "no auxiliary loss `router_z`", "`aux_loss(y, a, router_z)`"),
+        ("ahead", &ahead, "no head that predicts later tokens", "`head two_tokens`"),
+    ] {
+        let weighed = format!("{DEPO}loss = {{ {field} = 0.25 }}\n");
+        let refused = wrong(&weighed, &small());
+        let said = format!("loss.{field} is 0.25, but arch `small` has {lacks}");
+        assert!(refused.contains(&said) && refused.contains("remove it, or use"), "{refused}");
+        assert!(refused.contains(with), "{refused}");
+        let experiment = experiment_of(&weighed, &locked(&compiled_text(text, "small")));
+        assert!(experiment.train_text().contains(&format!("loss.{field} = 0.25\n")));
+        // 0 says nothing.
+        let plain = experiment_of(DEPO, &small());
+        assert_eq!(experiment_of(&weighed.replace("0.25", "0"), &small()).id(), plain.id());
+    }
+}
