@@ -148,7 +148,8 @@ fn what_cannot_be_evaluated_is_refused() {
     let cases = [
         ("--task nothing", "`s.toml` has no task `nothing`"),
         ("--data nowhere", "the questions cannot be read"),
-        ("--max-length 3", "leaves no room for a prompt"),
+        ("--max-length 4 --task write", "leaves no room for a prompt"),
+        ("--max-length 3", "what is scored has 5 tokens"),
         ("--shots 3", "3 examples are wanted, but `q.jsonl` has 2 besides the question"),
         ("--shots 1 --task text", "which have no examples"),
         ("--out runs/small/scores.json", "is inside the run"),
