@@ -1,6 +1,6 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build test test-transformers fuzz demo check gpu-kernels test-gpu
+.PHONY: help libtorch build test test-transformers fuzz demo check gpu-kernels test-gpu test-editors grammars vscode
 CARGO ?= cargo
 
 help: ## this list
@@ -34,6 +34,27 @@ gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, tab
 test-gpu: ## the GPU kernels in Triton's interpreter, and that the committed images follow from their sources
 	env=$$(gpu/env.sh) && "$$env/bin/python" -W ignore -m unittest discover -t . -s gpu/tests && \
 	  "$$env/bin/python" gpu/build.py --check
+
+test-editors: ## canonc lsp driven by a Python client, and the tree-sitter grammar (pip, once; no libtorch)
+	$(CARGO) build --no-default-features
+	env=$$(editors/env.sh) && cd editors && CANONC="$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/canonc" \
+	  "$$env/bin/python" -m unittest test_client test_grammars
+	$(GENERATE) --check
+
+GENERATE = $(CARGO) run --quiet --manifest-path editors/generate/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/generate --
+
+grammars: ## write the grammars of editors again, from the words of the language
+	$(CARGO) run --quiet -p canonc-lsp --example grammars
+	$(GENERATE)
+
+vscode: ## pack the VS Code extension and install it (node and npm; the program itself is `make build`)
+	@command -v npm >/dev/null || { \
+	  echo "error: npm is not on PATH, and it fetches the extension's client library" >&2; \
+	  echo "help: install node and npm, and repeat" >&2; exit 3; }
+	mkdir -p target/vscode && cp -R editors/vscode/. target/vscode/
+	cd target/vscode && npm ci --omit=dev --no-audit --no-fund && python3 pack.py
+	@command -v code >/dev/null && code --install-extension target/vscode/canonc.vsix || \
+	  echo "install target/vscode/canonc.vsix in your editor: Extensions, Install from VSIX"
 
 fuzz: ## a minute of mutated files for all readers (needs a C++ compiler; fuzz/run.sh SECONDS READER... for more)
 	fuzz/run.sh

@@ -9,6 +9,7 @@ mod data;
 mod eval;
 mod foreign;
 mod help;
+mod lsp;
 mod number;
 mod plan;
 mod prepare;
@@ -38,6 +39,7 @@ pub use data::{
 pub use eval::EvalArgs;
 pub use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 pub use help::{HelpArgs, ManArgs};
+pub use lsp::LspArgs;
 pub use number::jobs;
 pub use plan::PlanArgs;
 pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
@@ -119,6 +121,7 @@ pub enum Command {
     Report(ReportArgs),
     Data(DataArgs),
     Doctor(DoctorArgs),
+    Lsp(LspArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     Help(HelpArgs),

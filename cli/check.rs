@@ -185,7 +185,7 @@ struct At {
 
 impl Found {
     fn from_diagnostic(sources: &Sources, diagnostic: &Diagnostic) -> Found {
-        let Diagnostic { severity, code, message, labels, help, names: _ } = diagnostic;
+        let Diagnostic { severity, code, message, labels, help, names: _, instead: _ } = diagnostic;
         let severity = match severity {
             Severity::Error => "error",
             Severity::Warning => "warning",

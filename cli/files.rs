@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use crate::fail::{Failure, shown};
 
+pub use disk::nearest;
+
 /// Most files of one search; more means a mistake in the argument, such as `/`.
 const MAX_FOUND: usize = 10_000;
 /// Maximum depth of nested folders.
@@ -80,18 +82,6 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
         Some(near) => failure.help(format!("did you mean `{}`?", shown(&near))),
         None => failure.help(format!("`ls {}` lists the files", shown(folder))),
     }
-}
-
-/// The file in the same folder with the name most similar to that of a missing one.
-pub fn nearest(path: &Path) -> Option<PathBuf> {
-    let wanted = path.file_name()?.to_str()?;
-    let folder = path.parent()?;
-    let entries = fs::read_dir(disk::parent(path)).ok()?.take(MAX_FOUND);
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    let near = dsl::suggest(wanted, names.iter().map(String::as_str))?;
-    Some(folder.join(near))
 }
 
 /// Refuses a file in a missing folder, before its contents are computed.

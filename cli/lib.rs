@@ -33,6 +33,7 @@ pub mod import;
 pub mod load;
 pub mod locks;
 pub mod looks;
+pub mod lsp;
 pub mod named;
 pub mod new;
 pub mod out;
@@ -126,6 +127,7 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
         Command::Report(args) => report::report(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args, tensors),
+        Command::Lsp(args) => lsp::lsp(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => help::man(&args),
         Command::Help(args) => help::help(&args),

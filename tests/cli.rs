@@ -18,6 +18,7 @@ mod cli {
     mod fmt;
     mod graph;
     mod locks;
+    mod lsp;
     mod other;
     mod overlap;
     mod report;

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use compiler::program::Compiled;
 use dsl::{Diagnostic, FileId, Sources};
 use lab::comparison::NoComparison;
 use lab::experiment::{Experiment, LockedArch};
 use lab::lock::Lock;
+use lab::recipe::choose::{self, NoChoice};
 use lab::recipe::comparison::{ArmFile, Row};
 use lab::recipe::{self, ArchRef};
 use lab::verdict;
@@ -161,58 +163,25 @@ impl Known {
 
     /// The experiment that an arm names.
     fn arm(&mut self, arm: &ArmFile) -> Result<(String, Experiment), Failure> {
-        let ArmFile { name, recipe: path, arch, point } = arm;
-        let bad = |message: String, help: String| Failure::bad_input(message).help(help);
-        let file = Path::new(path);
+        let file = Path::new(&arm.recipe);
         if !file.is_file() {
-            let help = "an arm is the path of a recipe, relative to this file".to_owned();
-            return Err(bad(format!("arm `{name}`: `{path}` does not exist"), help));
+            return Err(unchosen(choose::no_recipe(arm)));
         }
-        let made = self.recipe(file, arch.as_ref())?;
-        let named = |point: &str| made.iter().find(|made| made.name == point);
-        match (point.as_deref(), made.as_slice()) {
-            (Some(point), _) => match named(point) {
-                Some(experiment) => Ok((name.clone(), experiment.clone())),
-                None => {
-                    let near = dsl::suggest(point, made.iter().map(|made| made.name.as_str()));
-                    let near = near.map_or_else(
-                        || format!("`canonc build {path}` lists its locks"),
-                        |near| format!("did you mean `{path}#{near}`?"),
-                    );
-                    Err(bad(format!("arm `{name}`: `{path}` has no lock `{point}`"), near))
-                }
-            },
-            (None, [only]) => Ok((name.clone(), only.clone())),
-            (None, several) => {
-                let first = several.first().map_or("NAME", |first| first.name.as_str());
-                let message = format!("arm `{name}`: `{path}` has {} locks", several.len());
-                let help = "an arm is one experiment: move the recipe's [sweep] to the comparison's [grid], or name \
-                 one of its locks, as in";
-                Err(bad(message, format!("{help} `{path}#{first}`")))
-            }
-        }
+        let made = self.recipe(file, arm.arch.as_ref())?;
+        let chosen = choose::experiment(arm, &made).map_err(unchosen)?;
+        Ok((arm.name.clone(), chosen.clone()))
     }
+}
+
+fn unchosen(why: NoChoice) -> Failure {
+    Failure::bad_input(why.message).help(why.help)
 }
 
 /// The arch that a recipe names, compiled from its file.
 fn locked_arch(named: &ArchRef) -> Result<Rc<LockedArch>, Failure> {
     let path = Path::new(&named.path);
     let Archs { name: _, found } = load::archs(path, named.name.as_deref())?;
-    match found.as_slice() {
-        [one] => {
-            let locked = LockedArch::new(&one.compiled).map(Rc::new);
-            locked.map_err(|error| locks::refused(path, error))
-        }
-        several => {
-            let names: Vec<&str> = several.iter().map(|arch| arch.compiled.name.as_str()).collect();
-            let first = names.first().copied().unwrap_or("NAME");
-            Err(Failure::bad_input(format!(
-                "`{}` defines {} archs: {}",
-                named.path,
-                names.len(),
-                names.join(", ")
-            ))
-            .help(format!("choose one: `arch = \"…/{}#{first}\"`", shown(path))))
-        }
-    }
+    let made: Vec<Compiled> = found.into_iter().map(|found| found.compiled).collect();
+    let locked = LockedArch::new(choose::arch(named, &made).map_err(unchosen)?).map(Rc::new);
+    locked.map_err(|error| locks::refused(path, error))
 }

@@ -3,7 +3,7 @@
 //! In: a name. Out: its source with its doc comment, as embedded in this binary; for `std` a list
 //! of all of them. Must stay true: the printed source is the one that the compiler uses.
 
-use compiler::op::{self, Arity, Config, ConfigKind, Default, Primitive, Time};
+use compiler::op::{self, Config, Primitive};
 use compiler::program::STD;
 use dsl::{FileId, Item};
 
@@ -108,54 +108,14 @@ fn first_sentence(text: &str) -> &str {
 }
 
 fn primitive(primitive: &Primitive) -> String {
-    let Primitive { name, revision, doc, why, tensors, config, time, .. } = primitive;
-    let takes = match tensors {
-        Arity::Exactly(n) => output::counted(*n, "tensor"),
-        Arity::UpTo(n) => format!("{} or {}", n - 1, output::counted(*n, "tensor")),
-        Arity::AtLeast(n) => format!("{} or more", output::counted(*n, "tensor")),
-    };
-    let time = match time {
-        Time::Pointwise => "sees one time step",
-        Time::Positional => "sees one time step and its position",
-        Time::Stateful => "sees earlier time steps through a declared state",
-    };
+    let Primitive { name, revision, doc, why, config, .. } = primitive;
+    let (takes, time) = (primitive.takes(), primitive.sees());
     let mut text = format!(
         "primitive {name}, revision {revision}\n  {doc}\n  a primitive because: {why}\n  takes {takes}; {time}\n"
     );
+    let row =
+        |config: &Config| vec![config.name.to_owned(), config.accepts(), config.default_words()];
     let rows: Vec<Vec<String>> = config.iter().map(row).collect();
     text += &output::table(&rows, &[false, false, false], 2);
     text
-}
-
-fn row(config: &Config) -> Vec<String> {
-    let Config { name, kind, default } = config;
-    let kind = match kind {
-        ConfigKind::Int => "an integer".to_owned(),
-        ConfigKind::OptionalInt => "an integer, or `none`".to_owned(),
-        ConfigKind::Decimal | ConfigKind::Number => "a number".to_owned(),
-        ConfigKind::OptionalDecimal | ConfigKind::OptionalNumber => {
-            "a number, or `none`".to_owned()
-        }
-        ConfigKind::Tensor => "a tensor".to_owned(),
-        ConfigKind::Bool => "`true` or `false`".to_owned(),
-        ConfigKind::Word(words) => {
-            words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
-        }
-        ConfigKind::Ints => "further integers".to_owned(),
-        ConfigKind::Weight => "another call's weight, to share it".to_owned(),
-        ConfigKind::Init => "an init rule".to_owned(),
-    };
-    let default = match default {
-        Default::Required => "required".to_owned(),
-        Default::Int(n) => format!("{n} by default"),
-        Default::Decimal(mantissa, exponent) => match exponent {
-            0 => format!("{mantissa} by default"),
-            _ => format!("{mantissa}e{exponent} by default"),
-        },
-        Default::Bool(b) => format!("{b} by default"),
-        Default::Word(word) => format!("{word} by default"),
-        Default::Absent => "absent by default".to_owned(),
-        Default::ArchField(field) => format!("the arch's `{field}` by default"),
-    };
-    vec![(*name).to_owned(), kind, default]
 }

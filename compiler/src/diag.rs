@@ -29,7 +29,7 @@ pub(crate) fn unknown_import<'a>(
     let d = Diagnostic::error("unknown-import", span, format!("cannot find the file `{path}`"))
         .here("paths are relative to this file");
     match suggest(path, files.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]),
+        Some(near) => d.mean(near).about([near]),
         None => d.help(
             "write a relative path with `/`, such as `import llama_1B from \"llama_1B.canon\"`",
         ),
@@ -44,7 +44,7 @@ pub(crate) fn unknown_imported_name(name: &Name, path: &str, defined: &[String])
     )
     .here("imported here");
     match suggest(&name.text, defined.iter().map(String::as_str)) {
-        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]),
+        Some(near) => d.mean(near).about([near]),
         None if defined.is_empty() => d.help("that file defines nothing"),
         None => d.help(format!("it defines {}", list(defined.iter().map(String::as_str)))),
     }
@@ -96,7 +96,7 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
         .about([name.text.as_str()]);
     let near = suggest(&name.text, visible.iter().copied());
     match (truth.filter(|_| context == Use::Value).or(near), context) {
-        (Some(near), _) => d.help(format!("did you mean `{near}`?")).about([near]),
+        (Some(near), _) => d.mean(near).about([near]),
         (None, Use::Call) => d
             .help("`canonc show std` lists the primitives and the standard definitions")
             .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
@@ -193,7 +193,7 @@ pub(crate) fn unknown_init_table(name: &Name, tables: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("unknown-init-table", name.span, message).about([name.text.as_str()]);
     let rows = "or write rows: `init { linear normal(0.02)  norm ones }`";
     match suggest(&name.text, tables.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]).help(rows),
+        Some(near) => d.mean(near).about([near]).help(rows),
         None => d.help(format!("the init tables are {}", list(tables.iter().copied()))).help(rows),
     }
 }

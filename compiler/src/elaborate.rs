@@ -15,6 +15,7 @@ mod call;
 mod eval;
 mod frame;
 mod layers;
+mod observe;
 mod prim;
 mod slot;
 
@@ -37,6 +38,7 @@ use crate::tree::Value;
 use crate::tree::{Applied, ArchTree, ROLES};
 use building::{Building, Passing};
 use frame::Slots;
+pub use observe::{Observed, Seen};
 
 /// Maximum depth of calls between definitions.
 pub const MAX_DEPTH: usize = 32;
@@ -95,13 +97,23 @@ pub fn elaborate(
     tree: &ArchTree,
     diagnostics: &mut Diagnostics,
 ) -> Option<Elaborated> {
-    elaborate_as(library, tree, diagnostics, false)
+    elaborate_as(library, tree, diagnostics, false, None)
+}
+
+/// The same, with a record of what each expression evaluated to. An editor shows it.
+pub(crate) fn elaborate_observed(
+    library: &Library,
+    tree: &ArchTree,
+    diagnostics: &mut Diagnostics,
+    observed: &mut Observed,
+) -> Option<Elaborated> {
+    elaborate_as(library, tree, diagnostics, false, Some(observed))
 }
 
 /// The graph with every declared slot, including empty ones. Only for [`crate::canonical::open_form`]:
 /// no other code handles an empty slot. Every arch that elaborates has one.
 pub(crate) fn elaborate_open(library: &Library, tree: &ArchTree) -> Option<Graph> {
-    elaborate_as(library, tree, &mut Diagnostics::new(), true).map(Elaborated::graph)
+    elaborate_as(library, tree, &mut Diagnostics::new(), true, None).map(Elaborated::graph)
 }
 
 fn elaborate_as(
@@ -109,6 +121,7 @@ fn elaborate_as(
     tree: &ArchTree,
     diagnostics: &mut Diagnostics,
     open: bool,
+    observed: Option<&mut Observed>,
 ) -> Option<Elaborated> {
     let before = diagnostics.len();
     let mut e = Elaborator {
@@ -131,6 +144,7 @@ fn elaborate_as(
         widths: Vec::new(),
         open,
         reads: None,
+        observed,
     };
     let errors = e.errors();
     let result = e.run();
@@ -178,6 +192,8 @@ struct Elaborator<'a> {
     open: bool,
     /// What the current fill has read from the arch: its fields and rows of its init table.
     reads: Option<BTreeSet<String>>,
+    /// Receives what expressions evaluate to.
+    observed: Option<&'a mut Observed>,
 }
 
 pub(crate) fn join(prefix: &str, rest: &str) -> String {
@@ -263,6 +279,7 @@ impl Elaborator<'_> {
         }
         top.body.outputs = outputs;
         self.pass(&mut top);
+        self.observe_params(&top);
         let (top, fields) = self.finish(top);
         let elements = top.params.iter().map(|p| p.shape.iter().product::<i64>());
         let total = elements.fold(0i64, i64::saturating_add);

@@ -42,6 +42,50 @@ pub struct Config {
     pub default: Default,
 }
 
+impl Config {
+    /// The values that it accepts, for a person.
+    pub fn accepts(&self) -> String {
+        match self.kind {
+            ConfigKind::Int => "an integer".to_owned(),
+            ConfigKind::OptionalInt => "an integer, or `none`".to_owned(),
+            ConfigKind::Decimal | ConfigKind::Number => "a number".to_owned(),
+            ConfigKind::OptionalDecimal | ConfigKind::OptionalNumber => {
+                "a number, or `none`".to_owned()
+            }
+            ConfigKind::Tensor => "a tensor".to_owned(),
+            ConfigKind::Bool => "`true` or `false`".to_owned(),
+            ConfigKind::Word(words) => {
+                words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
+            }
+            ConfigKind::Ints => "further integers".to_owned(),
+            ConfigKind::Weight => "another call's weight, to share it".to_owned(),
+            ConfigKind::Init => "an init rule".to_owned(),
+        }
+    }
+
+    /// Its default, for a person.
+    pub fn default_words(&self) -> String {
+        match self.default_text() {
+            None => "required".to_owned(),
+            Some(text) => format!("{text} by default"),
+        }
+    }
+
+    /// Its default in a few words; `None` if a call has to give it.
+    pub fn default_text(&self) -> Option<String> {
+        Some(match self.default {
+            Default::Required => return None,
+            Default::Int(n) => n.to_string(),
+            Default::Decimal(mantissa, 0) => mantissa.to_string(),
+            Default::Decimal(mantissa, exponent) => format!("{mantissa}e{exponent}"),
+            Default::Bool(b) => b.to_string(),
+            Default::Word(word) => word.to_owned(),
+            Default::Absent => "absent".to_owned(),
+            Default::ArchField(field) => format!("the arch's `{field}`"),
+        })
+    }
+}
+
 /// The values that a configuration parameter accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigKind {

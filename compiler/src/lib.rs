@@ -62,3 +62,4 @@ mod inline;
 mod recover;
 mod undefined;
 pub mod program;
+pub mod load;

@@ -13,14 +13,13 @@ use crate::number::InitRule;
 use crate::op;
 
 /// Fields of the enclosing arch that any body may read; `embed` is the token table's instance, `tokens` the token ids.
-pub(crate) const ARCH_NAMES: [&str; 7] =
-    ["dim", "vocab", "norm_eps", "layer", "layers", "embed", TOKENS];
+pub const ARCH_NAMES: [&str; 7] = ["dim", "vocab", "norm_eps", "layer", "layers", "embed", TOKENS];
 
 /// The token ids, in any layer and the head.
 pub(crate) const TOKENS: &str = "tokens";
 
 /// Functions on numbers.
-pub(crate) const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
+pub const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
 
 /// Names of the definitions that an item mentions, without locals.
 pub fn references(item: &Item) -> Vec<Name> {
@@ -62,6 +61,16 @@ pub(crate) fn bound_in(expr: &Expr) -> Vec<String> {
     let mut walk = Walk::default();
     walk.expr(expr);
     walk.bound.log.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Whether it is a function on numbers.
+pub fn is_function(name: &str) -> bool {
+    FUNCTIONS.contains(&name)
+}
+
+/// Whether it is the rule of an initial distribution.
+pub fn is_rule(name: &str) -> bool {
+    InitRule::NAMES.contains(&name)
 }
 
 /// Whether the name is built into the language.

@@ -232,6 +232,26 @@ pub struct Primitive {
     pub examples: &'static [&'static str],
 }
 
+impl Primitive {
+    /// Its operands, for a person: `2 tensors`.
+    pub fn takes(&self) -> String {
+        match self.tensors {
+            Arity::Exactly(n) => dsl::counted(n, "tensor"),
+            Arity::UpTo(n) => format!("{} or {}", n - 1, dsl::counted(n, "tensor")),
+            Arity::AtLeast(n) => format!("{} or more", dsl::counted(n, "tensor")),
+        }
+    }
+
+    /// How it depends on other time steps, for a person.
+    pub fn sees(&self) -> &'static str {
+        match self.time {
+            Time::Pointwise => "sees one time step",
+            Time::Positional => "sees one time step and its position",
+            Time::Stateful => "sees earlier time steps through a declared state",
+        }
+    }
+}
+
 impl fmt::Debug for Primitive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.name, self.revision)

@@ -12,7 +12,9 @@ use dsl::{Ast, Diagnostic, Diagnostics, FileId, Severity, Sources, Span};
 use crate::arch;
 use crate::canonical::{Identity, identify};
 use crate::diag;
-use crate::elaborate::{Elaborated, Field, elaborate, elaborate_open, join};
+use crate::elaborate::{
+    Elaborated, Field, Observed, elaborate, elaborate_observed, elaborate_open, join,
+};
 use crate::graph::Graph;
 use crate::inline;
 use crate::recover;
@@ -137,6 +139,23 @@ impl Program {
         (elaborated.is_some(), diagnostics)
     }
 
+    /// The same diagnostics, with what each expression of the arch evaluated to, as far as that is known.
+    pub fn observe(&self, file: &str, name: &str) -> (Observed, Diagnostics) {
+        let mut observed = Observed::default();
+        if self.has_errors() && !self.sound(file, name) {
+            return (observed, self.besides_names(file, name));
+        }
+        let finish = |library: &Library, tree: &ArchTree, diagnostics: &mut Diagnostics| {
+            let elaborated = elaborate_observed(library, tree, diagnostics, &mut observed)?;
+            inline::text(library, tree, diagnostics)?;
+            Some(elaborated)
+        };
+        let (elaborated, diagnostics) =
+            self.build(file, name, finish, |elaborated| &elaborated.fields);
+        observed.fields = elaborated.map(|elaborated| elaborated.fields).unwrap_or_default();
+        (observed, diagnostics)
+    }
+
     /// Errors of an arch other than undefined names: leaves out the entries with such names. If its text or
     /// its base has other errors, returns nothing.
     fn besides_names(&self, file: &str, name: &str) -> Diagnostics {
@@ -199,7 +218,7 @@ impl Program {
         &self,
         file: &str,
         name: &str,
-        finish: fn(&Library, &ArchTree, &mut Diagnostics) -> Option<T>,
+        finish: impl FnOnce(&Library, &ArchTree, &mut Diagnostics) -> Option<T>,
         fields: fn(&T) -> &Vec<Field>,
     ) -> (Option<T>, Diagnostics) {
         let mut diagnostics = Diagnostics::new();

@@ -34,7 +34,7 @@ mod replace;
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use checked::read_at;
 pub use replace::{
@@ -51,6 +51,21 @@ pub const LINE: u64 = 16 << 20;
 const LARGE: u64 = 1 << 30;
 /// Number of positions to check in a file.
 const LOOKS: u64 = 64;
+
+/// Most names of a folder that are compared with that of a missing file.
+const NAMES: usize = 10_000;
+
+/// The file in the same folder with the name most similar to that of a missing one.
+pub fn nearest(path: &Path) -> Option<PathBuf> {
+    let wanted = path.file_name()?.to_str()?;
+    let folder = path.parent()?;
+    let entries = std::fs::read_dir(parent(path)).ok()?.take(NAMES);
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    let near = dsl::suggest(wanted, names.iter().map(String::as_str))?;
+    Some(folder.join(near))
+}
 
 /// Whether an error is due to the path rather than the machine: a file in the place of a folder or the other way round,
 /// a pipe, a device, an impossible name, a circle of links.

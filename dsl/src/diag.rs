@@ -44,6 +44,8 @@ pub struct Diagnostic {
     pub help: Vec<String>,
     /// The names that it is about: fields, settings and definitions, as written. The message says them to a person.
     pub names: Vec<String>,
+    /// What to write in place of the text at the first label, if one word is the likely correction.
+    pub instead: Option<String>,
 }
 
 /// Everything found in one pass, in the order to show it.
@@ -59,6 +61,7 @@ impl Diagnostic {
             labels: vec![Label { span, text: String::new(), around: false }],
             help: Vec::new(),
             names: Vec::new(),
+            instead: None,
         }
     }
 
@@ -85,6 +88,12 @@ impl Diagnostic {
     pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
         self.help.push(text.into());
         self
+    }
+
+    /// Suggests a word in place of the one at the primary place.
+    pub fn mean(mut self, near: &str) -> Diagnostic {
+        self.instead = Some(near.to_owned());
+        self.help(format!("did you mean `{near}`?"))
     }
 
     /// Adds names that it is about. A path counts as the names between its dots.

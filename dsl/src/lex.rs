@@ -46,7 +46,7 @@ pub(crate) enum Keyword {
     Not,
 }
 
-const KEYWORDS: [(&str, Keyword); 26] = [
+pub(crate) const KEYWORDS: [(&str, Keyword); 26] = [
     ("import", Keyword::Import),
     ("from", Keyword::From),
     ("as", Keyword::As),

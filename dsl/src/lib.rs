@@ -34,6 +34,10 @@ mod parse;
 mod print;
 mod size;
 mod span;
+mod tokens;
+
+/// The description of the language, `LANGUAGE.md`.
+pub const LANGUAGE: &str = include_str!("../LANGUAGE.md");
 
 pub use ast::{
     Alias, Arch, ArchBody, Arg, Ast, BinaryOp, Body, Comment, ConfigParam, Def, DefKind, Entry,
@@ -46,3 +50,4 @@ pub use parse::{parse, parse_bytes};
 pub use print::{format_source, print, print_expr};
 pub use size::{counted, grouped, over, size};
 pub use span::{FileId, Sources, Span};
+pub use tokens::{TextToken, TokenClass, WordRole, keywords, tokens};

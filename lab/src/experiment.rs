@@ -36,8 +36,8 @@ pub use arch::LockedArch;
 pub(crate) use arch::{line_of, together};
 pub(crate) use covered::{is_bound, of_class};
 pub(crate) use derive::costs;
-pub use layers::{Line, lines as field_lines};
-pub(crate) use layers::{sets, split as split_layer};
+pub(crate) use layers::split as split_layer;
+pub use layers::{Line, lines as field_lines, sets as layer_sets};
 pub(crate) use name::check_arm;
 pub use name::{MAX_NAME, check_name};
 

@@ -5,8 +5,10 @@
 //! table is an error; numbers are the digits written; a recipe names archs and never edits one; only
 //! the table fills in missing fields.
 
+pub mod choose;
 pub mod comparison;
 mod diag;
+mod keys;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -26,6 +28,7 @@ use compiler::resolve::import_target;
 use crate::facts;
 pub use crate::grid::{MAX_POINTS, Point};
 pub use comparison::ComparisonFile;
+pub use keys::{KeyPlace, keys};
 pub use sweep::{Axis, AxisEntry};
 
 /// The kind of a TOML file.

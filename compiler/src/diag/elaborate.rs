@@ -86,7 +86,7 @@ pub(crate) fn unknown_argument(name: &Name, callee: &str, names: &[&str]) -> Dia
     )
     .about([callee, name.text.as_str()]);
     match suggest(&name.text, names.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")).about([near]),
+        Some(near) => d.mean(near).about([near]),
         None if names.is_empty() => d.help("it takes its arguments by position"),
         None => d.help(format!("it has {}", list(names.iter().copied()))),
     }
@@ -241,7 +241,7 @@ pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnos
     let d =
         Diagnostic::warning("unused-init-row", span, format!("no parameter has the role `{role}`"));
     match suggest(role, roles.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")),
+        Some(near) => d.mean(near),
         None => d.help(format!("the roles here are {}", list(roles.iter().copied()))),
     }
 }

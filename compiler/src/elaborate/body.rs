@@ -40,6 +40,7 @@ impl Elaborator<'_> {
             Statement::Let { names, value, span } => self.bind(names, value, *span, f, b),
             Statement::Param { name, dims, init, span } => {
                 let out = self.raw_param(name, dims, init.as_ref(), *span, f, b)?;
+                self.observe(name.span, &Value::Tensors(vec![out]), b);
                 f.bind(&name.text, Value::Tensors(vec![out]));
                 Some(())
             }
@@ -78,10 +79,14 @@ impl Elaborator<'_> {
                     return None;
                 }
                 for (name, out) in names.iter().zip(outs) {
+                    self.observe(name.span, &Value::Tensors(vec![out]), b);
                     f.bind(&name.text, Value::Tensors(vec![out]));
                 }
             }
-            ([name], value) => f.bind(&name.text, value),
+            ([name], value) => {
+                self.observe(name.span, &value, b);
+                f.bind(&name.text, value);
+            }
             (names, _) => {
                 self.diagnostics.push(diag::result_count(span, 1, names.len()));
                 return None;
@@ -125,6 +130,7 @@ impl Elaborator<'_> {
             },
         };
         b.pass(&name.text, out);
+        self.observe(name.span, &Value::Tensors(vec![out]), b);
         f.bind(&name.text, Value::Tensors(vec![out]));
         f.carried.push((name.clone(), out));
         if before.is_some() {
@@ -240,6 +246,7 @@ impl Elaborator<'_> {
             }
             None => {
                 let (role, slot) = (name.text.clone(), f.fill.clone());
+                self.observe_param(span, &path);
                 b.add_param(Param { path, shape, init: rule, role, slot }, span)
             }
         };

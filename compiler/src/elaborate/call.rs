@@ -343,6 +343,7 @@ impl Elaborator<'_> {
         frame.again = call.again;
         let configured = self.configuration(b, item, applied, &call, &mut frame);
         for (name, out) in def.tensors.iter().zip(&call.tensors) {
+            self.observe(name.span, &Value::Tensors(vec![*out]), b);
             frame.bind(&name.text, Value::Tensors(vec![*out]));
         }
         let mut good = configured.and(self.statements(&def.body.statements, &mut frame, b));
@@ -379,7 +380,8 @@ impl Elaborator<'_> {
             let setting = applied.config.get(name);
             let (value, written, span) = match (call.passed.get(name), setting) {
                 // Passed by a definition, so not a field of the arch.
-                (Some((value, _)), None) => {
+                (Some((value, at)), None) => {
+                    self.observe_setting(&param.name, value, (true, *at), None, b);
                     frame.bind(name, value.clone());
                     continue;
                 }
@@ -447,6 +449,7 @@ impl Elaborator<'_> {
                 frame.break_off(name);
                 continue;
             };
+            self.observe_setting(&param.name, &value, (written, span), field.as_deref(), b);
             if let Some(path) = field {
                 b.add_field(Field { path: path.to_string(), value: text, written, span });
             }

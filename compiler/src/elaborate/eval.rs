@@ -43,6 +43,9 @@ impl Elaborator<'_> {
         self.evaluations += 1;
         let value = self.evaluate(expr, f, b);
         self.evaluations -= 1;
+        if let Some(value) = &value {
+            self.observe(expr.span, value, b);
+        }
         value
     }
 

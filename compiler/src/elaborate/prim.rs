@@ -368,6 +368,7 @@ impl Elaborator<'_> {
             role: owned.role.to_owned(),
             slot: call.fill.clone(),
         };
+        self.observe_param(call.span, &param.path);
         Some(b.add_param(param, call.span))
     }
 

@@ -56,6 +56,7 @@ impl Elaborator<'_> {
         let slots = f.slots.clone();
         let field = join(&slots.field, &name.text);
         slots.declared.borrow_mut().insert(name.text.clone());
+        self.observe_slot(name, &field);
         let setting = slots.holder.slots.get(&name.text);
         let at = setting.map_or(span, |s| s.span);
         let Some(fill) = setting.and_then(|s| s.fill.clone()) else {

@@ -159,7 +159,7 @@ pub(crate) fn expected_keyword(span: Span, word: &str, found: &str) -> Diagnosti
     let message = format!("expected `{word}`, found {found}");
     let error = Diagnostic::error("expected-keyword", span, message);
     match suggest(found.trim_matches('`'), [word]) {
-        Some(word) => error.help(format!("did you mean `{word}`?")),
+        Some(word) => error.mean(word),
         None => error.help(format!("write `{word}` here")),
     }
 }
@@ -174,7 +174,7 @@ pub(crate) fn unknown_definition(span: Span, word: &str, near: Option<&str>) -> 
     let message = format!("`{word}` does not begin a definition");
     let error = Diagnostic::error("unknown-definition", span, message);
     match near {
-        Some(near) => error.help(format!("did you mean `{near}`?")),
+        Some(near) => error.mean(near),
         None => {
             error.help("a file contains `import`, `block`, `mixer`, `mlp`, `head`, `init`, `arch`")
         }
@@ -182,8 +182,7 @@ pub(crate) fn unknown_definition(span: Span, word: &str, near: Option<&str>) -> 
 }
 
 pub(crate) fn unknown_statement(span: Span, word: &str, near: &str) -> Diagnostic {
-    Diagnostic::error("unknown-statement", span, format!("`{word}` is not a keyword"))
-        .help(format!("did you mean `{near}`?"))
+    Diagnostic::error("unknown-statement", span, format!("`{word}` is not a keyword")).mean(near)
 }
 
 pub(crate) fn unclosed(open: Span, bracket: &str, close: &str, stop: Span) -> Diagnostic {

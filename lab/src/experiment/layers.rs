@@ -76,7 +76,7 @@ pub fn lines(fields: &[Field]) -> Vec<Line> {
 }
 
 /// Covers ascending numbers with few progressions, each as text; greedy from the smallest.
-pub(crate) fn sets(numbers: &[usize]) -> Vec<String> {
+pub fn sets(numbers: &[usize]) -> Vec<String> {
     let mut left: std::collections::BTreeSet<usize> = numbers.iter().copied().collect();
     let mut out = Vec::new();
     while let Some(first) = left.first().copied() {

@@ -70,10 +70,25 @@ const KEYS: [&str; 12] = [
 /// Codes of errors about something missing.
 const MISSING: [&str; 4] = ["missing-key", "no-such-arm", "seed-counts", "too-few-arms"];
 /// The keys that are tables.
-const SECTIONS: [&str; 9] =
+pub const SECTIONS: [&str; 9] =
     ["analysis", "arms", "grid", "match", "replicate", "seeds", "selection", "sweep", "treatment"];
 const MATCH: [&str; 2] = ["match.on", "match.within"];
 const SELECTION: [&str; 3] = ["selection.metric", "selection.mode", "selection.per_arm"];
+
+/// The keys of a section of a comparison file; of the file itself for an empty name. Names of arms are not listed.
+pub fn keys_of(section: &str) -> Vec<&'static str> {
+    let below = |paths: &[&'static str]| -> Vec<&'static str> {
+        paths.iter().filter_map(|path| path.split_once('.').map(|(_, key)| key)).collect()
+    };
+    match section {
+        "" => KEYS.into_iter().filter(|key| !SECTIONS.contains(key)).chain(["treatment"]).collect(),
+        "seeds" | "replicate" => vec!["init", "data", "eval"],
+        "match" => below(&MATCH),
+        "selection" => below(&SELECTION),
+        "analysis" => below(&DeclaredAnalysis::KEYS),
+        _ => Vec::new(),
+    }
+}
 
 /// Reads a comparison file. None if there are errors; all of them are reported, each at its line.
 pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnostics) {

@@ -54,9 +54,7 @@ pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
     let near = field::suggest(path).or_else(|| dsl::suggest(path, other.iter().copied()));
     match near {
         Some(near) => match (near.split_once('.'), path.split_once('.')) {
-            (Some((section, last)), Some((own, _))) if section == own => {
-                d.help(format!("did you mean `{last}`?"))
-            }
+            (Some((section, last)), Some((own, _))) if section == own => d.mean(last),
             (Some((section, last)), _) => {
                 d.help(format!("did you mean `{last}` in `[{section}]`?"))
             }
@@ -299,7 +297,7 @@ pub(super) fn missing_key(at: Span, key: &str, example: &str) -> Diagnostic {
 pub(super) fn unknown_comparison_key(key: Span, path: &str, known: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("unknown-key", key, format!("a comparison has no `{path}`"));
     match dsl::suggest(path, known.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")),
+        Some(near) => d.mean(near),
         None => d.help(format!("it has {}", known.join(", "))),
     }
 }
@@ -326,7 +324,7 @@ pub(super) fn renamed_comparison_key(key: Span, path: &str) -> Option<Diagnostic
 pub(super) fn no_such_arm(at: Span, name: &str, arms: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("no-such-arm", at, format!("`{name}` is not an arm"));
     match dsl::suggest(name, arms.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `{near}`?")),
+        Some(near) => d.mean(near),
         None => d.help(format!("the arms are {}", arms.join(", "))),
     }
 }

@@ -12,7 +12,7 @@ use super::index::{Cell, Index, Layer, slot_of};
 use super::names::Namesake;
 use super::nodes::NodeChange;
 use super::treatment::CANON;
-use crate::experiment::{Experiment, LockedArch, costs, line_of, sets};
+use crate::experiment::{Experiment, LockedArch, costs, layer_sets, line_of};
 use crate::field::{self, Class, FieldValue};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
@@ -429,7 +429,7 @@ pub(super) fn layered(
         if numbers.is_empty() {
             changes.push(change(path.to_owned()));
         }
-        for set in sets(&numbers) {
+        for set in layer_sets(&numbers) {
             changes.push(change(path.replacen('*', &set, 1)));
         }
     }

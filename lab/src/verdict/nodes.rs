@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use dsl::Span;
 
 use super::judge::{Place, Sources};
-use crate::experiment::sets;
+use crate::experiment::layer_sets;
 use compiler::graph::{Body, Graph, Node, NodeKind, Out};
 use compiler::program::Compiled;
 
@@ -103,7 +103,7 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
     }
     kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
     for (layers, found) in kinds {
-        tell(&format!("layers.{}", sets(&layers).join(" ")), &found);
+        tell(&format!("layers.{}", layer_sets(&layers).join(" ")), &found);
     }
     let (fewer, more) = (bodies_a.len().min(bodies_b.len()), bodies_a.len().max(bodies_b.len()));
     if fewer < more {

@@ -1,0 +1,351 @@
+//! What can be said about one document: its findings, and facts that hover and completion show.
+//!
+//! In: a document's text and the files around it. Out: a [`Report`], plain data that can leave the thread. Must stay
+//! true: each document is judged with its own imports, as `canonc check` and `canonc build` judge it; a result depends
+//! on the texts alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use compiler::elaborate::{Observed, Seen};
+use compiler::load::{self, Content, Loaded};
+use compiler::program::Compiled;
+use dsl::{Diagnostic, Diagnostics, FileId, Sources, Span};
+use lab::experiment::{Experiment, LockedArch, check_name};
+use lab::field::TABLE;
+use lab::lock;
+use lab::recipe::choose::{self, NoChoice};
+use lab::recipe::comparison::ArmFile;
+use lab::recipe::{self, ArchRef, Source};
+
+use crate::finding::{Finding, import_places, of_file};
+use crate::store::{DocumentKind, Store};
+
+/// A document to judge.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its kind.
+    pub(crate) kind: DocumentKind,
+    /// The version of its text.
+    pub(crate) version: i32,
+    /// Its text.
+    pub(crate) text: Arc<str>,
+    /// The other files.
+    pub(crate) store: Arc<Store>,
+}
+
+/// The result for one document.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    /// Its name.
+    pub(crate) name: String,
+    /// The version of the text that was judged.
+    pub(crate) version: i32,
+    /// The diagnostics to show, in order.
+    pub(crate) findings: Vec<Finding>,
+    /// What is known in addition.
+    pub(crate) facts: Facts,
+}
+
+/// What is known of a document in addition to its findings.
+#[derive(Clone, Debug)]
+pub(crate) enum Facts {
+    /// Of a `.canon` file.
+    Canon(CanonFacts),
+    /// Of a recipe: the experiments that it makes.
+    Recipe(Vec<ExperimentFacts>),
+    /// Of a lock or a comparison, nothing.
+    Nothing,
+}
+
+/// What the archs of a file evaluate to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CanonFacts {
+    /// The names of the files of the program, by number.
+    pub(crate) names: Vec<String>,
+    /// The texts that were evaluated, without those of std.
+    pub(crate) texts: BTreeMap<String, Arc<str>>,
+    /// The archs, in order.
+    pub(crate) archs: Vec<ArchFacts>,
+    /// Whether all of them are valid.
+    pub(crate) is_whole: bool,
+}
+
+/// What one arch evaluates to.
+#[derive(Clone, Debug)]
+pub(crate) struct ArchFacts {
+    /// Its name.
+    pub(crate) name: String,
+    /// Values, parameters and fields by place.
+    pub(crate) observed: Observed,
+}
+
+/// One experiment of a recipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExperimentFacts {
+    /// The name of its lock.
+    pub(crate) name: String,
+    /// Its id.
+    pub(crate) id: String,
+    /// Every field with its value, defaults and derived ones included.
+    pub(crate) values: BTreeMap<&'static str, String>,
+}
+
+impl CanonFacts {
+    /// The number of a file.
+    fn file(&self, name: &str) -> Option<FileId> {
+        self.names.iter().rposition(|known| known == name).map(|at| FileId(at as u32))
+    }
+
+    /// The name of the file of a place.
+    pub(crate) fn name(&self, span: Span) -> &str {
+        self.names.get(span.file.0 as usize).map_or("", String::as_str)
+    }
+
+    /// The values at a place of a file, each with the archs that have it.
+    pub(crate) fn values(&self, file: &str, start: usize, end: usize) -> Vec<(&Seen, Vec<&str>)> {
+        let Some(file) = self.file(file) else { return Vec::new() };
+        let place = Span::new(file, start, end);
+        let mut found: Vec<(&Seen, Vec<&str>)> = Vec::new();
+        for arch in &self.archs {
+            for seen in arch.observed.values.get(&place).into_iter().flatten() {
+                match found.iter_mut().find(|(known, _)| *known == seen) {
+                    Some((_, archs)) => archs.push(&arch.name),
+                    None => found.push((seen, vec![&arch.name])),
+                }
+            }
+        }
+        found
+    }
+
+    /// An arch by name.
+    pub(crate) fn arch(&self, name: &str) -> Option<&ArchFacts> {
+        self.archs.iter().find(|arch| arch.name == name)
+    }
+}
+
+/// Judges documents, and remembers compiled archs.
+#[derive(Default)]
+pub(crate) struct Analyst {
+    archs: BTreeMap<ArchRef, (Vec<String>, Option<Rc<LockedArch>>)>,
+}
+
+impl Analyst {
+    /// Judges one document.
+    pub(crate) fn report(&mut self, job: &Job) -> Report {
+        let (findings, facts) = match job.kind {
+            DocumentKind::Canon => canon(job),
+            DocumentKind::Recipe => self.toml(job),
+            DocumentKind::Lock => (locked(job), Facts::Nothing),
+        };
+        Report { name: job.name.clone(), version: job.version, findings, facts }
+    }
+
+    fn toml(&mut self, job: &Job) -> (Vec<Finding>, Facts) {
+        let mut sources = Sources::new();
+        let file = sources.add(job.name.clone(), job.text.to_string());
+        let (found, facts) = match recipe::source(&job.text) {
+            Source::Recipe => {
+                let (made, found) = self.recipe(&sources, file, None, &job.store);
+                (found, Facts::Recipe(made.iter().map(ExperimentFacts::new).collect()))
+            }
+            Source::Comparison => (self.comparison(&sources, file, &job.store), Facts::Nothing),
+        };
+        (of_file(&sources, file, &BTreeMap::new(), &found), facts)
+    }
+
+    /// The experiments of a recipe; `arch` replaces the recipe's own.
+    fn recipe(
+        &mut self,
+        sources: &Sources,
+        file: FileId,
+        arch: Option<&ArchRef>,
+        store: &Store,
+    ) -> (Vec<Experiment>, Diagnostics) {
+        let (read, mut found) = recipe::read(sources, file);
+        let Some(mut read) = read else { return (Vec::new(), found) };
+        if let Some(arch) = arch {
+            read.use_arch(arch);
+        }
+        for (named, span) in &read.archs {
+            if let Err(why) = self.arch(named, store) {
+                found.push(Diagnostic::error("bad-arch", *span, why.message).help(why.help));
+            }
+        }
+        if found.iter().any(Diagnostic::is_error) {
+            return (Vec::new(), found);
+        }
+        let source = sources.name(file);
+        let stem = stem(source);
+        let arch = |named: &ArchRef| self.archs.get(named).and_then(|(_, locked)| locked.clone());
+        let (made, more) = read.experiments(&stem, source, &arch);
+        found.extend(more);
+        (made, found)
+    }
+
+    /// Compiles the arch that a recipe names, unless its texts are those of the last time.
+    fn arch(&mut self, named: &ArchRef, store: &Store) -> Result<(), NoChoice> {
+        if !store.has(&named.path) {
+            let near = load::Files::nearest(store, &named.path);
+            return Err(NoChoice {
+                message: format!("`{}` does not exist", named.path),
+                help: match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "write a path relative to this file".to_owned(),
+                },
+            });
+        }
+        let Some(text) = store.text(&named.path) else {
+            return Err(broken(named, "it is not a text of the language"));
+        };
+        let mut files = store.clone();
+        let content = Content::Text(text.to_string());
+        let loaded = load::load(named.path.clone(), content, &mut files);
+        let own = loaded.program.files().iter();
+        let texts: Vec<String> =
+            own.map(|file| loaded.program.sources.text(*file).to_owned()).collect();
+        if let Some((known, Some(_))) = self.archs.get(named)
+            && *known == texts
+        {
+            return Ok(());
+        }
+        self.archs.insert(named.clone(), (texts.clone(), None));
+        let first = |found: &[Diagnostic]| {
+            let error = found.iter().find(|d| d.is_error()).map(|d| d.message.clone());
+            broken(named, &error.unwrap_or_else(|| "it has errors".to_owned()))
+        };
+        if loaded.has_errors() {
+            return Err(first(&loaded.diagnostics));
+        }
+        let names = named.name.clone().map_or_else(|| loaded.archs(), |name| vec![name]);
+        let mut made: Vec<Compiled> = Vec::new();
+        for name in names {
+            let (compiled, found) = loaded.compile(&name);
+            made.push(compiled.ok_or_else(|| first(&found))?);
+        }
+        let compiled = choose::arch(named, &made)?;
+        let locked = LockedArch::new(compiled)
+            .map_err(|error| NoChoice { message: error.message, help: error.help })?;
+        self.archs.insert(named.clone(), (texts, Some(Rc::new(locked))));
+        Ok(())
+    }
+
+    fn comparison(&mut self, sources: &Sources, file: FileId, store: &Store) -> Diagnostics {
+        let (read, mut found) = recipe::comparison::read(sources, file);
+        let Some(read) = read else { return found };
+        let source = sources.name(file);
+        let stem = stem(source);
+        for row in &read.rows {
+            let of = row.name.as_ref().map_or_else(String::new, |row| format!("`{row}`: "));
+            let mut arms = Vec::new();
+            let before = found.len();
+            for arm in &row.arms {
+                let at = match &row.name {
+                    Some(row) => read.place(&format!("sweep.{row}")),
+                    None => read.place(&format!("arms.{}", arm.name)),
+                };
+                match self.arm(arm, store) {
+                    Ok(experiment) => arms.push((arm.name.clone(), experiment)),
+                    Err(NoChoice { message, help }) => {
+                        let error = Diagnostic::error("bad-arm", at, format!("{of}{message}"));
+                        found.push(error.help(help));
+                    }
+                }
+            }
+            if found.len() > before {
+                continue;
+            }
+            let name = row.name.as_deref().unwrap_or(&stem);
+            if let Err(why) = read.comparison(name, source, arms) {
+                for mut diagnostic in read.explain(&why) {
+                    diagnostic.message.insert_str(0, &of);
+                    found.push(diagnostic);
+                }
+            }
+        }
+        found
+    }
+
+    /// The experiment that an arm names.
+    fn arm(&mut self, arm: &ArmFile, store: &Store) -> Result<Experiment, NoChoice> {
+        let text = store.text(&arm.recipe).ok_or_else(|| choose::no_recipe(arm))?;
+        let mut sources = Sources::new();
+        let file = sources.add(arm.recipe.clone(), text.to_string());
+        let (made, found) = self.recipe(&sources, file, arm.arch.as_ref(), store);
+        if let Some(error) = found.iter().find(|d| d.is_error()) {
+            let message = format!("arm `{}`: in {}: {}", arm.name, arm.recipe, error.message);
+            return Err(NoChoice { message, help: error.help.join("; ") });
+        }
+        choose::experiment(arm, &made).cloned()
+    }
+}
+
+fn broken(named: &ArchRef, why: &str) -> NoChoice {
+    NoChoice {
+        message: format!("`{}` does not compile: {why}", named.path),
+        help: format!("`canonc check {}` shows every error", named.path),
+    }
+}
+
+/// The name of the locks that a file makes.
+fn stem(name: &str) -> String {
+    let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
+    if check_name(stem).is_ok() { stem.to_owned() } else { "unnamed".to_owned() }
+}
+
+/// A document as a program with its imports.
+pub(crate) fn loaded(name: &str, text: &str, store: &Store) -> Loaded {
+    let mut files = store.clone();
+    load::load(name.to_owned(), Content::from_bytes(text.as_bytes().to_vec()), &mut files)
+}
+
+fn canon(job: &Job) -> (Vec<Finding>, Facts) {
+    let loaded = loaded(&job.name, &job.text, &job.store);
+    let sources = &loaded.program.sources;
+    let Some(file) = sources.find(&loaded.name) else { return (Vec::new(), Facts::Nothing) };
+    let mut found = loaded.diagnostics.clone();
+    let mut facts = CanonFacts {
+        names: sources.ids().map(|id| sources.name(id).to_owned()).collect(),
+        texts: loaded
+            .program
+            .files()
+            .iter()
+            .map(|id| (sources.name(*id).to_owned(), Arc::from(sources.text(*id))))
+            .collect(),
+        archs: Vec::new(),
+        is_whole: true,
+    };
+    for name in loaded.archs() {
+        let (observed, more) = loaded.observe(&name);
+        found.extend(more);
+        facts.archs.push(ArchFacts { name, observed });
+    }
+    facts.is_whole = !found.iter().any(Diagnostic::is_error);
+    let imports = import_places(sources, file);
+    (of_file(sources, file, &imports, &found), Facts::Canon(facts))
+}
+
+fn locked(job: &Job) -> Vec<Finding> {
+    let Err(error) = lock::read(&job.name, &job.text) else { return Vec::new() };
+    let line = error.line.unwrap_or(1).saturating_sub(1);
+    let start: usize = job.text.split_inclusive('\n').take(line).map(str::len).sum();
+    let here = job.text.get(start..).unwrap_or("").lines().next().unwrap_or("");
+    let mut finding = Finding::error(error.code, (start, start + here.len()), error.message);
+    finding.help.push(error.help);
+    vec![finding]
+}
+
+impl ExperimentFacts {
+    fn new(experiment: &Experiment) -> ExperimentFacts {
+        let value = |path: &'static str| Some((path, experiment.value(path)?.to_string()));
+        ExperimentFacts {
+            name: experiment.name.clone(),
+            id: experiment.id().to_string(),
+            values: TABLE.iter().filter_map(|def| value(def.path)).collect(),
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The questions that a client asks, each answered from what is known now.
+//!
+//! In: a request and the open documents. Out: the answer as the protocol writes it, or an error. Must stay true: the
+//! list of capabilities names exactly the requests that are answered here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use dsl::FileId;
+use lsp_server::{ErrorCode, Request};
+use lsp_types::request::{self, Request as _};
+use lsp_types::{
+    CodeActionOrCommand, CodeActionParams, CompletionList, CompletionOptions, CompletionParams,
+    DocumentFormattingParams, DocumentHighlight, DocumentHighlightKind, DocumentHighlightParams,
+    DocumentSymbolParams, GotoDefinitionParams, Hover, HoverContents, HoverParams, Location,
+    MarkupContent, MarkupKind, OneOf, PrepareRenameResponse, ReferenceParams, RenameOptions,
+    RenameParams, SemanticTokens, SemanticTokensFullOptions, SemanticTokensOptions,
+    SemanticTokensParams, ServerCapabilities, SymbolInformation, TextDocumentPositionParams,
+    TextDocumentSyncKind, TextDocumentSyncOptions, TextEdit, Url, WorkspaceEdit,
+    WorkspaceSymbolParams,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::colour::{colours, legend};
+use crate::complete::complete;
+use crate::define::definition;
+use crate::document::Document;
+use crate::hover::hover;
+use crate::model::Model;
+use crate::outline::{corrections, format, kind, symbols};
+use crate::rename::{Place, highlights, prepare, references, rename};
+use crate::store::{DocumentKind, Store};
+use crate::tables::Table;
+use crate::text::{Encoding, Text};
+use crate::view::View;
+
+/// Most definitions in a list of the whole workspace.
+const MAX_SYMBOLS: usize = 256;
+
+/// What a question is answered from.
+pub(crate) struct Asked<'a> {
+    /// All files.
+    pub(crate) store: &'a Store,
+    /// The open documents by name.
+    pub(crate) documents: &'a mut BTreeMap<String, Document>,
+    /// What the client counts columns in.
+    pub(crate) encoding: Encoding,
+}
+
+type Failed = (ErrorCode, String);
+
+/// What this server can do.
+pub(crate) fn capabilities(encoding: Encoding) -> ServerCapabilities {
+    let triggers = [".", "\"", "/", "#", "["].map(str::to_owned).to_vec();
+    ServerCapabilities {
+        position_encoding: Some(encoding.kind()),
+        text_document_sync: Some(
+            TextDocumentSyncOptions {
+                open_close: Some(true),
+                change: Some(TextDocumentSyncKind::INCREMENTAL),
+                save: Some(true.into()),
+                ..TextDocumentSyncOptions::default()
+            }
+            .into(),
+        ),
+        hover_provider: Some(true.into()),
+        definition_provider: Some(OneOf::Left(true)),
+        references_provider: Some(OneOf::Left(true)),
+        document_highlight_provider: Some(OneOf::Left(true)),
+        completion_provider: Some(CompletionOptions {
+            trigger_characters: Some(triggers),
+            ..CompletionOptions::default()
+        }),
+        rename_provider: Some(OneOf::Right(RenameOptions {
+            prepare_provider: Some(true),
+            work_done_progress_options: Default::default(),
+        })),
+        document_formatting_provider: Some(OneOf::Left(true)),
+        document_symbol_provider: Some(OneOf::Left(true)),
+        workspace_symbol_provider: Some(OneOf::Left(true)),
+        code_action_provider: Some(true.into()),
+        semantic_tokens_provider: Some(
+            SemanticTokensOptions {
+                legend: legend(),
+                full: Some(SemanticTokensFullOptions::Bool(true)),
+                ..SemanticTokensOptions::default()
+            }
+            .into(),
+        ),
+        ..ServerCapabilities::default()
+    }
+}
+
+/// Answers a question.
+pub(crate) fn answer(mut asked: Asked<'_>, request: &Request) -> Result<Value, Failed> {
+    let asked = &mut asked;
+    match request.method.as_str() {
+        request::HoverRequest::METHOD => asked.hover(read(request)?),
+        request::GotoDefinition::METHOD => asked.definition(read(request)?),
+        request::References::METHOD => asked.references(read(request)?),
+        request::DocumentHighlightRequest::METHOD => asked.highlights(read(request)?),
+        request::Completion::METHOD => asked.completion(read(request)?),
+        request::PrepareRenameRequest::METHOD => asked.prepare_rename(read(request)?),
+        request::Rename::METHOD => asked.rename(read(request)?),
+        request::Formatting::METHOD => asked.formatting(read(request)?),
+        request::DocumentSymbolRequest::METHOD => asked.symbols(read(request)?),
+        request::WorkspaceSymbolRequest::METHOD => asked.all_symbols(read(request)?),
+        request::CodeActionRequest::METHOD => asked.actions(read(request)?),
+        request::SemanticTokensFullRequest::METHOD => asked.colours(read(request)?),
+        other => Err((ErrorCode::MethodNotFound, format!("canonc does not answer `{other}`"))),
+    }
+}
+
+fn read<P: DeserializeOwned>(request: &Request) -> Result<P, Failed> {
+    serde_json::from_value(request.params.clone())
+        .map_err(|error| (ErrorCode::InvalidParams, error.to_string()))
+}
+
+fn shown(value: impl Serialize) -> Result<Value, Failed> {
+    serde_json::to_value(value).map_err(|error| (ErrorCode::InternalError, error.to_string()))
+}
+
+fn refused(message: String) -> Failed {
+    (ErrorCode::RequestFailed, message)
+}
+
+impl Asked<'_> {
+    fn document(&mut self, url: &Url) -> Option<(String, &mut Document)> {
+        let name = self.store.name_of(url);
+        let document = self.documents.get_mut(&name)?;
+        Some((name, document))
+    }
+
+    /// Asks about a place of a `.canon` document.
+    fn at<T>(
+        &mut self,
+        place: &TextDocumentPositionParams,
+        ask: impl FnOnce(&View<'_>, usize, bool) -> T,
+    ) -> Option<T> {
+        let (store, encoding) = (self.store, self.encoding);
+        let (name, document) = self.document(&place.text_document.uri)?;
+        let offset = document.text.offset(place.position);
+        let (model, at) = document.model_at(&name, store, offset)?;
+        let is_today = *model.text == *document.shared;
+        let view = View { store, model: &model, facts: document.facts(), encoding };
+        Some(ask(&view, at, is_today))
+    }
+
+    /// Asks about a place of a recipe or a lock.
+    fn in_table<T>(
+        &mut self,
+        place: &TextDocumentPositionParams,
+        ask: impl FnOnce(&Table<'_>, usize) -> T,
+    ) -> Option<T> {
+        let store = self.store;
+        let (name, document) = self.document(&place.text_document.uri)?;
+        let kind = document.kind.filter(|kind| *kind != DocumentKind::Canon)?;
+        let offset = document.text.offset(place.position);
+        let (text, experiments) = (&document.text, document.experiments.as_slice());
+        let table = Table { name: &name, kind, text, experiments, store };
+        Some(ask(&table, offset))
+    }
+
+    fn hover(&mut self, params: HoverParams) -> Result<Value, Failed> {
+        let place = params.text_document_position_params;
+        let found = self.at(&place, |view, at, is_today| {
+            let (text, start, end) = hover(view, at)?;
+            Some((text, is_today.then_some((start, end))))
+        });
+        let found = match found {
+            Some(found) => found,
+            None => self
+                .in_table(&place, |table, at| {
+                    table.hover(at).map(|(text, start, end)| (text, Some((start, end))))
+                })
+                .flatten(),
+        };
+        let Some((value, range)) = found else { return Ok(Value::Null) };
+        let document = self.document(&place.text_document.uri);
+        let range = range
+            .zip(document)
+            .map(|((start, end), (_, document))| document.text.range(start, end));
+        let contents = MarkupContent { kind: MarkupKind::Markdown, value };
+        shown(Hover { contents: HoverContents::Markup(contents), range })
+    }
+
+    fn definition(&mut self, params: GotoDefinitionParams) -> Result<Value, Failed> {
+        let place = params.text_document_position_params;
+        let found = self.at(&place, |view, at, _| definition(view, at));
+        let found = match found {
+            Some(found) => found,
+            None => self.in_table(&place, |table, at| table.definition(at)).unwrap_or_default(),
+        };
+        shown(found)
+    }
+
+    fn references(&mut self, params: ReferenceParams) -> Result<Value, Failed> {
+        let found = self.at(&params.text_document_position, |view, at, _| references(view, at));
+        let found = found.unwrap_or_default();
+        let places: Vec<Location> = found.iter().filter_map(|place| self.location(place)).collect();
+        shown(places)
+    }
+
+    fn location(&self, place: &Place) -> Option<Location> {
+        let text = self.store.text(&place.file)?;
+        let uri = self.store.url(&place.file)?;
+        let text = Text::new(text.to_string(), self.encoding);
+        Some(Location { uri, range: text.range(place.start, place.end) })
+    }
+
+    fn highlights(&mut self, params: DocumentHighlightParams) -> Result<Value, Failed> {
+        let place = params.text_document_position_params;
+        let found = self.at(
+            &place,
+            |view, at, is_today| {
+                if is_today { highlights(view, at) } else { Vec::new() }
+            },
+        );
+        let Some((_, document)) = self.document(&place.text_document.uri) else {
+            return Ok(Value::Null);
+        };
+        let one = |(place, binds): (Place, bool)| DocumentHighlight {
+            range: document.text.range(place.start, place.end),
+            kind: Some(match binds {
+                true => DocumentHighlightKind::WRITE,
+                false => DocumentHighlightKind::READ,
+            }),
+        };
+        shown(found.unwrap_or_default().into_iter().map(one).collect::<Vec<_>>())
+    }
+
+    fn completion(&mut self, params: CompletionParams) -> Result<Value, Failed> {
+        let place = params.text_document_position;
+        let (store, encoding) = (self.store, self.encoding);
+        let Some((name, document)) = self.document(&place.text_document.uri) else {
+            return Ok(Value::Null);
+        };
+        let offset = document.text.offset(place.position);
+        let items = match document.model(&name, store) {
+            Some(model) => {
+                let view = View { store, model: &model, facts: document.facts(), encoding };
+                complete(&view, &document.text, offset)
+            }
+            None => self.in_table(&place, |table, at| table.complete(at)).unwrap_or_default(),
+        };
+        shown(CompletionList { is_incomplete: false, items })
+    }
+
+    /// A document as it is now; a name cannot be changed in a text that does not parse.
+    fn today(&mut self, place: &TextDocumentPositionParams) -> Result<(Rc<Model>, usize), Failed> {
+        let store = self.store;
+        let none = || refused("names of `.canon` files can be renamed".to_owned());
+        let (name, document) = self.document(&place.text_document.uri).ok_or_else(none)?;
+        let offset = document.text.offset(place.position);
+        let model = document.model(&name, store).ok_or_else(none)?;
+        match model.parses {
+            true => Ok((model, offset)),
+            false => Err(refused("the file has errors: correct them first".to_owned())),
+        }
+    }
+
+    fn prepare_rename(&mut self, place: TextDocumentPositionParams) -> Result<Value, Failed> {
+        let (model, at) = self.today(&place)?;
+        let (store, encoding) = (self.store, self.encoding);
+        let Some((_, document)) = self.document(&place.text_document.uri) else {
+            return Ok(Value::Null);
+        };
+        let view = View { store, model: &model, facts: document.facts(), encoding };
+        let (start, end) = prepare(&view, at).map_err(refused)?;
+        shown(PrepareRenameResponse::Range(document.text.range(start, end)))
+    }
+
+    fn rename(&mut self, params: RenameParams) -> Result<Value, Failed> {
+        let (model, at) = self.today(&params.text_document_position)?;
+        let (store, encoding) = (self.store, self.encoding);
+        let Some((_, document)) = self.document(&params.text_document_position.text_document.uri)
+        else {
+            return Ok(Value::Null);
+        };
+        let view = View { store, model: &model, facts: document.facts(), encoding };
+        let edits = rename(&view, at, &params.new_name).map_err(refused)?;
+        let mut changes: HashMap<Url, Vec<TextEdit>> = HashMap::new();
+        for (file, edits) in edits {
+            let open = self.documents.get(&file).map(|document| document.url.clone());
+            let (Some(text), Some(url)) = (store.text(&file), open.or_else(|| store.url(&file)))
+            else {
+                continue;
+            };
+            let text = Text::new(text.to_string(), encoding);
+            let edit =
+                |(start, end, new_text)| TextEdit { range: text.range(start, end), new_text };
+            changes.insert(url, edits.into_iter().map(edit).collect());
+        }
+        shown(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() })
+    }
+
+    fn formatting(&mut self, params: DocumentFormattingParams) -> Result<Value, Failed> {
+        match self.document(&params.text_document.uri) {
+            Some((_, document)) if document.kind == Some(DocumentKind::Canon) => {
+                shown(format(&document.text))
+            }
+            Some(_) | None => Ok(Value::Null),
+        }
+    }
+
+    fn symbols(&mut self, params: DocumentSymbolParams) -> Result<Value, Failed> {
+        match self.document(&params.text_document.uri) {
+            Some((_, document)) if document.kind == Some(DocumentKind::Canon) => {
+                shown(symbols(&document.text))
+            }
+            Some(_) | None => Ok(Value::Null),
+        }
+    }
+
+    fn all_symbols(&mut self, params: WorkspaceSymbolParams) -> Result<Value, Failed> {
+        let wanted = params.query.to_lowercase();
+        let mut found: Vec<SymbolInformation> = Vec::new();
+        for file in self.store.find(&["canon"]) {
+            let (Some(text), Some(uri)) = (self.store.text(&file), self.store.url(&file)) else {
+                continue;
+            };
+            let text = Text::new(text.to_string(), self.encoding);
+            let (ast, _) = dsl::parse(FileId(0), text.as_str());
+            for item in &ast.items {
+                let (name, span) = (&item.name().text, item.name().span);
+                if found.len() >= MAX_SYMBOLS || !name.to_lowercase().contains(&wanted) {
+                    continue;
+                }
+                let range = text.range(span.start as usize, span.end as usize);
+                #[expect(
+                    deprecated,
+                    reason = "the protocol's type has a field that it advises against"
+                )]
+                found.push(SymbolInformation {
+                    name: name.clone(),
+                    kind: kind(item),
+                    tags: None,
+                    deprecated: None,
+                    location: Location { uri: uri.clone(), range },
+                    container_name: Some(file.clone()),
+                });
+            }
+        }
+        shown(found)
+    }
+
+    fn actions(&mut self, params: CodeActionParams) -> Result<Value, Failed> {
+        let Some((_, document)) = self.document(&params.text_document.uri) else {
+            return Ok(Value::Null);
+        };
+        let (url, text) = (&document.url, &document.text);
+        let found = corrections(url, text, &document.findings, params.range);
+        let found = found.into_iter().map(CodeActionOrCommand::CodeAction);
+        shown(found.collect::<Vec<_>>())
+    }
+
+    fn colours(&mut self, params: SemanticTokensParams) -> Result<Value, Failed> {
+        let store = self.store;
+        let Some((name, document)) = self.document(&params.text_document.uri) else {
+            return Ok(Value::Null);
+        };
+        let Some(model) = document.model(&name, store) else { return Ok(Value::Null) };
+        let data = colours(&model, &document.text);
+        shown(SemanticTokens { result_id: None, data })
+    }
+}

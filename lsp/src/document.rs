@@ -1,0 +1,170 @@
+//! An open document, and what is known of it.
+//!
+//! In: the client's texts, and reports. Out: the facts and models that questions are answered from. Must stay true: while
+//! a text is half typed, the last good facts and the last tree without errors still answer.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lsp_types::{TextDocumentContentChangeEvent, Url};
+
+use crate::analysis::{CanonFacts, ExperimentFacts, Facts, Report};
+use crate::finding::Finding;
+use crate::model::Model;
+use crate::standard;
+use crate::store::{DocumentKind, Store};
+use crate::text::{Encoding, Text, moved};
+
+/// An open document.
+pub(crate) struct Document {
+    /// The client's address of it.
+    pub(crate) url: Url,
+    /// Its text.
+    pub(crate) text: Text,
+    /// The same, for other threads.
+    pub(crate) shared: Arc<str>,
+    /// The client's number of this text.
+    pub(crate) version: i32,
+    /// Its kind; `None` for files of other programs.
+    pub(crate) kind: Option<DocumentKind>,
+    /// Whether its text, or a file that it reads, changed since it was judged last.
+    pub(crate) is_stale: bool,
+    /// Whether a report on it is due.
+    pub(crate) is_pending: bool,
+    /// The findings of the last report.
+    pub(crate) findings: Vec<Finding>,
+    /// The experiments of the last report without errors.
+    pub(crate) experiments: Vec<ExperimentFacts>,
+    facts: Option<CanonFacts>,
+    /// The last facts of a text without errors.
+    good: Option<CanonFacts>,
+    model: Option<Rc<Model>>,
+    /// The last tree of a text that parses.
+    parsed: Option<Rc<Model>>,
+}
+
+impl Document {
+    /// A document as the client opened it.
+    pub(crate) fn new(
+        name: &str,
+        url: Url,
+        text: String,
+        version: i32,
+        encoding: Encoding,
+    ) -> Document {
+        let shared = Arc::from(text.as_str());
+        let kind = DocumentKind::find(name, &text);
+        Document {
+            url,
+            text: Text::new(text, encoding),
+            shared,
+            version,
+            kind,
+            is_stale: true,
+            is_pending: false,
+            findings: Vec::new(),
+            experiments: Vec::new(),
+            facts: None,
+            good: None,
+            model: None,
+            parsed: None,
+        }
+    }
+
+    /// Applies the client's edits.
+    pub(crate) fn change(
+        &mut self,
+        name: &str,
+        changes: &[TextDocumentContentChangeEvent],
+        version: i32,
+    ) {
+        for change in changes {
+            self.text.apply(change);
+        }
+        self.shared = Arc::from(self.text.as_str());
+        self.version = version;
+        self.kind = DocumentKind::find(name, self.text.as_str());
+        self.is_stale = true;
+    }
+
+    /// Whether the document is judged: one of the standard files is not.
+    pub(crate) fn is_judged(&self, store: &Store) -> bool {
+        let path = self.url.to_file_path();
+        self.kind.is_some() && !path.is_ok_and(|path| standard::is_written(store, &path))
+    }
+
+    /// Takes a report of today's text; one of an older text only ends the wait.
+    pub(crate) fn take(&mut self, report: Report) -> bool {
+        self.is_pending = false;
+        if report.version != self.version {
+            return false;
+        }
+        self.findings = report.findings;
+        match report.facts {
+            Facts::Canon(facts) => {
+                if facts.is_whole {
+                    self.good = Some(facts.clone());
+                }
+                self.facts = Some(facts);
+            }
+            Facts::Recipe(experiments) if !experiments.is_empty() => self.experiments = experiments,
+            Facts::Recipe(_) | Facts::Nothing => {}
+        }
+        true
+    }
+
+    /// The facts to show: the last ones without errors, if today's text has some.
+    pub(crate) fn facts(&self) -> Option<&CanonFacts> {
+        match &self.facts {
+            Some(facts) if facts.is_whole => Some(facts),
+            Some(_) | None => self.good.as_ref().or(self.facts.as_ref()),
+        }
+    }
+
+    /// Forgets the tree: its text, or a file that it reads, changed.
+    pub(crate) fn forget(&mut self) {
+        self.model = None;
+    }
+
+    /// Whether a file is part of the program of this document.
+    pub(crate) fn reads(&self, name: &str) -> bool {
+        let known = |facts: &Option<CanonFacts>| {
+            facts.as_ref().is_some_and(|facts| facts.texts.contains_key(name))
+        };
+        known(&self.facts) || known(&self.good)
+    }
+
+    /// Today's tree.
+    pub(crate) fn model(&mut self, name: &str, store: &Store) -> Option<Rc<Model>> {
+        if self.kind != Some(DocumentKind::Canon) {
+            return None;
+        }
+        if self.model.is_none() {
+            let model = Rc::new(Model::new(name, self.shared.clone(), store)?);
+            if model.parses {
+                self.parsed = Some(model.clone());
+            }
+            self.model = Some(model);
+        }
+        self.model.clone()
+    }
+
+    /// The tree that knows the name at a byte of today's text, and that byte in its text.
+    pub(crate) fn model_at(
+        &mut self,
+        name: &str,
+        store: &Store,
+        offset: usize,
+    ) -> Option<(Rc<Model>, usize)> {
+        let model = self.model(name, store)?;
+        if model.parses || model.at(offset).is_some() {
+            return Some((model, offset));
+        }
+        let parsed = self.parsed.clone();
+        let then = parsed.and_then(|old| {
+            let then = moved(self.text.as_str(), &old.text, offset)?;
+            old.at(then).is_some().then_some((old, then))
+        });
+        Some(then.unwrap_or((model, offset)))
+    }
+}

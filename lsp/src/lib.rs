@@ -1,0 +1,38 @@
+//! The language server of canonc, for `.canon` files, recipes and locks in any editor.
+//!
+//! In: messages of the Language Server Protocol. Out: diagnostics, hover, definitions, completion, renaming, formatting,
+//! colours. Must stay true: messages, helps and facts about the language are those of the compiler and the lab; a text
+//! that is being typed never stops the server; data flows in the order of the modules below.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a question is about few of many kinds of syntax"
+)]
+
+mod text;
+mod store;
+mod standard;
+mod finding;
+mod analysis;
+mod worker;
+mod index;
+mod model;
+mod view;
+mod hover;
+mod define;
+mod rename;
+mod colour;
+mod cursor;
+mod complete;
+mod tables;
+mod outline;
+mod document;
+mod answer;
+mod server;
+mod sitter;
+mod grammar;
+
+pub use grammar::files as grammar_files;
+pub use server::{Ended, serve, stdio};

@@ -1,0 +1,348 @@
+//! The server: messages of the client in, answers and diagnostics out.
+//!
+//! In: a connection. Out: nothing; it serves until the client ends it. Must stay true: edits are applied in order, and
+//! all that have arrived are applied before anything is judged; a question waits for a report at most [`PATIENCE`]; a
+//! fault in one answer is an error to that question only.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, select};
+use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
+use lsp_types::notification::{self, Notification as _};
+use lsp_types::request::Request as _;
+use lsp_types::{
+    DidChangeTextDocumentParams, DidChangeWatchedFilesRegistrationOptions,
+    DidCloseTextDocumentParams, DidOpenTextDocumentParams, FileSystemWatcher, GlobPattern,
+    InitializeParams, PublishDiagnosticsParams, Registration, RegistrationParams,
+};
+use serde_json::Value;
+
+use crate::analysis::{Job, Report};
+use crate::answer::{Asked, answer, capabilities};
+use crate::document::Document;
+use crate::standard;
+use crate::store::{DocumentKind, Store};
+use crate::text::Encoding;
+use crate::worker::Worker;
+
+/// How long a question waits for the report on a text that has just changed.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How the client ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It asked the server to end.
+    Asked,
+    /// It went away.
+    Abandoned,
+}
+
+struct Server {
+    sender: Sender<Message>,
+    store: Store,
+    documents: BTreeMap<String, Document>,
+    encoding: Encoding,
+    worker: Worker,
+    is_ending: bool,
+}
+
+/// Serves a client on standard input and output.
+pub fn stdio() -> Result<Ended, String> {
+    let (connection, threads) = Connection::stdio();
+    let ended = serve(&connection)?;
+    drop(connection);
+    match ended {
+        Ended::Asked => threads.join().map_err(|error| error.to_string())?,
+        // The threads may wait for a client that is gone.
+        Ended::Abandoned => {}
+    }
+    Ok(ended)
+}
+
+/// Serves a client.
+pub fn serve(connection: &Connection) -> Result<Ended, String> {
+    let Ok((id, params)) = connection.initialize_start() else { return Ok(Ended::Abandoned) };
+    let params: InitializeParams =
+        serde_json::from_value(params).map_err(|error| format!("initialize: {error}"))?;
+    let offered = params.capabilities.general.as_ref();
+    let offered = offered.and_then(|general| general.position_encodings.as_deref());
+    let encoding = Encoding::choose(offered);
+    let answer = serde_json::json!({
+        "capabilities": capabilities(encoding),
+        "serverInfo": { "name": "canonc", "version": env!("CARGO_PKG_VERSION") },
+    });
+    if connection.initialize_finish(id, answer).is_err() {
+        return Ok(Ended::Abandoned);
+    }
+    let worker = Worker::start().map_err(|error| format!("a thread cannot be started: {error}"))?;
+    let mut server = Server {
+        sender: connection.sender.clone(),
+        store: Store { root: root(&params), cache: cache(&params), open: BTreeMap::new() },
+        documents: BTreeMap::new(),
+        encoding,
+        worker,
+        is_ending: false,
+    };
+    if watches(&params) {
+        server.watch();
+    }
+    let reports = server.worker.reports.clone();
+    loop {
+        select! {
+            recv(connection.receiver) -> message => {
+                let Ok(message) = message else { return Ok(Ended::Abandoned) };
+                if let Some(ended) = server.message(message) {
+                    return Ok(ended);
+                }
+                // Edits that have already arrived come first: only the last text is worth judging.
+                while let Ok(message) = connection.receiver.try_recv() {
+                    if let Some(ended) = server.message(message) {
+                        return Ok(ended);
+                    }
+                }
+                server.judge();
+            }
+            recv(reports) -> report => {
+                if let Ok(report) = report {
+                    server.report(report);
+                    server.judge();
+                }
+            }
+        }
+    }
+}
+
+/// The folder of the workspace.
+fn root(params: &InitializeParams) -> Option<std::path::PathBuf> {
+    let folders = params.workspace_folders.as_ref();
+    let folder = folders.and_then(|folders| folders.first()).map(|folder| folder.uri.clone());
+    #[expect(deprecated, reason = "older clients name the folder in this way")]
+    let old = params.root_uri.clone();
+    folder.or(old)?.to_file_path().ok()
+}
+
+/// The folder for texts that are part of this program: the user's cache, or the one in the client's options.
+fn cache(params: &InitializeParams) -> Option<std::path::PathBuf> {
+    let options = params.initialization_options.as_ref();
+    let given = options.and_then(|options| options.get("cache")).and_then(Value::as_str);
+    given.map(Into::into).or_else(standard::cache)
+}
+
+/// Whether the client tells of files that change on the disk, if it is asked to.
+fn watches(params: &InitializeParams) -> bool {
+    let workspace = params.capabilities.workspace.as_ref();
+    let files = workspace.and_then(|workspace| workspace.did_change_watched_files.as_ref());
+    files.and_then(|files| files.dynamic_registration).unwrap_or(false)
+}
+
+impl Server {
+    fn send(&self, message: Message) {
+        // A client that is gone reads nothing; the next message says so.
+        let _ = self.sender.send(message);
+    }
+
+    /// Asks the client to tell of files that change.
+    fn watch(&self) {
+        let watcher = |ending: &str| FileSystemWatcher {
+            glob_pattern: GlobPattern::String(format!("**/*.{ending}")),
+            kind: None,
+        };
+        let watchers = ["canon", "toml", "lock"].map(watcher).to_vec();
+        let options = DidChangeWatchedFilesRegistrationOptions { watchers };
+        let registration = Registration {
+            id: "files".to_owned(),
+            method: notification::DidChangeWatchedFiles::METHOD.to_owned(),
+            register_options: serde_json::to_value(options).ok(),
+        };
+        let params = RegistrationParams { registrations: vec![registration] };
+        let method = lsp_types::request::RegisterCapability::METHOD.to_owned();
+        let id = RequestId::from("watch".to_owned());
+        self.send(Message::Request(Request::new(id, method, params)));
+    }
+
+    fn message(&mut self, message: Message) -> Option<Ended> {
+        match message {
+            Message::Request(request) => self.request(request),
+            Message::Notification(notification) if notification.method == "exit" => {
+                return Some(if self.is_ending { Ended::Asked } else { Ended::Abandoned });
+            }
+            Message::Notification(notification) => self.notification(notification),
+            Message::Response(_) => {}
+        }
+        None
+    }
+
+    fn request(&mut self, request: Request) {
+        let id = request.id.clone();
+        if request.method == lsp_types::request::Shutdown::METHOD {
+            self.is_ending = true;
+            return self.send(Message::Response(Response::new_ok(id, Value::Null)));
+        }
+        if self.is_ending {
+            let message = "the server is shutting down".to_owned();
+            let code = ErrorCode::InvalidRequest as i32;
+            return self.send(Message::Response(Response::new_err(id, code, message)));
+        }
+        self.judge();
+        if let Some(name) = self.subject(&request) {
+            self.wait(&name);
+        }
+        let asked =
+            Asked { store: &self.store, documents: &mut self.documents, encoding: self.encoding };
+        let answered = catch_unwind(AssertUnwindSafe(|| answer(asked, &request)));
+        let response = match answered {
+            Ok(Ok(value)) => Response::new_ok(id, value),
+            Ok(Err((code, message))) => Response::new_err(id, code as i32, message),
+            Err(_) => {
+                let message = format!("canonc failed on `{}`", request.method);
+                Response::new_err(id, ErrorCode::InternalError as i32, message)
+            }
+        };
+        self.send(Message::Response(response));
+    }
+
+    /// The document that a question is about, if its answer shows facts.
+    fn subject(&self, request: &Request) -> Option<String> {
+        let shows = ["hover", "definition", "completion", "codeAction", "rename", "references"];
+        let method = request.method.strip_prefix("textDocument/")?;
+        if !shows.contains(&method) {
+            return None;
+        }
+        let uri = request.params.get("textDocument")?.get("uri")?.as_str()?;
+        Some(self.store.name_of(&uri.parse().ok()?))
+    }
+
+    /// Waits for the report on a document, but not for long.
+    fn wait(&mut self, name: &str) {
+        let end = Instant::now() + PATIENCE;
+        let reports = self.worker.reports.clone();
+        while self.documents.get(name).is_some_and(|document| document.is_pending) {
+            match reports.recv_deadline(end) {
+                Ok(report) => self.report(report),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn notification(&mut self, notification: Notification) {
+        match notification.method.as_str() {
+            notification::DidOpenTextDocument::METHOD => {
+                if let Some(params) = read::<DidOpenTextDocumentParams>(notification) {
+                    let open = params.text_document;
+                    let name = self.store.name_of(&open.uri);
+                    let document =
+                        Document::new(&name, open.uri, open.text, open.version, self.encoding);
+                    self.store.open.insert(name.clone(), document.shared.clone());
+                    self.documents.insert(name.clone(), document);
+                    self.changed(&name);
+                }
+            }
+            notification::DidChangeTextDocument::METHOD => {
+                if let Some(params) = read::<DidChangeTextDocumentParams>(notification) {
+                    let name = self.store.name_of(&params.text_document.uri);
+                    let Some(document) = self.documents.get_mut(&name) else { return };
+                    document.change(&name, &params.content_changes, params.text_document.version);
+                    self.store.open.insert(name.clone(), document.shared.clone());
+                    self.changed(&name);
+                }
+            }
+            notification::DidCloseTextDocument::METHOD => {
+                if let Some(params) = read::<DidCloseTextDocumentParams>(notification) {
+                    let name = self.store.name_of(&params.text_document.uri);
+                    self.store.open.remove(&name);
+                    if let Some(document) = self.documents.remove(&name) {
+                        self.publish(&document.url, Vec::new(), None);
+                    }
+                    self.changed(&name);
+                }
+            }
+            notification::DidChangeWatchedFiles::METHOD
+            | notification::DidSaveTextDocument::METHOD => {
+                for document in self.documents.values_mut() {
+                    document.is_stale = true;
+                    document.forget();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Marks the documents that read a file, and that document itself.
+    fn changed(&mut self, name: &str) {
+        for (other, document) in &mut self.documents {
+            document.forget();
+            let reads = match document.kind {
+                Some(DocumentKind::Canon) => document.reads(name),
+                // Which files a recipe reads is known only after it was judged.
+                Some(DocumentKind::Recipe) => true,
+                Some(DocumentKind::Lock) | None => false,
+            };
+            document.is_stale |= other == name || reads;
+        }
+    }
+
+    /// Has the documents judged whose texts have changed.
+    fn judge(&mut self) {
+        if self.documents.values().all(|document| !document.is_stale) {
+            return;
+        }
+        let store = Arc::new(self.store.clone());
+        let mut cleared = Vec::new();
+        for (name, document) in &mut self.documents {
+            if !document.is_stale {
+                continue;
+            }
+            document.is_stale = false;
+            let (Some(kind), true) = (document.kind, document.is_judged(&store)) else {
+                if !document.findings.is_empty() {
+                    document.findings.clear();
+                    cleared.push((document.url.clone(), document.version));
+                }
+                continue;
+            };
+            let job = Job {
+                name: name.clone(),
+                kind,
+                version: document.version,
+                text: document.shared.clone(),
+                store: store.clone(),
+            };
+            document.is_pending = self.worker.jobs.send(job).is_ok();
+        }
+        for (url, version) in cleared {
+            self.publish(&url, Vec::new(), Some(version));
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        let name = report.name.clone();
+        let Some(document) = self.documents.get_mut(&name) else { return };
+        if !document.take(report) {
+            // A report on today's text is on its way.
+            document.is_pending = true;
+            return;
+        }
+        let (text, store) = (&document.text, &self.store);
+        let shown = document.findings.iter().map(|finding| finding.shown(text, store)).collect();
+        let (url, version) = (document.url.clone(), document.version);
+        self.publish(&url, shown, Some(version));
+    }
+
+    fn publish(
+        &self,
+        url: &lsp_types::Url,
+        diagnostics: Vec<lsp_types::Diagnostic>,
+        version: Option<i32>,
+    ) {
+        let params = PublishDiagnosticsParams { uri: url.clone(), diagnostics, version };
+        let method = notification::PublishDiagnostics::METHOD.to_owned();
+        self.send(Message::Notification(Notification::new(method, params)));
+    }
+}
+
+fn read<P: serde::de::DeserializeOwned>(notification: Notification) -> Option<P> {
+    serde_json::from_value(notification.params).ok()
+}

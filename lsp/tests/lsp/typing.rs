@@ -1,0 +1,120 @@
+//! Texts that are being typed: no state of them stops the server.
+//!
+//! In: every beginning of a text, and random edits. Out: answers. Must stay true: each question has an answer that is no
+//! error; the server's text is the client's.
+
+use proptest::prelude::*;
+use serde_json::json;
+use support::programs::read;
+
+use super::client::Client;
+
+/// Asks everything about a place; an error fails the test.
+fn ask_all(client: &mut Client, name: &str, offset: usize, text: &str) {
+    let document = json!({ "uri": client.url(name) });
+    let place = json!({ "textDocument": document, "position": client.position(text, offset) });
+    for method in ["hover", "definition", "completion", "documentHighlight"] {
+        client.ask(&format!("textDocument/{method}"), place.clone());
+    }
+    let whole =
+        json!({ "textDocument": document, "options": { "tabSize": 2, "insertSpaces": true } });
+    for method in ["documentSymbol", "formatting", "semanticTokens/full"] {
+        client.ask(&format!("textDocument/{method}"), whole.clone());
+    }
+    let mut references = place.clone();
+    references["context"] = json!({ "includeDeclaration": true });
+    client.ask("textDocument/references", references);
+    // Renaming may be refused.
+    let mut rename = place;
+    rename["newName"] = json!("renamed");
+    if let Err(error) = client.try_ask("textDocument/rename", rename) {
+        assert!(!error.contains("canonc failed"), "{error}");
+    }
+}
+
+#[test]
+fn every_beginning_of_a_file_has_answers() {
+    let names = ["std/attention.canon", "arch/hybrid_tiny.canon", "recipes/demo_llama.toml"];
+    for name in names {
+        let whole = read(name);
+        let mut client = Client::new(&[]);
+        client.open(name, "");
+        let ends: Vec<usize> = whole.char_indices().map(|(at, _)| at).collect();
+        for end in ends.into_iter().step_by(29) {
+            client.set(name, &whole[..end]);
+            ask_all(&mut client, name, end, &whole[..end]);
+        }
+        client.set(name, &whole);
+        client.diagnostics(name);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn random_edits_have_answers(
+        edits in prop::collection::vec(
+            (0usize..2000, 0usize..40, "[a-z{}()\\[\\],;=.\"/ é𝄞\n0-9]{0,6}"), 1..6,
+        ),
+        at in 0usize..2000,
+    ) {
+        let mut text = read("arch/hybrid_tiny.canon") + &read("std/swiglu.canon");
+        let mut client = Client::new(&[]);
+        client.open("a.canon", &text);
+        let floor = |text: &str, mut at: usize| {
+            at = at.min(text.len());
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            at
+        };
+        for (start, length, new) in edits {
+            let start = floor(&text, start);
+            let end = floor(&text, start + length).max(start);
+            let range = json!({
+                "start": client.position(&text, start), "end": client.position(&text, end),
+            });
+            client.change("a.canon", json!([{ "range": range, "text": new }]));
+            text.replace_range(start..end, &new);
+            let at = floor(&text, at);
+            ask_all(&mut client, "a.canon", at, &text);
+        }
+        // The diagnostics are those of the same text sent whole.
+        let found = client.diagnostics("a.canon");
+        let mut other = Client::new(&[]);
+        other.open("a.canon", &text);
+        let strip = |found: Vec<serde_json::Value>| -> Vec<serde_json::Value> {
+            found.into_iter().map(|d| json!([d["range"], d["message"]])).collect()
+        };
+        prop_assert_eq!(strip(found), strip(other.diagnostics("a.canon")));
+    }
+}
+
+#[test]
+fn odd_messages_are_answered_or_ignored() {
+    let mut client = Client::new(&[]);
+    let error = client.try_ask("textDocument/unheardOf", json!({})).unwrap_err();
+    assert_eq!(error, "canonc does not answer `textDocument/unheardOf`");
+    assert!(client.try_ask("textDocument/hover", json!({ "what": 1 })).is_err());
+    client.tell("textDocument/didChange", json!({ "what": 1 }));
+    client.tell("$/cancelRequest", json!({ "id": 1 }));
+    // A document that is not a file, and one that is not open.
+    let place = |uri: &str| {
+        json!({
+            "textDocument": { "uri": uri }, "position": { "line": 0, "character": 0 },
+        })
+    };
+    assert!(client.ask("textDocument/hover", place("file:///no/such.canon")).is_null());
+    client.tell(
+        "textDocument/didOpen",
+        json!({ "textDocument": {
+            "uri": "untitled:Untitled-1", "languageId": "canon", "version": 1, "text": "x",
+        }}),
+    );
+    assert!(client.ask("textDocument/hover", place("untitled:Untitled-1")).is_null());
+    // A text beyond the bound of the language.
+    client.open("big.canon", &"// x\n".repeat(300_000));
+    let lines = client.diagnostics("big.canon");
+    assert!(lines[0]["message"].as_str().unwrap().contains("1 MiB"), "{lines:?}");
+}
