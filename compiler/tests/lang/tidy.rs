@@ -64,7 +64,7 @@ fn spoken(line: &str) -> &str {
 }
 
 /// The crates in dependency order, each with the crates of the repository that it may use.
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("dsl", &[]),
     ("tasks", &["dsl"]),
     ("compiler", &["dsl"]),
@@ -77,6 +77,7 @@ const CRATES: [(&str, &[&str]); 14] = [
     ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
     ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records"]),
     ("suite", &["dsl", "tasks", "disk"]),
+    ("serve", &[]),
     (
         "runtime",
         &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records", "interop"],
@@ -85,7 +86,7 @@ const CRATES: [(&str, &[&str]); 14] = [
         "cli",
         &[
             "dsl", "tasks", "compiler", "lab", "scale", "disk", "data", "records", "interop",
-            "report", "suite",
+            "report", "suite", "serve",
         ],
     ),
 ];
