@@ -17,6 +17,7 @@ mod report;
 mod run;
 mod scaling;
 mod selftest;
+mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -47,6 +48,7 @@ pub use report::ReportArgs;
 pub use run::RunArgs;
 pub use scaling::{By, ScalingArgs, Which};
 pub use selftest::SelftestArgs;
+pub use serve::ServeArgs;
 
 /// Compiles language-model architectures, locks experiments, and proves how two of them differ
 #[derive(Debug, Parser)]
@@ -112,6 +114,7 @@ pub enum Command {
     Selftest(SelftestArgs),
     Forward(ForwardArgs),
     Generate(GenerateArgs),
+    Serve(ServeArgs),
     Answer(AnswerArgs),
     Eval(EvalArgs),
     Import(ImportArgs),

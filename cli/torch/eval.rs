@@ -270,7 +270,7 @@ impl Person<'_> {
         let what = Continuation {
             prompt,
             max_tokens: most,
-            sampling: Sampling { temperature: 0.0, top_k: None, seed: 0 },
+            sampling: Sampling { temperature: 0.0, top_k: None, top_p: None, seed: 0 },
             stop: prompts.stop(),
         };
         let (mut tokens, mut text, mut ended) = (Vec::new(), String::new(), Ok(()));
