@@ -1,6 +1,6 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build test test-transformers fuzz demo check gpu-kernels test-gpu test-editors grammars vscode
+.PHONY: help libtorch build test test-transformers fuzz demo check gpu-kernels test-gpu test-serve test-editors grammars vscode
 CARGO ?= cargo
 
 help: ## this list
@@ -27,6 +27,9 @@ test: libtorch ## every test
 
 test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
 	$(CARGO) test --test transformers -- --nocapture
+
+test-serve: libtorch ## canonc serve with the real openai client and lm-eval (makes an environment once: 5 minutes, 6 GB)
+	$(CARGO) test --test clients -- --nocapture
 
 gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 740 MB once; no GPU needed)
 	env=$$(gpu/env.sh) && "$$env/bin/python" gpu/build.py

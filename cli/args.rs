@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod scaling;
 mod selftest;
+mod serve;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -49,6 +50,7 @@ pub use report::ReportArgs;
 pub use run::RunArgs;
 pub use scaling::{By, ScalingArgs, Which};
 pub use selftest::SelftestArgs;
+pub use serve::ServeArgs;
 
 /// Compiles language-model architectures, locks experiments, and proves how two of them differ
 #[derive(Debug, Parser)]
@@ -114,6 +116,7 @@ pub enum Command {
     Selftest(SelftestArgs),
     Forward(ForwardArgs),
     Generate(GenerateArgs),
+    Serve(ServeArgs),
     Answer(AnswerArgs),
     Eval(EvalArgs),
     Import(ImportArgs),

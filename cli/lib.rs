@@ -118,6 +118,7 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
         Command::Selftest(args) => tensors.carry_out(Work::Selftest(&args)),
         Command::Forward(args) => tensors.carry_out(Work::Forward(&args)),
         Command::Generate(args) => tensors.carry_out(Work::Generate(&args)),
+        Command::Serve(args) => tensors.carry_out(Work::Serve(&args)),
         Command::Answer(args) => tensors.carry_out(Work::Answer(&args)),
         Command::Eval(args) => eval::eval(&args, tensors),
         Command::Export(args) => export::export(&args),

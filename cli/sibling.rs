@@ -20,12 +20,16 @@ pub const PROGRAM: &str = "canonc-torch";
 /// How serious a line of PyTorch's own log must be to be printed.
 const TORCH_LOG: &str = "TORCH_CPP_LOG_LEVEL";
 
+/// Settings of jemalloc, which reads them before `main`: a server's pages go back to the system, where a training step's
+/// are kept for the next one.
+const ALLOCATOR: (&str, &str) = ("MALLOC_CONF", "dirty_decay_ms:1000,muzzy_decay_ms:0,thp:default");
+
 /// Runs tensor work by replacing this process with the other program.
 #[derive(Debug)]
 pub struct Sibling;
 
 impl Tensors for Sibling {
-    fn carry_out(&self, _: Work<'_>) -> Outcome {
+    fn carry_out(&self, work: Work<'_>) -> Outcome {
         let program = found()?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         // libtorch is linked, so it reads its environment before `main`.
@@ -35,6 +39,9 @@ impl Tensors for Sibling {
         // PyTorch would print where in its code it noticed that a rank is gone; canonc says which one.
         if std::env::var_os(TORCH_LOG).is_none() {
             command.env(TORCH_LOG, "FATAL");
+        }
+        if matches!(work, Work::Serve(_)) && std::env::var_os(ALLOCATOR.0).is_none() {
+            command.env(ALLOCATOR.0, ALLOCATOR.1);
         }
         let error = command.exec();
         Err(Failure::machine(format!(

@@ -10,7 +10,7 @@ use records::verify::Report;
 
 use crate::args::{
     AnswerArgs, BenchArgs, CompareArgs, EvalArgs, ForwardArgs, GenerateArgs, ReproduceArgs,
-    RunArgs, SelftestArgs,
+    RunArgs, SelftestArgs, ServeArgs,
 };
 use crate::doctor::Fact;
 use crate::fail::Outcome;
@@ -24,6 +24,7 @@ pub enum Work<'a> {
     Selftest(&'a SelftestArgs),
     Forward(&'a ForwardArgs),
     Generate(&'a GenerateArgs),
+    Serve(&'a ServeArgs),
     Answer(&'a AnswerArgs),
     Eval(&'a EvalArgs),
     /// `compare --time`: the given number of rounds of steps of each comparison's arms.

@@ -21,6 +21,7 @@ mod run_cli {
     mod proof;
     mod ranks;
     mod selftest;
+    mod serve;
     mod signals;
     mod slurm;
     mod stock;

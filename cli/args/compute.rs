@@ -189,17 +189,19 @@ Examples:
   canonc generate runs/text/text-first-seed1 --prompt 'Once upon'     with the weights of a run
   canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
+  canonc generate runs/text/text-first-seed1 --interactive            a prompt a line; Ctrl-D ends
+  canonc generate exported --prompt A                                 a Hugging Face folder, with its tokenizer
 
 The random draw for a token is a function of the seed and the token's position. A text prompt becomes tokens as the
 lock's data does: with its tokenizer, starting with bos under add_bos, and ending at eos under add_eos; for the tasks
 capo and multihop, between two ends of text (257), as in their windows. A .canon file has no data settings: its
-prompts are bytes, between 256 and 257 (vocabulary 258).
+prompts are bytes, between 256 and 257 (vocabulary 258), or tokens of --tokenizer-file if that is a tokenizer.json.
 
 Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, kernels: [{kernel, path,
 times}]}; text is null for a prompt of tokens, state_bytes is the size of the state carried between tokens."
 )]
 pub struct GenerateArgs {
-    /// A .canon file, a lock, or a run's folder
+    /// A .canon file, a lock, a run's folder, or a Hugging Face folder
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several
@@ -215,6 +217,9 @@ pub struct GenerateArgs {
     /// Tokens to continue
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub prompt_tokens: Option<Vec<i64>>,
+    /// Read prompts from the terminal, a line each, and continue each of them
+    #[arg(short, long, conflicts_with_all = ["prompt", "prompt_tokens", "json"])]
+    pub interactive: bool,
     #[command(flatten)]
     pub prompts: PromptArgs,
     /// Maximum number of tokens to generate
@@ -226,6 +231,9 @@ pub struct GenerateArgs {
     /// Sample only from this many most likely tokens [default: all]
     #[arg(long, value_name = "K", allow_negative_numbers = true, value_parser = super::within::<usize>(0, usize::MAX))]
     pub top_k: Option<usize>,
+    /// Sample only from the most likely tokens that have this probability together [default: all]
+    #[arg(long, value_name = "P", value_parser = probability)]
+    pub top_p: Option<f64>,
     /// Random seed
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = super::within::<u64>(0, u64::MAX))]
     pub seed: u64,
@@ -248,6 +256,14 @@ pub struct PromptArgs {
     /// The token after a document, if it was given to `canonc data prepare`
     #[arg(long, value_name = "TOKEN")]
     pub eos: Option<String>,
+}
+
+/// Parses a probability above 0.
+fn probability(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 0.0 && value <= 1.0 => Ok(value),
+        Ok(_) | Err(_) => Err("give a number above 0 and at most 1".to_owned()),
+    }
 }
 
 /// Parses a number that is at least 0.

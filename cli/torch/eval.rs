@@ -10,6 +10,7 @@ use report::compare::Table;
 use report::scores::{Scores, against};
 use runtime::generate::{Continuation, Generator, Sampling};
 use runtime::likelihood::{Likelihood, Scorer};
+use runtime::state::digest_of_weights;
 use serde::Serialize;
 use suite::encode::{self, Encoder, Piece};
 use suite::generated::cut;
@@ -82,7 +83,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         model: Of {
             name: &model.name,
             graph: model.compiled.identity.graph.to_string(),
-            weights: model.weights.digest().map_err(bound)?.to_string(),
+            weights: digest_of_weights(&model.weights).map_err(bound)?.to_string(),
             lock: model.lock.as_deref(),
         },
         suite: shown(&args.suite),
@@ -270,7 +271,7 @@ impl Person<'_> {
         let what = Continuation {
             prompt,
             max_tokens: most,
-            sampling: Sampling { temperature: 0.0, top_k: None, seed: 0 },
+            sampling: Sampling { temperature: 0.0, top_k: None, top_p: None, seed: 0 },
             stop: prompts.stop(),
         };
         let (mut tokens, mut text, mut ended) = (Vec::new(), String::new(), Ok(()));

@@ -8,9 +8,13 @@ use std::ops::ControlFlow;
 
 use runtime::generate::{Request, Sampling, generate as run};
 use serde::Serialize;
+use serve::model::Codec;
+use serve::text::TextStream;
 
 use crate::forward::{Ran, machine, one_arch, options, ran, weights};
+use crate::interactive;
 use crate::prompts::Prompts;
+use crate::served::{Asked, Described};
 use canonc::args::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::load::Found;
@@ -18,65 +22,95 @@ use canonc::output;
 use canonc::runs::{self, failure};
 
 pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
-    let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
+    if args.interactive {
+        return interactive::interactive(args);
+    }
     let machine = machine(&args.machine)?;
-    let vocab = compiled.graph.vocab;
-    let (prompt, prompts) = match (&args.prompt, &args.prompt_tokens) {
-        (Some(text), _) => {
-            let prompts =
-                Prompts::new(data.as_ref(), vocab, &args.prompts, "give `--prompt-tokens 1,2,3`")?;
-            (prompts.tokens(text)?, Some(prompts))
+    let asked = Asked {
+        model: &args.file,
+        arch: args.arch.as_deref(),
+        weights: args.weights.as_deref(),
+        prompts: &args.prompts,
+    };
+    let instead = "give `--prompt-tokens 1,2,3`";
+    let (compiled, path, prompts) = match asked.folder()? {
+        Some(Described { compiled, weights, text, .. }) => {
+            let text = text.map_err(|why| Failure::bad_input(why).help(instead));
+            (compiled, Some(weights), args.prompt.as_ref().map(|_| text).transpose()?)
         }
-        (None, Some(tokens)) => (tokens.clone(), None),
-        (None, None) => {
+        None => {
+            let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
+            let vocab = compiled.graph.vocab;
+            let prompts = match &args.prompt {
+                Some(_) => Some(Prompts::new(data.as_ref(), vocab, &args.prompts, instead)?),
+                None => None,
+            };
+            (compiled, None, prompts)
+        }
+    };
+    let prompt = match (&args.prompt, &prompts, &args.prompt_tokens) {
+        (Some(text), Some(prompts), _) => prompts.tokens(text)?,
+        (_, _, Some(tokens)) => tokens.clone(),
+        (_, _, None) => {
             return Err(Failure::bad_input("no prompt is given")
                 .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`"));
         }
     };
-    let weights =
-        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let path = match path {
+        Some(path) => path,
+        None => runs::weights(&args.file, args.weights.as_deref())?,
+    };
+    let weights = weights(&compiled, &path, machine)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,
         prompt: &prompt,
         max_tokens: args.max_tokens,
-        sampling: Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed },
+        sampling: Sampling {
+            temperature: args.temperature,
+            top_k: args.top_k,
+            top_p: args.top_p,
+            seed: args.seed,
+        },
         stop: prompts.as_ref().and_then(Prompts::stop),
         options: options(&args.machine),
         machine,
     };
     let mut ended = Ok(());
-    let (mut tokens, mut written) = (Vec::new(), 0);
-    let generated = run(&request, |token| {
-        tokens.push(token);
+    let ids = |tokens: &[i64]| -> Vec<u32> {
+        tokens.iter().filter_map(|id| u32::try_from(*id).ok()).collect()
+    };
+    let mut text = TextStream::after(&ids(&prompt));
+    let undecoded = |why: String| Failure::bad_input(why);
+    let mut count = 0;
+    let ends = prompts.as_ref().map(Codec::ends).unwrap_or_default();
+    let is_end = |token: i64| ends.iter().any(|end| i64::from(*end) == token);
+    let mut generated = run(&request, |token| {
+        // One of several end tokens; the first one is the request's.
+        if is_end(token) {
+            return ControlFlow::Break(());
+        }
+        count += 1;
         if args.json {
             return ControlFlow::Continue(());
         }
-        let text = match &prompts {
-            Some(prompts) => prompts.continuation(&prompt, &tokens).map(|bytes| {
-                // Printed text is never retracted, and the next token may change the end of the text.
-                let mut pending = bytes.get(written..).unwrap_or_default().to_vec();
-                // An incomplete character, as some tokenizers write it.
-                while pending.ends_with("\u{fffd}".as_bytes()) {
-                    pending.truncate(pending.len() - '\u{fffd}'.len_utf8());
-                }
-                let before = pending.len();
-                let text = whole_characters(&mut pending);
-                written += before - pending.len();
-                text
-            }),
-            None => Ok(format!("{}{token}", if tokens.len() == 1 { "" } else { " " })),
+        let piece = match (&prompts, u32::try_from(token)) {
+            (Some(prompts), Ok(id)) => text.push(prompts, id).map_err(undecoded),
+            (_, _) => Ok(format!("{}{token}", if count == 1 { "" } else { " " })),
         };
-        ended = text.and_then(|text| output::exact(&text));
+        ended = piece.and_then(|piece| output::exact(&piece));
         if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })
     .map_err(failure)?;
     ended?;
-    let bytes = match &prompts {
-        Some(prompts) => Some(prompts.continuation(&prompt, &generated.tokens)?),
-        None => None,
-    };
+    if generated.tokens.last().is_some_and(|token| is_end(*token)) {
+        generated.tokens.pop();
+    }
     if args.json {
+        let bytes = match &prompts {
+            Some(prompts) => Some(prompts.continuation(&prompt, &generated.tokens)?),
+            None => None,
+        };
         output::json(&Report {
             schema: "canonc.generate.v1",
             tokens: &generated.tokens,
@@ -86,8 +120,11 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         })?;
         return Ok(Exit::Fine);
     }
-    let rest = bytes.as_deref().and_then(|bytes| bytes.get(written..)).unwrap_or_default();
-    output::exact(&(String::from_utf8_lossy(rest).into_owned() + "\n"))?;
+    let rest = match &prompts {
+        Some(prompts) => text.finish(prompts).map_err(undecoded)?,
+        None => String::new(),
+    };
+    output::exact(&(rest + "\n"))?;
     Ok(Exit::Fine)
 }
 
@@ -99,27 +136,4 @@ struct Report<'a> {
     text: Option<String>,
     state_bytes: usize,
     kernels: Vec<Ran<'a>>,
-}
-
-/// Takes the complete characters from the front of `pending`; bytes that cannot become one are shown as �.
-fn whole_characters(pending: &mut Vec<u8>) -> String {
-    match std::str::from_utf8(pending) {
-        Ok(text) => {
-            let text = text.to_owned();
-            pending.clear();
-            text
-        }
-        // More bytes may complete the last character.
-        Err(error) if error.error_len().is_none() => {
-            let rest = pending.split_off(error.valid_up_to());
-            let text = String::from_utf8_lossy(pending).into_owned();
-            *pending = rest;
-            text
-        }
-        Err(_) => {
-            let text = String::from_utf8_lossy(pending).into_owned();
-            pending.clear();
-            text
-        }
-    }
 }

@@ -6,6 +6,7 @@ mod bench;
 mod eval;
 mod forward;
 mod generate;
+mod interactive;
 mod model;
 mod prompts;
 mod ranks;
@@ -14,6 +15,8 @@ mod reproduce;
 mod run;
 mod seen;
 mod selftest;
+mod serve;
+mod served;
 mod step_times;
 
 use std::process::ExitCode;
@@ -39,6 +42,7 @@ impl Tensors for Here {
             Work::Selftest(args) => selftest::selftest(args),
             Work::Forward(args) => forward::forward(args),
             Work::Generate(args) => generate::generate(args),
+            Work::Serve(args) => serve::serve(args),
             Work::Answer(args) => answer::answer(args),
             Work::Eval(args) => eval::eval(args),
             Work::StepTimes(args, comparisons, rounds) => {

@@ -9,6 +9,7 @@ use std::path::Path;
 use data::text::locked;
 use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer, TokenizerKind};
 use lab::experiment::DataSource;
+use serve::model::{Codec, Special};
 
 use canonc::args::PromptArgs;
 use canonc::data::tokenizer;
@@ -21,6 +22,10 @@ pub(crate) struct Prompts {
     after: Option<u32>,
     /// The tokenizer's bos, or else its eos.
     first: Option<u32>,
+    /// Tokens that end a text.
+    ends: Vec<u32>,
+    /// Special tokens that the tokenizer's file names.
+    specials: Vec<Special>,
 }
 
 impl Prompts {
@@ -36,7 +41,12 @@ impl Prompts {
         let path = args.tokenizer_file.as_deref();
         let kind = match data {
             Some(DataSource::Text { tokenizer, .. }) => Kind::from(tokenizer),
-            Some(DataSource::Task { .. }) | None => Kind::Bytes,
+            Some(DataSource::Task { .. }) => Kind::Bytes,
+            // Without a lock, the file says what it is.
+            None if path.is_some_and(|path| path.extension().is_some_and(|end| end == "json")) => {
+                Kind::File(TokenizerKind::HuggingFace)
+            }
+            None => Kind::Bytes,
         };
         if let (Some(path), Kind::Bytes) = (path, kind) {
             return Err(Failure::bad_input(format!(
@@ -80,7 +90,8 @@ impl Prompts {
             .help(instead));
         }
         let first = bos.or(eos);
-        Ok(Prompts { tokenizer, before, after, first })
+        let ends = after.into_iter().collect();
+        Ok(Prompts { tokenizer, before, after, first, ends, specials: Vec::new() })
     }
 
     /// For a model with a `tokenizer.json` and the names of its marks: a text begins as the file says, and ends with
@@ -102,7 +113,8 @@ impl Prompts {
             ))
             .help("name the model's own tokenizer with --tokenizer-file FILE"));
         }
-        Ok(Prompts { tokenizer: named, before, after: eos, first: bos.or(eos) })
+        let (first, ends) = (bos.or(eos), eos.into_iter().collect());
+        Ok(Prompts { tokenizer: named, before, after: eos, first, ends, specials: Vec::new() })
     }
 
     /// The token before a text without context: bos, or else eos.
@@ -122,9 +134,35 @@ impl Prompts {
         Ok(ids.into_iter().map(i64::from).collect())
     }
 
-    /// The mark that ends a text; `None` if training had none.
+    /// For a tokenizer of Hugging Face: `ends` are the tokens that end a text, `specials` those that its file names.
+    pub(crate) fn of_folder(
+        tokenizer: Tokenizer,
+        ends: Vec<u32>,
+        specials: Vec<Special>,
+    ) -> Prompts {
+        let Info { bos: before, eos: after, .. } = *tokenizer.info();
+        Prompts { tokenizer, before, after, first: before.or(after), ends, specials }
+    }
+
+    /// Whether the tokenizer is a `tokenizer.json`.
+    pub(crate) fn is_hugging_face(&self) -> bool {
+        self.tokenizer.info().kind == Kind::File(TokenizerKind::HuggingFace)
+    }
+
+    /// Adds what the tokenizer's file says about special tokens.
+    pub(crate) fn with_specials(self, specials: Vec<Special>) -> Prompts {
+        Prompts { specials, ..self }
+    }
+
+    /// The token that ends a text, the first one if there are several; `None` if training had none.
     pub(crate) fn stop(&self) -> Option<i64> {
-        self.after.map(i64::from)
+        self.ends.first().copied().map(i64::from)
+    }
+
+    /// Whether a token is text, not a mark or another special token.
+    fn is_text(&self, id: u32) -> bool {
+        ![self.before, self.after].contains(&Some(id))
+            && self.specials.iter().all(|special| special.id != id)
     }
 
     /// The tokens of a text, as in training.
@@ -152,9 +190,8 @@ impl Prompts {
     /// The bytes that `tokens` add to those of the prompt. A token's bytes may depend on earlier tokens.
     pub(crate) fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, Failure> {
         let ids = |tokens: &[i64]| -> Vec<u32> {
-            let marks = [self.before, self.after];
             let ids = tokens.iter().filter_map(|id| u32::try_from(*id).ok());
-            ids.filter(|id| !marks.contains(&Some(*id))).collect()
+            ids.filter(|id| self.is_text(*id)).collect()
         };
         let decode = |ids: &[u32]| {
             self.tokenizer.decode(ids).map_err(|why| {
@@ -167,5 +204,59 @@ impl Prompts {
             Some(rest) => Ok(rest.to_vec()),
             None => decode(&own),
         }
+    }
+}
+
+impl Codec for Prompts {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+        let mut ids = Vec::new();
+        let why = |why| format!("the text cannot be tokenized: {why}");
+        self.tokenizer.encode(text, &mut ids).map_err(why)?;
+        Ok(ids)
+    }
+
+    fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        let ids: Vec<u32> = ids.iter().copied().filter(|id| self.is_text(*id)).collect();
+        let why = |why| format!("the tokens cannot be decoded: {why}");
+        self.tokenizer.decode(&ids).map_err(why)
+    }
+
+    fn before(&self) -> Option<u32> {
+        self.before
+    }
+
+    fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    fn specials(&self) -> &[Special] {
+        &self.specials
+    }
+}
+
+/// Tokens that are not text, shown as their ids.
+#[derive(Debug)]
+pub(crate) struct Ids;
+
+impl Codec for Ids {
+    fn encode(&self, _: &str) -> Result<Vec<u32>, String> {
+        Err("the tokens of this model are not text".to_owned())
+    }
+
+    fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        let ids = ids.iter().map(|id| format!("{id} "));
+        Ok(ids.collect::<String>().into_bytes())
+    }
+
+    fn before(&self) -> Option<u32> {
+        None
+    }
+
+    fn ends(&self) -> &[u32] {
+        &[]
+    }
+
+    fn specials(&self) -> &[Special] {
+        &[]
     }
 }

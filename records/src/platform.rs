@@ -10,7 +10,9 @@ mod variables;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use memory::{MemoryLimit, memory_limit, page_faults_of, peak_memory, peak_memory_of};
+pub use memory::{
+    MemoryLimit, memory_limit, page_faults_of, peak_memory, peak_memory_of, resident_memory,
+};
 pub use variables::{Effect, effect};
 
 /// The instruction sets that ATen can be limited to. They give different results.

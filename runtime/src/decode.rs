@@ -179,7 +179,7 @@ impl Decoder {
 
 impl SamplingOptions {
     fn sampling(&self, seed: u64) -> Sampling {
-        Sampling { temperature: self.temperature, top_k: self.top_k, seed }
+        Sampling { temperature: self.temperature, top_k: self.top_k, top_p: None, seed }
     }
 }
 
@@ -217,4 +217,9 @@ fn take_done<'a>(rows: &mut Vec<Row<'a>>, ended: &mut Vec<Row<'a>>) {
 pub(crate) fn on_the_cpu(tensor: &Tensor) -> Result<Vec<f64>, ExecuteError> {
     let tensor = tensor.f_to_device(Device::Cpu)?.f_to_kind(Kind::Double)?.f_contiguous()?;
     Ok(Vec::try_from(tensor.f_reshape([-1])?)?)
+}
+
+/// The logits of one row at one of its positions, from [1, time, vocab].
+pub fn numbers(logits: &Tensor, at: usize) -> Result<Vec<f64>, ExecuteError> {
+    on_the_cpu(&logits.f_select(1, at as i64)?)
 }

@@ -17,6 +17,7 @@ mod orders;
 mod running;
 mod sharing;
 mod stream;
+mod together;
 mod trace;
 mod train;
 mod widen;

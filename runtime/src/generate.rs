@@ -23,6 +23,8 @@ pub struct Sampling {
     pub temperature: f64,
     /// Sample only among this many of the likeliest tokens.
     pub top_k: Option<usize>,
+    /// Sample only among the likeliest tokens that have this probability together, after `top_k`.
+    pub top_p: Option<f64>,
     pub seed: u64,
 }
 
@@ -50,7 +52,7 @@ pub struct Generated {
 }
 
 /// Prompt tokens processed at once, to bound attention's memory.
-pub(crate) const PREFILL: usize = 256;
+pub const PREFILL: usize = 256;
 
 /// Draws tokens until there are enough, the stop token is drawn, or `each` breaks.
 pub fn generate(
@@ -129,7 +131,7 @@ impl Generator {
 }
 
 pub(crate) fn check(sampling: &Sampling) -> Result<(), RunError> {
-    let Sampling { temperature, top_k, seed: _ } = *sampling;
+    let Sampling { temperature, top_k, top_p, seed: _ } = *sampling;
     if !temperature.is_finite() || temperature < 0.0 {
         return Err(RunError::input(
             format!("the temperature is {temperature}"),
@@ -138,6 +140,12 @@ pub(crate) fn check(sampling: &Sampling) -> Result<(), RunError> {
     }
     if top_k == Some(0) {
         return Err(RunError::input("top-k of 0 leaves no token", "give 1 or more"));
+    }
+    if let Some(top_p) = top_p.filter(|top_p| !(*top_p > 0.0 && *top_p <= 1.0)) {
+        return Err(RunError::input(
+            format!("top-p is {top_p}"),
+            "give more than 0 and at most 1, which keeps all tokens",
+        ));
     }
     Ok(())
 }
@@ -154,6 +162,12 @@ fn advance(
     Ok((Vec::try_from(last.f_to_device(tch::Device::Cpu)?)?, after))
 }
 
+/// The next token, given logits. `index`: the number of earlier draws with this seed.
+pub fn draw(logits: &[f64], sampling: Sampling, index: u64) -> Result<i64, RunError> {
+    check(&sampling)?;
+    choose(logits, sampling, &Philox::new(&key(sampling.seed)), index)
+}
+
 /// The next token, given logits. `index`: the number of earlier draws.
 pub(crate) fn choose(
     logits: &[f64],
@@ -161,7 +175,7 @@ pub(crate) fn choose(
     draws: &Philox,
     index: u64,
 ) -> Result<i64, RunError> {
-    let Sampling { temperature, top_k, seed: _ } = sampling;
+    let Sampling { temperature, top_k, top_p, seed: _ } = sampling;
     if let Some(bad) = logits.iter().find(|logit| logit.is_nan() || **logit == f64::INFINITY) {
         return Err(RunError::finding(
             format!("the model returned a logit of {bad}"),
@@ -175,16 +189,27 @@ pub(crate) fn choose(
         0.0 => (0..logits.len()).min_by(by_logit).into_iter().collect(),
         _ => (0..logits.len()).collect(),
     };
-    order.sort_by(by_logit);
+    order.sort_unstable_by(by_logit);
     order.truncate(top_k.unwrap_or(usize::MAX));
     let Some(best) = order.first() else {
         return Err(RunError::input("the vocabulary is empty", "use an arch with a vocabulary"));
     };
     let most = logit(best);
-    let weights: Vec<f64> = order
+    let mut weights: Vec<f64> = order
         .iter()
         .map(|i| libm::exp((logit(i) - most) / temperature.max(f64::MIN_POSITIVE)))
         .collect();
+    if let Some(top_p) = top_p {
+        let enough = top_p * weights.iter().sum::<f64>();
+        let mut sum = 0.0;
+        let before = |weight: &&f64| {
+            let lacks = sum < enough;
+            sum += **weight;
+            lacks
+        };
+        let kept = weights.iter().take_while(before).count();
+        weights.truncate(kept.max(1));
+    }
     let mut uniform = [0.0];
     draws.uniforms(index, &mut uniform);
     let mut left = uniform[0] * weights.iter().sum::<f64>();
@@ -213,7 +238,7 @@ mod tests {
     use super::*;
 
     fn sampled(logits: &[f64], temperature: f64, top_k: Option<usize>, count: u64) -> Vec<i64> {
-        let sampling = Sampling { temperature, top_k, seed: 7 };
+        let sampling = Sampling { temperature, top_k, top_p: None, seed: 7 };
         let draws = Philox::new(&key(sampling.seed));
         (0..count).map(|n| choose(logits, sampling, &draws, n).unwrap()).collect()
     }
@@ -240,11 +265,30 @@ mod tests {
     }
 
     #[test]
+    fn top_p_keeps_the_fewest_tokens_that_have_it_together() {
+        // Probabilities of 1/8, 2/8 and 5/8.
+        let logits = [0.0, libm::log(2.0), libm::log(5.0), f64::NEG_INFINITY];
+        let drawn = |top_p, temperature| {
+            let sampling = Sampling { temperature, top_k: None, top_p: Some(top_p), seed: 3 };
+            let draws = (0..400).map(|n| draw(&logits, sampling, n).unwrap());
+            draws.collect::<std::collections::BTreeSet<i64>>()
+        };
+        assert_eq!(drawn(0.6, 1.0), [2].into());
+        assert_eq!(drawn(0.63, 1.0), [1, 2].into());
+        assert_eq!(drawn(0.87, 1.0), [1, 2].into());
+        assert_eq!(drawn(0.88, 1.0), [0, 1, 2].into());
+        assert_eq!(drawn(1e-300, 1.0), [2].into());
+        // Hotter, the likeliest has less.
+        assert_eq!(drawn(0.6, 4.0), [1, 2].into());
+        assert_eq!(drawn(1e-9, 0.0), [2].into());
+    }
+
+    #[test]
     fn draws_depend_on_the_seed_and_the_count_alone() {
         let logits = vec![0.0; 100];
         assert_eq!(sampled(&logits, 1.0, None, 40), sampled(&logits, 1.0, None, 40));
         let other = Philox::new(&key(8));
-        let sampling = Sampling { temperature: 1.0, top_k: None, seed: 8 };
+        let sampling = Sampling { temperature: 1.0, top_k: None, top_p: None, seed: 8 };
         let drawn: Vec<i64> =
             (0..40).map(|n| choose(&logits, sampling, &other, n).unwrap()).collect();
         assert_ne!(drawn, sampled(&logits, 1.0, None, 40));
@@ -253,12 +297,16 @@ mod tests {
     #[test]
     fn what_cannot_be_sampled_is_refused() {
         let draws = Philox::new(&key(0));
-        let sampling = Sampling { temperature: 1.0, top_k: None, seed: 0 };
+        let sampling = Sampling { temperature: 1.0, top_k: None, top_p: None, seed: 0 };
         for bad in [f64::NAN, f64::INFINITY] {
             assert!(choose(&[0.0, bad], sampling, &draws, 0).is_err());
         }
         for (temperature, top_k) in [(-1.0, None), (f64::NAN, None), (1.0, Some(0))] {
-            assert!(check(&Sampling { temperature, top_k, seed: 0 }).is_err());
+            assert!(check(&Sampling { temperature, top_k, top_p: None, seed: 0 }).is_err());
+        }
+        for top_p in [0.0, -0.5, 1.5, f64::NAN] {
+            let sampling = Sampling { temperature: 1.0, top_k: None, top_p: Some(top_p), seed: 0 };
+            assert!(check(&sampling).is_err(), "{top_p}");
         }
     }
 }

@@ -393,6 +393,17 @@ pub(crate) fn tensors(batch: &Batch, device: Device) -> Result<(Tensor, Tensor),
     Ok((upload(batch.inputs(), &shape, device)?, upload(batch.targets(), &shape, device)?))
 }
 
+/// The digest of all parameters in f32, which attestations and checkpoints call the weights' digest.
+pub fn digest_of_weights(weights: &Weights) -> Result<Digest, ExecuteError> {
+    let mut digests = TensorDigests::default();
+    for (path, tensor) in weights.paths.iter().zip(&weights.tensors) {
+        let shape = tensor.size().iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
+        let bytes: Vec<u8> = values(tensor)?.iter().flat_map(|value| value.to_le_bytes()).collect();
+        digests.add(&Slot { path: path.clone(), shape, moments: 0 }, &bytes);
+    }
+    Ok(digests.finish())
+}
+
 /// A tensor's elements, in row-major order.
 pub(crate) fn values(tensor: &Tensor) -> Result<Vec<f32>, ExecuteError> {
     let tensor = tensor.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_contiguous()?;

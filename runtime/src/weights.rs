@@ -16,11 +16,8 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
-use crate::state::values;
-use compiler::digest::Digest;
 use interop::ForeignError;
 use interop::source::Source;
-use records::checkpoint::{Slot, TensorDigests};
 use records::init;
 use records::run::RunError;
 
@@ -55,21 +52,6 @@ impl Weights {
                 Ok(known.insert(made).shallow_clone())
             }
         }
-    }
-
-    /// The digest of all parameters in f32, which attestations and checkpoints call the weights' digest.
-    pub fn digest(&self) -> Result<Digest, ExecuteError> {
-        let mut digests = TensorDigests::default();
-        for (path, tensor) in self.paths.iter().zip(&self.tensors) {
-            let shape =
-                tensor.size().iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
-            let bytes: Vec<u8> = values(&tensor.f_reshape([-1])?)?
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
-            digests.add(&Slot { path: path.clone(), shape, moments: 0 }, &bytes);
-        }
-        Ok(digests.finish())
     }
 
     /// Forgets the rounded values, since the tensors were changed in place.

@@ -26,7 +26,7 @@ const TEXTS: [&str; 4] = [" PARIS!\nQ", "Jupiter", " three. And", "y"];
 fn asked(task: &Task) -> Vec<Request> {
     let read = |file: &str| Questions::read(&golden().join("questions").join(file)).unwrap();
     let questions = read(&task.file);
-    let examples = task.shots_file.as_deref().map(read);
+    let examples = task.shots_file.as_deref().filter(|_| task.shots > 0).map(read);
     requests(task, &questions, examples.as_ref().unwrap_or(&questions), None).unwrap()
 }
 

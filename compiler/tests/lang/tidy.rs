@@ -64,7 +64,7 @@ fn spoken(line: &str) -> &str {
 }
 
 /// The crates in dependency order, each with the crates of the repository that it may use.
-const CRATES: [(&str, &[&str]); 15] = [
+const CRATES: [(&str, &[&str]); 16] = [
     ("dsl", &[]),
     ("tasks", &["dsl"]),
     ("compiler", &["dsl"]),
@@ -78,6 +78,7 @@ const CRATES: [(&str, &[&str]); 15] = [
     ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
     ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records"]),
     ("suite", &["dsl", "tasks", "disk"]),
+    ("serve", &[]),
     (
         "runtime",
         &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records", "interop"],
@@ -86,7 +87,7 @@ const CRATES: [(&str, &[&str]); 15] = [
         "cli",
         &[
             "dsl", "tasks", "compiler", "lab", "scale", "disk", "data", "records", "interop",
-            "report", "suite", "lsp",
+            "report", "suite", "lsp", "serve",
         ],
     ),
 ];

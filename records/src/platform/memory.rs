@@ -45,6 +45,12 @@ pub fn peak_memory_of(process: u32) -> Option<u64> {
     peak_in(&format!("/proc/{process}/status"))
 }
 
+/// Memory that this process has now in bytes; `None` if the system does not report it.
+pub fn resident_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    Some(kibibytes(&field(&status, "VmRSS"))).filter(|bytes| *bytes > 0)
+}
+
 fn peak_in(file: &str) -> Option<u64> {
     let status = std::fs::read_to_string(file).unwrap_or_default();
     Some(kibibytes(&field(&status, "VmHWM"))).filter(|bytes| *bytes > 0)

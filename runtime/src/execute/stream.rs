@@ -105,57 +105,79 @@ impl Streamer {
         tokens: &Tensor,
         carried: &Carried,
     ) -> Result<(Tensor, Carried), ExecuteError> {
-        let outputs = self.executor.run(|input| match input {
-            Input::Tokens => Ok(tokens.shallow_clone()),
-            Input::Position => Ok(Tensor::from(carried.position)),
-            Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
-            Input::Rounded(id) => weights.rounded(id.0 as usize),
-            Input::State(id, part) => match carried.states.get(&(id, part)) {
-                Some(state) => Ok(state.shallow_clone()),
-                None => Err(unknown(input)),
-            },
-            Input::Targets
-            | Input::GradScale
-            | Input::DropoutKey
-            | Input::Window
-            | Input::Left(_)
-            | Input::Right(_)
-            | Input::Gradient(_)
-            | Input::FirstMoment(_)
-            | Input::SecondMoment(_)
-            | Input::LearningRate
-            | Input::StepNumber => Err(unknown(input)),
-        })?;
-        let time = tokens.size().get(1).copied().unwrap_or(0);
-        let mut after = Carried { position: carried.position + time, states: BTreeMap::new() };
-        let mut logits = None;
-        for (output, tensor) in outputs {
-            match output {
-                Output::Logits => logits = Some(tensor),
-                Output::State(id, part) => {
-                    after.states.insert((id, part), tensor);
-                }
-                Output::Nll
-                | Output::Loss
-                | Output::Counted
-                | Output::Term(_)
-                | Output::Argmax
-                | Output::Gradient(_)
-                | Output::GradNorm
-                | Output::Param(_)
-                | Output::FirstMoment(_)
-                | Output::SecondMoment(_) => {}
-            }
-        }
-        match logits {
-            Some(logits) => Ok((logits, after)),
-            None => Err(ExecuteError::new("the streaming plan gives no logits")),
-        }
+        let found = self.executor.run(|input| piece_input(input, weights, tokens, carried))?;
+        outputs(found, tokens.size().get(1).copied().unwrap_or(0), carried)
+    }
+
+    pub(super) fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     /// One row of ids as tokens [1, time].
     pub fn row(ids: &[i64]) -> Result<Tensor, ExecuteError> {
         let tokens = Tensor::f_from_slice(ids)?.f_to_kind(Kind::Int64)?;
         Ok(tokens.f_reshape([1, ids.len() as i64])?)
+    }
+}
+
+/// An input of a streaming plan: the next tokens of a sequence, its state, or a weight.
+pub(super) fn piece_input(
+    input: Input,
+    weights: &Weights,
+    tokens: &Tensor,
+    carried: &Carried,
+) -> Result<Tensor, ExecuteError> {
+    match input {
+        Input::Tokens => Ok(tokens.shallow_clone()),
+        Input::Position => Ok(Tensor::from(carried.position)),
+        Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+        Input::Rounded(id) => weights.rounded(id.0 as usize),
+        Input::State(id, part) => match carried.states.get(&(id, part)) {
+            Some(state) => Ok(state.shallow_clone()),
+            None => Err(unknown(input)),
+        },
+        Input::Targets
+        | Input::GradScale
+        | Input::DropoutKey
+        | Input::Window
+        | Input::Left(_)
+        | Input::Right(_)
+        | Input::Gradient(_)
+        | Input::FirstMoment(_)
+        | Input::SecondMoment(_)
+        | Input::LearningRate
+        | Input::StepNumber => Err(unknown(input)),
+    }
+}
+
+/// The logits among a plan's outputs, and the state `time` tokens after `carried`.
+pub(super) fn outputs(
+    found: Vec<(Output, Tensor)>,
+    time: i64,
+    carried: &Carried,
+) -> Result<(Tensor, Carried), ExecuteError> {
+    let mut after = Carried { position: carried.position + time, states: BTreeMap::new() };
+    let mut logits = None;
+    for (output, tensor) in found {
+        match output {
+            Output::Logits => logits = Some(tensor),
+            Output::State(id, part) => {
+                after.states.insert((id, part), tensor);
+            }
+            Output::Nll
+            | Output::Loss
+            | Output::Counted
+            | Output::Term(_)
+            | Output::Argmax
+            | Output::Gradient(_)
+            | Output::GradNorm
+            | Output::Param(_)
+            | Output::FirstMoment(_)
+            | Output::SecondMoment(_) => {}
+        }
+    }
+    match logits {
+        Some(logits) => Ok((logits, after)),
+        None => Err(ExecuteError::new("the streaming plan gives no logits")),
     }
 }

@@ -35,6 +35,8 @@ pub enum Product {
     Library,
     /// For up to [`FEW_ROWS`] rows a kernel that reads the weight once, whose result is f32; else libtorch's.
     FewRows(Isa),
+    /// That kernel for any number of rows, so that each row has the bits that it has alone.
+    ByRow(Isa),
     /// Ours for f32 of any size.
     Tiles(Isa),
 }
@@ -78,7 +80,7 @@ impl fmt::Display for Product {
         match self {
             Self::Library => f.write_str("libtorch"),
             Self::FewRows(isa) => write!(f, "libtorch, fused/{isa} up to {FEW_ROWS} rows"),
-            Self::Tiles(isa) => Path::Fused(*isa).fmt(f),
+            Self::ByRow(isa) | Self::Tiles(isa) => Path::Fused(*isa).fmt(f),
         }
     }
 }
@@ -92,6 +94,7 @@ pub fn linear(
 ) -> Result<Tensor, KernelError> {
     let mut y = match product {
         Product::FewRows(isa) if few::takes(x) => few::linear(isa, x, weight)?,
+        Product::ByRow(isa) => few::linear(isa, x, weight)?,
         Product::Library | Product::FewRows(_) => {
             return Ok(aligned(x)?.f_linear(&aligned(weight)?, bias)?);
         }
@@ -113,7 +116,9 @@ pub fn linear_grad_input(
     weight: &Tensor,
 ) -> Result<Tensor, KernelError> {
     let dx = match product {
-        Product::Library | Product::FewRows(_) => aligned(&rows(dy)?)?.f_mm(&aligned(weight)?)?,
+        Product::Library | Product::FewRows(_) | Product::ByRow(_) => {
+            aligned(&rows(dy)?)?.f_mm(&aligned(weight)?)?
+        }
         Product::Tiles(isa) => matmul::product(isa, &rows(dy)?, weight)?,
     };
     Ok(dx.f_reshape(with_last(dy, weight.size().last()))?)
@@ -127,7 +132,9 @@ pub fn linear_grad_weight(
 ) -> Result<Tensor, KernelError> {
     let (dy, x) = (rows(dy)?.f_transpose(0, 1)?, rows(x)?);
     match product {
-        Product::Library | Product::FewRows(_) => Ok(aligned(&dy)?.f_mm(&aligned(&x)?)?),
+        Product::Library | Product::FewRows(_) | Product::ByRow(_) => {
+            Ok(aligned(&dy)?.f_mm(&aligned(&x)?)?)
+        }
         Product::Tiles(isa) => matmul::product(isa, &dy, &x),
     }
 }

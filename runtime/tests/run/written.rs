@@ -79,7 +79,7 @@ fn orders_are_judged_as_the_model_writes_them() {
                 prompt: &prompt,
                 // More than any right answer has.
                 max_tokens: 40,
-                sampling: Sampling { temperature: 0.0, top_k: None, seed: 0 },
+                sampling: Sampling { temperature: 0.0, top_k: None, top_p: None, seed: 0 },
                 stop: Some(windows.id(task.marks().eos)),
                 options: compiler::plan::Options::default(),
                 machine,

@@ -2,14 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use compiler::plan::Options;
+use compiler::plan::{Options, Precision, Stream};
+use compiler::plans;
 use compiler::program::Compiled;
 use runtime::decode::{Decoder, Prompt, SamplingOptions, Text};
+use runtime::execute::{Carried, Machine, Streamer};
 use runtime::generate::{Request, Sampling, generate};
 use runtime::weights::Weights;
 
 use super::support::{DOUBLE, FAST, quiet};
-use ::support::archs::named;
+use ::support::archs::{models, named};
 
 /// Eleven prompts of 1 to 300 tokens, so prefill in pieces and rows inside their prompts both occur.
 fn prompts(vocab: i64) -> Vec<Vec<i64>> {
@@ -32,7 +34,7 @@ fn alone(compiled: &Compiled, weights: &Weights, prompt: Prompt<'_>, how: Sampli
         weights,
         prompt: tokens,
         max_tokens: most,
-        sampling: Sampling { temperature, top_k, seed },
+        sampling: Sampling { temperature, top_k, top_p: None, seed },
         stop,
         options: Options::default(),
         machine: DOUBLE,
@@ -96,4 +98,76 @@ fn what_cannot_be_decoded_is_refused() {
     assert!(decoder.decode(&weights, &[], how).unwrap().is_empty());
     let nothing = Prompt { tokens: &[1, 2], most: 0, seed: 0 };
     assert_eq!(decoder.decode(&weights, &[nothing], how).unwrap(), [Text::default()]);
+}
+
+/// Some numbers that look random.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Sequences of different lengths, some of which take a token in each round, in any order.
+#[test]
+fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
+    quiet();
+    let bf16 = Options { precision: Precision::Bf16, ..Options::default() };
+    let forms: [(Machine, Options); 3] =
+        [(FAST, Options::default()), (FAST, bf16), (DOUBLE, Options::default())];
+    for ((name, compiled), (machine, options)) in
+        models().flat_map(|model| forms.map(|form| (model.clone(), form)))
+    {
+        let stream = Stream { state_in: true, state_out: true };
+        let plan = plans::forward(&compiled.graph, stream, options);
+        let streamer = Streamer::new(plan, machine).unwrap();
+        let weights = Weights::init(&compiled.graph, 5).unwrap();
+        let weights = weights.to(machine.device, machine.kind).unwrap();
+        let mut random = 7;
+        let mut token = || (next(&mut random) % compiled.graph.vocab as u64) as i64;
+        let mut states: Vec<Carried> = Vec::new();
+        for length in [1, 2, 5, 9, 3, 17, 4, 1, 6] {
+            let prompt: Vec<i64> = (0..length).map(|_| token()).collect();
+            let prompt = Streamer::row(&prompt).unwrap();
+            let start = streamer.start(1).unwrap();
+            states.push(streamer.forward(&weights, &prompt, &start).unwrap().1);
+        }
+        let mut order = 3;
+        for round in 0..5 {
+            let mut chosen: Vec<usize> = (0..states.len()).collect();
+            for at in (1..chosen.len()).rev() {
+                chosen.swap(at, (next(&mut order) % (at as u64 + 1)) as usize);
+            }
+            chosen.truncate(1 + (next(&mut order) % states.len() as u64) as usize);
+            let tokens: Vec<i64> = chosen.iter().map(|_| token()).collect();
+            let before: Vec<&Carried> = chosen.iter().map(|at| &states[*at]).collect();
+            let together = streamer.forward_each(&weights, &tokens, &before).unwrap();
+            assert_eq!(together.len(), chosen.len());
+            for ((at, token), (logits, after)) in chosen.iter().zip(&tokens).zip(together) {
+                let row = Streamer::row(&[*token]).unwrap();
+                let (alone, state) = streamer.forward(&weights, &row, &states[*at]).unwrap();
+                let place =
+                    format!("{name}, {options:?}, round {round}, sequence {at} of {chosen:?}");
+                assert!(logits.equal(&alone), "logits of {place}");
+                assert_eq!(after.position, state.position, "{place}");
+                for (a, b) in after.states().zip(state.states()) {
+                    assert!(a.equal(b), "state of {place}");
+                }
+                states[*at] = after;
+            }
+        }
+    }
+}
+
+#[test]
+fn sequences_and_tokens_are_of_one_number() {
+    quiet();
+    let compiled = named("plain");
+    let stream = Stream { state_in: true, state_out: true };
+    let plan = plans::forward(&compiled.graph, stream, Options::default());
+    let streamer = Streamer::new(plan, FAST).unwrap();
+    let weights = Weights::init(&compiled.graph, 5).unwrap();
+    let states = [streamer.start(1).unwrap(), streamer.start(1).unwrap()];
+    let states: Vec<&Carried> = states.iter().collect();
+    let refusal = streamer.forward_each(&weights, &[1], &states).unwrap_err();
+    assert_eq!(refusal.to_string(), "1 tokens are given for 2 sequences");
+    assert!(streamer.forward_each(&weights, &[], &[]).unwrap().is_empty());
 }

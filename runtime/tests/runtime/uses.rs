@@ -144,7 +144,7 @@ fn drawn(
     seen
 }
 
-const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: None, seed: 0 };
+const GREEDY: Sampling = Sampling { temperature: 0.0, top_k: None, top_p: None, seed: 0 };
 
 #[test]
 fn greedy_text_is_what_the_whole_forward_pass_says() {
@@ -170,7 +170,7 @@ fn greedy_text_is_what_the_whole_forward_pass_says() {
 fn sampling_is_a_function_of_its_seed() {
     quiet();
     let compiled = named("plain");
-    let sampling = |seed| Sampling { temperature: 1.5, top_k: Some(10), seed };
+    let sampling = |seed| Sampling { temperature: 1.5, top_k: Some(10), top_p: None, seed };
     let text = |seed| drawn(&compiled, &[2], 30, sampling(seed), None);
     assert_eq!(text(7), text(7));
     assert_ne!(text(7), text(8));

@@ -1,7 +1,7 @@
 //! x weightᵀ for a few rows of x, as in decoding one token: reading the weight takes most of the time, so it is
 //! read once.
-//! In: x [.., i] of at most [`ROWS`] rows, weight [o, i]; f32 or bf16 on the CPU. Out: y [.., o] in f32. Must stay true:
-//! sums are f32, in one order on any number of threads and lanes.
+//! In: x [.., i], weight [o, i]; f32 or bf16 on the CPU. Out: y [.., o] in f32. Must stay true: sums are f32, in one order
+//! on any number of threads and lanes, and of rows: a row's result does not depend on the other rows.
 
 use tch::{Kind, Tensor};
 
@@ -11,7 +11,7 @@ use crate::kernels::ffi::{self, Cut, Vectorised};
 use crate::kernels::lanes::{Element, SUMS, load, mul_add, total};
 use crate::kernels::{Isa, KernelError};
 
-/// The most rows of x. With more of them libtorch's product is faster.
+/// Rows of x at a time. With more of them libtorch's product is faster.
 pub const ROWS: usize = 4;
 
 /// Outputs per chunk of a thread.
@@ -51,9 +51,9 @@ pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, Ke
     let mut by_output = Tensor::f_empty(shape, options)?;
     let y = ffi::slice_mut(&mut by_output, &[&wide, &weight])?;
     if weight.kind() == Kind::BFloat16 {
-        products(isa, x, ffi::halves(&weight)?, rows, width, y)?;
+        products(isa, x, ffi::halves(&weight)?, rows, width, y);
     } else {
-        products(isa, x, ffi::slice(&weight)?, rows, width, y)?;
+        products(isa, x, ffi::slice(&weight)?, rows, width, y);
     }
     if rows == 1 {
         return Ok(by_output);
@@ -69,47 +69,55 @@ fn products<W: Element>(
     rows: usize,
     width: usize,
     y: &mut [f32],
-) -> Result<(), KernelError> {
-    match rows {
-        1 => chunks::<W, 1>(isa, x, weight, width, y),
-        2 => chunks::<W, 2>(isa, x, weight, width, y),
-        3 => chunks::<W, 3>(isa, x, weight, width, y),
-        ROWS => chunks::<W, ROWS>(isa, x, weight, width, y),
-        _ => return Err(KernelError::new(format!("{rows} rows, but at most {ROWS} are few"))),
-    }
-    Ok(())
-}
-
-fn chunks<W: Element, const R: usize>(
-    isa: Isa,
-    x: &[f32],
-    weight: &[W],
-    width: usize,
-    y: &mut [f32],
 ) {
-    let x: [&[f32]; R] = std::array::from_fn(|r| &x[r * width..][..width]);
-    let count = (y.len() / R).div_ceil(OUTPUTS);
-    let cut = Cut { data: y, chunk: OUTPUTS * R };
+    let count = (y.len() / rows.max(1)).div_ceil(OUTPUTS);
+    let cut = Cut { data: y, chunk: OUTPUTS * rows };
     ffi::parallel_cuts(count, grain(OUTPUTS * width), [cut], |chunk, [y]| {
-        let weight = &weight[chunk * OUTPUTS * width..][..y.len() / R * width];
-        ffi::run_on(isa, Chunk { x, weight, y, width });
+        let weight = &weight[chunk * OUTPUTS * width..][..y.len() / rows * width];
+        // Of many rows, the weight's part is in the caches after the first few.
+        for (group, x) in x.chunks(ROWS * width).enumerate() {
+            let (first, y) = (group * ROWS, &mut *y);
+            match x.len() / width {
+                1 => ffi::run_on(isa, Chunk::<W, 1>::new(x, weight, y, width, rows, first)),
+                2 => ffi::run_on(isa, Chunk::<W, 2>::new(x, weight, y, width, rows, first)),
+                3 => ffi::run_on(isa, Chunk::<W, 3>::new(x, weight, y, width, rows, first)),
+                _ => ffi::run_on(isa, Chunk::<W, ROWS>::new(x, weight, y, width, rows, first)),
+            }
+        }
     });
 }
 
-/// Outputs of a chunk: weight [outputs, width], y [outputs, R].
+/// Outputs of a chunk for R of the rows: weight [outputs, width], y [outputs, rows].
 struct Chunk<'a, W, const R: usize> {
     x: [&'a [f32]; R],
     weight: &'a [W],
     y: &'a mut [f32],
     width: usize,
+    rows: usize,
+    /// The first of these rows.
+    first: usize,
+}
+
+impl<'a, W, const R: usize> Chunk<'a, W, R> {
+    fn new(
+        x: &'a [f32],
+        weight: &'a [W],
+        y: &'a mut [f32],
+        width: usize,
+        rows: usize,
+        first: usize,
+    ) -> Self {
+        let x = std::array::from_fn(|r| &x[r * width..][..width]);
+        Chunk { x, weight, y, width, rows, first }
+    }
 }
 
 impl<W: Element, const R: usize> Vectorised for Chunk<'_, W, R> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Chunk { x, weight, y, width } = self;
-        for (y, weight) in y.chunks_exact_mut(R).zip(weight.chunks_exact(width)) {
-            output::<W, FMA, R>(x, weight, y);
+        let Chunk { x, weight, y, width, rows, first } = self;
+        for (y, weight) in y.chunks_exact_mut(rows).zip(weight.chunks_exact(width)) {
+            output::<W, FMA, R>(x, weight, &mut y[first..first + R]);
         }
     }
 }

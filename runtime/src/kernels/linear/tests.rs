@@ -55,6 +55,27 @@ fn more_rows_and_empty_ones_are_libtorchs() {
     assert!(narrow.unwrap_err().to_string().contains("[6, 9]"));
 }
 
+#[test]
+fn each_row_has_the_bits_that_it_has_alone() {
+    tch::manual_seed(5);
+    let isa = Isa::of_process();
+    for (rows, inputs, outputs) in
+        [(1, 19, 7), (4, 64, 48), (5, 83, 21), (9, 130, 33), (33, 515, 40)]
+    {
+        for kind in [Kind::Float, Kind::BFloat16] {
+            let x = randn(&[rows, 1, inputs]).to_kind(kind);
+            let (weight, bias) = (randn(&[outputs, inputs]).to_kind(kind), randn(&[outputs]));
+            let all = linear(Product::ByRow(isa), &x, &weight, Some(&bias)).unwrap();
+            assert_eq!(all.size(), [rows, 1, outputs]);
+            for row in 0..rows {
+                let one = x.narrow(0, row, 1);
+                let alone = linear(Product::FewRows(isa), &one, &weight, Some(&bias)).unwrap();
+                assert!(all.narrow(0, row, 1).equal(&alone), "row {row} of {rows}, {kind:?}");
+            }
+        }
+    }
+}
+
 /// Sums have 16 lanes on every register width; without a fused multiply-add they round otherwise.
 #[test]
 fn threads_and_instructions_change_no_bit() {

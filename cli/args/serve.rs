@@ -1,0 +1,80 @@
+//! Arguments of `canonc serve`.
+//!
+//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::compute::{MachineArgs, PromptArgs};
+use super::within;
+
+/// Serve a model over HTTP with OpenAI's API: completions, chat, probabilities, streaming
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc serve runs/text/text-first-seed1            at http://127.0.0.1:8000/v1, with the last checkpoint of a run
+  canonc serve text-first-seed1 --port 0             on a free port, which it prints
+  canonc serve exported --name mine                  a Hugging Face folder: canonc export --to hf, or one to import
+  canonc serve arch/llama_tiny.canon --weights w.safetensors --tokenizer-file tokenizer.json
+  CANONC_SERVE_TOKEN=secret canonc serve mine --host 0.0.0.0
+
+  curl http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\": \"Once upon\"}'
+
+A request has the same answer, bit for bit, whatever other requests are computed at the same time. docs/serve.md lists
+the routes, their fields and the limits. Ctrl-C and SIGTERM finish the running answers and exit with 0; a port in use
+exits with 3.")]
+pub struct ServeArgs {
+    /// A run, a lock, a .canon file, or a Hugging Face folder
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// The architecture, if the file has several
+    #[arg(long, value_name = "NAME")]
+    pub arch: Option<String>,
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default for a run: its
+    /// last checkpoint; for a folder: its own]
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// The port; 0 takes a free one
+    #[arg(long, value_name = "N", default_value_t = 8000, allow_negative_numbers = true, value_parser = within::<u16>(0, u16::MAX))]
+    pub port: u16,
+    /// The address; 0.0.0.0 lets other machines connect
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: IpAddr,
+    /// The model's name in requests [default: that of the run or arch]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// A file with the token that requests must have [default: the variable CANONC_SERVE_TOKEN; none]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Most tokens of a prompt with its answer
+    #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 24))]
+    pub context: usize,
+    /// Most texts computed at the same time
+    #[arg(long, value_name = "N", default_value_t = 32, allow_negative_numbers = true, value_parser = within::<usize>(1, 4096))]
+    pub rows: usize,
+    /// Most texts that wait; further requests get status 429
+    #[arg(long, value_name = "N", default_value_t = 256, allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 20))]
+    pub queue: usize,
+    /// Most connections; further ones wait
+    #[arg(long, value_name = "N", default_value_t = 1024, allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 16))]
+    pub connections: usize,
+    /// Most bytes of a request
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 30))]
+    pub max_body: usize,
+    /// Seconds that a request may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, allow_negative_numbers = true, value_parser = within::<u64>(1, 1 << 20))]
+    pub timeout: u64,
+    /// Seconds for running answers after Ctrl-C or SIGTERM
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, allow_negative_numbers = true, value_parser = within::<u64>(0, 1 << 20))]
+    pub grace: u64,
+    /// A chat template in Jinja [default: the folder's, or that of tokenizer_config.json next to --tokenizer-file, or lines
+    /// of `ROLE: TEXT`]
+    #[arg(long, value_name = "FILE")]
+    pub chat_template: Option<PathBuf>,
+    #[command(flatten)]
+    pub prompts: PromptArgs,
+    #[command(flatten)]
+    pub machine: MachineArgs,
+}

@@ -1,0 +1,224 @@
+//! Answers as OpenAI's JSON objects.
+//!
+//! In: the events of a request's jobs. Out: JSON, whole or in pieces. Must stay true: the pieces of an answer, put
+//! together, are the whole answer.
+
+use serde_json::{Map, Value, json};
+
+use crate::engine::{Finish, Scored};
+use crate::model::Codec;
+
+/// The shape of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Completion,
+    Chat,
+}
+
+/// The facts that every piece of an answer repeats.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) shape: Shape,
+    pub(crate) id: String,
+    pub(crate) created: u64,
+    pub(crate) model: String,
+    /// Whether probabilities were asked for.
+    pub(crate) logprobs: bool,
+}
+
+/// A part of one choice: all of it, or a piece.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Part {
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<Scored>,
+    pub(crate) why: Option<Finish>,
+}
+
+/// Numbers of tokens.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) prompt: usize,
+    pub(crate) drawn: usize,
+}
+
+/// Names tokens, which can depend on the token before.
+pub(crate) struct Namer<'a> {
+    codec: &'a dyn Codec,
+    before: Option<u32>,
+    /// Characters so far.
+    offset: usize,
+}
+
+impl<'a> Namer<'a> {
+    pub(crate) fn new(codec: &'a dyn Codec, before: Option<u32>, offset: usize) -> Namer<'a> {
+        Namer { codec, before, offset }
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(crate) fn before(&self) -> Option<u32> {
+        self.before
+    }
+
+    /// The bytes that a token adds, and its name: its text, or its bytes where they are no text.
+    fn name(&self, id: u32) -> (String, Vec<u8>) {
+        let special = self.codec.specials().iter().find(|special| special.id == id);
+        if let Some(special) = special {
+            return (special.text.clone(), special.text.clone().into_bytes());
+        }
+        let before: Vec<u32> = self.before.into_iter().collect();
+        let decode = |ids: &[u32]| self.codec.decode(ids).unwrap_or_default();
+        let all = decode(&[before.as_slice(), &[id]].concat());
+        let bytes = match all.strip_prefix(decode(&before).as_slice()) {
+            Some(rest) => rest.to_vec(),
+            None => decode(&[id]),
+        };
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => (text.to_owned(), bytes),
+            Err(_) => {
+                let hex: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+                (format!("bytes:{hex}"), bytes)
+            }
+        }
+    }
+
+    fn next(&mut self, id: u32) {
+        let text = self.name(id).0;
+        let shown = if text.starts_with("bytes:\\x") { 0 } else { text.chars().count() };
+        self.offset += shown;
+        self.before = Some(id);
+    }
+}
+
+impl Head {
+    fn object(&self, piece: bool) -> &'static str {
+        match (self.shape, piece) {
+            (Shape::Completion, _) => "text_completion",
+            (Shape::Chat, false) => "chat.completion",
+            (Shape::Chat, true) => "chat.completion.chunk",
+        }
+    }
+
+    fn around(&self, choices: Vec<Value>, usage: Option<Usage>, piece: bool) -> Value {
+        let Head { id, created, model, .. } = self;
+        let mut answer = json!({
+            "id": id, "object": self.object(piece), "created": created, "model": model,
+            "choices": choices,
+        });
+        if let (Some(Usage { prompt, drawn }), Some(answer)) = (usage, answer.as_object_mut()) {
+            let usage = json!({
+                "prompt_tokens": prompt, "completion_tokens": drawn, "total_tokens": prompt + drawn,
+            });
+            answer.insert("usage".to_owned(), usage);
+        }
+        answer
+    }
+
+    /// A whole answer.
+    pub(crate) fn whole(&self, choices: Vec<Value>, usage: Usage) -> Value {
+        self.around(choices, Some(usage), false)
+    }
+
+    /// A piece of an answer.
+    pub(crate) fn piece(&self, choice: Value) -> Value {
+        self.around(vec![choice], None, true)
+    }
+
+    /// The last piece, if the request asks for counts.
+    pub(crate) fn usage(&self, usage: Usage) -> Value {
+        self.around(Vec::new(), Some(usage), true)
+    }
+
+    /// The beginning of a streamed message.
+    pub(crate) fn first(&self, index: usize) -> Option<Value> {
+        let delta = json!({ "role": "assistant", "content": "" });
+        (self.shape == Shape::Chat).then(|| {
+            self.piece(json!({
+                "index": index, "delta": delta, "logprobs": null, "finish_reason": null,
+            }))
+        })
+    }
+
+    /// A choice, or a piece of one.
+    pub(crate) fn choice(
+        &self,
+        index: usize,
+        part: Part,
+        namer: &mut Namer<'_>,
+        piece: bool,
+    ) -> Value {
+        let Part { text, tokens, why } = part;
+        let why = why.map(|why| match why {
+            Finish::Stop => "stop",
+            Finish::Length => "length",
+        });
+        let logprobs = match (self.logprobs, self.shape) {
+            (false, _) => Value::Null,
+            (true, Shape::Completion) => lists(&tokens, namer),
+            (true, Shape::Chat) => content(&tokens, namer),
+        };
+        match (self.shape, piece) {
+            (Shape::Completion, _) => {
+                json!({ "index": index, "text": text, "logprobs": logprobs, "finish_reason": why })
+            }
+            (Shape::Chat, false) => {
+                let message = json!({ "role": "assistant", "content": text, "refusal": null });
+                json!({
+                    "index": index, "message": message, "logprobs": logprobs, "finish_reason": why,
+                })
+            }
+            (Shape::Chat, true) => {
+                let delta = if text.is_empty() { json!({}) } else { json!({ "content": text }) };
+                json!({ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": why })
+            }
+        }
+    }
+}
+
+/// Probabilities as `/v1/completions` gives them.
+fn lists(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
+    let (mut names, mut own, mut top, mut offsets) = (vec![], vec![], vec![], vec![]);
+    for token in tokens {
+        let Scored { id, logprob, top: others } = token;
+        let name = namer.name(*id).0;
+        own.push(json!(logprob));
+        top.push(match logprob {
+            None => Value::Null,
+            Some(logprob) => {
+                let mut map = Map::new();
+                for (other, logprob) in others {
+                    // Of two tokens with one text the likelier counts.
+                    map.entry(namer.name(*other).0).or_insert(json!(logprob));
+                }
+                // As OpenAI does, the token itself is among them.
+                map.entry(name.clone()).or_insert(json!(logprob));
+                Value::Object(map)
+            }
+        });
+        offsets.push(json!(namer.offset()));
+        names.push(Value::from(name));
+        namer.next(*id);
+    }
+    json!({ "tokens": names, "token_logprobs": own, "top_logprobs": top, "text_offset": offsets })
+}
+
+/// Probabilities as `/v1/chat/completions` gives them.
+fn content(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
+    let mut list = Vec::new();
+    for token in tokens {
+        let entry = |id: u32, logprob: f64| {
+            let (name, bytes) = namer.name(id);
+            json!({ "token": name, "logprob": logprob, "bytes": bytes })
+        };
+        let mut own = entry(token.id, token.logprob.unwrap_or(0.0));
+        let top: Vec<Value> = token.top.iter().map(|(id, logprob)| entry(*id, *logprob)).collect();
+        if let Some(own) = own.as_object_mut() {
+            own.insert("top_logprobs".to_owned(), Value::Array(top));
+        }
+        list.push(own);
+        namer.next(token.id);
+    }
+    json!({ "content": list, "refusal": null })
+}

@@ -1,0 +1,416 @@
+//! The thread that owns the model: prompts are fed in pieces between the steps of the sequences that are being decoded.
+//!
+//! In: jobs, from any thread. Out: each job's events. Must stay true: the tokens and logits of a job depend on that job
+//! alone, so a prompt is cut at the same places whatever else runs, and every step is the model's
+//! [`Model::step`]; a job that nobody waits for, or that is late, leaves at the next step; no reader can stop the thread.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::model::{Codec, Model, Row, Sampling};
+use crate::stats::Stats;
+use crate::text::{StopStrings, TextStream};
+
+/// A sequence to compute.
+#[derive(Debug)]
+pub struct Job {
+    /// At least one token.
+    pub prompt: Vec<u32>,
+    /// Maximum number of tokens to draw.
+    pub max_tokens: usize,
+    /// How to draw.
+    pub sampling: Sampling,
+    /// Texts that end it.
+    pub stops: Vec<String>,
+    /// Number of alternatives of which the probability is wanted, if any is.
+    pub logprobs: Option<usize>,
+    /// Whether the prompt's own tokens are scored.
+    pub score_prompt: bool,
+    /// When it arrived.
+    pub began: Instant,
+    /// When it is too late.
+    pub deadline: Instant,
+    /// Where its events go. One message for each token: at most `max_tokens` wait for a slow reader.
+    pub events: UnboundedSender<(usize, Event)>,
+    /// Its number among the jobs of its request.
+    pub number: usize,
+}
+
+impl Job {
+    /// Nobody may be waiting any more.
+    fn tell(&self, event: Event) {
+        let _ = self.events.send((self.number, event));
+    }
+}
+
+/// A token with its probability.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scored {
+    /// The token.
+    pub id: u32,
+    /// The natural logarithm of its probability; `None` for the first token of a prompt.
+    pub logprob: Option<f64>,
+    /// The likeliest tokens at its place, likeliest first.
+    pub top: Vec<(u32, f64)>,
+}
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The model's end token, or a stop string.
+    Stop,
+    /// The maximum number of tokens.
+    Length,
+}
+
+/// What happens to a job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The scores of the prompt's tokens.
+    Prompt(Vec<Scored>),
+    /// A token was drawn. The text may be empty: it comes with a later token.
+    Token {
+        /// The token, with its probability if that was asked for.
+        token: Scored,
+        /// Text that is certain now.
+        text: String,
+    },
+    /// It ended.
+    Done {
+        /// Text that was held back.
+        text: String,
+        /// Why it ended.
+        why: Finish,
+        /// Tokens drawn, the end token included.
+        drawn: usize,
+    },
+    /// It took too long.
+    Late,
+    /// The model could not go on.
+    Failed(String),
+}
+
+/// Where jobs are handed in.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    jobs: SyncSender<Vec<Job>>,
+    stats: Arc<Stats>,
+    queue: u64,
+}
+
+/// Why jobs are not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Too many wait.
+    Full,
+    /// The server ends.
+    Ending,
+}
+
+impl Desk {
+    /// Hands in the sequences of a request, all or none.
+    pub fn hand_in(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
+        let count = jobs.len() as u64;
+        if self.stats.is_ending() {
+            return Err(Refusal::Ending);
+        }
+        let before = self.stats.waiting.add(count);
+        if before + count > self.queue {
+            self.stats.waiting.take(count);
+            return Err(Refusal::Full);
+        }
+        self.jobs.try_send(jobs).map_err(|error| {
+            self.stats.waiting.take(count);
+            match error {
+                TrySendError::Full(_) => Refusal::Full,
+                TrySendError::Disconnected(_) => Refusal::Ending,
+            }
+        })
+    }
+}
+
+/// How much is computed at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Sequences that are decoded together.
+    pub rows: usize,
+    /// Sequences that may wait.
+    pub queue: usize,
+}
+
+/// The engine, and the desk that feeds it.
+#[derive(Debug)]
+pub struct Engine {
+    jobs: Receiver<Vec<Job>>,
+    stats: Arc<Stats>,
+    rows: usize,
+}
+
+/// How long an idle engine sleeps before it looks whether the server ends.
+const IDLE: Duration = Duration::from_millis(20);
+
+impl Engine {
+    /// An engine, and its desk.
+    pub fn new(limits: Limits, stats: Arc<Stats>) -> (Engine, Desk) {
+        let queue = limits.queue.max(1);
+        let (send, receive) = sync_channel(queue);
+        let desk = Desk { jobs: send, stats: stats.clone(), queue: queue as u64 };
+        (Engine { jobs: receive, stats, rows: limits.rows.max(1) }, desk)
+    }
+
+    /// Computes until no desk is left, or the server ends and nothing is left to do.
+    pub fn run<M: Model>(self, model: &M, codec: &dyn Codec) {
+        let Engine { jobs, stats, rows } = self;
+        let mut waiting: VecDeque<Job> = VecDeque::new();
+        let mut running: Vec<Sequence<M>> = Vec::new();
+        loop {
+            if running.is_empty() && waiting.is_empty() {
+                match jobs.recv_timeout(IDLE) {
+                    Ok(more) => waiting.extend(more),
+                    Err(RecvTimeoutError::Timeout) if stats.is_ending() => return,
+                    Err(RecvTimeoutError::Timeout) => continue,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+            while let Ok(more) = jobs.try_recv() {
+                waiting.extend(more);
+            }
+            let now = Instant::now();
+            let before = waiting.len();
+            waiting.retain(|job| leaves(job, now, &stats).is_none());
+            stats.waiting.take((before - waiting.len()) as u64);
+            running.retain(|sequence| leaves(&sequence.job, now, &stats).is_none());
+            while running.len() < rows
+                && let Some(job) = waiting.pop_front()
+            {
+                stats.waiting.take(1);
+                match model.start() {
+                    Ok(state) => running.push(Sequence::new(job, state)),
+                    Err(why) => fail(&job, why, &stats),
+                }
+            }
+            stats.running.set(running.len() as u64);
+            feed_one(model, &mut running, &stats);
+            draw_all(model, codec, &mut running, &stats);
+            step_all(model, &mut running, &stats);
+            stats.running.set(running.len() as u64);
+        }
+    }
+}
+
+/// Whether a job leaves before its end.
+fn leaves(job: &Job, now: Instant, stats: &Stats) -> Option<()> {
+    if job.events.is_closed() {
+        stats.cancelled.add(1);
+        return Some(());
+    }
+    if now >= job.deadline {
+        stats.timed_out.add(1);
+        job.tell(Event::Late);
+        return Some(());
+    }
+    None
+}
+
+fn fail(job: &Job, why: String, stats: &Stats) {
+    stats.failed.add(1);
+    job.tell(Event::Failed(why));
+}
+
+/// A job in progress.
+struct Sequence<M: Model> {
+    job: Job,
+    state: M::State,
+    /// Prompt tokens that have been fed.
+    fed: usize,
+    /// Scores of the prompt's tokens so far.
+    scored: Vec<Scored>,
+    /// Logits after the last token, once the whole prompt has been fed.
+    last: Option<Vec<f64>>,
+    /// A drawn token that has to be fed.
+    next: Option<u32>,
+    drawn: usize,
+    text: TextStream,
+    stops: StopStrings,
+    done: bool,
+}
+
+impl<M: Model> Sequence<M> {
+    fn new(job: Job, state: M::State) -> Self {
+        let text = TextStream::after(&job.prompt);
+        let stops = StopStrings::new(job.stops.clone());
+        let (scored, fed, drawn) = (Vec::new(), 0, 0);
+        Sequence {
+            job,
+            state,
+            fed,
+            scored,
+            last: None,
+            next: None,
+            drawn,
+            text,
+            stops,
+            done: false,
+        }
+    }
+
+    /// Feeds the next piece of the prompt.
+    fn feed(&mut self, model: &M, stats: &Stats) -> Result<(), String> {
+        let left = self.job.prompt.get(self.fed..).unwrap_or_default();
+        let piece = left.get(..model.piece().max(1)).unwrap_or(left);
+        let logits = model.feed(&mut self.state, piece)?;
+        stats.prompt_tokens.add(piece.len() as u64);
+        if self.job.score_prompt {
+            let count = self.job.logprobs.unwrap_or(0);
+            if self.fed == 0 {
+                let first = self.job.prompt.first().copied().unwrap_or(0);
+                self.scored.push(Scored { id: first, logprob: None, top: Vec::new() });
+            }
+            // Each position scores the token after it.
+            let after = self.job.prompt.iter().skip(self.fed + 1);
+            for (at, id) in after.take(piece.len()).enumerate() {
+                self.scored.push(score(&model.row(&logits, at)?, *id, count));
+            }
+        }
+        let count = piece.len();
+        self.fed += count;
+        if self.fed == self.job.prompt.len() {
+            self.last = Some(model.row(&logits, count.saturating_sub(1))?);
+            if self.job.score_prompt {
+                self.job.tell(Event::Prompt(std::mem::take(&mut self.scored)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws the next token, if the logits for it are there.
+    fn draw(&mut self, model: &M, codec: &dyn Codec, stats: &Stats) -> Result<(), String> {
+        let Some(logits) = self.last.take() else { return Ok(()) };
+        if self.job.max_tokens == 0 {
+            return self.end(String::new(), Finish::Length, codec);
+        }
+        let id = model.choose(&logits, &self.job.sampling, self.drawn as u64)?;
+        self.drawn += 1;
+        stats.drawn_tokens.add(1);
+        if self.drawn == 1 {
+            stats.first_token_times.add(self.job.began.elapsed());
+        }
+        if codec.ends().contains(&id) {
+            return self.end(String::new(), Finish::Stop, codec);
+        }
+        let token = match self.job.logprobs {
+            Some(count) => score(&logits, id, count),
+            None => Scored { id, logprob: None, top: Vec::new() },
+        };
+        let text = self.text.push(codec, id)?;
+        let text = self.stops.push(&text);
+        self.job.tell(Event::Token { token, text });
+        if self.stops.found {
+            return self.end(String::new(), Finish::Stop, codec);
+        }
+        if self.drawn == self.job.max_tokens {
+            return self.end(String::new(), Finish::Length, codec);
+        }
+        self.next = Some(id);
+        Ok(())
+    }
+
+    fn end(&mut self, mut text: String, mut why: Finish, codec: &dyn Codec) -> Result<(), String> {
+        if !self.stops.found {
+            text += &self.stops.push(&self.text.finish(codec)?);
+            if self.stops.found {
+                why = Finish::Stop;
+            } else {
+                text += &self.stops.finish();
+            }
+        }
+        self.job.tell(Event::Done { text, why, drawn: self.drawn });
+        self.done = true;
+        Ok(())
+    }
+}
+
+/// Feeds a piece of the prompt that has waited longest.
+fn feed_one<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
+    let Some(at) = running.iter().position(|sequence| sequence.fed < sequence.job.prompt.len())
+    else {
+        return;
+    };
+    let mut sequence = running.remove(at);
+    match sequence.feed(model, stats) {
+        // Behind the other prompts: each gets its turn.
+        Ok(()) => running.push(sequence),
+        Err(why) => fail(&sequence.job, why, stats),
+    }
+}
+
+/// Draws a token of each sequence that has logits.
+fn draw_all<M: Model>(model: &M, codec: &dyn Codec, running: &mut Vec<Sequence<M>>, stats: &Stats) {
+    running.retain_mut(|sequence| match sequence.draw(model, codec, stats) {
+        Ok(()) => !sequence.done,
+        Err(why) => {
+            fail(&sequence.job, why, stats);
+            false
+        }
+    });
+}
+
+/// Feeds the drawn tokens of all sequences.
+fn step_all<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
+    let mut rows = Vec::new();
+    let mut places = Vec::new();
+    for (place, sequence) in running.iter_mut().enumerate() {
+        if let Some(token) = sequence.next.take() {
+            rows.push(Row { state: &mut sequence.state, token });
+            places.push(place);
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    stats.steps.add(1);
+    let result = model.step(rows).and_then(|logits| {
+        let rows = logits.iter().map(|logits| model.row(logits, 0));
+        rows.collect::<Result<Vec<_>, String>>()
+    });
+    match result {
+        Ok(rows) => {
+            for (place, row) in places.into_iter().zip(rows) {
+                if let Some(sequence) = running.get_mut(place) {
+                    sequence.last = Some(row);
+                }
+            }
+        }
+        Err(why) => {
+            // Their states may be half changed.
+            for place in places.into_iter().rev() {
+                fail(&running.remove(place).job, why.clone(), stats);
+            }
+        }
+    }
+}
+
+/// A token's probability, and the likeliest alternatives: by logit, then by id.
+fn score(logits: &[f64], id: u32, count: usize) -> Scored {
+    let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = logits.iter().map(|logit| libm::exp(logit - most)).sum();
+    let total = most + libm::log(sum);
+    let mut top: Vec<(u32, f64)> = Vec::new();
+    for (other, logit) in logits.iter().enumerate() {
+        let is_in = top.len() < count || top.last().is_some_and(|(_, least)| logit > least);
+        if count > 0 && is_in {
+            let at = top.partition_point(|(_, known)| known >= logit);
+            top.insert(at, (other as u32, *logit));
+            top.truncate(count);
+        }
+    }
+    for (_, logit) in &mut top {
+        *logit -= total;
+    }
+    let logprob = logits.get(id as usize).map(|logit| logit - total);
+    Scored { id, logprob, top }
+}

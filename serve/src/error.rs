@@ -1,0 +1,72 @@
+//! Errors as OpenAI's JSON objects.
+//!
+//! In: a status, a sentence. Out: a response. Must stay true: the sentence says what is wrong with which field, and what
+//! would be right.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+/// Why a request is not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiError {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// A sentence.
+    pub message: String,
+    /// The field of the request.
+    pub param: Option<String>,
+    /// A stable word.
+    pub code: Option<&'static str>,
+}
+
+impl ApiError {
+    /// A request that is wrong.
+    pub fn bad(message: impl Into<String>) -> ApiError {
+        ApiError {
+            status: StatusCode::BAD_REQUEST,
+            message: message.into(),
+            param: None,
+            code: None,
+        }
+    }
+
+    /// A request with a wrong field.
+    pub fn field(name: &str, message: impl Into<String>) -> ApiError {
+        ApiError { param: Some(name.to_owned()), ..ApiError::bad(message) }
+    }
+
+    /// An error with another status.
+    pub fn with(status: StatusCode, code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError { status, code: Some(code), ..ApiError::bad(message) }
+    }
+
+    /// The object that clients read.
+    pub fn body(&self) -> Value {
+        let kind = match self.status {
+            StatusCode::UNAUTHORIZED => "authentication_error",
+            StatusCode::FORBIDDEN => "permission_error",
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
+        let ApiError { message, param, code, .. } = self;
+        json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body())).into_response();
+        let waits = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+        if waits.contains(&self.status) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}

@@ -1,0 +1,87 @@
+//! What the server needs of a model and of its tokenizer.
+//!
+//! In: tokens. Out: logits, draws, text. Must stay true: the result for a sequence depends on that sequence alone.
+
+/// How to choose the next token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampling {
+    /// 0 takes the likeliest token.
+    pub temperature: f64,
+    /// Sample only among this many of the likeliest tokens.
+    pub top_k: Option<usize>,
+    /// Sample only among the likeliest tokens that have this probability together.
+    pub top_p: Option<f64>,
+    /// Key of the draws.
+    pub seed: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling { temperature: 1.0, top_k: None, top_p: None, seed: 0 }
+    }
+}
+
+/// A sequence to advance by one token.
+#[derive(Debug)]
+pub struct Row<'a, S> {
+    /// The state after the tokens so far, which is replaced.
+    pub state: &'a mut S,
+    /// The next token.
+    pub token: u32,
+}
+
+/// A model that is read on one thread. Errors are sentences for the person who asked.
+pub trait Model {
+    /// A sequence's state.
+    type State;
+    /// Logits of one or more positions.
+    type Logits;
+
+    /// Number of token ids.
+    fn vocab(&self) -> usize;
+
+    /// Prompt tokens that are fed at a time.
+    fn piece(&self) -> usize;
+
+    /// The state before the first token.
+    fn start(&self) -> Result<Self::State, String>;
+
+    /// Logits after each token of a piece of a prompt.
+    fn feed(&self, state: &mut Self::State, tokens: &[u32]) -> Result<Self::Logits, String>;
+
+    /// Advances several sequences by one token each. A sequence's logits have the same bits whatever the other rows are.
+    fn step(&self, rows: Vec<Row<'_, Self::State>>) -> Result<Vec<Self::Logits>, String>;
+
+    /// The logits at one position, `vocab` of them.
+    fn row(&self, logits: &Self::Logits, at: usize) -> Result<Vec<f64>, String>;
+
+    /// The next token. `index`: the number of earlier draws of this sequence.
+    fn choose(&self, logits: &[f64], sampling: &Sampling, index: u64) -> Result<u32, String>;
+}
+
+/// A special token, as chat templates write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Special {
+    /// Its text.
+    pub text: String,
+    /// Its id.
+    pub id: u32,
+}
+
+/// A tokenizer.
+pub trait Codec: Send + Sync {
+    /// The tokens of a text. A text that spells a special token is text.
+    fn encode(&self, text: &str) -> Result<Vec<u32>, String>;
+
+    /// The bytes of tokens. Marks have none.
+    fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String>;
+
+    /// The token before each text, if training had one.
+    fn before(&self) -> Option<u32>;
+
+    /// The tokens that end a text.
+    fn ends(&self) -> &[u32];
+
+    /// Special tokens, which only a chat template may write.
+    fn specials(&self) -> &[Special];
+}

@@ -1,0 +1,482 @@
+//! The routes, and the life of the server.
+//!
+//! In: a bound socket, a model, a tokenizer, limits. Out: answers, until the caller says to end. Must stay true: every
+//! error is OpenAI's object; a request is checked completely before anything is computed; a client that leaves takes its
+//! work with it; after the call to end, running answers are finished within the grace time, and new ones are refused.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::unbounded_channel;
+
+use crate::answer::{Head, Shape};
+use crate::chat::Template;
+use crate::engine::{Desk, Engine, Job, Limits, Refusal};
+use crate::error::ApiError;
+use crate::model::{Codec, Model};
+use crate::request::{self, Chat, Common, Completion, Prompt};
+use crate::socket::Limited;
+use crate::stats::Stats;
+use crate::stream::{Answering, collect, pieces};
+
+/// What the server is told at its start.
+pub struct Setup {
+    /// The model's name.
+    pub name: String,
+    /// Prompt and drawn tokens of a sequence, at most.
+    pub context: usize,
+    /// Sequences at a time, and in the queue.
+    pub limits: Limits,
+    /// Bytes of a request.
+    pub body: usize,
+    /// Connections at a time.
+    pub connections: usize,
+    /// How long a request may take.
+    pub timeout: Duration,
+    /// How long answers may take after the call to end.
+    pub grace: Duration,
+    /// What a client must know.
+    pub token: Option<String>,
+    /// How messages become a prompt.
+    pub template: Template,
+    /// The tokenizer, if the tokens are text.
+    pub codec: Arc<dyn Codec>,
+    /// Why texts cannot be tokenized, if they cannot.
+    pub no_text: Option<String>,
+    /// Bytes that this process has in memory, if the system says.
+    pub memory: fn() -> Option<u64>,
+    /// The first seed of requests without one.
+    pub seed: u64,
+}
+
+struct App {
+    setup: Setup,
+    vocab: usize,
+    desk: Desk,
+    stats: Arc<Stats>,
+    began: u64,
+    numbers: AtomicU64,
+    /// Whether only this machine can connect.
+    is_local: bool,
+}
+
+type Shared = Arc<App>;
+
+/// Time for a request's bytes to arrive.
+const ARRIVAL: Duration = Duration::from_secs(30);
+
+/// Serves until `end` is set. The model stays on this thread.
+pub fn serve<M: Model>(
+    listener: TcpListener,
+    model: &M,
+    setup: Setup,
+    end: &Arc<AtomicBool>,
+) -> std::io::Result<()> {
+    let stats = Arc::new(Stats::default());
+    let (engine, desk) = Engine::new(setup.limits, stats.clone());
+    let (codec, grace) = (setup.codec.clone(), setup.grace);
+    let is_local = listener.local_addr()?.ip().is_loopback();
+    let rest = setup.timeout + ARRIVAL;
+    let connections = setup.connections;
+    let app = Arc::new(App {
+        vocab: model.vocab(),
+        setup,
+        desk,
+        stats: stats.clone(),
+        began: seconds(),
+        numbers: AtomicU64::new(0),
+        is_local,
+    });
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("http")
+        .enable_all()
+        .build()?;
+    let listener = {
+        let _inside = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
+    let listener = Limited::new(listener, connections, rest, stats.clone());
+    let (flag, seen) = (end.clone(), stats.clone());
+    let served = runtime.spawn(async move {
+        let ending = seen.clone();
+        let called = async move {
+            while !flag.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+            ending.ending.store(true, Ordering::Relaxed);
+        };
+        let last = seen.clone();
+        let serving = axum::serve(listener, router(app)).with_graceful_shutdown(called);
+        let late = async move {
+            while !last.is_ending() {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+            tokio::time::sleep(grace).await;
+        };
+        // Dropping a connection's answer cancels its jobs.
+        tokio::select! { _ = serving => {}, () = late => {} }
+    });
+    engine.run(model, codec.as_ref());
+    // The engine is done: answers need only be written.
+    runtime.block_on(async {
+        let _ = tokio::time::timeout(Duration::from_secs(1), served).await;
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    Ok(())
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+fn router(app: Shared) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/metrics", get(metrics))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{*name}", get(one_model))
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat))
+        .route("/tokenize", post(tokenize))
+        .route("/detokenize", post(detokenize))
+        .fallback(unknown)
+        .method_not_allowed_fallback(other_method)
+        .layer(from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// Checks who asks, and counts the answer.
+async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let response = match app.admit(&request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    app.stats.answered(response.status().as_u16());
+    app.stats.request_times.add(began.elapsed());
+    response
+}
+
+impl App {
+    fn admit(&self, request: &Request) -> Result<(), ApiError> {
+        let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+        // A page in a browser could point a name of its own at this machine.
+        if self.is_local && self.setup.token.is_none() {
+            let host = text(header::HOST).unwrap_or("localhost");
+            let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+            let name = if host.ends_with(']') { host } else { name };
+            if !["localhost", "127.0.0.1", "[::1]"].contains(&name) {
+                let why = format!(
+                    "this server answers requests to localhost, but this one is to `{name}`; a server with a token answers any name"
+                );
+                return Err(ApiError::with(StatusCode::FORBIDDEN, "wrong_host", why));
+            }
+        }
+        let Some(wanted) = &self.setup.token else { return Ok(()) };
+        if request.uri().path() == "/health" {
+            return Ok(());
+        }
+        let given = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        match given {
+            Some(given) if same(given.trim(), wanted) => Ok(()),
+            Some(_) => {
+                let why = "the bearer token is not this server's";
+                Err(ApiError::with(StatusCode::UNAUTHORIZED, "invalid_api_key", why))
+            }
+            None => {
+                let why =
+                    "this server needs a token; send the header `Authorization: Bearer TOKEN`";
+                Err(ApiError::with(StatusCode::UNAUTHORIZED, "missing_api_key", why))
+            }
+        }
+    }
+
+    /// The JSON of a request.
+    async fn json(&self, request: Request) -> Result<Value, ApiError> {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
+        // A page in a browser may send other types without asking.
+        if !kind.to_ascii_lowercase().starts_with("application/json") {
+            let why = format!("the content type is {kind}; send `Content-Type: application/json`");
+            return Err(ApiError::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", why));
+        }
+        let most = self.setup.body;
+        let too_large = || {
+            let why = format!("the request has more than {most} bytes, this server's limit");
+            ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
+        };
+        let length = request.headers().get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if length.is_some_and(|length| length > most as u64) {
+            return Err(too_large());
+        }
+        let body: Body = request.into_body();
+        let bytes = match tokio::time::timeout(ARRIVAL, to_bytes(body, most)).await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(_)) => return Err(too_large()),
+            Err(_) => {
+                let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
+                return Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why));
+            }
+        };
+        serde_json::from_slice(&bytes)
+            .map_err(|error| ApiError::bad(format!("the body is not JSON: {error}")))
+    }
+
+    fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
+        let own = &self.setup.name;
+        match name {
+            None => Ok(()),
+            Some(name) if name == own => Ok(()),
+            Some(name) => {
+                let why = format!("the model `{name}` is not here; this server has `{own}`");
+                let error = ApiError::with(StatusCode::NOT_FOUND, "model_not_found", why);
+                Err(ApiError { param: Some("model".to_owned()), ..error })
+            }
+        }
+    }
+
+    fn encode(&self, name: &str, text: &str, marked: bool) -> Result<Vec<u32>, ApiError> {
+        if let Some(why) = &self.setup.no_text {
+            return Err(ApiError::field(name, why.clone()));
+        }
+        let mut ids: Vec<u32> = self.setup.codec.before().filter(|_| marked).into_iter().collect();
+        let own = self.setup.codec.encode(text).map_err(|why| ApiError::field(name, why))?;
+        ids.extend(own);
+        Ok(ids)
+    }
+
+    /// The most tokens to draw after this prompt, if all fits.
+    fn room(
+        &self,
+        name: &str,
+        prompt: &[u32],
+        asked: Option<usize>,
+        usual: usize,
+    ) -> Result<usize, ApiError> {
+        let (vocab, context) = (self.vocab, self.setup.context);
+        if prompt.is_empty() {
+            let why = format!("`{name}` has no tokens, and there is no mark before a text");
+            return Err(ApiError::field(name, why));
+        }
+        if let Some(id) = prompt.iter().find(|id| **id as usize >= vocab) {
+            let why = format!("`{name}` has the token {id}, but the vocabulary has {vocab}");
+            return Err(ApiError::field(name, why));
+        }
+        let left = context.saturating_sub(prompt.len());
+        let wanted = asked.unwrap_or(usual.min(left).max(1));
+        if wanted > left {
+            let why = format!(
+                "`{name}` has {} tokens and {wanted} more are asked for, but this server computes at most {context} tokens of a sequence",
+                prompt.len()
+            );
+            let error = ApiError::with(StatusCode::BAD_REQUEST, "context_length_exceeded", why);
+            return Err(ApiError { param: Some(name.to_owned()), ..error });
+        }
+        Ok(wanted)
+    }
+
+    /// Hands in the jobs of a request, and answers when they are done or as they go.
+    async fn answer(
+        self: Arc<Self>,
+        shape: Shape,
+        common: Common,
+        prompts: Vec<(Vec<u32>, usize)>,
+        echo: bool,
+    ) -> Result<Response, ApiError> {
+        let (events, received) = unbounded_channel();
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let seed = match common.seeded {
+            true => common.sampling.seed,
+            false => self.setup.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        };
+        let mut jobs = Vec::new();
+        for (prompt, most) in &prompts {
+            for choice in 0..common.choices {
+                let mut sampling = common.sampling;
+                sampling.seed = seed.wrapping_add(choice as u64);
+                jobs.push(Job {
+                    prompt: prompt.clone(),
+                    max_tokens: *most,
+                    sampling,
+                    stops: common.stops.clone(),
+                    logprobs: common.logprobs,
+                    score_prompt: echo && common.logprobs.is_some(),
+                    began: now,
+                    deadline: now + self.setup.timeout,
+                    events: events.clone(),
+                    number: jobs.len(),
+                });
+            }
+        }
+        drop(events);
+        let count = jobs.len();
+        self.desk.hand_in(jobs).map_err(|refusal| match refusal {
+            Refusal::Full => {
+                let queue = self.setup.limits.queue;
+                let why =
+                    format!("too many texts wait: this request has {count}, and {queue} may wait");
+                ApiError::with(StatusCode::TOO_MANY_REQUESTS, "queue_full", why)
+            }
+            Refusal::Ending => {
+                let why = "this server is ending";
+                ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "ending", why)
+            }
+        })?;
+        let head = Head {
+            shape,
+            id: format!(
+                "{}-{}-{number}",
+                if shape == Shape::Chat { "chatcmpl" } else { "cmpl" },
+                self.began
+            ),
+            created: seconds(),
+            model: self.setup.name.clone(),
+            logprobs: common.logprobs.is_some(),
+        };
+        let answering = Answering {
+            head,
+            codec: self.setup.codec.clone(),
+            prompts: prompts.into_iter().map(|(prompt, _)| prompt).collect(),
+            choices: common.choices,
+            echo,
+            usage: common.stream_usage,
+            timeout: self.setup.timeout,
+        };
+        if common.stream {
+            let alive = KeepAlive::new().interval(Duration::from_secs(10));
+            return Ok(Sse::new(pieces(answering, received)).keep_alive(alive).into_response());
+        }
+        Ok(Json(collect(answering, received).await?).into_response())
+    }
+}
+
+/// Whether two texts are equal, in a time that does not depend on where they differ.
+fn same(one: &str, two: &str) -> bool {
+    let differ = one.bytes().zip(two.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+    one.len() == two.len() && differ == 0
+}
+
+async fn completions(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
+    let Completion { common, prompts, echo, marked } = Completion::read(app.json(request).await?)?;
+    app.check_name(common.model.as_deref())?;
+    let several = prompts.len() > 1;
+    let mut ready = Vec::new();
+    for (at, prompt) in prompts.into_iter().enumerate() {
+        let name = if several { format!("prompt[{at}]") } else { "prompt".to_owned() };
+        let ids = match prompt {
+            Prompt::Text(text) => app.encode(&name, &text, marked)?,
+            Prompt::Tokens(ids) => ids,
+        };
+        // OpenAI's default.
+        let most = app.room(&name, &ids, common.max_tokens, 16)?;
+        ready.push((ids, most));
+    }
+    app.answer(Shape::Completion, common, ready, echo).await
+}
+
+async fn chat(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
+    let Chat { mut common, messages } = Chat::read(app.json(request).await?)?;
+    app.check_name(common.model.as_deref())?;
+    if let Some(why) = &app.setup.no_text {
+        return Err(ApiError::field("messages", why.clone()));
+    }
+    let ids = app.setup.template.tokens(&messages, app.setup.codec.as_ref())?;
+    let most = app.room("messages", &ids, common.max_tokens, usize::MAX)?;
+    common.stops.extend(app.setup.template.stops());
+    app.answer(Shape::Chat, common, vec![(ids, most)], false).await
+}
+
+async fn health(State(app): State<Shared>) -> Response {
+    let ending = app.stats.is_ending();
+    let status = if ending { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let (running, waiting) = (app.stats.running.get(), app.stats.waiting.get());
+    let word = if ending { "ending" } else { "ok" };
+    (status, Json(json!({ "status": word, "running": running, "waiting": waiting })))
+        .into_response()
+}
+
+async fn metrics(State(app): State<Shared>) -> Response {
+    let text = app.stats.render((app.setup.memory)());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+impl App {
+    fn card(&self) -> Value {
+        json!({
+            "id": self.setup.name, "object": "model", "created": self.began, "owned_by": "canonc",
+            "max_model_len": self.setup.context,
+        })
+    }
+}
+
+async fn models(State(app): State<Shared>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [app.card()] }))
+}
+
+async fn one_model(
+    State(app): State<Shared>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    app.check_name(Some(&name))?;
+    Ok(Json(app.card()))
+}
+
+async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Json<Value>, ApiError> {
+    let value = app.json(request).await?;
+    let asked = request::Tokenize::read(value)?;
+    app.check_name(asked.model.as_deref())?;
+    let ids = match asked.what {
+        request::Tokenized::Text(text) => app.encode("prompt", &text, asked.marked)?,
+        request::Tokenized::Messages(messages) => {
+            if let Some(why) = &app.setup.no_text {
+                return Err(ApiError::field("messages", why.clone()));
+            }
+            app.setup.template.tokens(&messages, app.setup.codec.as_ref())?
+        }
+    };
+    let (count, most) = (ids.len(), app.setup.context);
+    Ok(Json(json!({ "count": count, "max_model_len": most, "tokens": ids })))
+}
+
+async fn detokenize(State(app): State<Shared>, request: Request) -> Result<Json<Value>, ApiError> {
+    let value = app.json(request).await?;
+    let asked = request::Detokenize::read(value)?;
+    app.check_name(asked.model.as_deref())?;
+    if let Some(why) = &app.setup.no_text {
+        return Err(ApiError::field("tokens", why.clone()));
+    }
+    if let Some(id) = asked.tokens.iter().find(|id| **id as usize >= app.vocab) {
+        let why = format!("`tokens` has the token {id}, but the vocabulary has {}", app.vocab);
+        return Err(ApiError::field("tokens", why));
+    }
+    let bytes = app.setup.codec.decode(&asked.tokens);
+    let bytes = bytes.map_err(|why| ApiError::field("tokens", why))?;
+    Ok(Json(json!({ "prompt": String::from_utf8_lossy(&bytes) })))
+}
+
+const ROUTES: &str = "GET /v1/models, /health and /metrics; POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize";
+
+async fn unknown(request: Request) -> ApiError {
+    let why = format!("there is no {}; this server has {ROUTES}", request.uri().path());
+    ApiError::with(StatusCode::NOT_FOUND, "unknown_path", why)
+}
+
+async fn other_method(method: Method, request: Request) -> ApiError {
+    let why = format!("{} does not take {method}; this server has {ROUTES}", request.uri().path());
+    ApiError::with(StatusCode::METHOD_NOT_ALLOWED, "unknown_method", why)
+}

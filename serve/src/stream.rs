@@ -1,0 +1,214 @@
+//! Events of a request's jobs, put together or passed on.
+//!
+//! In: events. Out: one answer, or server-sent events. Must stay true: both have the same text, probabilities and counts.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::sse::Event as Message;
+use futures_util::stream::{Stream, unfold};
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::answer::{Head, Namer, Part, Usage};
+use crate::engine::Event;
+use crate::error::ApiError;
+use crate::model::Codec;
+
+/// A request being answered.
+pub(crate) struct Answering {
+    pub(crate) head: Head,
+    pub(crate) codec: Arc<dyn Codec>,
+    pub(crate) prompts: Vec<Vec<u32>>,
+    /// Answers to each prompt.
+    pub(crate) choices: usize,
+    pub(crate) echo: bool,
+    /// Whether a stream ends with counts.
+    pub(crate) usage: bool,
+    pub(crate) timeout: Duration,
+}
+
+type Events = UnboundedReceiver<(usize, Event)>;
+
+/// Where the names of a choice's tokens are.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    before: Option<u32>,
+    offset: usize,
+}
+
+impl Answering {
+    fn count(&self) -> usize {
+        self.prompts.len() * self.choices
+    }
+
+    fn prompt(&self, number: usize) -> &[u32] {
+        self.prompts.get(number / self.choices.max(1)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The text that an answer begins with.
+    fn echoed(&self, number: usize) -> String {
+        match self.echo {
+            true => {
+                let bytes = self.codec.decode(self.prompt(number)).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            false => String::new(),
+        }
+    }
+
+    fn place(&self, number: usize) -> Place {
+        let before = self.prompt(number).last().copied().filter(|_| !self.echo);
+        Place { before, offset: 0 }
+    }
+
+    fn choice(&self, number: usize, part: Part, place: &mut Place, piece: bool) -> Value {
+        let mut namer = Namer::new(self.codec.as_ref(), place.before, place.offset);
+        let value = self.head.choice(number, part, &mut namer, piece);
+        *place = Place { before: namer.before(), offset: namer.offset() };
+        value
+    }
+
+    fn prompt_tokens(&self) -> usize {
+        self.prompts.iter().map(Vec::len).sum()
+    }
+
+    fn late(&self) -> ApiError {
+        let why = format!("the answer took longer than this server's {} s", self.timeout.as_secs());
+        ApiError::with(StatusCode::GATEWAY_TIMEOUT, "timeout", why)
+    }
+}
+
+fn failed(why: String) -> ApiError {
+    ApiError::with(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", why)
+}
+
+fn gone() -> ApiError {
+    ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "ending", "this server is ending")
+}
+
+/// The whole answer.
+pub(crate) async fn collect(answering: Answering, mut events: Events) -> Result<Value, ApiError> {
+    let count = answering.count();
+    let mut parts: Vec<Part> = (0..count)
+        .map(|number| Part { text: answering.echoed(number), ..Part::default() })
+        .collect();
+    let mut usage = Usage { prompt: answering.prompt_tokens(), drawn: 0 };
+    let mut left = count;
+    while left > 0 {
+        let Some((number, event)) = events.recv().await else { return Err(gone()) };
+        let Some(part) = parts.get_mut(number) else { continue };
+        match event {
+            Event::Prompt(scored) => part.tokens.extend(scored),
+            Event::Token { token, text } => {
+                part.text += &text;
+                part.tokens.push(token);
+            }
+            Event::Done { text, why, drawn } => {
+                part.text += &text;
+                part.why = Some(why);
+                usage.drawn += drawn;
+                left -= 1;
+            }
+            Event::Late => return Err(answering.late()),
+            Event::Failed(why) => return Err(failed(why)),
+        }
+    }
+    let choices = parts
+        .into_iter()
+        .enumerate()
+        .map(|(number, part)| answering.choice(number, part, &mut answering.place(number), false));
+    Ok(answering.head.whole(choices.collect(), usage))
+}
+
+/// A stream in progress.
+struct Streaming {
+    answering: Answering,
+    events: Events,
+    places: Vec<Place>,
+    ready: VecDeque<Message>,
+    left: usize,
+    drawn: usize,
+    ended: bool,
+}
+
+/// The answer in pieces.
+pub(crate) fn pieces(
+    answering: Answering,
+    events: Events,
+) -> impl Stream<Item = Result<Message, Infallible>> {
+    let count = answering.count();
+    let mut ready = VecDeque::new();
+    let mut places: Vec<Place> = (0..count).map(|number| answering.place(number)).collect();
+    for (number, place) in places.iter_mut().enumerate() {
+        ready.extend(answering.head.first(number).map(|first| message(&first)));
+        let text = answering.echoed(number);
+        // With probabilities the text comes with them.
+        if !text.is_empty() && !answering.head.logprobs {
+            let choice = answering.choice(number, Part { text, ..Part::default() }, place, true);
+            ready.push_back(message(&answering.head.piece(choice)));
+        }
+    }
+    let streaming =
+        Streaming { answering, events, places, ready, left: count, drawn: 0, ended: false };
+    unfold(streaming, |mut streaming| async move {
+        let next = streaming.next().await?;
+        Some((Ok(next), streaming))
+    })
+}
+
+fn message(value: &Value) -> Message {
+    Message::default().data(value.to_string())
+}
+
+impl Streaming {
+    async fn next(&mut self) -> Option<Message> {
+        loop {
+            if let Some(next) = self.ready.pop_front() {
+                return Some(next);
+            }
+            if self.ended {
+                return None;
+            }
+            let event = self.events.recv().await;
+            self.take(event);
+        }
+    }
+
+    fn take(&mut self, event: Option<(usize, Event)>) {
+        let Some((number, event)) = event else { return self.fail(&gone()) };
+        let part = match event {
+            Event::Prompt(tokens) => {
+                Part { text: self.answering.echoed(number), tokens, why: None }
+            }
+            Event::Token { text, .. } if text.is_empty() && !self.answering.head.logprobs => return,
+            Event::Token { token, text } => Part { text, tokens: vec![token], why: None },
+            Event::Done { text, why, drawn } => {
+                self.drawn += drawn;
+                self.left -= 1;
+                Part { text, tokens: Vec::new(), why: Some(why) }
+            }
+            Event::Late => return self.fail(&self.answering.late()),
+            Event::Failed(why) => return self.fail(&failed(why)),
+        };
+        let Some(place) = self.places.get_mut(number) else { return };
+        let choice = self.answering.choice(number, part, place, true);
+        self.ready.push_back(message(&self.answering.head.piece(choice)));
+        if self.left == 0 {
+            if self.answering.usage {
+                let usage = Usage { prompt: self.answering.prompt_tokens(), drawn: self.drawn };
+                self.ready.push_back(message(&self.answering.head.usage(usage)));
+            }
+            self.ready.push_back(Message::default().data("[DONE]"));
+            self.ended = true;
+        }
+    }
+
+    fn fail(&mut self, error: &ApiError) {
+        self.ready.push_back(message(&error.body()));
+        self.ended = true;
+    }
+}

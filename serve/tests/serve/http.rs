@@ -1,0 +1,365 @@
+//! Answers over TCP.
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::toy::{Server, Toy, events, post, receive, setup};
+
+const COMPLETIONS: &str = "/v1/completions";
+const CHAT: &str = "/v1/chat/completions";
+
+fn text(answer: &Value) -> String {
+    answer["choices"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_completion_has_openais_shape() {
+    let server = Server::start();
+    let answer =
+        server.complete(r#"{"model": "toy", "prompt": "once", "max_tokens": 5, "seed": 1}"#);
+    assert_eq!(answer["object"], "text_completion");
+    assert_eq!(answer["model"], "toy");
+    assert!(answer["id"].as_str().unwrap().starts_with("cmpl-") && answer["created"].is_u64());
+    let choice = &answer["choices"][0];
+    assert_eq!((&choice["index"], &choice["logprobs"]), (&json!(0), &Value::Null));
+    assert_eq!(choice["finish_reason"], "length");
+    // The mark before a text is one of the prompt's tokens.
+    let usage = json!({ "prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10 });
+    assert_eq!(answer["usage"], usage);
+    // The same seed, the same text; another one, another text; none, a new one each time.
+    let ask = |rest: &str| {
+        text(&server.complete(&format!(r#"{{"prompt": "once", "max_tokens": 12{rest}}}"#)))
+    };
+    assert_eq!(ask(r#", "seed": 1"#), ask(r#", "seed": 1"#));
+    assert_ne!(ask(r#", "seed": 1"#), ask(r#", "seed": -1"#));
+    assert_ne!(ask(""), ask(""));
+    assert_eq!(ask(r#", "temperature": 0"#), ask(r#", "temperature": 0, "seed": 4"#));
+    // Without `max_tokens`, OpenAI's 16.
+    assert_eq!(server.complete(r#"{"prompt": "once"}"#)["usage"]["completion_tokens"], 16);
+}
+
+#[test]
+fn prompts_are_texts_or_tokens_one_or_several() {
+    let server = Server::start();
+    let ask = |prompt: Value, marked: bool| {
+        let body = json!({
+            "prompt": prompt, "max_tokens": 6, "seed": 3, "temperature": 0.7,
+            "add_special_tokens": marked,
+        });
+        let answer = server.complete(&body.to_string());
+        let texts: Vec<String> = answer["choices"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .enumerate()
+            .map(|(at, choice)| {
+                assert_eq!(choice["index"], at);
+                choice["text"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        texts
+    };
+    let alone = [ask(json!("hi"), true), ask(json!("there"), true)].concat();
+    assert_eq!(ask(json!(["hi", "there"]), true), alone);
+    assert_eq!(ask(json!([256, 104, 105]), true), alone[..1]);
+    assert_eq!(ask(json!([[256, 104, 105], "there"]), true), alone);
+    assert_eq!(ask(json!([104, 105]), true), ask(json!("hi"), false));
+    assert_ne!(ask(json!("hi"), false), alone[..1]);
+    // Several answers have their own seeds.
+    let several = server.complete(r#"{"prompt": "hi", "n": 3, "seed": 3, "max_tokens": 6}"#);
+    let choices = several["choices"].as_array().unwrap();
+    let first = server.complete(r#"{"prompt": "hi", "seed": 3, "max_tokens": 6}"#);
+    assert_eq!(choices[0]["text"], first["choices"][0]["text"]);
+    let second = server.complete(r#"{"prompt": "hi", "seed": 4, "max_tokens": 6}"#);
+    assert_eq!(choices[1]["text"], second["choices"][0]["text"]);
+    assert_eq!(several["usage"]["prompt_tokens"], 3);
+}
+
+/// As lm-evaluation-harness asks for the likelihood of a text.
+#[test]
+fn echo_and_logprobs_score_the_prompt() {
+    let server = Server::start();
+    let ask = |most: usize| {
+        let body = json!({
+            "prompt": [104, 105, 256, 106], "max_tokens": most, "logprobs": 1, "echo": true,
+            "temperature": 0, "seed": 1234,
+        });
+        server.complete(&body.to_string())["choices"][0].clone()
+    };
+    let (none, one) = (ask(0), ask(1));
+    assert_eq!(none["text"], "hij");
+    assert_eq!(none["finish_reason"], "length");
+    let lists = &none["logprobs"];
+    assert_eq!(lists["tokens"], json!(["h", "i", "", "j"]));
+    assert_eq!(lists["text_offset"], json!([0, 1, 2, 2]));
+    assert_eq!(lists["token_logprobs"][0], Value::Null);
+    assert_eq!(lists["top_logprobs"][0], Value::Null);
+    for at in 1..4 {
+        let own = lists["token_logprobs"][at].as_f64().unwrap();
+        let top = lists["top_logprobs"][at].as_object().unwrap();
+        // The likeliest, and the token itself.
+        assert!(top.values().all(|other| other.as_f64().unwrap() >= own), "{top:?}");
+        assert!(own < 0.0 && (1..=2).contains(&top.len()));
+        assert_eq!(top[lists["tokens"][at].as_str().unwrap()].as_f64(), Some(own));
+    }
+    // One token more, and the same numbers before it.
+    assert_eq!(one["logprobs"]["token_logprobs"].as_array().unwrap().len(), 5);
+    assert_eq!(
+        one["logprobs"]["token_logprobs"].as_array().unwrap()[..4],
+        none["logprobs"]["token_logprobs"].as_array().unwrap()[..]
+    );
+    let greedy = one["logprobs"]["top_logprobs"][4].as_object().unwrap();
+    assert_eq!(greedy.len(), 1);
+}
+
+#[test]
+fn a_stream_is_the_whole_answer_in_pieces() {
+    let server = Server::start();
+    for (path, asked) in [
+        (COMPLETIONS, json!({ "prompt": "once", "max_tokens": 20, "seed": 6 })),
+        (
+            COMPLETIONS,
+            json!({ "prompt": ["a", "b"], "n": 2, "max_tokens": 9, "seed": 6, "echo": true }),
+        ),
+        (
+            COMPLETIONS,
+            json!({ "prompt": "one", "max_tokens": 9, "seed": 6, "echo": true, "logprobs": 2 }),
+        ),
+        (
+            COMPLETIONS,
+            json!({ "prompt": "stop", "max_tokens": 80, "seed": 6, "stop": ["e", "qq"] }),
+        ),
+        (
+            CHAT,
+            json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 20, "seed": 2 }),
+        ),
+        (
+            CHAT,
+            json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 7, "seed": 2, "logprobs": true, "top_logprobs": 3 }),
+        ),
+    ] {
+        let whole = server.answer(path, &asked.to_string());
+        let mut streamed = asked.clone();
+        streamed["stream"] = json!(true);
+        streamed["stream_options"] = json!({ "include_usage": true });
+        let (status, body) = server.post(path, &streamed.to_string());
+        assert_eq!(status, 200, "{body}");
+        let (mut pieces, done) = events(&body);
+        assert!(done, "{body}");
+        let last = pieces.pop().unwrap();
+        assert_eq!((&last["usage"], &last["choices"]), (&whole["usage"], &json!([])));
+        for choice in whole["choices"].as_array().unwrap() {
+            let own = pieces.iter().map(|piece| &piece["choices"][0]);
+            let own: Vec<&Value> = own.filter(|piece| piece["index"] == choice["index"]).collect();
+            let wanted = match path {
+                CHAT => &choice["message"]["content"],
+                _ => &choice["text"],
+            };
+            let said = own.iter().map(|piece| match path {
+                CHAT => piece["delta"]["content"].as_str().unwrap_or_default(),
+                _ => piece["text"].as_str().unwrap(),
+            });
+            assert_eq!(&json!(said.collect::<String>()), wanted);
+            assert_eq!(own.last().unwrap()["finish_reason"], choice["finish_reason"]);
+            for list in ["tokens", "token_logprobs", "top_logprobs", "text_offset", "content"] {
+                if let Some(whole) = choice["logprobs"].get(list) {
+                    let parts =
+                        own.iter().filter_map(|piece| piece["logprobs"].get(list)?.as_array());
+                    assert_eq!(&json!(parts.flatten().collect::<Vec<_>>()), whole, "{list}");
+                }
+            }
+        }
+        if path == CHAT {
+            assert_eq!(pieces[0]["choices"][0]["delta"]["role"], "assistant");
+            assert_eq!(pieces[0]["object"], "chat.completion.chunk");
+        }
+    }
+}
+
+#[test]
+fn a_stop_string_ends_a_text_before_it() {
+    let server = Server::start();
+    let ask = |rest: &str| {
+        server.complete(&format!(r#"{{"prompt": "once", "seed": 9, "max_tokens": 60{rest}}}"#))
+    };
+    let whole = text(&ask(""));
+    let stop: String = whole.chars().skip(7).take(2).collect();
+    let at = whole.find(&stop).unwrap();
+    let cut = ask(&format!(r#", "stop": "{stop}""#));
+    assert_eq!(text(&cut), whole[..at]);
+    assert_eq!(cut["choices"][0]["finish_reason"], "stop");
+    assert_eq!(cut["usage"]["completion_tokens"], at + 2);
+}
+
+#[test]
+fn a_conversation_is_a_prompt_by_its_template() {
+    let server = Server::start();
+    let messages = json!([
+        { "role": "system", "content": "Be brief." },
+        { "role": "user", "content": [{ "type": "text", "text": " hi " }, { "type": "text", "text": "you " }] },
+    ]);
+    let ids = server.answer("/tokenize", &json!({ "messages": messages }).to_string());
+    let mut wanted = vec![256u64, 258];
+    wanted.extend("system:Be brief.".bytes().map(u64::from));
+    wanted.extend([259, 258]);
+    wanted.extend("user:hi you".bytes().map(u64::from));
+    wanted.push(259);
+    assert_eq!(ids["tokens"], json!(wanted));
+    assert_eq!((&ids["count"], &ids["max_model_len"]), (&json!(wanted.len()), &json!(100)));
+    let body = json!({ "messages": messages, "seed": 4, "max_completion_tokens": 5 });
+    let answer = server.answer(CHAT, &body.to_string());
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["message"]["role"], "assistant");
+    let plain =
+        server.complete(&json!({ "prompt": wanted, "seed": 4, "max_tokens": 5 }).to_string());
+    assert_eq!(choice["message"]["content"], plain["choices"][0]["text"]);
+    // Without a maximum, up to the context's end.
+    let long = server.answer(CHAT, &json!({ "messages": messages, "seed": 4 }).to_string());
+    assert_eq!(long["choices"][0]["finish_reason"], "length");
+    assert_eq!(long["usage"]["total_tokens"], 100);
+}
+
+#[test]
+fn text_becomes_tokens_and_tokens_text() {
+    let server = Server::start();
+    let ids = server.answer("/tokenize", r#"{"model": "toy", "prompt": "hé"}"#);
+    assert_eq!(ids["tokens"], json!([256, 104, 195, 169]));
+    let ids = server.answer("/tokenize", r#"{"prompt": "hé", "add_special_tokens": false}"#);
+    assert_eq!(ids["tokens"], json!([104, 195, 169]));
+    let text = server.answer("/detokenize", r#"{"tokens": [256, 104, 195, 169, 195]}"#);
+    assert_eq!(text["prompt"], "hé\u{fffd}");
+}
+
+#[test]
+fn models_health_and_metrics() {
+    let server = Server::start();
+    let models: Value = serde_json::from_str(&server.get("/v1/models").1).unwrap();
+    assert_eq!(models["data"][0]["id"], "toy");
+    assert_eq!(models["data"][0]["max_model_len"], 100);
+    assert_eq!(server.get("/v1/models/toy").0, 200);
+    let (status, said) = server.get("/v1/models/other");
+    assert_eq!(status, 404);
+    assert!(said.contains("the model `other` is not here; this server has `toy`"), "{said}");
+    assert_eq!(
+        server.get("/health"),
+        (200, r#"{"running":0,"status":"ok","waiting":0}"#.to_owned())
+    );
+    server.complete(r#"{"prompt": "abc", "max_tokens": 7, "seed": 1}"#);
+    assert_eq!(server.metric("prompt_tokens_total"), 4.0);
+    assert!(server.metric("generated_tokens_total") > 0.0);
+    assert_eq!(server.metric("resident_memory_bytes"), 12345.0);
+    let text = server.get("/metrics").1;
+    for line in [
+        "# TYPE canonc_request_seconds histogram",
+        "canonc_requests_total{status=\"404\"} 1",
+        "canonc_first_token_seconds_count 1",
+        "canonc_first_token_seconds_bucket{le=\"+Inf\"} 1",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+}
+
+/// At any number of requests at a time, in any order, with others that leave.
+#[test]
+fn an_answer_does_not_depend_on_other_requests() {
+    let server = Server::with(Toy { step: Duration::from_millis(1), broken: None }, setup());
+    let body = |n: usize| {
+        let prompt = "once upon a time".repeat(3);
+        let prompt = &prompt[..1 + 5 * (n % 7)];
+        json!({ "prompt": prompt, "seed": n, "max_tokens": 5 + n, "logprobs": 1, "echo": n.is_multiple_of(2) })
+            .to_string()
+    };
+    let choices = |text: &str| serde_json::from_str::<Value>(text).unwrap()["choices"].clone();
+    let alone: Vec<Value> =
+        (0..32).map(|n| choices(&server.post(COMPLETIONS, &body(n)).1)).collect();
+    for round in 0..3usize {
+        std::thread::scope(|scope| {
+            let ask = |n: usize| {
+                let (server, body) = (&server, body(n));
+                // Some go away at once.
+                drop(server.start_post(COMPLETIONS, &body));
+                scope.spawn(move || (n, server.post(COMPLETIONS, &body)))
+            };
+            let order = (0..32).map(|n| (n * 13 + round * 7) % 32);
+            let asked: Vec<_> = order.map(ask).collect();
+            for one in asked {
+                let (n, (status, text)) = one.join().unwrap();
+                assert_eq!((status, &choices(&text)), (200, &alone[n]), "request {n}: {text}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_work_with_it() {
+    let mut long = setup();
+    long.context = 1 << 20;
+    let server = Server::with(Toy { step: Duration::from_millis(1), broken: None }, long);
+    for stream in [false, true] {
+        let before = server.metric("cancelled_total");
+        let body = json!({ "prompt": "x", "max_tokens": 1_000_000, "stream": stream });
+        let mut connection = server.start_post(COMPLETIONS, &body.to_string());
+        server.until("sequences_running", |running| running == 1.0);
+        if stream {
+            connection.read_exact(&mut [0; 64]).unwrap();
+        }
+        drop(connection);
+        server.until("cancelled_total", |cancelled| cancelled == before + 1.0);
+        server.until("sequences_running", |running| running == 0.0);
+    }
+    server.until("connections", |open| open <= 1.0);
+}
+
+#[test]
+fn a_slow_reader_stops_nobody() {
+    let mut long = setup();
+    long.context = 1 << 20;
+    let server = Server::with(Toy::default(), long);
+    let body =
+        json!({ "prompt": "x", "max_tokens": 20_000, "stream": true, "logprobs": 9, "seed": 1 });
+    // It reads nothing, and the system's buffers are soon full.
+    let slow = server.start_post(COMPLETIONS, &body.to_string());
+    server.until("generated_tokens_total", |tokens| tokens > 0.0);
+    for n in 0..5 {
+        server.complete(&json!({ "prompt": "y", "max_tokens": 50, "seed": n }).to_string());
+    }
+    let (status, text) = receive(slow);
+    assert!(status == 200 && events(&text).1);
+}
+
+#[test]
+fn the_end_lets_running_answers_finish() {
+    let mut long = setup();
+    long.context = 1 << 20;
+    let server = Server::with(Toy { step: Duration::from_millis(1), broken: None }, long);
+    let body = json!({ "prompt": "x", "max_tokens": 300, "seed": 1, "stream": true });
+    let running = server.start_post(COMPLETIONS, &body.to_string());
+    // A connection that is open already, for a request after the call.
+    let mut open = server.send("");
+    server.until("sequences_running", |running| running == 1.0);
+    server.call_to_end();
+    open.write_all(post(COMPLETIONS, r#"{"prompt": "y"}"#, "").as_bytes()).ok();
+    let (status, text) = receive(running);
+    assert!(status == 200 && events(&text).1, "{text}");
+    while !server.is_over() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_end_does_not_wait_for_ever() {
+    let mut short = setup();
+    short.context = 1 << 30;
+    short.grace = Duration::from_millis(50);
+    let server = Server::with(Toy { step: Duration::from_millis(1), broken: None }, short);
+    let body = json!({ "prompt": "x", "max_tokens": 1_000_000_000, "stream": true });
+    let running = server.start_post(COMPLETIONS, &body.to_string());
+    server.until("sequences_running", |running| running == 1.0);
+    server.call_to_end();
+    while !server.is_over() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(running);
+}

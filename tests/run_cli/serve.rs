@@ -1,0 +1,339 @@
+//! `canonc serve` and `canonc generate --interactive` as processes: the answers are those of `canonc generate`, at any
+//! number of requests at a time; folders, tokens, signals and refusals.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use compiler::program::{Program, Std};
+use runtime::weights::Weights;
+use serde_json::{Value, json};
+
+/// Bytes; attention, a recurrence, Canon layers.
+const ARCHS: &str = "
+block recurrent = decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 40 } }
+block softmax = decoder { mixer attention { heads 2 } mlp swiglu { hidden 40 } }
+arch base { vocab 258  dim 32  norm_eps 1e-5  init lingua  layers [recurrent, softmax] }
+arch mixed = base with { canon A, B, C, D }
+arch llama { vocab 258  dim 32  norm_eps 1e-5  init lingua
+  layers 2 of decoder { mixer attention { heads 4, kv_heads 2, rope { theta 10000, layout half } }  mlp swiglu { hidden 64 } } }
+";
+
+struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    /// A folder with the archs and their weights: large ones, so that a token is much likelier than the next.
+    fn new() -> Place {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("a.canon"), ARCHS).unwrap();
+        let program = Program::new([("a.canon".to_owned(), ARCHS.to_owned())], Std::Embedded);
+        for name in ["mixed", "llama"] {
+            let compiled = program.compile("a.canon", name).0.unwrap();
+            let weights = Weights::init(&compiled.graph, 7).unwrap();
+            weights.save(&root.path().join(format!("{name}.safetensors"))).unwrap();
+        }
+        Place { root }
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+        command.current_dir(self.root.path()).args(words.split_whitespace());
+        for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
+            command.env(name, "1");
+        }
+        command.env_remove("CANONC_SERVE_TOKEN");
+        command
+    }
+
+    fn type_in(&self, words: &str, input: &[u8]) -> Output {
+        let mut command = self.command(words);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn works(&self, words: &str) -> String {
+        let output = self.type_in(words, b"");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{words}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn refused(&self, code: i32, words: &str, part: &str) {
+        let output = self.type_in(words, b"");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
+        assert!(said.contains(part), "{words}: {said}");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn serve(&self, words: &str) -> Server {
+        Server::start(&mut self.command(&format!("serve {words} --port 0")))
+    }
+}
+
+const MIXED: &str = "a.canon --arch mixed --weights mixed.safetensors";
+
+/// A server, and the address that it prints.
+struct Server {
+    child: Child,
+    line: String,
+    address: String,
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    fn start(command: &mut Command) -> Server {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("it does not serve: {said}");
+        }
+        let address =
+            line.split_once("http://").unwrap().1.trim().trim_end_matches("/v1").to_owned();
+        Server { child, line, address, _stdout: stdout }
+    }
+
+    fn ask(&self, method: &str, path: &str, header: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n{header}Content-Length: {length}\r\n\r\n{body}",
+            self.address
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    fn complete(&self, body: &Value) -> Value {
+        let (status, text) = self.ask("POST", "/v1/completions", "", &body.to_string());
+        assert_eq!(status, 200, "{body}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Sends a signal; returns the exit code and standard error.
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+        let status =
+            Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has ended, or the test has failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_answer_is_that_of_generate() {
+    let place = Place::new();
+    let server = place.serve(MIXED);
+    assert!(server.line.starts_with("serving `mixed` at http://127.0.0.1:"), "{}", server.line);
+    for (prompt, seed, words, more) in [
+        ("Once", 4, "", json!({})),
+        ("upon", 5, "--temperature 0", json!({ "temperature": 0 })),
+        ("a time", 6, "--top-k 5 --temperature 0.8", json!({ "top_k": 5, "temperature": 0.8 })),
+        ("there", 7, "--top-p 0.4", json!({ "top_p": 0.4 })),
+    ] {
+        let mut body = json!({ "prompt": prompt, "seed": seed, "max_tokens": 24 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = server.complete(&body);
+        let mut command = place
+            .command(&format!("generate {MIXED} --json --max-tokens 24 --seed {seed} {words}"));
+        let output = command.args(["--prompt", prompt]).output().unwrap();
+        let wanted: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(answer["choices"][0]["text"], wanted["text"], "{body}");
+    }
+    let (code, said) = server.end("-TERM");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("ended"), "{said}");
+}
+
+/// Probabilities to the last bit.
+#[test]
+fn an_answer_has_the_same_bits_at_any_number_of_requests() {
+    let place = Place::new();
+    let server = place.serve(MIXED);
+    let body = |n: usize| {
+        let prompt = "Once upon a time there was a cat. ".repeat(12);
+        json!({
+            "prompt": prompt[n..][..1 + (n * n * 11) % 300], "seed": n, "max_tokens": 4 + n % 29,
+            "logprobs": 2, "echo": n.is_multiple_of(3), "temperature": (n % 3) as f64 * 0.75,
+        })
+    };
+    let choices = |n: usize| server.complete(&body(n))["choices"].clone();
+    let alone: Vec<Value> = (0..32).map(choices).collect();
+    for round in 0..2usize {
+        std::thread::scope(|scope| {
+            let order = (0..32).map(|n| (n * 13 + round * 5) % 32);
+            let asked: Vec<_> = order.map(|n| scope.spawn(move || (n, choices(n)))).collect();
+            for one in asked {
+                let (n, found) = one.join().unwrap();
+                assert_eq!(found, alone[n], "request {n}");
+            }
+        });
+    }
+    let (_, metrics) = server.ask("GET", "/metrics", "", "");
+    let value = |name: &str| -> f64 {
+        let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit_once(' ').unwrap().1.parse().unwrap()
+    };
+    // Some steps were of several sequences.
+    assert!(value("canonc_steps_total") < value("canonc_generated_tokens_total"), "{metrics}");
+    assert!(value("canonc_resident_memory_bytes") > 1e6);
+}
+
+#[test]
+fn an_exported_folder_serves_and_generates_with_its_tokenizer() {
+    let place = Place::new();
+    let weights = "a.canon --arch llama --weights llama.safetensors";
+    for (name, more) in [("plain", ""), ("own", "")] {
+        let arch = if name == "plain" { weights.to_owned() } else { MIXED.to_owned() };
+        place.works(&format!("export {arch} --to hf --out {name} {more}"));
+        // As the folder of a run on bytes has.
+        let bytes = interop::tokenizer::Tokenizer::bytes(256, 257);
+        fs::write(place.path(name).join("tokenizer.json"), &bytes.json).unwrap();
+        let template =
+            "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}";
+        let config =
+            json!({ "bos_token": "<|bos|>", "eos_token": "<|eos|>", "chat_template": template });
+        fs::write(place.path(name).join("tokenizer_config.json"), config.to_string()).unwrap();
+        let server = place.serve(name);
+        assert!(server.line.starts_with(&format!("serving `{name}` at ")), "{}", server.line);
+        let body = json!({ "prompt": "Once", "seed": 4, "max_tokens": 24 });
+        let answer = server.complete(&body);
+        let mut command =
+            place.command(&format!("generate {name} --json --max-tokens 24 --seed 4"));
+        let output = command.args(["--prompt", "Once"]).output().unwrap();
+        let wanted: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+        assert_eq!(answer["choices"][0]["text"], wanted["text"]);
+        // `transformers` adds no mark to these bytes, so this is the run's own model after the same tokens.
+        assert_eq!(answer["usage"]["prompt_tokens"], 4);
+        let body = json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string();
+        let (status, text) = server.ask("POST", "/tokenize", "", &body);
+        let tokens: Value = serde_json::from_str(&text).unwrap();
+        let wanted: Vec<u32> =
+            std::iter::once(256).chain("[user]hi".bytes().map(u32::from)).collect();
+        assert_eq!((status, &tokens["tokens"]), (200, &json!(wanted)), "{text}");
+        let body = json!({ "messages": [{ "role": "user", "content": "<|eos|>" }] }).to_string();
+        let (status, text) = server.ask("POST", "/v1/chat/completions", "", &body);
+        assert!(status == 400 && text.contains("special token"), "{text}");
+        drop(server);
+        fs::remove_file(place.path(name).join("tokenizer.json")).unwrap();
+        let server = place.serve(name);
+        let (status, text) = server.ask("POST", "/v1/completions", "", r#"{"prompt": "a"}"#);
+        assert!(
+            status == 400 && text.contains("has no tokenizer.json; give a list of token ids"),
+            "{text}"
+        );
+        server.complete(&json!({ "prompt": [1, 2], "max_tokens": 3 }));
+    }
+}
+
+#[test]
+fn a_token_comes_from_a_file_or_a_variable() {
+    let place = Place::new();
+    fs::write(place.path("token"), "s3cret\n").unwrap();
+    let mut by_variable = place.command(&format!("serve {MIXED} --port 0 --name mine"));
+    by_variable.env("CANONC_SERVE_TOKEN", "s3cret");
+    for server in [
+        place.serve(&format!("{MIXED} --token-file token --name mine")),
+        Server::start(&mut by_variable),
+    ] {
+        assert_eq!(server.ask("GET", "/health", "", "").0, 200);
+        let (status, text) = server.ask("GET", "/v1/models", "", "");
+        assert!(status == 401 && text.contains("missing_api_key"), "{text}");
+        let (status, text) =
+            server.ask("GET", "/v1/models", "Authorization: Bearer s3cret\r\n", "");
+        assert!(status == 200 && text.contains("\"mine\""), "{text}");
+        let words = fs::read(format!("/proc/{}/cmdline", server.child.id())).unwrap();
+        assert!(!String::from_utf8_lossy(&words).contains("s3cret"));
+        let (code, said) = server.end("-INT");
+        assert_eq!(code, Some(0), "{said}");
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+}
+
+#[test]
+fn what_cannot_be_served_is_refused() {
+    let place = Place::new();
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port();
+    place.refused(3, &format!("serve {MIXED} --port {port}"), &format!("port {port} is in use"));
+    fs::write(place.path("empty"), " \n").unwrap();
+    fs::write(place.path("bad.jinja"), "{% for %}").unwrap();
+    fs::write(place.path("none.json"), "{}").unwrap();
+    fs::create_dir(place.path("folder")).unwrap();
+    for (words, part) in [
+        (format!("serve {MIXED} --port 70000"), "from 0 to 65535"),
+        (format!("serve {MIXED} --port 0 --host nowhere"), "--host"),
+        (format!("serve {MIXED} --port 0 --token-file none"), "`none` does not exist"),
+        (format!("serve {MIXED} --port 0 --token-file empty"), "the token in `empty` is empty"),
+        (
+            format!("serve {MIXED} --port 0 --chat-template bad.jinja"),
+            "the chat template cannot be read",
+        ),
+        (
+            format!("serve {MIXED} --port 0 --tokenizer-file none.json"),
+            "cannot be used as a huggingface tokenizer",
+        ),
+        ("serve a.canon --arch mixed --port 0".to_owned(), "no weights are given"),
+        ("serve folder --port 0".to_owned(), "`folder` is a folder"),
+        ("serve none --port 0".to_owned(), "does not exist"),
+        (format!("generate {MIXED} --interactive --prompt a"), "cannot be used with"),
+        (format!("generate {MIXED} --prompt a --top-p 0"), "above 0 and at most 1"),
+    ] {
+        place.refused(2, &words, part);
+    }
+}
+
+#[test]
+fn a_line_is_a_prompt_and_an_empty_one_goes_on() {
+    let place = Place::new();
+    let words = format!("generate {MIXED} --max-tokens 9 --seed 3");
+    let output = place.type_in(&format!("{words} --interactive"), "Once\n\nhé\n".as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let alone = |prompt: &str, count: usize| {
+        let mut command =
+            place.command(&format!("generate {MIXED} --json --seed 3 --max-tokens {count}"));
+        let output = command.args(["--prompt", prompt]).output().unwrap();
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        value["text"].as_str().unwrap().to_owned()
+    };
+    // 18 tokens in two lines, unless a text ended before; what is incomplete at a line's end comes with the next line.
+    let (one, both, other) = (alone("Once", 9), alone("Once", 18), alone("hé", 9));
+    assert!(both.starts_with(one.trim_end_matches('\u{fffd}')));
+    let first = said.replacen('\n', "", said.matches('\n').count());
+    let wanted = format!("{both}{other}").replace('\n', "");
+    let kept = |text: &str| text.replace('\u{fffd}', "");
+    assert_eq!(kept(&first), kept(&wanted), "{said:?}");
+}
