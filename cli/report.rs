@@ -64,7 +64,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
 pub fn scores(path: &Path) -> Result<Scores, Failure> {
     let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
     Scores::parse(&text).map_err(|why| {
-        Failure::bad_input(format!("`{}` is no result of `canonc eval`: {why}", shown(path)))
+        Failure::bad_input(format!("`{}` is not a result of `canonc eval`: {why}", shown(path)))
             .help("write one with `canonc eval MODEL --suite SUITE --out FILE`")
     })
 }

@@ -32,7 +32,7 @@ docs/evaluation.md describes every key. Prompts, token boundaries, ties and norm
 lm-evaluation-harness 0.4.7.
 
 Schema of --json and --out: {schema: \"canonc.eval.v1\", model: {name, graph, weights, lock}, suite, settings:
-{max_length, bos, dtype, device, limit, shots}, tasks: [{name, kind, task, questions, examples, count, metrics: [{metric,
+{max_length, bos, dtype, limit}, tasks: [{name, kind, task, questions, examples, shots, count, metrics: [{metric,
 value, stderr, each}]}], kernels: [{kernel, path, times}]}; task, questions and examples are digests (BLAKE3), each has
 every question's part.")]
 pub struct EvalArgs {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use report::compare::Table;
-use report::scores::{Scores, against};
+use report::scores::{SCHEMA, Scores, against};
 use runtime::generate::{Continuation, Generator, Sampling};
 use runtime::likelihood::{Likelihood, Scorer};
 use runtime::state::digest_of_weights;
@@ -79,7 +79,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
     let mut paths = person.scorer.paths();
     paths.merge(&person.generator.paths());
     let report = Report {
-        schema: "canonc.eval.v1",
+        schema: SCHEMA,
         model: Of {
             name: &model.name,
             graph: model.compiled.identity.graph.to_string(),
@@ -209,10 +209,6 @@ impl Encoder for Tokens<'_> {
 
     fn prefix(&self) -> Option<i64> {
         self.prompts.first()
-    }
-
-    fn marks(&self) -> bool {
-        self.bos.is_some()
     }
 }
 

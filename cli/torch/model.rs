@@ -3,7 +3,7 @@
 //! In: the word, options. Out: arch, weights, tokenizer, the longest input. Must stay true: a foreign folder is read as
 //! by `canonc import`, without writing anything; its tokens are those of its `tokenizer.json`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use compiler::program::Compiled;
 use interop::import::{Request, read};
@@ -86,13 +86,14 @@ impl Model {
             None => word.join("tokenizer.json"),
         };
         std::fs::metadata(&tokenizer).map_err(|error| files::missing(&tokenizer, &error))?;
-        let named = |key: &str| named_mark(&word.join("tokenizer_config.json"), key);
+        let config = json(&word.join("tokenizer_config.json"))?;
+        let named = |key: &str| config.as_ref().and_then(|config| named_mark(config, key));
         let marks = (
             prompts.bos.clone().or_else(|| named("bos_token")),
             prompts.eos.clone().or_else(|| named("eos_token")),
         );
         let prompts = Prompts::of_file(graph.vocab, &tokenizer, marks)?;
-        let longest = json(&word.join("config.json"))
+        let longest = json(&word.join("config.json"))?
             .and_then(|config| config.get("max_position_embeddings")?.as_u64())
             .and_then(|length| usize::try_from(length).ok());
         let name = imported.name.clone();
@@ -106,13 +107,21 @@ fn foreign(word: &Path) -> bool {
     word.is_dir() && !has("lock") && (has("config.json") || has("params.json"))
 }
 
-fn json(path: &Path) -> Option<Value> {
-    serde_json::from_str(&disk::read_text(path, disk::SMALL).ok()?).ok()
+/// A JSON file, if it is there.
+fn json(path: &Path) -> Result<Option<Value>, Failure> {
+    let text = match disk::read_text(path, disk::SMALL) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(files::missing(path, &error)),
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        Failure::bad_input(format!("`{}` is not JSON: {error}", shown(path)))
+            .help("restore the file; it names the tokens before and after a text")
+    })
 }
 
 /// A mark's text in a `tokenizer_config.json`: a text, or an object with its `content`.
-fn named_mark(path: &PathBuf, key: &str) -> Option<String> {
-    let config = json(path)?;
+fn named_mark(config: &Value, key: &str) -> Option<String> {
     let mark = config.get(key)?;
     mark.as_str().or_else(|| mark.get("content")?.as_str()).map(str::to_owned)
 }

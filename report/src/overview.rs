@@ -393,7 +393,8 @@ mod tests {
         let svg = picture(&[[entry; 8], [other; 8]].concat());
         let longest = comparison.arms.iter().map(|arm| arm.name.chars().count()).max().unwrap();
         for row in svg.split("<g transform") {
-            let labels = row.lines().filter(|line| line.contains("text-anchor=\"middle\" fill=\"#1b1f24\""));
+            let labels =
+                row.lines().filter(|line| line.contains("text-anchor=\"middle\" fill=\"#1b1f24\""));
             let middle = |line: &str| -> f64 { line.split('"').nth(1).unwrap().parse().unwrap() };
             let places: Vec<f64> = labels.map(middle).collect();
             assert_eq!(places.len(), 8);

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use suite::suite::Metric::{self, Acc, AccNorm, Perplexity, WordPerplexity};
+use suite::suite::Suite;
 
 use crate::compare::Table;
 use crate::statistics::Confidence;
@@ -33,6 +35,7 @@ struct Model {
 struct Settings {
     max_length: u64,
     bos: Option<i64>,
+    dtype: String,
     limit: Option<u64>,
 }
 
@@ -42,35 +45,36 @@ struct Task {
     task: String,
     questions: String,
     examples: Option<String>,
+    shots: usize,
     count: u64,
-    metrics: Vec<Metric>,
+    metrics: Vec<Score>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Metric {
-    metric: String,
+struct Score {
+    metric: Metric,
     value: f64,
     stderr: Option<f64>,
     each: Vec<f64>,
 }
 
 /// The columns of the published tables: task and metrics of the suite `release`.
-const COLUMNS: [(&str, &str, &[&str]); 15] = [
-    ("LMB", "lambada_openai", &["acc"]),
-    ("PIQA", "piqa", &["acc", "acc_norm"]),
-    ("Hella", "hellaswag", &["acc", "acc_norm"]),
-    ("Wino", "winogrande", &["acc"]),
-    ("ARC-e", "arc_easy", &["acc", "acc_norm"]),
-    ("ARC-c", "arc_challenge", &["acc", "acc_norm"]),
-    ("SIQA", "social_iqa", &["acc"]),
-    ("BoolQ", "boolq", &["acc"]),
-    ("COPA", "copa", &["acc"]),
-    ("OBQA", "openbookqa", &["acc", "acc_norm"]),
-    ("RACE", "race", &["acc"]),
-    ("CSQA", "commonsense_qa", &["acc"]),
-    ("MMLU", "mmlu", &["acc"]),
-    ("Wiki_ppl", "wikitext", &["word_perplexity"]),
-    ("LMB_ppl", "lambada_openai", &["perplexity"]),
+const COLUMNS: [(&str, &str, &[Metric]); 15] = [
+    ("LMB", "lambada_openai", &[Acc]),
+    ("PIQA", "piqa", &[Acc, AccNorm]),
+    ("Hella", "hellaswag", &[Acc, AccNorm]),
+    ("Wino", "winogrande", &[Acc]),
+    ("ARC-e", "arc_easy", &[Acc, AccNorm]),
+    ("ARC-c", "arc_challenge", &[Acc, AccNorm]),
+    ("SIQA", "social_iqa", &[Acc]),
+    ("BoolQ", "boolq", &[Acc]),
+    ("COPA", "copa", &[Acc]),
+    ("OBQA", "openbookqa", &[Acc, AccNorm]),
+    ("RACE", "race", &[Acc]),
+    ("CSQA", "commonsense_qa", &[Acc]),
+    ("MMLU", "mmlu", &[Acc]),
+    ("Wiki_ppl", "wikitext", &[WordPerplexity]),
+    ("LMB_ppl", "lambada_openai", &[Perplexity]),
 ];
 
 /// What the table of published scores leaves open.
@@ -88,23 +92,23 @@ impl Scores {
         }
     }
 
-    fn metric(&self, task: &str, metric: &str) -> Option<&Metric> {
-        let task = self.tasks.iter().find(|found| found.name == task)?;
-        task.metrics.iter().find(|found| found.metric == metric)
+    /// A task of the suite `release`, asked as there with any number of examples, and every question of it.
+    fn published(&self, name: &str, release: &[suite::suite::Task]) -> Option<&Task> {
+        let found = self.tasks.iter().find(|found| found.name == name)?;
+        let mut same = release.iter().find(|task| task.name == name)?.clone();
+        same.shots = found.shots;
+        let is_same = same.digest().to_string() == found.task && self.settings.limit.is_none();
+        is_same.then_some(found)
     }
 
-    /// Whether it has a task of the published tables.
-    fn has_published(&self) -> bool {
-        COLUMNS.iter().any(|(_, task, _)| self.tasks.iter().any(|found| found.name == *task))
-    }
-
-    fn row(&self) -> Vec<String> {
+    fn row(&self, release: &[suite::suite::Task]) -> Vec<String> {
         let mut row = vec![self.model.name.clone(), "yours".to_owned()];
         for (_, task, metrics) in COLUMNS {
-            let cells: Vec<String> = metrics
+            let scores = self.published(task, release).map_or(&[][..], |found| &found.metrics);
+            let cells: Vec<String> = scores
                 .iter()
-                .filter_map(|metric| self.metric(task, metric))
-                .map(|found| shown(&found.metric, found.value))
+                .filter(|found| metrics.contains(&found.metric))
+                .map(|found| shown(found.metric, found.value))
                 .collect();
             row.push(cells.join(" / "));
         }
@@ -113,26 +117,26 @@ impl Scores {
 }
 
 /// A share in percent, anything else as it is.
-fn shown(metric: &str, value: f64) -> String {
-    match is_share(metric) {
+fn shown(metric: Metric, value: f64) -> String {
+    match metric.is_share() {
         true => format!("{:.1}", 100.0 * value),
         false => format!("{value:.2}"),
     }
 }
 
-fn is_share(metric: &str) -> bool {
-    ["acc", "acc_norm", "exact_match", "contains"].contains(&metric)
-}
-
-/// Own results above those of the release's 64 models and of open models; no rows if no result has a task of theirs.
+/// Own results above those of the release's 64 models and of open models; no rows if no result has a task of theirs,
+/// asked as in the suite `release`.
 pub fn beside_published(own: &[Scores]) -> Table {
     let mut head = vec!["model".to_owned(), "from".to_owned()];
     head.extend(COLUMNS.map(|(name, ..)| name.to_owned()));
-    let own: Vec<&Scores> = own.iter().filter(|scores| scores.has_published()).collect();
-    if own.is_empty() {
-        return Table::plain(head, Vec::new());
+    // A test of the suite reads it.
+    let release = Suite::read("release", suite::RELEASE).map_or(Vec::new(), |suite| suite.tasks);
+    let own = own.iter().map(|scores| scores.row(&release));
+    let mut rows: Vec<Vec<String>> =
+        own.filter(|row| row.iter().skip(2).any(|cell| !cell.is_empty())).collect();
+    if rows.is_empty() {
+        return Table::plain(head, rows);
     }
-    let mut rows: Vec<Vec<String>> = own.into_iter().map(Scores::row).collect();
     for (from, text) in
         [("the release", published::HARNESS), ("open models", published::OPEN_MODELS)]
     {
@@ -162,12 +166,12 @@ pub fn all(own: &[Scores]) -> Table {
                 let stderr =
                     found.stderr.map_or_else(String::new, |error| format!("±{:.1}", 100.0 * error));
                 let (name, count) = (task.name.clone(), task.count.to_string());
-                let value = shown(&found.metric, found.value);
+                let value = shown(found.metric, found.value);
                 rows.push(vec![
                     scores.model.name.clone(),
                     name,
                     count,
-                    found.metric.clone(),
+                    found.metric.word().to_owned(),
                     value,
                     stderr,
                 ]);
@@ -198,9 +202,14 @@ pub fn against(earlier: &Scores, later: &Scores) -> (Table, Vec<String>) {
         ));
         return (Table::plain(head.map(str::to_owned).to_vec(), rows), left_out);
     }
+    for task in &earlier.tasks {
+        if !later.tasks.iter().any(|found| found.name == task.name) {
+            left_out.push(format!("{}: only the earlier result has it", task.name));
+        }
+    }
     for task in &later.tasks {
         let Some(before) = earlier.tasks.iter().find(|found| found.name == task.name) else {
-            left_out.push(format!("{}: only one result has it", task.name));
+            left_out.push(format!("{}: the earlier result does not have it", task.name));
             continue;
         };
         let same = (&before.task, &before.questions, &before.examples, before.count)
@@ -214,7 +223,7 @@ pub fn against(earlier: &Scores, later: &Scores) -> (Table, Vec<String>) {
             let Some(first) = before.metrics.iter().find(|it| it.metric == found.metric) else {
                 continue;
             };
-            if !is_share(&found.metric) || first.each.len() != found.each.len() {
+            if !found.metric.is_share() || first.each.len() != found.each.len() {
                 continue;
             }
             let differences: Vec<f64> =
@@ -232,7 +241,7 @@ pub fn against(earlier: &Scores, later: &Scores) -> (Table, Vec<String>) {
             };
             rows.push(vec![
                 task.name.clone(),
-                found.metric.clone(),
+                found.metric.word().to_owned(),
                 task.count.to_string(),
                 format!("{:.1}%", 100.0 * first.value),
                 format!("{:.1}%", 100.0 * found.value),
@@ -249,9 +258,10 @@ impl Settings {
     fn said(&self) -> String {
         let none = || "none".to_owned();
         format!(
-            "max_length {}, bos {}, limit {}",
+            "max_length {}, bos {}, {}, limit {}",
             self.max_length,
             self.bos.map_or_else(none, |id| id.to_string()),
+            self.dtype,
             self.limit.map_or_else(none, |limit| limit.to_string())
         )
     }
@@ -264,10 +274,12 @@ mod tests {
 
     fn scores(name: &str, each: &[f64], questions: &str, max_length: u64) -> Scores {
         let value = each.iter().sum::<f64>() / each.len() as f64;
+        let release = Suite::read("release", suite::RELEASE).unwrap().tasks;
+        let task = release.iter().find(|task| task.name == "piqa").unwrap().digest().to_string();
         let document = json!({
             "schema": SCHEMA, "model": {"name": name, "graph": "g"},
-            "settings": {"max_length": max_length, "bos": null, "limit": null},
-            "tasks": [{"name": "piqa", "task": "t", "questions": questions, "examples": null, "count": each.len(),
+            "settings": {"max_length": max_length, "bos": null, "dtype": "f32", "limit": null},
+            "tasks": [{"name": "piqa", "task": task, "questions": questions, "examples": null, "shots": 0, "count": each.len(),
                 "metrics": [{"metric": "acc", "value": value, "stderr": 0.1, "each": each}]}],
         });
         Scores::parse(&document.to_string()).unwrap()
@@ -286,6 +298,13 @@ mod tests {
         );
         assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
         assert_eq!(beside_published(&[]).rows.len(), 0);
+        // Another prompt, or the first questions only, are no column of theirs.
+        let mut other = scores("mine", &[1.0, 0.0], "q", 9);
+        other.tasks[0].task = "another".to_owned();
+        assert_eq!(beside_published(&[other]).rows.len(), 0);
+        let mut first = scores("mine", &[1.0, 0.0], "q", 9);
+        first.settings.limit = Some(2);
+        assert_eq!(beside_published(&[first]).rows.len(), 0);
     }
 
     #[test]

@@ -13,9 +13,6 @@ pub trait Encoder {
 
     /// The token before a text without context.
     fn prefix(&self) -> Option<i64>;
-
-    /// Whether [`Encoder::encode`] puts a mark in front.
-    fn marks(&self) -> bool;
 }
 
 /// Tokens of which the last are predicted, each from all before it.
@@ -43,7 +40,7 @@ impl Piece {
         context.drain(..too_many);
         match context.len() > scored {
             true => Ok(Piece { tokens: context, scored }),
-            false => Err("nothing stands before what is scored".to_owned()),
+            false => Err("there is no token before the scored text".to_owned()),
         }
     }
 }
@@ -59,8 +56,8 @@ pub fn pair(
     let spaces = context.get(kept.len()..).unwrap_or_default();
     let whole = encoder.encode(&format!("{context}{continuation}"))?;
     if context.is_empty() {
-        let own = usize::from(encoder.marks()).min(whole.len());
-        return Piece::new(vec![prefix(encoder)?], whole.get(own..).unwrap_or_default(), longest);
+        // As in the harness, a mark is then scored, too.
+        return Piece::new(vec![prefix(encoder)?], &whole, longest);
     }
     debug_assert_eq!(context, format!("{kept}{spaces}"));
     let given = encoder.encode(kept)?;
@@ -70,11 +67,9 @@ pub fn pair(
     Piece::new(given, &rest, longest)
 }
 
-/// All tokens of a document, in windows that overlap by one token.
+/// All tokens of a document, with the mark if texts have one, in windows that overlap by one token.
 pub fn document(encoder: &dyn Encoder, text: &str, longest: usize) -> Result<Vec<Piece>, String> {
-    let own = usize::from(encoder.marks());
     let tokens = encoder.encode(text)?;
-    let tokens = tokens.get(own..).unwrap_or_default();
     let longest = longest.max(1);
     let mut pieces = Vec::new();
     let first = longest.min(tokens.len());
@@ -141,10 +136,6 @@ mod tests {
         fn prefix(&self) -> Option<i64> {
             Some(0)
         }
-
-        fn marks(&self) -> bool {
-            self.marks
-        }
     }
 
     fn ids(text: &str) -> Vec<i64> {
@@ -160,10 +151,10 @@ mod tests {
         // A token across the boundary: the context's own length decides.
         let piece = pair(&Toy { marks: false }, "xa", "bc", 100).unwrap();
         assert_eq!(piece, Piece { tokens: ids("xac"), scored: 1 });
-        for marks in [false, true] {
-            let piece = pair(&Toy { marks }, "", "xy", 100).unwrap();
-            assert_eq!(piece, Piece { tokens: [vec![0], ids("xy")].concat(), scored: 2 });
-        }
+        let piece = pair(&Toy { marks: false }, "", "xy", 100).unwrap();
+        assert_eq!(piece, Piece { tokens: [vec![0], ids("xy")].concat(), scored: 2 });
+        let piece = pair(&Toy { marks: true }, "", "xy", 100).unwrap();
+        assert_eq!(piece, Piece { tokens: [vec![0, 1], ids("xy")].concat(), scored: 3 });
         let piece = pair(&Toy { marks: false }, "  ", "xy", 100).unwrap();
         assert_eq!(piece, Piece { tokens: [vec![0], ids("  xy")].concat(), scored: 4 });
     }
@@ -187,10 +178,12 @@ mod tests {
                 prop_assert!(piece.tokens.len() <= longest + 1 && piece.tokens.len() > piece.scored);
                 predicted.extend(&piece.tokens[piece.tokens.len() - piece.scored..]);
                 // Tokens are neighbours in the text.
-                let own = &piece.tokens[usize::from(piece.tokens[0] == 0)..];
+                let marks = piece.tokens.iter().take_while(|id| **id < 2).count();
+                let own = &piece.tokens[marks..];
                 prop_assert!(own.windows(2).all(|two| two[1] == two[0] + 1));
             }
-            prop_assert_eq!(predicted, ids(&text));
+            let mark: Vec<i64> = marks.then_some(1).into_iter().collect();
+            prop_assert_eq!(predicted, [mark, ids(&text)].concat());
         }
     }
 }

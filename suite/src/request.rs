@@ -103,7 +103,7 @@ fn request(
         context += &shown_example(task, &sides(task, examples, example)?);
     }
     let Sides { given, choices, right, mut expected, ending } = sides(task, questions, question)?;
-    let delimiter = &task.delimiter;
+    let delimiter = task.delimiter();
     Ok(match task.kind {
         Kind::Choice => {
             let lengths = choices.iter().map(|choice| choice.chars().count()).collect();
@@ -134,7 +134,7 @@ fn shown_example(task: &Task, sides: &Sides) -> String {
     };
     match answer.is_empty() {
         true => given,
-        false => format!("{given}{}{answer}{}", task.delimiter, task.separator),
+        false => format!("{given}{}{answer}{}", task.delimiter(), task.separator()),
     }
 }
 

@@ -66,7 +66,7 @@ impl<'a> Shots<'a> {
         let Some((places, random)) = self.groups.get_mut(&key) else { return Err(too_few(0)) };
         let drawn = (wanted + usize::from(self.own)).min(places.len());
         let mut picks = Vec::new();
-        match self.task.shots_order {
+        match self.task.shots_order.unwrap_or_default() {
             ShotOrder::First => picks.extend(0..drawn as u32),
             ShotOrder::Random => random.sample(places.len() as u32, drawn as u32, &mut picks),
         }

@@ -117,19 +117,16 @@ pub struct Task {
     /// Template: the text whose words and bytes are counted, if not `text`.
     pub counted: Option<String>,
     /// Between a prompt and its answer.
-    #[serde(default = "space")]
-    pub delimiter: String,
+    pub delimiter: Option<String>,
     /// Between two examples.
-    #[serde(default = "blank_line")]
-    pub separator: String,
+    pub separator: Option<String>,
     /// Number of examples in front of a question; `canonc eval --shots` changes it.
     #[serde(default)]
     pub shots: usize,
     /// The file of examples; without it, other questions of the same file.
     pub shots_file: Option<String>,
     /// Which examples are taken.
-    #[serde(default)]
-    pub shots_order: ShotOrder,
+    pub shots_order: Option<ShotOrder>,
     /// A field: only examples in which it has the question's value.
     pub shots_by: Option<String>,
     /// Texts that end a generated answer.
@@ -155,14 +152,6 @@ pub struct Task {
     /// What is reported.
     #[serde(default)]
     pub metrics: Vec<Metric>,
-}
-
-fn space() -> String {
-    " ".to_owned()
-}
-
-fn blank_line() -> String {
-    "\n\n".to_owned()
 }
 
 #[derive(Deserialize)]
@@ -270,7 +259,7 @@ impl Task {
         let choice = kind == Kind::Choice;
         let generate = kind == Kind::Generate;
         let document = kind == Kind::Document;
-        let keys: [(&str, bool, bool, bool); 17] = [
+        let keys: [(&str, bool, bool, bool); 20] = [
             ("prompt", !document && self.ending.is_none(), !document, self.prompt.is_some()),
             ("choices", choice, choice, self.choices.is_some()),
             ("answer", !document, !document, self.answer.is_some()),
@@ -280,6 +269,9 @@ impl Task {
             ("description", false, !document, self.description.is_some()),
             ("shots", false, !document, self.shots > 0),
             ("shots_file", false, !document, self.shots_file.is_some()),
+            ("shots_order", false, !document, self.shots_order.is_some()),
+            ("delimiter", false, !document, self.delimiter.is_some()),
+            ("separator", false, !document, self.separator.is_some()),
             ("shots_by", false, !document, self.shots_by.is_some()),
             ("until", generate, generate, !self.until.is_empty()),
             ("max_tokens", false, generate, self.max_tokens.is_some()),
@@ -321,6 +313,22 @@ impl Task {
                 return error(format!("task `{name}`: `{named}` is listed twice"), "list it once");
             }
         }
+        let compares = self.metrics.contains(&Metric::ExactMatch);
+        for (key, there) in [
+            ("ignore", !self.ignore.is_empty()),
+            ("ignore_case", self.ignore_case),
+            ("ignore_punctuation", self.ignore_punctuation),
+            ("ignore_numbers", self.ignore_numbers),
+        ] {
+            if there && !compares {
+                return error(
+                    format!(
+                        "task `{name}`: only `exact_match` reads `{key}`, and it is not among the metrics"
+                    ),
+                    "add exact_match to the metrics, or remove the key",
+                );
+            }
+        }
         for pattern in self.ignore.iter().chain(self.filters.iter().filter_map(Filter::pattern)) {
             if let Err(why) = regex::Regex::new(pattern) {
                 let why = why.to_string();
@@ -332,6 +340,16 @@ impl Task {
             }
         }
         Ok(())
+    }
+
+    /// Between a prompt and its answer: a space by default.
+    pub fn delimiter(&self) -> &str {
+        self.delimiter.as_deref().unwrap_or(" ")
+    }
+
+    /// After each example: a blank line by default.
+    pub fn separator(&self) -> &str {
+        self.separator.as_deref().unwrap_or("\n\n")
     }
 
     /// Most tokens of a generated answer; the harness's default.
@@ -370,11 +388,18 @@ mod tests {
     fn a_task_has_the_usual_metrics() {
         let suite = Suite::read("s.toml", PIQA).unwrap();
         assert_eq!(suite.tasks[0].metrics, [Metric::Acc, Metric::AccNorm]);
-        assert_eq!(suite.tasks[0].delimiter, " ");
+        assert_eq!(suite.tasks[0].delimiter(), " ");
     }
 
     #[test]
     fn what_a_kind_does_not_read_is_refused() {
+        let document = "[[task]]\nname = \"t\"\nkind = \"document\"\nfile = \"q\"\ntext = \"t\"\n";
+        for key in ["delimiter = \":\"", "separator = \"#\"", "shots_order = \"first\""] {
+            assert!(wrong(&format!("{document}{key}\n")).contains("does not read"), "{key}");
+        }
+        let contains = "[[task]]\nname = \"t\"\nkind = \"generate\"\nfile = \"q\"\nprompt = \"p\"\nanswer = \"a\"\n\
+                        until = [\".\"]\nmetrics = [\"contains\"]\nignore_case = true\n";
+        assert!(wrong(contains).contains("only `exact_match` reads `ignore_case`"));
         let cases = [
             ("until = [\"x\"]\n", "kind `choice` does not read `until`"),
             ("text = \"x\"\n", "kind `choice` does not read `text`"),

@@ -133,7 +133,7 @@ fn a_key_that_changes_the_computation_is_refused_with_what_to_do() {
         (
             "olmo2",
             json!({"attention_dropout": 0.1}),
-            "`attention_dropout` is 0.1, and dropout cannot be expressed",
+            "`attention_dropout` is 0.1, and dropout inside attention cannot be expressed",
             "only 0 can be expressed",
         ),
         (

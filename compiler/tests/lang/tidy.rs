@@ -76,8 +76,8 @@ const CRATES: [(&str, &[&str]); 16] = [
     ("data", &["dsl", "tasks", "compiler", "lab", "disk"]),
     ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data"]),
     ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
-    ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records"]),
     ("suite", &["dsl", "tasks", "disk"]),
+    ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "suite"]),
     ("serve", &[]),
     (
         "runtime",

@@ -96,7 +96,7 @@ pub fn linear(
         Product::FewRows(isa) if few::takes(x) => few::linear(isa, x, weight)?,
         Product::ByRow(isa) => few::linear(isa, x, weight)?,
         Product::Library | Product::FewRows(_) => {
-            return Ok(aligned(x)?.f_linear(&aligned(weight)?, bias)?);
+            return by_library(x, weight, bias);
         }
         Product::Tiles(isa) => {
             let y = matmul::product(isa, &rows(x)?, &weight.f_transpose(0, 1)?)?;
@@ -107,6 +107,25 @@ pub fn linear(
         let _ = y.f_add_(bias)?;
     }
     Ok(y)
+}
+
+/// libtorch's product. Where a few outputs are no whole block of its BLAS, those beyond the last block are summed in
+/// another order on some CPUs, so that equal rows of a router's weight would give unequal scores, and `top_k` would break
+/// ties by rounding instead of by index. Zeros fill the block.
+fn by_library(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, KernelError> {
+    const BLOCK: i64 = 4;
+    const FEW: i64 = 16;
+    let outputs = weight.size().first().copied().unwrap_or(0);
+    let missing = (BLOCK - outputs % BLOCK) % BLOCK;
+    if missing == 0 || outputs > FEW || weight.device() != Device::Cpu {
+        return Ok(aligned(x)?.f_linear(&aligned(weight)?, bias)?);
+    }
+    let filled = weight.f_constant_pad_nd([0, 0, 0, missing])?; // [o + missing, i]
+    let y = aligned(x)?.f_linear(&filled, None::<&Tensor>)?.f_narrow(-1, 0, outputs)?;
+    match bias {
+        Some(bias) => Ok(y.f_add(bias)?),
+        None => Ok(y.f_contiguous()?),
+    }
 }
 
 /// dy weight: [b, t, o] by [o, i] -> [b, t, i].

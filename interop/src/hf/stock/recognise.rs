@@ -10,7 +10,7 @@ use compiler::program::Compiled;
 
 use super::super::super::decoder::Decoder;
 use super::super::super::model::Init;
-use super::{FAMILIES, Family, Stock};
+use super::{FAMILIES, Family, Stock, Windows};
 
 impl Stock {
     /// The model that an arch is, if it is one of these classes. Plain Llamas are of a released family instead.
@@ -29,6 +29,8 @@ impl Stock {
         };
         (family.biases || !self.bias)
             && (family.bounded || !bounds)
+            // The mask of a window is always built by Gemma 2's class.
+            && (family.windows != Windows::Even || windows.iter().any(Option::is_some))
             && self.window().is_some_and(by_rule)
     }
 
