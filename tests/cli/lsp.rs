@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{command, root};
+use crate::{command, root};
 
 struct Editor {
     child: Child,
