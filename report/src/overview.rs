@@ -391,7 +391,10 @@ mod tests {
         let entry = Entry { task: "depo", comparison: &comparison };
         let other = Entry { task: "mano", comparison: &comparison };
         let svg = picture(&[[entry; 8], [other; 8]].concat());
-        let longest = comparison.arms.iter().map(|arm| arm.name.chars().count()).max().unwrap();
+        let shown = lines(&[entry]);
+        let shown = shown.iter().flat_map(labels);
+        let longest = shown.map(|label| label.chars().count()).max().unwrap();
+        assert!(longest > 12);
         for row in svg.split("<g transform") {
             let labels =
                 row.lines().filter(|line| line.contains("text-anchor=\"middle\" fill=\"#1b1f24\""));

@@ -384,7 +384,7 @@ impl<'a> Run<'a> {
                 if stop {
                     self.options.stop.store(true, Ordering::Relaxed);
                 }
-                Ok((step, times))
+                Ok((*step, times))
             }
             Together::Differ { why } => Err(RunError::machine(
                 why,

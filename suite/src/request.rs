@@ -180,7 +180,9 @@ fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Side
             if is_empty {
                 let wanted = match task.kind {
                     Kind::Generate => "a text that is not empty, or a list of such texts,",
-                    _ => "a text that is not empty",
+                    Kind::Choice | Kind::Continuation | Kind::Document => {
+                        "a text that is not empty"
+                    }
                 };
                 return Err(fail("answer", format!("{wanted} is wanted, not {answer}")));
             }
@@ -196,13 +198,12 @@ fn places(answer: &Value, choices: &[String]) -> Option<Vec<usize>> {
             answer.try_iter().ok()?.map(|item| places(&item, choices)).collect();
         return all.map(|all| all.concat()).filter(|all| !all.is_empty());
     }
-    let place = match answer.kind() {
-        ValueKind::Bool => usize::from(answer.is_true()),
-        ValueKind::String => {
-            let text = answer.as_str()?;
-            choices.iter().position(|choice| choice == text)?
-        }
-        _ => usize::try_from(i64::try_from(answer.clone()).ok()?).ok()?,
+    let place = if answer.kind() == ValueKind::Bool {
+        usize::from(answer.is_true())
+    } else if let Some(text) = answer.as_str() {
+        choices.iter().position(|choice| choice == text)?
+    } else {
+        usize::try_from(i64::try_from(answer.clone()).ok()?).ok()?
     };
     (place < choices.len()).then(|| vec![place])
 }

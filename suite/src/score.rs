@@ -64,9 +64,8 @@ fn measure(task: &Task, metric: Metric, requests: &[Request], replies: &[Reply])
 fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f64 {
     match (request, reply) {
         (Request::Choose { right, lengths, .. }, Reply::Likelihoods(found)) => {
-            let scores = found.iter().zip(lengths).map(|((sum, _), length)| match metric {
-                Metric::AccNorm => sum / *length as f64,
-                _ => *sum,
+            let scores = found.iter().zip(lengths).map(|((sum, _), length)| {
+                if metric == Metric::AccNorm { sum / *length as f64 } else { *sum }
             });
             let likeliest = first_largest(scores);
             f64::from(u8::from(likeliest.is_some_and(|place| right.contains(&place))))
@@ -79,9 +78,10 @@ fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f64 {
         (Request::Document { .. }, Reply::Likelihood(sum)) => *sum,
         (Request::Generate { expected, .. }, Reply::Text(text)) => {
             let text = filtered(task, text);
-            let right = match metric {
-                Metric::Contains => contains(&text, expected),
-                _ => equals(task, &text, expected),
+            let right = if metric == Metric::Contains {
+                contains(&text, expected)
+            } else {
+                equals(task, &text, expected)
             };
             f64::from(u8::from(right))
         }

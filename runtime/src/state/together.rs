@@ -38,7 +38,7 @@ type MicroLoss = (f64, i64, Vec<f64>);
 #[derive(Debug)]
 pub(crate) enum Together {
     /// It is done; `stop` if a rank was asked to stop.
-    Done { step: Step, stop: bool, times: Times },
+    Done { step: Box<Step>, stop: bool, times: Times },
     /// A rank has no data for it, and nothing was changed.
     NoData { rank: u64, why: String },
     /// Two ranks do not compute the same, and nothing was changed.
@@ -172,7 +172,7 @@ impl State {
             counted,
             terms,
         };
-        Ok(Together::Done { step: record, stop: step.stop, times: step.times })
+        Ok(Together::Done { step: Box::new(record), stop: step.stop, times: step.times })
     }
 
     /// Updates everything, or what this rank owns.
