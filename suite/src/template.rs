@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use minijinja::value::{Kwargs, ValueKind};
+use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use regex::Regex;
 
@@ -104,7 +104,7 @@ fn index(list: &Value, item: &Value) -> Result<usize, Error> {
 }
 
 /// The value of a text that is a Python literal of lists, dictionaries, strings and numbers, as `ast.literal_eval`.
-fn literal(text: &str, _: Kwargs) -> Result<Value, Error> {
+fn literal(text: &str) -> Result<Value, Error> {
     let mut parser = Literal { rest: text.trim(), depth: 0 };
     let value = parser.value();
     match value {

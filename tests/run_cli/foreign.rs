@@ -14,7 +14,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/checkpoints")
 }
 
-fn type_in(folder: &Path, words: &[&str]) -> Output {
+pub(super) fn type_in(folder: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
     command.current_dir(folder).args(words);
     for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
@@ -24,7 +24,7 @@ fn type_in(folder: &Path, words: &[&str]) -> Output {
 }
 
 /// Standard output of a command that succeeds.
-fn works(folder: &Path, words: &[&str]) -> String {
+pub(super) fn works(folder: &Path, words: &[&str]) -> String {
     let output = type_in(folder, words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");

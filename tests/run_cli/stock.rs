@@ -6,32 +6,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use runtime::weights::file;
 use serde_json::{Value, json};
 
 use crate::DEPO;
 
+use super::foreign::{type_in, works};
+
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stock").join(name)
-}
-
-fn type_in(folder: &Path, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
-    command.current_dir(folder).args(words);
-    for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
-        command.env(name, "1");
-    }
-    command.output().unwrap()
-}
-
-/// Standard output of a command that succeeds.
-fn works(folder: &Path, words: &[&str]) -> String {
-    let output = type_in(folder, words);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 fn floats(path: &Path, tensor: &str) -> Vec<f64> {
