@@ -139,7 +139,24 @@ impl Program {
         (elaborated.is_some(), diagnostics)
     }
 
-    /// The same diagnostics, with what each expression of the arch evaluated to, as far as that is known.
+    /// The texts of all items that an arch uses, its own included, with their files. While they are the same, an arch
+    /// without diagnostics has none. `None` if an item is missing or has an error.
+    pub fn texts_of(&self, file: &str, name: &str) -> Option<String> {
+        let id = self.sources.find(file)?;
+        if self.has_errors() && !self.sound(file, name) {
+            return None;
+        }
+        let mut texts = String::new();
+        for span in self.library.used_by(id, name)? {
+            let item = self.sources.text(span.file).get(span.start as usize..span.end as usize)?;
+            for part in [self.sources.name(span.file), "\n", item, "\0"] {
+                texts += part;
+            }
+        }
+        Some(texts)
+    }
+
+    /// The diagnostics of an arch, with what each expression of it evaluated to, as far as that is known.
     pub fn observe(&self, file: &str, name: &str) -> (Observed, Diagnostics) {
         let mut observed = Observed::default();
         if self.has_errors() && !self.sound(file, name) {

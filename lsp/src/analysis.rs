@@ -1,8 +1,8 @@
 //! What can be said about one document: its findings, and facts that hover and completion show.
 //!
-//! In: a document's text and the files around it. Out: a [`Report`], plain data that can leave the thread. Must stay
+//! In: a document's text and the files around it. Out: [`Report`]s, plain data that can leave the thread. Must stay
 //! true: each document is judged with its own imports, as `canonc check` and `canonc build` judge it; a result depends
-//! on the texts alone.
+//! on the texts alone, and an arch without findings has none while the texts that it depends on are the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,17 +38,32 @@ pub(crate) struct Job {
     pub(crate) store: Arc<Store>,
 }
 
-/// The result for one document.
+/// A part of the result for one document.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
     /// Its name.
     pub(crate) name: String,
     /// The version of the text that was judged.
     pub(crate) version: i32,
+    /// The part.
+    pub(crate) part: Part,
+}
+
+/// Findings come first: they are shown at once, facts when somebody asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
     /// The diagnostics to show, in order.
-    pub(crate) findings: Vec<Finding>,
-    /// What is known in addition.
-    pub(crate) facts: Facts,
+    Findings(Vec<Finding>),
+    /// What is known in addition; it ends the report.
+    Facts(Facts),
+}
+
+/// A document whose findings are known and whose facts are not yet.
+pub(crate) enum Judged {
+    /// A `.canon` file, and whether all its archs are valid.
+    Canon(Loaded, bool),
+    /// Another one, with its facts.
+    Other(Facts),
 }
 
 /// What is known of a document in addition to its findings.
@@ -132,17 +147,48 @@ impl CanonFacts {
 #[derive(Default)]
 pub(crate) struct Analyst {
     archs: BTreeMap<ArchRef, (Vec<String>, Option<Rc<LockedArch>>)>,
+    /// The archs of a document without any finding, each with the texts that it depends on.
+    clean: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Analyst {
-    /// Judges one document.
-    pub(crate) fn report(&mut self, job: &Job) -> Report {
-        let (findings, facts) = match job.kind {
-            DocumentKind::Canon => canon(job),
-            DocumentKind::Recipe => self.toml(job),
-            DocumentKind::Lock => (locked(job), Facts::Nothing),
+    /// The findings of one document.
+    pub(crate) fn findings(&mut self, job: &Job) -> (Vec<Finding>, Judged) {
+        match job.kind {
+            DocumentKind::Canon => self.canon(job),
+            DocumentKind::Recipe => {
+                let (findings, facts) = self.toml(job);
+                (findings, Judged::Other(facts))
+            }
+            DocumentKind::Lock => (locked(job), Judged::Other(Facts::Nothing)),
+        }
+    }
+
+    /// Only the archs whose texts have changed are judged again.
+    fn canon(&mut self, job: &Job) -> (Vec<Finding>, Judged) {
+        let loaded = loaded(&job.name, &job.text, &job.store);
+        let sources = &loaded.program.sources;
+        let Some(file) = sources.find(&loaded.name) else {
+            return (Vec::new(), Judged::Other(Facts::Nothing));
         };
-        Report { name: job.name.clone(), version: job.version, findings, facts }
+        let mut found = loaded.diagnostics.clone();
+        let before = self.clean.remove(&job.name).unwrap_or_default();
+        let mut clean = BTreeMap::new();
+        for name in loaded.archs() {
+            let texts = loaded.program.texts_of(&loaded.name, &name);
+            if texts.is_none() || before.get(&name) != texts.as_ref() {
+                let (_, more) = loaded.check(&name);
+                if !more.is_empty() {
+                    found.extend(more);
+                    continue;
+                }
+            }
+            clean.extend(texts.map(|texts| (name, texts)));
+        }
+        self.clean.insert(job.name.clone(), clean);
+        let is_whole = !found.iter().any(Diagnostic::is_error);
+        let findings = of_file(sources, file, &import_places(sources, file), &found);
+        (findings, Judged::Canon(loaded, is_whole))
     }
 
     fn toml(&mut self, job: &Job) -> (Vec<Finding>, Facts) {
@@ -303,30 +349,29 @@ pub(crate) fn loaded(name: &str, text: &str, store: &Store) -> Loaded {
     load::load(name.to_owned(), Content::from_bytes(text.as_bytes().to_vec()), &mut files)
 }
 
-fn canon(job: &Job) -> (Vec<Finding>, Facts) {
-    let loaded = loaded(&job.name, &job.text, &job.store);
-    let sources = &loaded.program.sources;
-    let Some(file) = sources.find(&loaded.name) else { return (Vec::new(), Facts::Nothing) };
-    let mut found = loaded.diagnostics.clone();
-    let mut facts = CanonFacts {
-        names: sources.ids().map(|id| sources.name(id).to_owned()).collect(),
-        texts: loaded
-            .program
-            .files()
-            .iter()
-            .map(|id| (sources.name(*id).to_owned(), Arc::from(sources.text(*id))))
-            .collect(),
-        archs: Vec::new(),
-        is_whole: true,
-    };
-    for name in loaded.archs() {
-        let (observed, more) = loaded.observe(&name);
-        found.extend(more);
-        facts.archs.push(ArchFacts { name, observed });
+impl Judged {
+    /// The facts of the document; `None` if they are no longer wanted, which is asked before each arch.
+    pub(crate) fn facts(self, is_wanted: &mut dyn FnMut() -> bool) -> Option<Facts> {
+        let (loaded, is_whole) = match self {
+            Judged::Canon(loaded, is_whole) => (loaded, is_whole),
+            Judged::Other(facts) => return Some(facts),
+        };
+        let sources = &loaded.program.sources;
+        let text = |id: &FileId| (sources.name(*id).to_owned(), Arc::from(sources.text(*id)));
+        let mut archs = Vec::new();
+        for name in loaded.archs() {
+            if !is_wanted() {
+                return None;
+            }
+            archs.push(ArchFacts { observed: loaded.observe(&name).0, name });
+        }
+        Some(Facts::Canon(CanonFacts {
+            names: sources.ids().map(|id| sources.name(id).to_owned()).collect(),
+            texts: loaded.program.files().iter().map(text).collect(),
+            archs,
+            is_whole,
+        }))
     }
-    facts.is_whole = !found.iter().any(Diagnostic::is_error);
-    let imports = import_places(sources, file);
-    (of_file(sources, file, &imports, &found), Facts::Canon(facts))
 }
 
 fn locked(job: &Job) -> Vec<Finding> {

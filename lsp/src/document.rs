@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lsp_types::{TextDocumentContentChangeEvent, Url};
 
-use crate::analysis::{CanonFacts, ExperimentFacts, Facts, Report};
+use crate::analysis::{CanonFacts, ExperimentFacts, Facts, Part, Report};
 use crate::finding::Finding;
 use crate::model::Model;
 use crate::standard;
@@ -29,7 +29,7 @@ pub(crate) struct Document {
     pub(crate) kind: Option<DocumentKind>,
     /// Whether its text, or a file that it reads, changed since it was judged last.
     pub(crate) is_stale: bool,
-    /// Whether a report on it is due.
+    /// Whether facts on it are due.
     pub(crate) is_pending: bool,
     /// The findings of the last report.
     pub(crate) findings: Vec<Finding>,
@@ -93,24 +93,29 @@ impl Document {
         self.kind.is_some() && !path.is_ok_and(|path| standard::is_written(store, &path))
     }
 
-    /// Takes a report of today's text; one of an older text only ends the wait.
+    /// Takes a report of today's text; tells whether there are findings to show.
     pub(crate) fn take(&mut self, report: Report) -> bool {
-        self.is_pending = false;
         if report.version != self.version {
             return false;
         }
-        self.findings = report.findings;
-        match report.facts {
-            Facts::Canon(facts) => {
+        match report.part {
+            Part::Findings(findings) => {
+                self.findings = findings;
+                return true;
+            }
+            Part::Facts(Facts::Canon(facts)) => {
                 if facts.is_whole {
                     self.good = Some(facts.clone());
                 }
                 self.facts = Some(facts);
             }
-            Facts::Recipe(experiments) if !experiments.is_empty() => self.experiments = experiments,
-            Facts::Recipe(_) | Facts::Nothing => {}
+            Part::Facts(Facts::Recipe(experiments)) if !experiments.is_empty() => {
+                self.experiments = experiments;
+            }
+            Part::Facts(Facts::Recipe(_) | Facts::Nothing) => {}
         }
-        true
+        self.is_pending = false;
+        false
     }
 
     /// The facts to show: the last ones without errors, if today's text has some.
@@ -119,6 +124,11 @@ impl Document {
             Some(facts) if facts.is_whole => Some(facts),
             Some(_) | None => self.good.as_ref().or(self.facts.as_ref()),
         }
+    }
+
+    /// Whether there are facts of a text without errors.
+    pub(crate) fn was_good(&self) -> bool {
+        self.good.is_some()
     }
 
     /// Forgets the tree: its text, or a file that it reads, changed.

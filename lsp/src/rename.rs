@@ -298,7 +298,7 @@ fn still_valid(view: &View<'_>, edits: &Edits) -> Result<(), String> {
             let text = store.text(file)?;
             let kind = DocumentKind::find(file, &text)?;
             let job = Job { name: file.clone(), kind, version: 0, text, store: store.clone() };
-            let found = Analyst::default().report(&job).findings;
+            let found = Analyst::default().findings(&job).0;
             Some(found.into_iter().filter(|finding| finding.is_error).collect::<Vec<_>>())
         };
         let (had, has) = (errors(&before).unwrap_or_default(), errors(&after).unwrap_or_default());

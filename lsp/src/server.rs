@@ -1,7 +1,7 @@
 //! The server: messages of the client in, answers and diagnostics out.
 //!
 //! In: a connection. Out: nothing; it serves until the client ends it. Must stay true: edits are applied in order, and
-//! all that have arrived are applied before anything is judged; a question waits for a report at most [`PATIENCE`]; a
+//! all that have arrived are applied before anything is judged; a question waits for facts at most [`PATIENCE`]; a
 //! fault in one answer is an error to that question only.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use crate::store::{DocumentKind, Store};
 use crate::text::Encoding;
 use crate::worker::Worker;
 
-/// How long a question waits for the report on a text that has just changed.
+/// How long a question waits for the facts of a text that has just changed.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How the client ended.
@@ -188,7 +188,11 @@ impl Server {
         }
         self.judge();
         if let Some(name) = self.subject(&request) {
-            self.wait(&name);
+            // While typing, the facts of a moment ago will do.
+            let known = self.documents.get(&name).is_some_and(Document::was_good);
+            if !known || !request.method.ends_with("/completion") {
+                self.wait(&name);
+            }
         }
         let asked =
             Asked { store: &self.store, documents: &mut self.documents, encoding: self.encoding };
@@ -215,7 +219,7 @@ impl Server {
         Some(self.store.name_of(&uri.parse().ok()?))
     }
 
-    /// Waits for the report on a document, but not for long.
+    /// Waits for the facts of a document, but not for long.
     fn wait(&mut self, name: &str) {
         let end = Instant::now() + PATIENCE;
         let reports = self.worker.reports.clone();
@@ -321,8 +325,6 @@ impl Server {
         let name = report.name.clone();
         let Some(document) = self.documents.get_mut(&name) else { return };
         if !document.take(report) {
-            // A report on today's text is on its way.
-            document.is_pending = true;
             return;
         }
         let (text, store) = (&document.text, &self.store);

@@ -4,7 +4,7 @@
 //! error; the server's text is the client's.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use support::programs::read;
 
 use super::client::Client;
@@ -30,6 +30,11 @@ fn ask_all(client: &mut Client, name: &str, offset: usize, text: &str) {
     if let Err(error) = client.try_ask("textDocument/rename", rename) {
         assert!(!error.contains("canonc failed"), "{error}");
     }
+}
+
+/// Diagnostics without the addresses of their files.
+fn shown(found: Vec<Value>) -> Vec<Value> {
+    found.into_iter().map(|d| json!([d["range"], d["message"]])).collect()
 }
 
 #[test]
@@ -84,10 +89,62 @@ proptest! {
         let found = client.diagnostics("a.canon");
         let mut other = Client::new(&[]);
         other.open("a.canon", &text);
-        let strip = |found: Vec<serde_json::Value>| -> Vec<serde_json::Value> {
-            found.into_iter().map(|d| json!([d["range"], d["message"]])).collect()
-        };
-        prop_assert_eq!(strip(found), strip(other.diagnostics("a.canon")));
+        prop_assert_eq!(shown(found), shown(other.diagnostics("a.canon")));
+    }
+}
+
+/// Four archs, of which edits change one, some, or what all of them use.
+const FAMILY: &str = "\
+mlp squared(x; hidden = 4 * dim) {
+  up = linear up (x, hidden)
+  linear down (up * up, dim)
+}
+
+arch one { vocab 256   dim 64   init lingua  layers 2 of decoder { mixer attention { heads 4 }  mlp squared } }
+arch two = one with { mixer.heads 8 }
+arch three = two with { canon A, B }
+arch four { vocab 256   dim 32   init lingua  layers 1 of decoder { mixer attention { heads 2 }  mlp swiglu } }
+";
+
+/// What an edit puts in the place of what; the same edit again takes it back.
+const EDITS: [(&str, &str); 9] = [
+    ("mixer.heads 8", "mixer.heads 7"),
+    ("dim 64", "dim 62"),
+    ("linear up (x, hidden)", "linear up (x, dim)"),
+    ("canon A, B", "canon A, Q"),
+    ("heads 2 }", "heads 2, rope { dims 3 } }"),
+    ("arch two = one", "arch two = four"),
+    ("mlp squared(x; hidden", "mlp swiglu(x; hidden"),
+    ("swiglu } }\n", "swiglu } }\narch five = three with { mlp.hiden 3 }\n"),
+    ("init lingua  layers 1", "init lingua layers 1"),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// The server judges an arch again only if something that it uses has changed.
+    #[test]
+    fn findings_are_those_of_the_whole_text_after_every_edit(
+        edits in prop::collection::vec(0..EDITS.len(), 1..12),
+    ) {
+        let mut text = FAMILY.to_owned();
+        let mut client = Client::new(&[]);
+        client.open("a.canon", &text);
+        for edit in edits {
+            let (old, new) = EDITS[edit];
+            let (old, new) = if text.contains(new) { (new, old) } else { (old, new) };
+            let start = text.find(old).unwrap();
+            let range = json!({
+                "start": client.position(&text, start),
+                "end": client.position(&text, start + old.len()),
+            });
+            client.change("a.canon", json!([{ "range": range, "text": new }]));
+            text.replace_range(start..start + old.len(), new);
+            let mut other = Client::new(&[]);
+            other.open("a.canon", &text);
+            let (found, whole) = (client.diagnostics("a.canon"), other.diagnostics("a.canon"));
+            prop_assert_eq!(shown(found), shown(whole));
+        }
     }
 }
 
