@@ -237,6 +237,41 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Whether it, or a body inside it, calls `aux_loss` with this name where no call of `ahead_loss` alone reads it.
+    fn reads_term(&self, name: &str) -> bool {
+        let read = |node: &Node| match &node.kind {
+            NodeKind::Op { primitive, attrs, .. } => {
+                primitive.name == "aux_loss" && attrs.word("term") == name
+            }
+            NodeKind::Slot { fill, .. } => fill.reads_term(name),
+            NodeKind::Layer { body, .. } => body.reads_term(name),
+            NodeKind::Input(_) | NodeKind::Param(_) => false,
+        };
+        let nodes = self.reachable_by(&|node| node.read(&|_| false));
+        nodes.into_iter().filter_map(|index| self.nodes.get(index as usize)).any(read)
+    }
+}
+
+impl Node {
+    /// The operands that its results depend on: of `ahead_loss`, a later head's only if its loss counts, asked by the number
+    /// of places on.
+    pub(crate) fn read(&self, counts: &dyn Fn(i64) -> bool) -> &[Out] {
+        match &self.kind {
+            NodeKind::Op { primitive, attrs, .. }
+                if primitive.name == op::AHEAD && !counts(attrs.int("ahead")) =>
+            {
+                self.inputs.get(..1).unwrap_or(&self.inputs)
+            }
+            NodeKind::Op { .. }
+            | NodeKind::Input(_)
+            | NodeKind::Param(_)
+            | NodeKind::Slot { .. }
+            | NodeKind::Layer { .. } => &self.inputs,
+        }
+    }
+}
+
 impl Graph {
     /// Whether it has auxiliary losses.
     pub fn has_terms(&self) -> bool {
@@ -250,6 +285,11 @@ impl Graph {
             op::AHEAD => ahead_term(attrs.int("ahead")) == Some(name),
             _ => false,
         })
+    }
+
+    /// Whether it has an auxiliary loss of this name outside the heads that predict later tokens.
+    pub fn has_term_without_heads(&self, name: &str) -> bool {
+        self.top.reads_term(name)
     }
 
     /// Its calls of `ahead_loss`: the heads that predict later tokens.

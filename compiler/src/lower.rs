@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use crate::graph::{Body, Graph, Node, NodeKind, Out, ParamId, StateId};
 use crate::number::Root;
-use crate::op::{self, Attr, Attrs, AttrsExt, Primitive, State, Type};
+use crate::op::{self, Attr, Attrs, Primitive, State, Type};
 use crate::plan::{
     DType, Extent, Input, Kernel, Loss, Output, Phase, Plan, Precision, Recompute, Source,
     StatePart, Step, Stream, TERMS, ValId, Value, ahead_term, infer,
@@ -349,10 +349,7 @@ impl<'g> Lower<'g> {
 
     /// The operands that a node's results depend on in this plan.
     fn read<'n>(&self, node: &'n Node) -> &'n [Out] {
-        let NodeKind::Op { primitive, attrs, .. } = &node.kind else { return &node.inputs };
-        let unused = primitive.name == op::AHEAD
-            && ahead_term(attrs.int("ahead")).is_none_or(|term| self.weight_of(term).is_none());
-        node.inputs.get(..1).filter(|_| unused).unwrap_or(&node.inputs)
+        node.read(&|ahead| ahead_term(ahead).is_some_and(|term| self.weight_of(term).is_some()))
     }
 
     fn node(

@@ -7,7 +7,11 @@ use super::access::{int, real, text};
 use super::{LockedArch, task};
 use crate::error::Problem;
 use crate::field::{FieldValue, Fields};
+use compiler::number::Ratio;
 use compiler::plan::MEANS;
+
+/// The largest denominator of a weight: divided by micro-batches and heads, it still fits.
+const FINEST: i128 = 10i128.pow(24);
 
 /// Whether the arch can read the data.
 pub(super) fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
@@ -81,6 +85,30 @@ pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<
             "no head that predicts later tokens".to_owned(),
             "one, such as `head two_tokens`, or `ahead_loss(logits, more, 2)`".to_owned(),
         );
+    }
+    if real(fields, "loss.ahead").is_zero() {
+        let hidden = |term: &str| graph.has_term(term) && !graph.has_term_without_heads(term);
+        for term in MEANS.into_iter().filter(|term| hidden(term)) {
+            lacks(
+                &format!("loss.{term}"),
+                format!(
+                    "its auxiliary loss `{term}` in a head of later tokens, and loss.ahead is 0"
+                ),
+                format!("`{term}` in its layers, or give loss.ahead a weight"),
+            );
+        }
+    }
+    for path in ["loss.ahead", "loss.balance", "loss.router_z"] {
+        let weight = real(fields, path);
+        let exact = Ratio::from_decimal(weight).filter(|ratio| ratio.den <= FINEST);
+        if exact.is_none() {
+            problems.push(Problem::new(
+                path,
+                "too-many-digits",
+                format!("{path} is {weight}, which has too many digits to be multiplied exactly"),
+                "write at most 24 digits after the point",
+            ));
+        }
     }
     match (fields.get("seeds.dropout"), graph.has_dropout()) {
         (Some(FieldValue::Int(seed)), false) => problems.push(Problem::new(

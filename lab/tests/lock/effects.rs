@@ -97,3 +97,31 @@ fn a_loss_that_the_arch_lacks_has_no_weight() {
         assert_eq!(experiment_of(&weighed.replace("0.25", "0"), &small()).id(), plain.id());
     }
 }
+
+/// A loss that only a head of later tokens has needs that head's own weight.
+#[test]
+fn a_loss_inside_a_head_that_does_not_count_has_no_weight() {
+    let head = "init lingua  head two_tokens { extra layers_of_experts }";
+    let head = head.replace(
+        "layers_of_experts",
+        "decoder { mixer attention { heads 2 }  mlp moe { count 4, hidden 16 } }",
+    );
+    let arch = SMALL.replace("init lingua", &head);
+    let weighed = format!("{DEPO}loss = {{ balance = 0.25 }}\n");
+    let arch = locked(&compiled_text(&arch, "small"));
+    let refused = wrong(&weighed, &arch);
+    assert!(refused.contains("in a head of later tokens, and loss.ahead is 0"), "{refused}");
+    experiment_of(&weighed.replace("balance", "ahead = 0.5, balance"), &arch);
+}
+
+/// A weight is exact or refused, never dropped.
+#[test]
+fn a_weight_with_too_many_digits_is_refused() {
+    let experts = SMALL.replace("swiglu { hidden 16 }", "moe { count 4, hidden 16 }");
+    let arch = locked(&compiled_text(&experts, "small"));
+    for weight in ["1e-39", "1e-30", "123456789e-34"] {
+        let refused = wrong(&format!("{DEPO}loss = {{ balance = {weight} }}\n"), &arch);
+        assert!(refused.contains("loss.balance is") && refused.contains("24 digits"), "{refused}");
+    }
+    experiment_of(&format!("{DEPO}loss = {{ balance = 1e-24 }}\n"), &arch);
+}
