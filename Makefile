@@ -28,7 +28,7 @@ test: libtorch ## every test
 test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
 	$(CARGO) test --test transformers -- --nocapture
 
-test-serve: libtorch ## canonc serve with the real openai client and lm-eval (makes an environment once: 5 minutes, 6 GB)
+test-serve: libtorch ## canonc serve with the real openai client and lm-eval (uses test-transformers' environment, or makes one: 5 minutes, 6 GB)
 	$(CARGO) test --test clients -- --nocapture
 
 gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 740 MB once; no GPU needed)

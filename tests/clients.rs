@@ -2,7 +2,8 @@
 //!
 //! In: a small Llama made here, exported to a folder. Out: pass or fail. Must stay true: lm-evaluation-harness has the
 //! same scores by HTTP as with the folder in `transformers`. `cargo test` does not run these tests, since their Python
-//! environment takes five minutes and 6 GB; `make test-serve` does. CANONC_SERVE_PYTHON names a Python that has it.
+//! environment takes five minutes and 6 GB; `make test-serve` does, in CI. The environment of `make test-transformers` is
+//! used where it is, with these packages added. CANONC_SERVE_PYTHON names another Python that has them.
 #![cfg(feature = "torch")]
 
 use std::fs;
@@ -19,7 +20,7 @@ use runtime::weights::Weights;
 
 /// What the clients need, with versions; torch and transformers as in the README of an exported folder.
 const PACKAGES: &[&str] =
-    &["openai==1.59.9", "lm-eval[api]==0.4.7", "torch==2.5.1", "transformers==4.47.1"];
+    &["openai==1.59.9", "lm-eval[api]==0.4.7", "torch==2.5.1", "transformers==4.57.6"];
 const NEEDED: &str = "import openai, lm_eval, tenacity, aiohttp, torch, transformers";
 
 /// The machine may be shared, and idle threads of a pool spin.
@@ -51,11 +52,15 @@ fn python() -> &'static PathBuf {
             assert!(imports(&program), "{} lacks some of {PACKAGES:?}", program.display());
             return program;
         }
-        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let shared = folder.join("readme/.venv");
+        let home = if shared.exists() { shared } else { folder.join("clients") };
         let python = home.join("bin/python");
         if !imports(&python) {
-            let made = Command::new("python3").args(["-m", "venv"]).arg(&home).status();
-            assert!(made.is_ok_and(|status| status.success()), "python3 -m venv does not work");
+            if !python.exists() {
+                let made = Command::new("python3").args(["-m", "venv"]).arg(&home).status();
+                assert!(made.is_ok_and(|status| status.success()), "python3 -m venv does not work");
+            }
             let mut pip = Command::new(&python);
             let got = pip.args(["-m", "pip", "install", "--quiet"]).args(PACKAGES).status();
             assert!(got.is_ok_and(|status| status.success()), "pip cannot install {PACKAGES:?}");

@@ -58,6 +58,7 @@ arch small {
 arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
 arch wide = small with { vocab 10010 }
+arch broad = small with { mlp.hidden 8192 }
 arch large {
   vocab 10010   dim 256   norm_eps 1e-5
   init lingua

@@ -61,10 +61,11 @@ fn nothing_needs_to_be_measured() {
     assert!(log.contains("\"eval_loss\":null,\"counted\":0"), "{log}");
 }
 
-/// The dry run takes a step and adds what only the whole run needs.
+/// The dry run takes a step and adds what only the whole run needs. The run's tensors are most of its memory: the pages
+/// of libtorch that are in memory differ by some 20 MiB between machines and starts.
 #[test]
 fn a_dry_run_predicts_the_peak_of_memory() {
-    let place = Place::new(&experiment("small", DEPO, &[("sequences = 2", "sequences = 64")]));
+    let place = Place::new(&experiment("broad", DEPO, &[("sequences = 2", "sequences = 128")]));
     let table = place.exits(0, "run --dry-run");
     let row = table.lines().find(|line| line.starts_with("memory")).unwrap();
     let predicted: f64 = row.split_whitespace().nth(1).unwrap().parse().unwrap();
