@@ -21,7 +21,11 @@ pub fn diff(args: &DiffArgs) -> Outcome {
     let sides = (a.side(&a_name, &a_text), b.side(&b_name, &b_text));
     let (left, right) = (sides.0.map_err(refused)?, sides.1.map_err(refused)?);
     let trainer = args.trainer.as_deref().and_then(Trainer::parse).unwrap_or_default();
-    let (left, right) = (left.run_by(trainer), right.run_by(trainer));
+    let (mut left, mut right) = (left.run_by(trainer), right.run_by(trainer));
+    // Two runs of locks of one name.
+    if left.label == right.label && a_name != b_name {
+        (left.label, right.label) = (&a_name, &b_name);
+    }
     let verdict = verdict::controlled(&left, &right, &args.treatment).map_err(refused)?;
     if args.json {
         output::json(&verdict::json(&verdict, true))?;

@@ -75,6 +75,9 @@ pub fn export(args: &ExportArgs) -> Outcome {
     if let Some(what) = what {
         output::note(&format!("weights: {what}"));
     }
+    if let (ExportTo::Hf, Err(why)) = (args.to, &tokenizer) {
+        output::note(why);
+    }
     let recipe = written.iter().any(|name| name == "recipe.yaml");
     if let (ExportTo::Lingua, Some(experiment), false) = (args.to, &experiment, recipe) {
         let why = match &experiment.data.source {

@@ -39,12 +39,7 @@ const LISTED: usize = 8;
 
 /// Error for a folder that is not one run: it holds several, or none.
 pub fn not_a_run(folder: &Path) -> Failure {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut inside: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| Paths::new(path).lock().is_file())
-        .collect();
-    inside.sort();
+    let inside = inside(folder);
     let name = shown(folder);
     match inside.as_slice() {
         [] => Failure::bad_input(format!("`{name}` is not a run's folder: it has no lock"))
@@ -60,11 +55,23 @@ pub fn not_a_run(folder: &Path) -> Failure {
     }
 }
 
+/// The runs in a folder, by name.
+fn inside(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut inside: Vec<PathBuf> = paths.filter(|path| Paths::new(path).lock().is_file()).collect();
+    inside.sort();
+    inside
+}
+
 /// Whether a folder holds runs but is not a run itself.
 pub fn holds_runs(folder: &Path) -> bool {
-    let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    !Paths::new(folder).lock().is_file()
-        && entries.any(|entry| Paths::new(entry.path()).lock().is_file())
+    !Paths::new(folder).lock().is_file() && !inside(folder).is_empty()
+}
+
+/// The runs of a comparison's folder, by path; `None` for anything else.
+pub fn all_in(folder: &Path) -> Option<Vec<PathBuf>> {
+    holds_runs(folder).then(|| inside(folder))
 }
 
 /// The weights to use: the given ones, or those of a run's last checkpoint.

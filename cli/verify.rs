@@ -19,7 +19,11 @@ use crate::tensors::{Tensors, Work};
 use crate::{locks, named, output};
 
 pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
-    let (whats, replay) = meant(args)?;
+    let (mut whats, replay) = meant(args)?;
+    if replay.is_none() {
+        whats =
+            whats.into_iter().flat_map(|what| runs::all_in(&what).unwrap_or(vec![what])).collect();
+    }
     if let [what] = whats.as_slice() {
         let (report, help) = one(what, replay, args, tensors)?;
         say(args, None, &report)?;
@@ -97,6 +101,10 @@ fn one(
                 shown(&path)
             ))
             .help("name a folder written by `canonc run`, such as runs/NAME"))
+        }
+        Place::Lock(path) if path.is_file() && path.extension().is_none_or(|end| end != "lock") => {
+            Err(Failure::bad_input(format!("`{}` is not a run or a lock", shown(&path)))
+                .help("name folders of runs, folders of comparisons, or files whose names end in .lock"))
         }
         Place::Lock(path) => {
             let text = read_text(&path)?;
@@ -294,6 +302,9 @@ fn say(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Fa
     text.extend(undecided.iter().map(|what| line("undecided", what)));
     text.extend(broken.iter().map(|what| line("BROKEN", what)));
     text.push_str(&format!("{}\n", report.closing()));
+    if broken.is_empty() && undecided.is_empty() {
+        text.push_str("no fault found\n");
+    }
     if what.is_some() {
         text.push('\n');
     }

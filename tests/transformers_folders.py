@@ -118,13 +118,18 @@ def harness(folder, name):
     check(len(lm.generate_until(ask("generate_until", until))) == 2, name + ": generate_until")
 
 
-def tokenizes(folder, name):
+def tokenizes(folder, name, model):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     text = "Hé\u00ad \n\t€ 漢 a  b"
     ids = tokenizer(text)["input_ids"]
-    check(ids == list(text.encode()), "{}: {}".format(name, ids))
-    check(tokenizer.decode(ids) == text, "{}: {!r}".format(name, tokenizer.decode(ids)))
+    check(ids == [256] + list(text.encode()), "{}: {}".format(name, ids))
+    again = tokenizer.decode(ids, skip_special_tokens=True)
+    check(again == text, "{}: {!r}".format(name, again))
     check((tokenizer.bos_token_id, tokenizer.eos_token_id) == (256, 257), name + ": marks")
+    # As the folder's README does it.
+    begun = tokenizer("a b", return_tensors="pt")
+    more = model.generate(**begun, max_new_tokens=3, do_sample=False)
+    check(more[0, :4].tolist() == [256, 97, 32, 98], "{}: {}".format(name, more))
 
 
 def use(folder):
@@ -159,8 +164,8 @@ def use(folder):
     check(all(bool(p.isfinite().all()) for p in fresh.parameters()), name + ": initial values")
     harnessed = (folder / "tokenizer.json").exists()
     if harnessed:
-        tokenizes(folder, name)
         with torch.no_grad():
+            tokenizes(folder, name, model)
             harness(folder, name)
     return {"name": name, "logits": distance, "bf16": near, "own_code": own, "harness": harnessed}
 

@@ -75,7 +75,8 @@ Examples:
   canonc export a.lock --weights w.safetensors --to lingua --out b
   canonc export lockfiles/llama_1B.lock --to card --out card
 
-Exit codes: 0 written, 2 the target format cannot express it, 3 this machine cannot write it.",
+Exit codes: 0 written, 1 the run is damaged or not finished, 2 the target format cannot express it, 3 this machine
+cannot write it.",
     after_long_help = "\
 Examples:
   canonc export runs/demo/demo-llama-seed1 --to hf --out llama     a folder that `transformers` loads
@@ -108,7 +109,8 @@ hf, torch, slurm and card take any arch. Every --weights reads the files of hf, 
 `canonc import` gives back the graph, manifest and recipe from the classes of `transformers`, release and lingua; for
 other folders of hf, arch.canon beside the weights is the arch.
 
-Exit codes: 0 written, 2 the target format cannot express it, 3 this machine cannot write it.
+Exit codes: 0 written, 1 the run is damaged or not finished, 2 the target format cannot express it, 3 this machine
+cannot write it.
 Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path], weights (their origin, as far as
   known; null without weights)}."
 )]

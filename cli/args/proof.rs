@@ -10,6 +10,7 @@ use clap::Args;
 Examples:
   canonc verify runs/depo_llama            lock, log, initial weights, checkpoints, attestation
   canonc verify depo_llama                 the same: a name under runs/
+  canonc verify runs/depo                  every run of a comparison
   canonc verify text/text-first-seed1      a run of a comparison, wherever it was trained
   canonc verify 3fdec0937b53               the run of the lock with this id
   canonc verify runs/* lockfiles/*.lock    several; all are checked, whatever is found
@@ -25,7 +26,7 @@ answers of evaluations, and the batches of the last step and of 64 steps spread 
 steps if there are at most 64, or with --all). Recomputed from the bytes on disk: the digest of every tensor of
 every checkpoint. A missing or extra file, line or tensor is a finding.
 
-The last line lists claims that were recomputed, claims that were only checked against digests, and claims taken
+The line before the last lists claims that were recomputed, claims that were only checked against digests, and claims taken
 on trust because no file of a run can prove them. Only training again finds a loss that was edited together with
 every digest above it. --replay trains N steps, in turn from the initial weights and from each kept checkpoint,
 and compares losses, gradient norms, evaluations and the tensors of the next checkpoint bit for bit. On a machine

@@ -40,9 +40,11 @@ pub(super) fn tokenizer(
             "No tokenizer is in this folder: an arch does not say what its tokens are.".to_owned(),
         ));
     };
-    let (kind, locked) = match &experiment.data.source {
-        DataSource::Text { tokenizer, .. } => (Kind::from(tokenizer), Some(tokenizer)),
-        DataSource::Task { task, .. } if task.is_text() => (Kind::Bytes, None),
+    let (kind, locked, with_bos) = match &experiment.data.source {
+        DataSource::Text { tokenizer, add_bos, .. } => {
+            (Kind::from(tokenizer), Some(tokenizer), *add_bos)
+        }
+        DataSource::Task { task, .. } if task.is_text() => (Kind::Bytes, None, true),
         DataSource::Task { task, .. } => {
             let name = task.name();
             if given {
@@ -58,7 +60,9 @@ pub(super) fn tokenizer(
         (Kind::Bytes, _) if vocab < i64::from(BYTES) => Ok(Err(format!(
             "No tokenizer is in this folder: tokens are bytes, but this arch has only {vocab} of the {BYTES}."
         ))),
-        (Kind::Bytes, _) => Ok(Ok(interop::tokenizer::Tokenizer::bytes(BOS, EOS))),
+        (Kind::Bytes, _) => {
+            Ok(Ok(interop::tokenizer::Tokenizer::bytes(BOS, EOS).beginning(with_bos)))
+        }
         (Kind::File(kind), None) => Ok(Err(format!(
             "No tokenizer is in this folder: the lock's is a {} file, which `canonc export` did not get{}.",
             kind.name(),
@@ -67,7 +71,7 @@ pub(super) fn tokenizer(
         (Kind::File(TokenizerKind::HuggingFace), Some(path)) => {
             let marks = MarkNames { bos: args.prompt.bos.clone(), eos: args.prompt.eos.clone() };
             let found = sources::tokenizer(kind, Some(path), marks)?;
-            read(path, &found, locked)
+            read(path, &found, locked).map(|read| read.map(|known| known.beginning(with_bos)))
         }
         (Kind::File(_), Some(path)) => {
             let message = format!(

@@ -166,6 +166,14 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
                 attestation.weights.short(),
                 shown(&folder)
             ));
+            if canonc::build::has_changed(&path, &Lock::Experiment(experiment.clone())) {
+                output::note(&format!(
+                    "warning: `{}` has changed since `{}` was built; `canonc build {}` builds it again",
+                    experiment.source,
+                    shown(&path),
+                    experiment.source
+                ));
+            }
             Ok(Exit::Fine)
         }
         TrainOutcome::Diverged { attestation: Attestation { steps, .. }, why } => {

@@ -1,8 +1,8 @@
 //! A tokenizer as the files that `transformers` loads.
 //!
 //! In: nothing for bytes, or a `tokenizer.json` and the ids of its marks. Out: `tokenizer.json`,
-//! `tokenizer_config.json`. Must stay true: text gives the ids that training had, without marks; the marks have the ids
-//! that training gave them.
+//! `tokenizer_config.json`. Must stay true: text gives the ids that training had, after bos where training had one; the
+//! marks have the ids that training gave them.
 
 use serde_json::{Map, Value, json};
 
@@ -54,7 +54,38 @@ impl Tokenizer {
                 "vocab": vocab, "merges": [],
             },
         });
-        Tokenizer { json: format!("{text:#}\n"), bos: Some(bos), eos: Some(eos) }
+        Tokenizer { json: format!("{text:#}\n"), bos: Some(bos), eos: Some(eos) }.beginning(true)
+    }
+
+    /// The tokenizer whose texts begin with bos, as documents in training do, or with no mark. Programs that give a model a
+    /// text to continue would begin a new document after an eos, which training has at the end alone.
+    pub fn beginning(mut self, with_bos: bool) -> Tokenizer {
+        let Ok(mut root) = serde_json::from_str::<Value>(&self.json) else { return self };
+        let text = |id: &str| json!({ "Sequence": { "id": id, "type_id": 0 } });
+        let wanted = match self.bos.as_ref().filter(|_| with_bos) {
+            None => Value::Null,
+            Some(Mark { id, text: name }) => {
+                let bos = json!({ "SpecialToken": { "id": name, "type_id": 0 } });
+                let special = json!({ "id": name, "ids": [id], "tokens": [name] });
+                json!({
+                    "type": "TemplateProcessing", "single": [bos, text("A")],
+                    "pair": [bos, text("A"), text("B")], "special_tokens": { name: special },
+                })
+            }
+        };
+        if root.get("post_processor").unwrap_or(&Value::Null) != &wanted
+            && let Some(members) = root.as_object_mut()
+        {
+            members.insert("post_processor".to_owned(), wanted);
+            self.json = format!("{root:#}\n");
+        }
+        self
+    }
+
+    /// Whether it puts bos in front of a text.
+    pub fn begins_with_bos(&self) -> bool {
+        let root: Value = serde_json::from_str(&self.json).unwrap_or_default();
+        self.bos.is_some() && root.get("post_processor").is_some_and(|marks| !marks.is_null())
     }
 
     /// A `tokenizer.json`, in which the marks' texts are found by their ids. Messages call it `name`.
@@ -90,6 +121,8 @@ impl Tokenizer {
             "bos_token": text(&self.bos),
             "eos_token": text(&self.eos),
             "clean_up_tokenization_spaces": false,
+            // `generate` refuses the segment numbers that a tokenizer makes by default.
+            "model_input_names": ["input_ids", "attention_mask"],
             "model_max_length": seq_len,
         });
         format!("{config:#}\n")
@@ -139,6 +172,24 @@ mod tests {
         assert_eq!(all.len(), 256);
         // GPT-2's vocabulary has these.
         assert_eq!([b' ', b'\n', 0, b'a', 0xad].map(character), ['Ġ', 'Ċ', 'Ā', 'a', 'Ń']);
+    }
+
+    #[test]
+    fn a_text_begins_with_bos_and_has_no_end() {
+        let file = r#"{"model":{"vocab":{"a":1,"<s>":2}},"post_processor":{"type":"ByteLevel"}}"#;
+        let read = Tokenizer::read("t.json", file, Some(2), Some(1)).unwrap();
+        let after = |tokenizer: Tokenizer| -> Value {
+            serde_json::from_str::<Value>(&tokenizer.json).unwrap()["post_processor"].clone()
+        };
+        let with = after(read.clone().beginning(true));
+        assert_eq!(with["single"][0]["SpecialToken"]["id"], "<s>");
+        assert_eq!(with["single"].as_array().unwrap().len(), 2);
+        assert_eq!(with["special_tokens"]["<s>"]["ids"], json!([2]));
+        assert_eq!(after(read.beginning(false)), Value::Null);
+        // Nothing to change: the file stays as it is.
+        let plain =
+            Tokenizer::read("t.json", r#"{"model":{"vocab":{"a":1}}}"#, None, None).unwrap();
+        assert_eq!(plain.clone().beginning(true), plain);
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn a_folder_of_several_runs_lists_them() {
     let lock = lock
         .unwrap_or_else(|_| fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap());
     let dir = folder(&[("runs/demo/a/lock", lock.as_str()), ("runs/demo/b/lock", lock.as_str())]);
-    for command in ["show", "verify", "graph"] {
+    for command in ["show", "verify --replay", "graph"] {
         let ran = ran(dir.path(), &format!("{command} runs/demo"));
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         let said = "error: `runs/demo` is not a run, but contains 2 runs\n  = help: name one: `runs/demo/a`, `runs/demo/b`";

@@ -83,6 +83,13 @@ fn an_arm_that_was_trained_for_one_comparison_serves_another() {
     assert!(place.path("runs/one/one-plain-seed1").is_dir());
     assert!(!place.path("runs/two/two-plain-seed1").exists(), "the base is not trained twice");
     place.exits(0, "report two one --out page.html");
+    // The runs of a folder are all verified; what canonc writes beside them is no run.
+    let said = place.exits(0, "verify runs/one");
+    for run in ["runs/one/one-plain-seed1\n", "runs/one/one-other-seed1\n"] {
+        assert!(said.contains(run) && said.matches("no fault found").count() == 2, "{said}");
+    }
+    let said = place.exits(2, "verify runs/one page.html");
+    assert!(said.contains("`page.html` is not a run or a lock"), "{said}");
     // An unfinished run is not used by other comparisons.
     fs::remove_file(place.path("runs/one/one-plain-seed1/attestation.toml")).unwrap();
     let said = place.exits(0, "report two --out page.html");

@@ -111,6 +111,13 @@ fn a_lock_that_was_trained_under_another_name_is_not_trained_again() {
     assert!(!place.path("runs/again").exists());
     place.exits(0, "run lockfiles/again.lock --dir runs/again");
     place.holds("runs/again");
+    // The lock is what runs, whatever was written in the recipe since.
+    assert!(!place.exits(0, "run lockfiles/again.lock").contains("has changed"));
+    let recipe = fs::read_to_string(place.path("again.toml")).unwrap();
+    fs::write(place.path("again.toml"), recipe.replace("steps = 3", "steps = 4")).unwrap();
+    let said = place.exits(0, "run lockfiles/again.lock");
+    let warning = "`again.toml` has changed since `lockfiles/again.lock` was built";
+    assert!(said.contains("already finished: 3 steps") && said.contains(warning), "{said}");
     // An unfinished run is not used for another lock.
     fs::remove_file(place.path("runs/alone/attestation.toml")).unwrap();
     fs::remove_dir_all(place.path("runs/again")).unwrap();

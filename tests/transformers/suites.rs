@@ -39,18 +39,6 @@ fn ours(root: &Path, suite: &str, questions: &Path, bos: bool) -> Value {
     serde_json::from_str(&fs::read_to_string(root.join("scores.json")).unwrap()).unwrap()
 }
 
-/// Lets a tokenizer put bos in front of a text, which the harness asks it for.
-fn begins_with_bos(path: &Path) {
-    let mut file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
-    let bos = json!({"SpecialToken": {"id": "<|bos|>", "type_id": 0}});
-    let text = |id: &str| json!({"Sequence": {"id": id, "type_id": 0}});
-    file["post_processor"] = json!({
-        "type": "TemplateProcessing", "single": [bos, text("A")], "pair": [bos, text("A"), text("B")],
-        "special_tokens": {"<|bos|>": {"id": "<|bos|>", "ids": [tasks::BOS], "tokens": ["<|bos|>"]}},
-    });
-    fs::write(path, file.to_string()).unwrap();
-}
-
 #[test]
 fn scores_are_those_of_the_harness() {
     let python = python();
@@ -67,9 +55,6 @@ fn scores_are_those_of_the_harness() {
     fs::write(root.join("own.toml"), own).unwrap();
     let script = programs::root().join("tests/transformers_suites.py");
     for bos in [false, true] {
-        if bos {
-            begins_with_bos(&root.join("on_bytes/tokenizer.json"));
-        }
         let questions = root.join(format!("questions-{bos}"));
         let words: [String; 4] = [
             script.to_string_lossy().into_owned(),

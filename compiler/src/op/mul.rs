@@ -27,7 +27,8 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         }
         [a, b] => Err(Mismatch::new(
             format!("`*` needs equal shapes, but these are {a} and {b}"),
-            "reshape one of them with `heads` or `merge`, or project it with `linear`",
+            "give one of them the other's shape: `spread` copies one value per head to its channels, `heads` and `merge` \
+             reshape, `linear` projects",
         )),
         _ => Err(Mismatch::new("`*` takes two tensors", "write `a * b`")),
     }

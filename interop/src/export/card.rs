@@ -11,6 +11,7 @@ use minijinja::context;
 
 use super::super::hf::{self, Described, Stock};
 use super::super::model::{Family, Mixer, Model};
+use super::super::tokenizer::Tokenizer;
 use super::super::{ForeignError, torch};
 use super::{Plan, Request, To};
 
@@ -67,6 +68,7 @@ impl Plan<'_> {
                 folder => matches!(to, To::HuggingFace | To::Release),
                 own_code,
                 tokenizer => self.tokenizer().is_some(),
+                begins => self.tokenizer().is_some_and(Tokenizer::begins_with_bos),
                 no_tokenizer => match self.request.tokenizer {
                     Err(why) => why,
                     Ok(_) => "Its tokenizer is not in this folder.",

@@ -111,6 +111,7 @@ fn times_of_other_sessions_are_not_compared() {
                 run.curves.timed_in(Path::new(place), Path::new("runs/own"));
             }
         }
+        assert!(comparison.other_machines().is_empty(), "another folder is no other machine");
         comparison.pairs()[0].row(STEP_TIME).unwrap().paired.len()
     };
     assert_eq!(ratios(["runs/own/a", "runs/own/b"]), 3);

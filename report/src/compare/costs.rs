@@ -65,14 +65,11 @@ const IN_FOLDER: &str = "\nfolder ";
 
 impl Curves {
     /// Records the session in which the run was timed: the comparison that its folder belongs to. A run outside of a
-    /// comparison was not interleaved with others, so its times are not compared.
+    /// comparison was not interleaved with others: it is a session of its own, so its times are not compared.
     pub fn timed_in(&mut self, place: &Path, folder: &Path) {
         let session = place.parent().filter(|session| Some(*session) != folder.parent());
-        self.timed_on = self
-            .timed_on
-            .take()
-            .zip(session)
-            .map(|(on, session)| format!("{on}{IN_FOLDER}{}", session.display()));
+        let session = session.unwrap_or(place).display();
+        self.timed_on = self.timed_on.take().map(|on| format!("{on}{IN_FOLDER}{session}"));
     }
 
     /// The platform and machine, whichever folder the run was timed in.
