@@ -3,31 +3,16 @@
 //! In: a suite's name, the user's folder of questions. Out: the requests of each task. Must stay true: all questions
 //! are read and all requests are made before a model is loaded, so a mistake in a file is found at once.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use suite::SuiteError;
-use suite::questions::Questions;
-use suite::request::{Request, requests};
-use suite::suite::{Suite, Task};
+use suite::asked::{Asked, Opened, open};
+use suite::suite::Task;
 
 use crate::args::EvalArgs;
-use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::files;
+use crate::fail::{Exit, Failure, Outcome};
 use crate::output;
 use crate::tensors::{Tensors, Work};
-
-/// The suite of the 14 tasks that the release reports.
-const RELEASE: (&str, &str) = ("release", suite::RELEASE);
-
-/// A task with its questions, ready to be asked.
-#[derive(Debug)]
-pub struct Asked {
-    pub task: Task,
-    pub questions: blake3::Hash,
-    /// Digest of the file of examples, if the task has examples.
-    pub examples: Option<blake3::Hash>,
-    pub requests: Vec<Request>,
-}
 
 pub fn eval(args: &EvalArgs, tensors: &dyn Tensors) -> Outcome {
     if !args.list {
@@ -52,32 +37,17 @@ pub fn eval(args: &EvalArgs, tensors: &dyn Tensors) -> Outcome {
 
 /// The suite's tasks that are asked for, and the folder of questions.
 fn chosen(args: &EvalArgs) -> Result<(PathBuf, Vec<Task>), Failure> {
-    let path = &args.suite;
-    let built_in = path.as_os_str() == RELEASE.0 && !path.exists();
-    let (place, text) = match built_in {
-        true => (RELEASE.0.to_owned(), RELEASE.1.to_owned()),
-        false => {
-            let text = disk::read_text(path, disk::SMALL).map_err(|error| {
-                files::missing(path, &error).help("or use the built-in suite `release`")
-            })?;
-            (shown(path), text)
-        }
-    };
-    let Suite { tasks, .. } = Suite::read(&place, &text).map_err(failure)?;
+    let Opened { place, tasks, folder } =
+        open(&args.suite, args.data.as_deref()).map_err(failure)?;
     let known: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
     if let Some(none) = args.task.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(Failure::bad_input(format!("`{place}` has no task `{none}`"))
             .help(format!("it has {}", known.join(", "))));
     }
-    let folder = match &args.data {
-        Some(folder) => folder.clone(),
-        None if built_in => PathBuf::new(),
-        None => path.parent().unwrap_or(Path::new("")).to_owned(),
-    };
-    if built_in && args.data.is_none() && !args.list {
+    let Some(folder) = folder.or_else(|| args.list.then(PathBuf::new)) else {
         return Err(Failure::bad_input("the suite `release` needs your own copies of the questions")
             .help("name their folder with --data DIR; `canonc eval --suite release --list` lists the files"));
-    }
+    };
     let chosen =
         tasks.into_iter().filter(|task| args.task.is_empty() || args.task.contains(&task.name));
     let shots = |mut task: Task| {
@@ -101,17 +71,7 @@ pub fn asked(args: &EvalArgs) -> Result<Vec<Asked>, Failure> {
             ))
             .help("leave the task out with --task, or remove --shots"));
         }
-        let questions = Questions::read(&folder.join(&task.file)).map_err(failure)?;
-        let own = match &task.shots_file {
-            Some(file) if task.shots > 0 => {
-                Some(Questions::read(&folder.join(file)).map_err(failure)?)
-            }
-            Some(_) | None => None,
-        };
-        let examples = own.as_ref().unwrap_or(&questions);
-        let requests = requests(&task, &questions, examples, args.limit).map_err(failure)?;
-        let examples = (task.shots > 0).then_some(examples.digest);
-        all.push(Asked { questions: questions.digest, examples, requests, task });
+        all.push(Asked::read(task, &folder, args.limit).map_err(failure)?);
     }
     Ok(all)
 }

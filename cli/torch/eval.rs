@@ -3,26 +3,20 @@
 //! In: a model, requests. Out: a table, or JSON with every question's part. Must stay true: each request is computed
 //! alone, so a result does not depend on the order or the number of questions; equal requests are computed once.
 
-use std::collections::HashMap;
-use std::ops::ControlFlow;
-
 use report::compare::Table;
 use report::scores::{SCHEMA, Scores, against};
-use runtime::generate::{Continuation, Generator, Sampling};
-use runtime::likelihood::{Likelihood, Scorer};
+use runtime::answer::{Answerer, finite, of_question};
 use runtime::state::digest_of_weights;
 use serde::Serialize;
-use suite::encode::{self, Encoder, Piece};
-use suite::generated::cut;
-use suite::request::Request;
-use suite::score::{Measured, Reply, score};
-use suite::suite::Task;
+use suite::asked::Asked;
+use suite::encode::{Codec, Encoder};
+use suite::score::{Measured, score};
 
-use crate::forward::{Ran, machine, options, ran};
-use crate::model::{Model, Place};
+use crate::forward::{Ran, machine, options, ran, weights};
+use crate::open::{self, Described};
 use crate::prompts::Prompts;
 use canonc::args::{EvalArgs, WithType};
-use canonc::eval::{Asked, asked};
+use canonc::eval::asked;
 use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::report::scores;
 use canonc::runs::failure;
@@ -41,30 +35,35 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
     let earlier = args.against.as_deref().map(scores).transpose()?;
     let machine = machine(&args.machine)?;
     let asked = asked(args)?;
-    let (arch, weights) = (args.arch.as_deref(), args.weights.as_deref());
-    let place = Place { word, arch, weights, prompts: &args.prompts };
-    let model = Model::open(&place, machine)?;
-    let graph = &model.compiled.graph;
+    let model = open::Asked {
+        model: word,
+        arch: args.arch.as_deref(),
+        weights: args.weights.as_deref(),
+        prompts: &args.prompts,
+    };
+    let Described { name, compiled, weights: path, lock, longest, text, .. } = model.describe()?;
+    let prompts = text.map_err(|why| {
+        Failure::bad_input(why).help("a suite asks in text: use a model whose tokens are text")
+    })?;
+    let weights = weights(&compiled, &path, machine)?;
+    let graph = &compiled.graph;
     let options = options(&args.machine);
     let bound = |error: runtime::execute::ExecuteError| Failure::machine(error.to_string());
-    let mut person = Person {
-        scorer: Scorer::new(graph, options, machine).map_err(bound)?,
-        generator: Generator::new(graph, options, machine).map_err(bound)?,
-        bos: model.prompts.before().filter(|_| !args.no_bos),
-        longest: args.max_length.or(model.longest).unwrap_or(LONGEST),
-        model: &model,
-        known: HashMap::new(),
-    };
+    let bos = prompts.before().filter(|_| !args.no_bos);
+    let longest = args.max_length.or(longest).unwrap_or(LONGEST);
+    let tokens = Tokens { prompts: &prompts, bos };
+    let mut answerer = Answerer::new(graph, options, machine).map_err(bound)?;
     let mut tasks = Vec::new();
-    for Asked { task, questions, examples, requests } in &asked {
+    for Asked { task, questions, examples, requests, places } in &asked {
         output::detail(|| {
             format!("{}: {}", task.name, output::counted(requests.len(), "question"))
         });
-        let replies: Vec<Reply> = requests
-            .iter()
-            .enumerate()
-            .map(|(number, request)| person.reply(task, number, request))
-            .collect::<Result<_, _>>()?;
+        let mut replies = Vec::new();
+        for (request, place) in requests.iter().zip(places) {
+            let reply = answerer.reply(&weights, &tokens, longest, task, request);
+            let reply = reply.and_then(finite);
+            replies.push(reply.map_err(|error| failure(of_question(error, place, &task.name)))?);
+        }
         tasks.push(Done {
             name: &task.name,
             kind: task.kind.word(),
@@ -76,20 +75,19 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
             metrics: score(task, requests, &replies),
         });
     }
-    let mut paths = person.scorer.paths();
-    paths.merge(&person.generator.paths());
+    let paths = answerer.paths();
     let report = Report {
         schema: SCHEMA,
         model: Of {
-            name: &model.name,
-            graph: model.compiled.identity.graph.to_string(),
-            weights: digest_of_weights(&model.weights).map_err(bound)?.to_string(),
-            lock: model.lock.as_deref(),
+            name: &name,
+            graph: compiled.identity.graph.to_string(),
+            weights: digest_of_weights(&weights).map_err(bound)?.to_string(),
+            lock: lock.as_deref(),
         },
         suite: shown(&args.suite),
         settings: Settings {
-            max_length: person.longest,
-            bos: person.bos,
+            max_length: longest,
+            bos,
             dtype: match args.machine.dtype {
                 WithType::F32 => "f32",
                 WithType::F64 => "f64",
@@ -184,16 +182,6 @@ fn table(tasks: &[Done<'_>]) -> String {
     output::table(&rows, &[false, true, true, false, true, true], 0)
 }
 
-/// Answers requests with a model.
-struct Person<'a> {
-    model: &'a Model,
-    scorer: Scorer,
-    generator: Generator,
-    bos: Option<i64>,
-    longest: usize,
-    known: HashMap<Piece, Likelihood>,
-}
-
 /// The model's tokenizer, with or without the mark before a text.
 struct Tokens<'a> {
     prompts: &'a Prompts,
@@ -212,78 +200,13 @@ impl Encoder for Tokens<'_> {
     }
 }
 
-impl Person<'_> {
-    fn reply(&mut self, task: &Task, number: usize, request: &Request) -> Result<Reply, Failure> {
-        let tokens = Tokens { prompts: &self.model.prompts, bos: self.bos };
-        let longest = self.longest;
-        let wrong = |why: String| {
-            Failure::bad_input(format!("question {} of task `{}`: {why}", number + 1, task.name))
-                .help("shorten it, or change --max-length")
-        };
-        match request {
-            Request::Choose { pairs, .. } => {
-                let pieces: Vec<Piece> = pairs
-                    .iter()
-                    .map(|(context, rest)| encode::pair(&tokens, context, rest, longest))
-                    .collect::<Result<_, _>>()
-                    .map_err(wrong)?;
-                let found = pieces.into_iter().map(|piece| self.likelihood(piece));
-                let pair = |it: Likelihood| (it.sum, it.greedy);
-                Ok(Reply::Likelihoods(found.map(|it| it.map(pair)).collect::<Result<_, _>>()?))
-            }
-            Request::Continue { context, continuation } => {
-                let piece = encode::pair(&tokens, context, continuation, longest).map_err(wrong)?;
-                let Likelihood { sum, greedy } = self.likelihood(piece)?;
-                Ok(Reply::Likelihoods(vec![(sum, greedy)]))
-            }
-            Request::Document { text, .. } => {
-                let mut total = 0.0;
-                for piece in encode::document(&tokens, text, longest).map_err(wrong)? {
-                    total += self.likelihood(piece)?.sum;
-                }
-                Ok(Reply::Likelihood(total))
-            }
-            Request::Generate { prompt, .. } => {
-                let most = task.max_tokens();
-                let prompt = encode::prompt(&tokens, prompt, longest, most).map_err(wrong)?;
-                Ok(Reply::Text(self.text(&prompt, most, &task.until)?))
-            }
-        }
+impl Codec for Tokens<'_> {
+    fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, String> {
+        let text = self.prompts.continuation(prompt, tokens);
+        text.map_err(|failure| failure.message.unwrap_or_default())
     }
 
-    fn likelihood(&mut self, piece: Piece) -> Result<Likelihood, Failure> {
-        if let Some(known) = self.known.get(&piece) {
-            return Ok(*known);
-        }
-        let found =
-            self.scorer.score(&self.model.weights, &piece.tokens, piece.scored).map_err(failure)?;
-        self.known.insert(piece, found);
-        Ok(found)
-    }
-
-    /// The likeliest text, up to a stop text.
-    fn text(&self, prompt: &[i64], most: usize, until: &[String]) -> Result<String, Failure> {
-        let prompts = &self.model.prompts;
-        let what = Continuation {
-            prompt,
-            max_tokens: most,
-            sampling: Sampling { temperature: 0.0, top_k: None, top_p: None, seed: 0 },
-            stop: prompts.stop(),
-        };
-        let (mut tokens, mut text, mut ended) = (Vec::new(), String::new(), Ok(()));
-        let each = |token: i64| {
-            tokens.push(token);
-            match prompts.continuation(prompt, &tokens) {
-                Ok(bytes) => text = String::from_utf8_lossy(&bytes).into_owned(),
-                Err(failure) => ended = Err(failure),
-            }
-            match ended.is_err() || until.iter().any(|stop| text.contains(stop.as_str())) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
-        self.generator.generate(&self.model.weights, &what, each).map_err(failure)?;
-        ended?;
-        Ok(cut(&text, until).to_owned())
+    fn stop(&self) -> Option<i64> {
+        self.prompts.stop()
     }
 }

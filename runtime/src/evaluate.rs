@@ -14,10 +14,11 @@ mod written;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tch::{Device, Kind, Tensor};
+use tch::Device;
 
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
+use crate::likelihood::guesses;
 use crate::ranks::Command;
 use crate::state::{State, tensors, values};
 use data::Windows;
@@ -240,12 +241,4 @@ fn score(batch: &Batch, window: u64, guesses: &[i64], forced: &mut Forced) {
         singles.answers.entry(*level).or_default().push(right == *len);
         singles.tokens.push(right as u64);
     }
-}
-
-pub(crate) fn guesses(argmax: &Tensor) -> Result<Vec<i64>, ExecuteError> {
-    let tensor = argmax.f_to_device(Device::Cpu)?.f_to_kind(Kind::Int64)?.f_contiguous()?;
-    let count = tensor.numel();
-    let mut guesses = vec![0i64; count];
-    tensor.f_copy_data(&mut guesses, count)?;
-    Ok(guesses)
 }

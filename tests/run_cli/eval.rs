@@ -1,13 +1,14 @@
 //! `canonc eval` as a process: its numbers are those of `forward` and `generate`; what it refuses.
 
 use std::fs;
+use std::path::Path;
 
 use runtime::Tensor;
 use runtime::weights::file;
 use serde_json::{Value, json};
 
-use crate::Place;
 use crate::run_cli::answer::trained;
+use crate::{ARCH, DEPO, Place};
 
 const SUITE: &str = r#"
 [[task]]
@@ -140,6 +141,67 @@ fn a_foreign_folder_is_a_model() {
     // The exported tokenizer inserts no mark.
     let plain = results(&place, &format!("{words} --no-bos"));
     assert_eq!(theirs["tasks"], plain["tasks"]);
+    let said = place.exits(2, "eval hf --suite s.toml --arch other");
+    assert!(said.contains("has one arch") && said.contains("remove --arch"), "{said}");
+}
+
+#[test]
+fn a_folder_with_an_arch_of_its_own_is_a_model() {
+    let (place, _) = asked();
+    let archs = format!("{ARCH}arch own = small_text with {{ canon A }}\n");
+    fs::write(place.path("own.canon"), archs).unwrap();
+    let data = DEPO.split("[data]\n").nth(1).unwrap().split("[batch]").next().unwrap();
+    let recipe = DEPO.replace(data, "multihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n");
+    fs::write(place.path("own.toml"), format!("arch = \"own.canon#own\"\n{recipe}")).unwrap();
+    place.exits(0, "build own.toml");
+    place.exits(0, "run lockfiles/own.lock");
+    place.exits(0, "export runs/own --to hf --out hf");
+    assert!(place.path("hf/arch.canon").is_file());
+    let ours = results(&place, "eval runs/own --suite s.toml --no-bos");
+    let theirs = results(&place, "eval hf --suite s.toml --max-length 200");
+    assert_eq!(theirs["tasks"], ours["tasks"]);
+    for member in ["graph", "weights"] {
+        assert_eq!(theirs["model"][member], ours["model"][member]);
+    }
+    let lock = fs::read_to_string(place.path("lockfiles/own.lock")).unwrap();
+    let id = ours["model"]["lock"].as_str().unwrap();
+    assert!(lock.contains(&format!("train = \"{id}\"")), "{ours}");
+    assert_eq!(theirs["model"]["lock"], Value::Null);
+}
+
+/// Gemma 2's norms store their weight minus one, which import adds.
+#[test]
+fn weights_that_import_changes_are_changed_here_too() {
+    let (place, _) = asked();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stock/gemma2");
+    fs::create_dir(place.path("gemma2")).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(golden.join(file), place.path(&format!("gemma2/{file}"))).unwrap();
+    }
+    let vocab: serde_json::Map<String, Value> = ["?", "a", "b", "c", "d"]
+        .iter()
+        .zip(0..)
+        .map(|(word, id)| (word.to_string(), json!(id)))
+        .collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "?"},
+    });
+    fs::write(place.path("gemma2/tokenizer.json"), tokenizer.to_string()).unwrap();
+    let line =
+        |given, next, other| json!({"given": given, "next": next, "other": other}).to_string();
+    let questions = [line("a b", " c", " d"), line("d d a", " b", " c")].join("\n");
+    fs::write(place.path("q.jsonl"), questions).unwrap();
+    place.exits(0, "import gemma2 --out in --name model");
+    let task = "--suite s.toml --task next,pick --max-length 8";
+    let imported = format!(
+        "eval in/arch/model.canon --weights in/weights.safetensors --tokenizer-file gemma2/tokenizer.json {task}"
+    );
+    let (theirs, ours) =
+        (results(&place, &format!("eval gemma2 {task}")), results(&place, &imported));
+    assert_eq!(theirs["tasks"], ours["tasks"]);
+    assert_eq!(theirs["model"]["weights"], ours["model"]["weights"]);
 }
 
 #[test]
@@ -161,6 +223,11 @@ fn what_cannot_be_evaluated_is_refused() {
     fs::write(place.path("q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     let said = place.exits(2, &words);
     assert!(said.contains("q.jsonl:1") && said.contains("help: "), "{said}");
+    // A question that has no tokens to ask is named by its line, with what fits the cause.
+    fs::write(place.path("q.jsonl"), "\n{\"given\": \"a\", \"next\": \"bcdefgh\"}\n").unwrap();
+    let said = place.exits(2, &format!("{words} --task next --max-length 3"));
+    assert!(said.contains("q.jsonl:2: task `next`: what is scored has 7 tokens"), "{said}");
+    assert!(said.contains("help: shorten the answer, or use a longer input"), "{said}");
     let said = place.exits(2, &words.replace("s.toml", "release"));
     assert!(said.contains("needs your own copies"), "{said}");
     assert!(place.exits(0, "eval --suite release --list").contains("wikitext.jsonl"));

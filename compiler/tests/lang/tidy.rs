@@ -81,7 +81,10 @@ const CRATES: [(&str, &[&str]); 16] = [
     ("serve", &[]),
     (
         "runtime",
-        &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records", "interop"],
+        &[
+            "dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "suite", "records",
+            "interop",
+        ],
     ),
     (
         "cli",
