@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use compiler::graph::Graph;
-use compiler::plan::Options;
+use compiler::plan::{Options, Plan};
 use suite::encode::{self, Codec, Piece, TokenError};
 use suite::generated::cut;
 use suite::request::Request;
@@ -38,6 +38,20 @@ impl Answerer {
         })
     }
 
+    /// For plans that were made before: one that scores, and one that writes.
+    pub(crate) fn from_plans(
+        vocab: i64,
+        score: Plan,
+        write: Option<Plan>,
+        machine: Machine,
+    ) -> Result<Self, ExecuteError> {
+        Ok(Self {
+            scorer: Scorer::from_plan(vocab, score, machine)?,
+            generator: write.map(|plan| Generator::from_plan(vocab, plan, machine)).transpose()?,
+            known: HashMap::new(),
+        })
+    }
+
     /// The paths of each kernel so far.
     pub fn paths(&self) -> Paths {
         let mut paths = self.scorer.paths();
@@ -45,6 +59,11 @@ impl Answerer {
             paths.merge(&generator.paths());
         }
         paths
+    }
+
+    /// Forgets earlier replies: the weights have changed.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
     }
 
     /// The reply to a request with inputs of at most `longest` tokens.
