@@ -3,6 +3,8 @@
 //! In: a model, requests. Out: a table, or JSON with every question's part. Must stay true: each request is computed
 //! alone, so a result does not depend on the order or the number of questions; equal requests are computed once.
 
+mod own;
+
 use report::compare::Table;
 use report::scores::{SCHEMA, Scores, against};
 use runtime::answer::{Answerer, finite, of_question};
@@ -10,13 +12,14 @@ use runtime::state::digest_of_weights;
 use serde::Serialize;
 use suite::asked::Asked;
 use suite::encode::{Codec, Encoder};
-use suite::score::{Measured, score};
+use suite::request::Request;
+use suite::score::{Measured, Reply, score};
 
 use crate::forward::{Ran, machine, options, ran, weights};
 use crate::open::{self, Described};
 use crate::prompts::Prompts;
 use canonc::args::{EvalArgs, WithType};
-use canonc::eval::asked;
+use canonc::eval::Chosen;
 use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::report::scores;
 use canonc::runs::failure;
@@ -34,7 +37,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
     }
     let earlier = args.against.as_deref().map(scores).transpose()?;
     let machine = machine(&args.machine)?;
-    let asked = asked(args)?;
+    let chosen = Chosen::of(args)?;
     let model = open::Asked {
         model: word,
         arch: args.arch.as_deref(),
@@ -42,40 +45,38 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         prompts: &args.prompts,
     };
     let Described { name, compiled, weights: path, lock, longest, text, .. } = model.describe()?;
-    let prompts = text.map_err(|why| {
-        Failure::bad_input(why).help("a suite asks in text: use a model whose tokens are text")
-    })?;
     let weights = weights(&compiled, &path, machine)?;
     let graph = &compiled.graph;
     let options = options(&args.machine);
     let bound = |error: runtime::execute::ExecuteError| Failure::machine(error.to_string());
-    let bos = prompts.before().filter(|_| !args.no_bos);
     let longest = args.max_length.or(longest).unwrap_or(LONGEST);
-    let tokens = Tokens { prompts: &prompts, bos };
-    let mut answerer = Answerer::new(graph, options, machine).map_err(bound)?;
-    let mut tasks = Vec::new();
-    for Asked { task, questions, examples, requests, places } in &asked {
-        output::detail(|| {
-            format!("{}: {}", task.name, output::counted(requests.len(), "question"))
-        });
-        let mut replies = Vec::new();
-        for (request, place) in requests.iter().zip(places) {
-            let reply = answerer.reply(&weights, &tokens, longest, task, request);
-            let reply = reply.and_then(finite);
-            replies.push(reply.map_err(|error| failure(of_question(error, place, &task.name)))?);
+    let lengths = if args.lengths.is_empty() { vec![longest] } else { args.lengths.clone() };
+    let (tasks, bos, paths) = match chosen {
+        Chosen::Own => {
+            let own::Measured { tasks, paths } = own::measure(args, word, &weights, machine)?;
+            (tasks, None, paths)
         }
-        tasks.push(Done {
-            name: &task.name,
-            kind: task.kind.word(),
-            task: task.digest().to_string(),
-            questions: questions.to_string(),
-            examples: examples.map(|digest| digest.to_string()),
-            shots: task.shots,
-            count: requests.len(),
-            metrics: score(task, requests, &replies),
-        });
-    }
-    let paths = answerer.paths();
+        Chosen::Suite(_) | Chosen::Needle(_) => {
+            let prompts = text.map_err(|why| {
+                let help =
+                    "a suite asks in text: use a model whose tokens are text, or `--suite task`";
+                Failure::bad_input(why).help(help)
+            })?;
+            let bos = prompts.before().filter(|_| !args.no_bos);
+            let tokens = Tokens { prompts: &prompts, bos };
+            let mut answerer = Answerer::new(graph, options, machine).map_err(bound)?;
+            let mut tasks = Vec::new();
+            for (name, longest, asked) in chosen.rounds(args, &lengths, &tokens)? {
+                tasks.push(done(name, &asked, |request, place| {
+                    let task = &asked.task;
+                    let reply = answerer.reply(&weights, &tokens, longest, task, request);
+                    let reply = reply.and_then(finite);
+                    reply.map_err(|error| failure(of_question(error, place, &task.name)))
+                })?);
+            }
+            (tasks, bos, answerer.paths())
+        }
+    };
     let report = Report {
         schema: SCHEMA,
         model: Of {
@@ -86,7 +87,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         },
         suite: shown(&args.suite),
         settings: Settings {
-            max_length: longest,
+            max_length: lengths.iter().copied().max().unwrap_or(longest),
             bos,
             dtype: match args.machine.dtype {
                 WithType::F32 => "f32",
@@ -131,7 +132,7 @@ struct Report<'a> {
     model: Of<'a>,
     suite: String,
     settings: Settings,
-    tasks: Vec<Done<'a>>,
+    tasks: Vec<Done>,
     kernels: Vec<Ran<'a>>,
 }
 
@@ -151,32 +152,72 @@ struct Settings {
     limit: Option<usize>,
 }
 
+/// A task with its metrics.
 #[derive(Serialize)]
-struct Done<'a> {
-    name: &'a str,
+struct Done {
+    name: String,
     kind: &'static str,
     task: String,
     questions: String,
     examples: Option<String>,
     shots: usize,
     count: usize,
-    metrics: Vec<Measured>,
+    metrics: Vec<Metric>,
 }
 
-fn table(tasks: &[Done<'_>]) -> String {
+#[derive(Serialize)]
+struct Metric {
+    metric: String,
+    value: f64,
+    stderr: Option<f64>,
+    each: Vec<f64>,
+    #[serde(skip)]
+    is_share: bool,
+}
+
+/// Asks every question of a task.
+fn done(
+    name: String,
+    asked: &Asked,
+    mut reply: impl FnMut(&Request, &str) -> Result<Reply, Failure>,
+) -> Result<Done, Failure> {
+    let Asked { task, questions, examples, requests, places } = asked;
+    output::detail(|| format!("{name}: {}", output::counted(requests.len(), "question")));
+    let replies = requests.iter().zip(places).map(|(request, place)| reply(request, place));
+    let replies: Vec<Reply> = replies.collect::<Result<_, _>>()?;
+    let metric = |Measured { metric, value, stderr, each }| Metric {
+        metric: metric.word().to_owned(),
+        value,
+        stderr,
+        each,
+        is_share: metric.is_share(),
+    };
+    Ok(Done {
+        name,
+        kind: task.kind.word(),
+        task: task.digest().to_string(),
+        questions: questions.to_string(),
+        examples: examples.map(|digest| digest.to_string()),
+        shots: task.shots,
+        count: requests.len(),
+        metrics: score(task, requests, &replies).into_iter().map(metric).collect(),
+    })
+}
+
+fn table(tasks: &[Done]) -> String {
     let head = ["task", "questions", "shots", "metric", "value", "standard error"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for Done { name, count, shots, metrics, .. } in tasks {
-        for Measured { metric, value, stderr, each: _ } in metrics {
-            let (value, stderr) = match metric.is_share() {
+        for Metric { metric, value, stderr, is_share, each: _ } in metrics {
+            let (value, stderr) = match is_share {
                 true => (
                     format!("{:.2}%", 100.0 * value),
                     stderr.map_or_else(String::new, |error| format!("±{:.2} pp", 100.0 * error)),
                 ),
                 false => (format!("{value:.4}"), String::new()),
             };
-            let first = [name.to_string(), count.to_string(), shots.to_string()];
-            rows.push([&first[..], &[metric.word().to_owned(), value, stderr]].concat());
+            let first = [name.clone(), count.to_string(), shots.to_string()];
+            rows.push([&first[..], &[metric.clone(), value, stderr]].concat());
         }
     }
     output::table(&rows, &[false, true, true, false, true, true], 0)

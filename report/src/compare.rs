@@ -68,7 +68,7 @@ use metric::rank;
 pub use metric::{called, measured, unit};
 pub use nuisance::{AxisEnd, Edge};
 pub use over::MeasuredOn;
-pub use parts::{NoParts, Single};
+pub use parts::{NoParts, Single, scores_of};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
 pub use seen::{Counted, RunOverlap, TrainingOverlap, label, seen};

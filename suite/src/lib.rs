@@ -7,7 +7,7 @@
 //!
 //! The modules in the order in which data flows: [`suite`] reads a suite, [`questions`] the questions, [`template`]
 //! renders them, [`shots`] chooses examples, [`request`] makes requests, [`asked`] reads whole suites, [`encode`] makes
-//! tokens, [`generated`] judges texts, [`score`] adds up.
+//! tokens, [`needle`] generates a suite, [`generated`] judges texts, [`score`] adds up.
 
 #![warn(missing_docs)]
 
@@ -18,6 +18,7 @@ pub mod shots;
 pub mod request;
 pub mod asked;
 pub mod encode;
+pub mod needle;
 pub mod generated;
 pub mod score;
 

@@ -8,7 +8,7 @@ use runtime::weights::file;
 use serde_json::{Value, json};
 
 use crate::run_cli::answer::trained;
-use crate::{ARCH, DEPO, Place};
+use crate::{ARCH, DEPO, Place, experiment};
 
 const SUITE: &str = r#"
 [[task]]
@@ -202,6 +202,81 @@ fn weights_that_import_changes_are_changed_here_too() {
         (results(&place, &format!("eval gemma2 {task}")), results(&place, &imported));
     assert_eq!(theirs["tasks"], ours["tasks"]);
     assert_eq!(theirs["model"]["weights"], ours["model"]["weights"]);
+}
+
+fn names(results: &Value) -> Vec<&str> {
+    let tasks = results["tasks"].as_array().unwrap();
+    tasks.iter().map(|task| task["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_suite_is_asked_at_each_length() {
+    let (place, words) = asked();
+    let usual = results(&place, &words);
+    let found = results(&place, &format!("{words} --task next,text --lengths 8,200"));
+    assert_eq!(names(&found), ["next@8", "text@8", "next@200", "text@200"]);
+    assert_eq!(found["settings"]["max_length"], 200);
+    // The lock's windows have 200 tokens.
+    assert_eq!(each(&found, "text@200", "bits_per_byte"), each(&usual, "text", "bits_per_byte"));
+    assert_eq!(each(&found, "next@200", "perplexity"), each(&usual, "next", "perplexity"));
+    assert_ne!(each(&found, "text@8", "bits_per_byte"), each(&usual, "text", "bits_per_byte"));
+    // Needles: generated, by length and depth.
+    let needle = words.replace("s.toml", "needle --lengths 300,400 --depths 0,100 --count 2");
+    let found = results(&place, &needle);
+    let all = ["needle-300-0", "needle-300-100", "needle-400-0", "needle-400-100"];
+    assert_eq!(names(&found), all);
+    assert_eq!(found["tasks"][0]["count"], 2);
+    assert_eq!(each(&found, "needle-400-0", "exact_match"), [0.0, 0.0]);
+    assert_eq!(results(&place, &needle)["tasks"], found["tasks"]);
+    let other = results(&place, &format!("{needle} --seed 1"));
+    assert_ne!(other["tasks"][0]["questions"], found["tasks"][0]["questions"]);
+    for (more, says) in [
+        ("needle --lengths 40", "40 tokens are too few for the question alone"),
+        ("needle --shots 1", "--shots has no effect with --suite needle"),
+        ("needle --set data.seq_len=8", "--set has no effect"),
+        ("s.toml --depths 5", "--depths has no effect with --suite s.toml"),
+        ("task --limit 1", "--limit has no effect with --suite task"),
+    ] {
+        let said = place.exits(2, &words.replace("s.toml", more));
+        assert!(said.contains(says), "{more}: {said}");
+    }
+}
+
+#[test]
+fn a_runs_own_metrics_are_those_of_its_log_and_can_be_measured_on_other_data() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run --lock lockfiles/small.lock");
+    let log = fs::read_to_string(place.path("runs/small/metrics.jsonl")).unwrap();
+    let logged: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    let value = |results: &Value, metric: &str| -> f64 {
+        let metrics = results["tasks"][0]["metrics"].as_array().unwrap();
+        metrics.iter().find(|it| it["metric"] == metric).unwrap()["value"].as_f64().unwrap()
+    };
+    let found = results(&place, "eval runs/small --suite task");
+    assert_eq!(names(&found), ["depo"]);
+    assert_eq!(json!(value(&found, "eval_loss")), logged["eval_loss"]);
+    let share = |score: &Value| score["right"].as_f64().unwrap() / score["of"].as_f64().unwrap();
+    assert_eq!(value(&found, "token_accuracy"), share(&logged["token_accuracy"]));
+    assert_eq!(value(&found, "exact_match"), share(&logged["exact_match"]["1"]));
+    assert_eq!(found["tasks"][0]["questions"], logged["questions"]["asked"]);
+    // Longer windows and more of them, as a lock with them would evaluate.
+    let other = "eval runs/small --suite task --lengths 24,48 --set evaluation.windows=4";
+    let longer = results(&place, other);
+    assert_eq!(names(&longer), ["depo@24", "depo@48"]);
+    assert_ne!(longer["tasks"][0]["questions"], found["tasks"][0]["questions"]);
+    let count = |at: usize| longer["tasks"][at]["count"].as_u64().unwrap();
+    assert!(count(1) > count(0), "{longer}");
+    for (more, says) in [
+        ("--set optimizer.lr=1", "`optimizer.lr` is not a field of the data or the evaluation"),
+        ("--set data.seq_len", "it has no `=`"),
+        ("--set data.seq_len=\"x\"", "is not an integer"),
+        ("--lengths 2", "too short for the first answer"),
+    ] {
+        let said = place.exits(2, &format!("eval runs/small --suite task {more}"));
+        assert!(said.contains(says), "{more}: {said}");
+    }
+    let said = place.exits(2, "eval runs/small --suite needle");
+    assert!(said.contains("tokens that are not text") && said.contains("--suite task"), "{said}");
 }
 
 #[test]

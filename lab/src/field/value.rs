@@ -177,6 +177,12 @@ impl Kind {
         }
     }
 
+    /// Reads a value from its text in TOML.
+    pub fn parse(self, text: &str) -> Result<FieldValue, String> {
+        let parsed = DeValue::parse(text).map_err(|error| error.message().to_owned())?;
+        self.read(parsed.get_ref())
+    }
+
     /// Reads a value as written; `Err` explains the problem.
     pub fn read(self, value: &DeValue<'_>) -> Result<FieldValue, String> {
         let wrong =

@@ -11,10 +11,12 @@ use compiler::digest::Digest;
 use serde::Serialize;
 
 use super::seen::of_level;
-use super::{EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit, paired, unit};
+use super::{
+    Curves, EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit, paired, unit,
+};
 use crate::statistics::questions::{Asked, Refused, Split, split};
 use crate::statistics::{Confidence, Undefined};
-use records::metrics::{Evaluation, Questions, SuiteScores};
+use records::metrics::{Evaluation, Questions, Record, SuiteScores};
 use tasks::metric::of_suite;
 
 /// The scores of one metric in one run.
@@ -74,6 +76,17 @@ pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
     let scale = tokens.len() as f64 / evaluation.tokens.of as f64;
     put(TOKEN_ACCURACY.to_owned(), tokens.iter().map(|right| *right as f64 * scale).collect());
     found
+}
+
+/// The metrics of an evaluation by their names in tables, with the scores of single questions if it has them.
+pub fn scores_of(evaluation: &Evaluation) -> Vec<(String, f64, Vec<f64>)> {
+    let Curves { metrics, mut questions, .. } =
+        Curves::from_records(&[Record::Evaluation(evaluation.clone())]);
+    let value = |(name, points): (String, Vec<(u64, f64)>)| {
+        let each = questions.remove(&name).map_or_else(Vec::new, |single| single.scores);
+        Some((name, points.last()?.1, each))
+    };
+    metrics.into_iter().filter_map(value).collect()
 }
 
 /// The split for runs paired by seed; `None` for a metric without an evaluation.
