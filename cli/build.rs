@@ -7,6 +7,7 @@
 
 mod check;
 mod known;
+mod suites;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

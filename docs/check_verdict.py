@@ -356,6 +356,7 @@ def expected(train):
             found["cosmetic"] += " data.source"
         if word["data.tokenizer"] != "bytes":
             data += " tokenizer_digest tokenizer_vocab"
+            found["cosmetic"] += " evaluation.tokenizer_file?"
         if word.get("data.shuffle") == "buffer":
             data += " shuffle_buffer"
         found["platform"] += " lingua.matmul_allow_tf32?"
@@ -366,6 +367,9 @@ def expected(train):
         found["eval"] += " evaluation.mode"
     if task in ("brevo", "lano"):
         found["eval"] += " evaluation.samples"
+    if task in ("capo", "multihop", "text"):
+        found["eval"] += " evaluation.suite_tasks?"
+        found["cosmetic"] += " evaluation.suite_data? evaluation.suites?"
     if word["optimizer.decay"] == "matrices":
         found["train"] += " optimizer.decayed"
     if word["optimizer.kind"] == "muon":

@@ -17,6 +17,9 @@ Examples:
   canonc eval my.lock --weights w.safetensors --suite release --data copies --task piqa,wikitext --limit 100
   canonc eval runs/b --suite mine.toml --against a.json           then paired differences from the result a.json
   canonc eval --suite release --list                              the tasks of a suite and the files that they read
+  canonc eval runs/text --suite mine.toml --lengths 512,1024      the same questions in inputs of each length
+  canonc eval runs/text --suite needle --lengths 512,1024         find a number in a generated text, by length and depth
+  canonc eval runs/depo --suite task --set data.depo.K=8          what the run's own evaluations measure, on other data
 
 A suite is a TOML file; `release` is built in. Its tasks say how a question, one JSON object a line, becomes text:
 
@@ -32,16 +35,31 @@ docs/evaluation.md describes every key. Prompts, token boundaries, ties and norm
 lm-evaluation-harness 0.4.7.
 
 Schema of --json and --out: {schema: \"canonc.eval.v1\", model: {name, graph, weights, lock}, suite, settings:
-{max_length, bos, dtype, limit}, tasks: [{name, kind, task, questions, examples, shots, count, metrics: [{metric,
+{max_length (the longest of --lengths), bos, dtype, limit}, tasks: [{name, kind, task, questions, examples, shots, count, metrics: [{metric,
 value, stderr, each}]}], kernels: [{kernel, path, times}]}; task, questions and examples are digests (BLAKE3), each has
 every question's part.")]
 pub struct EvalArgs {
     /// A run's folder, a lock, a .canon file, or a folder of Hugging Face or Lingua
     #[arg(value_name = "MODEL", required_unless_present = "list")]
     pub file: Option<PathBuf>,
-    /// The suite: a TOML file, or `release`
+    /// The suite: a TOML file, or `release`, `needle` or `task`
     #[arg(long, value_name = "FILE|NAME")]
     pub suite: PathBuf,
+    /// Measure with inputs of each of these lengths, in tokens, also beyond those of training
+    #[arg(long, value_name = "N,N", value_delimiter = ',', conflicts_with = "max_length", allow_negative_numbers = true, value_parser = super::within::<usize>(1, 1 << 24))]
+    pub lengths: Vec<usize>,
+    /// For `needle`: where the number stands, in percent of the text [default: 0,25,50,75,100]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', allow_negative_numbers = true, value_parser = super::within::<u8>(0, 100))]
+    pub depths: Vec<u8>,
+    /// For `needle`: questions for each length and depth [default: 10]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<usize>(1, 100_000))]
+    pub count: Option<usize>,
+    /// For `needle`: the seed of its questions [default: 0]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u64>(0, u64::MAX))]
+    pub seed: Option<u64>,
+    /// For `task`: another value of a field of [data] or [evaluation], such as data.depo.K=8
+    #[arg(long, value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
     /// Only these tasks, separated by commas
     #[arg(long, value_name = "TASK", value_delimiter = ',')]
     pub task: Vec<String>,

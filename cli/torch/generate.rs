@@ -13,8 +13,8 @@ use serve::text::TextStream;
 
 use crate::forward::{Ran, machine, one_arch, options, ran, weights};
 use crate::interactive;
+use crate::open::{Asked, Described};
 use crate::prompts::Prompts;
-use crate::served::{Asked, Described};
 use canonc::args::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::load::Found;

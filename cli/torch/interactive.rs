@@ -10,8 +10,9 @@ use runtime::execute::Carried;
 use serve::model::{Codec, Model as _, Sampling};
 use serve::text::TextStream;
 
+use crate::open::Asked;
 use crate::prompts::Prompts;
-use crate::served::{Asked, Decoder};
+use crate::served::Decoder;
 use canonc::args::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome, reason};
 use canonc::output;

@@ -7,7 +7,7 @@ mod eval;
 mod forward;
 mod generate;
 mod interactive;
-mod model;
+mod open;
 mod prompts;
 mod ranks;
 mod replay;

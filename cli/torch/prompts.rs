@@ -4,8 +4,6 @@
 //! preceded each text in training; the text of the tokens that continue it; the mark that ends it. Must stay true: a
 //! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
-use std::path::Path;
-
 use data::text::locked;
 use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer, TokenizerKind};
 use lab::experiment::DataSource;
@@ -94,29 +92,6 @@ impl Prompts {
         Ok(Prompts { tokenizer, before, after, first, ends, specials: Vec::new() })
     }
 
-    /// For a model with a `tokenizer.json` and the names of its marks: a text begins as the file says, and ends with
-    /// the named mark if the file inserts none.
-    pub(crate) fn of_file(
-        vocab: i64,
-        path: &Path,
-        (bos, eos): (Option<String>, Option<String>),
-    ) -> Result<Prompts, Failure> {
-        let kind = Kind::File(TokenizerKind::HuggingFace);
-        let plain = tokenizer(kind, Some(path), MarkNames::default())?;
-        let named = tokenizer(kind, Some(path), MarkNames { bos, eos })?;
-        let Info { vocab: has, bos: before, .. } = *plain.info();
-        let Info { bos, eos, .. } = *named.info();
-        if i64::from(has) > vocab {
-            return Err(Failure::bad_input(format!(
-                "`{}` has {has} tokens, but the model has {vocab}",
-                shown(path)
-            ))
-            .help("name the model's own tokenizer with --tokenizer-file FILE"));
-        }
-        let (first, ends) = (bos.or(eos), eos.into_iter().collect());
-        Ok(Prompts { tokenizer: named, before, after: eos, first, ends, specials: Vec::new() })
-    }
-
     /// The token before a text without context: bos, or else eos.
     pub(crate) fn first(&self) -> Option<i64> {
         self.first.map(i64::from)
@@ -134,14 +109,16 @@ impl Prompts {
         Ok(ids.into_iter().map(i64::from).collect())
     }
 
-    /// For a tokenizer of Hugging Face: `ends` are the tokens that end a text, `specials` those that its file names.
+    /// For a tokenizer of Hugging Face: `named` is the mark that its folder names for the begin of a text, `ends` are
+    /// the tokens that end one, `specials` those that its file names.
     pub(crate) fn of_folder(
         tokenizer: Tokenizer,
+        named: Option<u32>,
         ends: Vec<u32>,
         specials: Vec<Special>,
     ) -> Prompts {
         let Info { bos: before, eos: after, .. } = *tokenizer.info();
-        Prompts { tokenizer, before, after, first: before.or(after), ends, specials }
+        Prompts { tokenizer, before, after, first: before.or(named).or(after), ends, specials }
     }
 
     /// Whether the tokenizer is a `tokenizer.json`.
@@ -193,17 +170,9 @@ impl Prompts {
             let ids = tokens.iter().filter_map(|id| u32::try_from(*id).ok());
             ids.filter(|id| self.is_text(*id)).collect()
         };
-        let decode = |ids: &[u32]| {
-            self.tokenizer.decode(ids).map_err(|why| {
-                Failure::bad_input(format!("tokens cannot be decoded to text: {why}"))
-            })
-        };
-        let (before, own) = (ids(prompt), ids(tokens));
-        let all = decode(&[&before[..], &own[..]].concat())?;
-        match all.strip_prefix(&decode(&before)?[..]) {
-            Some(rest) => Ok(rest.to_vec()),
-            None => decode(&own),
-        }
+        self.tokenizer
+            .continuation(&ids(prompt), &ids(tokens))
+            .map_err(|why| Failure::bad_input(format!("tokens cannot be decoded to text: {why}")))
     }
 }
 

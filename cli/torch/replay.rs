@@ -10,6 +10,7 @@ use std::path::Path;
 use lab::experiment::Experiment;
 use records::job::Job;
 use records::run::Paths;
+use records::suites;
 use records::verify::Report;
 use runtime::replay;
 use runtime::train::machine;
@@ -56,8 +57,9 @@ fn replayed(
         }
     };
     let paths = Paths::new(folder);
+    let suites = suites::of(experiment, documents.as_deref()).map_err(failure)?;
     let replayed = Job::new(experiment, text, documents)
-        .and_then(|job| Ok((job, machine(&experiment.platform)?)))
+        .and_then(|job| Ok((job.with_suites(suites), machine(&experiment.platform)?)))
         .and_then(|(job, machine)| replay::replay(&paths, job, machine, amount, &mut told));
     if terminal {
         output::draw("\r\x1b[2K");

@@ -14,6 +14,7 @@ use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
 use records::run::{Paths, read_experiment};
+use records::suites;
 use records::verify::{self, Remake};
 use runtime::replay::Platform;
 use runtime::reproduce::{
@@ -42,7 +43,8 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     }
     start_again(&experiment)?;
     let documents = documents(&experiment, args.data.as_deref())?;
-    let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
+    let suites = suites::of(&experiment, documents.as_deref()).map_err(failure)?;
+    let mut job = Job::new(&experiment, &text, documents).map_err(failure)?.with_suites(suites);
     let on = machine(&experiment.platform).map_err(failure)?;
     let (found, computed) = match &args.out {
         None => (again(&paths, job, on, &mut Lines::new(&experiment)).map_err(failure)?, true),

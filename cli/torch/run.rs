@@ -19,10 +19,11 @@ use records::attest::Attestation;
 use records::checkpoint::{set_aside, step_of};
 use records::fault::Faults;
 use records::job::{Estimate, Job, estimate, fits, repeated};
-use records::metrics::{Evaluation, Score, Step};
+use records::metrics::{Evaluation, Score, Step, SuiteScores};
 use records::platform::{memory_limit, multiplies_bf16, needs_reexec, peak_memory};
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
+use records::suites;
 use report::compare::measured;
 use runtime::execute::Machine;
 use runtime::ranks::Launch;
@@ -87,7 +88,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     out::folder(&folder)?;
     let prepare = || -> Result<(Job, Machine), Failure> {
         let documents = runs::documents(&experiment, args.data.as_deref())?;
-        let job = Job::new(&experiment, &text, documents).map_err(failure)?;
+        let suites = suites::of(&experiment, documents.as_deref()).map_err(failure)?;
+        let job = Job::new(&experiment, &text, documents).map_err(failure)?.with_suites(suites);
         let on = machine(&experiment.platform).map_err(failure)?;
         Ok((job, launch.as_ref().map_or(on, |launch| on.of_rank(launch.place))))
     };
@@ -511,7 +513,8 @@ impl Observer for Screen {
     }
 
     fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64) {
-        let Evaluation { step, nll, counted, tokens, answers, measures, questions: _ } = evaluation;
+        let Evaluation { step, nll, counted, tokens, answers, measures, questions: _, suites } =
+            evaluation;
         let mut parts = vec![format!("evaluation after step {step}:")];
         parts.extend(match nll {
             Some(nll) => Some(format!("eval_loss {nll:.4}")),
@@ -529,6 +532,10 @@ impl Observer for Screen {
             parts.push(format!("({})", levels.join(", ")));
         }
         parts.extend(measures.iter().map(|(name, value)| format!("{} {value:.4}", measured(name))));
+        for SuiteScores { task, scores, .. } in suites {
+            let one = |(word, value): (&String, &f64)| format!("{}/{word} {value:.4}", task.name);
+            parts.extend(scores.iter().map(one));
+        }
         parts.push(format!("in {}", span(seconds)));
         self.line(&parts.join(" "));
     }

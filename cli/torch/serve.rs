@@ -13,8 +13,9 @@ use serve::engine::Limits;
 use serve::model::{Codec, Model as _};
 use serve::server::{self, Setup};
 
+use crate::open::{Asked, Described};
 use crate::prompts::Ids;
-use crate::served::{Asked, Decoder, Described};
+use crate::served::Decoder;
 use canonc::args::ServeArgs;
 use canonc::fail::{Exit, Failure, Outcome, reason, shown};
 use canonc::{files, output, signals};
@@ -57,7 +58,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     };
     let (codec, no_text): (Arc<dyn Codec>, Option<String>) = match text {
         Ok(prompts) => (Arc::new(prompts), None),
-        Err(why) => (Arc::new(Ids), Some(why)),
+        Err(why) => (Arc::new(Ids), Some(format!("{why}; give a list of token ids as `prompt`"))),
     };
     let name = args.name.clone().unwrap_or(name);
     let address = listener.local_addr().map_err(|error| cannot_listen(address, &error))?;

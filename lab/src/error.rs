@@ -330,6 +330,14 @@ impl Problem {
         let (on, words) = def.only.unwrap_or(("", &[]));
         let has = fields.get(on).map_or_else(String::new, FieldValue::to_string);
         let words: Vec<String> = words.iter().map(|w| format!("\"{w}\"")).collect();
+        if def.path == "evaluation.suites" && on == "data.task" {
+            return Problem::new(
+                def.path,
+                "suite-needs-text",
+                format!("suites ask in text, but with {on} = {has} the tokens are not text"),
+                format!("remove suites, or train on text: {on} = {}", words.join(" or ")),
+            );
+        }
         Problem::new(
             def.path,
             "idle-field",

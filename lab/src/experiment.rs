@@ -41,7 +41,7 @@ pub use layers::{Line, lines as field_lines, sets as layer_sets};
 pub(crate) use name::check_arm;
 pub use name::{MAX_NAME, check_name};
 
-use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
+use crate::field::{self, Class, FieldValue, Fields, Origin, SuiteTask, TABLE};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 use compiler::plan::Precision;
@@ -120,6 +120,7 @@ impl Experiment {
         checks::fits(&arch, &fields, &mut problems);
         checks::divides(&fields, &mut problems);
         checks::has_effect(&arch, &fields, &mut problems);
+        checks::suites(&arch, &fields, &mut problems);
         let (loss, lr, optimizer) = objective::of(&fields);
         let params = arch.compiled.graph.params();
         let updates = groups::updates(&arch.name, params, &fields, &mut problems);
@@ -510,6 +511,12 @@ fn tokenizer(fields: &Fields) -> Tokenizer {
 
 fn evaluation(fields: &Fields) -> Evaluation {
     let metrics = list(fields, "evaluation.metrics").iter().map(FieldValue::plain).collect();
+    let tasks = list(fields, "evaluation.suite_tasks");
+    let named = |path: &str, neutral: &str| {
+        Some(text(fields, path))
+            .filter(|word| !word.is_empty() && *word != neutral)
+            .map(str::to_owned)
+    };
     Evaluation {
         every: count(fields, "evaluation.every"),
         windows: count(fields, "evaluation.windows"),
@@ -520,6 +527,10 @@ fn evaluation(fields: &Fields) -> Evaluation {
             "test" => Some(Mode::Test),
             _ => None,
         },
+        suites: list(fields, "evaluation.suites").iter().map(FieldValue::plain).collect(),
+        suite_data: named("evaluation.suite_data", "beside"),
+        tokenizer_file: named("evaluation.tokenizer_file", "none"),
+        tasks: tasks.iter().filter_map(|task| SuiteTask::parse(&task.plain())).collect(),
     }
 }
 

@@ -27,6 +27,7 @@ macro_rules! launch {
 mod foreign;
 mod launch;
 mod pattern;
+mod suite_task;
 mod table;
 mod topic;
 mod value;
@@ -38,6 +39,7 @@ use tasks::task::Definition;
 pub use foreign::FOREIGN;
 pub(crate) use launch::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
 pub(crate) use pattern::Pattern;
+pub use suite_task::SuiteTask;
 pub use table::TABLE;
 use table::{TASK, TEXT, TEXT_METRICS, USUAL_TEXT_METRICS};
 pub use topic::{Absent, Topic};

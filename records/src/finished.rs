@@ -325,6 +325,7 @@ pub(crate) mod tests {
                     answers: BTreeMap::new(),
                     measures: BTreeMap::new(),
                     questions: None,
+                    suites: Vec::new(),
                 }));
             }
         }

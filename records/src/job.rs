@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::graph::Graph;
-use compiler::plan::{ParamUpdate, Plan, Stream, TrainPlan};
+use compiler::plan::{Loss, ParamUpdate, Plan, Stream, TrainPlan};
 use compiler::plans;
 use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
+use lab::field::SuiteTask;
 
 use crate::checkpoint::{self, Slot};
 use crate::run::{KernelNames, RunError, digest_of};
+use crate::suites::Suites;
 use crate::{dropout, schedule};
 use data::batch::Batch;
 use data::text::index::TextIndex;
@@ -77,6 +79,12 @@ pub struct Job {
     pub evaluation_samples: u64,
     /// Metrics that evaluations report.
     pub metrics: Metrics,
+    /// The tasks of the lock's suites.
+    pub tasks: Vec<SuiteTask>,
+    /// The suites' questions; a job that only checks a run does not need them.
+    pub suites: Option<Suites>,
+    /// The plans that answer the suites, if there are any.
+    pub answering: Option<AnsweringPlans>,
     /// When to save, evaluate and log.
     pub cadence: Cadence,
     /// The kind of device that the lock asks for.
@@ -154,7 +162,8 @@ impl Job {
         lock_text: &str,
         documents: Option<Arc<TextIndex>>,
     ) -> Result<Job, RunError> {
-        let Plans { training, evaluation: evaluation_plan, writing } = plans(experiment)?;
+        let Plans { training, evaluation: evaluation_plan, writing, answering } =
+            plans(experiment)?;
         let budget = experiment.budget;
         let schedule = experiment.schedule.to_f64();
         schedule::check(&schedule, budget.steps).map_err(unscheduled)?;
@@ -183,6 +192,9 @@ impl Job {
             evaluation_windows: if evaluation.metrics.is_empty() { 0 } else { evaluation.windows },
             evaluation_samples: evaluation.samples,
             metrics: Metrics::from_experiment(experiment),
+            tasks: evaluation.tasks.clone(),
+            suites: None,
+            answering,
             cadence: Cadence {
                 checkpoint: experiment.checkpoint.every,
                 keep: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
@@ -192,6 +204,11 @@ impl Job {
             },
             device: experiment.platform.device,
         })
+    }
+
+    /// The same job with its suites, which it needs to evaluate.
+    pub fn with_suites(self, suites: Option<Suites>) -> Job {
+        Job { suites, ..self }
     }
 
     /// The lock's id.
@@ -231,12 +248,14 @@ impl Job {
 
     /// The names of all kernels that each step executes, and of all kernels in any plan.
     pub fn kernel_names(&self) -> KernelNames {
-        KernelNames::from_plans(&self.plans, &self.evaluation, self.writing.as_ref())
+        let others = others(&self.evaluation, self.writing.as_ref(), self.answering.as_ref());
+        KernelNames::from_plans(&self.plans, others.into_iter().map(|(_, plan)| plan))
     }
 
-    /// The executed plans as text: training, then evaluation, then writing answers.
+    /// The executed plans as text: training, then evaluation, then writing answers, then answering suites.
     pub fn plan_text(&self) -> String {
-        text_of(&self.plans, &self.evaluation, self.writing.as_ref())
+        let others = others(&self.evaluation, self.writing.as_ref(), self.answering.as_ref());
+        text_of(&self.plans, &others)
     }
 }
 
@@ -279,8 +298,8 @@ fn micro_batch(
 
 /// The plan text of an experiment's job. It does not depend on the documents.
 pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
-    let Plans { training, evaluation, writing } = plans(experiment)?;
-    Ok(text_of(&training, &evaluation, writing.as_ref()))
+    let Plans { training, evaluation, writing, answering } = plans(experiment)?;
+    Ok(text_of(&training, &others(&evaluation, writing.as_ref(), answering.as_ref())))
 }
 
 /// The learning rate as a function of the number of updates done.
@@ -294,8 +313,9 @@ pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
 
 /// The names of all kernels that an experiment's training executes, and of all kernels in any plan.
 pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
-    let Plans { training, evaluation, writing } = plans(experiment)?;
-    Ok(KernelNames::from_plans(&training, &evaluation, writing.as_ref()))
+    let Plans { training, evaluation, writing, answering } = plans(experiment)?;
+    let others = others(&evaluation, writing.as_ref(), answering.as_ref());
+    Ok(KernelNames::from_plans(&training, others.into_iter().map(|(_, plan)| plan)))
 }
 
 /// The plans that a job executes.
@@ -303,6 +323,31 @@ struct Plans {
     training: TrainPlan,
     evaluation: Plan,
     writing: Option<Plan>,
+    answering: Option<AnsweringPlans>,
+}
+
+/// The plans that answer the requests of suites.
+#[derive(Clone, Debug)]
+pub struct AnsweringPlans {
+    /// Measures how likely given tokens are, by cross-entropy.
+    pub score: Plan,
+    /// Writes answers, if a task needs it.
+    pub write: Option<Plan>,
+}
+
+/// The plans besides training, each with its name.
+fn others<'a>(
+    evaluation: &'a Plan,
+    writing: Option<&'a Plan>,
+    answering: Option<&'a AnsweringPlans>,
+) -> Vec<(&'static str, &'a Plan)> {
+    let mut all = vec![("evaluate", evaluation)];
+    all.extend(writing.map(|plan| ("write", plan)));
+    if let Some(AnsweringPlans { score, write }) = answering {
+        all.push(("score suites", score));
+        all.extend(write.as_ref().map(|plan| ("write for suites", plan)));
+    }
+    all
 }
 
 fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
@@ -310,10 +355,18 @@ fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
     let options = experiment.train_options();
     let stream = Stream { state_in: true, state_out: true };
     let writes = writes(experiment);
+    let tasks = &experiment.evaluation.tasks;
     Ok(Plans {
         training: plans::train(graph, &options),
         evaluation: plans::evaluate(graph, options.loss, options.common),
         writing: writes.then(|| plans::forward(graph, stream, options.common)),
+        answering: (!tasks.is_empty()).then(|| AnsweringPlans {
+            score: plans::evaluate(graph, Loss::CROSS_ENTROPY, options.common),
+            write: tasks
+                .iter()
+                .any(SuiteTask::writes)
+                .then(|| plans::forward(graph, stream, options.common)),
+        }),
     })
 }
 
@@ -334,10 +387,10 @@ fn writes(experiment: &Experiment) -> bool {
     experiment.evaluation.metrics.iter().any(|metric| written.contains(&metric.as_str()))
 }
 
-fn text_of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> String {
-    let mut text = format!("{}evaluate\n{}", training.text(), evaluation.text());
-    if let Some(writing) = writing {
-        text += &format!("write\n{}", writing.text());
+fn text_of(training: &TrainPlan, others: &[(&str, &Plan)]) -> String {
+    let mut text = training.text();
+    for (name, plan) in others {
+        text += &format!("{name}\n{}", plan.text());
     }
     text
 }

@@ -43,6 +43,7 @@ pub mod init;
 pub mod dropout;
 pub mod metrics;
 pub mod schedule;
+pub mod suites;
 pub mod job;
 pub mod finished;
 pub mod overlap;

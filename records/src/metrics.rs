@@ -5,6 +5,7 @@
 
 mod questions;
 mod record;
+mod suites;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ use crate::run::{RunError, cannot_read, cannot_write, parent, sync_folder};
 pub use questions::Asked;
 pub use questions::Questions;
 pub use record::{Evaluation, Record, Score, Start, Step};
+pub use suites::SuiteScores;
 
 const TAG: &str = "canonc.metrics.v1";
 const CHAIN: &str = ",\"chain\":\"";

@@ -68,7 +68,7 @@ use metric::rank;
 pub use metric::{called, measured, unit};
 pub use nuisance::{AxisEnd, Edge};
 pub use over::MeasuredOn;
-pub use parts::{NoParts, Single};
+pub use parts::{NoParts, Single, scores_of};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
 pub use seen::{Counted, RunOverlap, TrainingOverlap, label, seen};
@@ -263,6 +263,9 @@ impl Curves {
                     for (name, value) in &eval.measures {
                         put(measured(name).to_owned(), Some(*value), None);
                     }
+                    for (name, value, asked) in parts::of_suites(eval) {
+                        put(name, Some(value), Some(asked));
+                    }
                     curves.questions = parts::singles(eval);
                 }
             }
@@ -382,7 +385,7 @@ impl Comparison {
     }
 
     /// The metric of the selection rule, as named in tables.
-    pub fn judged_by(&self) -> &'static str {
+    pub fn judged_by(&self) -> &str {
         called(&self.selection.metric)
     }
 

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use suite::suite::Metric::{self, Acc, AccNorm, Perplexity, WordPerplexity};
 use suite::suite::Suite;
+use tasks::metric::OF_SUITES;
 
-use crate::compare::Table;
+use crate::compare::{Table, Unit, unit};
 use crate::statistics::Confidence;
 use crate::statistics::paired::Paired;
 
@@ -52,7 +53,7 @@ struct Task {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Score {
-    metric: Metric,
+    metric: String,
     value: f64,
     stderr: Option<f64>,
     each: Vec<f64>,
@@ -107,8 +108,8 @@ impl Scores {
             let scores = self.published(task, release).map_or(&[][..], |found| &found.metrics);
             let cells: Vec<String> = scores
                 .iter()
-                .filter(|found| metrics.contains(&found.metric))
-                .map(|found| shown(found.metric, found.value))
+                .filter(|found| metrics.iter().any(|metric| metric.word() == found.metric))
+                .map(|found| shown(&found.metric, found.value))
                 .collect();
             row.push(cells.join(" / "));
         }
@@ -117,11 +118,17 @@ impl Scores {
 }
 
 /// A share in percent, anything else as it is.
-fn shown(metric: Metric, value: f64) -> String {
-    match metric.is_share() {
+fn shown(metric: &str, value: f64) -> String {
+    match is_share(metric) {
         true => format!("{:.1}", 100.0 * value),
         false => format!("{value:.2}"),
     }
+}
+
+/// Whether a metric of a suite, or of a lock's own evaluation, is a share.
+fn is_share(metric: &str) -> bool {
+    let of_suite = OF_SUITES.iter().any(|(word, share, _)| *word == metric && *share);
+    of_suite || unit(metric) == Unit::Share
 }
 
 /// Own results above those of the release's 64 models and of open models; no rows if no result has a task of theirs,
@@ -166,12 +173,12 @@ pub fn all(own: &[Scores]) -> Table {
                 let stderr =
                     found.stderr.map_or_else(String::new, |error| format!("±{:.1}", 100.0 * error));
                 let (name, count) = (task.name.clone(), task.count.to_string());
-                let value = shown(found.metric, found.value);
+                let value = shown(&found.metric, found.value);
                 rows.push(vec![
                     scores.model.name.clone(),
                     name,
                     count,
-                    found.metric.word().to_owned(),
+                    found.metric.clone(),
                     value,
                     stderr,
                 ]);
@@ -223,7 +230,10 @@ pub fn against(earlier: &Scores, later: &Scores) -> (Table, Vec<String>) {
             let Some(first) = before.metrics.iter().find(|it| it.metric == found.metric) else {
                 continue;
             };
-            if !found.metric.is_share() || first.each.len() != found.each.len() {
+            if !is_share(&found.metric)
+                || found.each.is_empty()
+                || first.each.len() != found.each.len()
+            {
                 continue;
             }
             let differences: Vec<f64> =
@@ -241,7 +251,7 @@ pub fn against(earlier: &Scores, later: &Scores) -> (Table, Vec<String>) {
             };
             rows.push(vec![
                 task.name.clone(),
-                found.metric.word().to_owned(),
+                found.metric.clone(),
                 task.count.to_string(),
                 format!("{:.1}%", 100.0 * first.value),
                 format!("{:.1}%", 100.0 * found.value),

@@ -1,5 +1,5 @@
 //! In: the weights of a run and its held-out windows. Out: mean loss per counted token, token accuracy of answers,
-//! exact match by level, and the task's other metrics. Must stay true: the windows are the same at every evaluation and
+//! exact match by level, the task's other metrics, and the scores of suites. Must stay true: the windows are the same at every evaluation and
 //! in every arm; an answer that its window cuts off is not scored; sums run in window order.
 //!
 //! Each token of an answer is predicted from the true tokens before it. An answer matches only if every prediction is
@@ -9,20 +9,24 @@
 mod knowledge;
 mod sentences;
 mod shared;
+mod suites;
 mod written;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use tch::{Device, Kind, Tensor};
+use tch::Device;
 
+use crate::answer::Answerer;
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
+use crate::likelihood::guesses;
 use crate::ranks::Command;
 use crate::state::{State, tensors, values};
 use data::Windows;
 use data::batch::{Answer, Batch};
-use records::job::{Job, Metrics};
+use records::job::{AnsweringPlans, Job, Metrics};
 use records::metrics::{Asked, Evaluation, Questions, Score};
 use records::run::{RunError, digest_of};
 use tasks::capo::bits::Losses;
@@ -33,6 +37,7 @@ use tasks::task::Task;
 pub struct Measurer {
     evaluator: Evaluator,
     decoder: Option<Decoder>,
+    answerer: Option<RefCell<Answerer>>,
     device: Device,
 }
 
@@ -40,7 +45,11 @@ impl Measurer {
     pub fn new(job: &Job, machine: Machine) -> Result<Measurer, ExecuteError> {
         let vocab = job.graph.vocab;
         let decoder = job.writing.clone().map(|plan| Decoder::from_plan(plan, vocab, machine));
+        let answerer = job.answering.clone().map(|AnsweringPlans { score, write }| {
+            Answerer::from_plans(vocab, score, write, machine).map(RefCell::new)
+        });
         Ok(Measurer {
+            answerer: answerer.transpose()?,
             evaluator: Evaluator::new(job.evaluation.clone(), machine)?,
             decoder: decoder.transpose()?,
             device: machine.device,
@@ -52,6 +61,9 @@ impl Measurer {
         let mut paths = self.evaluator.paths();
         if let Some(decoder) = &self.decoder {
             paths.merge(&decoder.streamer().paths());
+        }
+        if let Some(answerer) = &self.answerer {
+            paths.merge(&answerer.borrow().paths());
         }
         paths
     }
@@ -104,6 +116,10 @@ impl Measurer {
         }
         // Only at the end: earlier, counts are enough to draw a curve.
         let last = state.step == job.steps;
+        let suites = match &self.answerer {
+            Some(answerer) => suites::measure(&mut answerer.borrow_mut(), job, state, last)?,
+            None => Vec::new(),
+        };
         Ok(Evaluation {
             step: state.step,
             nll: (metrics.loss && counted > 0).then(|| nll / counted as f64),
@@ -112,6 +128,7 @@ impl Measurer {
             answers: if metrics.answers { answers } else { BTreeMap::new() },
             measures,
             questions: singles.questions(metrics).filter(|_| last),
+            suites,
         })
     }
 
@@ -240,12 +257,4 @@ fn score(batch: &Batch, window: u64, guesses: &[i64], forced: &mut Forced) {
         singles.answers.entry(*level).or_default().push(right == *len);
         singles.tokens.push(right as u64);
     }
-}
-
-pub(crate) fn guesses(argmax: &Tensor) -> Result<Vec<i64>, ExecuteError> {
-    let tensor = argmax.f_to_device(Device::Cpu)?.f_to_kind(Kind::Int64)?.f_contiguous()?;
-    let count = tensor.numel();
-    let mut guesses = vec![0i64; count];
-    tensor.f_copy_data(&mut guesses, count)?;
-    Ok(guesses)
 }

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use compiler::graph::Graph;
-use compiler::plan::{Options, Stream};
+use compiler::plan::{Options, Plan, Stream};
 use compiler::plans;
 use tch::Kind;
 
@@ -86,8 +86,16 @@ pub struct Continuation<'a> {
 impl Generator {
     pub fn new(graph: &Graph, options: Options, machine: Machine) -> Result<Self, ExecuteError> {
         let stream = Stream { state_in: true, state_out: true };
-        let streamer = Streamer::new(plans::forward(graph, stream, options), machine)?;
-        Ok(Self { streamer, vocab: graph.vocab })
+        Self::from_plan(graph.vocab, plans::forward(graph, stream, options), machine)
+    }
+
+    /// For a plan that carries state from one call to the next.
+    pub(crate) fn from_plan(
+        vocab: i64,
+        plan: Plan,
+        machine: Machine,
+    ) -> Result<Self, ExecuteError> {
+        Ok(Self { streamer: Streamer::new(plan, machine)?, vocab })
     }
 
     /// The paths of each kernel so far.

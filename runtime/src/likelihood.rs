@@ -5,9 +5,9 @@
 //! f64, in the order of the tokens; one text at a time, so a result does not depend on what else is asked.
 
 use compiler::graph::Graph;
-use compiler::plan::{IGNORED, Loss, Options};
+use compiler::plan::{IGNORED, Loss, Options, Plan};
 use compiler::plans;
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Evaluation, Evaluator, ExecuteError, Machine, Paths, Streamer, check_ids};
 use crate::state::values;
@@ -25,7 +25,7 @@ pub struct Scorer {
 /// How likely some tokens are after those before them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Likelihood {
-    /// Sum of ln p, in nats.
+    /// Sum of ln p, in nats; not finite if the model diverged.
     pub sum: f64,
     /// Whether each token is the likeliest, that is whether greedy decoding writes them.
     pub greedy: bool,
@@ -34,7 +34,16 @@ pub struct Likelihood {
 impl Scorer {
     pub fn new(graph: &Graph, options: Options, machine: Machine) -> Result<Self, ExecuteError> {
         let plan = plans::evaluate(graph, Loss::CROSS_ENTROPY, options);
-        Ok(Self { evaluator: Evaluator::new(plan, machine)?, machine, vocab: graph.vocab })
+        Self::from_plan(graph.vocab, plan, machine)
+    }
+
+    /// For a plan that evaluates by cross-entropy.
+    pub(crate) fn from_plan(
+        vocab: i64,
+        plan: Plan,
+        machine: Machine,
+    ) -> Result<Self, ExecuteError> {
+        Ok(Self { evaluator: Evaluator::new(plan, machine)?, machine, vocab })
     }
 
     /// The paths of each kernel so far.
@@ -72,15 +81,18 @@ impl Scorer {
         let Evaluation { nll, argmax, loss_sum: _, counted: _ } =
             self.evaluator.evaluate(weights, &row(given)?, &row(&targets)?)?;
         let losses = values(&nll)?;
-        let guesses = crate::evaluate::guesses(&argmax)?;
+        let guesses = guesses(&argmax)?;
         let sum: f64 = losses.iter().skip(skipped).map(|loss| -f64::from(*loss)).sum();
-        if !sum.is_finite() {
-            return Err(RunError::finding(
-                format!("the model returned a log-likelihood of {sum}"),
-                "check that the weights come from a run that did not diverge",
-            ));
-        }
         let pairs = guesses.iter().zip(wanted).skip(skipped);
         Ok(Likelihood { sum, greedy: pairs.into_iter().all(|(guess, id)| guess == id) })
     }
+}
+
+/// The likeliest tokens, on the CPU.
+pub(crate) fn guesses(argmax: &Tensor) -> Result<Vec<i64>, ExecuteError> {
+    let tensor = argmax.f_to_device(Device::Cpu)?.f_to_kind(Kind::Int64)?.f_contiguous()?;
+    let count = tensor.numel();
+    let mut guesses = vec![0i64; count];
+    tensor.f_copy_data(&mut guesses, count)?;
+    Ok(guesses)
 }

@@ -63,6 +63,12 @@ impl State {
         Ok(State { step: 0, weights, moments, division: None })
     }
 
+    /// Weights after a job's last step, without moments: they can be measured, not trained.
+    pub fn to_measure(job: &Job, weights: Weights) -> State {
+        let moments = Moments { first: Vec::new(), second: Vec::new() };
+        State { step: job.steps, weights, moments, division: None }
+    }
+
     /// The same of a rank, which never holds more than one parameter of what it does not keep.
     pub(crate) fn initial_part(
         job: &Job,

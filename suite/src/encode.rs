@@ -15,6 +15,35 @@ pub trait Encoder {
     fn prefix(&self) -> Option<i64>;
 }
 
+/// A model's tokens, in both directions.
+pub trait Codec: Encoder {
+    /// The bytes that tokens add to those of a prompt.
+    fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, String>;
+
+    /// The token that ends a text.
+    fn stop(&self) -> Option<i64>;
+}
+
+/// Why a request has no tokens that a model can be given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenError {
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// What to do next.
+    pub help: &'static str,
+}
+
+impl TokenError {
+    fn new(message: impl Into<String>, help: &'static str) -> TokenError {
+        TokenError { message: message.into(), help }
+    }
+
+    /// A text that the tokenizer refuses.
+    fn refused(why: String) -> TokenError {
+        TokenError::new(why, "change the question's text")
+    }
+}
+
 /// Tokens of which the last are predicted, each from all before it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
@@ -25,14 +54,22 @@ pub struct Piece {
 }
 
 impl Piece {
-    fn new(mut context: Vec<i64>, continuation: &[i64], longest: usize) -> Result<Piece, String> {
+    fn new(
+        mut context: Vec<i64>,
+        continuation: &[i64],
+        longest: usize,
+    ) -> Result<Piece, TokenError> {
         let scored = continuation.len();
         if scored == 0 {
-            return Err("the tokenizer makes no token of what is scored".to_owned());
+            return Err(TokenError::new(
+                "the tokenizer makes no token of what is scored",
+                "give the answer a character besides spaces",
+            ));
         }
         if scored > longest {
-            return Err(format!(
-                "what is scored has {scored} tokens, but the longest input is {longest}"
+            return Err(TokenError::new(
+                format!("what is scored has {scored} tokens, but the longest input is {longest}"),
+                "shorten the answer, or use a longer input: --max-length, or data.seq_len of a recipe",
             ));
         }
         context.extend(continuation);
@@ -40,7 +77,7 @@ impl Piece {
         context.drain(..too_many);
         match context.len() > scored {
             true => Ok(Piece { tokens: context, scored }),
-            false => Err("there is no token before the scored text".to_owned()),
+            false => Err(no_prefix()),
         }
     }
 }
@@ -51,14 +88,15 @@ pub fn pair(
     context: &str,
     continuation: &str,
     longest: usize,
-) -> Result<Piece, String> {
+) -> Result<Piece, TokenError> {
     let kept = context.trim_end_matches(is_space);
-    let whole = encoder.encode(&format!("{context}{continuation}"))?;
+    let encode = |text: &str| encoder.encode(text).map_err(TokenError::refused);
+    let whole = encode(&format!("{context}{continuation}"))?;
     if context.is_empty() {
         // As in the harness, a mark is then scored, too.
         return Piece::new(vec![prefix(encoder)?], &whole, longest);
     }
-    let given = encoder.encode(kept)?;
+    let given = encode(kept)?;
     let rest = whole.get(given.len()..).unwrap_or_default().to_vec();
     // A context of spaces alone has no token.
     let given = if given.is_empty() { vec![prefix(encoder)?] } else { given };
@@ -66,13 +104,20 @@ pub fn pair(
 }
 
 /// All tokens of a document, with the mark if texts have one, in windows that overlap by one token.
-pub fn document(encoder: &dyn Encoder, text: &str, longest: usize) -> Result<Vec<Piece>, String> {
-    let tokens = encoder.encode(text)?;
+pub fn document(
+    encoder: &dyn Encoder,
+    text: &str,
+    longest: usize,
+) -> Result<Vec<Piece>, TokenError> {
+    let tokens = encoder.encode(text).map_err(TokenError::refused)?;
     let longest = longest.max(1);
     let mut pieces = Vec::new();
     let first = longest.min(tokens.len());
     let Some(start) = tokens.get(..first).filter(|start| !start.is_empty()) else {
-        return Err("the tokenizer makes no token of it".to_owned());
+        return Err(TokenError::new(
+            "the tokenizer makes no token of the document",
+            "give it a character besides spaces, or leave it out",
+        ));
     };
     pieces.push(Piece::new(vec![prefix(encoder)?], start, longest)?);
     let mut done = first;
@@ -93,13 +138,16 @@ pub fn prompt(
     text: &str,
     longest: usize,
     answer: usize,
-) -> Result<Vec<i64>, String> {
+) -> Result<Vec<i64>, TokenError> {
     let Some(room) = longest.checked_sub(answer).filter(|room| *room > 0) else {
-        return Err(format!(
-            "an answer of {answer} tokens leaves no room for a prompt: the longest input is {longest}"
+        return Err(TokenError::new(
+            format!(
+                "an answer of {answer} tokens leaves no room for a prompt: the longest input is {longest}"
+            ),
+            "lower max_tokens of the task, or use a longer input: --max-length, or data.seq_len of a recipe",
         ));
     };
-    let mut tokens = encoder.encode(text)?;
+    let mut tokens = encoder.encode(text).map_err(TokenError::refused)?;
     if tokens.is_empty() {
         tokens.push(prefix(encoder)?);
     }
@@ -108,10 +156,15 @@ pub fn prompt(
     Ok(tokens)
 }
 
-fn prefix(encoder: &dyn Encoder) -> Result<i64, String> {
-    encoder.prefix().ok_or_else(|| {
-        "a text without context needs a token before it, but the tokenizer has no bos and no eos".to_owned()
-    })
+fn prefix(encoder: &dyn Encoder) -> Result<i64, TokenError> {
+    encoder.prefix().ok_or_else(no_prefix)
+}
+
+fn no_prefix() -> TokenError {
+    TokenError::new(
+        "a text without context needs a token before it, but the tokenizer has no bos and no eos",
+        "name one with --bos, or give the task a prompt",
+    )
 }
 
 #[cfg(test)]
@@ -161,9 +214,13 @@ mod tests {
     fn what_does_not_fit_is_cut_from_the_left() {
         let piece = pair(&Toy { marks: false }, "0123456789", "xy", 4).unwrap();
         assert_eq!(piece, Piece { tokens: ids("789xy"), scored: 2 });
-        assert!(pair(&Toy { marks: false }, "0", "vwxyz", 4).unwrap_err().contains("5 tokens"));
+        let long = pair(&Toy { marks: false }, "0", "vwxyz", 4).unwrap_err();
+        assert!(long.message.contains("5 tokens") && long.help.contains("shorten"), "{long:?}");
         assert_eq!(prompt(&Toy { marks: false }, "0123456789", 5, 2).unwrap(), ids("789"));
-        assert!(prompt(&Toy { marks: false }, "0", 5, 5).unwrap_err().contains("leaves no room"));
+        let full = prompt(&Toy { marks: false }, "0", 5, 5).unwrap_err();
+        assert!(full.message.contains("leaves no room") && full.help.contains("max_tokens"));
+        let empty = pair(&Toy { marks: false }, "x", "", 4).unwrap_err();
+        assert!(empty.message.contains("no token of what is scored"), "{empty:?}");
     }
 
     proptest! {

@@ -6,8 +6,8 @@
 //! never left out in silence.
 //!
 //! The modules in the order in which data flows: [`suite`] reads a suite, [`questions`] the questions, [`template`]
-//! renders them, [`shots`] chooses examples, [`request`] makes requests, [`encode`] makes tokens, [`generated`] judges
-//! texts, [`score`] adds up.
+//! renders them, [`shots`] chooses examples, [`request`] makes requests, [`asked`] reads whole suites, [`encode`] makes
+//! tokens, [`needle`] generates a suite, [`generated`] judges texts, [`score`] adds up.
 
 #![warn(missing_docs)]
 
@@ -16,7 +16,9 @@ pub mod questions;
 pub mod template;
 pub mod shots;
 pub mod request;
+pub mod asked;
 pub mod encode;
+pub mod needle;
 pub mod generated;
 pub mod score;
 

@@ -38,11 +38,13 @@ pub fn score(task: &Task, requests: &[Request], replies: &[Reply]) -> Vec<Measur
 }
 
 fn measure(task: &Task, metric: Metric, requests: &[Request], replies: &[Reply]) -> Measured {
-    let each: Vec<f64> = requests
-        .iter()
-        .zip(replies)
-        .map(|(request, reply)| part(task, metric, request, reply))
-        .collect();
+    let parts = requests.iter().zip(replies);
+    let each = parts.map(|(request, reply)| part(task, metric, request, reply)).collect();
+    total(metric, requests, each)
+}
+
+/// A metric from every question's part of it.
+pub fn total(metric: Metric, requests: &[Request], each: Vec<f64>) -> Measured {
     let sum: f64 = each.iter().sum();
     let count = each.len() as f64;
     let total = |of: fn(&Request) -> usize| requests.iter().map(of).sum::<usize>() as f64;
@@ -61,7 +63,7 @@ fn measure(task: &Task, metric: Metric, requests: &[Request], replies: &[Reply])
 }
 
 /// A question's part of a metric. A reply that does not belong to its request counts as wrong.
-fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f64 {
+pub fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f64 {
     match (request, reply) {
         (Request::Choose { right, lengths, .. }, Reply::Likelihoods(found)) => {
             let scores = found.iter().zip(lengths).map(|((sum, _), length)| {

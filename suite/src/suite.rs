@@ -203,13 +203,7 @@ impl Metric {
 
     /// Whether it is a share of questions.
     pub fn is_share(self) -> bool {
-        match self {
-            Metric::Acc | Metric::AccNorm | Metric::ExactMatch | Metric::Contains => true,
-            Metric::Perplexity
-            | Metric::WordPerplexity
-            | Metric::BytePerplexity
-            | Metric::BitsPerByte => false,
-        }
+        tasks::metric::OF_SUITES.iter().any(|(word, share, _)| *word == self.word() && *share)
     }
 }
 

@@ -24,3 +24,56 @@ pub const LESS_IS_BETTER: &[&str] = &[EVAL_LOSS, KL];
 pub const SHARES: &[&str] = &[EXACT_MATCH, TOKEN_ACCURACY, VALIDITY];
 /// Logged with [`BITS`]: bits for each parameter of the model.
 pub const BITS_PER_PARAMETER: &str = "bits_per_parameter";
+
+/// The metrics of tasks in evaluation suites: their words, whether they are shares from 0 to 1, and whether lower is
+/// better. A run's log and a comparison name them with their task: `piqa/acc`.
+pub const OF_SUITES: &[(&str, bool, bool)] = &[
+    ("acc", true, false),
+    ("acc_norm", true, false),
+    ("bits_per_byte", false, true),
+    ("byte_perplexity", false, true),
+    ("contains", true, false),
+    ("exact_match", true, false),
+    ("perplexity", false, true),
+    ("word_perplexity", false, true),
+];
+
+/// The task and the word of a suite's metric: `piqa/acc`.
+pub fn of_suite(name: &str) -> Option<(&str, &str)> {
+    let (task, word) = name.rsplit_once('/')?;
+    let known = OF_SUITES.iter().any(|(known, ..)| *known == word);
+    (known && !task.is_empty()).then_some((task, word))
+}
+
+/// Whether a name can be a metric's.
+pub fn is_known(name: &str) -> bool {
+    NAMES.contains(&name) || of_suite(name).is_some()
+}
+
+/// Whether a metric is from 0 to 1.
+pub fn is_share(name: &str) -> bool {
+    SHARES.contains(&name)
+        || of_suite(name).is_some_and(|(_, word)| OF_SUITES.contains(&(word, true, false)))
+}
+
+/// Whether lower is better.
+pub fn is_less_better(name: &str) -> bool {
+    LESS_IS_BETTER.contains(&name)
+        || of_suite(name).is_some_and(|(_, word)| OF_SUITES.contains(&(word, false, true)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_suites_are_known_by_their_last_word() {
+        assert_eq!(of_suite("piqa/acc_norm"), Some(("piqa", "acc_norm")));
+        assert!(is_known("piqa/acc") && is_share("piqa/acc") && !is_less_better("piqa/acc"));
+        assert!(is_less_better("wiki/bits_per_byte") && !is_share("wiki/bits_per_byte"));
+        assert!(is_share(VALIDITY) && is_less_better(KL) && is_known(BITS));
+        for name in ["acc", "/acc", "piqa/", "piqa/loss", "eval_losses"] {
+            assert!(!is_known(name), "{name}");
+        }
+    }
+}

@@ -172,6 +172,7 @@ fn finish_as(
                 answers: BTreeMap::new(),
                 measures: BTreeMap::new(),
                 questions: None,
+                suites: Vec::new(),
             }));
         }
     }

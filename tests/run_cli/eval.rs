@@ -1,13 +1,14 @@
 //! `canonc eval` as a process: its numbers are those of `forward` and `generate`; what it refuses.
 
 use std::fs;
+use std::path::Path;
 
 use runtime::Tensor;
 use runtime::weights::file;
 use serde_json::{Value, json};
 
-use crate::Place;
 use crate::run_cli::answer::trained;
+use crate::{ARCH, DEPO, Place, experiment};
 
 const SUITE: &str = r#"
 [[task]]
@@ -140,6 +141,142 @@ fn a_foreign_folder_is_a_model() {
     // The exported tokenizer inserts no mark.
     let plain = results(&place, &format!("{words} --no-bos"));
     assert_eq!(theirs["tasks"], plain["tasks"]);
+    let said = place.exits(2, "eval hf --suite s.toml --arch other");
+    assert!(said.contains("has one arch") && said.contains("remove --arch"), "{said}");
+}
+
+#[test]
+fn a_folder_with_an_arch_of_its_own_is_a_model() {
+    let (place, _) = asked();
+    let archs = format!("{ARCH}arch own = small_text with {{ canon A }}\n");
+    fs::write(place.path("own.canon"), archs).unwrap();
+    let data = DEPO.split("[data]\n").nth(1).unwrap().split("[batch]").next().unwrap();
+    let recipe = DEPO.replace(data, "multihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n");
+    fs::write(place.path("own.toml"), format!("arch = \"own.canon#own\"\n{recipe}")).unwrap();
+    place.exits(0, "build own.toml");
+    place.exits(0, "run lockfiles/own.lock");
+    place.exits(0, "export runs/own --to hf --out hf");
+    assert!(place.path("hf/arch.canon").is_file());
+    let ours = results(&place, "eval runs/own --suite s.toml --no-bos");
+    let theirs = results(&place, "eval hf --suite s.toml --max-length 200");
+    assert_eq!(theirs["tasks"], ours["tasks"]);
+    for member in ["graph", "weights"] {
+        assert_eq!(theirs["model"][member], ours["model"][member]);
+    }
+    let lock = fs::read_to_string(place.path("lockfiles/own.lock")).unwrap();
+    let id = ours["model"]["lock"].as_str().unwrap();
+    assert!(lock.contains(&format!("train = \"{id}\"")), "{ours}");
+    assert_eq!(theirs["model"]["lock"], Value::Null);
+}
+
+/// Gemma 2's norms store their weight minus one, which import adds.
+#[test]
+fn weights_that_import_changes_are_changed_here_too() {
+    let (place, _) = asked();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stock/gemma2");
+    fs::create_dir(place.path("gemma2")).unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        fs::copy(golden.join(file), place.path(&format!("gemma2/{file}"))).unwrap();
+    }
+    let vocab: serde_json::Map<String, Value> = ["?", "a", "b", "c", "d"]
+        .iter()
+        .zip(0..)
+        .map(|(word, id)| (word.to_string(), json!(id)))
+        .collect();
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+        "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "?"},
+    });
+    fs::write(place.path("gemma2/tokenizer.json"), tokenizer.to_string()).unwrap();
+    let line =
+        |given, next, other| json!({"given": given, "next": next, "other": other}).to_string();
+    let questions = [line("a b", " c", " d"), line("d d a", " b", " c")].join("\n");
+    fs::write(place.path("q.jsonl"), questions).unwrap();
+    place.exits(0, "import gemma2 --out in --name model");
+    let task = "--suite s.toml --task next,pick --max-length 8";
+    let imported = format!(
+        "eval in/arch/model.canon --weights in/weights.safetensors --tokenizer-file gemma2/tokenizer.json {task}"
+    );
+    let (theirs, ours) =
+        (results(&place, &format!("eval gemma2 {task}")), results(&place, &imported));
+    assert_eq!(theirs["tasks"], ours["tasks"]);
+    assert_eq!(theirs["model"]["weights"], ours["model"]["weights"]);
+}
+
+fn names(results: &Value) -> Vec<&str> {
+    let tasks = results["tasks"].as_array().unwrap();
+    tasks.iter().map(|task| task["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_suite_is_asked_at_each_length() {
+    let (place, words) = asked();
+    let usual = results(&place, &words);
+    let found = results(&place, &format!("{words} --task next,text --lengths 8,200"));
+    assert_eq!(names(&found), ["next@8", "text@8", "next@200", "text@200"]);
+    assert_eq!(found["settings"]["max_length"], 200);
+    // The lock's windows have 200 tokens.
+    assert_eq!(each(&found, "text@200", "bits_per_byte"), each(&usual, "text", "bits_per_byte"));
+    assert_eq!(each(&found, "next@200", "perplexity"), each(&usual, "next", "perplexity"));
+    assert_ne!(each(&found, "text@8", "bits_per_byte"), each(&usual, "text", "bits_per_byte"));
+    // Needles: generated, by length and depth.
+    let needle = words.replace("s.toml", "needle --lengths 300,400 --depths 0,100 --count 2");
+    let found = results(&place, &needle);
+    let all = ["needle-300-0", "needle-300-100", "needle-400-0", "needle-400-100"];
+    assert_eq!(names(&found), all);
+    assert_eq!(found["tasks"][0]["count"], 2);
+    assert_eq!(each(&found, "needle-400-0", "exact_match"), [0.0, 0.0]);
+    assert_eq!(results(&place, &needle)["tasks"], found["tasks"]);
+    let other = results(&place, &format!("{needle} --seed 1"));
+    assert_ne!(other["tasks"][0]["questions"], found["tasks"][0]["questions"]);
+    for (more, says) in [
+        ("needle --lengths 40", "40 tokens are too few for the question alone"),
+        ("needle --shots 1", "--shots has no effect with --suite needle"),
+        ("needle --set data.seq_len=8", "--set has no effect"),
+        ("s.toml --depths 5", "--depths has no effect with --suite s.toml"),
+        ("task --limit 1", "--limit has no effect with --suite task"),
+    ] {
+        let said = place.exits(2, &words.replace("s.toml", more));
+        assert!(said.contains(says), "{more}: {said}");
+    }
+}
+
+#[test]
+fn a_runs_own_metrics_are_those_of_its_log_and_can_be_measured_on_other_data() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run --lock lockfiles/small.lock");
+    let log = fs::read_to_string(place.path("runs/small/metrics.jsonl")).unwrap();
+    let logged: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    let value = |results: &Value, metric: &str| -> f64 {
+        let metrics = results["tasks"][0]["metrics"].as_array().unwrap();
+        metrics.iter().find(|it| it["metric"] == metric).unwrap()["value"].as_f64().unwrap()
+    };
+    let found = results(&place, "eval runs/small --suite task");
+    assert_eq!(names(&found), ["depo"]);
+    assert_eq!(json!(value(&found, "eval_loss")), logged["eval_loss"]);
+    let share = |score: &Value| score["right"].as_f64().unwrap() / score["of"].as_f64().unwrap();
+    assert_eq!(value(&found, "token_accuracy"), share(&logged["token_accuracy"]));
+    assert_eq!(value(&found, "exact_match"), share(&logged["exact_match"]["1"]));
+    assert_eq!(found["tasks"][0]["questions"], logged["questions"]["asked"]);
+    // Longer windows and more of them, as a lock with them would evaluate.
+    let other = "eval runs/small --suite task --lengths 24,48 --set evaluation.windows=4";
+    let longer = results(&place, other);
+    assert_eq!(names(&longer), ["depo@24", "depo@48"]);
+    assert_ne!(longer["tasks"][0]["questions"], found["tasks"][0]["questions"]);
+    let count = |at: usize| longer["tasks"][at]["count"].as_u64().unwrap();
+    assert!(count(1) > count(0), "{longer}");
+    for (more, says) in [
+        ("--set optimizer.lr=1", "`optimizer.lr` is not a field of the data or the evaluation"),
+        ("--set data.seq_len", "it has no `=`"),
+        ("--set data.seq_len=\"x\"", "is not an integer"),
+        ("--lengths 2", "too short for the first answer"),
+    ] {
+        let said = place.exits(2, &format!("eval runs/small --suite task {more}"));
+        assert!(said.contains(says), "{more}: {said}");
+    }
+    let said = place.exits(2, "eval runs/small --suite needle");
+    assert!(said.contains("tokens that are not text") && said.contains("--suite task"), "{said}");
 }
 
 #[test]
@@ -161,6 +298,11 @@ fn what_cannot_be_evaluated_is_refused() {
     fs::write(place.path("q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     let said = place.exits(2, &words);
     assert!(said.contains("q.jsonl:1") && said.contains("help: "), "{said}");
+    // A question that has no tokens to ask is named by its line, with what fits the cause.
+    fs::write(place.path("q.jsonl"), "\n{\"given\": \"a\", \"next\": \"bcdefgh\"}\n").unwrap();
+    let said = place.exits(2, &format!("{words} --task next --max-length 3"));
+    assert!(said.contains("q.jsonl:2: task `next`: what is scored has 7 tokens"), "{said}");
+    assert!(said.contains("help: shorten the answer, or use a longer input"), "{said}");
     let said = place.exits(2, &words.replace("s.toml", "release"));
     assert!(said.contains("needs your own copies"), "{said}");
     assert!(place.exits(0, "eval --suite release --list").contains("wikitext.jsonl"));

@@ -74,14 +74,17 @@ const CRATES: [(&str, &[&str]); 16] = [
     ("disk", &["dsl"]),
     ("lsp", &["dsl", "compiler", "lab", "disk"]),
     ("data", &["dsl", "tasks", "compiler", "lab", "disk"]),
-    ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data"]),
-    ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
     ("suite", &["dsl", "tasks", "disk"]),
+    ("records", &["dsl", "tasks", "compiler", "lab", "disk", "data", "suite"]),
+    ("interop", &["dsl", "compiler", "lab", "disk", "records"]),
     ("report", &["dsl", "tasks", "compiler", "lab", "disk", "data", "records", "suite"]),
     ("serve", &[]),
     (
         "runtime",
-        &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records", "interop"],
+        &[
+            "dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "suite", "records",
+            "interop",
+        ],
     ),
     (
         "cli",

@@ -252,6 +252,15 @@ impl Tokenizer {
         .flatten()
     }
 
+    /// The bytes that tokens add to those of a prompt. A token's bytes may depend on earlier tokens.
+    pub fn continuation(&self, prompt: &[u32], tokens: &[u32]) -> Result<Vec<u8>, String> {
+        let all = self.decode(&[prompt, tokens].concat())?;
+        match all.strip_prefix(&self.decode(prompt)?[..]) {
+            Some(rest) => Ok(rest.to_vec()),
+            None => self.decode(tokens),
+        }
+    }
+
     /// The bytes of the tokens. If the tokenizer normalizes text first, they may differ from the original text.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
         guarded(|| match &self.engine {

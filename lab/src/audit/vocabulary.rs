@@ -204,7 +204,8 @@ pub(super) fn numeric(path: &str) -> Option<Option<&'static str>> {
         | Kind::Ints(..)
         | Kind::Digest
         | Kind::Patterns
-        | Kind::Multipliers(_) => None,
+        | Kind::Multipliers(_)
+        | Kind::Tasks => None,
     }
 }
 

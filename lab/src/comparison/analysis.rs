@@ -265,11 +265,11 @@ fn usual_time_bound() -> Decimal {
 }
 
 fn is_share(metric: &str) -> bool {
-    metric::SHARES.contains(&metric)
+    metric::is_share(metric)
 }
 
 fn metric(value: &DeValue<'_>) -> Result<String, String> {
-    let name = field::string(value).filter(|name| metric::NAMES.contains(name));
+    let name = field::string(value).filter(|name| metric::is_known(name));
     name.map(str::to_owned).ok_or_else(|| match renamed(value) {
         Some(renamed) => renamed,
         None => format!("{} is not {}", shown(value), one_of(metric::NAMES)),

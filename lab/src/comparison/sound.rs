@@ -3,10 +3,11 @@
 //! In: the declarations. Out: every independent problem, with a suggestion. Must stay true: an arm never chooses
 //! its own data, budget or measurement; running the same thing twice does not make a replicate.
 
+use tasks::metric::of_suite;
+
 use super::{Analysis, Arm, Grid, Selection};
 use crate::error::Problem;
 use crate::experiment::Seeds;
-use crate::field::FieldValue;
 
 /// Reports fields that a grid varies twice, and fields that arms may not each choose for themselves.
 pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
@@ -35,13 +36,19 @@ pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem>
     problems
 }
 
+/// Whether an arm reports a metric. An editor knows the suites of a recipe, but does not read their tasks.
+fn has(arm: &Arm, metric: &str) -> bool {
+    let evaluation = &arm.experiment.evaluation;
+    let unread = evaluation.tasks.is_empty() && !evaluation.suites.is_empty();
+    evaluation.metric_names().iter().any(|known| known == metric)
+        || unread && of_suite(metric).is_some()
+}
+
 /// Reports an arm without the metric of the selection rule.
 pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
-    let metrics = arm.experiment.value("evaluation.metrics");
-    let Some(FieldValue::List(metrics)) = metrics else { return None };
-    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
+    let metrics = arm.experiment.evaluation.metric_names();
     // Without a grid nothing is selected, so an arm without metrics is valid.
-    if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
+    if has(arm, metric) || (metrics.is_empty() && grid.is_empty()) {
         return None;
     }
     let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
@@ -52,13 +59,11 @@ pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Probl
 
 /// Reports declared metrics that an arm lacks. [`unmeasured`] checks the selection's own metric.
 pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) -> Vec<Problem> {
-    let metrics = arm.experiment.value("evaluation.metrics");
-    let Some(FieldValue::List(metrics)) = metrics else { return Vec::new() };
-    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
+    let metrics = arm.experiment.evaluation.metric_names();
     let Analysis { primary, family, .. } = analysis;
     let declared = family.iter().chain([primary]);
     let missing = declared.filter(|name| **name != selection.metric);
-    let missing = missing.filter(|name| !metrics.iter().any(|known| known == *name));
+    let missing = missing.filter(|name| !has(arm, name));
     let mut problems: Vec<Problem> = Vec::new();
     for name in missing {
         let path = if name == primary { "analysis.primary" } else { "analysis.family" };

@@ -3,7 +3,7 @@
 //! In: the fields of an experiment, its arch. Out: a problem for each contradiction, with both values. Must stay true: what
 //! passes here can be trained on the machines that the fields ask for.
 
-use super::access::{int, real, text};
+use super::access::{int, list, real, text};
 use super::{LockedArch, task};
 use crate::error::Problem;
 use crate::field::{FieldValue, Fields};
@@ -54,6 +54,47 @@ pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
                 "platform.devices is {all}, which is not a multiple of devices_per_node, {each}"
             ),
             "write a number that divides platform.devices, or leave it out",
+        ));
+    }
+}
+
+/// Suites, and what they need.
+pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+    let suites = list(fields, "evaluation.suites");
+    if suites.is_empty() {
+        for (path, neutral) in
+            [("evaluation.suite_data", "beside"), ("evaluation.tokenizer_file", "none")]
+        {
+            if !["", neutral].contains(&text(fields, path)) {
+                let message = format!("`{path}` has no effect without suites");
+                let help = "leave it out, or list suites under [evaluation]";
+                problems.push(Problem::new(path, "idle-field", message, help));
+            }
+        }
+        return;
+    }
+    if text(fields, "evaluation.tokenizer_file") == "none" {
+        problems.push(Problem::new(
+            "evaluation.suites",
+            "suite-needs-text",
+            format!(
+                "suites ask in text, but the file of the {} tokenizer is not named",
+                text(fields, "data.tokenizer")
+            ),
+            "name it: tokenizer_file = \"tokenizer.json\" under [evaluation]",
+        ));
+    }
+    let bytes = text(fields, "data.task") != "text" || text(fields, "data.tokenizer") == "bytes";
+    let (has, wants) = (arch.compiled.graph.vocab, i64::from(tasks::BYTES));
+    if bytes && has < wants {
+        problems.push(Problem::new(
+            "evaluation.suites",
+            "suite-needs-text",
+            format!(
+                "suites ask in text, whose bytes need vocab {wants}, but arch `{}` has {has}",
+                arch.name
+            ),
+            format!("use an arch with `vocab {wants}` or more, or remove suites"),
         ));
     }
 }

@@ -7,6 +7,7 @@ use dsl::Decimal;
 use tasks::sample::Mode;
 use tasks::task::Task;
 
+use crate::field::SuiteTask;
 use compiler::digest::Digest;
 use compiler::plan::Recompute;
 
@@ -311,6 +312,22 @@ pub struct Evaluation {
     pub metrics: Vec<String>,
     /// Whether sample sizes are as in training or always the largest; `None` for text.
     pub mode: Option<Mode>,
+    /// Suites of tasks: files, or `release`.
+    pub suites: Vec<String>,
+    /// The folder of the suites' questions; `None` for each suite's own.
+    pub suite_data: Option<String>,
+    /// The tokenizer's file, which suites need.
+    pub tokenizer_file: Option<String>,
+    /// The tasks of the suites.
+    pub tasks: Vec<SuiteTask>,
+}
+
+impl Evaluation {
+    /// The names of all reported metrics, those of suites last.
+    pub fn metric_names(&self) -> Vec<String> {
+        let of_suites = self.tasks.iter().flat_map(SuiteTask::metric_names);
+        self.metrics.iter().cloned().chain(of_suites).collect()
+    }
 }
 
 /// When the state of a run is saved.

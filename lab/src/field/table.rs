@@ -39,14 +39,16 @@ pub(crate) const TEXT_METRICS: &[&str] = &[EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURAC
 /// Text has no answers.
 pub(super) const USUAL_TEXT_METRICS: &[&str] = &[EVAL_LOSS, TOKEN_ACCURACY];
 pub(super) const TEXT: &[&str] = &["text"];
+/// Data with tokens that are text.
+const TEXTUAL: &[&str] = &["capo", "multihop", "text"];
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 
 use super::Class::{Carried, Cosmetic, Measured, Platform, Semantic};
 use super::Kind::{
     Bool, Digest, Int, IntOr, Ints, Letters, Multipliers, Name, Names, Pair, Patterns, Real,
-    RealOr, Seed, Word, Words,
+    RealOr, Seed, Tasks, Word, Words,
 };
-use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics};
+use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics, Setup};
 
 /// Every field, by path: the rows below, and the parameters of each task.
 pub static TABLE: LazyLock<Vec<FieldDef>> = LazyLock::new(|| {
@@ -129,6 +131,10 @@ const ROWS: &[FieldDef] = &[
     free("evaluation.metrics", Measured, Words(metric::NAMES), "Metrics to report.").from(super::metrics, "the metrics of the task"),
     free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: always the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),
     free("evaluation.samples", Measured, Int(1, 1 << 20), "Samples to generate per evaluation. Brevo: answers to questions. Lano: sentences, and as many on which next-token distributions are compared.").is("64").only(TASK, WRITTEN),
+    free("evaluation.suite_data", Cosmetic, Name, "The folder with the suites' files of questions, from the recipe's folder; \"beside\" for each suite's own folder.").is("\"beside\"").only(TASK, TEXTUAL).younger("\"beside\"").about(Setup),
+    free("evaluation.suite_tasks", Measured, Tasks, "The tasks of the suites, with digests of their settings, questions and examples; written by `canonc build`.").is("[]").only(TASK, TEXTUAL).younger("[]"),
+    free("evaluation.suites", Cosmetic, Names, "Suites of evaluation tasks to run at each evaluation: TOML files, from the recipe's folder, or \"release\".").is("[]").only(TASK, TEXTUAL).younger("[]").about(Setup),
+    free("evaluation.tokenizer_file", Cosmetic, Name, "The tokenizer's file, from the recipe's folder, if suites are run.").is("\"none\"").only(TOKENIZER, TRAINED).younger("\"none\"").about(Setup),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows per evaluation.").is("64").unit("windows"),
     free("lingua.async_eval_gpus", Cosmetic, Int(0, 65_536), "GPUs for evaluations that run in parallel with the training; 0 for none.").is("8").only(TASK, TEXT).younger("8").called(&["async_eval_gpus"]).default_there("0"),
     free("lingua.compile", Carried, Bool, "Whether the trainer compiles the model.").is("true").only(TASK, TEXT).younger("true").called(&["distributed.compile"]).means("false").about(Kernel),

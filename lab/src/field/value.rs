@@ -12,7 +12,7 @@ use tasks::metric::{EVAL_LOSS, EXACT_MATCH};
 use toml::de::DeValue;
 use unicode_normalization::UnicodeNormalization;
 
-use super::pattern;
+use super::{pattern, suite_task};
 
 /// Most significant digits of a real, so that products of two of them and a step count are exact.
 pub(crate) const MAX_DIGITS: usize = 9;
@@ -73,6 +73,8 @@ pub enum Kind {
     Patterns,
     /// A set of patterns of parameters, each with a real in bounds.
     Multipliers(Bounds),
+    /// A list of tasks of evaluation suites.
+    Tasks,
 }
 
 /// The range of a real.
@@ -150,6 +152,7 @@ impl Kind {
             Kind::Multipliers(bounds) => {
                 format!("a list of pairs of a pattern of parameters and {}", bounds.words())
             }
+            Kind::Tasks => "a list of tasks of suites, as `canonc build` writes it".to_owned(),
         }
     }
 
@@ -169,8 +172,15 @@ impl Kind {
             | Kind::Ints(..)
             | Kind::Digest
             | Kind::Patterns
-            | Kind::Multipliers(_) => String::new(),
+            | Kind::Multipliers(_)
+            | Kind::Tasks => String::new(),
         }
+    }
+
+    /// Reads a value from its text in TOML.
+    pub fn parse(self, text: &str) -> Result<FieldValue, String> {
+        let parsed = DeValue::parse(text).map_err(|error| error.message().to_owned())?;
+        self.read(parsed.get_ref())
     }
 
     /// Reads a value as written; `Err` explains the problem.
@@ -300,6 +310,7 @@ impl Kind {
             (Kind::Multipliers(bounds), DeValue::Array(items)) => {
                 pattern::read(items, Some(bounds))
             }
+            (Kind::Tasks, DeValue::Array(items)) => suite_task::read(items),
             (Kind::Digest, DeValue::String(text)) => {
                 let text = text.to_lowercase();
                 if text == UNBOUND || compiler::digest::Digest::parse(&text).is_some() {
@@ -323,7 +334,8 @@ impl Kind {
                 | Kind::Ints(..)
                 | Kind::Digest
                 | Kind::Patterns
-                | Kind::Multipliers(_),
+                | Kind::Multipliers(_)
+                | Kind::Tasks,
                 _,
             ) => wrong(),
         }

@@ -197,7 +197,7 @@ impl Reader<'_> {
                     Err(why) => self.diagnostics.push(diag::bad_grid(at, paths, &why)),
                 },
                 (Some(("selection", "metric")), DeValue::String(text))
-                    if metric::NAMES.contains(&text.as_ref()) =>
+                    if metric::is_known(text.as_ref()) =>
                 {
                     selection.metric = text.to_string();
                 }
@@ -235,7 +235,7 @@ impl Reader<'_> {
             let at = self.place("match");
             self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
         }
-        let least = metric::LESS_IS_BETTER.contains(&selection.metric.as_str());
+        let least = metric::is_less_better(&selection.metric);
         let best = if least { SelectionMode::Min } else { SelectionMode::Max };
         if chosen.is_some_and(|mode| mode != best) {
             let at = self.place("selection.mode");

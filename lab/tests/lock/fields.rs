@@ -33,6 +33,10 @@ pub(super) fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldV
         (Kind::Words(_), _) => text_list(&["eval_loss"]),
         (Kind::Name, _) => text("another"),
         (Kind::Names, _) => text_list(&["another"]),
+        (Kind::Tasks, _) => {
+            let digest = "ab".repeat(32);
+            text_list(&[&format!("piqa acc 9 settings {digest} questions {digest}")])
+        }
         (Kind::Letters(_), _) => text("as"),
         (Kind::Seed, _) => FieldValue::Big(u128::from(u64::MAX)),
         (Kind::Ints(..), Some(FieldValue::List(items))) if items.is_empty() => {
@@ -68,6 +72,10 @@ pub(super) fn settle(def: &FieldDef, base: &Experiment, values: &mut Fields) {
     if ["data.brevo.ans", "data.brevo.query"].contains(&def.path) {
         // One more is the next marker.
         values.insert(def.path.to_owned(), FieldValue::Int(9000));
+    }
+    if ["evaluation.suite_data", "evaluation.tokenizer_file"].contains(&def.path) {
+        // Only suites use them.
+        values.insert("evaluation.suites".to_owned(), text_list(&["another"]));
     }
     if def.path == "data.shuffle" {
         // The other word brings a required field.

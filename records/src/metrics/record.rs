@@ -10,7 +10,8 @@ use compiler::plan::TERMS;
 use serde_json::Value;
 use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
-use super::Questions;
+use super::suites;
+use super::{Questions, SuiteScores};
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +74,8 @@ pub struct Evaluation {
     /// Each question's score in the evaluation after the last step; `None` if no answer is scored, and in older logs
     /// without these scores.
     pub questions: Option<Questions>,
+    /// The scores of each task of the lock's suites. If empty, the line has no such member.
+    pub suites: Vec<SuiteScores>,
 }
 
 /// A count out of a total.
@@ -136,6 +139,7 @@ impl Record {
                 answers,
                 measures,
                 questions,
+                suites: of_suites,
             }) => {
                 let mut text = format!(
                     "{{\"kind\":\"eval\",\"step\":{step},\"{EVAL_LOSS}\":{},\"counted\":{counted},\"{TOKEN_ACCURACY}\":{},\"{EXACT_MATCH}\":{{",
@@ -157,6 +161,9 @@ impl Record {
                 }
                 if let Some(questions) = questions {
                     let _ = write!(text, ",\"questions\":{}", questions.text());
+                }
+                if !of_suites.is_empty() {
+                    let _ = write!(text, ",\"suites\":{}", suites::text(of_suites));
                 }
                 text.push('}');
                 text
@@ -226,6 +233,10 @@ impl Record {
                         None => None,
                         Some(questions) => Some(Questions::read(questions)?),
                     },
+                    suites: match value.get("suites") {
+                        None => Vec::new(),
+                        Some(scores) => suites::read(scores)?,
+                    },
                 }))
             }
             _ => None,
@@ -276,6 +287,7 @@ impl Record {
             match name.as_str() {
                 // Hundreds of digits; the counts already show the difference.
                 "questions" => "the scores of single questions differ".to_owned(),
+                "suites" => "the scores of suites differ".to_owned(),
                 _ => format!("{name} was {before} and is {after}"),
             }
         };
@@ -283,7 +295,7 @@ impl Record {
     }
 }
 
-fn float(value: f64) -> String {
+pub(super) fn float(value: f64) -> String {
     if value.is_finite() { format!("{value:?}") } else { format!("\"{value}\"") }
 }
 
@@ -300,7 +312,7 @@ fn read_mean(value: &Value, counted: u64) -> Option<Option<f64>> {
     Some((counted > 0).then_some(mean))
 }
 
-fn read_float(value: &Value) -> Option<f64> {
+pub(super) fn read_float(value: &Value) -> Option<f64> {
     match value.as_str() {
         None => value.as_f64(),
         Some(text @ ("NaN" | "inf" | "-inf")) => text.parse().ok(),
@@ -334,6 +346,7 @@ mod tests {
             answers,
             measures: BTreeMap::new(),
             questions: None,
+            suites: Vec::new(),
         };
         assert_eq!(evaluation.exact(), Score { right: 4, of: 8 });
         assert_eq!(evaluation.exact().ratio(), Some(0.5));
@@ -364,6 +377,7 @@ mod tests {
             answers: BTreeMap::from([(1, Score { right: 1, of: 2 })]),
             measures: [("kl".to_owned(), 0.5)].into(),
             questions,
+            suites: Vec::new(),
         };
         let now = Record::Evaluation(evaluation.clone());
         assert!(now.text().ends_with(r#""1":"10"},"tokens":[2,1]}}"#), "{}", now.text());
@@ -394,6 +408,7 @@ mod tests {
             answers: BTreeMap::new(),
             measures: BTreeMap::new(),
             questions: None,
+            suites: Vec::new(),
         });
         assert_eq!(
             start.differences(&evaluation),

@@ -18,16 +18,15 @@ pub struct KernelNames {
 }
 
 impl KernelNames {
-    pub(crate) fn from_plans(
-        training: &TrainPlan,
-        evaluation: &Plan,
-        writing: Option<&Plan>,
+    pub(crate) fn from_plans<'a>(
+        training: &'a TrainPlan,
+        others: impl Iterator<Item = &'a Plan>,
     ) -> KernelNames {
         let TrainPlan { micro, combine, update } = training;
         let names =
             |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
         let always: BTreeSet<&str> = [micro, update].into_iter().flat_map(names).collect();
-        let sometimes = [combine, evaluation].into_iter().chain(writing).flat_map(names);
+        let sometimes = std::iter::once(combine).chain(others).flat_map(names);
         KernelNames { known: always.iter().copied().chain(sometimes).collect(), always }
     }
 }

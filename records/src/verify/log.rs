@@ -323,7 +323,8 @@ fn held_out(job: &mut Job) -> Result<HeldOut, RunError> {
 }
 
 fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Result<(), String> {
-    let Evaluation { step, nll, counted, tokens, answers, measures, questions } = evaluation;
+    let Evaluation { step, nll, counted, tokens, answers, measures, questions, suites } =
+        evaluation;
     let same = |what: &str, logged: u64, locked: u64| match logged == locked {
         true => Ok(()),
         false => Err(format!("logged {logged} {what}, but the lock gives {locked}")),
@@ -345,6 +346,12 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
             same(&format!("answers of level {level}"), logged, *of)?;
         }
         same("levels of answers", answers.len() as u64, locked.len() as u64)?;
+    }
+    same("tasks of suites", suites.len() as u64, job.tasks.len() as u64)?;
+    for (scores, locked) in suites.iter().zip(&job.tasks) {
+        if let Some(why) = scores.mismatch(locked, *step == job.steps) {
+            return Err(why);
+        }
     }
     match questions {
         None => {}

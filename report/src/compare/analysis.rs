@@ -73,7 +73,9 @@ pub fn analysis_of(comparison: &Comparison) -> Analysis {
 
 /// The direction in which a metric improves, from the field table.
 pub(crate) fn better(metric: &str) -> Better {
-    let least = tasks::metric::LESS_IS_BETTER.iter().any(|name| called(name) == metric);
+    let named = |name: &&&str| called(name) == metric;
+    let name = tasks::metric::NAMES.iter().find(named).copied().unwrap_or(metric);
+    let least = tasks::metric::is_less_better(name);
     match least || metric == super::TRAINING_LOSS || metric == super::STEP_TIME {
         true => Better::Less,
         false => Better::More,

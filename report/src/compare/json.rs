@@ -145,7 +145,7 @@ pub struct SelectionRule {
     /// The metric's name in the lock.
     pub metric: String,
     /// The metric's name in tables.
-    pub called: &'static str,
+    pub called: String,
     /// `min` or `max`.
     pub mode: &'static str,
     /// Whether each arm has its own best point; if not, all use the base's.
@@ -320,7 +320,7 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         points: comparison.points.clone(),
         selection: SelectionRule {
             metric: selection.metric.clone(),
-            called: judged,
+            called: judged.to_owned(),
             mode: match selection.mode {
                 lab::comparison::SelectionMode::Min => "min",
                 lab::comparison::SelectionMode::Max => "max",

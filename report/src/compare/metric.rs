@@ -3,7 +3,7 @@
 //! In: a metric of a log or of a lock. Out: its name in tables, its unit. Must stay true: a measure that this version
 //! does not know keeps its own name and has no unit.
 
-use tasks::metric::{BITS, BITS_PER_PARAMETER, KL, VALIDITY};
+use tasks::metric::{BITS, BITS_PER_PARAMETER, KL, VALIDITY, is_share, of_suite};
 
 use super::{EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit};
 
@@ -20,9 +20,10 @@ pub fn measured(name: &str) -> &str {
     MEASURES.iter().find(|(known, ..)| *known == name).map_or(name, |(_, called, _)| called)
 }
 
-/// The name in tables of a metric of `evaluation.metrics`.
-pub fn called(metric: &str) -> &'static str {
+/// The name in tables of a metric of `evaluation.metrics` or of a suite.
+pub fn called(metric: &str) -> &str {
     match metric {
+        _ if of_suite(metric).is_some() => metric,
         EXACT_MATCH => EXACT_MATCH,
         TOKEN_ACCURACY => TOKEN_ACCURACY,
         _ => {
@@ -37,6 +38,11 @@ pub fn unit(metric: &str) -> Unit {
     match metric {
         STEP_TIME => Unit::Seconds,
         TRAINING_LOSS | EVAL_LOSS => Unit::Nats,
+        _ if of_suite(metric).is_some() => match is_share(metric) {
+            true => Unit::Share,
+            // A perplexity, or bits per byte: its name says which.
+            false => Unit::Unknown,
+        },
         _ if metric.starts_with(TOKEN_ACCURACY) || metric.starts_with(EXACT_MATCH) => Unit::Share,
         _ => {
             let found = MEASURES.iter().find(|(_, called, _)| *called == metric);
@@ -52,7 +58,8 @@ pub(super) fn rank(metric: &str) -> u8 {
         EVAL_LOSS => 1,
         TOKEN_ACCURACY => 2,
         EXACT_MATCH => 3,
-        STEP_TIME => 5,
+        STEP_TIME => 6,
+        _ if of_suite(metric).is_some() => 5,
         _ => 4,
     }
 }

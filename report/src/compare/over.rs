@@ -4,6 +4,7 @@
 //! every metric of every task has a number; the unit is named; if runs differ in the number, both ends are given.
 
 use serde::Serialize;
+use tasks::metric::of_suite;
 
 use super::{
     Curves, EVAL_LOSS, EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, metric_of,
@@ -36,6 +37,7 @@ impl Curves {
             STEP_TIME => Some((self.timed_steps?, "timed steps", None)),
             EVAL_LOSS => logged("targets", windows),
             TOKEN_ACCURACY => logged("tokens", windows),
+            _ if of_suite(metric).is_some() => logged("questions", None),
             _ if metric.starts_with(EXACT_MATCH) => logged("questions", asked_in),
             "valid sentences" => Some((self.samples?, "written sentences", None)),
             "KL from the true distribution" => Some((self.samples?, "sentences", None)),

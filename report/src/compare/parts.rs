@@ -11,10 +11,13 @@ use compiler::digest::Digest;
 use serde::Serialize;
 
 use super::seen::of_level;
-use super::{EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit, paired, unit};
+use super::{
+    Curves, EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit, paired, unit,
+};
 use crate::statistics::questions::{Asked, Refused, Split, split};
 use crate::statistics::{Confidence, Undefined};
-use records::metrics::{Evaluation, Questions};
+use records::metrics::{Evaluation, Questions, Record, SuiteScores};
+use tasks::metric::of_suite;
 
 /// The scores of one metric in one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,9 +44,23 @@ pub enum NoParts {
     Refused(Refused),
 }
 
+/// The scores of suites, with their names in tables and the number of questions.
+pub(super) fn of_suites(evaluation: &Evaluation) -> impl Iterator<Item = (String, f64, u64)> {
+    evaluation.suites.iter().flat_map(|SuiteScores { task, scores, .. }| {
+        scores.iter().map(|(word, value)| (format!("{}/{word}", task.name), *value, task.questions))
+    })
+}
+
 /// The question-by-question scores that an evaluation logged.
 pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
     let mut found = BTreeMap::new();
+    for SuiteScores { task, scores: _, each } in &evaluation.suites {
+        let asked = Digest::of("canonc.suite-task.v1", &task.to_string());
+        for (word, parts) in each {
+            let single = Single { asked, scores: parts.clone() };
+            found.insert(format!("{}/{word}", task.name), single);
+        }
+    }
     let Some(Questions { asked, answers, tokens }) = &evaluation.questions else { return found };
     let mut put = |name: String, scores: Vec<f64>| {
         if !scores.is_empty() {
@@ -61,6 +78,17 @@ pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
     found
 }
 
+/// The metrics of an evaluation by their names in tables, with the scores of single questions if it has them.
+pub fn scores_of(evaluation: &Evaluation) -> Vec<(String, f64, Vec<f64>)> {
+    let Curves { metrics, mut questions, .. } =
+        Curves::from_records(&[Record::Evaluation(evaluation.clone())]);
+    let value = |(name, points): (String, Vec<(u64, f64)>)| {
+        let each = questions.remove(&name).map_or_else(Vec::new, |single| single.scores);
+        Some((name, points.last()?.1, each))
+    };
+    metrics.into_iter().filter_map(value).collect()
+}
+
 /// The split for runs paired by seed; `None` for a metric without an evaluation.
 pub(super) fn of_metric(
     base: &[Run],
@@ -69,7 +97,9 @@ pub(super) fn of_metric(
     confidence: Confidence,
 ) -> Option<Result<Split, NoParts>> {
     let of_questions = unit(metric) == Unit::Share
-        && (metric.starts_with(EXACT_MATCH) || metric.starts_with(TOKEN_ACCURACY));
+        && (metric.starts_with(EXACT_MATCH)
+            || metric.starts_with(TOKEN_ACCURACY)
+            || of_suite(metric).is_some());
     let ended = |run: &Run| run.curves.last(metric).is_some();
     let pairs = paired(base, arm).into_iter().filter(|(base, arm)| ended(base) && ended(arm));
     let pairs: Vec<(&Run, &Run)> = pairs.collect();
@@ -239,6 +269,7 @@ mod tests {
             answers: BTreeMap::from([(1, score(1, 2)), (2, score(1, 1))]),
             measures: BTreeMap::new(),
             questions: Some(questions),
+            suites: Vec::new(),
         };
         let found = singles(&evaluation);
         let mean = |metric: &str| {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use records::overlap::Share;
 use serde::Serialize;
+use tasks::metric::of_suite;
 
 use super::{Comparison, EVAL_LOSS, EXACT_MATCH, Pair, Run, STEP_TIME, TRAINING_LOSS};
 
@@ -87,7 +88,8 @@ pub enum TrainingOverlap {
 /// What the training of these runs contained of a metric's questions; `None` for a metric without questions, or if
 /// they were not counted, as for documents.
 pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option<TrainingOverlap> {
-    if [TRAINING_LOSS, STEP_TIME].contains(&metric) {
+    // Training data is not searched for the questions of suites.
+    if [TRAINING_LOSS, STEP_TIME].contains(&metric) || of_suite(metric).is_some() {
         return None;
     }
     let mut counted: BTreeMap<&str, &Counted> = BTreeMap::new();

@@ -1,0 +1,78 @@
+//! The suites of a recipe: where they are, and their tasks as a lock names them.
+//!
+//! In: a recipe that was read. Out: the same recipe, with paths from the folder that canonc runs in, and the tasks. Must
+//! stay true: a lock's tasks are those of the files when it was built; nobody else writes them.
+
+use std::path::Path;
+
+use compiler::resolve::import_target;
+use dsl::{Diagnostic, Sources};
+use lab::field::{FieldValue, Fields};
+use lab::recipe::Recipe;
+use suite::asked::RELEASE;
+
+const SUITES: &str = "evaluation.suites";
+const DATA: &str = "evaluation.suite_data";
+const TASKS: &str = "evaluation.suite_tasks";
+const TOKENIZER: &str = "evaluation.tokenizer_file";
+
+/// Resolves the suites of a recipe, or says what is wrong with them.
+pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Diagnostic> {
+    let name = sources.name(recipe.file).to_owned();
+    let error = |recipe: &Recipe, path: &str, message: String, help: &str| {
+        let mut found = Diagnostic::error("bad-suite", recipe.place(path), message);
+        found.help = vec![help.to_owned()];
+        found
+    };
+    if recipe.written.contains_key(TASKS) {
+        let message =
+            format!("`{TASKS}` is written by `canonc build`, from the files of the suites");
+        return Err(error(recipe, TASKS, message, "remove it"));
+    }
+    let swept =
+        |path: &&&str| recipe.axes.iter().any(|axis| axis.paths.iter().any(|it| it == **path));
+    if let Some(path) = [SUITES, DATA, TASKS, TOKENIZER].iter().find(swept) {
+        let message = format!("`{path}` cannot be swept");
+        return Err(error(
+            recipe,
+            path,
+            message,
+            "write it under [evaluation]; all points are measured alike",
+        ));
+    }
+    let suites = match recipe.written.get(SUITES) {
+        Some(FieldValue::List(suites)) if !suites.is_empty() => suites.clone(),
+        _ => return Ok(()),
+    };
+    let from = |recipe: &Recipe, path: &str, text: &str| {
+        import_target(&name, text).ok_or_else(|| {
+            error(
+                recipe,
+                path,
+                format!("`{text}` is not a path from the recipe's folder"),
+                "use `/` and `..`",
+            )
+        })
+    };
+    let mut paths = Vec::new();
+    for suite in suites.iter().map(FieldValue::plain) {
+        let path = from(recipe, SUITES, &suite)?;
+        paths.push(if suite == RELEASE && !Path::new(&path).exists() { suite } else { path });
+    }
+    let mut written = Fields::new();
+    for path in [DATA, TOKENIZER] {
+        if let Some(given) = recipe.written.get(path).map(FieldValue::plain) {
+            written.insert(path.to_owned(), FieldValue::text(from(recipe, path, &given)?));
+        }
+    }
+    let data = written.get(DATA).map(FieldValue::plain);
+    let tasks = records::suites::tasks(&paths, data.as_deref()).map_err(|found| {
+        error(recipe, SUITES, format!("{}: {}", found.place, found.message), &found.help)
+    })?;
+    let texts =
+        |all: Vec<String>| FieldValue::List(all.into_iter().map(FieldValue::text).collect());
+    written.insert(SUITES.to_owned(), texts(paths));
+    written.insert(TASKS.to_owned(), texts(tasks.iter().map(ToString::to_string).collect()));
+    recipe.written.extend(written);
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! Opens a model by one word: a run, a lock, a `.canon` file, or a folder of another program.
+//!
+//! In: the word, options. Out: its arch, tokenizer and chat template, and where its weights are. Must stay true: every
+//! command that takes a model opens it here; a folder's tokenizer and chat template are the ones that its files name; a
+//! folder of another program is read as by `canonc import`, without writing anything.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use compiler::program::Compiled;
+use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
+use interop::import;
+use lab::experiment::DataSource;
+use serde_json::Value;
+use serve::model::Special;
+
+use crate::forward::one_arch;
+use crate::prompts::Prompts;
+use canonc::args::PromptArgs;
+use canonc::data::tokenizer_file;
+use canonc::fail::{Failure, shown};
+use canonc::load::Found;
+use canonc::{files, named, runs};
+
+/// The model that a person named.
+pub(crate) struct Asked<'a> {
+    pub(crate) model: &'a Path,
+    pub(crate) arch: Option<&'a str>,
+    pub(crate) weights: Option<&'a Path>,
+    pub(crate) prompts: &'a PromptArgs,
+}
+
+/// What the files of a model say.
+pub(crate) struct Described {
+    pub(crate) name: String,
+    pub(crate) compiled: Compiled,
+    /// Where its weights are.
+    pub(crate) weights: PathBuf,
+    /// The id of a run's lock.
+    pub(crate) lock: Option<String>,
+    /// Tokens of a training sequence, or what the folder's configuration allows.
+    pub(crate) longest: Option<usize>,
+    /// The tokenizer, or why texts cannot be tokenized.
+    pub(crate) text: Result<Prompts, String>,
+    /// Where a chat template was found, and its text.
+    pub(crate) template: Option<(PathBuf, String)>,
+    /// Texts of marks that the template may name.
+    pub(crate) marks: BTreeMap<String, String>,
+}
+
+/// Files of another program's folder.
+const CONFIG: &str = "config.json";
+/// A release of Lingua's.
+const PARAMS: &str = "params.json";
+const GENERATION: &str = "generation_config.json";
+const TOKENIZER: &str = "tokenizer.json";
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+const TEMPLATE: &str = "chat_template.jinja";
+/// The arch that `canonc export` writes into a folder.
+const ARCH: &str = "arch.canon";
+
+impl Asked<'_> {
+    /// The model, without its weights.
+    pub(crate) fn describe(&self) -> Result<Described, Failure> {
+        if let Some(described) = self.folder()? {
+            return Ok(described);
+        }
+        let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
+        let weights = runs::weights(self.model, self.weights)?;
+        let text = self.text(data.as_ref(), &compiled)?;
+        let beside = self.prompts.tokenizer_file.as_deref().and_then(Path::parent);
+        let (template, marks) = match beside {
+            Some(folder) => template(folder)?,
+            None => (None, BTreeMap::new()),
+        };
+        let run = named::run_or_path(self.model)?;
+        let folder = run.file_name().filter(|_| run.is_dir());
+        let name = folder.map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| compiled.name.clone());
+        let lock = runs::locked_in(&run).map(|(experiment, _)| experiment.id().to_string());
+        let longest = train.and_then(|train| usize::try_from(train.seq_len).ok());
+        Ok(Described { name, compiled, weights, lock, longest, text, template, marks })
+    }
+
+    /// The tokenizer of a lock's data, or why its tokens are not text.
+    fn text(
+        &self,
+        data: Option<&DataSource>,
+        compiled: &Compiled,
+    ) -> Result<Result<Prompts, String>, Failure> {
+        let given = self.prompts.tokenizer_file.as_deref();
+        let vocab = compiled.graph.vocab;
+        let found = Prompts::new(data, vocab, self.prompts, "give token ids");
+        match (found, data) {
+            (Ok(prompts), _) => {
+                let specials = match given {
+                    Some(path) if prompts.is_hugging_face() => specials(path)?,
+                    Some(_) | None => Vec::new(),
+                };
+                Ok(Ok(prompts.with_specials(specials)))
+            }
+            // A tokenizer that was asked for, or that the lock names, must be right.
+            (Err(failure), data)
+                if given.is_some() || matches!(data, Some(DataSource::Text { .. })) =>
+            {
+                Err(failure)
+            }
+            (Err(failure), _) => Ok(Err(failure.message.unwrap_or_default())),
+        }
+    }
+
+    /// A folder of Hugging Face or Lingua, or one that `canonc export` wrote; `None` if the model is something else.
+    pub(crate) fn folder(&self) -> Result<Option<Described>, Failure> {
+        let folder = self.model;
+        let has = |name: &str| folder.join(name).is_file();
+        if !folder.is_dir() || has("lock") || ![CONFIG, PARAMS, ARCH].into_iter().any(has) {
+            return Ok(None);
+        }
+        let own = folder.join(ARCH);
+        let compiled = if own.is_file() {
+            one_arch(&own, self.arch)?.compiled
+        } else {
+            if let Some(arch) = self.arch {
+                let message =
+                    format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
+                return Err(Failure::bad_input(message).help("remove --arch"));
+            }
+            let request =
+                import::Request { source: folder, name: None, devices: None, weights: false };
+            import::read(&request).map_err(canonc::import::failure)?.compiled
+        };
+        let weights = self.weights.unwrap_or(folder).to_owned();
+        let given = self.prompts.tokenizer_file.clone();
+        let file = given.or_else(|| Some(folder.join(TOKENIZER)).filter(|path| path.is_file()));
+        let (template, marks) = template(folder)?;
+        let text = match file {
+            None => Err(format!("`{}` has no {TOKENIZER}", shown(folder))),
+            Some(file) => Ok(self.folders_text(folder, &file, &marks, compiled.graph.vocab)?),
+        };
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| compiled.name.clone());
+        let longest = json(&folder.join(CONFIG))?
+            .and_then(|config| config.get("max_position_embeddings")?.as_u64())
+            .and_then(|length| usize::try_from(length).ok());
+        let lock = None;
+        Ok(Some(Described { name, compiled, weights, lock, longest, text, template, marks }))
+    }
+
+    fn folders_text(
+        &self,
+        folder: &Path,
+        file: &Path,
+        marks: &BTreeMap<String, String>,
+        vocab: i64,
+    ) -> Result<Prompts, Failure> {
+        let names = MarkNames { bos: self.prompts.bos.clone(), eos: self.prompts.eos.clone() };
+        let kind = Kind::File(TokenizerKind::HuggingFace);
+        let tokenizer = Tokenizer::read(kind, &tokenizer_file(file)?, &shown(file), &names);
+        let tokenizer =
+            tokenizer.map_err(|error| Failure::bad_input(error.message).help(error.help))?;
+        let has = i64::from(tokenizer.info().vocab);
+        if has > vocab {
+            let message = format!("`{}` has {has} tokens, but the model has {vocab}", shown(file));
+            return Err(
+                Failure::bad_input(message).help("name the model's own with --tokenizer-file")
+            );
+        }
+        let specials = specials(file)?;
+        let mut ends = ends(folder)?;
+        let named = |key: &str| {
+            let mark = marks.get(key)?;
+            Some(specials.iter().find(|special| special.text == *mark)?.id)
+        };
+        let (begin, end) = (named("bos_token"), named("eos_token"));
+        ends.extend(end);
+        ends.sort_unstable();
+        ends.dedup();
+        Ok(Prompts::of_folder(tokenizer, begin.or(end), ends, specials))
+    }
+}
+
+/// A small JSON file, if it is there.
+fn json(path: &Path) -> Result<Option<Value>, Failure> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
+    let value = serde_json::from_str(&text);
+    value
+        .map(Some)
+        .map_err(|error| Failure::bad_input(format!("it is not JSON: {error}")).at(shown(path)))
+}
+
+/// The special tokens of a `tokenizer.json`.
+fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
+    let file = tokenizer_file(path)?;
+    let root: Value = serde_json::from_slice(&file).unwrap_or_default();
+    let added = root.get("added_tokens").and_then(Value::as_array).into_iter().flatten();
+    let special = |token: &Value| {
+        let id = u32::try_from(token.get("id")?.as_u64()?).ok()?;
+        let text = token.get("content")?.as_str().filter(|text| !text.is_empty())?;
+        let is_special = token.get("special").and_then(Value::as_bool) == Some(true);
+        is_special.then(|| Special { text: text.to_owned(), id })
+    };
+    Ok(added.filter_map(special).collect())
+}
+
+/// The tokens that end a text, as `transformers` reads them: a number or a list.
+fn ends(folder: &Path) -> Result<Vec<u32>, Failure> {
+    for name in [GENERATION, CONFIG] {
+        let file = json(&folder.join(name))?;
+        let ids: Vec<u32> = match file.as_ref().and_then(|file| file.get("eos_token_id")) {
+            Some(Value::Array(list)) => {
+                list.iter().filter_map(Value::as_u64).filter_map(|id| id.try_into().ok()).collect()
+            }
+            Some(one) => one.as_u64().and_then(|id| id.try_into().ok()).into_iter().collect(),
+            None => Vec::new(),
+        };
+        if !ids.is_empty() {
+            return Ok(ids);
+        }
+    }
+    Ok(Vec::new())
+}
+
+type Chat = (Option<(PathBuf, String)>, BTreeMap<String, String>);
+
+/// The chat template of a folder, and the texts of its marks.
+fn template(folder: &Path) -> Result<Chat, Failure> {
+    let path = folder.join(TOKENIZER_CONFIG);
+    let config = json(&path)?.unwrap_or_default();
+    let mut marks = BTreeMap::new();
+    for name in ["bos_token", "eos_token", "unk_token", "pad_token"] {
+        let value = config.get(name);
+        let text =
+            value.and_then(|value| value.as_str().or_else(|| value.get("content")?.as_str()));
+        if let Some(text) = text {
+            marks.insert(name.to_owned(), text.to_owned());
+        }
+    }
+    let file = folder.join(TEMPLATE);
+    if file.is_file() {
+        let text =
+            disk::read_text(&file, disk::TEXT).map_err(|error| files::missing(&file, &error))?;
+        return Ok((Some((file, text)), marks));
+    }
+    let text = match config.get("chat_template") {
+        Some(Value::String(text)) => Some(text.clone()),
+        // Several, by name.
+        Some(Value::Array(list)) => {
+            let usual =
+                list.iter().find(|one| one.get("name").is_some_and(|name| name == "default"));
+            usual.and_then(|one| Some(one.get("template")?.as_str()?.to_owned()))
+        }
+        Some(_) | None => None,
+    };
+    Ok((text.map(|text| (path, text)), marks))
+}

@@ -1,0 +1,265 @@
+//! The suites of evaluation tasks of a run.
+//!
+//! In: the suites that a recipe or lock names, their files. Out: their tasks as a lock has them; requests and a
+//! tokenizer, ready for a model. Must stay true: a run asks what its lock says, or is refused: settings, questions,
+//! examples and tokenizer have the digests in the lock.
+
+use std::path::Path;
+
+use data::text::index::TextIndex;
+use data::text::locked::mismatch;
+use data::text::tokenizer::{Info, Kind, MOST_BYTES, MarkNames, Tokenizer};
+use lab::experiment::{DataSource, Evaluation, Experiment};
+use lab::field::SuiteTask;
+use suite::SuiteError;
+use suite::asked::{Asked, Opened, open};
+use suite::encode::{Codec, Encoder};
+use suite::suite::Task;
+
+use crate::run::{RunError, digest_of};
+
+/// The tasks of a run's suites, with a tokenizer.
+#[derive(Debug)]
+pub struct Suites {
+    /// In the order of the lock.
+    pub asked: Vec<Asked>,
+    /// As in training.
+    pub tokens: TextTokens,
+}
+
+/// The tokens of text, as in training.
+#[derive(Debug)]
+pub struct TextTokens {
+    tokenizer: Tokenizer,
+    before: Option<u32>,
+    after: Option<u32>,
+    /// The token before a text without context.
+    first: Option<u32>,
+}
+
+/// A task, as a lock names it.
+fn locked(asked: &Asked) -> SuiteTask {
+    let Asked { task, questions, examples, requests, places: _ } = asked;
+    let Task { name, metrics, .. } = task;
+    SuiteTask {
+        name: name.clone(),
+        metrics: metrics.iter().map(|metric| metric.word().to_owned()).collect(),
+        questions: requests.len() as u64,
+        settings: digest_of(task.digest()),
+        asked: digest_of(*questions),
+        examples: examples.map(digest_of),
+    }
+}
+
+/// Reads suites with all their questions. `data` is the folder of questions, if it is not each suite's own.
+fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, SuiteError> {
+    let mut all: Vec<Asked> = Vec::new();
+    for path in suites {
+        let Opened { place, tasks, folder } = open(Path::new(path), data.map(Path::new))?;
+        let Some(folder) = folder else {
+            return Err(SuiteError::new(
+                place,
+                "it needs your own copies of the questions",
+                "name their folder: suite_data = \"copies\" under [evaluation]; docs/evaluation.md lists the files",
+            ));
+        };
+        for task in tasks {
+            if all.iter().any(|known| known.task.name == task.name) {
+                let message = format!("two suites have a task `{}`", task.name);
+                return Err(SuiteError::new(place, message, "rename one of them"));
+            }
+            all.push(Asked::read(task, &folder, None)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The tasks of suites, as a lock names them.
+pub fn tasks(suites: &[String], data: Option<&str>) -> Result<Vec<SuiteTask>, SuiteError> {
+    Ok(read(suites, data)?.iter().map(locked).collect())
+}
+
+/// The suites of an experiment, whose paths begin in the current folder; `None` if it has none. `documents` are those
+/// that it trains on, if it trains on text.
+pub fn of(
+    experiment: &Experiment,
+    documents: Option<&TextIndex>,
+) -> Result<Option<Suites>, RunError> {
+    let Evaluation { suites, suite_data, tokenizer_file, tasks, .. } = &experiment.evaluation;
+    if suites.is_empty() && tasks.is_empty() {
+        return Ok(None);
+    }
+    let refused = |SuiteError { place, message, help }| {
+        RunError::input(format!("{place}: {message}"), format!("{help}; {FROM_HERE}"))
+    };
+    let asked = read(suites, suite_data.as_deref()).map_err(refused)?;
+    let found: Vec<SuiteTask> = asked.iter().map(locked).collect();
+    for pair in 0..found.len().max(tasks.len()) {
+        if let Some(differs) = difference(tasks.get(pair), found.get(pair)) {
+            return Err(RunError::input(
+                format!("the suites are not those of the lock: {differs}"),
+                "restore the files, or build the recipe again, which makes another lock",
+            ));
+        }
+    }
+    let tokens = TextTokens::of(&experiment.data.source, tokenizer_file.as_deref(), documents)?;
+    Ok(Some(Suites { asked, tokens }))
+}
+
+const FROM_HERE: &str = "a lock's suites are looked for from the folder that canonc is started in";
+
+/// How a task of the lock and one of the files differ; `None` if they are equal.
+fn difference(lock: Option<&SuiteTask>, file: Option<&SuiteTask>) -> Option<String> {
+    let (lock, file) = match (lock, file) {
+        (Some(lock), Some(file)) => (lock, file),
+        (Some(lock), None) => return Some(format!("the lock has a task `{}` more", lock.name)),
+        (None, Some(file)) => return Some(format!("they have a task `{}` more", file.name)),
+        (None, None) => return None,
+    };
+    if lock.name != file.name {
+        return Some(format!(
+            "the lock has the task `{}` where they have `{}`",
+            lock.name, file.name
+        ));
+    }
+    let what = if lock.settings != file.settings || lock.metrics != file.metrics {
+        "settings"
+    } else if lock.asked != file.asked || lock.questions != file.questions {
+        "questions"
+    } else if lock.examples != file.examples {
+        "examples"
+    } else {
+        return None;
+    };
+    Some(format!("the {what} of task `{}` changed", lock.name))
+}
+
+impl TextTokens {
+    fn of(
+        source: &DataSource,
+        file: Option<&str>,
+        documents: Option<&TextIndex>,
+    ) -> Result<TextTokens, RunError> {
+        let (locked, before, after) = match source {
+            DataSource::Task { task, .. } => {
+                let tokenizer = Tokenizer::bytes();
+                let first = tokenizer.info().bos;
+                let mark = task.separator();
+                return Ok(TextTokens { tokenizer, before: mark, after: mark, first });
+            }
+            DataSource::Text { tokenizer, add_bos, add_eos, .. } => (tokenizer, *add_bos, *add_eos),
+        };
+        let kind = Kind::from(locked);
+        let tokenizer = match (kind, file) {
+            (Kind::Bytes, _) => Tokenizer::bytes(),
+            (Kind::File(_), None) => {
+                return Err(RunError::input(
+                    format!(
+                        "suites ask in text, but the lock does not name the {kind} tokenizer's file"
+                    ),
+                    "name it: tokenizer_file = \"tokenizer.json\" under [evaluation], and build the recipe again",
+                ));
+            }
+            (Kind::File(_), Some(path)) => from_file(kind, path, documents)?,
+        };
+        if let Some(differs) = mismatch(locked, tokenizer.info()) {
+            let path = file.unwrap_or_default();
+            return Err(RunError::input(
+                format!("`{path}` is not the tokenizer of the lock: {differs}"),
+                "name the file that the documents were prepared with: tokenizer_file under [evaluation]",
+            ));
+        }
+        let Info { bos, eos, .. } = *tokenizer.info();
+        let (before, after) = (bos.filter(|_| before), eos.filter(|_| after));
+        Ok(TextTokens { tokenizer, before, after, first: bos.or(eos) })
+    }
+}
+
+/// The tokenizer in a file, with the marks that the documents have.
+fn from_file(kind: Kind, path: &str, documents: Option<&TextIndex>) -> Result<Tokenizer, RunError> {
+    let bytes = disk::read(Path::new(path), MOST_BYTES).map_err(|error| {
+        RunError::input(
+            format!("the tokenizer's file `{path}` cannot be read: {error}"),
+            format!("correct tokenizer_file under [evaluation]; {FROM_HERE}"),
+        )
+    })?;
+    let with = |marks: &MarkNames| {
+        let read = Tokenizer::read(kind, &bytes, path, marks);
+        read.map_err(|error| RunError::input(error.message, error.help))
+    };
+    let plain = with(&MarkNames::default())?;
+    let Some(wanted) = documents.map(|index| *index.tokenizer()) else { return Ok(plain) };
+    if (plain.info().bos, plain.info().eos) == (wanted.bos, wanted.eos) {
+        return Ok(plain);
+    }
+    // `canonc data prepare` was given other marks by name.
+    let name = |id: Option<u32>| {
+        let text = plain.decode(&[id?]).ok()?;
+        String::from_utf8(text).ok().filter(|text| !text.is_empty())
+    };
+    with(&MarkNames { bos: name(wanted.bos), eos: name(wanted.eos) }).or(Ok(plain))
+}
+
+impl Encoder for TextTokens {
+    fn encode(&self, text: &str) -> Result<Vec<i64>, String> {
+        let mut ids: Vec<u32> = self.before.into_iter().collect();
+        self.tokenizer.encode(text, &mut ids)?;
+        Ok(ids.into_iter().map(i64::from).collect())
+    }
+
+    fn prefix(&self) -> Option<i64> {
+        self.first.map(i64::from)
+    }
+}
+
+impl Codec for TextTokens {
+    fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, String> {
+        let is_text = |id: &u32| ![self.before, self.after].contains(&Some(*id));
+        let ids = |tokens: &[i64]| -> Vec<u32> {
+            tokens.iter().filter_map(|id| u32::try_from(*id).ok()).filter(is_text).collect()
+        };
+        self.tokenizer.continuation(&ids(prompt), &ids(tokens))
+    }
+
+    fn stop(&self) -> Option<i64> {
+        self.after.map(i64::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUITE: &str = "[[task]]\nname = \"next\"\nkind = \"continuation\"\nfile = \"q.jsonl\"\n\
+                         prompt = \"{{ given }}\"\nanswer = \"next\"\n";
+
+    #[test]
+    fn a_changed_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+        write("s.toml", SUITE);
+        write("q.jsonl", "{\"given\": \"a\", \"next\": \"b\"}\n");
+        let suites = [path("s.toml").to_string_lossy().into_owned()];
+        let before = tasks(&suites, None).unwrap();
+        let [task] = &before[..] else { panic!("{before:?}") };
+        assert_eq!((task.questions, task.metrics.len()), (1, 2));
+        assert_eq!(difference(Some(task), Some(task)), None);
+        let changed = |what: &str| {
+            let after = tasks(&suites, None).unwrap();
+            let differs = difference(before.first(), after.first()).unwrap();
+            assert!(differs.contains(what), "{differs}");
+        };
+        write("q.jsonl", "{\"given\": \"a\", \"next\": \"c\"}\n");
+        changed("questions of task `next`");
+        write("s.toml", &SUITE.replace("{{ given }}", "{{ given }} "));
+        changed("settings of task `next`");
+        write("s.toml", &SUITE.replace("\"next\"\nkind", "\"other\"\nkind"));
+        changed("the lock has the task `next` where they have `other`");
+        assert!(difference(before.first(), None).unwrap().contains("`next` more"));
+        let twice = [suites[0].clone(), suites[0].clone()];
+        assert!(tasks(&twice, None).unwrap_err().message.contains("two suites have a task"));
+        let release = tasks(&["release".to_owned()], None).unwrap_err();
+        assert!(release.help.contains("suite_data"), "{release}");
+    }
+}
