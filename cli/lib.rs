@@ -40,6 +40,7 @@ pub mod out;
 pub mod output;
 pub mod plan;
 pub mod playground;
+pub mod pytorch;
 pub mod report;
 pub mod runs;
 pub mod scaling;
