@@ -1,6 +1,7 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build test test-transformers fuzz demo check gpu-kernels test-gpu test-serve test-editors grammars vscode
+.PHONY: help libtorch build install wheel test-wheel release test test-transformers fuzz demo check \
+  gpu-kernels test-gpu test-serve test-editors grammars vscode
 CARGO ?= cargo
 
 help: ## this list
@@ -21,6 +22,20 @@ endif
 
 build: libtorch ## the release programs, target/release/canonc and canonc-torch (or under CARGO_TARGET_DIR)
 	$(CARGO) build --release
+
+BINARIES ?= $$(packaging/binaries.sh)
+
+wheel: libtorch ## the Python package: target/wheel/canonc-*.whl, without libtorch (docs/install.md)
+	python/wheel.sh "$(BINARIES)" target/wheel
+
+test-wheel: wheel ## that wheel in fresh environments, with and without PyTorch (544 MB and 1.3 GB of disk, once)
+	python/test.sh target/wheel/canonc-*.whl
+
+install: libtorch ## both programs into cargo's bin folder; they use the libtorch of this clone
+	$(CARGO) install --locked --path .
+
+release: libtorch ## an archive of programs, documentation and licences: target/release-archive/
+	packaging/archive.sh "$(BINARIES)" target/release-archive
 
 test: libtorch ## every test
 	$(CARGO) test --workspace

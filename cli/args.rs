@@ -4,6 +4,7 @@
 //! command's help ends with examples that run unchanged in this repository.
 
 mod audit;
+mod build;
 mod compute;
 mod data;
 mod eval;
@@ -28,6 +29,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use number::within;
 
 pub use audit::AuditArgs;
+pub use build::{BuildArgs, MergeArgs};
 pub use compute::{
     AnswerArgs, BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, Judge, MachineArgs,
     OnDevice, PlaygroundArgs, PromptArgs, WithKernels, WithType,
@@ -101,6 +103,7 @@ pub enum Command {
     Graph(GraphArgs),
     Build(BuildArgs),
     Bind(BindArgs),
+    Merge(MergeArgs),
     Diff(DiffArgs),
     Audit(AuditArgs),
     Run(RunArgs),
@@ -345,26 +348,6 @@ pub enum GraphFormat {
     Text,
     Dot,
     Svg,
-}
-
-/// Compile architectures, recipes and comparisons into locks
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc build arch/llamacanon_1B.canon     writes lockfiles/llamacanon_1B.lock
-  canonc build recipes/*.toml               writes one lock for each point of each sweep
-  canonc build --check arch/*.canon         writes nothing; exits 1 if a lock is missing or stale")]
-pub struct BuildArgs {
-    /// .canon files, recipes and comparisons
-    #[arg(value_name = "FILE", required_unless_present = "check")]
-    pub files: Vec<PathBuf>,
-    /// Write nothing; list locks that are missing or stale, and exit 1 if there are any. Without a FILE, check
-    /// the source of every lock
-    #[arg(long)]
-    pub check: bool,
-    /// Folder for locks
-    #[arg(long, value_name = "DIR", default_value = "lockfiles")]
-    pub out: PathBuf,
 }
 
 /// Close an open lock: write the digest of its data into it

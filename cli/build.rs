@@ -17,6 +17,8 @@ use lab::experiment::LockedArch;
 use lab::lock::{self, ArchLock, Lock};
 use lab::recipe::{self, Source};
 use lab::verdict;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -25,12 +27,36 @@ use crate::{locks, out, output, runs};
 
 pub use known::Known;
 
+/// The state of a lock that is as its source says.
+const UP_TO_DATE: &str = "up to date";
+
+/// A lock that was built or checked, for `--json`.
+#[derive(Serialize)]
+struct Locked {
+    path: String,
+    kind: String,
+    id: String,
+    state: &'static str,
+}
+
+impl Locked {
+    fn new(path: &Path, lock: &Lock, state: &'static str) -> Locked {
+        let (kind, id) = (lock.kind().to_owned(), lock.id().to_string());
+        Locked { path: shown(path), kind, id, state }
+    }
+
+    fn exit(&self) -> Exit {
+        if matches!(self.state, "stale" | "missing") { Exit::Finding } else { Exit::Fine }
+    }
+}
+
 pub fn build(args: &BuildArgs) -> Outcome {
     out::container(&args.out)?;
     let mut made: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut worst = Exit::Fine;
     let mut known = Known::default();
     let mut sources = BTreeSet::new();
+    let mut listed = Vec::new();
     let everything = args.files.is_empty().then(|| check::standing(args)).transpose()?;
     let all = match &everything {
         Some(standing) => check::sources(args, standing)?,
@@ -55,7 +81,11 @@ pub fn build(args: &BuildArgs) -> Outcome {
                 (false, false) => write(&path, lock),
             };
             worst = worst.max(match done {
-                Ok(exit) => exit,
+                Ok(lock) => {
+                    let exit = lock.exit();
+                    listed.push(lock);
+                    exit
+                }
                 // The next file would fail in the same way.
                 Err(failure) if failure.exit == Exit::Machine => return Err(failure),
                 Err(failure) => {
@@ -71,6 +101,9 @@ pub fn build(args: &BuildArgs) -> Outcome {
         worst = worst.max(check::unreadable(&standing));
     } else {
         worst = worst.max(check::orphans(args, &check::standing(args)?, &sources, &made));
+    }
+    if args.json {
+        output::json(&json!({ "schema": "canonc.build.v1", "locks": listed }))?;
     }
     // Each file's errors have already been shown.
     if worst > Exit::Finding { Err(Failure::shown(worst)) } else { Ok(worst) }
@@ -170,7 +203,7 @@ pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failur
     }
 }
 
-fn write(path: &Path, lock: Lock) -> Outcome {
+fn write(path: &Path, lock: Lock) -> Result<Locked, Failure> {
     let (lock, before) = settled(path, lock)?;
     if before.as_deref().is_some_and(lock::is_older) {
         let bound =
@@ -179,14 +212,15 @@ fn write(path: &Path, lock: Lock) -> Outcome {
     }
     let text = lock::write(&lock);
     let name = shown(path);
-    if before.as_deref() == Some(text.as_str()) {
+    let same = before.as_deref() == Some(text.as_str());
+    if same {
         output::note(&format!("{name}: up to date"));
     } else {
         out::put(path, out::OutputKind::Lock, &text)?;
         output::note(&format!("{name}: wrote {} {}", lock.kind(), lock.id().short()));
     }
     describe(path, &lock, &text);
-    Ok(Exit::Fine)
+    Ok(Locked::new(path, &lock, if same { UP_TO_DATE } else { "wrote" }))
 }
 
 /// Prints what is notable about a lock besides its name.

@@ -34,12 +34,14 @@ pub mod load;
 pub mod locks;
 pub mod looks;
 pub mod lsp;
+pub mod merge;
 pub mod named;
 pub mod new;
 pub mod out;
 pub mod output;
 pub mod plan;
 pub mod playground;
+pub mod pytorch;
 pub mod report;
 pub mod runs;
 pub mod scaling;
@@ -105,6 +107,7 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
         Command::Graph(args) => graph::graph(&args),
         Command::Build(args) => build::build(&args),
         Command::Bind(args) => bind::bind(&args),
+        Command::Merge(args) => merge::merge(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Audit(args) => audit::audit(&args),
         Command::Run(args) => tensors.carry_out(Work::Run(&args)),

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::doctor::{Fact, Report};
 use crate::fail::{Failure, Outcome, reason, shown};
+use crate::pytorch;
 use crate::tensors::{Tensors, Work};
 use records::platform::strict_blas;
 
@@ -30,11 +31,11 @@ pub struct Sibling;
 
 impl Tensors for Sibling {
     fn carry_out(&self, work: Work<'_>) -> Outcome {
-        let program = found()?;
+        let other = found()?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         // libtorch is linked, so it reads its environment before `main`.
         let strict = strict_blas(|name| std::env::var(name).ok());
-        let mut command = Command::new(&program);
+        let mut command = other.command();
         command.arg0("canonc").args(&words).envs(strict);
         // PyTorch would print where in its code it noticed that a rank is gone; canonc says which one.
         if std::env::var_os(TORCH_LOG).is_none() {
@@ -46,7 +47,7 @@ impl Tensors for Sibling {
         let error = command.exec();
         Err(Failure::machine(format!(
             "`{}` cannot be started: {}",
-            shown(&program),
+            shown(&other.program),
             reason(&error)
         )))
     }
@@ -65,8 +66,25 @@ impl Tensors for Sibling {
     }
 }
 
+/// The other program, and where it finds libtorch.
+struct Other {
+    program: PathBuf,
+    /// A folder that is searched before its run path.
+    libraries: Option<PathBuf>,
+}
+
+impl Other {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", pytorch::search_path(libraries));
+        }
+        command
+    }
+}
+
 /// The other program, if it exists and finds its libraries.
-fn found() -> Result<PathBuf, Failure> {
+fn found() -> Result<Other, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
     })?;
@@ -82,23 +100,28 @@ fn found() -> Result<PathBuf, Failure> {
             "`make build` fetches libtorch and builds both programs; keep them in the same folder",
         ));
     }
-    match missing(&program) {
-        None => Ok(program),
-        Some(library) => {
-            Err(Failure::machine(format!("`{PROGRAM}` does not find the library {library}"))
-                .help("`make libtorch` downloads it into third_party/ of the clone")
-                .help("or name its folder: `export LD_LIBRARY_PATH=/path/to/torch/lib`"))
-        }
-    }
+    let other = Other { program, libraries: pytorch::libraries()? };
+    let Some(library) = missing(&other) else { return Ok(other) };
+    Err(match &other.libraries {
+        None => Failure::machine(format!("`{PROGRAM}` does not find the library {library}"))
+            .help("`make libtorch` downloads it into third_party/ of the clone")
+            .help("or name its folder: `export LD_LIBRARY_PATH=/path/to/torch/lib`"),
+        Some(folder) => Failure::machine(format!(
+            "`{PROGRAM}` does not find the library {library}, which the PyTorch in {} needs",
+            shown(folder)
+        ))
+        .help(pytorch::again()),
+    })
 }
 
 /// A library that the loader does not find. The loader would report it too, but in its own words and with exit code
 /// 127.
-fn missing(program: &Path) -> Option<String> {
+fn missing(other: &Other) -> Option<String> {
     if !cfg!(target_os = "linux") {
         return None;
     }
-    let listed = Command::new(program)
+    let listed = other
+        .command()
         .env("LD_TRACE_LOADED_OBJECTS", "1")
         .stdin(Stdio::null())
         .stderr(Stdio::null())
@@ -111,10 +134,11 @@ fn missing(program: &Path) -> Option<String> {
 
 /// Facts about libtorch from the other program.
 fn asked() -> Result<Vec<Fact>, Failure> {
-    let program = found()?;
-    let broken = |why: String| Failure::machine(format!("`{}`: {why}", shown(&program)));
+    let other = found()?;
+    let broken = |why: String| Failure::machine(format!("`{}`: {why}", shown(&other.program)));
     let words = ["doctor", "--json"].map(OsStr::new);
-    let output = Command::new(&program)
+    let output = other
+        .command()
         .args(words)
         .stdin(Stdio::null())
         .output()

@@ -19,6 +19,7 @@ mod cli {
     mod graph;
     mod locks;
     mod lsp;
+    mod merge;
     mod other;
     mod overlap;
     mod report;

@@ -17,6 +17,8 @@ use runtime::weights::{Weights, file};
 
 #[path = "transformers/modules.rs"]
 mod modules;
+#[path = "transformers/package.rs"]
+mod package;
 #[path = "transformers/random.rs"]
 mod random;
 #[path = "transformers/folders.rs"]

@@ -9,25 +9,25 @@ use std::path::{Path, PathBuf};
 
 use lab::lock::{self, Drift, Lock};
 
-use super::settled;
+use super::{Locked, UP_TO_DATE, settled};
 use crate::args::BuildArgs;
-use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::fail::{Exit, Failure, shown};
 use crate::{locks, output};
 
 /// Most facts shown for one lock; the rest is only counted.
 const MAX_SHOWN: usize = 20;
 
-pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
+pub(super) fn check(path: &Path, lock: Lock) -> Result<Locked, Failure> {
     let (lock, before) = settled(path, lock)?;
     let text = lock::write(&lock);
     let name = shown(path);
     let Some(before) = before else {
         output::note(&format!("{name}: missing; `canonc build {}` writes it", lock.source()));
-        return Ok(Exit::Finding);
+        return Ok(Locked::new(path, &lock, "missing"));
     };
     if before == text {
         output::note(&format!("{name}: up to date"));
-        return Ok(Exit::Fine);
+        return Ok(Locked::new(path, &lock, UP_TO_DATE));
     }
     output::note(&format!("{name}: stale; `canonc build {}` writes it again", lock.source()));
     let drift = lock::drift(&before, &text);
@@ -41,7 +41,7 @@ pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
     if drift.is_empty() {
         output::note("  (every fact is the same, but the text is not as canonc writes it)");
     }
-    Ok(Exit::Finding)
+    Ok(Locked::new(path, &lock, "stale"))
 }
 
 /// The sources recorded in the folder's locks, each once, for a check without named files.

@@ -1,7 +1,7 @@
 //! The libtorch of this process, for `canonc doctor`.
 
 use canonc::doctor::Fact;
-use canonc::output;
+use canonc::{output, pytorch};
 use runtime::kernels::cuda_devices;
 use runtime::observe::{Torch, observe};
 
@@ -22,8 +22,13 @@ pub(crate) fn facts() -> Vec<Fact> {
 fn cuda() -> Fact {
     let torch = observe().torch;
     if !torch.has_cuda {
-        let help = "runs use the CPU; for a GPU, build with a CUDA version of libtorch: `export \
-         LIBTORCH_USE_PYTORCH=1`";
+        let help = match pytorch::is_named() {
+            true => "runs use the CPU; for a GPU, install a CUDA build of PyTorch instead",
+            false => {
+                "runs use the CPU; for a GPU, build with a CUDA version of libtorch: `export \
+                 LIBTORCH_USE_PYTORCH=1`"
+            }
+        };
         return Fact::lacks("CUDA", "this libtorch is for CPUs", help);
     }
     match cuda_devices() {

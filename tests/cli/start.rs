@@ -100,3 +100,69 @@ fn a_link_to_the_program_finds_the_other_one() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert!(!said(&output).contains("canonc-torch"), "{}", said(&output));
 }
+
+/// `canonc` as the launcher of the Python package starts it.
+fn launched(program: &Path, torch: Option<&Path>, words: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.args(words).current_dir(program.parent().unwrap()).env_remove("LD_LIBRARY_PATH");
+    if let Some(torch) = torch {
+        command.env("CANONC_TORCH", torch);
+    }
+    command.env("CANONC_PYTHON", "/env/bin/python").output().unwrap()
+}
+
+/// A folder like an installed `torch`, of a version, with libraries of no content.
+fn torch(dir: &Path, version: &str) {
+    fs::create_dir_all(dir.join("lib")).unwrap();
+    fs::write(dir.join("lib/libtorch_cpu.so"), "").unwrap();
+    fs::write(dir.join("version.py"), format!("__version__ = '{version}'\n")).unwrap();
+}
+
+#[test]
+fn an_environment_without_pytorch_or_with_another_one_is_refused() {
+    let dir = folder(&[("arch/good.canon", GOOD)]);
+    let program = placed(dir.path(), true);
+    let help = "`/env/bin/python -m pip install torch==2.11.0` installs it";
+    let refused = |torch: Option<&Path>, why: &str| {
+        let output = launched(&program, torch, &["generate", "runs/none"]);
+        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        assert!(said(&output).contains(why) && said(&output).contains(help), "{}", said(&output));
+        // The same words in the report of the machine, and nothing else needs PyTorch.
+        let output = launched(&program, torch, &["doctor"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.contains(why) && text.contains(help), "{text}");
+        let output = launched(&program, torch, &["check"]);
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    refused(None, "this command computes with PyTorch, and /env/bin/python has none");
+    let other = dir.path().join("other");
+    torch(&other, "2.12.1+cpu");
+    refused(Some(&other), "is 2.12.1+cpu, and this canonc works with 2.11");
+    refused(Some(&dir.path().join("nothing")), "it has no lib/libtorch_cpu.so");
+    fs::write(other.join("version.py"), "").unwrap();
+    refused(Some(&other), "is of an unknown version, and this canonc works with 2.11");
+}
+
+/// The named PyTorch is loaded, and not that of the run path.
+#[test]
+fn the_named_pytorch_is_the_one_that_is_loaded() {
+    let dir = folder(&[]);
+    let named = dir.path().join("torch");
+    fs::create_dir_all(&named).unwrap();
+    let output = started(Path::new(env!("CARGO_BIN_EXE_canonc")), &["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let fact = |report: &serde_json::Value| {
+        let facts = report["facts"].as_array().unwrap().clone();
+        let found = facts.into_iter().find(|fact| fact["name"] == "torch").unwrap();
+        found["value"].as_str().unwrap().to_owned()
+    };
+    let usual = fact(&report).split_once(", from ").unwrap().1.to_owned();
+    symlink(&usual, named.join("lib")).unwrap();
+    symlink(Path::new(&usual).join("../../nvidia"), dir.path().join("nvidia")).unwrap();
+    fs::write(named.join("version.py"), "__version__ = '2.11.0+cpu'\n").unwrap();
+    let output =
+        launched(Path::new(env!("CARGO_BIN_EXE_canonc")), Some(&named), &["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let value = fact(&report);
+    assert!(value.contains(&*named.join("lib").to_string_lossy()), "{value}, usually {usual}");
+}

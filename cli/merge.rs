@@ -1,0 +1,221 @@
+//! `canonc merge`: git's merge driver for locks.
+//!
+//! In: three versions of a lock, its name, and the repository. Out: the lock of the merged sources, over our version; or
+//! exit 1 and a text that is no lock. Must stay true: a lock is written only if both commits are known and the sources
+//! merge without a conflict, and it is the one that `canonc build` writes from them; the repository is not changed.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use lab::lock;
+use tempfile::TempDir;
+
+use crate::args::MergeArgs;
+use crate::fail::{Exit, Failure, Outcome, reason, shown};
+use crate::out::{self, OutputKind};
+use crate::output;
+
+/// Set for the merge that this driver makes itself: its locks are not used.
+const INSIDE: &str = "CANONC_MERGING";
+
+/// git sets one such variable for each commit that `git merge` merges into HEAD.
+const HEADS: &str = "GITHEAD_";
+
+/// Endings of files that locks are made from.
+const SOURCES: [&str; 2] = ["canon", "toml"];
+
+/// Why a lock is left as a conflict, and what to do about it.
+struct Conflict {
+    why: String,
+    first: String,
+}
+
+pub fn merge(args: &MergeArgs) -> Outcome {
+    if std::env::var_os(INSIDE).is_some() {
+        return Ok(Exit::Fine);
+    }
+    let read = |path: &Path| {
+        disk::read_text(path, disk::SMALL).map_err(|error| Failure::cannot_read(path, &error))
+    };
+    let [base, ours, theirs] = [read(&args.base)?, read(&args.ours)?, read(&args.theirs)?];
+    let name = shown(&args.path);
+    let Some(source) = lock::source_of(&ours) else {
+        return Err(Failure::bad_input(format!("our version of `{name}` is not a lock of canonc"))
+            .help("see that .gitattributes names locks of canonc alone: lockfiles/*.lock merge=canonc"));
+    };
+    match merged(&args.path, &source, [&base, &ours, &theirs]) {
+        Ok(text) => {
+            out::put(&args.ours, OutputKind::Lock, &text)?;
+            output::note(&format!("{name}: built again from the merged `{source}`"));
+            Ok(Exit::Fine)
+        }
+        Err(Conflict { why, first }) => {
+            let build = format!("canonc build {source} && git add {name}");
+            let text = conflict(&ours, &why, &format!("{first}{build}"));
+            out::put(&args.ours, OutputKind::Lock, &text)?;
+            let failure = Failure::bad_input(format!("`{name}` is not merged: {why}"));
+            Err(Failure { exit: Exit::Finding, ..failure }.help(format!("{first}`{build}`")))
+        }
+    }
+}
+
+/// A text that every command refuses, and that `canonc build` replaces.
+fn conflict(ours: &str, why: &str, next: &str) -> String {
+    let head: String = ours.lines().take(5).map(|line| format!("{line}\n")).collect();
+    let one_line = |text: &str| text.replace(['\n', '\r'], " ");
+    format!("{head}\n<<<<<<< not a lock: {}\n>>>>>>> next: {}\n", one_line(why), one_line(next))
+}
+
+/// The lock of the merged sources.
+fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<String, Conflict> {
+    let after = |why: String| Conflict { why, first: "after the merge, ".to_owned() };
+    if lock::source_of(theirs).as_deref() != Some(source) {
+        return Err(after("the branches made it from different files".to_owned()));
+    }
+    let other = their_commit().ok_or_else(|| {
+        after("only `git merge` of one branch says which commits are merged".to_owned())
+    })?;
+    for (commit, text) in [("HEAD", ours), (other.as_str(), theirs)] {
+        let at = format!("{commit}:{}", path.display());
+        if git(&["cat-file", "blob", &at], None).map_err(after)? != text.as_bytes() {
+            return Err(after(format!("{at} is another text than the one to merge")));
+        }
+    }
+    let words =
+        ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", "HEAD", &other];
+    let out = git(&words, None).map_err(after)?;
+    let fields: Vec<String> = out
+        .split(|byte| *byte == 0)
+        .map(|field| String::from_utf8_lossy(field).into_owned())
+        .filter(|field| !field.is_empty())
+        .collect();
+    let Some((tree, conflicts)) = fields.split_first() else {
+        return Err(after("git merge-tree printed nothing".to_owned()));
+    };
+    if let Some(file) = conflicts.iter().find(|file| is_source(file)) {
+        let first = format!("resolve {file}, then ");
+        return Err(Conflict { why: format!("{file} has conflicts"), first });
+    }
+    let place = checked_out(tree).map_err(after)?;
+    let Some((root, inside)) = project(place.path(), path, source) else {
+        return Err(after(format!("the merged branches have no {source}")));
+    };
+    let built = |before: &str| build(&root, &inside, source, before);
+    let [base, ours, theirs] = [built(base), built(ours), built(theirs)];
+    let (base, ours, theirs) = (base.map_err(after)?, ours.map_err(after)?, theirs.map_err(after)?);
+    // The versions can differ in one more thing, the data that `canonc bind` bound: merged like a line of a text.
+    match (ours == theirs || theirs == base, ours == base) {
+        (true, _) => Ok(ours),
+        (false, true) => Ok(theirs),
+        (false, false) => Err(after("the branches bound it to different data".to_owned())),
+    }
+}
+
+/// The one commit that is merged into HEAD.
+fn their_commit() -> Option<String> {
+    let heads = std::env::vars_os().filter_map(|(name, _)| {
+        let id = name.to_str()?.strip_prefix(HEADS)?.to_owned();
+        id.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some(id)
+    });
+    let head = git(&["rev-parse", "HEAD"], None).ok()?;
+    let head = String::from_utf8_lossy(&head).trim().to_owned();
+    let mut others = heads.filter(|id| *id != head);
+    let one = others.next()?;
+    others.next().is_none().then_some(one)
+}
+
+fn is_source(file: &str) -> bool {
+    let ending = Path::new(file).extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| SOURCES.contains(&ending))
+}
+
+/// A temporary folder with the sources of a tree.
+fn checked_out(tree: &str) -> Result<TempDir, String> {
+    let place =
+        TempDir::new().map_err(|error| format!("no temporary folder: {}", reason(&error)))?;
+    let index = place.path().join("index");
+    git(&["read-tree", tree], Some((&index, &[])))?;
+    let listed = git(&["ls-tree", "-r", "-z", "--name-only", tree], None)?;
+    let files: Vec<u8> = listed
+        .split_inclusive(|byte| *byte == 0)
+        .filter(|name| is_source(String::from_utf8_lossy(name).trim_end_matches('\0')))
+        .flatten()
+        .copied()
+        .collect();
+    let mut prefix = OsString::from("--prefix=");
+    prefix.push(place.path().join("tree"));
+    prefix.push("/");
+    let prefix = prefix.to_string_lossy();
+    git(&["checkout-index", "-z", "--stdin", &prefix], Some((&index, &files)))?;
+    Ok(place)
+}
+
+/// The folder in which the lock was built, and the lock's name in it: the nearest folder above the lock in which its
+/// source exists.
+fn project(place: &Path, path: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
+    let tree = place.join("tree");
+    let mut above = path.ancestors().skip(1);
+    let folder = above.find(|folder| tree.join(folder).join(source).is_file())?;
+    Some((tree.join(folder), path.strip_prefix(folder).ok()?.to_owned()))
+}
+
+/// The lock that `canonc build` writes over another one.
+fn build(root: &Path, lock: &Path, source: &str, before: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("it cannot be built: {}", reason(&error));
+    let folder = lock.parent().unwrap_or(Path::new(""));
+    let path = root.join(lock);
+    fs::create_dir_all(root.join(folder)).map_err(failed)?;
+    // An empty base: both branches added the lock.
+    if before.is_empty() {
+        let _ = fs::remove_file(&path);
+    } else {
+        fs::write(&path, before).map_err(failed)?;
+    }
+    let program = std::env::current_exe().map_err(failed)?;
+    let folder = if folder == Path::new("") { Path::new(".") } else { folder };
+    let output = Command::new(program)
+        .args(["--quiet", "build", source, "--out"])
+        .arg(folder)
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(failed)?;
+    // 1: another lock of the folder has lost its source, which this one does not need.
+    if !matches!(output.status.code(), Some(0 | 1)) {
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(format!("the merged {source} cannot be built: {said}"));
+    }
+    disk::read_text(&path, disk::SMALL)
+        .map_err(|_| format!("the merged {source} no longer makes {}", shown(lock)))
+}
+
+/// Standard output of git; with another index, and words on standard input.
+fn git(words: &[&str], index: Option<(&Path, &[u8])>) -> Result<Vec<u8>, String> {
+    let failed = |error: std::io::Error| format!("git cannot be started: {}", reason(&error));
+    let mut command = Command::new("git");
+    command.args(words).env(INSIDE, "1").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(Stdio::piped());
+    if let Some((index, _)) = index {
+        command.env("GIT_INDEX_FILE", index);
+    }
+    let mut child = command.spawn().map_err(failed)?;
+    let input = index.map_or(&[][..], |(_, input)| input);
+    if let Some(mut pipe) = child.stdin.take() {
+        // A git that ended early says why on standard error.
+        let _ = pipe.write_all(input);
+    }
+    let output = child.wait_with_output().map_err(failed)?;
+    let command = words.first().copied().unwrap_or_default();
+    // 1 of merge-tree: there are conflicts, and it has listed them.
+    match output.status.code() {
+        Some(0) => Ok(output.stdout),
+        Some(1) if command == "merge-tree" => Ok(output.stdout),
+        Some(_) | None => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            Err(format!("`git {command}` failed: {said}"))
+        }
+    }
+}

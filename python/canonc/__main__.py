@@ -1,0 +1,5 @@
+"""`python -m canonc` is the command `canonc`."""
+
+from ._launch import main
+
+main()

@@ -1,0 +1,209 @@
+"""Runs: a folder that `canonc run` wrote, as configuration, weights, metrics and verification.
+
+docs/files.md describes the files. Must stay true: nothing is written; each package that is missing is named with the
+command that installs it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from ._command import Error, run_json, words
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import torch
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: Members of a step or evaluation that are not numbers.
+_NOT_NUMBERS = ("kind", "chain", "batch", "questions")
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What `canonc verify` found. `bool(verification)` is `verification.holds`."""
+
+    #: Whether every claim that can be checked holds.
+    holds: bool
+    #: The faults, a sentence each.
+    broken: list[str]
+    #: What cannot be decided on this machine.
+    undecided: list[str]
+    closing: str
+    #: The whole object of `canonc verify --json`.
+    json: dict[str, Any] = field(repr=False)
+
+    def __bool__(self) -> bool:
+        return self.holds
+
+
+def _needed(name: str, *packages: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        what = " ".join(packages)
+        message = f"this needs {' and '.join(packages)}, and {name} cannot be imported: {error}"
+        raise Error(f"{message}\n  = help: `{sys.executable} -m pip install {what}`", 3) from error
+
+
+def _number(value: Any) -> Any:
+    """NaN and infinities are strings in the log."""
+    return float(value) if value in ("NaN", "inf", "-inf") else value
+
+
+class Run:
+    """A run's folder. Every part is read when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+        with open(folder / "lock", "rb") as file:
+            #: The lock, as TOML gives it.
+            self.lock: dict[str, Any] = tomllib.load(file)
+
+    def __repr__(self) -> str:
+        return f"canonc.load({str(self.path)!r})"
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return str(self.lock["name"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every field of the recipe, by the names of `canonc show --recipe-fields`: {"optimizer": {"lr": 0.003}}."""
+        merged: dict[str, Any] = {}
+        for section in ("train", "eval", "platform", "cosmetic"):
+            _merge(merged, self.lock.get(section, {}))
+        # Of an evaluation's section: the digest of the training that it belongs to.
+        merged.pop("train", None)
+        return merged
+
+    @property
+    def arch(self) -> str:
+        """The architecture as text, without imports."""
+        return str(self.lock["arch"]["text"])
+
+    @property
+    def attestation(self) -> dict[str, Any] | None:
+        """What the run attests, or None before its end."""
+        try:
+            with open(self.path / "attestation.toml", "rb") as file:
+                return tomllib.load(file)
+        except FileNotFoundError:
+            return None
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps whose checkpoints are kept, ascending."""
+        found = (self.path / "checkpoints").glob("step-*/checkpoint.toml")
+        return sorted(int(file.parent.name.removeprefix("step-")) for file in found)
+
+    @overload
+    def weights(self, step: int | None = None, framework: Literal["numpy"] = "numpy") -> dict[str, np.ndarray[Any, Any]]: ...
+    @overload
+    def weights(self, step: int | None = None, *, framework: Literal["torch"]) -> dict[str, torch.Tensor]: ...
+    @overload
+    def weights(self, step: int | None, framework: Literal["torch"]) -> dict[str, torch.Tensor]: ...
+    def weights(self, step: int | None = None, framework: str = "numpy") -> dict[str, Any]:
+        """The weights of a checkpoint, the last one if no step is given, under the paths of `canonc show`."""
+        if framework not in ("numpy", "torch"):
+            raise Error(f"the framework is 'numpy' or 'torch', and not {framework!r}", 2)
+        steps = self.steps
+        if not steps:
+            raise Error(f"`{self.path}` has no checkpoint yet", 2)
+        if step is None:
+            step = steps[-1]
+        if step not in steps:
+            kept = ", ".join(map(str, steps))
+            raise Error(f"`{self.path}` has no checkpoint of step {step}; it has: {kept}", 2)
+        file = self.path / "checkpoints" / f"step-{step:010}" / "weights.safetensors"
+        reader = _needed(f"safetensors.{framework}", framework, "safetensors")
+        tensors: dict[str, Any] = reader.load_file(file)
+        return tensors
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Every line of the log, as it is."""
+        with open(self.path / "metrics.jsonl", encoding="utf-8") as log:
+            for line in log:
+                # A line without an end is still being written.
+                if line.endswith("\n"):
+                    yield json.loads(line)
+
+    def metrics(self) -> pd.DataFrame:
+        """A row for each training step: loss, grad_norm, lr, counted and auxiliary losses, by step."""
+        return self._frame("step")
+
+    def evaluations(self) -> pd.DataFrame:
+        """A row for each evaluation, by step. Accuracies are shares: `exact_match.2` of the level 2."""
+        return self._frame("eval")
+
+    def _frame(self, kind: str) -> pd.DataFrame:
+        pandas = _needed("pandas", "pandas")
+        rows = [_row(record) for record in self.records() if record["kind"] == kind]
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=None if rows else ["step"])
+        return frame.set_index("step")
+
+    def verify(self, *, replay: int | Literal["all"] | None = None, data: str | os.PathLike[str] | None = None) -> Verification:
+        """Checks every claim of the run; with `replay`, also trains so many of its steps again, which needs PyTorch."""
+        options = [] if replay is None else [f"--replay={replay}"]
+        options += [] if data is None else [f"--data={os.fspath(data)}"]
+        answer = run_json(["verify", words(self.path), *options], "canonc.verify.v2", (0, 1, 3))
+        broken, undecided = list(answer["broken"]), list(answer["undecided"])
+        return Verification(not broken and not undecided, broken, undecided, answer["closing"], answer)
+
+
+def load(run: str | os.PathLike[str]) -> Run:
+    """A run by its folder, or by its name under `runs/`."""
+    named = Path(run)
+    for folder in (named, Path("runs") / named):
+        if (folder / "lock").is_file():
+            try:
+                return Run(folder)
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+                raise Error(f"`{folder / 'lock'}` is not a lock: {error}", 2) from error
+    raise Error(
+        f"`{named}` is not a run: it has no file `lock`\n"
+        "  = help: name a folder that `canonc run` wrote, such as runs/NAME, or its name",
+        2,
+    )
+
+
+def _merge(into: dict[str, Any], other: dict[str, Any]) -> None:
+    for name, value in other.items():
+        if isinstance(value, dict):
+            _merge(into.setdefault(name, {}), value)
+        else:
+            into[name] = value
+
+
+def _row(record: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a line of the log, flat."""
+    row: dict[str, Any] = {}
+    for name, value in record.items():
+        if name in _NOT_NUMBERS:
+            continue
+        if name == "measures":
+            row.update({measure: _number(number) for measure, number in value.items()})
+        elif not isinstance(value, dict):
+            row[name] = _number(value)
+        elif "of" in value:
+            row[name] = _share(value)
+        else:
+            row.update({f"{name}.{level}": _share(count) for level, count in value.items()})
+    return row
+
+
+def _share(count: dict[str, int]) -> float | None:
+    return count["right"] / count["of"] if count["of"] else None

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Packs the wheel: `python/wheel.sh BINARIES OUT`.
+#
+# In: a folder with `canonc` and `canonc-torch` (packaging/binaries.sh), and this one. Out: one wheel in OUT. Must stay
+# true: it contains no library; its tag is the oldest manylinux whose libraries the programs can use, computed from
+# their symbols by auditwheel; the same programs and commit give the same bytes.
+set -euo pipefail
+binaries="$(cd "$1" && pwd)"
+mkdir -p "$2"
+out="$(cd "$2" && pwd)"
+cd "$(dirname "$0")/.."
+export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
+env="$(python/env.sh)"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/source"
+cp -R python/canonc python/pyproject.toml python/hatch_build.py python/README.md LICENSE NOTICE Cargo.toml "$work/source"
+rm -rf "$work/source/canonc/__pycache__"
+"$env/bin/python" packaging/licences.py > "$work/source/THIRD-PARTY.txt"
+mkdir "$work/source/canonc/bin"
+for program in canonc canonc-torch; do
+  install -m 755 "$binaries/$program" "$work/source/canonc/bin/$program"
+done
+"$env/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index \
+  --wheel-dir "$work/plain" "$work/source" >&2
+# The libraries of PyTorch are those of the environment that the wheel is installed in.
+PATH="$env/bin:$PATH" "$env/bin/auditwheel" repair --exclude libtorch_cpu.so --exclude libc10.so --exclude libgomp.so.1 \
+  --wheel-dir "$work/wheel" "$work"/plain/canonc-*.whl >&2
+# A library that was packed as well would mean that a program links another one than it should.
+if "$env/bin/python" -m zipfile --list "$work"/wheel/canonc-*.whl | grep -E '\.so( |\.)' >&2; then
+  echo "error: the wheel contains libraries" >&2
+  echo "help: exclude them in python/wheel.sh if every environment has them, or link them statically" >&2
+  exit 1
+fi
+rm -f "$out"/canonc-*.whl
+mv "$work"/wheel/canonc-*.whl "$out"
+ls "$out"/canonc-*.whl
