@@ -25,6 +25,7 @@ mod run_cli {
     mod signals;
     mod slurm;
     mod stock;
+    mod tracking;
     mod uses;
     mod verify;
 }
