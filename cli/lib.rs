@@ -30,6 +30,7 @@ pub mod found;
 pub mod graph;
 pub mod help;
 pub mod import;
+pub mod live;
 pub mod load;
 pub mod locks;
 pub mod looks;

@@ -4,13 +4,15 @@
 //! unfinished run is shown up to its last step, is labelled so, and is in no table; no run's folder is written to.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use lab::comparison::Comparison;
-use lab::experiment::Experiment;
+use lab::experiment::{Experiment, TokenizerKind};
 use lab::lock::Lock;
 use records::run::{Paths, read_experiment, read_lock};
 use report::page::{self, NoSuchModel, Part, Published, Report};
+use report::samples::Sample;
 use report::scores::Scores;
 use report::{compare, tensorboard};
 
@@ -19,16 +21,26 @@ use crate::compared::{arm_of, compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::files;
 use crate::found::Found;
+use crate::live::event_files;
 use crate::looks;
 use crate::named::{self, Named};
 use crate::out::{self, OutputKind};
 use crate::output;
 use crate::runs::{failure, read_text};
 
+/// The script that logs a run with the `wandb` package.
+const WANDB: &str = include_str!("../docs/log_to_wandb.py");
+
 pub fn report(args: &ReportArgs) -> Outcome {
+    if args.wandb_script {
+        output::exact(WANDB)?;
+        return Ok(Exit::Fine);
+    }
     let published = Published::named(&args.published).map_err(no_such_model)?;
     let scores = args.scores.iter().map(|path| scores(path)).collect::<Result<_, _>>()?;
-    let mut report = Report { published, scores, ..Report::default() };
+    let samples = args.samples.iter().map(|path| samples(path)).collect::<Result<Vec<_>, _>>()?;
+    let (samples, peak_flops) = (samples.concat(), args.peak_flops);
+    let mut report = Report { published, scores, samples, peak_flops, ..Report::default() };
     named::once(&args.what)?;
     out::folder(&args.dir)?;
     out::check(&args.out, OutputKind::Page)?;
@@ -39,6 +51,9 @@ pub fn report(args: &ReportArgs) -> Outcome {
     let found = OnceCell::new();
     for what in &args.what {
         add(&mut report, what, &args.dir, &found)?;
+    }
+    if let Some(bytes) = args.bytes_per_token {
+        measure_bytes(&mut report, bytes)?;
     }
     let page = page::page(&report).map_err(Failure::machine)?;
     out::put(&args.out, OutputKind::Page, &page)?;
@@ -51,13 +66,55 @@ pub fn report(args: &ReportArgs) -> Outcome {
     }
     if let Some(folder) = &args.tensorboard {
         for run in report.parts.iter().flat_map(|part| &part.runs).chain(&report.alone) {
-            let path = out::named(folder, &run.experiment.name, unfinished(run))?
-                .join(tensorboard::file_name(run));
+            let of_run = out::named(folder, &run.experiment.name, unfinished(run))?;
+            // The file that the run wrote itself is replaced: TensorBoard would read both.
+            let path = match event_files(&of_run)?.as_slice() {
+                [one] => one.clone(),
+                _ => of_run.join(tensorboard::file_name(tensorboard::begins(run))),
+            };
             out::put(&path, OutputKind::Events, tensorboard::events(run))?;
         }
         output::note(&format!("event files: {}", shown(folder)));
     }
     Ok(Exit::Fine)
+}
+
+/// Texts of `canonc generate --json`.
+fn samples(path: &Path) -> Result<Vec<Sample>, Failure> {
+    let text = disk::read_text(path, disk::SMALL).map_err(|error| files::missing(path, &error))?;
+    Sample::parse(&text).map_err(|why| {
+        Failure::bad_input(format!(
+            "`{}` is not a text of `canonc generate --json`: {why}",
+            shown(path)
+        ))
+        .help("write one with `canonc generate RUN --prompt TEXT --json > FILE`")
+    })
+}
+
+/// Bits per byte of the runs on text with a trained tokenizer, which must be one.
+fn measure_bytes(report: &mut Report, bytes: f64) -> Result<(), Failure> {
+    let runs = report.parts.iter_mut().flat_map(|part| &mut part.runs).chain(&mut report.alone);
+    let mut seen = BTreeSet::new();
+    for run in runs {
+        let trained =
+            TokenizerKind::ALL.iter().any(|kind| page::is_text(&run.experiment, kind.name()));
+        if trained {
+            let digest = run.experiment.value("data.tokenizer_digest");
+            seen.insert(digest.map(|digest| digest.plain()));
+            run.logged.measure_bytes(Some(bytes));
+        }
+    }
+    match seen.len() {
+        1 => Ok(()),
+        0 => Err(Failure::bad_input(
+            "`--bytes-per-token` is given, but no run is on text with a tokenizer other than `bytes`",
+        )
+        .help("leave it out: with bytes as tokens, the page has bits per byte without it")),
+        count => Err(Failure::bad_input(format!(
+            "`--bytes-per-token` is of one tokenizer, but the runs have {count}"
+        ))
+        .help("report the runs of each tokenizer on a page of their own")),
+    }
 }
 
 /// A result of `canonc eval`.

@@ -197,8 +197,9 @@ lock's data does: with its tokenizer, starting with bos under add_bos, and endin
 capo and multihop, between two ends of text (257), as in their windows. A .canon file has no data settings: its
 prompts are bytes, between 256 and 257 (vocabulary 258), or tokens of --tokenizer-file if that is a tokenizer.json.
 
-Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, kernels: [{kernel, path,
-times}]}; text is null for a prompt of tokens, state_bytes is the size of the state carried between tokens."
+Schema of --json: {schema: \"canonc.generate.v1\", model, prompt, temperature, seed, tokens, text, state_bytes,
+kernels: [{kernel, path, times}]}; prompt and text are null for a prompt of tokens, state_bytes is the size of the
+state carried between tokens. `canonc report --samples` shows such documents."
 )]
 pub struct GenerateArgs {
     /// A .canon file, a lock, a run's folder, or a Hugging Face folder

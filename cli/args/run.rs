@@ -43,6 +43,7 @@ Examples:
   canonc run --lock depo.lock --dir /scratch/depo     in another folder
   canonc run --lock depo.lock --dry-run               memory, disk and time, without training
   canonc run --lock depo.lock --stop-after-step 100   saves a checkpoint and exits 75
+  canonc run --lock depo.lock --tensorboard tb        also for `tensorboard --logdir tb`, step by step
   canonc run --lock depo.lock --stop-after 3h50m      the same, by time; a Slurm job does it before its end
 
 On Ctrl-C, SIGTERM, SIGHUP or SIGUSR2 the run finishes the step, saves a checkpoint and exits 75; the same command
@@ -64,6 +65,9 @@ pub struct RunArgs {
     /// Prepared documents, if the lock trains on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
+    /// Write a TensorBoard event file in DIR/NAME while the run trains; a resumed run goes on in the same file
+    #[arg(long, value_name = "DIR")]
+    pub tensorboard: Option<PathBuf>,
     /// Estimate memory (of each rank, with `--ranks`), disk and time, and write nothing
     #[arg(long)]
     pub dry_run: bool,

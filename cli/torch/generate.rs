@@ -16,7 +16,7 @@ use crate::interactive;
 use crate::open::{Asked, Described};
 use crate::prompts::Prompts;
 use canonc::args::GenerateArgs;
-use canonc::fail::{Exit, Failure, Outcome};
+use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::load::Found;
 use canonc::output;
 use canonc::runs::{self, failure};
@@ -113,6 +113,10 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         };
         output::json(&Report {
             schema: "canonc.generate.v1",
+            model: shown(&args.file),
+            prompt: args.prompt.as_deref(),
+            temperature: args.temperature,
+            seed: args.seed,
             tokens: &generated.tokens,
             text: bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             state_bytes: generated.state_bytes,
@@ -132,6 +136,10 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
+    model: String,
+    prompt: Option<&'a str>,
+    temperature: f64,
+    seed: u64,
     tokens: &'a [i64],
     text: Option<String>,
     state_bytes: usize,

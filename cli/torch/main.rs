@@ -7,6 +7,7 @@ mod eval;
 mod forward;
 mod generate;
 mod interactive;
+mod live;
 mod open;
 mod prompts;
 mod ranks;

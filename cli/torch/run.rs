@@ -34,11 +34,12 @@ use runtime::train::{
 use canonc::args::{OnDevice, RunArgs};
 use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::found::Found;
+use canonc::live::Live;
 use canonc::runs::{self, failure};
 use canonc::signals::{stop_in_time, stop_on_signals};
 use canonc::{child, named, out, output};
 
-use crate::ranks;
+use crate::{live, ranks};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match (args.named.as_slice(), &args.lock) {
@@ -86,6 +87,16 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
     };
     out::folder(&folder)?;
+    let tensorboard = args
+        .tensorboard
+        .as_ref()
+        .filter(|_| !args.dry_run && launch.as_ref().is_none_or(|launch| launch.rank == 0));
+    let live = tensorboard.map(|dir| Live::open(dir, &folder, &experiment)).transpose();
+    let live = live.inspect_err(|failure| {
+        if let (Some(launch), Some(why)) = (&launch, &failure.message) {
+            ranks::give_up(launch.clone(), why);
+        }
+    })?;
     let prepare = || -> Result<(Job, Machine), Failure> {
         let documents = runs::documents(&experiment, args.data.as_deref())?;
         let suites = suites::of(&experiment, documents.as_deref()).map_err(failure)?;
@@ -148,9 +159,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     for warning in repeated(&job, &estimated) {
         output::note(&format!("warning: {warning}"));
     }
-    let mut screen = Screen::new(&experiment);
-    let end = train(&mut job, &folder, on, &options, &mut screen);
-    screen.clear();
+    let mut shown_to = live::Shown { screen: Screen::new(&experiment), live };
+    let end = train(&mut job, &folder, on, &options, &mut shown_to);
+    shown_to.screen.clear();
     match end.map_err(failure)? {
         TrainOutcome::Finished(attestation) => {
             output::note(&format!(
@@ -224,6 +235,7 @@ fn several(args: &RunArgs) -> Outcome {
         lock: _,
         dir,
         data,
+        tensorboard,
         dry_run,
         device,
         ranks,
@@ -258,6 +270,7 @@ fn several(args: &RunArgs) -> Outcome {
         };
         let data = data.as_ref().filter(|_| runs::reads_documents(experiment));
         option("--data", data.map(OsString::from));
+        option("--tensorboard", tensorboard.as_ref().map(OsString::from));
         option("--stop-after", stop_after.map(|time| format!("{}s", time.as_secs()).into()));
         option("--stop-after-step", stop_after_step.map(|n| n.to_string().into()));
         option("--ranks", ranks.map(|n| n.to_string().into()));

@@ -19,12 +19,24 @@ function specs() {
   const own = new Set(RUNS.slice(0, OWN).flatMap(run => Object.keys(run.series)));
   const of = name => ({
     key: name, of: name, title: name, note: timeNote(shown.filter(run => run.series[name])), dense: DENSE.has(name), broad: name === "training loss", log: true,
-    lines: shown.map(run => line(run, run.series[name], { dense: DENSE.has(name) })).filter(Boolean),
+    lines: [...shown.map(run => line(run, run.series[name], { dense: DENSE.has(name) })), ...(state.mean ? armMeans(shown, name) : [])].filter(Boolean),
   });
-  const section = name => name === "training loss" ? "loss" : LATER.has(name) ? "optimiser" : own.has(name) ? "measures" : "published benchmarks";
+  const section = name => name === "training loss" ? "loss" : name === "tokens per second" ? "speed" : LATER.has(name) ? "optimiser" : own.has(name) ? "measures" : "published benchmarks";
   const all = names.map(name => ({ ...of(name), section: section(name) }));
   const [loss, rest] = [all.filter(spec => spec.section === "loss"), all.filter(spec => spec.section !== "loss")];
   return [...loss, ...PAIRS.map(pairSpec), ...selectedSpec(), ...rest].filter(spec => spec.lines.length);
+}
+
+/* The mean of each arm with several runs, at the steps that all of them have. */
+function armMeans(shown, name) {
+  const having = shown.filter(run => run.series[name] && !run.published), dense = DENSE.has(name);
+  return [...new Set(having.map(armOf))].flatMap(arm => {
+    const runs = having.filter(run => armOf(run) === arm);
+    if (runs.length < 2) return [];
+    const mean = together(runs.map(run => run.series[name]), values => values.every(value => value != null) ? values.reduce((a, b) => a + b, 0) / values.length : null);
+    const drawn = mean.steps.length && line(runs[0], { ...mean, meanOf: runs[0].series[name].meanOf }, { dense, label: `mean of ${runs.length}: ${runs[0].fields.arm}`, arm: true, runs });
+    return drawn ? [{ ...drawn, raw: null }] : [];
+  });
 }
 
 /* What has to be said of seconds. */
@@ -91,7 +103,7 @@ const fmt = value => value == null || !Number.isFinite(value) ? "–" : value ==
 const units = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 const short = value => { for (const [size, unit] of units) if (Math.abs(value) >= size) return `${+(value / size).toPrecision(4)}${unit}`; return String(+value.toPrecision(4)); };
 /* A value with the unit of its series. */
-const UNITS = { nats: [1, " nats"], share: [100, "%"], count: [1, " bits"] };
+const UNITS = { nats: [1, " nats"], share: [100, "%"], count: [1, " bits"], speed: [1, " tokens/s"] };
 const withUnit = (value, name, how, ends = {}) => { const [scale, unit] = UNITS[PAGE.units[name]] || [1, ""]; const text = how(value == null ? value : value * scale); return text && text !== "–" ? text + (ends[PAGE.units[name]] ?? unit) : text; };
 const POINTS = { share: " pp" };
 const signed = value => value == null || !Number.isFinite(value) ? "" : (value > 0 ? "+" : value < 0 ? "−" : "±") + fmt(Math.abs(value));
@@ -115,7 +127,7 @@ function build(spec, host) {
   if (state.logx && spec.lines.some(line => line.xs.some(x => !(x > 0)))) spec.linear = [spec.linear, "points at x = 0 are not drawn"].filter(Boolean).join("; ");
   const put = (line, values, options) => { columns.push({ xs: line.xs, values }); series.push({ points: { show: line.xs.length < 40 && !options.faint, size: 4 }, spanGaps: true, ...options, line }); };
   for (const line of spec.lines) if (line.raw) put(line, line.raw, { faint: true, stroke: () => colourOf(line.run), width: 1, points: { show: false } });
-  for (const line of spec.lines) put(line, line.values, { stroke: () => line.mean ? cssVar("--ink") : colourOf(line.run), dash: line.mean ? [] : dashOf(line.run) });
+  for (const line of spec.lines) put(line, line.values, { stroke: () => line.mean ? cssVar("--ink") : colourOf(line.run), dash: line.mean || line.arm ? [] : dashOf(line.run) });
   const data = aligned(columns);
   const ink = () => cssVar("--soft"), rule = () => cssVar("--line");
   const y = log ? logScale(data) : state.cut ? central(spec, data) : {};
@@ -238,9 +250,11 @@ function spikesOn(u, spec) {
 function restyle() {
   for (const { u } of charts) {
     for (const series of u.series.slice(1)) {
-      const strong = strengthOf(series.line.runs), chosen = state.selected.length && strong;
-      series.alpha = (series.faint ? .16 : 1) * (strong ? 1 : .22);
-      series.width = (series.faint ? 1 : series.line.mean ? 2.4 : series.line.pair && !series.line.run.published ? 1.1 : 1.5) + (chosen ? .9 : 0);
+      const strong = strengthOf(series.line.runs), chosen = state.selected.length && strong && !series.line.arm;
+      // Runs lie faint under the mean of their arm.
+      const under = !series.line.arm && !chosen && u.series.some(other => other.line && other.line.arm && other.line.runs.some(run => run.index === series.line.run.index));
+      series.alpha = (series.faint ? .16 : under ? .3 : 1) * (strong ? 1 : .22);
+      series.width = (series.faint ? 1 : series.line.mean || series.line.arm ? 2.4 : series.line.pair && !series.line.run.published ? 1.1 : 1.5) + (chosen ? .9 : 0);
     }
     u.redraw(false);
   }
@@ -253,7 +267,7 @@ function nearest({ u, spec }, event) {
   for (const line of spec.lines) {
     const at = Math.max(0, after(line.xs, u.posToVal(px, "x")) - 1);
     const distance = Math.abs(u.valToPos(line.values[at], "y") - py);
-    if (!line.mean && distance < best[0]) best = [distance, line];
+    if (!line.mean && !line.arm && distance < best[0]) best = [distance, line];
   }
   if (best[1]) select(best[1].run.index);
 }

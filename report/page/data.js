@@ -4,8 +4,8 @@
 const PAGE = JSON.parse(document.getElementById("data").textContent);
 
 /* Series that have a value at every step, and are smoothed on demand. */
-const DENSE = new Set(["training loss", "gradient norm"]);
-const LATER = new Set(["gradient norm", "learning rate"]);
+const DENSE = new Set(["training loss", "gradient norm", "tokens per second"]);
+const LATER = new Set(["gradient norm", "learning rate", "tokens per second"]);
 
 function unpack({ first, every, steps, values, mean_of }) {
   return { steps: steps || values.map((_, i) => first + i * every), values, meanOf: mean_of || 1 };

@@ -1,7 +1,7 @@
 /* Putting it together. In: the page as it was loaded. Out: the page drawn, and drawn again on every change. Must stay
    true: the focus stays where it was; every key that does something stands in KEYS, which the help shows. */
 
-const SECTIONS = ["loss", "measures", "optimiser", "published benchmarks"];
+const SECTIONS = ["loss", "measures", "optimiser", "speed", "published benchmarks"];
 /* Sections in `open` are those whose state the reader changed. */
 const openAtFirst = section => section === "loss" || section === "measures" || (section === "published benchmarks" && OWN === 0);
 const isOpen = section => openAtFirst(section) !== state.open.includes(section);
@@ -73,6 +73,7 @@ const KEYS = [
   ["k", "logarithmic x, or not", () => change({ logx: !state.logx })],
   ["l", "logarithmic y, or not", () => change({ logy: !state.logy })],
   ["y", "cut off what lies far outside, or show all", () => change({ cut: !state.cut })],
+  ["m", "the mean of each arm, or not", () => change({ mean: !state.mean && SEEDED })],
   ["+", "smooth more", () => change({ smooth: Math.min(100, state.smooth + 1) })],
   ["-", "smooth less", () => change({ smooth: Math.max(1, state.smooth - 1) })],
   ["r", "the whole range", () => setRange(null, null)],

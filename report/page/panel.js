@@ -35,6 +35,7 @@ function controls() {
   return [
     el("div", { class: "group", role: "group", "aria-label": "horizontal axis" }, el("span", {}, "x"), el("span", { class: "segments" }, ...axes), toggle("logx", "log", "logx", "logarithmic x (k)")),
     el("div", { class: "group" }, el("span", {}, "y"), toggle("logy", "log", "logy", "logarithmic y, of charts whose values are all positive (l)"), toggle("cut", "cut", "cut", "cut off what lies far outside, such as first steps and spikes (y)")),
+    SEEDED ? el("div", { class: "group" }, el("span", {}, "lines"), toggle("mean", "mean", "mean", "also the mean of each arm with several runs, over the steps that all of them have (m)")) : null,
     el("div", { class: "group" }, el("label", { for: "smooth" }, "smooth"), smoothing, el("output", { for: "smooth" }, state.smooth === 1 ? "off" : state.smooth)),
     el("div", { class: "group" }, el("span", {}, "range"), end("from", "from"), end("to", "to"), el("button", { id: "reset", type: "button", title: "Whole range (r)", onclick: () => setRange(null, null) }, "all")),
     PAIRS.some(pair => !pair.published) && whats.length > 1 ? el("div", { class: "group" }, el("label", { for: "pairs-of" }, "differences of"), pairsOf) : null,
@@ -121,8 +122,8 @@ function readout(spec, x) {
   document.getElementById("where").textContent = `${AXES[state.x].label} ${state.x === "steps" ? Math.floor(x) : short(x)}`;
   document.getElementById("what").title = spec.title;
   for (const row of document.querySelectorAll("#legend tr[data-run]")) {
-    const line = spec.lines.find(line => line.run.index === +row.dataset.run && !line.mean);
-    const twin = line && spec.lines.find(other => other.run === line.run.twin && !other.pair);
+    const line = spec.lines.find(line => line.run.index === +row.dataset.run && !line.mean && !line.arm);
+    const twin = line && spec.lines.find(other => other.run === line.run.twin && !other.pair && !other.arm);
     const [own, other] = [line && value(line), twin && value(twin)];
     row.querySelector(".value").textContent = own == null ? "" : withUnit(own, spec.of, spec.zero ? signed : fmt, spec.zero ? POINTS : {});
     row.querySelector(".delta").textContent = own == null || other == null ? "" : withUnit(own - other, spec.of, signed, POINTS);

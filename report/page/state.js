@@ -3,7 +3,7 @@
 
 const FRESH = {
   // Beside published runs, which are a thousand times as long, one's own would be a dot.
-  x: OWN && RUNS.length > OWN ? "share" : "steps", logx: false, logy: false, cut: true, smooth: usualWindow(), from: null, to: null, pairsOf: "training loss",
+  x: OWN && RUNS.length > OWN ? "share" : "steps", logx: false, logy: false, cut: true, mean: false, smooth: usualWindow(), from: null, to: null, pairsOf: "training loss",
   colour: "arm", shade: varies("optimizer.lr") ? "optimizer.lr" : "", text: "", filters: [], hidden: [], selected: [],
   theme: "auto", open: [],
 };
@@ -24,7 +24,7 @@ const isRun = value => Number.isInteger(value) && value >= 0 && value < RUNS.len
 const isField = value => value === "" || FIELDS.some(field => field.path === value);
 const listOf = check => value => Array.isArray(value) && value.every(check);
 const CHECKS = {
-  x: value => Object.hasOwn(AXES, value), logx: v => typeof v === "boolean", logy: v => typeof v === "boolean", cut: v => typeof v === "boolean",
+  x: value => Object.hasOwn(AXES, value), logx: v => typeof v === "boolean", logy: v => typeof v === "boolean", cut: v => typeof v === "boolean", mean: v => typeof v === "boolean",
   smooth: value => Number.isInteger(value) && value >= 1 && value <= 200, from: isNumber, to: isNumber,
   pairsOf: v => typeof v === "string", colour: isField, shade: isField, text: v => typeof v === "string",
   filters: listOf(two => Array.isArray(two) && two.length === 2 && two.every(v => typeof v === "string")),
@@ -71,6 +71,10 @@ function mixed(colour, towards, part) {
   const hex = at => Math.round(channel(at) + (towards - channel(at)) * part).toString(16).padStart(2, "0");
   return `#${hex(1)}${hex(3)}${hex(5)}`;
 }
+
+/* An arm of one comparison; arms of several may be called alike. */
+const armOf = run => `${run.part}/${run.fields.arm}`;
+const SEEDED = RUNS.slice(0, OWN).some((run, at, all) => run.part != null && all.findIndex(other => armOf(other) === armOf(run)) < at);
 
 function groupOf(run) { return run.fields[state.colour] ?? "–"; }
 

@@ -30,5 +30,6 @@ pub mod curves;
 pub mod compare;
 pub mod overview;
 pub mod scores;
+pub mod samples;
 pub mod page;
 pub mod tensorboard;

@@ -10,6 +10,7 @@ mod data;
 mod own;
 mod published;
 mod run;
+mod speed;
 mod spikes;
 mod still;
 mod verdicts;
@@ -25,11 +26,13 @@ use crate::compare::{
     AaNoise, Comparison, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
 };
 use crate::overview::{self, Entry};
+use crate::samples::Sample;
 use crate::scores::{self, Scores};
 use crate::statistics::noise::OfMean;
 
 pub use published::{NoSuchModel, Published};
-pub use run::{Logged, MOST_POINTS, Run, read, read_so_far};
+pub use run::{Logged, MOST_POINTS, Run, is_text, read, read_so_far};
+pub(crate) use run::{started, step_seconds};
 pub use spikes::Spike;
 
 /// The heading above a comparison's tables: its design, without any result.
@@ -98,6 +101,10 @@ pub struct Report {
     pub published: Published,
     /// Results of `canonc eval` to show with them.
     pub scores: Vec<Scores>,
+    /// Texts that models wrote, to show with them.
+    pub samples: Vec<Sample>,
+    /// The peak of the machine that trained the runs, in FLOP/s, if the user knows it.
+    pub peak_flops: Option<f64>,
     /// Omitted items, with reasons.
     pub left_out: Vec<String>,
 }
@@ -228,6 +235,7 @@ impl Report {
         match (titles.as_slice(), self.alone.as_slice()) {
             ([], [run]) => run.name.clone(),
             ([], []) if !self.scores.is_empty() => "Scores".to_owned(),
+            ([], []) if !self.samples.is_empty() => "Samples".to_owned(),
             ([], []) => "Published curves".to_owned(),
             ([], runs) => format!("{} runs", runs.len()),
             (titles, _) => titles.join(", "),
@@ -243,6 +251,8 @@ struct Shown<'a> {
     /// The primary rows of all comparisons; empty for fewer than two.
     together: Table,
     finals: own::Finals,
+    speed: own::Finals,
+    samples: &'a [Sample],
     /// Every score of `canonc eval`, and those beside published ones.
     scores: [Table; 2],
     scores_caption: &'static str,
@@ -283,9 +293,11 @@ pub fn page(report: &Report) -> Result<String, String> {
             .collect(),
         together: report.together(),
         finals: own::finals(report),
+        speed: speed::table(&report.runs(), report.peak_flops),
+        samples: &report.samples,
         scores: [scores::all(&report.scores), scores::beside_published(&report.scores)],
         scores_caption: scores::CAPTION,
-        figures: still::figures(&report.runs(), &pairs),
+        figures: still::figures(&report.runs(), &report.part_numbers(), &pairs),
         has_own: answers.iter().any(|answer| !answer.yours.is_empty()),
         answers,
         published: report.published.models.len(),

@@ -1,186 +1,155 @@
-//! Writes a run's curves as an event file for TensorBoard.
+//! A run's curves as an event file for TensorBoard.
 //!
-//! In: a finished run. Out: bytes: TFRecords (length, masked CRC-32C of it, bytes, masked CRC-32C of them) of Event
-//! messages. The first one names the format; the others give a scalar per curve for each step and evaluation. Must
-//! stay true: steps ascend; wall times are the run's start plus elapsed seconds, so that equal runs give equal bytes;
-//! NaN is written as NaN, never left out.
-//!
-//! The few fields of `tensorflow/core/util/event.proto` and `framework/summary.proto` that scalars need are written by
-//! number; a code generator would be larger than this file.
+//! In: a run, or the folder of one that is training. Out: an event for each step and each evaluation, in the order of
+//! the log. Must stay true: steps ascend; the same record of a log gives the same values, whether a file is written
+//! while the run trains or afterwards; NaN is written as NaN, never left out.
+
+mod format;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use crc::{CRC_32_ISCSI, Crc};
+use lab::experiment::Experiment;
+use records::finished;
+use records::metrics::{Evaluation, Record, Step};
+use records::run::{Paths, RunError};
 
-use crate::compare::TRAINING_LOSS;
+use crate::compare::{Curves, TRAINING_LOSS};
 use crate::page::Run;
+use crate::page::{started, step_seconds};
 
-/// Castagnoli's polynomial, as in TFRecords.
-const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
-const VERSION: &str = "brain.Event:2";
+pub use format::{Event, Records, first, read};
 
-/// The file name for a run.
-pub fn file_name(run: &Run) -> String {
-    format!("events.out.tfevents.{:010}.canonc", start(run) as u64)
+/// The end of the names of our files.
+pub const ENDING: &str = ".canonc";
+/// The beginning of the names of event files.
+pub const BEGINNING: &str = "events.out.tfevents.";
+
+/// The name of an event file that begins at this time. TensorBoard reads the files of a folder in the order of names.
+pub fn file_name(begins: f64) -> String {
+    format!("{BEGINNING}{:010}{ENDING}", begins as u64)
 }
 
-fn start(run: &Run) -> f64 {
+/// When the run began, if that is recorded.
+pub fn begins(run: &Run) -> f64 {
     run.logged.started.unwrap_or(0.0)
 }
 
-/// The bytes of the event file.
+/// The bytes of the event file of a run. Wall times are its start plus seconds of training, so that equal runs give
+/// equal bytes.
 pub fn events(run: &Run) -> Vec<u8> {
     let logged = &run.logged;
-    let mut scalars: BTreeMap<u64, Vec<(String, f64)>> = BTreeMap::new();
-    let series = [
-        (TRAINING_LOSS, &logged.curves.loss),
-        ("gradient norm", &logged.grad_norm),
-        ("learning rate", &logged.lr),
-    ];
-    let measures = logged.curves.metrics.iter().map(|(name, points)| (name.as_str(), points));
-    for (name, points) in series.into_iter().chain(measures) {
+    let mut steps: BTreeMap<u64, [Vec<(String, f32)>; 2]> = BTreeMap::new();
+    let series =
+        [(TRAINING_LOSS, &logged.curves.loss), (NORM, &logged.grad_norm), (RATE, &logged.lr)];
+    for (name, points) in series {
         for (step, value) in points {
-            scalars.entry(*step).or_default().push((tag(name), *value));
+            let [of_step, _] = steps.entry(*step).or_default();
+            of_step.push((tag(TRAINING, name), *value as f32));
         }
     }
-    let seconds: BTreeMap<u64, f64> = logged.seconds.iter().flatten().copied().collect();
-    let mut file = record(&version(start(run)));
-    for (step, values) in &scalars {
-        let now = start(run) + seconds.range(..=step).next_back().map_or(0.0, |(_, s)| *s);
-        file.extend(record(&event(now, *step, values)));
+    for (name, points) in &logged.curves.metrics {
+        for (step, value) in points {
+            let [_, of_evaluation] = steps.entry(*step).or_default();
+            of_evaluation.push((tag(EVALUATION, name), *value as f32));
+        }
+    }
+    let ends: BTreeMap<u64, f64> = logged.seconds.iter().flatten().copied().collect();
+    let tokens = run.experiment.batch.tokens_per_step;
+    let mut file = first(begins(run), &run.experiment.id().to_string());
+    let mut before = 0.0;
+    for (step, [mut of_step, of_evaluation]) in steps {
+        let end = ends.get(&step).copied();
+        of_step.extend(end.and_then(|end| speed(tokens, end - before)));
+        before = end.unwrap_or(before);
+        for values in [of_step, of_evaluation].into_iter().filter(|values| !values.is_empty()) {
+            file.extend(Event { wall_time: begins(run) + before, step, values }.record());
+        }
     }
     file
 }
 
-/// `train/loss`: TensorBoard groups by the part before the first `/` and does not handle blanks well.
-fn tag(name: &str) -> String {
-    let group = match name {
-        TRAINING_LOSS | "gradient norm" | "learning rate" => "training",
-        _ => "evaluation",
+/// The events of all that a run has logged so far. Wall times are the run's start plus seconds of training. Refuses a
+/// log of another lock.
+pub fn logged(folder: &Path, experiment: &Experiment) -> Result<Vec<Event>, RunError> {
+    let paths = Paths::new(folder);
+    let (records, _) = finished::so_far(&paths, experiment.into())?;
+    let (seconds, mut now) =
+        (step_seconds(&paths.timings()), started(&paths.events()).unwrap_or(0.0));
+    let tokens = experiment.batch.tokens_per_step;
+    let event = |record: &Record| match record {
+        Record::Start(_) => None,
+        Record::Step(step) => {
+            let seconds = seconds.get(&step.step).copied();
+            now += seconds.unwrap_or(0.0);
+            Some(of_step(step, tokens, seconds, now))
+        }
+        Record::Evaluation(evaluation) => of_evaluation(evaluation, now),
     };
+    Ok(records.iter().filter_map(event).collect())
+}
+
+/// The event of a step that took so long.
+pub fn of_step(step: &Step, tokens: u64, seconds: Option<f64>, wall_time: f64) -> Event {
+    let loss = step.loss.map(|loss| (TRAINING_LOSS, loss));
+    let values = loss.into_iter().chain([(NORM, step.grad_norm), (RATE, step.lr)]);
+    let values = values.map(|(name, value)| (tag(TRAINING, name), value as f32));
+    let values = values.chain(seconds.and_then(|seconds| speed(tokens, seconds))).collect();
+    Event { wall_time, step: step.step, values }
+}
+
+/// The event of an evaluation; `None` if it measured nothing.
+pub fn of_evaluation(evaluation: &Evaluation, wall_time: f64) -> Option<Event> {
+    let curves = Curves::from_records(&[Record::Evaluation(evaluation.clone())]);
+    let value = |(name, points): (String, Vec<(u64, f64)>)| {
+        points.last().map(|(_, value)| (tag(EVALUATION, &name), *value as f32))
+    };
+    let values: Vec<(String, f32)> = curves.metrics.into_iter().filter_map(value).collect();
+    (!values.is_empty()).then_some(Event { wall_time, step: evaluation.step, values })
+}
+
+/// Whether an event of a file says the same as that of the log. Speeds may be missing in either.
+pub fn agree(written: &Event, logged: &Event) -> bool {
+    let of_log = logged.values.iter().filter(|(tag, _)| !tag.starts_with(SPEED)).cloned();
+    written.has(logged.step, &of_log.collect::<Vec<_>>())
+}
+
+/// Whether this is the event of an evaluation.
+pub fn is_evaluation(event: &Event) -> bool {
+    event.values.iter().any(|(tag, _)| tag.starts_with(EVALUATION))
+}
+
+const NORM: &str = "gradient norm";
+const RATE: &str = "learning rate";
+// The overlap with training is not counted here, so no loss is called held-out.
+const TRAINING: &str = "training";
+const EVALUATION: &str = "evaluation";
+const SPEED: &str = "speed";
+
+fn speed(tokens: u64, seconds: f64) -> Option<(String, f32)> {
+    let name = tag(SPEED, "tokens per second");
+    (seconds > 0.0).then(|| (name, (tokens as f64 / seconds) as f32))
+}
+
+/// `training/training_loss`: TensorBoard groups by the part before the first `/` and does not handle blanks well.
+fn tag(group: &str, name: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    // The overlap with training is not counted here, so no loss is called held-out.
     format!("{group}/{}", name.chars().map(plain).collect::<String>())
-}
-
-fn record(data: &[u8]) -> Vec<u8> {
-    let length = (data.len() as u64).to_le_bytes();
-    let mut bytes = length.to_vec();
-    bytes.extend(masked(&length).to_le_bytes());
-    bytes.extend(data);
-    bytes.extend(masked(data).to_le_bytes());
-    bytes
-}
-
-/// The masked checksum of TFRecords: a plain checksum of bytes that contain checksums is weak.
-fn masked(data: &[u8]) -> u32 {
-    CRC.checksum(data).rotate_right(15).wrapping_add(0xa282_ead8)
-}
-
-fn version(wall_time: f64) -> Vec<u8> {
-    let mut event = double(1, wall_time);
-    event.extend(bytes(3, VERSION.as_bytes()));
-    event
-}
-
-fn event(wall_time: f64, step: u64, values: &[(String, f64)]) -> Vec<u8> {
-    let mut summary = Vec::new();
-    for (tag, value) in values {
-        let mut scalar = bytes(1, tag.as_bytes());
-        // Key 2, four bytes.
-        scalar.push(2 << 3 | 5);
-        scalar.extend((*value as f32).to_le_bytes());
-        summary.extend(bytes(1, &scalar));
-    }
-    let mut event = double(1, wall_time);
-    event.push(2 << 3);
-    event.extend(varint(step));
-    event.extend(bytes(5, &summary));
-    event
-}
-
-fn double(key: u8, value: f64) -> Vec<u8> {
-    let mut out = vec![key << 3 | 1];
-    out.extend(value.to_le_bytes());
-    out
-}
-
-fn bytes(key: u8, data: &[u8]) -> Vec<u8> {
-    let mut out = vec![key << 3 | 2];
-    out.extend(varint(data.len() as u64));
-    out.extend(data);
-    out
-}
-
-/// Seven bits per byte, lowest first.
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The bodies of all records, after checking each checksum.
-    fn records(mut file: &[u8]) -> Vec<&[u8]> {
-        let mut found = Vec::new();
-        while !file.is_empty() {
-            let (length, rest) = file.split_at(8);
-            let (check, rest) = rest.split_at(4);
-            assert_eq!(masked(length).to_le_bytes(), check);
-            let (data, rest) =
-                rest.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
-            let (check, rest) = rest.split_at(4);
-            assert_eq!(masked(data).to_le_bytes(), check);
-            found.push(data);
-            file = rest;
-        }
-        found
-    }
-
-    #[test]
-    fn checksums_are_castagnoli_s_as_rfc_3720_gives_them() {
-        assert_eq!(CRC.checksum(&[0; 32]), 0x8a91_36aa);
-        assert_eq!(CRC.checksum(&[0xff; 32]), 0x62a8_ab43);
-        assert_eq!(CRC.checksum(b"123456789"), 0xe306_9283);
-    }
-
-    #[test]
-    fn records_are_byte_for_byte_what_tensorboard_writes() {
-        // Written by `tensorboard.summary.writer.record_writer.RecordWriter` of TensorBoard 2 for
-        // Event(wall_time=1.5, file_version="brain.Event:2") and a scalar after step 300.
-        let first =
-            "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c";
-        let second = "2d000000000000003c418afb09000000000000024010ac022a1f0a1d0a16\
-                      747261696e696e672f747261696e696e675f6c6f7373150000c03f1f7e8e3e";
-        let loss = [("training/training_loss".to_owned(), 1.5)];
-        let [a, b] = [version(1.5), event(2.25, 300, &loss)].map(|message| record(&message));
-        let hex = |file: &[u8]| file.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        assert_eq!((hex(&a).as_str(), hex(&b).as_str()), (first, second));
-        assert_eq!(records(&[a, b].concat()).len(), 2);
-    }
-
-    #[test]
-    fn numbers_have_their_bytes() {
-        assert_eq!(varint(0), [0]);
-        assert_eq!(varint(127), [127]);
-        assert_eq!(varint(300), [0xac, 0x02]);
-        assert_eq!(varint(u64::MAX).len(), 10);
-        let event = event(0.0, 300, &[("a".to_owned(), 1.0)]);
-        let wanted = [9, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0xac, 2, 42, 10, 10, 8, 10, 1, b'a', 21];
-        assert_eq!(event[..20], wanted);
-        assert_eq!(event[20..], 1.0_f32.to_le_bytes());
-    }
-
     #[test]
     fn tags_are_groups_and_plain_words() {
-        assert_eq!(tag(TRAINING_LOSS), "training/training_loss");
-        assert_eq!(tag("exact_match, level 2"), "evaluation/exact_match__level_2");
+        assert_eq!(tag(TRAINING, TRAINING_LOSS), "training/training_loss");
+        assert_eq!(tag(EVALUATION, "exact_match, level 2"), "evaluation/exact_match__level_2");
+    }
+
+    #[test]
+    fn speeds_are_of_steps_that_took_time() {
+        assert_eq!(speed(300, 1.5), Some(("speed/tokens_per_second".to_owned(), 200.0)));
+        assert_eq!((speed(300, 0.0), speed(300, f64::NAN)), (None, None));
     }
 }

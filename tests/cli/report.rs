@@ -7,7 +7,9 @@
 
 mod batches;
 mod browser;
+mod events;
 mod many;
+mod speed;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -426,7 +428,7 @@ fn the_page_does_in_a_browser_what_it_says() {
         saw["outside"],
         serde_json::json!({"requests": [], "images": 0, "hacked": false, "scripts": 3})
     );
-    assert_eq!(saw["still"], serde_json::json!({"shown": "none", "pictures": 2, "paper": true}));
+    assert_eq!(saw["still"], serde_json::json!({"shown": "none", "pictures": 3, "paper": true}));
 }
 
 /// Three replicates of the base measure its noise: the standard deviation of one difference, at every step.
@@ -481,54 +483,6 @@ fn hostile_words_stay_words() {
         "{}",
         saw["values"]
     );
-}
-
-/// The messages of a TFRecord file. The library's tests check its checksums against known ones.
-fn records(mut file: &[u8]) -> Vec<Vec<u8>> {
-    let mut found = Vec::new();
-    while let Some((length, rest)) = file.split_at_checked(8) {
-        let length = u64::from_le_bytes(length.try_into().unwrap()) as usize;
-        found.push(rest[4..4 + length].to_vec());
-        file = &rest[4 + length + 4..];
-    }
-    assert!(file.is_empty());
-    found
-}
-
-#[test]
-fn event_files_hold_every_scalar_at_its_step_and_time() {
-    let dir = compared();
-    let words = ["report", "runs/pair/pair-treated-seed1", "--tensorboard", "tb"];
-    let ran = canonc(dir.path(), &words);
-    exits(0, &ran);
-    assert!(ran.stderr.contains("event files: tb"), "{}", ran.stderr);
-    let path = dir.path().join("tb/pair-treated-seed1/events.out.tfevents.0000001000.canonc");
-    let records = records(&fs::read(&path).unwrap());
-    // The format's name, then each step; evaluations are part of their steps.
-    assert_eq!(records.len(), 1 + STEPS as usize);
-    assert!(records[0].ends_with(b"brain.Event:2"));
-    let holds = |record: &[u8], tag: &str, value: f64| {
-        let mut wanted = vec![10, tag.len() as u8];
-        wanted.extend(tag.bytes());
-        wanted.push(21);
-        wanted.extend((value as f32).to_le_bytes());
-        assert!(record.windows(wanted.len()).any(|bytes| bytes == wanted), "{tag} {value}");
-    };
-    for (record, step) in records[1..].iter().zip(1..) {
-        assert_eq!(record[0], 9);
-        let time = f64::from_le_bytes(record[1..9].try_into().unwrap());
-        assert_eq!(time, 1000.5 + SECONDS * step as f64);
-        assert_eq!(record[9..11], [16, step as u8]);
-        holds(record, "training/training_loss", loss(Role::Treatment, 0, step));
-        holds(record, "training/gradient_norm", 1.0 / step as f64);
-        if step % 20 == 0 {
-            holds(record, "evaluation/token_accuracy", step as f64 / 100.0);
-        }
-    }
-    // Equal runs give equal bytes.
-    let before = fs::read(&path).unwrap();
-    exits(0, &canonc(dir.path(), &words));
-    assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]

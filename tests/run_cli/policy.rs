@@ -6,6 +6,8 @@
 
 use std::fs;
 
+use lab::lock::Lock;
+
 use super::super::{DEPO, Place, experiment};
 
 /// A run in bf16 is stopped and continued to the same bits; its plan, log and verification say bf16.
@@ -78,4 +80,31 @@ fn a_dry_run_predicts_the_peak_of_memory() {
     });
     let measured = peaks.fold(f64::NAN, f64::max);
     assert!((predicted / measured - 1.0).abs() < 0.05, "{predicted} of {measured} MiB");
+}
+
+#[test]
+fn the_platform_section_is_the_environment_libtorch_starts_in() {
+    let short = ("steps = 6", "steps = 3");
+    let small = |changes: &[(&str, &str)]| experiment("small_canon", DEPO, changes);
+    let place = Place::new(&small(&[short]));
+    let two = "threads = 2\ncpu_capability = \"default\"\nblas = \"compatible\"";
+    place.lock("other", &Lock::Experiment(small(&[short, ("threads = 1", two)])));
+    place.exits(0, "run --lock lockfiles/small.lock --dir one");
+    place.exits(0, "run --lock lockfiles/other.lock --dir two");
+    let (one, two) = (place.attestation("one"), place.attestation("two"));
+    assert_eq!((one.lock, one.machine["threads"].as_str()), (two.lock, "1"));
+    assert_ne!(one.platform, two.platform);
+    assert_eq!(two.machine["threads"], "2");
+    assert_eq!(two.machine["cpu_capability"].to_lowercase(), "default");
+    assert_eq!(two.machine["env.MKL_CBWR"], "COMPATIBLE");
+    // Other rounding, but the same run.
+    let (one, two) = (place.steps("one"), place.steps("two"));
+    assert_eq!((one.len(), two.len()), (3, 3));
+    for (one, two) in one.iter().zip(&two) {
+        assert_eq!((one.batch, one.counted), (two.batch, two.counted));
+        let (one, two) = (one.loss.unwrap(), two.loss.unwrap());
+        assert!((one - two).abs() < 2e-5 * one, "{one} {two}");
+    }
+    let said = place.exits(2, "run --lock lockfiles/other.lock --dir one");
+    assert!(said.contains("another platform section"), "{said}");
 }

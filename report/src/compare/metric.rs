@@ -5,7 +5,9 @@
 
 use tasks::metric::{BITS, BITS_PER_PARAMETER, KL, VALIDITY, is_share, of_suite};
 
-use super::{EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit};
+use super::{
+    BITS_PER_BYTE, EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit,
+};
 
 /// Further measures of an evaluation: their names in tables and their units.
 pub(super) const MEASURES: [(&str, &str, Unit); 4] = [
@@ -43,6 +45,7 @@ pub fn unit(metric: &str) -> Unit {
             // A perplexity, or bits per byte: its name says which.
             false => Unit::Unknown,
         },
+        BITS_PER_BYTE => Unit::Count,
         _ if metric.starts_with(TOKEN_ACCURACY) || metric.starts_with(EXACT_MATCH) => Unit::Share,
         _ => {
             let found = MEASURES.iter().find(|(_, called, _)| *called == metric);

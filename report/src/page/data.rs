@@ -12,6 +12,7 @@ use lab::field::{Class, Origin, TABLE};
 use serde_json::{Value, json};
 
 use super::run::{Run, thinned};
+use super::speed;
 use super::verdicts::Judged;
 use super::{Paired, Report};
 use crate::compare::{TRAINING_LOSS, unit};
@@ -35,6 +36,9 @@ fn of_pair(pair: &Paired) -> Value {
     json!({ "title": title, "lines": lines, "replicate": replicate, "noise": noise.is_some() })
 }
 
+/// The series of speeds.
+const SPEED: &str = "tokens per second";
+
 /// The unit of each series.
 fn units(runs: &[&Run]) -> Value {
     let named = |run: &&Run| run.logged.curves.metrics.keys().cloned().collect::<Vec<_>>();
@@ -46,6 +50,7 @@ fn units(runs: &[&Run]) -> Value {
             let word = unit(&name).word();
             (name, word)
         })
+        .chain([(SPEED.to_owned(), "speed")])
         .collect();
     json!(units)
 }
@@ -62,6 +67,7 @@ fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
     put(TRAINING_LOSS, &logged.curves.loss);
     put("gradient norm", &logged.grad_norm);
     put("learning rate", &logged.lr);
+    put(SPEED, &speed::series(run));
     for (name, points) in &logged.curves.metrics {
         put(name, points);
     }

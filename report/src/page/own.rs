@@ -57,7 +57,11 @@ pub(super) fn finals(report: &Report) -> Finals {
 
 /// `120 k`, `2.46 M`.
 fn short(value: &FieldValue) -> String {
-    let Ok(number) = value.plain().parse::<f64>() else { return value.plain() };
+    value.plain().parse().map_or_else(|_| value.plain(), prefixed)
+}
+
+/// A number with three figures and a prefix.
+pub(super) fn prefixed(number: f64) -> String {
     let (mut number, mut prefix) = (number, "");
     for next in ["k", "M", "G", "T", "P"] {
         if number.abs() < 999.5 {
@@ -66,7 +70,10 @@ fn short(value: &FieldValue) -> String {
         (number, prefix) = (number / 1000.0, next);
     }
     match prefix {
-        "" => format!("{number}"),
+        "" if number.fract() == 0.0 || number < 0.01 => format!("{number}"),
+        "" if number < 9.995 => format!("{number:.2}"),
+        "" if number < 99.95 => format!("{number:.1}"),
+        "" => format!("{number:.0}"),
         _ if number < 9.995 => format!("{number:.2} {prefix}"),
         _ if number < 99.95 => format!("{number:.1} {prefix}"),
         _ => format!("{number:.0} {prefix}"),

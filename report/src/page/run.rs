@@ -12,11 +12,12 @@ use lab::comparison::Role;
 use lab::experiment::Experiment;
 
 use super::spikes::{self, Spike};
-use crate::compare::{self, Curves};
+use crate::compare::{self, BITS_PER_BYTE, Curves};
 use disk::json_lines;
 use records::finished;
 use records::metrics::Record;
 use records::run::{Paths, RunError};
+use tasks::metric::EVAL_LOSS;
 
 /// Most points of a series on a page; longer series are thinned.
 pub const MOST_POINTS: usize = 2000;
@@ -55,6 +56,10 @@ pub struct Logged {
     pub batches: Vec<Digest>,
     /// Seconds from the start to the end of each step.
     pub seconds: Option<Vec<(u64, f64)>>,
+    /// Whether the run shared its machine with other runs of its comparison.
+    pub beside: bool,
+    /// Facts about the machine that a finished run attests, if one machine did all of it.
+    pub machine: BTreeMap<String, String>,
     /// Start time in seconds since 1970, if recorded.
     pub started: Option<f64>,
     /// Spikes of the training loss.
@@ -65,8 +70,13 @@ pub struct Logged {
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> {
     let curves = compare::read(folder, experiment)?;
     let paths = Paths::new(folder);
-    let (_, records) = finished::read(&paths, experiment.into())?;
-    Ok(Logged::from_records(&paths, curves, records))
+    let (attestation, records) = finished::read(&paths, experiment.into())?;
+    let mut logged = Logged::from_records(&paths, curves, records);
+    if attestation.other_machines.is_empty() {
+        logged.machine = attestation.machine;
+    }
+    logged.measure_bytes(bytes_per_token(experiment));
+    Ok(logged)
 }
 
 /// Reads the log of an unfinished run of this lock, and its last step. Omits timings, since other runs may have
@@ -74,10 +84,33 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
 pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), RunError> {
     let paths = Paths::new(folder);
     let (records, step) = finished::so_far(&paths, experiment.into())?;
-    Ok((Logged::from_records(&paths, Curves::from_records(&records), records), step))
+    let mut logged = Logged::from_records(&paths, Curves::from_records(&records), records);
+    logged.measure_bytes(bytes_per_token(experiment));
+    Ok((logged, step))
+}
+
+/// Bytes of text behind a token, if the lock says it: with bytes as tokens, one. The mark at the end of a document counts
+/// as a byte there.
+fn bytes_per_token(experiment: &Experiment) -> Option<f64> {
+    is_text(experiment, "bytes").then_some(1.0)
+}
+
+/// Whether every token of text is a target, and a tokenizer of this kind made them.
+pub fn is_text(experiment: &Experiment, tokenizer: &str) -> bool {
+    let is = |path, word: &str| experiment.value(path).is_some_and(|value| value.plain() == word);
+    is("data.task", "text") && is("data.tokenizer", tokenizer) && is("data.loss_on", "all")
 }
 
 impl Logged {
+    /// Adds the evaluation loss in bits per byte of text, if the bytes of a token are known.
+    pub fn measure_bytes(&mut self, bytes_per_token: Option<f64>) {
+        let Some(bytes) = bytes_per_token else { return };
+        let Some(losses) = self.curves.metrics.get(EVAL_LOSS) else { return };
+        let bits = |nats: f64| nats / std::f64::consts::LN_2 / bytes;
+        let points = losses.iter().map(|(step, nats)| (*step, bits(*nats))).collect();
+        self.curves.metrics.insert(BITS_PER_BYTE.to_owned(), points);
+    }
+
     fn from_records(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
         let mut logged = Logged { curves, ..Logged::default() };
         for record in records {
@@ -91,14 +124,16 @@ impl Logged {
             }
         }
         logged.seconds = seconds(&paths.timings(), logged.batches.len());
+        logged.beside =
+            json_lines(&paths.timings()).iter().any(|line| line.get("beside").is_some());
         logged.started = started(&paths.events());
         logged.spikes = spikes::find(&logged.curves.loss);
         logged
     }
 }
 
-/// The end of each step, if every step was timed; for a repeated step, the last time counts.
-fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
+/// Seconds of each step that was timed; for a repeated step, the last time counts.
+pub(crate) fn step_seconds(path: &Path) -> BTreeMap<u64, f64> {
     let mut of_step = BTreeMap::new();
     for line in json_lines(path) {
         let step = line.get("step").and_then(serde_json::Value::as_u64);
@@ -110,6 +145,12 @@ fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
             of_step.insert(step, seconds);
         }
     }
+    of_step
+}
+
+/// The end of each step, if every step was timed.
+fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
+    let of_step = step_seconds(path);
     let whole = of_step.len() == steps && of_step.keys().copied().eq(1..=steps as u64);
     let mut now = 0.0;
     whole.then(|| {
@@ -123,7 +164,8 @@ fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
     })
 }
 
-fn started(path: &Path) -> Option<f64> {
+/// When the first process began, in seconds since 1970.
+pub(crate) fn started(path: &Path) -> Option<f64> {
     json_lines(path).iter().find_map(|line| {
         (line.get("event")?.as_str()? == "started").then(|| line.get("unix_time")?.as_f64())?
     })
@@ -157,6 +199,19 @@ mod tests {
         assert_eq!(thin[..2], [(3, 2.0), (6, 5.0)]);
         assert_eq!(thin[1333], (4001, 4000.5));
         assert_eq!(thinned(&points[..7]), (points[..7].to_vec(), 1));
+    }
+
+    #[test]
+    fn bits_per_byte_follow_from_the_evaluation_loss() {
+        let mut logged = Logged::default();
+        logged.measure_bytes(Some(1.0));
+        assert!(logged.curves.metrics.is_empty(), "there was no evaluation");
+        let losses = vec![(10, std::f64::consts::LN_2), (20, 0.0)];
+        logged.curves.metrics.insert(EVAL_LOSS.to_owned(), losses);
+        logged.measure_bytes(None);
+        assert!(!logged.curves.metrics.contains_key(BITS_PER_BYTE));
+        logged.measure_bytes(Some(4.0));
+        assert_eq!(logged.curves.metrics[BITS_PER_BYTE], [(10, 0.25), (20, 0.0)]);
     }
 
     #[test]

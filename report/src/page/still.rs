@@ -4,6 +4,7 @@
 //! scatter of single A/A differences, if known. Must stay true: every word is escaped; lines differ by dashes as well
 //! as by colour; NaN is not drawn.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use compiler::draw::escaped;
@@ -37,7 +38,7 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-pub(super) fn figures(runs: &[&Run], pairs: &[Paired]) -> Vec<Figure> {
+pub(super) fn figures(runs: &[&Run], parts: &[Option<usize>], pairs: &[Paired]) -> Vec<Figure> {
     let mut arms: Vec<String> = Vec::new();
     let lines: Vec<Line> = runs
         .iter()
@@ -60,6 +61,11 @@ pub(super) fn figures(runs: &[&Run], pairs: &[Paired]) -> Vec<Figure> {
     if !lines.is_empty() {
         let title = "training loss by optimiser step, nats".to_owned();
         figures.push(Figure { svg: drawn(&title, &lines, None), title });
+    }
+    let of_arms = arm_means(runs, parts);
+    if !of_arms.is_empty() {
+        let title = "training loss, mean of each arm over its seeds, nats".to_owned();
+        figures.push(Figure { svg: drawn(&title, &of_arms, None), title });
     }
     for pair in pairs {
         let loss = |at: usize| runs.get(at).map(|run| &run.logged.curves.loss);
@@ -87,6 +93,38 @@ pub(super) fn figures(runs: &[&Run], pairs: &[Paired]) -> Vec<Figure> {
         }
     }
     figures
+}
+
+/// The runs of an arm at a point: the number of its comparison, its name, the point's name.
+type OfArm<'a> = ((usize, &'a str, &'a str), Vec<&'a Run>);
+
+/// The mean loss of each arm with several runs, over the steps that all of them have.
+fn arm_means(runs: &[&Run], parts: &[Option<usize>]) -> Vec<Line> {
+    // Arms of several comparisons may have one name.
+    let mut arms: Vec<OfArm<'_>> = Vec::new();
+    for (run, part) in runs.iter().zip(parts) {
+        let Some(part) = part else { continue };
+        let arm = (*part, run.arm.as_str(), run.at.as_str());
+        match arms.iter_mut().find(|(known, _)| *known == arm) {
+            Some((_, runs)) => runs.push(run),
+            None => arms.push((arm, vec![run])),
+        }
+    }
+    let line = |(colour, ((_, arm, at), runs)): (usize, OfArm<'_>)| {
+        let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
+        for (step, loss) in runs.iter().flat_map(|run| &run.logged.curves.loss) {
+            let (sum, count) = sums.entry(*step).or_default();
+            (*sum, *count) = (*sum + loss, *count + 1);
+        }
+        let in_all = sums.into_iter().filter(|(_, (_, count))| *count == runs.len());
+        let mean: Vec<(u64, f64)> =
+            in_all.map(|(step, (sum, count))| (step, sum / count as f64)).collect();
+        let at = if at.is_empty() { String::new() } else { format!(" ({at})") };
+        let label = format!("{arm}{at}, mean of {}", runs.len());
+        let several = runs.len() > 1 && !mean.is_empty();
+        several.then(|| Line { label, colour, dash: 0, points: means(&mean) })
+    };
+    arms.into_iter().enumerate().filter_map(line).collect()
 }
 
 /// Means over blocks of points.

@@ -118,6 +118,20 @@
   await step("words", () => [...document.querySelectorAll("section[aria-labelledby='end'] tbody tr[class]")].map(row => [row.className, getComputedStyle(row.querySelector("th"), "::after").content, row.querySelector("th").getBoundingClientRect().right < innerWidth]));
   await step("logged", () => { if (!state.logy) click("logy"); const seen = charts.map(({ spec, u, host }) => ({ key: spec.key, distr: u.scales.y.distr, note: host.closest(".chart").querySelector("p").textContent })); click("logy"); return seen; });
   await step("titles", () => charts.filter(({ spec }) => spec.zero).map(({ spec }) => [spec.title, spec.note]));
+  await step("means", async () => {
+    const shade = () => { const { u } = chart("training loss"), series = u.series.slice(1); return [series.filter(one => !one.line.arm && !one.faint), series.filter(one => one.line.arm)].map(some => some.map(one => one.alpha < 1)); };
+    click("mean"); document.querySelectorAll("#charts details").forEach(one => { one.open = true; }); await new Promise(done => setTimeout(done, 50));
+    const seen = { loss: lines("training loss"), speed: lines("tokens per second"), faint: shade() }, count = chart("training loss").spec.lines.length;
+    press("m");
+    return { ...seen, count: [count, chart("training loss").spec.lines.length] };
+  });
+  // With every section open: how far the page reaches to the right, and which charts and tables leave it.
+  await step("fits", async () => {
+    document.querySelectorAll("details").forEach(one => { one.open = true; }); await new Promise(done => setTimeout(done, 50));
+    const out = all => [...all].filter(one => one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1).map(one => `${one.className}#${one.id}`);
+    const boxes = charts.map(({ host }) => Math.round(host.getBoundingClientRect().width));
+    return { page: document.scrollingElement.scrollWidth, charts: out(document.querySelectorAll(".chart, .uplot, figure")), tables: [...document.querySelectorAll("table")].filter(one => !one.closest(".wide, #panel")).map(one => one.id), drawn: boxes.length, least: Math.min(...boxes) };
+  });
   // What is wider than a small window, but for what scrolls by itself.
   await step("narrow", async () => { const seen = [...document.querySelectorAll("body *")].filter(one => !one.closest(".wide, #charts, .skip, pre, svg") && one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1).map(one => `${one.tagName}.${one.className}#${one.id}`); return [innerWidth, ...new Set(seen)].slice(0, 9); });
   const told = document.createElement("pre");

@@ -1,0 +1,255 @@
+//! Runs that are watched while they train: event files for TensorBoard, and the script for Weights & Biases.
+//!
+//! In: small runs, killed and resumed. Must stay true: an event file has every step of the log once, in order, whole
+//! records with their checksums, at any moment; the run's folder has the same bytes as without it; only one process
+//! writes it.
+
+use std::fs;
+use std::io::BufRead;
+use std::path::PathBuf;
+
+use lab::experiment::Experiment;
+use records::fault::POINTS;
+use report::tensorboard::{self, Records};
+
+use super::super::{DEPO, Place, experiment, said, same, signal};
+
+/// The only event file in a folder.
+fn event_file(place: &Place, folder: &str) -> PathBuf {
+    let files = canonc::live::event_files(&place.path(folder)).unwrap();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.into_iter().next().unwrap()
+}
+
+/// Reads it, and checks that it is a beginning of what the run has logged.
+fn read(place: &Place, folder: &str, run: &str, experiment: &Experiment) -> Records {
+    // Read before the log, which a process may be writing.
+    let bytes = fs::read(event_file(place, folder)).unwrap();
+    let records = tensorboard::read(&bytes);
+    assert_eq!(records.lock, Some(experiment.id().to_string()));
+    let logged = tensorboard::logged(&place.path(run), experiment).unwrap();
+    assert!(records.events.len() <= logged.len(), "{} {}", records.events.len(), logged.len());
+    for (written, logged) in records.events.iter().zip(&logged) {
+        assert!(tensorboard::agree(written, logged), "{written:?} {logged:?}");
+    }
+    let times: Vec<f64> = records.events.iter().map(|event| event.wall_time).collect();
+    assert!(times.is_sorted() && times.iter().all(|time| *time > 1e9), "{times:?}");
+    records
+}
+
+/// The same of a run that has ended: nothing is missing, nothing is torn.
+fn whole(place: &Place, folder: &str, run: &str, experiment: &Experiment) {
+    let records = read(place, folder, run, experiment);
+    let logged = tensorboard::logged(&place.path(run), experiment).unwrap();
+    assert_eq!(records.events.len(), logged.len());
+    let length = fs::metadata(event_file(place, folder)).unwrap().len();
+    assert_eq!(records.whole as u64, length);
+}
+
+#[test]
+fn an_event_file_grows_with_the_log_and_leaves_the_run_as_it_is() {
+    let small = experiment("small", DEPO, &[("steps = 6", "steps = 30000")]);
+    let place = Place::new(&small);
+    let (mut child, mut lines) = place.start("run --dir watched --tensorboard tb");
+    let mut line = String::new();
+    while !line.contains("step 8/30000") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    // Two evaluations are among them.
+    let events = read(&place, "tb/small", "watched", &small).events.len();
+    assert!((9..1000).contains(&events), "{events}");
+    let said = place.exits(3, "run --dir other --tensorboard tb");
+    assert!(said.contains("is being written by another process"), "{said}");
+    assert!(!place.path("other").exists(), "nothing is written before a refusal");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let end = place.steps("watched").len() as u64 + 5;
+    place.exits(75, &format!("run --dir watched --tensorboard tb --stop-after-step {end}"));
+    whole(&place, "tb/small", "watched", &small);
+    place.exits(75, &format!("run --dir straight --stop-after-step {end}"));
+    same(&place.bits("straight", end), &place.bits("watched", end), "watched");
+    let names = |run: &str| {
+        let entries = fs::read_dir(place.path(run)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("straight"), names("watched"));
+    // Steps that are trained again, and were watched only the second time.
+    let (mut child, mut lines) = place.start("run --dir watched");
+    while !line.contains(&format!("step {}/30000", end + 7)) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    let end = place.steps("watched").len() + 5;
+    place.exits(75, &format!("run --dir watched --tensorboard tb --stop-after-step {end}"));
+    whole(&place, "tb/small", "watched", &small);
+}
+
+#[test]
+fn killed_anywhere_the_file_has_each_step_once() {
+    let small = experiment("small", DEPO, &[]);
+    let place = Place::new(&small);
+    for (point, name) in POINTS {
+        let (run, tb) = (format!("run-{name}"), format!("tb-{name}"));
+        // The third line of the log is a step; other files are written once or more.
+        let count = if name.starts_with("metrics") { 3 } else { 1 };
+        let words = format!("run --dir {run} --tensorboard {tb} --fault {name}:{count}");
+        let died = place.type_in(&words).status.code();
+        assert_eq!(died, if point.fills_disk() { Some(3) } else { None }, "{name}");
+        place.exits(0, &format!("run --dir {run} --tensorboard {tb}"));
+        whole(&place, &format!("{tb}/small"), &run, &small);
+        place.holds(&run);
+    }
+}
+
+#[test]
+fn what_is_torn_is_cut_and_what_disagrees_is_replaced() {
+    let small = experiment("small", DEPO, &[]);
+    let place = Place::new(&small);
+    place.exits(75, "run --tensorboard tb --stop-after-step 4");
+    let path = event_file(&place, "tb/small");
+    let bytes = fs::read(&path).unwrap();
+    let first = tensorboard::first(0.0, &small.id().to_string()).len();
+    for end in (0..bytes.len()).step_by(173).chain([first, bytes.len() - 1]) {
+        fs::write(&path, &bytes[..end]).unwrap();
+        place.exits(75, "run --tensorboard tb --stop-after-step 4");
+        whole(&place, "tb/small", "runs/small", &small);
+        assert_eq!(event_file(&place, "tb/small"), path, "TensorBoard goes on in the same file");
+    }
+    // Steps that the log does not have, as after a loss of power.
+    place.exits(75, "run --dir ahead --tensorboard tb --stop-after-step 2");
+    whole(&place, "tb/small", "ahead", &small);
+    place.exits(0, "run --tensorboard tb");
+    whole(&place, "tb/small", "runs/small", &small);
+    // A finished run, and a file of `report`, which replaces the run's own.
+    fs::remove_dir_all(place.path("tb")).unwrap();
+    place.exits(0, "run --tensorboard tb");
+    whole(&place, "tb/small", "runs/small", &small);
+    place.exits(0, "report runs/small --out page.html --tensorboard tb");
+    whole(&place, "tb/small", "runs/small", &small);
+    place.exits(0, "run --tensorboard tb");
+    whole(&place, "tb/small", "runs/small", &small);
+    place.holds("runs/small");
+}
+
+#[test]
+fn files_and_folders_of_others_are_refused_by_name() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(75, "run --tensorboard tb --stop-after-step 1");
+    let other = experiment("small", DEPO, &[("init = 1", "init = 7")]);
+    place.lock("small", &lab::lock::Lock::Experiment(other));
+    let said = place.exits(2, "run --dir other --tensorboard tb");
+    assert!(
+        said.contains("has the events of a run of lock") && said.contains("--tensorboard"),
+        "{said}"
+    );
+    for (words, why) in [
+        ("run --dir new/small --tensorboard new", "would write into the run's folder"),
+        ("run --dir new --tensorboard runs/small", "inside the run in"),
+        ("run --dir new --tensorboard lockfiles/small.lock", "but a folder is needed"),
+    ] {
+        let said = place.exits(2, words);
+        assert!(said.contains(why), "{words}: {said}");
+        assert!(!place.path("new").exists(), "{words}: nothing is written before a refusal");
+    }
+    let path = event_file(&place, "tb/small");
+    fs::write(&path, "x".repeat(500)).unwrap();
+    let said = place.exits(2, "run --dir other --tensorboard tb");
+    assert!(said.contains("does not look like"), "{said}");
+    fs::copy(&path, path.with_file_name("events.out.tfevents.2.canonc")).unwrap();
+    let said = place.exits(2, "run --dir other --tensorboard tb");
+    assert!(said.contains("a run has one event file, but there are 2"), "{said}");
+}
+
+#[test]
+fn a_dry_run_writes_no_events_and_several_locks_have_one_file_each() {
+    let small = experiment("small", DEPO, &[]);
+    let place = Place::new(&small);
+    place.exits(0, "run --tensorboard tb --dry-run");
+    assert!(!place.path("tb").exists());
+    let mut other = small.clone();
+    other.name = "other".to_owned();
+    place.lock("other", &lab::lock::Lock::Experiment(other));
+    let many = experiment("small", DEPO, &[("init = 1", "init = 7")]);
+    place.lock("small", &lab::lock::Lock::Experiment(many.clone()));
+    place.exits(0, "run --tensorboard tb lockfiles/small.lock lockfiles/other.lock");
+    whole(&place, "tb/small", "runs/small", &many);
+    whole(&place, "tb/other", "runs/other", &small);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn of_several_ranks_one_writes() {
+    let small = experiment("small", DEPO, &[]);
+    let place = Place::new(&small);
+    place.exits(0, "run --ranks 2 --tensorboard tb");
+    whole(&place, "tb/small", "runs/small", &small);
+}
+
+/// A `wandb` package that writes down what it is told.
+const WANDB: &str = r#"
+import json, os
+class Settings:
+    def __init__(self, **of): pass
+class Run:
+    def __init__(self, of): self.of, self.logged, self.summary = of, [], {}; self.settings = self; self.sync_dir = "there"
+    def log(self, values, step): self.logged.append([step, values])
+    def finish(self):
+        with open(os.path.join(self.of["dir"], "told.jsonl"), "a") as file:
+            file.write(json.dumps({"id": self.of["id"], "mode": self.of["mode"], "config": self.of["config"], "logged": self.logged, "summary": self.summary}) + "\n")
+def init(**of): return Run(of)
+"#;
+
+/// The script in `docs/` logs each line of a run once, under its step, whatever was logged before.
+#[test]
+fn the_script_for_weights_and_biases_logs_each_line_once() {
+    let small = experiment("small", DEPO, &[]);
+    let place = Place::new(&small);
+    fs::create_dir(place.path("fake")).unwrap();
+    fs::write(place.path("fake/wandb.py"), WANDB).unwrap();
+    let script = place.type_in("report --wandb-script").stdout;
+    assert_eq!(script, include_bytes!("../../docs/log_to_wandb.py"));
+    fs::write(place.path("log.py"), script).unwrap();
+    let log = |run: &str| {
+        let mut command = std::process::Command::new("python3");
+        command.current_dir(place.root.path()).env("PYTHONPATH", "fake");
+        command.args(["log.py", run, "--out", "out"]).output().unwrap()
+    };
+    assert_eq!(log("runs/small").status.code(), Some(2));
+    place.exits(75, "run --stop-after-step 4");
+    for _ in 0..2 {
+        let output = log("runs/small");
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        place.exits(0, "run");
+    }
+    let output = log("runs/small");
+    assert!(said(&output).contains("nothing new: 8 logged lines"), "{}", said(&output));
+    let told = fs::read_to_string(place.path("out/told.jsonl")).unwrap();
+    let parts: Vec<serde_json::Value> =
+        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let id = small.id().to_string();
+    for part in &parts {
+        assert_eq!((&part["mode"], &part["id"]), (&"offline".into(), &id[..16].into()));
+        assert_eq!(part["config"]["lock"], id.as_str());
+        assert_eq!(part["config"]["optimizer.lr"], 0.01);
+    }
+    assert_eq!(parts[0]["summary"]["attested"], false);
+    assert_eq!(parts[1]["summary"]["attested"], true);
+    // The values are those of the event file.
+    let logged = tensorboard::logged(&place.path("runs/small"), &small).unwrap();
+    let all: Vec<&serde_json::Value> =
+        parts.iter().flat_map(|part| part["logged"].as_array().unwrap()).collect();
+    assert_eq!(all.len(), logged.len());
+    for (told, event) in all.iter().zip(&logged) {
+        assert_eq!(told[0], event.step);
+        let values = told[1].as_object().unwrap();
+        assert_eq!(values.len(), event.values.len(), "{values:?} {event:?}");
+        for (tag, value) in &event.values {
+            assert_eq!(values[tag].as_f64().unwrap() as f32, *value, "{tag}");
+        }
+    }
+}
