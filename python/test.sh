@@ -25,8 +25,12 @@ if [ ! -e "$mark" ]; then
 fi
 pip "$full" $(grep -E '^(numpy|pandas|safetensors)==' python/requirements.txt)
 pip "$full" --force-reinstall --no-deps "$wheel"
-# Types: the installed package, as another project's checker sees it, and the tests.
-MYPYPATH= "$env/bin/mypy" --strict --config-file python/pyproject.toml --python-executable "$env/bin/python" \
-  --cache-dir "$target/wheel-test/mypy" "$full"/lib/python3*/site-packages/canonc python/tests/*.py
+# Types, of the package as installed (a copy: a checker pointed at an environment checks all of it), and of the tests.
+types="$target/wheel-test/types"
+rm -rf "$types" && mkdir -p "$types"
+cp -R "$bare"/lib/python3*/site-packages/canonc "$types"
+[ -e "$types/canonc/py.typed" ]
+MYPYPATH="$types" "$env/bin/mypy" --strict --config-file python/pyproject.toml --python-executable "$env/bin/python" \
+  --cache-dir "$target/wheel-test/mypy" "$types/canonc" python/tests/*.py
 CANONC_BARE="$bare" CANONC_WHEEL="$wheel" CANONC_TOOLS="$env" "$full/bin/python" -W error -m unittest \
   discover --start-directory python/tests

@@ -107,7 +107,7 @@ class Command(Project):
             (Path(folder) / "lib").mkdir()
             (Path(folder) / "lib" / "libtorch_cpu.so").touch()
             (Path(folder) / "version.py").write_text("__version__ = '2.10.0+cpu'\n")
-            said = command(HERE, "forward", "x.lock", CANONC_TORCH=folder)
+            said = command(HERE, "generate", "runs/none", CANONC_TORCH=folder)
         self.assertEqual(said.returncode, 3)
         self.assertIn("is 2.10.0+cpu, and this canonc works with 2.11", said.stderr)
 
