@@ -30,7 +30,7 @@ assert all((tensor.numpy() == arrays[name]).all() for name, tensor in tensors.it
 model = torch.nn.Embedding.from_pretrained(tensors['embed'])
 assert model(torch.tensor([3])).shape == (1, 64)
 ";
-    let words =
-        ["-c", script, &package.to_string_lossy(), &root.join("runs/depo_first").to_string_lossy()];
+    let [package, folder] = [package, root.join("runs/depo_first")];
+    let words = ["-c", script, &package.to_string_lossy(), &folder.to_string_lossy()];
     run(&python(), &words).unwrap_or_else(|why| panic!("{why}"));
 }
