@@ -11,6 +11,7 @@ use compiler::program::Compiled;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 use interop::import;
 use lab::experiment::DataSource;
+use records::run::Paths;
 use serde_json::Value;
 use serve::model::Special;
 
@@ -20,7 +21,7 @@ use canonc::args::PromptArgs;
 use canonc::data::tokenizer_file;
 use canonc::fail::{Failure, shown};
 use canonc::load::Found;
-use canonc::{files, named, runs};
+use canonc::{files, named, output, runs};
 
 /// The model that a person named.
 pub(crate) struct Asked<'a> {
@@ -77,7 +78,19 @@ impl Asked<'_> {
         let folder = run.file_name().filter(|_| run.is_dir());
         let name = folder.map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| compiled.name.clone());
-        let lock = runs::locked_in(&run).map(|(experiment, _)| experiment.id().to_string());
+        let locked = runs::locked_in(&run).map(|(experiment, _)| experiment);
+        if let (Some(experiment), None, false) =
+            (&locked, self.weights, Paths::new(&run).attestation().exists())
+        {
+            let checkpoint = weights.parent().and_then(Path::file_name).unwrap_or_default();
+            output::note(&format!(
+                "warning: `{}` is not finished; the weights are those of {}, of {}",
+                shown(&run),
+                checkpoint.to_string_lossy(),
+                output::counted(experiment.budget.steps, "step")
+            ));
+        }
+        let lock = locked.map(|experiment| experiment.id().to_string());
         let longest = train.and_then(|train| usize::try_from(train.seq_len).ok());
         Ok(Described { name, compiled, weights, lock, longest, text, template, marks })
     }

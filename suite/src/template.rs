@@ -31,7 +31,25 @@ fn environment() -> &'static Environment<'static> {
 /// The text of a template.
 pub fn render(template: &str, fields: &serde_json::Value) -> Result<String, String> {
     let context = Value::from_serialize(fields);
-    environment().render_str(template, context).map_err(|error| said(&error))
+    environment().render_str(template, context).map_err(|error| match error.kind() {
+        ErrorKind::UndefinedError => missing(template, fields).unwrap_or_else(|| said(&error)),
+        _ => said(&error),
+    })
+}
+
+/// The fields that a template names and the question lacks, beside those that it has.
+fn missing(template: &str, fields: &serde_json::Value) -> Option<String> {
+    let quoted = |names: &mut dyn Iterator<Item = &str>| {
+        names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    let has = fields.as_object()?;
+    let used = environment().template_from_str(template).ok()?.undeclared_variables(false);
+    let mut lacks: Vec<&str> = used.iter().map(String::as_str).collect();
+    lacks.retain(|name| !has.contains_key(*name));
+    lacks.sort_unstable();
+    let (lacks, has) =
+        (quoted(&mut lacks.into_iter()), quoted(&mut has.keys().map(String::as_str)));
+    (!lacks.is_empty()).then(|| format!("the question has no {lacks}; its fields are {has}"))
 }
 
 /// The value of an expression.
