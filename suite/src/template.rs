@@ -31,9 +31,10 @@ fn environment() -> &'static Environment<'static> {
 /// The text of a template.
 pub fn render(template: &str, fields: &serde_json::Value) -> Result<String, String> {
     let context = Value::from_serialize(fields);
-    environment().render_str(template, context).map_err(|error| match error.kind() {
-        ErrorKind::UndefinedError => missing(template, fields).unwrap_or_else(|| said(&error)),
-        _ => said(&error),
+    environment().render_str(template, context).map_err(|error| {
+        let is_undefined = error.kind() == ErrorKind::UndefinedError;
+        let lacks = if is_undefined { missing(template, fields) } else { None };
+        lacks.unwrap_or_else(|| said(&error))
     })
 }
 
@@ -252,6 +253,14 @@ impl Literal<'_> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_field_that_is_not_there_is_named() {
+        let said = render("{{ start }} {{ strat }}", &json!({"start": 1, "end": 2})).unwrap_err();
+        assert_eq!(said, "the question has no `strat`; its fields are `end`, `start`");
+        let said = render("{{ start.x.y }}", &json!({"start": {}})).unwrap_err();
+        assert!(said.starts_with("undefined value"), "{said}");
+    }
 
     #[test]
     fn templates_are_jinjas() {
