@@ -74,7 +74,7 @@ impl Known {
         judge(&sources, &found)?;
         let Some(mut read) = read else { return Err(Failure::shown(Exit::BadInput)) };
         if let Err(found) = super::suites::resolve(&mut read, &sources) {
-            judge(&sources, &[found])?;
+            judge(&sources, &[*found])?;
         }
         if let Some(arch) = arch {
             read.use_arch(arch);

@@ -17,12 +17,12 @@ const TASKS: &str = "evaluation.suite_tasks";
 const TOKENIZER: &str = "evaluation.tokenizer_file";
 
 /// Resolves the suites of a recipe, or says what is wrong with them.
-pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Diagnostic> {
+pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Box<Diagnostic>> {
     let name = sources.name(recipe.file).to_owned();
     let error = |recipe: &Recipe, path: &str, message: String, help: &str| {
         let mut found = Diagnostic::error("bad-suite", recipe.place(path), message);
         found.help = vec![help.to_owned()];
-        found
+        Box::new(found)
     };
     if recipe.written.contains_key(TASKS) {
         let message =
@@ -42,7 +42,7 @@ pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Diag
     }
     let suites = match recipe.written.get(SUITES) {
         Some(FieldValue::List(suites)) if !suites.is_empty() => suites.clone(),
-        _ => return Ok(()),
+        Some(_) | None => return Ok(()),
     };
     let from = |recipe: &Recipe, path: &str, text: &str| {
         import_target(&name, text).ok_or_else(|| {
