@@ -42,7 +42,7 @@ pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Box<
     }
     let suites = match recipe.written.get(SUITES) {
         Some(FieldValue::List(suites)) if !suites.is_empty() => suites.clone(),
-        _ => return Ok(()),
+        Some(_) | None => return Ok(()),
     };
     let from = |recipe: &Recipe, path: &str, text: &str| {
         import_target(&name, text).ok_or_else(|| {

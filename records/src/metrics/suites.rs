@@ -174,7 +174,7 @@ mod tests {
             assert!(why.contains(says), "{why}");
         };
         wrong(|it| it.task.asked = Digest::of("test", "other"), true, "but the lock has");
-        wrong(|it| drop(it.scores.remove("acc")), true, "other metrics");
+        wrong(|it| _ = it.scores.remove("acc"), true, "other metrics");
         wrong(|_| (), false, "only the last evaluation");
         wrong(|it| it.each.clear(), true, "lacks single questions");
         wrong(|it| it.each.get_mut("acc").unwrap().push(1.0), true, "logged 3 questions");
