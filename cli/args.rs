@@ -516,6 +516,9 @@ pub struct CompareArgs {
     /// Also write the page with the curves; for several comparisons, their picture as SVG
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write events of each run while it trains: DIR/RUN, for `tensorboard --logdir DIR`
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["time", "to"])]
+    pub tensorboard: Option<PathBuf>,
     /// Runs at a time; step times are accurate only if the machine has a core for every thread
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = jobs)]
     pub jobs: usize,

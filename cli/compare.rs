@@ -30,7 +30,7 @@ use crate::out::{self, OutputKind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
 use crate::tensors::{Tensors, Work};
-use crate::{child, locks, named, output, report, runs, shown, slurm, work};
+use crate::{child, live, locks, named, output, report, runs, shown, slurm, work};
 
 pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     named::once(&args.locks)?;
@@ -49,6 +49,9 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     for comparison in &locked {
         let folder = out::named(&args.dir, &comparison.name, "")?;
         check(comparison, &folder, args.data.as_deref(), &found)?;
+        if let Some(events) = &args.tensorboard {
+            apart(events, comparison, &folder, &found)?;
+        }
     }
     if args.to == Some(CompareTo::Slurm) {
         return slurm::array(args, &locked);
@@ -67,6 +70,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         let carry = Carry {
             folder: &folder,
             data: args.data.as_deref(),
+            tensorboard: args.tensorboard.as_deref(),
             jobs: args.jobs,
             stop: &stop,
             found: &found,
@@ -133,6 +137,23 @@ fn read(path: &Path) -> Result<Comparison, Failure> {
             failure
         }
     })
+}
+
+/// Refuses a folder for event files that is, for any run, a part of any run's folder.
+fn apart(
+    events: &Path,
+    comparison: &Comparison,
+    folder: &Path,
+    found: &Found,
+) -> Result<(), Failure> {
+    let runs = comparison.runs();
+    for of in &runs {
+        let place = found.place(folder, &of.experiment)?;
+        for run in &runs {
+            live::folder(events, &run.experiment.name, &place)?;
+        }
+    }
+    Ok(())
 }
 
 /// Finds errors that would stop a run, before anything is written: a folder of another run, other data, a lock that
@@ -219,6 +240,8 @@ pub fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
 pub struct Carry<'a> {
     pub folder: &'a Path,
     pub data: Option<&'a Path>,
+    /// Where each run writes its events.
+    pub tensorboard: Option<&'a Path>,
     /// Number of runs at a time.
     pub jobs: usize,
     pub stop: &'a AtomicBool,
@@ -308,7 +331,7 @@ impl Carry<'_> {
 
     /// Runs one lock to its end, in its own process.
     fn one(self, run: &Due<'_>) -> Outcome {
-        let Carry { folder, data, jobs, stop, found: _ } = self;
+        let Carry { folder, data, tensorboard, jobs, stop, found: _ } = self;
         let Due { name, text, place, reads_documents, ranks } = run;
         let lock = out::named(folder, name, ".lock")?;
         let before = disk::read_text(&lock, disk::SMALL).ok();
@@ -323,6 +346,7 @@ impl Carry<'_> {
         words.extend(ranks.iter().flat_map(|n| ["--ranks".into(), n.to_string().into()]));
         let data = data.filter(|_| *reads_documents);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
+        words.extend(tensorboard.iter().flat_map(|dir| ["--tensorboard".into(), (*dir).into()]));
         let timings = Paths::new(place).timings();
         let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());
         let before = length();

@@ -50,6 +50,24 @@ pub fn event_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
+/// The folder of a run's event file, which is no part of the run's folder.
+pub fn folder(dir: &Path, name: &str, run: &Path) -> Result<PathBuf, Failure> {
+    out::container(dir)?;
+    let folder = out::named(dir, name, "")?;
+    out::container(&folder)?;
+    // The run's folder may not exist yet.
+    let [ours, theirs] = [folder.as_path(), run].map(real);
+    if ours.starts_with(&theirs) {
+        return Err(Failure::bad_input(format!(
+            "`--tensorboard {}` would write into the run's folder, `{}`, which may contain only files of the run",
+            shown(dir),
+            shown(run)
+        ))
+        .help("name another folder, such as `--tensorboard tensorboard`"));
+    }
+    Ok(folder)
+}
+
 /// Most bytes of an event file that canonc goes on with.
 const MOST_BYTES: u64 = disk::TEXT;
 /// A file that is shorter may be the torn first record of one.
@@ -58,19 +76,7 @@ const FIRST: u64 = 128;
 impl Live {
     /// Finds or prepares the event file of a run, and brings it to where the run's log is.
     pub fn open(dir: &Path, run: &Path, experiment: &Experiment) -> Result<Live, Failure> {
-        out::container(dir)?;
-        let folder = out::named(dir, &experiment.name, "")?;
-        out::container(&folder)?;
-        // The run's folder may not exist yet.
-        let [ours, theirs] = [&folder, run].map(real);
-        if ours.starts_with(&theirs) {
-            return Err(Failure::bad_input(format!(
-                "`--tensorboard {}` would write into the run's folder, `{}`, which may contain only files of the run",
-                shown(dir),
-                shown(run)
-            ))
-            .help("name another folder, such as `--tensorboard tensorboard`"));
-        }
+        let folder = folder(dir, &experiment.name, run)?;
         let mut live = Live {
             folder,
             lock: experiment.id().to_string(),

@@ -29,7 +29,8 @@ pub fn work(args: &CompareArgs, comparisons: &[Comparison], stop: &AtomicBool) -
             let found = Found::under(&args.dir);
             let (due, _) = looks::due(comparison, &folder, &found)?;
             let data = args.data.as_deref();
-            let carry = Carry { folder: &folder, data, jobs: 1, stop, found: &found };
+            let tensorboard = args.tensorboard.as_deref();
+            let carry = Carry { folder: &folder, data, tensorboard, jobs: 1, stop, found: &found };
             for run in due {
                 end = one(carry, run, Duration::from_secs(args.lease), &mut theirs)?;
                 if end.is_some() {

@@ -57,7 +57,7 @@ pub struct EvalArgs {
     /// For `needle`: the seed of its questions [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u64>(0, u64::MAX))]
     pub seed: Option<u64>,
-    /// For `task`: another value of a field of [data] or [evaluation], such as data.depo.K=8
+    /// For `task`: another value of a field under data or evaluation, such as data.depo.K=8
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
     /// Only these tasks, separated by commas

@@ -35,7 +35,7 @@ pub(crate) const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
 const COMPARE: &str = "compare lockfiles/both.lock";
 
 /// Two seeds of a base and a treated arm, and one replicate of the base.
-fn two_arms(changes: &[(&str, &str)]) -> Place {
+pub(crate) fn two_arms(changes: &[(&str, &str)]) -> Place {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
                     [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[replicate]\ninit = [3]\ndata = [3]\n";
     comparison(&[("plain", "small", &[SHORT]), ("treated", "small_canon", changes)], declared)

@@ -9,10 +9,12 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use lab::experiment::Experiment;
+use lab::lock;
 use records::fault::POINTS;
 use report::tensorboard::{self, Records};
 
 use super::super::{DEPO, Place, experiment, said, same, signal};
+use super::compare::{SHORT, two_arms};
 
 /// The only event file in a folder.
 fn event_file(place: &Place, folder: &str) -> PathBuf {
@@ -44,6 +46,23 @@ fn whole(place: &Place, folder: &str, run: &str, experiment: &Experiment) {
     assert_eq!(records.events.len(), logged.len());
     let length = fs::metadata(event_file(place, folder)).unwrap().len();
     assert_eq!(records.whole as u64, length);
+}
+
+#[test]
+fn each_run_of_a_comparison_writes_its_own_event_file() {
+    let place = two_arms(&[SHORT]);
+    place.exits(0, "build both.toml");
+    place.exits(2, "compare lockfiles/both.lock --tensorboard runs/both");
+    place.exits(0, "compare lockfiles/both.lock --tensorboard tb");
+    let runs =
+        ["plain-seed1", "plain-seed2", "treated-seed1", "treated-seed2", "plain-replicate-seed3"];
+    for run in runs.map(|run| format!("both-{run}")) {
+        let text = fs::read_to_string(place.path(&format!("runs/both/{run}.lock"))).unwrap();
+        let lock::Lock::Experiment(experiment) = lock::read(&run, &text).unwrap() else {
+            panic!("{run}")
+        };
+        whole(&place, &format!("tb/{run}"), &format!("runs/both/{run}"), &experiment);
+    }
 }
 
 #[test]
