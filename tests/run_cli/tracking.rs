@@ -54,11 +54,14 @@ fn each_run_of_a_comparison_writes_its_own_event_file() {
     place.exits(0, "build both.toml");
     place.exits(2, "compare lockfiles/both.lock --tensorboard runs/both");
     place.exits(0, "compare lockfiles/both.lock --tensorboard tb");
-    let runs =
-        ["plain-seed1", "plain-seed2", "treated-seed1", "treated-seed2", "plain-replicate-seed3"];
-    for run in runs.map(|run| format!("both-{run}")) {
-        let text = fs::read_to_string(place.path(&format!("runs/both/{run}.lock"))).unwrap();
-        let lock::Lock::Experiment(experiment) = lock::read(&run, &text).unwrap() else {
+    let found = fs::read_dir(place.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());
+    let locks: Vec<PathBuf> =
+        found.filter(|path| path.extension() == Some("lock".as_ref())).collect();
+    assert_eq!(locks.len(), 5, "{locks:?}");
+    for path in locks {
+        let run = path.file_stem().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let lock::Lock::Experiment(experiment) = lock::read(run, &text).unwrap() else {
             panic!("{run}")
         };
         whole(&place, &format!("tb/{run}"), &format!("runs/both/{run}"), &experiment);
