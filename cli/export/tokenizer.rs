@@ -40,11 +40,11 @@ pub(super) fn tokenizer(
             "No tokenizer is in this folder: an arch does not say what its tokens are.".to_owned(),
         ));
     };
-    let (kind, locked, with_bos) = match &experiment.data.source {
+    let (kind, locked, begin) = match &experiment.data.source {
         DataSource::Text { tokenizer, add_bos, .. } => {
-            (Kind::from(tokenizer), Some(tokenizer), *add_bos)
+            (Kind::from(tokenizer), Some(tokenizer), Some(BOS).filter(|_| *add_bos))
         }
-        DataSource::Task { task, .. } if task.is_text() => (Kind::Bytes, None, true),
+        DataSource::Task { task, .. } if task.is_text() => (Kind::Bytes, None, task.separator()),
         DataSource::Task { task, .. } => {
             let name = task.name();
             if given {
@@ -61,7 +61,11 @@ pub(super) fn tokenizer(
             "No tokenizer is in this folder: tokens are bytes, but this arch has only {vocab} of the {BYTES}."
         ))),
         (Kind::Bytes, _) => {
-            Ok(Ok(interop::tokenizer::Tokenizer::bytes(BOS, EOS).beginning(with_bos)))
+            let bytes = interop::tokenizer::Tokenizer::bytes(BOS, EOS);
+            Ok(Ok(match begin {
+                Some(EOS) => bytes.beginning_with_eos(),
+                _ => bytes.beginning(begin.is_some()),
+            }))
         }
         (Kind::File(kind), None) => Ok(Err(format!(
             "No tokenizer is in this folder: the lock's is a {} file, which `canonc export` did not get{}.",
@@ -71,7 +75,8 @@ pub(super) fn tokenizer(
         (Kind::File(TokenizerKind::HuggingFace), Some(path)) => {
             let marks = MarkNames { bos: args.prompt.bos.clone(), eos: args.prompt.eos.clone() };
             let found = sources::tokenizer(kind, Some(path), marks)?;
-            read(path, &found, locked).map(|read| read.map(|known| known.beginning(with_bos)))
+            read(path, &found, locked)
+                .map(|read| read.map(|known| known.beginning(begin.is_some())))
         }
         (Kind::File(_), Some(path)) => {
             let message = format!(

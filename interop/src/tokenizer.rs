@@ -57,6 +57,12 @@ impl Tokenizer {
         Tokenizer { json: format!("{text:#}\n"), bos: Some(bos), eos: Some(eos) }.beginning(true)
     }
 
+    /// The tokenizer whose texts begin with the mark that also ends them, as a task's samples do in a window.
+    pub fn beginning_with_eos(mut self) -> Tokenizer {
+        self.bos = self.eos.clone();
+        self.beginning(true)
+    }
+
     /// The tokenizer whose texts begin with bos, as documents in training do, or with no mark. Programs that give a model a
     /// text to continue would begin a new document after an eos, which training has at the end alone.
     pub fn beginning(mut self, with_bos: bool) -> Tokenizer {
