@@ -7,8 +7,8 @@
 use std::path::Path;
 
 use data::text::index::TextIndex;
-use data::text::locked::mismatch;
-use data::text::tokenizer::{Info, Kind, MOST_BYTES, MarkNames, Tokenizer};
+use data::text::locked::{Around, around, mismatch};
+use data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
 use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::SuiteTask;
 use suite::SuiteError;
@@ -31,10 +31,7 @@ pub struct Suites {
 #[derive(Debug)]
 pub struct TextTokens {
     tokenizer: Tokenizer,
-    before: Option<u32>,
-    after: Option<u32>,
-    /// The token before a text without context.
-    first: Option<u32>,
+    around: Around,
 }
 
 /// A task, as a lock names it.
@@ -140,14 +137,13 @@ impl TextTokens {
         file: Option<&str>,
         documents: Option<&TextIndex>,
     ) -> Result<TextTokens, RunError> {
-        let (locked, before, after) = match source {
-            DataSource::Task { task, .. } => {
+        let locked = match source {
+            DataSource::Task { .. } => {
                 let tokenizer = Tokenizer::bytes();
-                let first = tokenizer.info().bos;
-                let mark = task.separator();
-                return Ok(TextTokens { tokenizer, before: mark, after: mark, first });
+                let around = around(Some(source), tokenizer.info());
+                return Ok(TextTokens { tokenizer, around });
             }
-            DataSource::Text { tokenizer, add_bos, add_eos, .. } => (tokenizer, *add_bos, *add_eos),
+            DataSource::Text { tokenizer, .. } => tokenizer,
         };
         let kind = Kind::from(locked);
         let tokenizer = match (kind, file) {
@@ -169,9 +165,8 @@ impl TextTokens {
                 "name the file that the documents were prepared with: tokenizer_file under [evaluation]",
             ));
         }
-        let Info { bos, eos, .. } = *tokenizer.info();
-        let (before, after) = (bos.filter(|_| before), eos.filter(|_| after));
-        Ok(TextTokens { tokenizer, before, after, first: bos.or(eos) })
+        let around = around(Some(source), tokenizer.info());
+        Ok(TextTokens { tokenizer, around })
     }
 }
 
@@ -202,19 +197,19 @@ fn from_file(kind: Kind, path: &str, documents: Option<&TextIndex>) -> Result<To
 
 impl Encoder for TextTokens {
     fn encode(&self, text: &str) -> Result<Vec<i64>, String> {
-        let mut ids: Vec<u32> = self.before.into_iter().collect();
+        let mut ids: Vec<u32> = self.around.before.into_iter().collect();
         self.tokenizer.encode(text, &mut ids)?;
         Ok(ids.into_iter().map(i64::from).collect())
     }
 
     fn prefix(&self) -> Option<i64> {
-        self.first.map(i64::from)
+        self.around.first.map(i64::from)
     }
 }
 
 impl Codec for TextTokens {
     fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, String> {
-        let is_text = |id: &u32| ![self.before, self.after].contains(&Some(*id));
+        let is_text = |id: &u32| ![self.around.before, self.around.after].contains(&Some(*id));
         let ids = |tokens: &[i64]| -> Vec<u32> {
             tokens.iter().filter_map(|id| u32::try_from(*id).ok()).filter(is_text).collect()
         };
@@ -222,7 +217,7 @@ impl Codec for TextTokens {
     }
 
     fn stop(&self) -> Option<i64> {
-        self.after.map(i64::from)
+        self.around.after.map(i64::from)
     }
 }
 
