@@ -1,7 +1,7 @@
 //! `canonc merge`: git's merge driver for locks.
 //!
 //! In: three versions of a lock, its name, and the repository. Out: the lock of the merged sources, over our version; or
-//! exit 1 and a text that is no lock. Must stay true: a lock is written only if both commits are known and the sources
+//! exit 1 and a text that cannot be read as a lock. Must stay true: a lock is written only if both commits are known and the sources
 //! merge without a conflict, and it is the one that `canonc build` writes from them; the repository is not changed.
 
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use interop::quote::sh;
 use lab::lock;
 use tempfile::TempDir;
 
@@ -53,13 +54,31 @@ pub fn merge(args: &MergeArgs) -> Outcome {
             Ok(Exit::Fine)
         }
         Err(Conflict { why, first }) => {
-            let build = format!("canonc build {source} && git add {name}");
+            let build = build_again(&args.path, &source);
             let text = conflict(&ours, &why, &format!("{first}{build}"));
             out::put(&args.ours, OutputKind::Lock, &text)?;
             let failure = Failure::bad_input(format!("`{name}` is not merged: {why}"));
             Err(Failure { exit: Exit::Finding, ..failure }.help(format!("{first}`{build}`")))
         }
     }
+}
+
+/// The commands that build a lock of the repository again, typed at its root.
+fn build_again(path: &Path, source: &str) -> String {
+    let Some((folder, inside)) = project(Path::new("."), path, source) else {
+        return format!("canonc build {} && git add {}", sh(source), sh(&shown(path)));
+    };
+    let mut words = Vec::new();
+    if folder != Path::new("") {
+        words.push(format!("cd {} &&", sh(&shown(&folder))));
+    }
+    words.push(format!("canonc build {}", sh(source)));
+    match inside.parent().map(shown).as_deref() {
+        Some("lockfiles") | None => {}
+        Some(out) => words.push(format!("--out {}", sh(if out.is_empty() { "." } else { out }))),
+    }
+    words.push(format!("&& git add {}", sh(&shown(&inside))));
+    words.join(" ")
 }
 
 /// A text that every command refuses, and that `canonc build` replaces.
@@ -100,7 +119,7 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
         return Err(Conflict { why: format!("{file} has conflicts"), first });
     }
     let place = checked_out(tree).map_err(after)?;
-    let Some((root, inside)) = project(place.path(), path, source) else {
+    let Some((root, inside)) = project(&place.path().join("tree"), path, source) else {
         return Err(after(format!("the merged branches have no {source}")));
     };
     let built = |before: &str| build(&root, &inside, source, before);
@@ -153,13 +172,13 @@ fn checked_out(tree: &str) -> Result<TempDir, String> {
     Ok(place)
 }
 
-/// The folder in which the lock was built, and the lock's name in it: the nearest folder above the lock in which its
-/// source exists.
-fn project(place: &Path, path: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
-    let tree = place.join("tree");
+/// The folder of a tree in which the lock was built, and the lock's name in it: the nearest folder above the lock in which
+/// its source exists.
+fn project(tree: &Path, path: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
     let mut above = path.ancestors().skip(1);
     let folder = above.find(|folder| tree.join(folder).join(source).is_file())?;
-    Some((tree.join(folder), path.strip_prefix(folder).ok()?.to_owned()))
+    let root = if tree == Path::new(".") { folder.to_owned() } else { tree.join(folder) };
+    Some((root, path.strip_prefix(folder).ok()?.to_owned()))
 }
 
 /// The lock that `canonc build` writes over another one.
@@ -183,10 +202,11 @@ fn build(root: &Path, lock: &Path, source: &str, before: &str) -> Result<String,
         .stdin(Stdio::null())
         .output()
         .map_err(failed)?;
-    // 1: another lock of the folder has lost its source, which this one does not need.
-    if !matches!(output.status.code(), Some(0 | 1)) {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(format!("the merged {source} cannot be built: {said}"));
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match output.status.code() {
+        Some(0) => {}
+        Some(1) => return Err(format!("the merged {source} compares confounded arms: {said}")),
+        Some(_) | None => return Err(format!("the merged {source} cannot be built: {said}")),
     }
     disk::read_text(&path, disk::SMALL)
         .map_err(|_| format!("the merged {source} no longer makes {}", shown(lock)))

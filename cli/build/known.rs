@@ -28,6 +28,8 @@ type Key = (PathBuf, Option<ArchRef>);
 
 #[derive(Default)]
 pub struct Known {
+    /// Whether standard output is for JSON alone, so that verdicts go to standard error.
+    pub json: bool,
     recipes: BTreeMap<Key, Rc<Vec<Experiment>>>,
     archs: BTreeMap<ArchRef, Rc<LockedArch>>,
 }
@@ -148,7 +150,11 @@ impl Known {
                 }
                 Err(why) => {
                     if let NoComparison::Confounded(_, verdict) = &why {
-                        output::data(&verdict::text(verdict, false))?;
+                        let text = verdict::text(verdict, false);
+                        match self.json {
+                            true => output::note(text.trim_end()),
+                            false => output::data(&text)?,
+                        }
                     }
                     let mut found = read.explain(&why);
                     for diagnostic in &mut found {

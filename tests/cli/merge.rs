@@ -245,3 +245,52 @@ fn built_locks_as_json() {
     edit(dir.path(), "recipes/r.toml", "lr = 0.003", "lr = 0.001");
     assert_eq!(states(&["--check"]), (1, "stale".to_owned()));
 }
+
+const COMPARISON: &str = "base = \"a\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [1]\n\
+                          [arms]\na = \"r.toml\"\nb = \"s.toml\"\n";
+
+#[test]
+fn what_check_finds_is_in_the_json() {
+    let other = RECIPE.replace("lr = 0.003", "lr = 0.001").replace("good.canon", "canon.canon");
+    let canon = "import good from \"good.canon\"\narch canon = good with { canon A }\n";
+    let dir = folder(&[
+        ("arch/good.canon", ARCH),
+        ("recipes/r.toml", RECIPE),
+        ("arch/canon.canon", canon),
+        ("recipes/s.toml", &other),
+        ("recipes/both.toml", COMPARISON),
+        ("lockfiles/odd.lock", "odd"),
+    ]);
+    let json = |words: &[&str]| -> (i32, serde_json::Value, String) {
+        let ran = canonc(dir.path(), &[&["build", "--json"], words].concat());
+        (ran.code, serde_json::from_str(&ran.stdout).unwrap(), ran.stderr)
+    };
+    let (code, answer, said) = json(&["recipes/r.toml", "recipes/both.toml"]);
+    assert_eq!((code, &answer["locks"][0]["state"]), (1, &"wrote".into()), "{said}");
+    assert_eq!(answer["failed"][0]["source"], "recipes/both.toml");
+    assert_eq!(answer["failed"][0]["state"], "confounded");
+    fs::rename(dir.path().join(LOCK), dir.path().join("lockfiles/old.lock")).unwrap();
+    let (code, answer, _) = json(&["--check"]);
+    assert_eq!(code, 1);
+    let of = |name: &str| {
+        let path = format!("lockfiles/{name}.lock");
+        let mut locks = answer["locks"].as_array().unwrap().iter();
+        let lock = locks.find(|lock| lock["path"] == path.as_str()).unwrap();
+        (lock["state"].as_str().unwrap().to_owned(), lock["kind"].clone())
+    };
+    assert_eq!(of("r"), ("missing".to_owned(), "experiment".into()));
+    assert_eq!(of("old"), ("orphan".to_owned(), "experiment".into()));
+    assert_eq!(of("odd"), ("unreadable".to_owned(), serde_json::Value::Null));
+}
+
+/// The next command works as it is typed, in a folder with a space too.
+#[test]
+fn the_command_after_a_conflict_names_the_project_s_folder() {
+    let dir = repository("my exp");
+    let root = dir.path();
+    branches(root, "my exp", RATE, ["recipes/r.toml", "lr = 0.003", "lr = 0.002"]);
+    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{said}");
+    let next = "cd 'my exp' && canonc build recipes/r.toml && git add lockfiles/r.lock";
+    assert!(said.contains(next), "{said}");
+}
