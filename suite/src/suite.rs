@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use tasks::metric::Rule;
 
 use crate::SuiteError;
 
@@ -203,7 +204,12 @@ impl Metric {
 
     /// Whether it is a share of questions.
     pub fn is_share(self) -> bool {
-        tasks::metric::OF_SUITES.iter().any(|(word, share, _)| *word == self.word() && *share)
+        self.rule() == Some(Rule::Share)
+    }
+
+    /// How it follows from the questions' parts; every metric has a rule.
+    pub fn rule(self) -> Option<Rule> {
+        tasks::metric::of_word(self.word()).map(|known| known.rule)
     }
 }
 
@@ -383,6 +389,13 @@ mod tests {
         let suite = Suite::read("s.toml", PIQA).unwrap();
         assert_eq!(suite.tasks[0].metrics, [Metric::Acc, Metric::AccNorm]);
         assert_eq!(suite.tasks[0].delimiter(), " ");
+        for kind in [Kind::Choice, Kind::Continuation, Kind::Document, Kind::Generate] {
+            for metric in kind.metrics().0 {
+                let known = tasks::metric::of_word(metric.word()).unwrap();
+                assert_eq!(known.rule.counts(), kind == Kind::Document, "{metric:?}");
+                assert_eq!(known.is_written, kind == Kind::Generate, "{metric:?}");
+            }
+        }
     }
 
     #[test]
