@@ -27,6 +27,9 @@ const HEADS: &str = "GITHEAD_";
 /// Endings of files that locks are made from.
 const SOURCES: [&str; 2] = ["canon", "toml"];
 
+/// In a lock that is also made from suites, their questions and a tokenizer.
+const SUITES: &str = "evaluation.suites = ";
+
 /// Why a lock is left as a conflict, and what to do about it.
 struct Conflict {
     why: String,
@@ -99,11 +102,18 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
         let first = format!("resolve {file}, then ");
         return Err(Conflict { why: format!("{file} has conflicts"), first });
     }
-    let place = checked_out(tree).map_err(after)?;
+    let asks = [base, ours, theirs].iter().any(|lock| lock.contains(SUITES));
+    let place = checked_out(tree, asks).map_err(after)?;
     let Some((root, inside)) = project(place.path(), path, source) else {
         return Err(after(format!("the merged branches have no {source}")));
     };
-    let built = |before: &str| build(&root, &inside, source, before);
+    let built = |before: &str| {
+        let why = |why: String| match asks {
+            true => format!("{why} (for a lock with suites, only committed files are there)"),
+            false => why,
+        };
+        build(&root, &inside, source, before).map_err(why)
+    };
     let [base, ours, theirs] = [built(base), built(ours), built(theirs)];
     let (base, ours, theirs) = (base.map_err(after)?, ours.map_err(after)?, theirs.map_err(after)?);
     // The versions can differ in one more thing, the data that `canonc bind` bound: merged like a line of a text.
@@ -132,8 +142,8 @@ fn is_source(file: &str) -> bool {
     ending.is_some_and(|ending| SOURCES.contains(&ending))
 }
 
-/// A temporary folder with the sources of a tree.
-fn checked_out(tree: &str) -> Result<TempDir, String> {
+/// A temporary folder with the sources of a tree, or with `all` files: a suite's questions have any name.
+fn checked_out(tree: &str, all: bool) -> Result<TempDir, String> {
     let place =
         TempDir::new().map_err(|error| format!("no temporary folder: {}", reason(&error)))?;
     let index = place.path().join("index");
@@ -141,7 +151,7 @@ fn checked_out(tree: &str) -> Result<TempDir, String> {
     let listed = git(&["ls-tree", "-r", "-z", "--name-only", tree], None)?;
     let files: Vec<u8> = listed
         .split_inclusive(|byte| *byte == 0)
-        .filter(|name| is_source(String::from_utf8_lossy(name).trim_end_matches('\0')))
+        .filter(|name| all || is_source(String::from_utf8_lossy(name).trim_end_matches('\0')))
         .flatten()
         .copied()
         .collect();

@@ -227,6 +227,44 @@ fn a_binding_survives_the_other_branch() {
     assert_eq!(canonc(root, &["build", "--check"]).code, 0);
 }
 
+/// A lock with suites is made from their questions too, if those are committed.
+#[test]
+fn questions_of_suites_are_merged_as_they_are_committed() {
+    for is_committed in [true, false] {
+        let dir = repository("");
+        let root = dir.path();
+        let depo = RECIPE.split("[data]").nth(1).unwrap().split("[batch]").next().unwrap();
+        let text = RECIPE.replace(depo, "\nmultihop.N = 2\nmultihop.hops = 1\nseq_len = 64\n\n")
+            + "\n[evaluation]\nsuites = [\"s.toml\"]\nsuite_data = \"copies\"\n";
+        fs::write(root.join("recipes/r.toml"), text).unwrap();
+        let suite = "[[task]]\nname = \"next\"\nkind = \"continuation\"\nfile = \"q.jsonl\"\n\
+                     prompt = \"{{ a }}\"\nanswer = \"b\"\n";
+        fs::write(root.join("recipes/s.toml"), suite).unwrap();
+        fs::create_dir(root.join("recipes/copies")).unwrap();
+        fs::write(root.join("recipes/copies/q.jsonl"), "{\"a\": \"one\", \"b\": \" two\"}\n")
+            .unwrap();
+        if !is_committed {
+            fs::write(root.join(".gitignore"), "copies\n").unwrap();
+        }
+        commit(root, "", "suites");
+        branches(root, "", RATE, WARMUP);
+        let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+        assert_eq!(merged, is_committed, "{said}");
+        if is_committed {
+            let lock = fs::read_to_string(root.join(LOCK)).unwrap();
+            assert!(
+                lock.contains("lr = 0.001") && lock.contains("suite_tasks = [\"next acc,"),
+                "{lock}"
+            );
+        } else {
+            unmerged(root, &said, "recipes/copies/q.jsonl");
+            assert!(said.contains("only committed files are there"), "{said}");
+        }
+        assert_eq!(canonc(root, &["build", "recipes/r.toml"]).code, 0);
+        assert_eq!(canonc(root, &["build", "--check"]).code, 0);
+    }
+}
+
 #[test]
 fn built_locks_as_json() {
     let dir = folder(&[("arch/good.canon", ARCH), ("recipes/r.toml", RECIPE)]);
