@@ -484,9 +484,12 @@ mod tests {
         {
             assert_ne!(digest(&format!("{PIQA}{more}")), base, "{more}");
         }
-        for default in
-            ["delimiter = \" \"\n", "shots = 0\n", "separator = \"\\n\\n\"\n", "shots_order = \"random\"\n"]
-        {
+        for default in [
+            "delimiter = \" \"\n",
+            "shots = 0\n",
+            "separator = \"\\n\\n\"\n",
+            "shots_order = \"random\"\n",
+        ] {
             assert_eq!(digest(&format!("{PIQA}{default}")), base, "{default}");
         }
     }
@@ -503,10 +506,14 @@ mod tests {
         assert_eq!(hashed(PIQA), wanted);
         let write = "[[task]]\nname = \"t\"\nkind = \"generate\"\nfile = \"q\"\nprompt = \"p\"\nanswer = \"a\"\n\
                      until = [\".\"]\n";
-        assert_eq!(hashed(write), hashed(&format!("{write}max_tokens = 256\nignore_case = false\n")));
+        assert_eq!(
+            hashed(write),
+            hashed(&format!("{write}max_tokens = 256\nignore_case = false\n"))
+        );
         assert_ne!(hashed(write), hashed(&format!("{write}max_tokens = 255\n")));
         let regex = "filters = [{ regex = { pattern = \"x\" } }]\n";
-        let whole = "filters = [{ regex = { pattern = \"x\", select = 0, fallback = \"[invalid]\" } }]\n";
+        let whole =
+            "filters = [{ regex = { pattern = \"x\", select = 0, fallback = \"[invalid]\" } }]\n";
         assert_eq!(hashed(&format!("{write}{regex}")), hashed(&format!("{write}{whole}")));
     }
 }
