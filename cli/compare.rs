@@ -14,11 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ::report::compare;
 use ::report::overview::{self, Entry};
 use lab::comparison::{Comparison, Run};
+use lab::experiment::{DataSource, Evaluation};
 use lab::field::FieldValue;
 use lab::lock::{self, Lock};
 use records::attest::Attestation;
 use records::job::Job;
 use records::run::{Paths, append_line, belongs, read_lock};
+use records::suites;
 use records::verify::holds;
 
 use crate::args::{CompareArgs, CompareTo};
@@ -156,8 +158,8 @@ fn apart(
     Ok(())
 }
 
-/// Finds errors that would stop a run, before anything is written: a folder of another run, other data, a lock that
-/// cannot run here.
+/// Finds errors that would stop a run, before anything is written: a folder of another run, other data, other questions, a
+/// lock that cannot run here.
 fn check(
     comparison: &Comparison,
     folder: &Path,
@@ -165,7 +167,9 @@ fn check(
     found: &Found,
 ) -> Result<(), Failure> {
     let mut documents = BTreeMap::new();
-    for run in comparison.runs() {
+    let mut asked: Vec<(&Evaluation, &DataSource)> = Vec::new();
+    let runs = comparison.runs();
+    for run in &runs {
         let experiment = &run.experiment;
         let place = found.place(folder, experiment)?;
         let lock = Paths::new(&place).lock();
@@ -186,6 +190,12 @@ fn check(
                 read
             }
         };
+        // Runs of one comparison mostly have the same suites, which take a while to read. A finished run asks nothing.
+        let asks = (&experiment.evaluation, &experiment.data.source);
+        if !Paths::new(&place).attestation().exists() && !asked.contains(&asks) {
+            suites::of(experiment, documents.as_deref()).map_err(failure)?;
+            asked.push(asks);
+        }
         Job::new(experiment, "", documents).map_err(failure)?;
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::fail::{Exit, Failure, Outcome, reason, shown};
 use crate::out::{self, OutputKind};
 use crate::output;
 
-/// Set for the merge that this driver makes itself: its locks are not used.
+/// Set for the merge that this driver makes itself: its locks are conflicts, and not used.
 const INSIDE: &str = "CANONC_MERGING";
 
 /// git sets one such variable for each commit that `git merge` merges into HEAD.
@@ -27,6 +27,9 @@ const HEADS: &str = "GITHEAD_";
 
 /// Endings of files that locks are made from.
 const SOURCES: [&str; 2] = ["canon", "toml"];
+
+/// In a lock that is also made from suites, their questions and a tokenizer.
+const SUITES: &str = "evaluation.suites = ";
 
 /// Why a lock is left as a conflict, and what to do about it.
 struct Conflict {
@@ -36,7 +39,7 @@ struct Conflict {
 
 pub fn merge(args: &MergeArgs) -> Outcome {
     if std::env::var_os(INSIDE).is_some() {
-        return Ok(Exit::Fine);
+        return Ok(Exit::Finding);
     }
     let read = |path: &Path| {
         disk::read_text(path, disk::SMALL).map_err(|error| Failure::cannot_read(path, &error))
@@ -48,9 +51,16 @@ pub fn merge(args: &MergeArgs) -> Outcome {
             .help("see that .gitattributes names locks of canonc alone: lockfiles/*.lock merge=canonc"));
     };
     match merged(&args.path, &source, [&base, &ours, &theirs]) {
-        Ok(text) => {
+        Ok(Merged { text, stale }) => {
             out::put(&args.ours, OutputKind::Lock, &text)?;
             output::note(&format!("{name}: built again from the merged `{source}`"));
+            if !stale.is_empty() {
+                output::note(&format!(
+                    "{}: stale after this merge, and git does not merge them; `{}` builds them again",
+                    stale.join(", "),
+                    build_again(&args.path, &source)
+                ));
+            }
             Ok(Exit::Fine)
         }
         Err(Conflict { why, first }) => {
@@ -88,8 +98,16 @@ fn conflict(ours: &str, why: &str, next: &str) -> String {
     format!("{head}\n<<<<<<< not a lock: {}\n>>>>>>> next: {}\n", one_line(why), one_line(next))
 }
 
+/// What the merged sources make.
+struct Merged {
+    /// The lock.
+    text: String,
+    /// Other locks of the same source that git takes from one branch as they are.
+    stale: Vec<String>,
+}
+
 /// The lock of the merged sources.
-fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<String, Conflict> {
+fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<Merged, Conflict> {
     let after = |why: String| Conflict { why, first: "after the merge, ".to_owned() };
     if lock::source_of(theirs).as_deref() != Some(source) {
         return Err(after("the branches made it from different files".to_owned()));
@@ -103,6 +121,26 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
             return Err(after(format!("{at} is another text than the one to merge")));
         }
     }
+    let asks = [base, ours, theirs].iter().any(|lock| lock.contains(SUITES));
+    let build = |root: &Path, inside: &Path, before: &str| {
+        let why = |why: String| match asks {
+            true => format!("{why} (for a lock with suites, only committed files are there)"),
+            false => why,
+        };
+        build(root, inside, source, before).map_err(why).map_err(after)
+    };
+    // Else the sources were found in another folder than that of the build, or outside of the repository.
+    for (commit, text) in [("HEAD", ours), (other.as_str(), theirs)] {
+        let place = checked_out(&format!("{commit}^{{tree}}"), asks).map_err(after)?;
+        let made = match project(&place.path().join("tree"), path, source) {
+            Some((root, inside)) => Some(build(&root, &inside, text)?),
+            None => None,
+        };
+        if made.as_deref() != Some(text) {
+            let at = path.display();
+            return Err(after(format!("{commit}:{at} is not what `{source}` makes there")));
+        }
+    }
     let words =
         ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", "HEAD", &other];
     let out = git(&words, None).map_err(after)?;
@@ -114,23 +152,53 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
     let Some((tree, conflicts)) = fields.split_first() else {
         return Err(after("git merge-tree printed nothing".to_owned()));
     };
-    if let Some(file) = conflicts.iter().find(|file| is_source(file)) {
+    let decides = |file: &&String| is_source(file) || asks && !file.ends_with(".lock");
+    if let Some(file) = conflicts.iter().find(decides) {
         let first = format!("resolve {file}, then ");
         return Err(Conflict { why: format!("{file} has conflicts"), first });
     }
-    let place = checked_out(tree).map_err(after)?;
+    let place = checked_out(tree, asks).map_err(after)?;
     let Some((root, inside)) = project(&place.path().join("tree"), path, source) else {
         return Err(after(format!("the merged branches have no {source}")));
     };
-    let built = |before: &str| build(&root, &inside, source, before);
-    let [base, ours, theirs] = [built(base), built(ours), built(theirs)];
-    let (base, ours, theirs) = (base.map_err(after)?, ours.map_err(after)?, theirs.map_err(after)?);
+    let built = |before: &str| build(&root, &inside, before);
+    let (base, ours, theirs) = (built(base)?, built(ours)?, built(theirs)?);
     // The versions can differ in one more thing, the data that `canonc bind` bound: merged like a line of a text.
-    match (ours == theirs || theirs == base, ours == base) {
-        (true, _) => Ok(ours),
-        (false, true) => Ok(theirs),
-        (false, false) => Err(after("the branches bound it to different data".to_owned())),
-    }
+    let text = match (ours == theirs || theirs == base, ours == base) {
+        (true, _) => ours,
+        (false, true) => theirs,
+        (false, false) => return Err(after("the branches bound it to different data".to_owned())),
+    };
+    let stale = stale(
+        tree,
+        &conflicts.iter().map(String::as_str).collect::<Vec<_>>(),
+        path,
+        &root,
+        &inside,
+    );
+    Ok(Merged { text, stale })
+}
+
+/// The locks beside `path` that building its source wrote, and that the merged tree has in another form without a conflict.
+fn stale(tree: &str, conflicts: &[&str], path: &Path, root: &Path, inside: &Path) -> Vec<String> {
+    let (Some(folder), Some(built)) =
+        (path.parent(), root.join(inside).parent().map(Path::to_owned))
+    else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(built).into_iter().flatten().flatten();
+    let mut found: Vec<String> = entries
+        .filter(|entry| Path::new(&entry.file_name()) != path.file_name().map_or(path, Path::new))
+        .filter_map(|entry| {
+            let name = shown(&folder.join(entry.file_name()));
+            let built = fs::read(entry.path()).ok()?;
+            let kept = git(&["cat-file", "blob", &format!("{tree}:{name}")], None).ok()?;
+            (name.ends_with(".lock") && !conflicts.contains(&name.as_str()) && kept != built)
+                .then_some(name)
+        })
+        .collect();
+    found.sort();
+    found
 }
 
 /// The one commit that is merged into HEAD.
@@ -151,8 +219,8 @@ fn is_source(file: &str) -> bool {
     ending.is_some_and(|ending| SOURCES.contains(&ending))
 }
 
-/// A temporary folder with the sources of a tree.
-fn checked_out(tree: &str) -> Result<TempDir, String> {
+/// A temporary folder with the sources and the locks of a tree, or with `all` files: a suite's questions have any name.
+fn checked_out(tree: &str, all: bool) -> Result<TempDir, String> {
     let place =
         TempDir::new().map_err(|error| format!("no temporary folder: {}", reason(&error)))?;
     let index = place.path().join("index");
@@ -160,7 +228,11 @@ fn checked_out(tree: &str) -> Result<TempDir, String> {
     let listed = git(&["ls-tree", "-r", "-z", "--name-only", tree], None)?;
     let files: Vec<u8> = listed
         .split_inclusive(|byte| *byte == 0)
-        .filter(|name| is_source(String::from_utf8_lossy(name).trim_end_matches('\0')))
+        .filter(|name| {
+            let name = String::from_utf8_lossy(name);
+            let name = name.trim_end_matches('\0');
+            all || is_source(name) || name.ends_with(".lock")
+        })
         .flatten()
         .copied()
         .collect();

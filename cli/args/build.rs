@@ -38,7 +38,7 @@ pub struct BuildArgs {
 Examples:
   git config merge.canonc.driver 'canonc merge %O %A %B %P'
   git config merge.canonc.recursive binary
-  echo 'lockfiles/*.lock merge=canonc' >> .gitattributes
+  echo 'lockfiles/*.lock merge=canonc -text' >> .gitattributes
 
 git then runs this command for each lock that both branches changed. It merges both commits in a temporary folder,
 builds the lock there and writes it over OURS. If the files that locks are made from have conflicts, or if it cannot

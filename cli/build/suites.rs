@@ -7,7 +7,8 @@ use std::path::Path;
 
 use compiler::resolve::import_target;
 use dsl::{Diagnostic, Sources};
-use lab::field::{FieldValue, Fields};
+use lab::field::{self, FieldValue, Fields};
+use lab::lock;
 use lab::recipe::Recipe;
 use suite::asked::RELEASE;
 
@@ -59,11 +60,34 @@ pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Box<
         let path = from(recipe, SUITES, &suite)?;
         paths.push(if suite == RELEASE && !Path::new(&path).exists() { suite } else { path });
     }
+    // A lock that cannot hold a path could not be read back.
+    let held = |recipe: &Recipe, path: &str, given: String, found: FieldValue| {
+        let why = match field::find(path).map(|def| lock::holds(def, &found)) {
+            Some(Err(why)) => why,
+            Some(Ok(())) | None => return Ok(found),
+        };
+        let message = format!(
+            "{given} is {found} from the folder that canonc runs in, which a lock cannot hold: {why}"
+        );
+        Err(error(
+            recipe,
+            path,
+            message,
+            "rename the file or folder, or run canonc in a folder nearer to it",
+        ))
+    };
     let mut written = Fields::new();
-    for path in [DATA, TOKENIZER] {
-        if let Some(given) = recipe.written.get(path).map(FieldValue::plain) {
-            written.insert(path.to_owned(), FieldValue::text(from(recipe, path, &given)?));
+    for (path, neutral) in [(DATA, "beside"), (TOKENIZER, "none")] {
+        let Some(given) = recipe.written.get(path).filter(|given| given.plain() != neutral) else {
+            continue;
+        };
+        let found = from(recipe, path, &given.plain())?;
+        if found == neutral {
+            let message = format!("{given} is `{neutral}` from here, a word with another meaning");
+            return Err(error(recipe, path, message, "rename it"));
         }
+        let found = held(recipe, path, given.to_string(), FieldValue::text(found))?;
+        written.insert(path.to_owned(), found);
     }
     let data = written.get(DATA).map(FieldValue::plain);
     let tasks = records::suites::tasks(&paths, data.as_deref()).map_err(|found| {
@@ -71,7 +95,8 @@ pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Box<
     })?;
     let texts =
         |all: Vec<String>| FieldValue::List(all.into_iter().map(FieldValue::text).collect());
-    written.insert(SUITES.to_owned(), texts(paths));
+    let given = FieldValue::List(suites).to_string();
+    written.insert(SUITES.to_owned(), held(recipe, SUITES, given, texts(paths))?);
     written.insert(TASKS.to_owned(), texts(tasks.iter().map(ToString::to_string).collect()));
     recipe.written.extend(written);
     Ok(())

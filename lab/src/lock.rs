@@ -13,11 +13,12 @@ use std::rc::Rc;
 use compiler::analyse::{self, analyse};
 use compiler::digest::Digest;
 use compiler::program::Compiled;
+use toml::de::DeValue;
 
 use crate::comparison::{Arm, Comparison};
 use crate::error::{self, LockError};
 use crate::experiment::{DataSource, Experiment, LockedArch, Tokenizer, TokenizerKind};
-use crate::field::{FieldValue, Fields};
+use crate::field::{FieldDef, FieldValue, Fields};
 use crate::verdict::{Refusal, Side, Trainer};
 
 pub use read::{MAX_LOCK_BYTES, is_of_another_version, is_older, read, read_bytes};
@@ -176,6 +177,16 @@ pub struct Bound {
     pub tokens: Option<i64>,
     /// The digest of the tokenizer; `None` for bytes.
     pub tokenizer: Option<Digest>,
+}
+
+/// Whether a lock can hold this value of a field: it is read back as it is.
+pub fn holds(def: &FieldDef, value: &FieldValue) -> Result<(), String> {
+    let text = value.to_string();
+    let parsed = DeValue::parse(&text).map_err(|error| error.message().to_owned())?;
+    match def.kind.read(parsed.get_ref())? {
+        read if read == *value => Ok(()),
+        read => Err(format!("in Unicode's composed form (NFC) it is {read}")),
+    }
 }
 
 /// Closes a lock: sets the digest of the data that its source names, in every experiment. Binding to

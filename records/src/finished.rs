@@ -6,41 +6,50 @@
 
 use compiler::digest::Digest;
 use lab::experiment::{Digests, Experiment};
+use lab::field::SuiteTask;
 
 use crate::attest::Attestation;
 use crate::job::Job;
-use crate::metrics::{self, Record, Start, Step};
+use crate::metrics::{self, Evaluation, Record, Start, Step};
 use crate::run::{Paths, RunError, cannot_read};
 
 /// A lock's requirements for its finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
+pub struct Expected<'a> {
     /// Digests of the lock's sections.
     pub digests: Digests,
     /// Number of steps of the training.
     pub steps: u64,
     /// Steps between evaluations; 0 for the last step only.
     pub evaluates_every: u64,
+    /// The tasks of its suites.
+    pub tasks: &'a [SuiteTask],
 }
 
-impl From<&Experiment> for Expected {
-    fn from(experiment: &Experiment) -> Expected {
+impl<'a> From<&'a Experiment> for Expected<'a> {
+    fn from(experiment: &'a Experiment) -> Expected<'a> {
         Expected {
             digests: experiment.digests,
             steps: experiment.budget.steps,
             evaluates_every: experiment.evaluation.every,
+            tasks: &experiment.evaluation.tasks,
         }
     }
 }
 
-impl From<&Job> for Expected {
-    fn from(job: &Job) -> Expected {
-        Expected { digests: job.digests, steps: job.steps, evaluates_every: job.cadence.evaluation }
+impl<'a> From<&'a Job> for Expected<'a> {
+    fn from(job: &'a Job) -> Expected<'a> {
+        Expected {
+            digests: job.digests,
+            steps: job.steps,
+            evaluates_every: job.cadence.evaluation,
+            tasks: &job.tasks,
+        }
     }
 }
 
 /// The attestation and log of a finished run, if they agree with each other and with the lock.
-pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Record>), RunError> {
+pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attestation, Vec<Record>), RunError> {
     let path = paths.attestation();
     let text = match disk::read_text(&path, disk::SMALL) {
         Ok(text) => text,
@@ -57,22 +66,24 @@ pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Recor
 
 /// The records that an unfinished run has logged so far, and the last step. A process may be working on it, so an
 /// incomplete line is skipped.
-pub fn so_far(paths: &Paths, expected: Expected) -> Result<(Vec<Record>, u64), RunError> {
+pub fn so_far(paths: &Paths, expected: Expected<'_>) -> Result<(Vec<Record>, u64), RunError> {
     let (records, _) = metrics::read(&paths.metrics())?;
     let reached = order(expected, &records).map_err(|what| mismatch(paths, &what))?;
+    of_suites(expected, &records).map_err(|what| mismatch(paths, &what))?;
     Ok((records, reached.step))
 }
 
 /// Every logged record of a run with this attestation.
 pub fn records(
     paths: &Paths,
-    expected: Expected,
+    expected: Expected<'_>,
     attestation: &Attestation,
 ) -> Result<Vec<Record>, RunError> {
     check_lock(expected, attestation).map_err(|what| mismatch(paths, &what))?;
     let (records, head) = metrics::read(&paths.metrics())?;
     of_the_log(attestation, &records, head)
         .and_then(|()| check_complete(expected, attestation.diverged, &records))
+        .and_then(|()| of_suites(expected, &records).map(|_| ()))
         .map_err(|what| mismatch(paths, &what))?;
     if metrics::torn(&paths.metrics())?.is_some() {
         return Err(mismatch(paths, "metrics.jsonl continues after its last complete line"));
@@ -107,8 +118,8 @@ pub fn mismatch(paths: &Paths, what: &str) -> RunError {
     )
 }
 
-fn check_lock(expected: Expected, attestation: &Attestation) -> Result<(), String> {
-    let Expected { digests, steps, evaluates_every: _ } = expected;
+fn check_lock(expected: Expected<'_>, attestation: &Attestation) -> Result<(), String> {
+    let Expected { digests, steps, evaluates_every: _, tasks: _ } = expected;
     let pairs = [
         ("lock", attestation.lock, digests.train),
         ("evaluation section", attestation.eval, digests.eval),
@@ -198,8 +209,8 @@ pub(crate) struct Reached {
 
 /// Refuses a log that is not the start of this lock's: each step once and in order, and an evaluation after each step
 /// that requires one. A log that ends early is accepted.
-pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, String> {
-    let Expected { digests, steps, evaluates_every: every } = expected;
+pub(crate) fn order(expected: Expected<'_>, records: &[Record]) -> Result<Reached, String> {
+    let Expected { digests, steps, evaluates_every: every, tasks: _ } = expected;
     let due = |step: u64| step == steps || (every > 0 && step.is_multiple_of(every));
     let (mut step, mut owed) = (0, false);
     for (at, record) in records.iter().enumerate() {
@@ -237,7 +248,7 @@ pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, S
 /// Like [`order`], for a finished run: up to the last step with its evaluation and with every loss a number; or up to
 /// the step at which training diverged, by the attestation.
 pub(crate) fn check_complete(
-    expected: Expected,
+    expected: Expected<'_>,
     diverged: Option<u64>,
     records: &[Record],
 ) -> Result<(), String> {
@@ -272,7 +283,7 @@ pub(crate) fn check_complete(
 }
 
 /// Checks that the first record that shows divergence is the last one, at the attested step.
-fn ends_diverged(expected: Expected, at: u64, records: &[Record]) -> Result<(), String> {
+fn ends_diverged(expected: Expected<'_>, at: u64, records: &[Record]) -> Result<(), String> {
     let shows = |(line, record)| Some((line, divergence(record, expected.steps)?));
     let attested = format!("it attests that training diverged at step {at}");
     match (1..).zip(records).find_map(shows) {
@@ -285,6 +296,21 @@ fn ends_diverged(expected: Expected, at: u64, records: &[Record]) -> Result<(), 
     }
 }
 
+/// Refuses an evaluation without the scores of the lock's suites, or with scores that do not follow from what was logged
+/// with them. Returns the number of evaluations.
+pub(crate) fn of_suites(expected: Expected<'_>, records: &[Record]) -> Result<usize, String> {
+    let mut count = 0;
+    for record in records {
+        let Record::Evaluation(Evaluation { step, suites, .. }) = record else { continue };
+        let last = *step == expected.steps;
+        if let Some(why) = metrics::mismatch_of_suites(suites, expected.tasks, last) {
+            return Err(format!("the evaluation after step {step} {why}"));
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::collections::{BTreeMap, BTreeSet};
@@ -293,16 +319,16 @@ pub(crate) mod tests {
     use super::*;
     use crate::attest::Circumstances;
     use crate::fault::Faults;
-    use crate::metrics::{Evaluation, Log, Score};
+    use crate::metrics::{Log, Score, SuiteScores};
 
-    pub(crate) fn expected(lock: &str) -> Expected {
+    pub(crate) fn expected(lock: &str) -> Expected<'static> {
         let digest = |what: &str| Digest::of("test", what);
         let digests =
             Digests { train: digest(lock), eval: digest("eval"), platform: digest("platform") };
-        Expected { digests, steps: 4, evaluates_every: 2 }
+        Expected { digests, steps: 4, evaluates_every: 2, tasks: &[] }
     }
 
-    fn log_of(expected: Expected) -> Vec<Record> {
+    fn log_of(expected: Expected<'_>) -> Vec<Record> {
         let Digests { train: lock, eval, platform: _ } = expected.digests;
         let mut records = vec![Record::Start(Start { lock, eval, initial: lock })];
         for step in 1..=expected.steps {
@@ -332,7 +358,7 @@ pub(crate) mod tests {
         records
     }
 
-    fn write(folder: &Path, expected: Expected, records: &[Record]) -> Paths {
+    fn write(folder: &Path, expected: Expected<'_>, records: &[Record]) -> Paths {
         let paths = Paths::new(folder);
         let _ = std::fs::remove_file(paths.metrics());
         let mut log = Log::open(&paths.metrics()).unwrap();
@@ -363,7 +389,7 @@ pub(crate) mod tests {
         paths
     }
 
-    fn refused(paths: &Paths, expected: Expected, what: &str) {
+    fn refused(paths: &Paths, expected: Expected<'_>, what: &str) {
         let error = read(paths, expected).unwrap_err();
         assert_eq!(error.kind, crate::run::RunErrorKind::Finding);
         assert!(error.message.contains(what), "{what}: {error}");
@@ -414,7 +440,7 @@ pub(crate) mod tests {
     }
 
     /// Like [`log_of`], ending with a step of this loss and gradient norm.
-    fn diverging(expected: Expected, at: u64, loss: f64, grad_norm: f64) -> Vec<Record> {
+    fn diverging(expected: Expected<'_>, at: u64, loss: f64, grad_norm: f64) -> Vec<Record> {
         let mut records = Vec::new();
         for record in log_of(expected) {
             match record {
@@ -488,6 +514,53 @@ pub(crate) mod tests {
         read(&attest(&last, 4, Some(4)), one).unwrap();
         // Such runs were attested before attestations had a `diverged` line.
         read(&attest(&last, 4, None), one).unwrap();
+    }
+
+    #[test]
+    fn scores_of_suites_are_those_of_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let digest = |what: &str| Digest::of("test", what);
+        let tasks = [SuiteTask {
+            name: "pick".to_owned(),
+            metrics: vec!["acc".to_owned()],
+            questions: 2,
+            settings: digest("settings"),
+            asked: digest("questions"),
+            examples: None,
+            counted: None,
+        }];
+        let one = Expected { tasks: &tasks, ..expected("one") };
+        let scores = |task: &SuiteTask, value: f64, parts: &[f64]| {
+            let each = (!parts.is_empty()).then(|| ("acc".to_owned(), parts.to_vec()));
+            let scores = [("acc".to_owned(), value)].into();
+            SuiteScores { task: task.clone(), scores, each: each.into_iter().collect() }
+        };
+        // At steps 2 and 4.
+        let logged = |earlier: Vec<SuiteScores>, last: Vec<SuiteScores>| {
+            let mut all = [earlier, last].into_iter();
+            let mut records = log_of(one);
+            for record in &mut records {
+                if let Record::Evaluation(evaluation) = record {
+                    evaluation.suites = all.next().unwrap();
+                }
+            }
+            write(folder.path(), one, &records)
+        };
+        let task = &tasks[0];
+        let earlier = || vec![scores(task, 0.0, &[])];
+        let last = || vec![scores(task, 0.5, &[1.0, 0.0])];
+        let paths = logged(earlier(), last());
+        assert_eq!(so_far(&paths, one).unwrap(), (read(&paths, one).unwrap().1, 4));
+        let other = SuiteTask { asked: digest("other questions"), ..task.clone() };
+        for (earlier, last, says) in [
+            (Vec::new(), last(), "the evaluation after step 2 logged scores of 0 tasks"),
+            (vec![scores(task, 0.4, &[])], last(), "no share of 2 questions"),
+            (earlier(), vec![scores(task, 1.0, &[1.0, 0.0])], "its questions give 0.5"),
+            (earlier(), vec![scores(&other, 0.5, &[1.0, 0.0])], "but the lock has `pick"),
+            (earlier(), Vec::new(), "the evaluation after step 4 logged scores of 0 tasks"),
+        ] {
+            refused(&logged(earlier, last), one, says);
+        }
     }
 
     #[test]

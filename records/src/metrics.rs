@@ -19,7 +19,7 @@ use crate::run::{RunError, cannot_read, cannot_write, parent, sync_folder};
 pub use questions::Asked;
 pub use questions::Questions;
 pub use record::{Evaluation, Record, Score, Start, Step};
-pub use suites::SuiteScores;
+pub use suites::{SuiteScores, mismatch as mismatch_of_suites};
 
 const TAG: &str = "canonc.metrics.v1";
 const CHAIN: &str = ",\"chain\":\"";

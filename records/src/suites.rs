@@ -14,7 +14,9 @@ use lab::field::SuiteTask;
 use suite::SuiteError;
 use suite::asked::{Asked, Opened, open};
 use suite::encode::{Codec, Encoder};
+use suite::score::counted;
 use suite::suite::Task;
+use tasks::metric::Rule;
 
 use crate::run::{RunError, digest_of};
 
@@ -38,6 +40,7 @@ pub struct TextTokens {
 fn locked(asked: &Asked) -> SuiteTask {
     let Asked { task, questions, examples, requests, places: _ } = asked;
     let Task { name, metrics, .. } = task;
+    let counts = metrics.iter().filter_map(|metric| metric.rule()).any(Rule::counts);
     SuiteTask {
         name: name.clone(),
         metrics: metrics.iter().map(|metric| metric.word().to_owned()).collect(),
@@ -45,6 +48,7 @@ fn locked(asked: &Asked) -> SuiteTask {
         settings: digest_of(task.digest()),
         asked: digest_of(*questions),
         examples: examples.map(digest_of),
+        counted: counts.then(|| counted(requests)),
     }
 }
 
@@ -125,6 +129,8 @@ fn difference(lock: Option<&SuiteTask>, file: Option<&SuiteTask>) -> Option<Stri
         "questions"
     } else if lock.examples != file.examples {
         "examples"
+    } else if lock.counted != file.counted {
+        "words and bytes"
     } else {
         return None;
     };

@@ -66,6 +66,7 @@ pub fn verify(
     let log = log::check(&paths, &experiment, attestation.is_some(), diverged, &mut report);
     if let Some(log) = &log {
         log::check_rates(log, &experiment, &mut report);
+        log::check_suites(log, &experiment, &mut report);
         let is_text = matches!(experiment.data.source, DataSource::Text { .. });
         let absent = is_text && documents.is_none();
         let others =

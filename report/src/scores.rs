@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use suite::suite::Metric::{self, Acc, AccNorm, Perplexity, WordPerplexity};
 use suite::suite::Suite;
-use tasks::metric::OF_SUITES;
+use tasks::metric::{OfSuites, of_word};
 
 use crate::compare::{Table, Unit, unit};
 use crate::statistics::Confidence;
@@ -127,8 +127,7 @@ fn shown(metric: &str, value: f64) -> String {
 
 /// Whether a metric of a suite, or of a lock's own evaluation, is a share.
 fn is_share(metric: &str) -> bool {
-    let of_suite = OF_SUITES.iter().any(|(word, share, _)| *word == metric && *share);
-    of_suite || unit(metric) == Unit::Share
+    of_word(metric).is_some_and(OfSuites::is_share) || unit(metric) == Unit::Share
 }
 
 /// Own results above those of the release's 64 models and of open models; no rows if no result has a task of theirs,

@@ -302,7 +302,7 @@ mod tests {
             (json!({"q": "", "c": ["x"], "a": 0}), "at least two texts"),
             (json!({"q": "", "c": ["x", ""], "a": 0}), "none of them empty"),
             (json!({"q": "", "c": "xy", "a": 0}), "a list of texts is wanted"),
-            (json!({"c": ["x", "y"], "a": 0}), "undefined"),
+            (json!({"c": ["x", "y"], "a": 0}), "has no `q`; its fields are `a`, `c`"),
             (json!({"q": "", "c": ["x", "y"]}), "does not have"),
         ];
         for (fields, says) in cases {

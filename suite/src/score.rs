@@ -2,6 +2,7 @@
 //! true: ties go to the first choice, as by numpy's `argmax`; aggregates are those of `lm_eval/api/metrics.py`.
 
 use serde::Serialize;
+use tasks::metric::{self, Counted};
 
 use crate::generated::{contains, equals, filtered};
 use crate::request::Request;
@@ -45,21 +46,19 @@ fn measure(task: &Task, metric: Metric, requests: &[Request], replies: &[Reply])
 
 /// A metric from every question's part of it.
 pub fn total(metric: Metric, requests: &[Request], each: Vec<f64>) -> Measured {
-    let sum: f64 = each.iter().sum();
-    let count = each.len() as f64;
-    let total = |of: fn(&Request) -> usize| requests.iter().map(of).sum::<usize>() as f64;
-    let value = match metric {
-        Metric::Acc | Metric::AccNorm | Metric::ExactMatch | Metric::Contains => sum / count,
-        Metric::Perplexity => libm::exp(-sum / count),
-        Metric::WordPerplexity => libm::exp(-sum / total(words)),
-        Metric::BytePerplexity => libm::exp(-sum / total(bytes)),
-        Metric::BitsPerByte => -sum / total(bytes) / std::f64::consts::LN_2,
-    };
-    let stderr = (metric.is_share() && each.len() > 1).then(|| {
-        let squares: f64 = each.iter().map(|part| (part - value) * (part - value)).sum();
-        libm::sqrt(squares / (count - 1.0) / count)
-    });
+    let value = metric.rule().map_or(f64::NAN, |rule| rule.value(&each, counted(requests)));
+    let stderr = if metric.is_share() { metric::stderr(value, &each) } else { None };
     Measured { metric, value, stderr, each }
+}
+
+/// The words and bytes of all documents.
+pub fn counted(requests: &[Request]) -> Counted {
+    requests.iter().fold(Counted::default(), |sum, request| match request {
+        Request::Document { words, bytes, .. } => {
+            Counted { words: sum.words + *words as u64, bytes: sum.bytes + *bytes as u64 }
+        }
+        Request::Choose { .. } | Request::Continue { .. } | Request::Generate { .. } => sum,
+    })
 }
 
 /// A question's part of a metric. A reply that does not belong to its request counts as wrong.
@@ -106,20 +105,6 @@ fn first_largest(numbers: impl Iterator<Item = f64>) -> Option<usize> {
         }
     }
     best.map(|(place, _)| place)
-}
-
-fn words(request: &Request) -> usize {
-    match request {
-        Request::Document { words, .. } => *words,
-        Request::Choose { .. } | Request::Continue { .. } | Request::Generate { .. } => 0,
-    }
-}
-
-fn bytes(request: &Request) -> usize {
-    match request {
-        Request::Document { bytes, .. } => *bytes,
-        Request::Choose { .. } | Request::Continue { .. } | Request::Generate { .. } => 0,
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use tasks::metric::Rule;
 
 use crate::SuiteError;
 
@@ -91,6 +92,38 @@ fn invalid() -> String {
     "[invalid]".to_owned()
 }
 
+/// Between a prompt and its answer, if a task says nothing.
+const DELIMITER: &str = " ";
+/// After each example, if a task says nothing.
+const SEPARATOR: &str = "\n\n";
+/// Most tokens of a generated answer, if a task says nothing; the harness's.
+const MAX_TOKENS: usize = 256;
+
+// Serde passes references to the values of fields.
+fn is_usual_delimiter(value: &Option<String>) -> bool {
+    value.as_deref().is_none_or(|value| value == DELIMITER)
+}
+
+fn is_usual_separator(value: &Option<String>) -> bool {
+    value.as_deref().is_none_or(|value| value == SEPARATOR)
+}
+
+fn is_usual_order(value: &Option<ShotOrder>) -> bool {
+    value.is_none_or(|value| value == ShotOrder::default())
+}
+
+fn is_usual_length(value: &Option<usize>) -> bool {
+    value.is_none_or(|value| value == MAX_TOKENS)
+}
+
+fn is_zero(value: &usize) -> bool {
+    *value == 0
+}
+
+/// The revision of the rules by which a task's text becomes requests and replies become scores. Add one for every change
+/// of them: a lock then refuses to be measured by other rules.
+const REVISION: u32 = 1;
+
 /// A task: how its questions become text, and what is scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -102,52 +135,65 @@ pub struct Task {
     /// The questions: a JSON lines file, next to the suite or in the folder given on the command line.
     pub file: String,
     /// Template: text in front of everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Template: what the model is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Expression: a list of texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub choices: Option<String>,
     /// Expression: for choices, the number of the right one, its text, or a list of these; otherwise the expected text
     /// or a list of texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Template: with it, a choice ends the prompt, and this text is what is scored.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ending: Option<String>,
     /// Template: a document.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// Template: the text whose words and bytes are counted, if not `text`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<String>,
     /// Between a prompt and its answer.
+    #[serde(skip_serializing_if = "is_usual_delimiter")]
     pub delimiter: Option<String>,
     /// Between two examples.
+    #[serde(skip_serializing_if = "is_usual_separator")]
     pub separator: Option<String>,
     /// Number of examples in front of a question; `canonc eval --shots` changes it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub shots: usize,
     /// The file of examples; without it, other questions of the same file.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shots_file: Option<String>,
     /// Which examples are taken.
+    #[serde(skip_serializing_if = "is_usual_order")]
     pub shots_order: Option<ShotOrder>,
     /// A field: only examples in which it has the question's value.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub shots_by: Option<String>,
     /// Texts that end a generated answer.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub until: Vec<String>,
     /// Most tokens of a generated answer.
+    #[serde(skip_serializing_if = "is_usual_length")]
     pub max_tokens: Option<usize>,
     /// Steps before a generated answer is compared.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<Filter>,
     /// Regular expressions whose matches are removed from both texts.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<String>,
     /// Compare without case.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_case: bool,
     /// Compare without ASCII punctuation.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_punctuation: bool,
     /// Compare without ASCII digits.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_numbers: bool,
     /// What is reported.
     #[serde(default)]
@@ -203,7 +249,12 @@ impl Metric {
 
     /// Whether it is a share of questions.
     pub fn is_share(self) -> bool {
-        tasks::metric::OF_SUITES.iter().any(|(word, share, _)| *word == self.word() && *share)
+        self.rule() == Some(Rule::Share)
+    }
+
+    /// How it follows from the questions' parts; every metric has a rule.
+    pub fn rule(self) -> Option<Rule> {
+        tasks::metric::of_word(self.word()).map(|known| known.rule)
     }
 }
 
@@ -338,23 +389,29 @@ impl Task {
 
     /// Between a prompt and its answer: a space by default.
     pub fn delimiter(&self) -> &str {
-        self.delimiter.as_deref().unwrap_or(" ")
+        self.delimiter.as_deref().unwrap_or(DELIMITER)
     }
 
     /// After each example: a blank line by default.
     pub fn separator(&self) -> &str {
-        self.separator.as_deref().unwrap_or("\n\n")
+        self.separator.as_deref().unwrap_or(SEPARATOR)
     }
 
     /// Most tokens of a generated answer; the harness's default.
     pub fn max_tokens(&self) -> usize {
-        self.max_tokens.unwrap_or(256)
+        self.max_tokens.unwrap_or(MAX_TOKENS)
     }
 
-    /// A digest of everything in the suite that decides a score.
+    /// A digest of everything in the suite that decides a score, and of the rules' revision. A value that is the default
+    /// is not in it, so that a later key changes no digest of a task without it.
     pub fn digest(&self) -> blake3::Hash {
+        blake3::hash(self.hashed().as_bytes())
+    }
+
+    fn hashed(&self) -> String {
         // A struct of texts, numbers and lists always has a JSON form.
-        blake3::hash(serde_json::to_string(self).unwrap_or_default().as_bytes())
+        let settings = serde_json::to_string(self).unwrap_or_default();
+        format!("canonc.suite.task.v1\nrevision = {REVISION}\n{settings}\n")
     }
 }
 
@@ -383,6 +440,13 @@ mod tests {
         let suite = Suite::read("s.toml", PIQA).unwrap();
         assert_eq!(suite.tasks[0].metrics, [Metric::Acc, Metric::AccNorm]);
         assert_eq!(suite.tasks[0].delimiter(), " ");
+        for kind in [Kind::Choice, Kind::Continuation, Kind::Document, Kind::Generate] {
+            for metric in kind.metrics().0 {
+                let known = tasks::metric::of_word(metric.word()).unwrap();
+                assert_eq!(known.rule.counts(), kind == Kind::Document, "{metric:?}");
+                assert_eq!(known.is_written, kind == Kind::Generate, "{metric:?}");
+            }
+        }
     }
 
     #[test]
@@ -420,5 +484,36 @@ mod tests {
         {
             assert_ne!(digest(&format!("{PIQA}{more}")), base, "{more}");
         }
+        for default in [
+            "delimiter = \" \"\n",
+            "shots = 0\n",
+            "separator = \"\\n\\n\"\n",
+            "shots_order = \"random\"\n",
+        ] {
+            assert_eq!(digest(&format!("{PIQA}{default}")), base, "{default}");
+        }
+    }
+
+    #[test]
+    fn the_digest_is_over_settings_that_are_not_defaults() {
+        let hashed = |text: &str| Suite::read("s.toml", text).unwrap().tasks[0].hashed();
+        let wanted = concat!(
+            "canonc.suite.task.v1\nrevision = 1\n",
+            r#"{"name":"piqa","kind":"choice","file":"piqa.jsonl","prompt":"Question: {{ goal }}\nAnswer:","#,
+            r#""choices":"[sol1, sol2]","answer":"label","metrics":["acc","acc_norm"]}"#,
+            "\n"
+        );
+        assert_eq!(hashed(PIQA), wanted);
+        let write = "[[task]]\nname = \"t\"\nkind = \"generate\"\nfile = \"q\"\nprompt = \"p\"\nanswer = \"a\"\n\
+                     until = [\".\"]\n";
+        assert_eq!(
+            hashed(write),
+            hashed(&format!("{write}max_tokens = 256\nignore_case = false\n"))
+        );
+        assert_ne!(hashed(write), hashed(&format!("{write}max_tokens = 255\n")));
+        let regex = "filters = [{ regex = { pattern = \"x\" } }]\n";
+        let whole =
+            "filters = [{ regex = { pattern = \"x\", select = 0, fallback = \"[invalid]\" } }]\n";
+        assert_eq!(hashed(&format!("{write}{regex}")), hashed(&format!("{write}{whole}")));
     }
 }

@@ -271,7 +271,7 @@ mod tests {
             texts(&evaluate("[q[1:], list[0] ~ '!']", &fields).unwrap()).unwrap(),
             ["a<b ", "x!"]
         );
-        assert!(render("{{ missing }}", &fields).unwrap_err().contains("undefined"));
+        assert!(render("{{ missing }}", &fields).unwrap_err().contains("has no `missing`"));
         assert!(evaluate("missing", &fields).unwrap_err().contains("missing"));
         assert!(evaluate("list | index('z')", &fields).unwrap_err().contains("not in the list"));
         assert!(render("{% include 'x' %}", &fields).is_err());

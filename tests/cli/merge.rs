@@ -227,6 +227,44 @@ fn a_binding_survives_the_other_branch() {
     assert_eq!(canonc(root, &["build", "--check"]).code, 0);
 }
 
+/// A lock with suites is made from their questions too, if those are committed.
+#[test]
+fn questions_of_suites_are_merged_as_they_are_committed() {
+    for is_committed in [true, false] {
+        let dir = repository("");
+        let root = dir.path();
+        let depo = RECIPE.split("[data]").nth(1).unwrap().split("[batch]").next().unwrap();
+        let text = RECIPE.replace(depo, "\nmultihop.N = 2\nmultihop.hops = 1\nseq_len = 96\n\n")
+            + "\n[evaluation]\nsuites = [\"s.toml\"]\nsuite_data = \"copies\"\n";
+        fs::write(root.join("recipes/r.toml"), text).unwrap();
+        let suite = "[[task]]\nname = \"next\"\nkind = \"continuation\"\nfile = \"q.jsonl\"\n\
+                     prompt = \"{{ a }}\"\nanswer = \"b\"\n";
+        fs::write(root.join("recipes/s.toml"), suite).unwrap();
+        fs::create_dir(root.join("recipes/copies")).unwrap();
+        fs::write(root.join("recipes/copies/q.jsonl"), "{\"a\": \"one\", \"b\": \" two\"}\n")
+            .unwrap();
+        if !is_committed {
+            fs::write(root.join(".gitignore"), "copies\n").unwrap();
+        }
+        commit(root, "", "suites");
+        branches(root, "", RATE, WARMUP);
+        let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+        assert_eq!(merged, is_committed, "{said}");
+        if is_committed {
+            let lock = fs::read_to_string(root.join(LOCK)).unwrap();
+            assert!(
+                lock.contains("lr = 0.001") && lock.contains("suite_tasks = [\"next acc,"),
+                "{lock}"
+            );
+        } else {
+            unmerged(root, &said, "recipes/copies/q.jsonl");
+            assert!(said.contains("only committed files are there"), "{said}");
+        }
+        assert_eq!(canonc(root, &["build", "recipes/r.toml"]).code, 0);
+        assert_eq!(canonc(root, &["build", "--check"]).code, 0);
+    }
+}
+
 #[test]
 fn built_locks_as_json() {
     let dir = folder(&[("arch/good.canon", ARCH), ("recipes/r.toml", RECIPE)]);
@@ -293,4 +331,49 @@ fn the_command_after_a_conflict_names_the_project_s_folder() {
     assert!(!merged, "{said}");
     let next = "cd 'my exp' && canonc build recipes/r.toml && git add lockfiles/r.lock";
     assert!(said.contains(next), "{said}");
+}
+
+/// A lock that only one branch added is taken as it is, without the other branch's change.
+#[test]
+fn locks_of_one_branch_that_go_stale_are_named() {
+    let dir = repository("");
+    let root = dir.path();
+    let swept = RECIPE.replace("lr = 0.003\n", "").replace(
+        "[schedule]",
+        "[sweep]\n\"name, optimizer.lr\" = [[\"x\", 0.003], [\"y\", 0.001]]\n\n[schedule]",
+    );
+    fs::write(root.join("recipes/r.toml"), &swept).unwrap();
+    fs::remove_file(root.join(LOCK)).unwrap();
+    commit(root, "", "sweep");
+    let schedule = "[\"y\", 0.001]]\n\n[schedule]\nkind = \"cosine\"\nwarmup = 10";
+    let third = schedule.replace("]]", "], [\"z\", 0.002]]").replace("10", "20");
+    let ours = ["recipes/r.toml", schedule, &third];
+    branches(root, "", ours, ["recipes/r.toml", "steps = 100", "steps = 120"]);
+    // Both branches changed the other two locks, so git runs the driver for them.
+    let (_, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+    let check = canonc(root, &["build", "--check"]);
+    assert_eq!(check.code, 1, "{}", check.stderr);
+    assert!(check.stderr.contains("lockfiles/z.lock: stale"), "{}", check.stderr);
+    assert!(said.contains("lockfiles/z.lock: stale after this merge"), "{said}");
+}
+
+/// A source that is not in the repository is not merged by git.
+#[test]
+fn a_source_behind_a_link_out_of_the_repository_is_not_taken_for_the_merged_one() {
+    let dir = repository("");
+    let root = dir.path();
+    let outside = tempfile::tempdir().unwrap();
+    let real = outside.path().join("r.toml");
+    fs::rename(root.join("recipes/r.toml"), &real).unwrap();
+    std::os::unix::fs::symlink(&real, root.join("recipes/r.toml")).unwrap();
+    commit(root, "", "link");
+    for (branch, lr) in [("theirs", "0.002"), ("ours", "0.001")] {
+        done(root, &["checkout", "--quiet", "-b", branch, "main"]);
+        fs::write(&real, RECIPE.replace("0.003", lr)).unwrap();
+        let ran = canonc(root, &["build", "recipes/r.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        done(root, &["commit", "--quiet", "--all", "--message", branch]);
+    }
+    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{said}");
 }

@@ -2,8 +2,13 @@
 
 use std::fs;
 
-use records::metrics::{self, Evaluation, Record};
+use records::attest::{Attestation, Circumstances};
+use records::fault::Faults;
+use records::finished;
+use records::metrics::{self, Evaluation, Log, Record};
+use records::run::{Paths, read_experiment};
 use serde_json::{Value, json};
+use tasks::metric;
 
 use crate::{ARCH, DEPO, Place, same};
 
@@ -87,6 +92,7 @@ fn a_run_is_measured_on_its_suites_as_by_eval() {
     let lock = fs::read_to_string(place.path("lockfiles/small.lock")).unwrap();
     assert!(lock.contains("evaluation.suites = [\"recipes/suites/s.toml\"]"), "{lock}");
     assert!(lock.contains("evaluation.suite_tasks = [\"next acc,perplexity 3 settings "), "{lock}");
+    assert!(lock.contains(" words 6 bytes 20\""), "{lock}");
     let said = place.exits(0, "run lockfiles/small.lock");
     assert!(said.contains("pick/acc"), "{said}");
     let [first, last] = &evaluations(&place, "runs/small")[..] else { panic!("two evaluations") };
@@ -178,6 +184,152 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
     refused("trained", &text, &["tiktoken tokenizer is not named", "tokenizer_file = "]);
     fs::write(place.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     refused("small", &good, &["recipes/suites/q.jsonl:1", "`answer` of task `next`"]);
+}
+
+#[test]
+fn paths_of_suites_are_checked_when_a_recipe_is_built() {
+    let place = place();
+    let good = fs::read_to_string(place.path("recipes/small.toml")).unwrap();
+    let named = "suites = [\"suites/s.toml\"]";
+    let built = |name: &str, more: &str, code: i32| {
+        let text = good.replace(named, &format!("{named}\n{more}"));
+        fs::write(place.path(&format!("recipes/{name}.toml")), text).unwrap();
+        place.exits(code, &format!("build recipes/{name}.toml"))
+    };
+    // The defaults, written out.
+    built("beside", "suite_data = \"beside\"", 0);
+    place.exits(0, "build recipes/small.toml");
+    let tasks = |name: &str| {
+        let text = fs::read_to_string(place.path(&format!("lockfiles/{name}.lock"))).unwrap();
+        assert!(!text.contains("recipes/beside/"), "{text}");
+        text.lines().find(|line| line.contains("suite_tasks")).unwrap().to_owned()
+    };
+    assert_eq!(tasks("beside"), tasks("small"));
+    let trained =
+        "task = \"text\"\nsource = \"s\"\ntokenizer = \"tiktoken\"\ntokenizer_vocab = 258";
+    let text = good.replace("multihop.N = 2\nmultihop.hops = 1", trained);
+    let text = text.replace(named, &format!("{named}\ntokenizer_file = \"none\""));
+    fs::write(place.path("recipes/none.toml"), text).unwrap();
+    let said = place.exits(2, "build recipes/none.toml");
+    assert!(said.contains("tiktoken tokenizer is not named"), "{said}");
+    // A folder in the place of the word.
+    fs::create_dir(place.path("beside")).unwrap();
+    let said = built("word", "suite_data = \"../beside\"", 2);
+    assert!(said.contains("`beside` from here, a word with another meaning"), "{said}");
+    // 115 bytes in the recipe, and `recipes/` in front of them in the lock.
+    let long = format!("{}/{}", "d".repeat(57), "e".repeat(57));
+    fs::create_dir_all(place.path("recipes").join(&long)).unwrap();
+    fs::copy(
+        place.path("recipes/suites/q.jsonl"),
+        place.path("recipes").join(&long).join("q.jsonl"),
+    )
+    .unwrap();
+    let said = built("long", &format!("suite_data = \"{long}\""), 2);
+    for says in [
+        &format!("\"{long}\" is \"recipes/{long}\""),
+        "1 to 120 bytes",
+        "rename the file or folder",
+    ] {
+        assert!(said.contains(says), "{says}: {said}");
+    }
+    assert!(!place.path("lockfiles/long.lock").exists());
+    // A folder that is not in the composed form, which a recipe's text does not show.
+    let folder = "recipes/cafe\u{301}";
+    fs::create_dir_all(place.path(&format!("{folder}/suites"))).unwrap();
+    for file in ["s.toml", "q.jsonl"] {
+        let to = place.path(&format!("{folder}/suites/{file}"));
+        fs::copy(place.path(&format!("recipes/suites/{file}")), to).unwrap();
+    }
+    let text = good.replace("../archs.canon", "../../archs.canon");
+    fs::write(place.path(&format!("{folder}/small.toml")), text).unwrap();
+    let said = place.exits(2, &format!("build {folder}/small.toml"));
+    assert!(
+        said.contains("composed form (NFC) it is [\"recipes/caf\u{e9}/suites/s.toml\"]"),
+        "{said}"
+    );
+}
+
+/// What somebody who did not train could write into a log, with its chain and attestation.
+#[test]
+fn scores_that_are_not_the_locks_are_found() {
+    let place = place();
+    place.exits(0, "build recipes/small.toml");
+    place.exits(0, "run lockfiles/small.lock");
+    let said = place.exits(0, "verify runs/small");
+    assert!(said.contains("4 tasks and the metrics of 2 evaluations are the lock's"), "{said}");
+    assert!(said.contains("scores of suites: each question's part after the last step"), "{said}");
+    let paths = Paths::new(&place.path("runs/small"));
+    let lock = fs::read_to_string(paths.lock()).unwrap();
+    let experiment = read_experiment("lock", &lock).unwrap();
+    let attested = fs::read_to_string(paths.attestation()).unwrap();
+    let records = metrics::read(&paths.metrics()).unwrap().0;
+    let forged = |forge: &dyn Fn(&mut Evaluation)| {
+        fs::remove_file(paths.metrics()).unwrap();
+        let mut log = Log::open(&paths.metrics()).unwrap();
+        for mut record in records.clone() {
+            if let Record::Evaluation(evaluation) = &mut record {
+                forge(evaluation);
+            }
+            log.append(&record, &Faults::none()).unwrap();
+        }
+        let mut attestation = Attestation::parse(&attested).unwrap();
+        attestation.metrics = log.head().unwrap();
+        attestation.write(&paths.attestation(), Circumstances::default(), &Faults::none()).unwrap();
+        place.type_in("verify runs/small")
+    };
+    let found = |forge: &dyn Fn(&mut Evaluation), says: &str| {
+        let output = forged(forge);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(says), "{says}: {said}");
+        let error = finished::read(&paths, (&experiment).into()).unwrap_err();
+        assert!(error.message.contains(says), "{says}: {error}");
+    };
+    assert_eq!(forged(&|_| ()).status.code(), Some(0));
+    found(
+        &|it| it.suites.clear(),
+        "the evaluation after step 3 logged scores of 0 tasks of suites",
+    );
+    found(&|it| it.suites[0].task.asked = it.suites[0].task.settings, "but the lock has `next acc");
+    found(
+        &|it| {
+            let value = 1.0 - it.suites[1].scores["acc"];
+            it.suites[1].scores.insert("acc".to_owned(), value);
+        },
+        "for `pick/acc`, but its questions give",
+    );
+    for word in ["bits_per_byte", "byte_perplexity", "word_perplexity"] {
+        let better = |it: &mut Evaluation| {
+            it.suites[2].scores.entry(word.to_owned()).and_modify(|value| *value *= 0.9);
+        };
+        found(&better, "contradicts");
+    }
+    // All of them, so that they agree: only the last evaluation shows it.
+    found(
+        &|it| {
+            let counted = it.suites[2].task.counted.unwrap();
+            for (word, value) in &mut it.suites[2].scores {
+                *value = metric::of_word(word).unwrap().rule.value(&[-1.0; 3], counted);
+            }
+        },
+        "the evaluation after step 6 logged",
+    );
+}
+
+#[test]
+fn compare_refuses_changed_questions_before_it_writes() {
+    let place = place();
+    for (name, arch) in [("plain", "small_text"), ("treated", "text_canon")] {
+        recipe(&place, name, arch, "suites = [\"suites/s.toml\"]");
+    }
+    let both = "base = \"plain\"\ntreatment = [\"canon\"]\n[arms]\nplain = \"plain.toml\"\ntreated = \"treated.toml\"\n";
+    fs::write(place.path("recipes/both.toml"), both).unwrap();
+    place.exits(0, "build recipes/both.toml");
+    fs::write(place.path("recipes/suites/q.jsonl"), questions().replace("born", "burn")).unwrap();
+    let said = place.exits(2, "compare lockfiles/both.lock");
+    assert!(said.contains("the questions of task `next` changed"), "{said}");
+    assert!(!place.path("runs").exists());
 }
 
 #[test]

@@ -99,13 +99,8 @@ impl Measured {
         };
         let metric = |(metric, value, each): (String, f64, Vec<f64>)| {
             let is_share = unit(&metric) == Unit::Share;
-            let count = each.len() as f64;
-            let stderr =
-                (is_share && each.len() > 1 && metric.starts_with("exact_match")).then(|| {
-                    let squares: f64 =
-                        each.iter().map(|part| (part - value) * (part - value)).sum();
-                    (squares / (count - 1.0) / count).sqrt()
-                });
+            let is_exact = is_share && metric.starts_with("exact_match");
+            let stderr = if is_exact { tasks::metric::stderr(value, &each) } else { None };
             Metric { metric, value, stderr, each, is_share }
         };
         self.tasks.push(Done {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use compiler::digest::Digest;
-use tasks::metric;
+use tasks::metric::{self, Counted, OfSuites};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -27,6 +27,8 @@ pub struct SuiteTask {
     pub asked: Digest,
     /// Digest of its file of examples, if it has examples.
     pub examples: Option<Digest>,
+    /// The words and bytes of all documents, if a metric divides by them.
+    pub counted: Option<Counted>,
 }
 
 impl SuiteTask {
@@ -37,7 +39,16 @@ impl SuiteTask {
 
     /// Whether the model writes answers.
     pub fn writes(&self) -> bool {
-        self.metrics.iter().any(|word| ["contains", "exact_match"].contains(&word.as_str()))
+        self.rows().any(|row| row.is_written)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'static OfSuites> {
+        self.metrics.iter().filter_map(|word| metric::of_word(word))
+    }
+
+    /// Whether a metric divides by the words or bytes of documents.
+    fn counts(&self) -> bool {
+        self.rows().any(|row| row.rule.counts())
     }
 
     /// Reads the line of a task.
@@ -51,20 +62,35 @@ impl SuiteTask {
             Some(_) | None => None,
         };
         let (settings, asked) = (labelled("settings")?, labelled("questions")?);
-        let examples = labelled("examples");
-        let task = SuiteTask { name, metrics, questions, settings, asked, examples };
+        let rest: Vec<&str> = words.collect();
+        let (examples, rest) = match &rest[..] {
+            ["examples", digest, rest @ ..] => (Some(Digest::parse(digest)?), rest),
+            rest => (None, rest),
+        };
+        let counted = match rest {
+            [] => None,
+            ["words", words, "bytes", bytes] => {
+                Some(Counted { words: words.parse().ok()?, bytes: bytes.parse().ok()? })
+            }
+            _ => return None,
+        };
+        let task = SuiteTask { name, metrics, questions, settings, asked, examples, counted };
         let known = task.metric_names().all(|name| metric::of_suite(&name).is_some());
-        (known && task.to_string() == text).then_some(task)
+        let whole = known && task.counts() == counted.is_some();
+        (whole && task.to_string() == text).then_some(task)
     }
 }
 
 impl fmt::Display for SuiteTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SuiteTask { name, metrics, questions, settings, asked, examples } = self;
+        let SuiteTask { name, metrics, questions, settings, asked, examples, counted } = self;
         let metrics = metrics.join(",");
         write!(f, "{name} {metrics} {questions} settings {settings} questions {asked}")?;
-        match examples {
-            Some(examples) => write!(f, " examples {examples}"),
+        if let Some(examples) = examples {
+            write!(f, " examples {examples}")?;
+        }
+        match counted {
+            Some(Counted { words, bytes }) => write!(f, " words {words} bytes {bytes}"),
             None => Ok(()),
         }
     }
@@ -106,9 +132,15 @@ mod tests {
             settings: digest("s"),
             asked: digest("q"),
             examples: None,
+            counted: None,
         };
         let with = SuiteTask { examples: Some(digest("e")), ..task.clone() };
-        for task in [task.clone(), with] {
+        let documents = SuiteTask {
+            metrics: vec!["bits_per_byte".to_owned()],
+            counted: Some(Counted { words: 2, bytes: 12 }),
+            ..task.clone()
+        };
+        for task in [task.clone(), with, documents.clone()] {
             assert_eq!(SuiteTask::parse(&task.to_string()), Some(task));
         }
         let text = task.to_string();
@@ -121,7 +153,12 @@ mod tests {
         ] {
             assert_eq!(SuiteTask::parse(&text.replacen(from, to, 1)), None, "{from}");
         }
-        assert_eq!(SuiteTask::parse(&format!("{text} more")), None);
+        for more in ["more", "words 2 bytes 12", "words 2"] {
+            assert_eq!(SuiteTask::parse(&format!("{text} {more}")), None, "{more}");
+        }
+        let without = SuiteTask { counted: None, ..documents };
+        assert_eq!(SuiteTask::parse(&without.to_string()), None);
+        assert!(!task.writes());
         assert_eq!(task.metric_names().collect::<Vec<_>>(), ["piqa/acc", "piqa/acc_norm"]);
     }
 }

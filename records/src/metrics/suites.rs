@@ -1,13 +1,14 @@
 //! The scores of evaluation suites, as a member of an evaluation's line.
 //!
-//! In: each task's metrics. Out: text for the log, and the reverse. Must stay true: a score has the digests of what was
-//! asked; only the last evaluation has each question's part; a line of a run without suites has no such member.
+//! In: each task's metrics. Out: text for the log, and the reverse; whether scores are those of a lock's tasks. Must stay
+//! true: a score has the digests of what was asked; only the last evaluation has each question's part, and those give its
+//! scores to the bit; a line of a run without suites has no such member.
 
 use std::collections::BTreeMap;
 
 use lab::field::SuiteTask;
 use serde_json::Value;
-use tasks::metric::OF_SUITES;
+use tasks::metric::{Rule, of_word};
 
 use super::record::{float, read_float};
 
@@ -68,9 +69,21 @@ pub(super) fn read(value: &Value) -> Option<Vec<SuiteScores>> {
     value.as_array()?.iter().map(one).collect()
 }
 
+/// A message if an evaluation does not have the scores of the lock's tasks, or if they do not follow from what was logged
+/// with them; `last` if it is the evaluation after the run's last step.
+pub fn mismatch(scores: &[SuiteScores], tasks: &[SuiteTask], last: bool) -> Option<String> {
+    if scores.len() != tasks.len() {
+        return Some(format!(
+            "logged scores of {} of suites, but the lock has {}",
+            dsl::counted(scores.len(), "task"),
+            tasks.len()
+        ));
+    }
+    scores.iter().zip(tasks).find_map(|(scores, locked)| scores.mismatch(locked, last))
+}
+
 impl SuiteScores {
-    /// A message if these are not scores of the lock's task; `last` if the evaluation is the run's last one.
-    pub fn mismatch(&self, locked: &SuiteTask, last: bool) -> Option<String> {
+    fn mismatch(&self, locked: &SuiteTask, last: bool) -> Option<String> {
         let SuiteScores { task, scores, each } = self;
         let name = &locked.name;
         if task != locked {
@@ -83,6 +96,9 @@ impl SuiteScores {
         if !scores.keys().eq(words.iter().copied()) {
             return Some(format!("logged other metrics of the task `{name}` than the lock has"));
         }
+        if let Some(why) = impossible(scores, locked) {
+            return Some(why);
+        }
         if !last {
             let said = "which only the last evaluation does";
             return (!each.is_empty())
@@ -91,32 +107,24 @@ impl SuiteScores {
         if !each.keys().eq(words.iter().copied()) {
             return Some(format!("lacks single questions of the task `{name}`"));
         }
+        let counted = locked.counted.unwrap_or_default();
         for (word, parts) in each {
-            let count = parts.len() as u64;
-            if count != locked.questions {
+            let rule = of_word(word)?.rule;
+            if parts.len() as u64 != locked.questions {
                 return Some(format!(
-                    "logged {count} questions of the task `{name}`, but the lock has {}",
+                    "logged {} questions of the task `{name}`, but the lock has {}",
+                    parts.len(),
                     locked.questions
                 ));
             }
-            let sum: f64 = parts.iter().sum();
-            let mean = match word.as_str() {
-                "perplexity" => libm::exp(-sum / count as f64),
-                word if is_share(word) => {
-                    if parts.iter().any(|part| ![0.0, 1.0].contains(part)) {
-                        return Some(format!(
-                            "logged a part of `{name}/{word}` that is not 0 or 1"
-                        ));
-                    }
-                    sum / count as f64
-                }
-                // The log has no words or bytes to divide by.
-                _ => continue,
-            };
+            if rule == Rule::Share && parts.iter().any(|part| ![0.0, 1.0].contains(part)) {
+                return Some(format!("logged a part of `{name}/{word}` that is not 0 or 1"));
+            }
+            let value = rule.value(parts, counted);
             let logged = scores.get(word).copied().unwrap_or(f64::NAN);
-            if mean.to_bits() != logged.to_bits() && !(mean.is_nan() && logged.is_nan()) {
+            if !same(value, logged) {
                 return Some(format!(
-                    "logged {logged:?} for `{name}/{word}`, but its questions give {mean:?}"
+                    "logged {logged:?} for `{name}/{word}`, but its questions give {value:?}"
                 ));
             }
         }
@@ -124,14 +132,59 @@ impl SuiteScores {
     }
 }
 
-fn is_share(word: &str) -> bool {
-    OF_SUITES.contains(&(word, true, false))
+/// The same bits; every NaN is the same.
+fn same(a: f64, b: f64) -> bool {
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
 }
+
+/// A message if no answers to the task's questions give these scores.
+fn impossible(scores: &BTreeMap<String, f64>, locked: &SuiteTask) -> Option<String> {
+    let SuiteTask { name, questions, .. } = locked;
+    let counted = locked.counted.unwrap_or_default();
+    let mut likely: Option<(&String, f64)> = None;
+    for (word, value) in scores {
+        let rule = of_word(word)?.rule;
+        let sum = rule.sum(*value, *questions, counted);
+        if rule == Rule::Share {
+            let right = sum.round().clamp(0.0, *questions as f64);
+            let is_one = match questions {
+                0 => value.is_nan(),
+                _ => *value == right / *questions as f64,
+            };
+            if !is_one {
+                return Some(format!(
+                    "logged {value:?} for `{name}/{word}`, which is no share of {questions} questions"
+                ));
+            }
+        }
+        // Two metrics of the same documents.
+        if !rule.counts() || !sum.is_finite() {
+            continue;
+        }
+        match likely {
+            None => likely = Some((word, sum)),
+            Some((earlier, before)) => {
+                // A logarithm near 0 has the rounding of a number near 1, as often as it is multiplied.
+                let rounding = ROUNDING * (counted.words + counted.bytes) as f64;
+                if (sum - before).abs() > rounding + ROUNDING * sum.abs() {
+                    return Some(format!(
+                        "logged {value:?} for `{name}/{word}`, which `{name}/{earlier}` contradicts"
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Largest error, relative, of a sum that is computed from a perplexity.
+const ROUNDING: f64 = 1e-12;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use compiler::digest::Digest;
+    use tasks::metric::Counted;
 
     fn scores() -> SuiteScores {
         let digest = |text: &str| Digest::of("test", text);
@@ -143,6 +196,7 @@ mod tests {
                 settings: digest("s"),
                 asked: digest("q"),
                 examples: None,
+                counted: None,
             },
             scores: [("acc".to_owned(), 0.5), ("perplexity".to_owned(), libm::exp(2.0))].into(),
             each: [("acc".to_owned(), vec![1.0, 0.0]), ("perplexity".to_owned(), vec![-1.0, -3.0])]
@@ -166,20 +220,66 @@ mod tests {
     #[test]
     fn what_does_not_follow_is_named() {
         let locked = scores().task;
-        assert_eq!(scores().mismatch(&locked, true), None);
+        let mismatch = |of: SuiteScores, last| mismatch(&[of], std::slice::from_ref(&locked), last);
+        assert_eq!(mismatch(scores(), true), None);
         let wrong = |edit: fn(&mut SuiteScores), last: bool, says: &str| {
             let mut scores = scores();
             edit(&mut scores);
-            let why = scores.mismatch(&locked, last).unwrap();
+            let why = mismatch(scores, last).unwrap();
             assert!(why.contains(says), "{why}");
         };
         wrong(|it| it.task.asked = Digest::of("test", "other"), true, "but the lock has");
         wrong(|it| _ = it.scores.remove("acc"), true, "other metrics");
         wrong(|_| (), false, "only the last evaluation");
+        wrong(|it| _ = it.scores.insert("acc".to_owned(), 0.3), false, "no share of 2 questions");
+        wrong(|it| _ = it.scores.insert("acc".to_owned(), 1.5), false, "no share of 2 questions");
+        wrong(|it| _ = it.scores.insert("acc".to_owned(), f64::NAN), false, "no share of 2");
         wrong(|it| it.each.clear(), true, "lacks single questions");
         wrong(|it| it.each.get_mut("acc").unwrap().push(1.0), true, "logged 3 questions");
         wrong(|it| it.each.get_mut("acc").unwrap()[0] = 0.5, true, "not 0 or 1");
         wrong(|it| it.each.get_mut("acc").unwrap()[0] = 0.0, true, "its questions give 0.0");
         wrong(|it| it.each.get_mut("perplexity").unwrap()[0] = 0.0, true, "its questions give");
+    }
+
+    #[test]
+    fn perplexities_of_documents_follow_from_words_and_bytes() {
+        let counted = Counted { words: 7, bytes: 40 };
+        let parts = vec![-30.5, -50.25];
+        let words = ["bits_per_byte", "byte_perplexity", "word_perplexity"];
+        let each = words.map(|word| (word.to_owned(), parts.clone()));
+        let value = |word: &str| of_word(word).unwrap().rule.value(&parts, counted);
+        let right = SuiteScores {
+            task: SuiteTask {
+                metrics: words.map(str::to_owned).into(),
+                counted: Some(counted),
+                ..scores().task
+            },
+            scores: words.map(|word| (word.to_owned(), value(word))).into(),
+            each: each.into(),
+        };
+        let mismatch = |of: &SuiteScores, last| {
+            mismatch(std::slice::from_ref(of), std::slice::from_ref(&right.task), last)
+        };
+        assert_eq!(
+            read(&serde_json::from_str(&text(&[right.clone()])).unwrap()),
+            Some(vec![right.clone()])
+        );
+        assert_eq!(mismatch(&right, true), None);
+        let earlier = SuiteScores { each: BTreeMap::new(), ..right.clone() };
+        assert_eq!(mismatch(&earlier, false), None);
+        for word in words {
+            for by in [1.0 + 1e-9, 0.9] {
+                let mut wrong = right.clone();
+                wrong.scores.insert(word.to_owned(), value(word) * by);
+                assert!(mismatch(&wrong, true).is_some(), "{word}");
+                wrong.each.clear();
+                assert!(mismatch(&wrong, false).unwrap().contains("contradicts"), "{word}");
+            }
+        }
+        // A model that predicts nothing at all.
+        let mut diverged = earlier.clone();
+        diverged.scores.values_mut().for_each(|value| *value = f64::NAN);
+        assert_eq!(mismatch(&diverged, false), None);
+        assert!(super::mismatch(&[], &[right.task.clone()], false).unwrap().contains("0 tasks"));
     }
 }

@@ -30,6 +30,8 @@ pub enum Subject {
     Losses,
     /// The scores of each evaluation.
     Evaluations,
+    /// Suites: the tasks and metrics of each evaluation, and how scores follow from each question's part.
+    Suites,
     /// The tensors in checkpoints: their names, shapes, bytes and digests.
     Tensors,
     /// The origin of the weights and moments after the start in training by this lock.
@@ -65,6 +67,7 @@ impl Subject {
             Subject::Log => "metrics log",
             Subject::Losses => "losses and gradient norms",
             Subject::Evaluations => "evaluations",
+            Subject::Suites => "scores of suites",
             Subject::Tensors => "tensor digests",
             Subject::Training => "training from the first weights to the last",
             Subject::Checkpoints => "checkpoints",
