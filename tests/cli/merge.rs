@@ -234,7 +234,7 @@ fn questions_of_suites_are_merged_as_they_are_committed() {
         let dir = repository("");
         let root = dir.path();
         let depo = RECIPE.split("[data]").nth(1).unwrap().split("[batch]").next().unwrap();
-        let text = RECIPE.replace(depo, "\nmultihop.N = 2\nmultihop.hops = 1\nseq_len = 64\n\n")
+        let text = RECIPE.replace(depo, "\nmultihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n\n")
             + "\n[evaluation]\nsuites = [\"s.toml\"]\nsuite_data = \"copies\"\n";
         fs::write(root.join("recipes/r.toml"), text).unwrap();
         let suite = "[[task]]\nname = \"next\"\nkind = \"continuation\"\nfile = \"q.jsonl\"\n\
