@@ -70,9 +70,10 @@ pub fn report(args: &ReportArgs) -> Outcome {
             // The file that the run wrote itself is replaced: TensorBoard would read both.
             let path = match event_files(&of_run)?.as_slice() {
                 [one] => one.clone(),
-                _ => of_run.join(tensorboard::file_name(tensorboard::begins(run))),
+                _ => of_run.join(tensorboard::file_name(tensorboard::begins(&run.folder))),
             };
-            out::put(&path, OutputKind::Events, tensorboard::events(run))?;
+            let events = tensorboard::events(&run.folder, &run.experiment).map_err(failure)?;
+            out::put(&path, OutputKind::Events, events)?;
         }
         output::note(&format!("event files: {}", shown(folder)));
     }
@@ -101,7 +102,7 @@ fn measure_bytes(report: &mut Report, bytes: f64) -> Result<(), Failure> {
         if trained {
             let digest = run.experiment.value("data.tokenizer_digest");
             seen.insert(digest.map(|digest| digest.plain()));
-            run.logged.measure_bytes(Some(bytes));
+            run.logged.measure_bytes(bytes);
         }
     }
     match seen.len() {
@@ -109,7 +110,7 @@ fn measure_bytes(report: &mut Report, bytes: f64) -> Result<(), Failure> {
         0 => Err(Failure::bad_input(
             "`--bytes-per-token` is given, but no run is on text with a tokenizer other than `bytes`",
         )
-        .help("leave it out: with bytes as tokens, the page has bits per byte without it")),
+        .help("leave it out: with bytes as tokens, the page has bits per token, or per byte without marks")),
         count => Err(Failure::bad_input(format!(
             "`--bytes-per-token` is of one tokenizer, but the runs have {count}"
         ))
@@ -270,6 +271,7 @@ fn part(
             point: run.point,
             at: compared.points.get(run.point).cloned().unwrap_or_default(),
             experiment: run.experiment.clone(),
+            folder: place.clone(),
             logged: logged.map_err(failure)?,
         });
     }
@@ -312,6 +314,7 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> 
         point: 0,
         at: String::new(),
         experiment,
+        folder: folder.to_owned(),
         logged,
     })
 }

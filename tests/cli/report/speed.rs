@@ -56,10 +56,11 @@ fn speeds_are_shown_and_utilisation_only_of_a_given_peak() {
 }
 
 #[test]
-fn losses_of_text_are_also_bits_per_byte_where_the_bytes_are_known() {
+fn losses_of_text_are_also_bits_and_per_byte_only_where_the_bytes_are_known() {
     let dir = project();
     let root = dir.path();
     on_text(root, "plain", "");
+    on_text(root, "unmarked", ", add_bos = false, add_eos = false");
     let tokenizer = |digest: &str| {
         let digest = digest.repeat(32);
         format!(
@@ -78,7 +79,13 @@ fn losses_of_text_are_also_bits_per_byte_where_the_bytes_are_known() {
         exits(0, &canonc(root, &[&["report"], words].concat()));
         fs::read_to_string(root.join("report.html")).unwrap()
     };
-    assert!(page(&["plain"]).contains(&bits(1.0)));
+    // A mark of a document is a target, but no byte of text.
+    let plain = page(&["plain"]);
+    assert!(plain.contains(&bits(1.0)) && plain.contains("bits per token"));
+    assert!(!plain.contains("bits per byte"));
+    let unmarked = page(&["unmarked"]);
+    assert!(unmarked.contains(&bits(1.0)) && unmarked.contains("bits per byte"));
+    assert!(!unmarked.contains("bits per token"));
     assert!(!page(&["trained"]).contains("bits per byte"));
     let both = page(&["plain", "trained", "--bytes-per-token", "4"]);
     assert!(both.contains(&bits(1.0)) && both.contains(&bits(4.0)));
