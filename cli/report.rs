@@ -26,7 +26,7 @@ use crate::looks;
 use crate::named::{self, Named};
 use crate::out::{self, OutputKind};
 use crate::output;
-use crate::runs::{failure, read_text};
+use crate::runs::{self, failure, read_text};
 
 /// The script that logs a run with the `wandb` package.
 const WANDB: &str = include_str!("../docs/log_to_wandb.py");
@@ -150,6 +150,11 @@ fn add(
         Named::Nothing => what.to_owned(),
     };
     if !folder.is_dir() {
+        let is_lock = folder.extension().is_some_and(|extension| extension == "lock");
+        if let (Some(runs), false) = (among_runs(&folder), is_lock) {
+            let message = format!("`{}` is a file between runs, not a run", shown(&folder));
+            return Err(Failure::bad_input(message).help(all_of(runs)));
+        }
         return add_lock(report, what, dir, found);
     }
     if Paths::new(&folder).lock().is_file() {
@@ -217,6 +222,10 @@ fn add_lock(
         }
         Lock::Experiment(experiment) => {
             let folder = out::named(dir, &experiment.name, "")?;
+            if let Some(runs) = among_runs(path).filter(|_| !Paths::new(&folder).lock().is_file()) {
+                let message = format!("`{name}` is the lock of a run, not the run's folder");
+                return Err(Failure::bad_input(message).help(all_of(runs)));
+            }
             report.alone.push(of_lock(&folder, experiment).map_err(|failure| {
                 failure.help(format!("`canonc run --lock {name}` trains it"))
             })?);
@@ -230,6 +239,16 @@ fn add_lock(
         }
     }
     Ok(())
+}
+
+/// The folder of a file, if it has runs too: a comparison's folder also has their locks and a page.
+fn among_runs(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| path.is_file() && runs::holds_runs(parent))
+}
+
+fn all_of(folder: &Path) -> String {
+    let folder = shown(folder);
+    format!("name the folder of all runs, `{folder}`, or only folders: `{folder}/*/`")
 }
 
 /// A comparison with all its runs finished.
