@@ -342,15 +342,23 @@ impl Judge {
 /// How to compute.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct MachineArgs {
-    /// Compute dtype: bf16 rounds activations and parameters, f64 is for checking results
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t)]
-    pub dtype: WithType,
+    /// Compute dtype: bf16 rounds activations and parameters, f64 is for checking results [default: f32; of `eval`, that
+    /// of the lock if there is one]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub dtype: Option<WithType>,
     /// The device
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t)]
     pub device: OnDevice,
     /// The fastest kernels available, or only libtorch's plain operations
     #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
     pub kernels: WithKernels,
+}
+
+impl MachineArgs {
+    /// The dtype that is given, or the default.
+    pub fn dtype(&self) -> WithType {
+        self.dtype.unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -31,6 +31,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         arch: args.arch.as_deref(),
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
+        reads_text: true,
     };
     let instead = "give `--prompt-tokens 1,2,3`";
     let (compiled, path, prompts) = match asked.folder()? {

@@ -31,6 +31,7 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
         arch: args.arch.as_deref(),
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
+        reads_text: true,
     };
     let described = asked.describe()?;
     let decoder = Decoder::new(&described, &args.machine)?;

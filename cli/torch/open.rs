@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use compiler::plan::Options;
 use compiler::program::Compiled;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 use interop::import;
@@ -29,6 +30,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) arch: Option<&'a str>,
     pub(crate) weights: Option<&'a Path>,
     pub(crate) prompts: &'a PromptArgs,
+    /// Whether texts are tokenized, for which a lock's trained tokenizer needs its file.
+    pub(crate) reads_text: bool,
 }
 
 /// What the files of a model say.
@@ -41,6 +44,8 @@ pub(crate) struct Described {
     pub(crate) lock: Option<String>,
     /// Tokens of a training sequence, or what the folder's configuration allows.
     pub(crate) longest: Option<usize>,
+    /// The options of its lock's plans.
+    pub(crate) options: Option<Options>,
     /// The tokenizer, or why texts cannot be tokenized.
     pub(crate) text: Result<Prompts, String>,
     /// Where a chat template was found, and its text.
@@ -91,8 +96,9 @@ impl Asked<'_> {
             ));
         }
         let lock = locked.map(|experiment| experiment.id().to_string());
+        let options = train.as_ref().map(|train| train.options.common);
         let longest = train.and_then(|train| usize::try_from(train.seq_len).ok());
-        Ok(Described { name, compiled, weights, lock, longest, text, template, marks })
+        Ok(Described { name, compiled, weights, lock, longest, options, text, template, marks })
     }
 
     /// The tokenizer of a lock's data, or why its tokens are not text.
@@ -114,7 +120,8 @@ impl Asked<'_> {
             }
             // A tokenizer that was asked for, or that the lock names, must be right.
             (Err(failure), data)
-                if given.is_some() || matches!(data, Some(DataSource::Text { .. })) =>
+                if given.is_some()
+                    || self.reads_text && matches!(data, Some(DataSource::Text { .. })) =>
             {
                 Err(failure)
             }
@@ -156,8 +163,17 @@ impl Asked<'_> {
         let longest = json(&folder.join(CONFIG))?
             .and_then(|config| config.get("max_position_embeddings")?.as_u64())
             .and_then(|length| usize::try_from(length).ok());
-        let lock = None;
-        Ok(Some(Described { name, compiled, weights, lock, longest, text, template, marks }))
+        Ok(Some(Described {
+            name,
+            compiled,
+            weights,
+            lock: None,
+            longest,
+            options: None,
+            text,
+            template,
+            marks,
+        }))
     }
 
     fn folders_text(

@@ -5,11 +5,12 @@ use std::fs;
 use records::attest::{Attestation, Circumstances};
 use records::fault::Faults;
 use records::finished;
-use records::metrics::{self, Evaluation, Log, Record};
+use records::metrics::{self, Evaluation, Log, Record, SuiteScores};
 use records::run::{Paths, read_experiment};
 use serde_json::{Value, json};
 use tasks::metric;
 
+use super::eval::results;
 use crate::{ARCH, DEPO, Place, same};
 
 const SUITE: &str = r#"
@@ -84,6 +85,68 @@ fn evaluations(place: &Place, run: &str) -> Vec<Evaluation> {
     records.into_iter().filter_map(evaluation).collect()
 }
 
+/// Tasks, as in the results of `canonc eval`, without what a log does not have.
+fn scores(logged: &Evaluation) -> Value {
+    let tasks = logged.suites.iter().map(|SuiteScores { task, scores, each }| {
+        let metrics: Vec<Value> = scores
+            .iter()
+            .map(|(word, value)| json!({"metric": word, "value": value, "each": each[word]}))
+            .collect();
+        let (settings, asked) = (task.settings.to_string(), task.asked.to_string());
+        json!({"name": task.name, "task": settings, "questions": asked, "metrics": metrics})
+    });
+    tasks.collect()
+}
+
+/// The results of `canonc eval` on the suite, in the same form.
+fn eval(place: &Place, more: &str) -> Value {
+    let found = results(place, &format!("eval runs/small --suite recipes/suites/s.toml {more}"));
+    let metric =
+        |of: &Value| json!({"metric": of["metric"], "value": of["value"], "each": of["each"]});
+    let tasks = found["tasks"].as_array().unwrap().iter().map(|task| {
+        let mut metrics: Vec<Value> = task["metrics"].as_array().unwrap().iter().map(metric).collect();
+        metrics.sort_by_key(|metric| metric["metric"].as_str().unwrap().to_owned());
+        json!({"name": task["name"], "task": task["task"], "questions": task["questions"], "metrics": metrics})
+    });
+    tasks.collect()
+}
+
+/// In the lock's precision, and where the arch has more tokens than there are bytes.
+#[test]
+fn a_run_in_bf16_is_measured_by_eval_in_bf16() {
+    let place = place();
+    let archs = format!("{ARCH}arch more = small with {{ vocab 300 }}\n");
+    fs::write(place.path("archs.canon"), archs).unwrap();
+    recipe(&place, "small", "more", "suites = [\"suites/s.toml\"]");
+    let path = place.path("recipes/small.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(path, format!("{text}[precision]\npolicy = \"bf16\"\n")).unwrap();
+    place.exits(0, "build recipes/small.toml");
+    place.exits(0, "run lockfiles/small.lock");
+    let [_, last] = &evaluations(&place, "runs/small")[..] else { panic!("two evaluations") };
+    assert_eq!(eval(&place, ""), scores(last));
+    assert_eq!(eval(&place, "--dtype bf16"), scores(last));
+    assert_ne!(eval(&place, "--dtype f32"), scores(last));
+    // The lock with weights, and the lock's own metrics.
+    let words = "eval lockfiles/small.lock --weights \
+                 runs/small/checkpoints/step-0000000006/weights.safetensors --suite";
+    let loss = |words: &str, dtype: &str| {
+        let found = results(&place, words);
+        assert_eq!(found["settings"]["dtype"], dtype, "{words}");
+        found["tasks"][0]["metrics"][0]["value"].as_f64().unwrap()
+    };
+    let first = format!("{words} recipes/suites/s.toml --task next");
+    assert_eq!(loss(&first, "bf16"), last.suites[0].scores["acc"]);
+    assert_eq!(loss(&format!("{words} task"), "bf16"), last.nll.unwrap());
+    assert_eq!(loss("eval runs/small --suite task --dtype bf16", "bf16"), last.nll.unwrap());
+    for other in ["f32", "f64"] {
+        let words = format!("{words} task --dtype {other}");
+        assert_ne!(loss(&words, other), last.nll.unwrap());
+    }
+    let f32 = format!("{words} task --dtype f32");
+    assert_ne!(loss(&f32, "f32"), loss(&f32.replace("f32", "f64"), "f64"));
+}
+
 #[test]
 fn a_run_is_measured_on_its_suites_as_by_eval() {
     let place = place();
@@ -100,19 +163,7 @@ fn a_run_is_measured_on_its_suites_as_by_eval() {
     assert!(first.suites.iter().all(|task| task.scores.len() == task.task.metrics.len()));
     assert!(first.suites.iter().all(|task| task.each.is_empty()));
     // The same numbers as of the last checkpoint.
-    let output = place.type_in("eval runs/small --suite recipes/suites/s.toml --json");
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(found["tasks"].as_array().unwrap().len(), last.suites.len());
-    for (task, logged) in found["tasks"].as_array().unwrap().iter().zip(&last.suites) {
-        assert_eq!(task["name"], logged.task.name);
-        assert_eq!(task["task"], logged.task.settings.to_string());
-        assert_eq!(task["questions"], logged.task.asked.to_string());
-        for metric in task["metrics"].as_array().unwrap() {
-            let word = metric["metric"].as_str().unwrap();
-            assert_eq!(metric["value"], json!(logged.scores[word]), "{}/{word}", task["name"]);
-            assert_eq!(metric["each"], json!(logged.each[word]), "{}/{word}", task["name"]);
-        }
-    }
+    assert_eq!(eval(&place, ""), scores(last));
     place.holds("runs/small");
     let said = place.exits(0, "verify runs/small --replay --all");
     assert!(said.contains("2 of 2 evaluations: the same bits"), "{said}");
@@ -350,6 +401,27 @@ fn compare_reports_scores_of_suites_as_paired_differences() {
     }
     let row = said.lines().find(|line| line.starts_with("pick/acc ")).unwrap();
     assert!(row.contains("3 questions") && row.contains('%'), "{row}");
+    // The differences are those of the logs.
+    let found = results(&place, "compare lockfiles/both.lock");
+    let rows = found["comparisons"][0]["pairs"][0]["rows"].as_array().unwrap();
+    let score = |run: &str, task: &str, word: &str| {
+        let of = evaluations(&place, &format!("runs/both/both-{run}"));
+        let suites = &of.last().unwrap().suites;
+        suites.iter().find(|scores| scores.task.name == task).unwrap().scores[word]
+    };
+    for (task, word) in [("next", "perplexity"), ("pick", "acc"), ("text", "bits_per_byte")] {
+        let name = format!("{task}/{word}");
+        let row = rows.iter().find(|row| row["metric"] == name.as_str()).unwrap();
+        let of = |arm: &str| [1, 2].map(|seed| score(&format!("{arm}-seed{seed}"), task, word));
+        let (base, treated) = (of("plain"), of("treated"));
+        let differences = [treated[0] - base[0], treated[1] - base[1]];
+        assert_eq!(row["paired"], json!(differences), "{name}");
+        assert_eq!(row["base"], json!((base[0] + base[1]) / 2.0), "{name}");
+        assert_eq!(row["asked"], 3, "{name}");
+        assert!(word != "bits_per_byte" || differences.iter().all(|d| *d != 0.0), "{row}");
+    }
+    let said = found["comparisons"][0]["caption"].as_str().unwrap();
+    assert!(said.contains("Suites ask all seeds the same questions"), "{said}");
     let wrong = both.replace("pick/acc", "other/acc");
     fs::write(place.path("recipes/wrong.toml"), wrong).unwrap();
     let said = place.exits(2, "build recipes/wrong.toml");
