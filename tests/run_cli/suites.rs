@@ -1,11 +1,13 @@
 //! Suites of evaluation tasks during training: `[evaluation] suites` in a recipe.
 
 use std::fs;
+use std::net::TcpListener;
+use std::process::Stdio;
 
 use records::metrics::{self, Evaluation, Record};
 use serde_json::{Value, json};
 
-use crate::{ARCH, DEPO, Place, same};
+use crate::{ARCH, DEPO, Place, said, same};
 
 const SUITE: &str = r#"
 [[task]]
@@ -178,6 +180,43 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
     refused("trained", &text, &["tiktoken tokenizer is not named", "tokenizer_file = "]);
     fs::write(place.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     refused("small", &good, &["recipes/suites/q.jsonl:1", "`answer` of task `next`"]);
+}
+
+/// Starts rank 0 and rank 1 in a folder each. Returns their exit codes and what they said.
+fn two_ranks(places: [&Place; 2]) -> [(Option<i32>, String); 2] {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut rank = 0;
+    let started = places.map(|place| {
+        let mut command = place.command("run --rank-timeout 60 --lock lockfiles/small.lock");
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string());
+        rank += 1;
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    started.map(|child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), said(&output))
+    })
+}
+
+/// The id covers no questions, and rank 0 would log a mixture.
+#[test]
+fn ranks_whose_locks_ask_other_questions_do_not_train() {
+    let places = [place(), place()];
+    let changed = questions().replace("born", "burn");
+    fs::write(places[1].path("recipes/suites/q.jsonl"), changed).unwrap();
+    for place in &places {
+        place.exits(0, "build recipes/small.toml");
+    }
+    let ends = two_ranks([&places[0], &places[1]]);
+    for (code, said) in &ends {
+        assert_eq!(*code, Some(3), "{ends:?}");
+        assert!(said.contains("differ: ") && said.contains(" has eval "), "{ends:?}");
+    }
+    assert!(places.iter().all(|place| !place.path("runs").exists()), "nothing was begun");
 }
 
 #[test]
