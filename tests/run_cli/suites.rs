@@ -1,17 +1,17 @@
 //! Suites of evaluation tasks during training: `[evaluation] suites` in a recipe.
 
 use std::fs;
+use std::net::TcpListener;
+use std::process::Stdio;
 
-use records::attest::{Attestation, Circumstances};
-use records::fault::Faults;
-use records::finished;
-use records::metrics::{self, Evaluation, Log, Record, SuiteScores};
-use records::run::{Paths, read_experiment};
+use records::metrics::{self, Evaluation, Record, SuiteScores};
 use serde_json::{Value, json};
-use tasks::metric;
 
 use super::eval::results;
-use crate::{ARCH, DEPO, Place, same};
+use crate::{ARCH, DEPO, Place, said, same};
+
+mod forged;
+mod stopped;
 
 const SUITE: &str = r#"
 [[task]]
@@ -233,8 +233,77 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
     let text = "task = \"text\"\nsource = \"s\"\ntokenizer = \"tiktoken\"\ntokenizer_vocab = 258";
     let text = with("multihop.N = 2\nmultihop.hops = 1", text);
     refused("trained", &text, &["tiktoken tokenizer is not named", "tokenizer_file = "]);
+    // As many tokens as a window has leave none for the prompt.
+    for (most, tokens) in [("max_tokens = 200", 200), ("", 256)] {
+        let suite = SUITE.replace("max_tokens = 4", most);
+        fs::write(place.path("recipes/suites/s.toml"), suite).unwrap();
+        let says = format!("task `write`: an answer of {tokens} tokens leaves no room");
+        refused("small", &good, &[&says, "lower max_tokens", "small.toml:"]);
+    }
+    let swept = format!("{good}[sweep]\ndata.seq_len = [300, 200]\n");
+    refused("swept", &swept, &["task `write`: an answer of 256 tokens leaves no room"]);
+    fs::write(place.path("recipes/suites/s.toml"), SUITE.replace("= 4", "= 199")).unwrap();
+    place.exits(0, "build recipes/small.toml");
     fs::write(place.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     refused("small", &good, &["recipes/suites/q.jsonl:1", "`answer` of task `next`"]);
+}
+
+/// Only the tokenizer shows it, so a lock can be built.
+#[test]
+fn a_question_that_has_no_tokens_ends_a_run_before_its_first_step() {
+    let place = place();
+    let long = questions().replace("7é", &"7".repeat(201));
+    fs::write(place.path("recipes/suites/q.jsonl"), long).unwrap();
+    place.exits(0, "build recipes/small.toml");
+    let why = "recipes/suites/q.jsonl:2: task `next`: what is scored has 201 tokens, but the longest input is 200";
+    for words in ["run", "run --dry-run", "run --ranks 2"] {
+        let said = place.exits(2, &format!("{words} --lock lockfiles/small.lock"));
+        assert!(said.contains(why) && said.contains("help: shorten the answer"), "{said}");
+        assert!(!place.path("runs").exists(), "nothing was begun");
+    }
+    // Every rank finds it by itself.
+    let ends = two_ranks([&place, &place]);
+    for (code, said) in &ends {
+        assert_eq!(*code, Some(2), "{ends:?}");
+        assert!(said.contains(why), "{ends:?}");
+    }
+}
+
+/// Starts rank 0 and rank 1 in a folder each. Returns their exit codes and what they said.
+fn two_ranks(places: [&Place; 2]) -> [(Option<i32>, String); 2] {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut rank = 0;
+    let started = places.map(|place| {
+        let mut command = place.command("run --rank-timeout 60 --lock lockfiles/small.lock");
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string());
+        rank += 1;
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    started.map(|child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), said(&output))
+    })
+}
+
+/// The id covers no questions, and rank 0 would log a mixture.
+#[test]
+fn ranks_whose_locks_ask_other_questions_do_not_train() {
+    let places = [place(), place()];
+    let changed = questions().replace("born", "burn");
+    fs::write(places[1].path("recipes/suites/q.jsonl"), changed).unwrap();
+    for place in &places {
+        place.exits(0, "build recipes/small.toml");
+    }
+    let ends = two_ranks([&places[0], &places[1]]);
+    for (code, said) in &ends {
+        assert_eq!(*code, Some(3), "{ends:?}");
+        assert!(said.contains("differ: ") && said.contains(" has eval "), "{ends:?}");
+    }
+    assert!(places.iter().all(|place| !place.path("runs").exists()), "nothing was begun");
 }
 
 #[test]
@@ -297,74 +366,6 @@ fn paths_of_suites_are_checked_when_a_recipe_is_built() {
     assert!(
         said.contains("composed form (NFC) it is [\"recipes/caf\u{e9}/suites/s.toml\"]"),
         "{said}"
-    );
-}
-
-/// What somebody who did not train could write into a log, with its chain and attestation.
-#[test]
-fn scores_that_are_not_the_locks_are_found() {
-    let place = place();
-    place.exits(0, "build recipes/small.toml");
-    place.exits(0, "run lockfiles/small.lock");
-    let said = place.exits(0, "verify runs/small");
-    assert!(said.contains("4 tasks and the metrics of 2 evaluations are the lock's"), "{said}");
-    assert!(said.contains("scores of suites: each question's part after the last step"), "{said}");
-    let paths = Paths::new(&place.path("runs/small"));
-    let lock = fs::read_to_string(paths.lock()).unwrap();
-    let experiment = read_experiment("lock", &lock).unwrap();
-    let attested = fs::read_to_string(paths.attestation()).unwrap();
-    let records = metrics::read(&paths.metrics()).unwrap().0;
-    let forged = |forge: &dyn Fn(&mut Evaluation)| {
-        fs::remove_file(paths.metrics()).unwrap();
-        let mut log = Log::open(&paths.metrics()).unwrap();
-        for mut record in records.clone() {
-            if let Record::Evaluation(evaluation) = &mut record {
-                forge(evaluation);
-            }
-            log.append(&record, &Faults::none()).unwrap();
-        }
-        let mut attestation = Attestation::parse(&attested).unwrap();
-        attestation.metrics = log.head().unwrap();
-        attestation.write(&paths.attestation(), Circumstances::default(), &Faults::none()).unwrap();
-        place.type_in("verify runs/small")
-    };
-    let found = |forge: &dyn Fn(&mut Evaluation), says: &str| {
-        let output = forged(forge);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(says), "{says}: {said}");
-        let error = finished::read(&paths, (&experiment).into()).unwrap_err();
-        assert!(error.message.contains(says), "{says}: {error}");
-    };
-    assert_eq!(forged(&|_| ()).status.code(), Some(0));
-    found(
-        &|it| it.suites.clear(),
-        "the evaluation after step 3 logged scores of 0 tasks of suites",
-    );
-    found(&|it| it.suites[0].task.asked = it.suites[0].task.settings, "but the lock has `next acc");
-    found(
-        &|it| {
-            let wrong = 3.0 - (3.0 * it.suites[1].scores["acc"]).round();
-            it.suites[1].scores.insert("acc".to_owned(), wrong / 3.0);
-        },
-        "for `pick/acc`, but its questions give",
-    );
-    for word in ["bits_per_byte", "byte_perplexity", "word_perplexity"] {
-        let better = |it: &mut Evaluation| {
-            it.suites[2].scores.entry(word.to_owned()).and_modify(|value| *value *= 0.9);
-        };
-        found(&better, "contradicts");
-    }
-    // All of them, so that they agree: only the last evaluation shows it.
-    found(
-        &|it| {
-            let counted = it.suites[2].task.counted.unwrap();
-            for (word, value) in &mut it.suites[2].scores {
-                *value = metric::of_word(word).unwrap().rule.value(&[-1.0; 3], counted);
-            }
-        },
-        "the evaluation after step 6 logged",
     );
 }
 
