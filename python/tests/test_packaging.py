@@ -74,8 +74,9 @@ class Packaging(unittest.TestCase):
         return clone
 
     def run_it(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**self.variables, **variables}
         return subprocess.run(
-            words, cwd=self.home, env={**self.variables, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            words, cwd=self.home, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
         )
 
     def binaries(self, clone: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
