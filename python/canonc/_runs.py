@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import torch
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 #: Members of a step or evaluation that are not numbers.
 _NOT_NUMBERS = ("kind", "chain", "batch", "questions")
