@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ._command import Error, run_json, words
+from ._command import Error, path_argument, run_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,7 +155,7 @@ class Run:
         """Checks every claim of the run; with `replay`, also trains so many of its steps again, which needs PyTorch."""
         options = [] if replay is None else [f"--replay={replay}"]
         options += [] if data is None else [f"--data={os.fspath(data)}"]
-        answer = run_json(["verify", words(self.path), *options], "canonc.verify.v2", (0, 1, 3))
+        answer, _, _ = run_json(["verify", path_argument(self.path), *options], "canonc.verify.v2", (0, 1, 3))
         broken, undecided = list(answer["broken"]), list(answer["undecided"])
         return Verification(not broken and not undecided, broken, undecided, answer["closing"], answer)
 
