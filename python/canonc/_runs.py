@@ -142,7 +142,8 @@ class Run:
         return self._frame("step")
 
     def evaluations(self) -> pd.DataFrame:
-        """A row for each evaluation, by step. Accuracies are shares: `exact_match.2` of the level 2."""
+        """A row for each evaluation, by step. Accuracies are shares: `exact_match.2` of the level 2. A metric of a suite
+        has the name of its task: `lambada/acc`."""
         return self._frame("eval")
 
     def _frame(self, kind: str) -> pd.DataFrame:
@@ -192,6 +193,11 @@ def _row(record: dict[str, Any]) -> dict[str, Any]:
             continue
         if name == "measures":
             row.update({measure: _number(number) for measure, number in value.items()})
+        elif name == "suites":
+            for suite in value:
+                # The task is its name, then digests of what was asked.
+                task = suite["task"].split(maxsplit=1)[0]
+                row.update({f"{task}/{metric}": _number(number) for metric, number in suite["scores"].items()})
         elif not isinstance(value, dict):
             row[name] = _number(value)
         elif "of" in value:
