@@ -1,4 +1,4 @@
-"""The module `canonc` on the files of a run, written by hand: metrics of suites."""
+"""The module `canonc` on the files of a run, written by hand: metrics of suites, and files that are damaged or missing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import tempfile
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
 import canonc
@@ -46,6 +47,11 @@ class Folder(unittest.TestCase):
     def log(self, *records: dict[str, object]) -> None:
         self.write("metrics.jsonl", "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
 
+    def refused(self, pattern: str, call: Callable[[], object]) -> None:
+        with self.assertRaisesRegex(canonc.Error, pattern) as raised:
+            call()
+        self.assertEqual(raised.exception.exit_code, 2)
+
     def test_metrics_of_suites_are_columns(self) -> None:
         last = {"each": {"acc": [1, 0], "perplexity": [-1.0, -3.0]}, "totals": {"bytes": 12, "words": 3}}
         self.log(START, STEP, evaluation(1, suites=suites(0.25, "inf")), evaluation(2, suites=suites(0.5, 7.25, **last)))
@@ -57,6 +63,50 @@ class Folder(unittest.TestCase):
         self.assertEqual({str(dtype) for dtype in frame[columns].dtypes}, {"float64"})
         others = ["eval_loss", "counted", "token_accuracy", "exact_match.1"]
         self.assertEqual([name for name in frame.columns if "/" not in name], others)
+
+    def test_a_lock_of_something_else_is_refused(self) -> None:
+        for text in ("", "a = 1\n", LOCK.replace("experiment", "arch"), LOCK.replace("version", "edition")):
+            self.write("lock", text)
+            self.refused("is not the lock of an experiment", lambda: canonc.load(self.folder))
+        for damaged in ("version = ", b"\xff"):
+            self.write("lock", damaged)
+            self.refused("small/lock` is damaged, or not a file of canonc", lambda: canonc.load(self.folder))
+
+    def test_a_log_that_is_missing_or_damaged(self) -> None:
+        run = canonc.load(self.folder)
+        (self.folder / "metrics.jsonl").unlink()
+        for call in (run.metrics, run.evaluations, lambda: list(run.records())):
+            self.refused("metrics.jsonl` cannot be read: No such file", call)
+        for damaged in (b"{", b"\xff\xff", b""):
+            self.write("metrics.jsonl", json.dumps(START).encode() + b"\n" + damaged + b"\n")
+            self.refused("line 2 of `.*/metrics.jsonl` is damaged", run.metrics)
+        for foreign in (b"[1]", b'{"step":1}'):
+            self.write("metrics.jsonl", foreign + b"\n")
+            self.refused("line 1 of `.*/metrics.jsonl` is not a record of canonc", run.metrics)
+        for member, value in (("exact_match", {"1": 3}), ("suites", [{"task": 3}]), ("measures", 1)):
+            self.log(START, evaluation(1) | {member: value})
+            self.refused("line 2 of `.*/metrics.jsonl` is not a record of canonc", run.evaluations)
+
+    def test_a_line_that_is_being_written_is_not_read(self) -> None:
+        with open(self.folder / "metrics.jsonl", "ab") as log:
+            log.write(b'{"kind":"step","st')
+        self.assertEqual(list(canonc.load(self.folder).metrics().index), [1])
+
+    def test_an_attestation_that_is_damaged(self) -> None:
+        run = canonc.load(self.folder)
+        self.assertIsNone(run.attestation)
+        self.write("attestation.toml", "version = \n")
+        self.refused("attestation.toml` is damaged", lambda: run.attestation)
+
+    def test_checkpoints(self) -> None:
+        run = canonc.load(self.folder)
+        self.refused("has no checkpoint yet", run.weights)
+        for name in ("step-old", "step-3", "refused-step-0000000002", "step-0000000006"):
+            self.write(f"checkpoints/{name}/checkpoint.toml", "")
+        self.assertEqual(run.steps, [6])
+        self.refused("weights.safetensors` cannot be read", run.weights)
+        self.write("checkpoints/step-0000000006/weights.safetensors", "nothing")
+        self.refused("weights.safetensors` cannot be read", run.weights)
 
 
 if __name__ == "__main__":
