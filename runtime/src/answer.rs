@@ -151,6 +151,7 @@ pub fn finite(reply: Reply) -> Result<Reply, RunError> {
         Reply::Likelihoods(all) => all.iter().map(|(sum, _)| *sum).find(|sum| !sum.is_finite()),
         Reply::Likelihood(sum) => Some(*sum).filter(|sum| !sum.is_finite()),
         Reply::Text(_) => None,
+        Reply::Diverged => Some(f64::NAN),
     };
     match wrong {
         None => Ok(reply),

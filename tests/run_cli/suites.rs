@@ -240,7 +240,8 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
         let says = format!("task `write`: an answer of {tokens} tokens leaves no room");
         refused("small", &good, &[&says, "lower max_tokens", "small.toml:"]);
     }
-    let swept = format!("{good}[sweep]\ndata.seq_len = [300, 200]\n");
+    let free = good.replace("seq_len = 200\n", "");
+    let swept = format!("{free}[sweep]\ndata.seq_len = [300, 200]\n");
     refused("swept", &swept, &["task `write`: an answer of 256 tokens leaves no room"]);
     fs::write(place.path("recipes/suites/s.toml"), SUITE.replace("= 4", "= 199")).unwrap();
     place.exits(0, "build recipes/small.toml");
@@ -428,4 +429,30 @@ fn compare_reports_scores_of_suites_as_paired_differences() {
     let said = place.exits(2, "build recipes/wrong.toml");
     assert!(said.contains("does not have the metric other/acc"), "{said}");
     assert!(said.contains("write/exact_match"), "{said}");
+}
+
+/// As without suites: the run ends, attested as diverged. Until then no answer of it is right.
+#[test]
+fn a_model_that_diverges_answers_nothing() {
+    let place = place();
+    let good = fs::read_to_string(place.path("recipes/small.toml")).unwrap();
+    let mut unstable = good.clone();
+    for (from, to) in
+        [("lr = 0.01", "lr = 1e18"), ("warmup = 2", "warmup = 0"), ("every = 3", "every = 1")]
+    {
+        assert!(unstable.contains(from), "{from}: {unstable}");
+        unstable = unstable.replace(from, to);
+    }
+    fs::write(place.path("recipes/unstable.toml"), &unstable).unwrap();
+    place.exits(0, "build recipes/unstable.toml");
+    let said = place.exits(1, "run lockfiles/unstable.lock");
+    assert!(said.contains("attested as diverged"), "{said}");
+    for logged in evaluations(&place, "runs/unstable") {
+        let of = |task: usize, word: &str| logged.suites[task].scores[word];
+        assert!(of(0, "perplexity").is_nan(), "{logged:?}");
+        for (task, word) in [(0, "acc"), (1, "acc"), (1, "acc_norm"), (3, "exact_match")] {
+            assert_eq!(of(task, word), 0.0, "{word}: {logged:?}");
+        }
+    }
+    place.exits(0, "verify runs/unstable");
 }

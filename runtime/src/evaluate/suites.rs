@@ -2,14 +2,14 @@
 //! alone, in inputs of at most a training window, with the marks of training; ranks share the questions.
 
 use suite::asked::Asked;
-use suite::score::{Measured, part, total};
+use suite::score::{Measured, Reply, part, total};
 
 use super::shared::{Ended, Sharing};
 use crate::answer::{Answerer, of_question};
 use crate::state::State;
 use records::job::Job;
 use records::metrics::SuiteScores;
-use records::run::RunError;
+use records::run::{RunError, RunErrorKind};
 use records::suites::{Suites, length};
 
 /// The scores of every task; each question's part only in the `last` evaluation.
@@ -33,8 +33,11 @@ pub(super) fn measure(
             let (Some(request), Some(place)) = (requests.get(at), places.get(at)) else {
                 return Ok(Vec::new());
             };
-            let reply = answerer.reply(&state.weights, tokens, longest, task, request);
-            let reply = reply.map_err(|error| of_question(error, place, &task.name))?;
+            let reply = match answerer.reply(&state.weights, tokens, longest, task, request) {
+                // A model that has diverged is a result, which the loss at the end names.
+                Err(error) if error.kind == RunErrorKind::Finding => Reply::Diverged,
+                reply => reply.map_err(|error| of_question(error, place, &task.name))?,
+            };
             let parts = task.metrics.iter().map(|metric| part(task, *metric, request, &reply));
             Ok(parts.map(|part| part.to_bits() as i64).collect())
         };
