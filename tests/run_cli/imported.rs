@@ -2,7 +2,9 @@
 //! those of the folder are; what is left out is listed.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use compiler::program::{Program, Std};
 use runtime::weights::Weights;
@@ -249,4 +251,36 @@ fn the_spelling_of_a_special_token_is_plain_text_with_a_warning() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("warning: `<|eos|>` in the prompt is plain text, not the special token 257"), "{said}");
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_conversation_in_a_terminal_is_that_of_a_server() {
+    let place = place();
+    let root = place.path();
+    let server = Server::in_folder(root, "hf");
+    let answer = |messages: &[(&str, &str)]| {
+        let messages: Vec<Value> = messages
+            .iter()
+            .map(|(role, content)| json!({ "role": role, "content": content }))
+            .collect();
+        let body = json!({ "messages": messages, "seed": 3, "max_tokens": 5 }).to_string();
+        let (status, text) = server.ask("POST", "/v1/chat/completions", "", &body);
+        assert_eq!(status, 200, "{text}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    };
+    let first = answer(&[("user", "hi")]);
+    let second = answer(&[("user", "hi"), ("assistant", &first), ("user", "you")]);
+    let wanted = format!("{first}\n{second}\n{first}\n");
+    for model in [&["hf"][..], &IMPORTED] {
+        let words = ["--interactive", "--chat", "--seed", "3", "--max-tokens", "5"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+        command.current_dir(root).arg("generate").args(model).args(words);
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"hi\nyou\n\nhi\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted, "{said}");
+    }
 }
