@@ -44,9 +44,11 @@ pub(super) fn of_arch(
     let imported = record.map(|record| record.folder.join(TOKENIZER)).filter(|path| path.is_file());
     let named = args.prompt.tokenizer_file.clone();
     let (Some(path), ExportTo::Hf) = (named.or(imported), args.to) else {
-        return Ok(Err("No tokenizer is in this folder: an arch does not say what its tokens are \
+        return Ok(Err(
+            "No tokenizer is in this folder: an arch does not say what its tokens are \
              (`canonc export --tokenizer-file` does)."
-            .to_owned()));
+                .to_owned(),
+        ));
     };
     let kind = Kind::File(TokenizerKind::HuggingFace);
     let PromptArgs { bos, eos, .. } = &args.prompt;

@@ -83,20 +83,21 @@ pub struct Texts {
 
 impl Texts {
     /// What the keys of a `config.json` or `params.json` say.
-    pub fn of(keys: &Keys<'_>, name: &str) -> Result<Texts, ForeignError> {
-        let mut context = None;
-        for key in ["max_position_embeddings", "data.seq_len", "model.max_seqlen"] {
-            if let (None, Some(length)) = (&context, keys.int(key)?.filter(|length| *length > 0)) {
-                context = Some((length as u64, format!("{key} of {name}")));
-            }
-        }
-        let ids = |key: &str| match keys.node(key).map(|node| &node.value) {
-            Some(Value::List(list)) => list.iter().filter_map(id).collect(),
-            Some(_) => keys.node(key).and_then(id).into_iter().collect(),
+    pub fn of(keys: &Keys<'_>, name: &str) -> Texts {
+        let length = |key: &str| {
+            let Value::Number(digits) = &keys.node(key)?.value else { return None };
+            let length = digits.parse().ok().filter(|length| (1..1 << 48).contains(length));
+            length.map(|length: u64| (length, format!("{key} of {name}")))
+        };
+        let keys_of_length = ["max_position_embeddings", "data.seq_len", "model.max_seqlen"];
+        let context = keys_of_length.into_iter().find_map(length);
+        let ids = |key: &str| match keys.node(key) {
+            Some(Node { value: Value::List(list), .. }) => list.iter().filter_map(id).collect(),
+            Some(node) => id(node).into_iter().collect(),
             None => Vec::new(),
         };
         let bos = ids("bos_token_id").first().copied();
-        Ok(Texts { context, bos, ends: ids("eos_token_id") })
+        Texts { context, bos, ends: ids("eos_token_id") }
     }
 
     /// The lines of a record.
@@ -150,9 +151,14 @@ impl Record {
         let text = disk::read_text(&path, disk::TEXT).map_err(|e| ForeignError::read(&path, &e))?;
         let wrong = |why: String| {
             let help = "`canonc import` writes it again";
-            ForeignError::new(shown(&path), format!("it is not the record of an import: {why}"), help)
+            ForeignError::new(
+                shown(&path),
+                format!("it is not the record of an import: {why}"),
+                help,
+            )
         };
-        let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))?;
+        let table: toml::Table =
+            toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))?;
         let id = |value: &toml::Value| value.as_integer().and_then(|id| u32::try_from(id).ok());
         let ends = table.get("eos_token_id").and_then(toml::Value::as_array);
         let length = table.get("context").map(|value| {
@@ -184,5 +190,33 @@ impl Came {
     pub(super) fn file(&self, name: &str) -> Option<&str> {
         let found = self.files.iter().find(|(known, _)| *known == name);
         found.map(|(_, text)| text.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json;
+    use super::*;
+
+    #[test]
+    fn a_record_gives_back_what_a_configuration_says() {
+        for (config, length) in [
+            (r#"{"max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": [2, 3]}"#, 512),
+            (r#"{"data": {"seq_len": 64}, "model": {"max_seqlen": -1}, "eos_token_id": 2}"#, 64),
+            (r#"{"max_position_embeddings": null, "bos_token_id": null}"#, 0),
+        ] {
+            let root = json::read("config.json", config.as_bytes()).unwrap();
+            let texts = Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json");
+            assert_eq!(texts.context.as_ref().map_or(0, |(length, _)| *length), length);
+            let place = tempfile::tempdir().unwrap();
+            let weights = place.path().join("weights.safetensors");
+            assert_eq!(Record::beside(&weights), Ok(None));
+            std::fs::write(place.path().join(RECORD), texts.lines()).unwrap();
+            for path in [weights.as_path(), place.path()] {
+                assert_eq!(Record::beside(path).unwrap().unwrap().texts, texts);
+            }
+            // Other weights in the same folder are not the imported ones.
+            assert_eq!(Record::beside(&place.path().join("model.safetensors")), Ok(None));
+        }
     }
 }

@@ -157,7 +157,10 @@ fn general(keys: &Keys<'_>, model_type: &str, class: &str) -> Result<(), Foreign
     }
     keys.idle(GENERAL);
     for key in SAMPLING {
-        keys.left(key, "it is for generation in `transformers`; `generate` and `serve` have options");
+        keys.left(
+            key,
+            "it is for generation in `transformers`; `generate` and `serve` have options",
+        );
     }
     keys.neutral("use_l2warp", &["false"], "and that penalty is not supported")?;
     keys.only("is_encoder_decoder", &["false"], "and only decoders are supported")?;

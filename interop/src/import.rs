@@ -90,8 +90,7 @@ pub(super) const IMPORTED: &str = "weights.safetensors";
 /// The variant that the release's own loader reads.
 const DEFAULT: &str = "default";
 /// Names of weight files in a folder, ours first.
-pub(super) const WEIGHTS: [&str; 5] =
-    [IMPORTED, SINGLE, INDEX, PTH, "default/consolidated.pth"];
+pub(super) const WEIGHTS: [&str; 5] = [IMPORTED, SINGLE, INDEX, PTH, "default/consolidated.pth"];
 
 fn there(path: PathBuf) -> Option<PathBuf> {
     Some(path).filter(|path| path.is_file())
@@ -280,7 +279,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         let why = "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
         left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
     }
-    let texts = Texts::of(&keys, &file_name(config))?;
+    let texts = Texts::of(&keys, &file_name(config));
     let name = match request.name {
         Some(name) => name.to_owned(),
         None => identifier(&named(request.source, &kind)),
