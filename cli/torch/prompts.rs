@@ -80,6 +80,14 @@ impl Prompts {
         // A lock says that its tokens are text, also where the arch has more of them; an arch alone does not.
         let is_known = data.is_some() || kind != Kind::Bytes;
         let enough = i64::from(has) == vocab || is_known && i64::from(has) < vocab;
+        if !enough && data.is_none() && path.is_none() {
+            return Err(Failure::bad_input(format!(
+                "no tokenizer is named with --tokenizer-file, and this arch's {vocab} tokens are not the {has} of bytes"
+            ))
+            .help(format!(
+                "name its tokenizer.json with --tokenizer-file, or the Hugging Face folder as the model, or {instead}"
+            )));
+        }
         if !enough {
             return Err(Failure::bad_input(format!(
                 "a text prompt needs the {} tokenizer's vocabulary of {has}, but this arch has {vocab}",
@@ -131,6 +139,15 @@ impl Prompts {
         Prompts { specials, ..self }
     }
 
+    /// A warning about a text that spells a special token, which it does not get.
+    pub(crate) fn spelled(&self, text: &str) -> Option<String> {
+        let special = self.specials.iter().find(|special| text.contains(&special.text))?;
+        Some(format!(
+            "warning: `{}` in the prompt is plain text, not the special token {}; --prompt-tokens takes special tokens",
+            special.text, special.id
+        ))
+    }
+
     /// The token that ends a text, the first one if there are several; `None` if training had none.
     pub(crate) fn stop(&self) -> Option<i64> {
         self.ends.first().copied().map(i64::from)
@@ -148,7 +165,7 @@ impl Prompts {
         self.encode(text, &mut ids)?;
         if ids.is_empty() {
             return Err(Failure::bad_input("the prompt is empty and has no bos")
-                .help("the lock has add_bos = false: give a text"));
+                .help("give a text: the lock or the model's tokenizer puts no token before one"));
         }
         Ok(ids.into_iter().map(i64::from).collect())
     }
