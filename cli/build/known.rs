@@ -18,7 +18,7 @@ use lab::recipe::comparison::{ArmFile, Row};
 use lab::recipe::{self, ArchRef};
 use lab::verdict;
 
-use super::stem;
+use super::{stem, suites};
 use crate::fail::{Exit, Failure, shown};
 use crate::load::{self, Archs, Content};
 use crate::{files, locks, output};
@@ -73,9 +73,13 @@ impl Known {
         let (read, found) = recipe::read(&sources, id);
         judge(&sources, &found)?;
         let Some(mut read) = read else { return Err(Failure::shown(Exit::BadInput)) };
-        if let Err(found) = super::suites::resolve(&mut read, &sources) {
-            judge(&sources, &[*found])?;
-        }
+        let suites = match suites::resolve(&mut read, &sources) {
+            Ok(suites) => suites,
+            Err(found) => {
+                judge(&sources, &[*found])?;
+                None
+            }
+        };
         if let Some(arch) = arch {
             read.use_arch(arch);
         }
@@ -101,6 +105,8 @@ impl Known {
         let (made, found) =
             read.experiments(&stem, source, &|named| self.archs.get(named).cloned());
         judge(&sources, &found)?;
+        let unasked = suites.and_then(|suites| suites::check(&suites, &read, &made));
+        judge(&sources, unasked.as_slice())?;
         let made = Rc::new(made);
         self.recipes.insert(key, made.clone());
         Ok(made)

@@ -335,7 +335,7 @@ impl Joined {
             Err(error) => {
                 self.gloo.fail(&error.message);
                 output::note(&format!("rank {} ends: {}", self.gloo.rank(), error.message));
-                Err(Failure::shown(Exit::Machine))
+                Err(Failure::shown(failure(error).exit))
             }
         }
     }

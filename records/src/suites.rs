@@ -2,7 +2,7 @@
 //!
 //! In: the suites that a recipe or lock names, their files. Out: their tasks as a lock has them; requests and a
 //! tokenizer, ready for a model. Must stay true: a run asks what its lock says, or is refused: settings, questions,
-//! examples and tokenizer have the digests in the lock.
+//! examples and tokenizer have the digests in the lock, and every question has tokens that fit into a window.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::SuiteTask;
 use suite::SuiteError;
 use suite::asked::{Asked, Opened, open};
-use suite::encode::{Codec, Encoder};
-use suite::suite::Task;
+use suite::encode::{self, Codec, Encoder, TokenError};
+use suite::suite::{Kind as TaskKind, Task};
 
 use crate::run::{RunError, digest_of};
 
@@ -71,9 +71,34 @@ fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, SuiteError>
     Ok(all)
 }
 
-/// The tasks of suites, as a lock names them.
-pub fn tasks(suites: &[String], data: Option<&str>) -> Result<Vec<SuiteTask>, SuiteError> {
-    Ok(read(suites, data)?.iter().map(locked).collect())
+/// The suites of a recipe.
+#[derive(Debug)]
+pub struct OfRecipe(Vec<Asked>);
+
+impl OfRecipe {
+    /// Reads suites with all their questions.
+    pub fn read(suites: &[String], data: Option<&str>) -> Result<OfRecipe, SuiteError> {
+        Ok(OfRecipe(read(suites, data)?))
+    }
+
+    /// Their tasks, as a lock names them.
+    pub fn tasks(&self) -> Vec<SuiteTask> {
+        self.0.iter().map(locked).collect()
+    }
+
+    /// The first task whose answers leave no room for a prompt in a window, and why.
+    pub fn without_room(&self, seq_len: u64) -> Option<(&str, TokenError)> {
+        let writes =
+            self.0.iter().map(|asked| &asked.task).filter(|task| task.kind == TaskKind::Generate);
+        writes
+            .map(|task| (task.name.as_str(), encode::room(length(seq_len), task.max_tokens())))
+            .find_map(|(name, room)| Some((name, room.err()?)))
+    }
+}
+
+/// The longest input of a run's evaluations, in tokens.
+pub fn length(seq_len: u64) -> usize {
+    usize::try_from(seq_len).unwrap_or(usize::MAX)
 }
 
 /// The suites of an experiment, whose paths begin in the current folder; `None` if it has none. `documents` are those
@@ -100,7 +125,22 @@ pub fn of(
         }
     }
     let tokens = TextTokens::of(&experiment.data.source, tokenizer_file.as_deref(), documents)?;
+    can_be_asked(&asked, &tokens, length(experiment.data.seq_len))?;
     Ok(Some(Suites { asked, tokens }))
+}
+
+/// Refuses a question that has no tokens in inputs of at most `longest`. An evaluation would only find it after hours of
+/// training, and training could not continue.
+fn can_be_asked(all: &[Asked], tokens: &TextTokens, longest: usize) -> Result<(), RunError> {
+    for Asked { task, requests, places, .. } in all {
+        for (request, place) in requests.iter().zip(places) {
+            encode::request(tokens, task, request, longest).map_err(|error| {
+                let TokenError { message, help } = error;
+                RunError::input(format!("{place}: task `{}`: {message}", task.name), help)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 const FROM_HERE: &str = "a lock's suites are looked for from the folder that canonc is started in";
@@ -236,12 +276,13 @@ mod tests {
         write("s.toml", SUITE);
         write("q.jsonl", "{\"given\": \"a\", \"next\": \"b\"}\n");
         let suites = [path("s.toml").to_string_lossy().into_owned()];
-        let before = tasks(&suites, None).unwrap();
+        let tasks = |suites: &[String]| OfRecipe::read(suites, None).map(|read| read.tasks());
+        let before = tasks(&suites).unwrap();
         let [task] = &before[..] else { panic!("{before:?}") };
         assert_eq!((task.questions, task.metrics.len()), (1, 2));
         assert_eq!(difference(Some(task), Some(task)), None);
         let changed = |what: &str| {
-            let after = tasks(&suites, None).unwrap();
+            let after = tasks(&suites).unwrap();
             let differs = difference(before.first(), after.first()).unwrap();
             assert!(differs.contains(what), "{differs}");
         };
@@ -253,8 +294,8 @@ mod tests {
         changed("the lock has the task `next` where they have `other`");
         assert!(difference(before.first(), None).unwrap().contains("`next` more"));
         let twice = [suites[0].clone(), suites[0].clone()];
-        assert!(tasks(&twice, None).unwrap_err().message.contains("two suites have a task"));
-        let release = tasks(&["release".to_owned()], None).unwrap_err();
+        assert!(tasks(&twice).unwrap_err().message.contains("two suites have a task"));
+        let release = tasks(&["release".to_owned()]).unwrap_err();
         assert!(release.help.contains("suite_data"), "{release}");
     }
 }

@@ -178,8 +178,40 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
     let text = "task = \"text\"\nsource = \"s\"\ntokenizer = \"tiktoken\"\ntokenizer_vocab = 258";
     let text = with("multihop.N = 2\nmultihop.hops = 1", text);
     refused("trained", &text, &["tiktoken tokenizer is not named", "tokenizer_file = "]);
+    // As many tokens as a window has leave none for the prompt.
+    for (most, tokens) in [("max_tokens = 200", 200), ("", 256)] {
+        let suite = SUITE.replace("max_tokens = 4", most);
+        fs::write(place.path("recipes/suites/s.toml"), suite).unwrap();
+        let says = format!("task `write`: an answer of {tokens} tokens leaves no room");
+        refused("small", &good, &[&says, "lower max_tokens", "small.toml:"]);
+    }
+    let swept = with("seq_len = 200\n", "") + "[sweep]\ndata.seq_len = [300, 200]\n";
+    refused("swept", &swept, &["task `write`: an answer of 256 tokens leaves no room"]);
+    fs::write(place.path("recipes/suites/s.toml"), SUITE.replace("= 4", "= 199")).unwrap();
+    place.exits(0, "build recipes/small.toml");
     fs::write(place.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     refused("small", &good, &["recipes/suites/q.jsonl:1", "`answer` of task `next`"]);
+}
+
+/// Only the tokenizer shows it, so a lock can be built.
+#[test]
+fn a_question_that_has_no_tokens_ends_a_run_before_its_first_step() {
+    let place = place();
+    let long = questions().replace("7é", &"7".repeat(201));
+    fs::write(place.path("recipes/suites/q.jsonl"), long).unwrap();
+    place.exits(0, "build recipes/small.toml");
+    let why = "recipes/suites/q.jsonl:2: task `next`: what is scored has 201 tokens, but the longest input is 200";
+    for words in ["run", "run --dry-run", "run --ranks 2"] {
+        let said = place.exits(2, &format!("{words} --lock lockfiles/small.lock"));
+        assert!(said.contains(why) && said.contains("help: shorten the answer"), "{said}");
+        assert!(!place.path("runs").exists(), "nothing was begun");
+    }
+    // Every rank finds it by itself.
+    let ends = two_ranks([&place, &place]);
+    for (code, said) in &ends {
+        assert_eq!(*code, Some(2), "{ends:?}");
+        assert!(said.contains(why), "{ends:?}");
+    }
 }
 
 /// Starts rank 0 and rank 1 in a folder each. Returns their exit codes and what they said.

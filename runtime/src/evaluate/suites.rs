@@ -10,7 +10,7 @@ use crate::state::State;
 use records::job::Job;
 use records::metrics::SuiteScores;
 use records::run::RunError;
-use records::suites::Suites;
+use records::suites::{Suites, length};
 
 /// The scores of every task; each question's part only in the `last` evaluation.
 pub(super) fn measure(
@@ -24,7 +24,7 @@ pub(super) fn measure(
         return Err(RunError::machine(why, "this is a bug in canonc; please report it"));
     };
     answerer.forget();
-    let longest = usize::try_from(job.seq_len).unwrap_or(usize::MAX);
+    let longest = length(job.seq_len);
     let mut all = Vec::new();
     for (Asked { task, requests, places, .. }, locked) in asked.iter().zip(&job.tasks) {
         let mut each: Vec<Vec<f64>> = vec![Vec::new(); task.metrics.len()];
