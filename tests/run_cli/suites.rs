@@ -4,7 +4,8 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use records::metrics::{self, Evaluation, Record};
+use records::fault::Faults;
+use records::metrics::{self, Evaluation, Log, Record};
 use serde_json::{Value, json};
 
 use crate::{ARCH, DEPO, Place, said, same};
@@ -273,4 +274,48 @@ fn compare_reports_scores_of_suites_as_paired_differences() {
     let said = place.exits(2, "build recipes/wrong.toml");
     assert!(said.contains("does not have the metric other/acc"), "{said}");
     assert!(said.contains("write/exact_match"), "{said}");
+}
+
+/// Even where the machine may round otherwise.
+#[test]
+fn a_forged_score_is_a_fault_on_any_machine() {
+    let place = place();
+    place.exits(0, "build recipes/small.toml");
+    place.exits(75, "run --lock lockfiles/small.lock --dir forged --stop-after-step 3");
+    let path = place.path("forged/metrics.jsonl");
+    let honest = metrics::read(&path).unwrap().0;
+    let events = fs::read_to_string(place.path("forged/events.jsonl")).unwrap();
+    let elsewhere = events.replacen("\"machine\":\"", "\"machine\":\"another ", 1);
+    assert_ne!(events, elsewhere);
+    fs::write(place.path("forged/events.jsonl"), elsewhere).unwrap();
+    // The initial weights are enough for a replay.
+    fs::remove_dir_all(place.path("forged/checkpoints")).unwrap();
+    let with = |change: &dyn Fn(&mut Evaluation)| {
+        fs::remove_file(&path).unwrap();
+        let mut log = Log::open(&path).unwrap();
+        for mut record in honest.clone() {
+            if let Record::Evaluation(evaluation) = &mut record {
+                change(evaluation);
+            }
+            log.append(&record, &Faults::none()).unwrap();
+        }
+        place.type_in("verify forged --replay --all")
+    };
+    let score = |evaluation: &mut Evaluation, task: usize, word: &str, by: f64| {
+        *evaluation.suites[task].scores.get_mut(word).unwrap() *= by;
+    };
+    let output = with(&|_| ());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    // The last digit may be rounding there.
+    let output = with(&|evaluation| score(evaluation, 0, "perplexity", 1.0 + 1e-12));
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("may be rounding"), "{}", said(&output));
+    let output = with(&|evaluation| score(evaluation, 0, "perplexity", 0.5));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("BROKEN     replay: the evaluation after step 3"));
+    let output = with(&|evaluation| {
+        let acc = evaluation.suites[1].scores.get_mut("acc").unwrap();
+        *acc = if *acc > 0.5 { 0.0 } else { 1.0 };
+    });
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
 }
