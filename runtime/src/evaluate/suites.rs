@@ -4,7 +4,7 @@
 use suite::asked::Asked;
 use suite::score::{Measured, part, total};
 
-use super::shared;
+use super::shared::{Ended, Sharing};
 use crate::answer::{Answerer, of_question};
 use crate::state::State;
 use records::job::Job;
@@ -16,12 +16,12 @@ use records::suites::{Suites, length};
 pub(super) fn measure(
     answerer: &mut Answerer,
     job: &Job,
-    state: &State,
+    (state, sharing): (&State, Sharing<'_>),
     last: bool,
-) -> Result<Vec<SuiteScores>, RunError> {
+) -> Result<Vec<SuiteScores>, Ended> {
     let Some(Suites { asked, tokens }) = &job.suites else {
         let why = format!("the suites of `{}` were not read", job.name);
-        return Err(RunError::machine(why, "this is a bug in canonc; please report it"));
+        return Err(RunError::machine(why, "this is a bug in canonc; please report it").into());
     };
     answerer.forget();
     let longest = length(job.seq_len);
@@ -38,7 +38,7 @@ pub(super) fn measure(
             let parts = task.metrics.iter().map(|metric| part(task, *metric, request, &reply));
             Ok(parts.map(|part| part.to_bits() as i64).collect())
         };
-        shared::in_order(state.team(), requests.len() as u64, ask, |_, numbers| {
+        sharing.in_order(requests.len() as u64, ask, |_, numbers| {
             for (parts, bits) in each.iter_mut().zip(numbers) {
                 parts.push(f64::from_bits(*bits as u64));
             }
