@@ -24,7 +24,7 @@ use lab::experiment::Shard;
 
 pub(crate) use command::Command;
 pub use command::Ending;
-pub(crate) use exchange::{Announced, Computed, Team, checked_by};
+pub(crate) use exchange::{Announced, Computed, Lists, Team, checked_by};
 pub use gloo::{Arrived, Gloo};
 pub use launch::Launch;
 

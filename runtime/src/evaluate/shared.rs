@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::ExecuteError;
-use crate::ranks::Team;
+use crate::ranks::{Lists, Team};
 use records::run::RunError;
 
 /// Why an evaluation has no result.
@@ -38,9 +38,6 @@ pub(super) struct Sharing<'a> {
     /// Whether this process is asked to stop.
     pub(super) stop: &'a AtomicBool,
 }
-
-/// What ranks have exchanged: on rank 0 the lists of all, on the others nothing; `Break` if one of them stops.
-type Exchanged = ControlFlow<(), Option<Vec<Vec<i64>>>>;
 
 impl Sharing<'_> {
     /// Does the pieces of this rank, of `count`, and gives rank 0 the result of each piece in order. `take` returns `None`
@@ -77,7 +74,7 @@ fn divided(
     count: u64,
     stops: impl Fn() -> bool,
     mut make: impl FnMut(u64) -> Result<Vec<i64>, RunError>,
-    mut exchange: impl FnMut(Vec<i64>, bool) -> Result<Exchanged, RunError>,
+    mut exchange: impl FnMut(Vec<i64>, bool) -> Result<Lists, RunError>,
     mut take: impl FnMut(u64, &[i64]) -> Option<()>,
 ) -> Result<(), Ended> {
     for first in (0..count).step_by(usize::try_from(ranks).unwrap_or(usize::MAX)) {

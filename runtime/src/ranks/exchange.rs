@@ -515,13 +515,8 @@ impl Team {
         self.shards().length(param, rank).div_ceil(BLOCK) as usize
     }
 
-    /// The numbers of each rank, of which each may have another count, on rank 0; `None` on the others. If a rank was asked
-    /// to stop, every rank returns `Break` instead.
-    pub(crate) fn lists_to_first(
-        &self,
-        own: &[i64],
-        stop: bool,
-    ) -> Result<ControlFlow<(), Option<Vec<Vec<i64>>>>, ExecuteError> {
+    /// Gives rank 0 the numbers of each rank, of which each may have another count.
+    pub(crate) fn lists_to_first(&self, own: &[i64], stop: bool) -> Result<Lists, ExecuteError> {
         let told = self.gather_numbers(&[own.len() as i64, i64::from(stop)])?;
         let (pairs, _) = told.as_chunks::<2>();
         if pairs.iter().any(|[_, stop]| *stop != 0) {
@@ -555,6 +550,9 @@ impl Team {
         numbers(&self.ranks.all_gather(empty(count as i64, Kind::Int64)?, input)?)
     }
 }
+
+/// The lists of all ranks on rank 0, nothing on the others; `Break` if a rank was asked to stop.
+pub(crate) type Lists = ControlFlow<(), Option<Vec<Vec<i64>>>>;
 
 fn numbers(tensor: &Tensor) -> Result<Vec<i64>, ExecuteError> {
     let mut numbers = vec![0i64; tensor.numel()];
