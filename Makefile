@@ -23,10 +23,11 @@ endif
 build: libtorch ## the release programs, target/release/canonc and canonc-torch (or under CARGO_TARGET_DIR)
 	$(CARGO) build --release
 
+# Built where it is used, in an assignment: as an argument, a failed build would be an empty word.
 BINARIES ?= $$(packaging/binaries.sh)
 
 wheel: libtorch ## the Python package: target/wheel/canonc-*.whl, without libtorch (docs/install.md)
-	python/wheel.sh "$(BINARIES)" target/wheel
+	binaries="$(BINARIES)" && python/wheel.sh "$$binaries" target/wheel
 
 test-wheel: wheel ## that wheel in fresh environments, with and without PyTorch (544 MB and 1.3 GB of disk, once)
 	python/test.sh target/wheel/canonc-*.whl
@@ -35,7 +36,7 @@ install: libtorch ## both programs into cargo's bin folder; they use the libtorc
 	$(CARGO) install --locked --path .
 
 release: libtorch ## an archive of programs, documentation and licences: target/release-archive/
-	packaging/archive.sh "$(BINARIES)" target/release-archive
+	binaries="$(BINARIES)" && packaging/archive.sh "$$binaries" target/release-archive
 
 test: libtorch ## every test
 	$(CARGO) test --workspace

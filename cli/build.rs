@@ -31,22 +31,50 @@ pub use known::Known;
 const UP_TO_DATE: &str = "up to date";
 
 /// A lock that was built or checked, for `--json`.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 struct Locked {
     path: String,
-    kind: String,
-    id: String,
+    /// `None` if the lock cannot be read.
+    kind: Option<String>,
+    id: Option<String>,
     state: &'static str,
 }
 
 impl Locked {
     fn new(path: &Path, lock: &Lock, state: &'static str) -> Locked {
-        let (kind, id) = (lock.kind().to_owned(), lock.id().to_string());
+        let (kind, id) = (Some(lock.kind().to_owned()), Some(lock.id().to_string()));
         Locked { path: shown(path), kind, id, state }
     }
 
+    /// A lock that no source makes.
+    fn left(path: &Path, state: &'static str) -> Locked {
+        let read = locks::standing(path).ok().flatten();
+        match read.and_then(|text| lock::read(&shown(path), &text).ok()) {
+            Some(lock) => Locked::new(path, &lock, state),
+            None => Locked { path: shown(path), kind: None, id: None, state },
+        }
+    }
+
+    /// Of `canonc build --check`.
     fn exit(&self) -> Exit {
-        if matches!(self.state, "stale" | "missing") { Exit::Finding } else { Exit::Fine }
+        match self.state {
+            "stale" | "missing" | "orphan" | "unreadable" => Exit::Finding,
+            _ => Exit::Fine,
+        }
+    }
+}
+
+/// A file that makes no lock, or one that cannot be written, for `--json`.
+#[derive(Serialize)]
+struct Failed {
+    source: String,
+    state: &'static str,
+}
+
+impl Failed {
+    fn new(source: String, failure: &Failure) -> Failed {
+        let state = if failure.exit == Exit::Finding { "confounded" } else { "error" };
+        Failed { source, state }
     }
 }
 
@@ -55,11 +83,12 @@ pub fn build(args: &BuildArgs) -> Outcome {
     let mut made: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut worst = Exit::Fine;
     let mut known = Known::default();
+    known.json = args.json;
     let mut sources = BTreeSet::new();
-    let mut listed = Vec::new();
-    let everything = args.files.is_empty().then(|| check::standing(args)).transpose()?;
+    let (mut listed, mut failed) = (Vec::new(), Vec::new());
+    let everything = args.files.is_empty().then(|| check::in_folder(args)).transpose()?;
     let all = match &everything {
-        Some(standing) => check::sources(args, standing)?,
+        Some(in_folder) => check::sources(args, in_folder)?,
         None => Vec::new(),
     };
     for file in args.files.iter().chain(&all) {
@@ -68,6 +97,7 @@ pub fn build(args: &BuildArgs) -> Outcome {
             Err(failure) => {
                 output::failure(&failure);
                 worst = worst.max(failure.exit);
+                failed.push(Failed::new(load::name(file), &failure));
                 continue;
             }
         };
@@ -90,20 +120,27 @@ pub fn build(args: &BuildArgs) -> Outcome {
                 Err(failure) if failure.exit == Exit::Machine => return Err(failure),
                 Err(failure) => {
                     output::failure(&failure);
+                    failed.push(Failed::new(source.clone(), &failure));
                     failure.exit
                 }
             });
         }
         sources.insert(source);
     }
-    if let Some(standing) = everything {
-        worst = worst.max(check::orphans(args, &standing, &sources, &made));
-        worst = worst.max(check::unreadable(&standing));
-    } else {
-        worst = worst.max(check::orphans(args, &check::standing(args)?, &sources, &made));
+    let mut left = match everything {
+        Some(in_folder) => {
+            let orphans = check::orphans(&in_folder, &sources, &made);
+            [orphans, check::unreadable(&in_folder)].concat()
+        }
+        None => check::orphans(&check::in_folder(args)?, &sources, &made),
+    };
+    if args.check {
+        worst = left.iter().map(Locked::exit).fold(worst, Exit::max);
     }
+    listed.append(&mut left);
     if args.json {
-        output::json(&json!({ "schema": "canonc.build.v1", "locks": listed }))?;
+        let answer = json!({ "schema": "canonc.build.v1", "locks": listed, "failed": failed });
+        output::json(&answer)?;
     }
     // Each file's errors have already been shown.
     if worst > Exit::Finding { Err(Failure::shown(worst)) } else { Ok(worst) }

@@ -108,6 +108,9 @@ impl Chosen {
             let message = format!("{option} has no effect with --suite {}", args.suite.display());
             return Err(Failure::bad_input(message).help(format!("remove {option}")));
         }
+        if own {
+            refuse_idle_fields(args)?;
+        }
         Ok(match (needle, own) {
             (true, _) => Chosen::Needle(Needles {
                 seed: args.seed.unwrap_or(0),
@@ -152,6 +155,29 @@ impl Chosen {
             }
         }
     }
+}
+
+/// Refuses fields that `--suite task` does not use: suites are asked by their own name.
+fn refuse_idle_fields(args: &EvalArgs) -> Result<(), Failure> {
+    let of_suites = [
+        "evaluation.suites",
+        "evaluation.suite_tasks",
+        "evaluation.suite_data",
+        "evaluation.tokenizer_file",
+    ];
+    for text in &args.set {
+        let path = text.split_once('=').map_or(text.as_str(), |(path, _)| path);
+        let (with, help) = match path {
+            _ if of_suites.contains(&path) => {
+                ("--suite task", "remove it; `--suite FILE` asks the tasks of a suite")
+            }
+            "data.seq_len" if !args.lengths.is_empty() => ("--lengths", "remove one of the two"),
+            _ => continue,
+        };
+        let message = format!("--set {path} has no effect with {with}");
+        return Err(Failure::bad_input(message).help(help));
+    }
+    Ok(())
 }
 
 /// The fields that `--set` gives.

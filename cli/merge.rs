@@ -1,7 +1,7 @@
 //! `canonc merge`: git's merge driver for locks.
 //!
 //! In: three versions of a lock, its name, and the repository. Out: the lock of the merged sources, over our version; or
-//! exit 1 and a text that is no lock. Must stay true: a lock is written only if both commits are known and the sources
+//! exit 1 and a text that cannot be read as a lock. Must stay true: a lock is written only if both commits are known and the sources
 //! merge without a conflict, and it is the one that `canonc build` writes from them; the repository is not changed.
 
 use std::ffi::OsString;
@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use interop::quote::sh;
 use lab::lock;
 use tempfile::TempDir;
 
@@ -18,7 +19,7 @@ use crate::fail::{Exit, Failure, Outcome, reason, shown};
 use crate::out::{self, OutputKind};
 use crate::output;
 
-/// Set for the merge that this driver makes itself: its locks are not used.
+/// Set for the merge that this driver makes itself: its locks are conflicts, and not used.
 const INSIDE: &str = "CANONC_MERGING";
 
 /// git sets one such variable for each commit that `git merge` merges into HEAD.
@@ -38,7 +39,7 @@ struct Conflict {
 
 pub fn merge(args: &MergeArgs) -> Outcome {
     if std::env::var_os(INSIDE).is_some() {
-        return Ok(Exit::Fine);
+        return Ok(Exit::Finding);
     }
     let read = |path: &Path| {
         disk::read_text(path, disk::SMALL).map_err(|error| Failure::cannot_read(path, &error))
@@ -50,19 +51,44 @@ pub fn merge(args: &MergeArgs) -> Outcome {
             .help("see that .gitattributes names locks of canonc alone: lockfiles/*.lock merge=canonc"));
     };
     match merged(&args.path, &source, [&base, &ours, &theirs]) {
-        Ok(text) => {
+        Ok(Merged { text, stale }) => {
             out::put(&args.ours, OutputKind::Lock, &text)?;
             output::note(&format!("{name}: built again from the merged `{source}`"));
+            if !stale.is_empty() {
+                output::note(&format!(
+                    "{}: stale after this merge, and git does not merge them; `{}` builds them again",
+                    stale.join(", "),
+                    build_again(&args.path, &source)
+                ));
+            }
             Ok(Exit::Fine)
         }
         Err(Conflict { why, first }) => {
-            let build = format!("canonc build {source} && git add {name}");
+            let build = build_again(&args.path, &source);
             let text = conflict(&ours, &why, &format!("{first}{build}"));
             out::put(&args.ours, OutputKind::Lock, &text)?;
             let failure = Failure::bad_input(format!("`{name}` is not merged: {why}"));
             Err(Failure { exit: Exit::Finding, ..failure }.help(format!("{first}`{build}`")))
         }
     }
+}
+
+/// The commands that build a lock of the repository again, typed at its root.
+fn build_again(path: &Path, source: &str) -> String {
+    let Some((folder, inside)) = project(Path::new("."), path, source) else {
+        return format!("canonc build {} && git add {}", sh(source), sh(&shown(path)));
+    };
+    let mut words = Vec::new();
+    if folder != Path::new("") {
+        words.push(format!("cd {} &&", sh(&shown(&folder))));
+    }
+    words.push(format!("canonc build {}", sh(source)));
+    match inside.parent().map(shown).as_deref() {
+        Some("lockfiles") | None => {}
+        Some(out) => words.push(format!("--out {}", sh(if out.is_empty() { "." } else { out }))),
+    }
+    words.push(format!("&& git add {}", sh(&shown(&inside))));
+    words.join(" ")
 }
 
 /// A text that every command refuses, and that `canonc build` replaces.
@@ -72,8 +98,16 @@ fn conflict(ours: &str, why: &str, next: &str) -> String {
     format!("{head}\n<<<<<<< not a lock: {}\n>>>>>>> next: {}\n", one_line(why), one_line(next))
 }
 
+/// What the merged sources make.
+struct Merged {
+    /// The lock.
+    text: String,
+    /// Other locks of the same source that git takes from one branch as they are.
+    stale: Vec<String>,
+}
+
 /// The lock of the merged sources.
-fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<String, Conflict> {
+fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<Merged, Conflict> {
     let after = |why: String| Conflict { why, first: "after the merge, ".to_owned() };
     if lock::source_of(theirs).as_deref() != Some(source) {
         return Err(after("the branches made it from different files".to_owned()));
@@ -87,6 +121,26 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
             return Err(after(format!("{at} is another text than the one to merge")));
         }
     }
+    let asks = [base, ours, theirs].iter().any(|lock| lock.contains(SUITES));
+    let build = |root: &Path, inside: &Path, before: &str| {
+        let why = |why: String| match asks {
+            true => format!("{why} (for a lock with suites, only committed files are there)"),
+            false => why,
+        };
+        build(root, inside, source, before).map_err(why).map_err(after)
+    };
+    // Else the sources were found in another folder than that of the build, or outside of the repository.
+    for (commit, text) in [("HEAD", ours), (other.as_str(), theirs)] {
+        let place = checked_out(&format!("{commit}^{{tree}}"), asks).map_err(after)?;
+        let made = match project(&place.path().join("tree"), path, source) {
+            Some((root, inside)) => Some(build(&root, &inside, text)?),
+            None => None,
+        };
+        if made.as_deref() != Some(text) {
+            let at = path.display();
+            return Err(after(format!("{commit}:{at} is not what `{source}` makes there")));
+        }
+    }
     let words =
         ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", "HEAD", &other];
     let out = git(&words, None).map_err(after)?;
@@ -98,30 +152,53 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
     let Some((tree, conflicts)) = fields.split_first() else {
         return Err(after("git merge-tree printed nothing".to_owned()));
     };
-    if let Some(file) = conflicts.iter().find(|file| is_source(file)) {
+    let decides = |file: &&String| is_source(file) || asks && !file.ends_with(".lock");
+    if let Some(file) = conflicts.iter().find(decides) {
         let first = format!("resolve {file}, then ");
         return Err(Conflict { why: format!("{file} has conflicts"), first });
     }
-    let asks = [base, ours, theirs].iter().any(|lock| lock.contains(SUITES));
     let place = checked_out(tree, asks).map_err(after)?;
-    let Some((root, inside)) = project(place.path(), path, source) else {
+    let Some((root, inside)) = project(&place.path().join("tree"), path, source) else {
         return Err(after(format!("the merged branches have no {source}")));
     };
-    let built = |before: &str| {
-        let why = |why: String| match asks {
-            true => format!("{why} (for a lock with suites, only committed files are there)"),
-            false => why,
-        };
-        build(&root, &inside, source, before).map_err(why)
-    };
-    let [base, ours, theirs] = [built(base), built(ours), built(theirs)];
-    let (base, ours, theirs) = (base.map_err(after)?, ours.map_err(after)?, theirs.map_err(after)?);
+    let built = |before: &str| build(&root, &inside, before);
+    let (base, ours, theirs) = (built(base)?, built(ours)?, built(theirs)?);
     // The versions can differ in one more thing, the data that `canonc bind` bound: merged like a line of a text.
-    match (ours == theirs || theirs == base, ours == base) {
-        (true, _) => Ok(ours),
-        (false, true) => Ok(theirs),
-        (false, false) => Err(after("the branches bound it to different data".to_owned())),
-    }
+    let text = match (ours == theirs || theirs == base, ours == base) {
+        (true, _) => ours,
+        (false, true) => theirs,
+        (false, false) => return Err(after("the branches bound it to different data".to_owned())),
+    };
+    let stale = stale(
+        tree,
+        &conflicts.iter().map(String::as_str).collect::<Vec<_>>(),
+        path,
+        &root,
+        &inside,
+    );
+    Ok(Merged { text, stale })
+}
+
+/// The locks beside `path` that building its source wrote, and that the merged tree has in another form without a conflict.
+fn stale(tree: &str, conflicts: &[&str], path: &Path, root: &Path, inside: &Path) -> Vec<String> {
+    let (Some(folder), Some(built)) =
+        (path.parent(), root.join(inside).parent().map(Path::to_owned))
+    else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(built).into_iter().flatten().flatten();
+    let mut found: Vec<String> = entries
+        .filter(|entry| Path::new(&entry.file_name()) != path.file_name().map_or(path, Path::new))
+        .filter_map(|entry| {
+            let name = shown(&folder.join(entry.file_name()));
+            let built = fs::read(entry.path()).ok()?;
+            let kept = git(&["cat-file", "blob", &format!("{tree}:{name}")], None).ok()?;
+            (name.ends_with(".lock") && !conflicts.contains(&name.as_str()) && kept != built)
+                .then_some(name)
+        })
+        .collect();
+    found.sort();
+    found
 }
 
 /// The one commit that is merged into HEAD.
@@ -142,7 +219,7 @@ fn is_source(file: &str) -> bool {
     ending.is_some_and(|ending| SOURCES.contains(&ending))
 }
 
-/// A temporary folder with the sources of a tree, or with `all` files: a suite's questions have any name.
+/// A temporary folder with the sources and the locks of a tree, or with `all` files: a suite's questions have any name.
 fn checked_out(tree: &str, all: bool) -> Result<TempDir, String> {
     let place =
         TempDir::new().map_err(|error| format!("no temporary folder: {}", reason(&error)))?;
@@ -151,7 +228,11 @@ fn checked_out(tree: &str, all: bool) -> Result<TempDir, String> {
     let listed = git(&["ls-tree", "-r", "-z", "--name-only", tree], None)?;
     let files: Vec<u8> = listed
         .split_inclusive(|byte| *byte == 0)
-        .filter(|name| all || is_source(String::from_utf8_lossy(name).trim_end_matches('\0')))
+        .filter(|name| {
+            let name = String::from_utf8_lossy(name);
+            let name = name.trim_end_matches('\0');
+            all || is_source(name) || name.ends_with(".lock")
+        })
         .flatten()
         .copied()
         .collect();
@@ -163,13 +244,13 @@ fn checked_out(tree: &str, all: bool) -> Result<TempDir, String> {
     Ok(place)
 }
 
-/// The folder in which the lock was built, and the lock's name in it: the nearest folder above the lock in which its
-/// source exists.
-fn project(place: &Path, path: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
-    let tree = place.join("tree");
+/// The folder of a tree in which the lock was built, and the lock's name in it: the nearest folder above the lock in which
+/// its source exists.
+fn project(tree: &Path, path: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
     let mut above = path.ancestors().skip(1);
     let folder = above.find(|folder| tree.join(folder).join(source).is_file())?;
-    Some((tree.join(folder), path.strip_prefix(folder).ok()?.to_owned()))
+    let root = if tree == Path::new(".") { folder.to_owned() } else { tree.join(folder) };
+    Some((root, path.strip_prefix(folder).ok()?.to_owned()))
 }
 
 /// The lock that `canonc build` writes over another one.
@@ -193,10 +274,11 @@ fn build(root: &Path, lock: &Path, source: &str, before: &str) -> Result<String,
         .stdin(Stdio::null())
         .output()
         .map_err(failed)?;
-    // 1: another lock of the folder has lost its source, which this one does not need.
-    if !matches!(output.status.code(), Some(0 | 1)) {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(format!("the merged {source} cannot be built: {said}"));
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match output.status.code() {
+        Some(0) => {}
+        Some(1) => return Err(format!("the merged {source} compares confounded arms: {said}")),
+        Some(_) | None => return Err(format!("the merged {source} cannot be built: {said}")),
     }
     disk::read_text(&path, disk::SMALL)
         .map_err(|_| format!("the merged {source} no longer makes {}", shown(lock)))

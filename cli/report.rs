@@ -26,7 +26,7 @@ use crate::looks;
 use crate::named::{self, Named};
 use crate::out::{self, OutputKind};
 use crate::output;
-use crate::runs::{failure, read_text};
+use crate::runs::{self, failure, read_text};
 
 /// The script that logs a run with the `wandb` package.
 const WANDB: &str = include_str!("../docs/log_to_wandb.py");
@@ -70,9 +70,10 @@ pub fn report(args: &ReportArgs) -> Outcome {
             // The file that the run wrote itself is replaced: TensorBoard would read both.
             let path = match event_files(&of_run)?.as_slice() {
                 [one] => one.clone(),
-                _ => of_run.join(tensorboard::file_name(tensorboard::begins(run))),
+                _ => of_run.join(tensorboard::file_name(tensorboard::begins(&run.folder))),
             };
-            out::put(&path, OutputKind::Events, tensorboard::events(run))?;
+            let events = tensorboard::events(&run.folder, &run.experiment).map_err(failure)?;
+            out::put(&path, OutputKind::Events, events)?;
         }
         output::note(&format!("event files: {}", shown(folder)));
     }
@@ -101,7 +102,7 @@ fn measure_bytes(report: &mut Report, bytes: f64) -> Result<(), Failure> {
         if trained {
             let digest = run.experiment.value("data.tokenizer_digest");
             seen.insert(digest.map(|digest| digest.plain()));
-            run.logged.measure_bytes(Some(bytes));
+            run.logged.measure_bytes(bytes);
         }
     }
     match seen.len() {
@@ -109,7 +110,7 @@ fn measure_bytes(report: &mut Report, bytes: f64) -> Result<(), Failure> {
         0 => Err(Failure::bad_input(
             "`--bytes-per-token` is given, but no run is on text with a tokenizer other than `bytes`",
         )
-        .help("leave it out: with bytes as tokens, the page has bits per byte without it")),
+        .help("leave it out: with bytes as tokens, the page has bits per token, or per byte without marks")),
         count => Err(Failure::bad_input(format!(
             "`--bytes-per-token` is of one tokenizer, but the runs have {count}"
         ))
@@ -149,6 +150,11 @@ fn add(
         Named::Nothing => what.to_owned(),
     };
     if !folder.is_dir() {
+        let is_lock = folder.extension().is_some_and(|extension| extension == "lock");
+        if let (Some(runs), false) = (among_runs(&folder), is_lock) {
+            let message = format!("`{}` is a file between runs, not a run", shown(&folder));
+            return Err(Failure::bad_input(message).help(all_of(runs)));
+        }
         return add_lock(report, what, dir, found);
     }
     if Paths::new(&folder).lock().is_file() {
@@ -216,6 +222,10 @@ fn add_lock(
         }
         Lock::Experiment(experiment) => {
             let folder = out::named(dir, &experiment.name, "")?;
+            if let Some(runs) = among_runs(path).filter(|_| !Paths::new(&folder).lock().is_file()) {
+                let message = format!("`{name}` is the lock of a run, not the run's folder");
+                return Err(Failure::bad_input(message).help(all_of(runs)));
+            }
             report.alone.push(of_lock(&folder, experiment).map_err(|failure| {
                 failure.help(format!("`canonc run --lock {name}` trains it"))
             })?);
@@ -229,6 +239,16 @@ fn add_lock(
         }
     }
     Ok(())
+}
+
+/// The folder of a file, if it has runs too: a comparison's folder also has their locks and a page.
+fn among_runs(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| path.is_file() && runs::holds_runs(parent))
+}
+
+fn all_of(folder: &Path) -> String {
+    let folder = shown(folder);
+    format!("name the folder of all runs, `{folder}`, or only folders: `{folder}/*/`")
 }
 
 /// A comparison with all its runs finished.
@@ -270,6 +290,7 @@ fn part(
             point: run.point,
             at: compared.points.get(run.point).cloned().unwrap_or_default(),
             experiment: run.experiment.clone(),
+            folder: place.clone(),
             logged: logged.map_err(failure)?,
         });
     }
@@ -312,6 +333,7 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> 
         point: 0,
         at: String::new(),
         experiment,
+        folder: folder.to_owned(),
         logged,
     })
 }

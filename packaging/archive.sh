@@ -5,7 +5,7 @@
 # completions, licences. Must stay true: the same programs and commit give the same bytes, whoever packs them, when and
 # where.
 set -euo pipefail
-binaries="$(cd "$1" && pwd)"
+binaries="$(cd "${1:?a folder with programs}" && pwd)"
 mkdir -p "$2"
 out="$(cd "$2" && pwd)"
 cd "$(dirname "$0")/.."
@@ -24,7 +24,8 @@ for program in canonc canonc-torch; do
   install -m 755 "$binaries/$program" "$root/bin/$program"
 done
 cp README.md LICENSE NOTICE "$root"
-cp -R docs "$root/docs"
+# Not what else is in the folder of whoever packs.
+git ls-files -z docs | xargs --null cp --parents --target-directory "$root"
 mkdir -p "$root/dsl" "$root/recipes"
 cp dsl/LANGUAGE.md "$root/dsl"
 cp recipes/README.md recipes/AUDIT.md "$root/recipes"
@@ -33,7 +34,6 @@ python3 packaging/licences.py > "$root/THIRD-PARTY.txt"
 for shell in bash zsh fish; do
   "$canonc" completions "$shell" > "$root/share/completions/canonc.$shell"
 done
-find "$root" -name __pycache__ -prune -exec rm -rf {} +
 chmod -R u=rwX,go=rX "$root"
 tar --create --directory "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$epoch" --format=ustar "$name" |
   gzip --no-name --best > "$work/$name.tar.gz"

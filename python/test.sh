@@ -7,7 +7,7 @@ set -euo pipefail
 wheel="$(cd "$(dirname "$1")" && pwd)/$(basename "$1")"
 cd "$(dirname "$0")/.."
 target="${CARGO_TARGET_DIR:-$PWD/target}"
-env="$(python/env.sh)"
+env="$(python/env.sh test)"
 pip() { # ENVIRONMENT WORD...
   "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"
 }

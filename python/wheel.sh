@@ -5,11 +5,12 @@
 # true: it contains no library; its tag is the oldest manylinux whose libraries the programs can use, computed from
 # their symbols by auditwheel; the same programs and commit give the same bytes.
 set -euo pipefail
-binaries="$(cd "$1" && pwd)"
+binaries="$(cd "${1:?a folder with programs}" && pwd)"
 mkdir -p "$2"
 out="$(cd "$2" && pwd)"
 cd "$(dirname "$0")/.."
-export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
+SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
+export SOURCE_DATE_EPOCH
 env="$(python/env.sh)"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT

@@ -12,8 +12,10 @@ Examples:
   canonc build recipes/*.toml               writes one lock for each point of each sweep
   canonc build --check arch/*.canon         writes nothing; exits 1 if a lock is missing or stale
 
-Schema of --json: {schema: \"canonc.build.v1\", locks: [{path, kind, id, state}]}, where state is \"wrote\", \"up to
-date\", \"stale\" or \"missing\". Notes and errors go to standard error, as without it.")]
+Schema of --json: {schema: \"canonc.build.v1\", locks: [{path, kind, id, state}], failed: [{source, state}]}. The
+state of a lock is \"wrote\" or \"up to date\"; with --check also \"stale\" or \"missing\"; \"orphan\" if its source no longer
+makes it, \"unreadable\" (kind and id are null) if it is not a lock. That of a file without locks is \"confounded\" or
+\"error\". Verdicts, notes and errors go to standard error.")]
 pub struct BuildArgs {
     /// .canon files, recipes and comparisons
     #[arg(value_name = "FILE", required_unless_present = "check")]
@@ -36,12 +38,12 @@ pub struct BuildArgs {
 Examples:
   git config merge.canonc.driver 'canonc merge %O %A %B %P'
   git config merge.canonc.recursive binary
-  echo 'lockfiles/*.lock merge=canonc' >> .gitattributes
+  echo 'lockfiles/*.lock merge=canonc -text' >> .gitattributes
 
 git then runs this command for each lock that both branches changed. It merges both commits in a temporary folder,
 builds the lock there and writes it over OURS. If the files that locks are made from have conflicts, or if it cannot
-tell which commits are merged (a rebase, a cherry-pick), it exits 1 and leaves a conflict: a text that is no lock, with
-the command that builds it once the conflicts are resolved. It needs git 2.38.
+tell which commits are merged (a rebase, a cherry-pick), it exits 1 and leaves a conflict: a text that cannot be read as a lock,
+with the command that builds it once the conflicts are resolved. It needs git 2.38.
 
 Exit codes: 0 merged, 1 a conflict, 2 a file cannot be read.")]
 pub struct MergeArgs {

@@ -190,12 +190,15 @@ Examples:
   canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
   canonc generate runs/text/text-first-seed1 --interactive            a prompt a line; Ctrl-D ends
+  canonc generate exported --interactive --chat --max-tokens 500      a conversation, by the model's chat template
   canonc generate exported --prompt A                                 a Hugging Face folder, with its tokenizer
 
 The random draw for a token is a function of the seed and the token's position. A text prompt becomes tokens as the
 lock's data does: with its tokenizer, starting with bos under add_bos, and ending at eos under add_eos; for the tasks
 capo and multihop, between two ends of text (257), as in their windows. A .canon file has no data settings: its
-prompts are bytes, between 256 and 257 (vocabulary 258), or tokens of --tokenizer-file if that is a tokenizer.json.
+prompts are bytes, between 256 and 257 (vocabulary 258), or tokens of the tokenizer.json that was imported with its
+weights or is --tokenizer-file; tokenizer_config.json beside that names its bos and eos. The spelling of a special token
+in a prompt, such as <|im_start|>, is plain text; give special tokens as --prompt-tokens.
 
 Schema of --json: {schema: \"canonc.generate.v1\", model, prompt, temperature, seed, tokens, text, state_bytes,
 kernels: [{kernel, path, times}]}; prompt and text are null for a prompt of tokens, state_bytes is the size of the
@@ -221,6 +224,13 @@ pub struct GenerateArgs {
     /// Read prompts from the terminal, a line each, and continue each of them
     #[arg(short, long, conflicts_with_all = ["prompt", "prompt_tokens", "json"])]
     pub interactive: bool,
+    /// With --interactive: lines are messages of a conversation, which the model's chat template makes a prompt of; an
+    /// empty line begins a new one
+    #[arg(long, requires = "interactive")]
+    pub chat: bool,
+    /// A chat template in Jinja [default: as in `canonc serve`]
+    #[arg(long, value_name = "FILE", requires = "chat")]
+    pub chat_template: Option<PathBuf>,
     #[command(flatten)]
     pub prompts: PromptArgs,
     /// Maximum number of tokens to generate
@@ -245,16 +255,19 @@ pub struct GenerateArgs {
     pub json: bool,
 }
 
-/// The tokenizer of a lock.
+/// The tokenizer of a lock or of an imported model.
 #[derive(Args, Debug)]
 pub struct PromptArgs {
-    /// The file of the lock's tokenizer, unless it is bytes
+    /// The file of the lock's tokenizer, unless it is bytes; the tokenizer.json of an imported model [default: the one in
+    /// its folder or beside its weights]
     #[arg(long, value_name = "FILE")]
     pub tokenizer_file: Option<PathBuf>,
-    /// The token before a document, if it was given to `canonc data prepare`
+    /// The token before a text, such as `<s>`: for a lock if it was given to `canonc data prepare`, for an imported model
+    /// if it should not be the one that its tokenizer.json adds
     #[arg(long, value_name = "TOKEN")]
     pub bos: Option<String>,
-    /// The token after a document, if it was given to `canonc data prepare`
+    /// The token that ends a text, such as `</s>`: for a lock if it was given to `canonc data prepare`, for an imported
+    /// model if it should not be those of its generation_config.json, config.json and tokenizer_config.json
     #[arg(long, value_name = "TOKEN")]
     pub eos: Option<String>,
 }
@@ -342,15 +355,23 @@ impl Judge {
 /// How to compute.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct MachineArgs {
-    /// Compute dtype: bf16 rounds activations and parameters, f64 is for checking results
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t)]
-    pub dtype: WithType,
+    /// Compute dtype: bf16 rounds activations and parameters, f64 is for checking results [default: f32; of `eval`, that
+    /// of the lock if there is one]
+    #[arg(long, value_enum, value_name = "TYPE")]
+    pub dtype: Option<WithType>,
     /// The device
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t)]
     pub device: OnDevice,
     /// The fastest kernels available, or only libtorch's plain operations
     #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
     pub kernels: WithKernels,
+}
+
+impl MachineArgs {
+    /// The dtype that is given, or the default.
+    pub fn dtype(&self) -> WithType {
+        self.dtype.unwrap_or_default()
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

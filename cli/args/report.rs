@@ -52,7 +52,8 @@ pub struct ReportArgs {
     /// The FLOP/s that the machine can do, all devices that train a run together, in the precision of the runs
     #[arg(long, value_name = "FLOPS", allow_negative_numbers = true, value_parser = positive)]
     pub peak_flops: Option<f64>,
-    /// Bytes of text behind a token, for bits per byte of runs on text whose tokenizer is not `bytes`
+    /// Bytes of text per token, marks of documents counted as tokens, for bits per byte of runs on text whose tokenizer is
+    /// not `bytes`
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = positive)]
     pub bytes_per_token: Option<f64>,
     /// Add texts of `canonc generate --json`

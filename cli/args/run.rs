@@ -47,8 +47,9 @@ Examples:
   canonc run --lock depo.lock --stop-after 3h50m      the same, by time; a Slurm job does it before its end
 
 On Ctrl-C, SIGTERM, SIGHUP or SIGUSR2 the run finishes the step, saves a checkpoint and exits 75; the same command
-continues from there. A second Ctrl-C, a kill or a crash loses the steps after the last checkpoint; they are
-trained again, and those that were logged must come out the same.
+continues from there. An evaluation ends at the next question or batch, and is done again then. A second Ctrl-C,
+a kill or a crash loses the steps after the last checkpoint; they are trained again, and those that were logged must
+come out the same.
 
 A finished run of the same lock under another name, such as a run of a comparison, is not trained again: the
 output names its folder. `--dir DIR` trains it anyway.")]

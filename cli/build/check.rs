@@ -11,7 +11,7 @@ use lab::lock::{self, Drift, Lock};
 
 use super::{Locked, UP_TO_DATE, settled};
 use crate::args::BuildArgs;
-use crate::fail::{Exit, Failure, shown};
+use crate::fail::{Failure, shown};
 use crate::{locks, output};
 
 /// Most facts shown for one lock; the rest is only counted.
@@ -45,9 +45,12 @@ pub(super) fn check(path: &Path, lock: Lock) -> Result<Locked, Failure> {
 }
 
 /// The sources recorded in the folder's locks, each once, for a check without named files.
-pub(super) fn sources(args: &BuildArgs, standing: &Standing) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn sources(
+    args: &BuildArgs,
+    in_folder: &LocksInFolder,
+) -> Result<Vec<PathBuf>, Failure> {
     let found: BTreeSet<PathBuf> =
-        standing.iter().filter_map(|(_, source)| Some(PathBuf::from(source.as_ref()?))).collect();
+        in_folder.iter().filter_map(|(_, source)| Some(PathBuf::from(source.as_ref()?))).collect();
     if found.is_empty() {
         return Err(Failure::bad_input(format!("`{}` contains no locks", shown(&args.out)))
             .help("name what to build: `canonc build recipes/NAME.toml`"));
@@ -56,22 +59,23 @@ pub(super) fn sources(args: &BuildArgs, standing: &Standing) -> Result<Vec<PathB
 }
 
 /// Locks without a readable source: damaged, or not made by canonc.
-pub(super) fn unreadable(standing: &Standing) -> Exit {
-    let mut worst = Exit::Fine;
-    for (path, _) in standing.iter().filter(|(_, source)| source.is_none()) {
-        output::note(&format!(
-            "{}: damaged, or not a lock of canonc; build it again from its source, or move it away",
-            shown(path)
-        ));
-        worst = Exit::Finding;
-    }
-    worst
+pub(super) fn unreadable(in_folder: &LocksInFolder) -> Vec<Locked> {
+    let found = in_folder.iter().filter(|(_, source)| source.is_none());
+    found
+        .map(|(path, _)| {
+            output::note(&format!(
+                "{}: damaged, or not a lock of canonc; build it again from its source, or move it away",
+                shown(path)
+            ));
+            Locked::left(path, "unreadable")
+        })
+        .collect()
 }
 
 /// The locks in the folder, by name, each with its recorded source, if any.
-pub(super) type Standing = Vec<(PathBuf, Option<String>)>;
+pub(super) type LocksInFolder = Vec<(PathBuf, Option<String>)>;
 
-pub(super) fn standing(args: &BuildArgs) -> Result<Standing, Failure> {
+pub(super) fn in_folder(args: &BuildArgs) -> Result<LocksInFolder, Failure> {
     let Ok(entries) = fs::read_dir(&args.out) else { return Ok(Vec::new()) };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "lock"));
@@ -85,20 +89,19 @@ pub(super) fn standing(args: &BuildArgs) -> Result<Standing, Failure> {
 
 /// Locks that were made from one of `sources`, which no longer makes them.
 pub(super) fn orphans(
-    args: &BuildArgs,
-    standing: &Standing,
+    in_folder: &LocksInFolder,
     sources: &BTreeSet<String>,
     made: &BTreeMap<PathBuf, String>,
-) -> Exit {
-    let mut worst = Exit::Fine;
-    for (path, source) in standing.iter().filter(|(path, _)| !made.contains_key(path)) {
+) -> Vec<Locked> {
+    let mut found = Vec::new();
+    for (path, source) in in_folder.iter().filter(|(path, _)| !made.contains_key(path)) {
         if let Some(source) = source.as_ref().filter(|source| sources.contains(*source)) {
             output::note(&format!(
                 "{}: `{source}` no longer makes this lock; delete it",
                 shown(path)
             ));
-            worst = if args.check { Exit::Finding } else { worst };
+            found.push(Locked::left(path, "orphan"));
         }
     }
-    worst
+    found
 }

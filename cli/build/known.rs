@@ -18,7 +18,7 @@ use lab::recipe::comparison::{ArmFile, Row};
 use lab::recipe::{self, ArchRef};
 use lab::verdict;
 
-use super::stem;
+use super::{stem, suites};
 use crate::fail::{Exit, Failure, shown};
 use crate::load::{self, Archs, Content};
 use crate::{files, locks, output};
@@ -28,6 +28,8 @@ type Key = (PathBuf, Option<ArchRef>);
 
 #[derive(Default)]
 pub struct Known {
+    /// Whether standard output is for JSON alone, so that verdicts go to standard error.
+    pub json: bool,
     recipes: BTreeMap<Key, Rc<Vec<Experiment>>>,
     archs: BTreeMap<ArchRef, Rc<LockedArch>>,
 }
@@ -73,9 +75,13 @@ impl Known {
         let (read, found) = recipe::read(&sources, id);
         judge(&sources, &found)?;
         let Some(mut read) = read else { return Err(Failure::shown(Exit::BadInput)) };
-        if let Err(found) = super::suites::resolve(&mut read, &sources) {
-            judge(&sources, &[*found])?;
-        }
+        let suites = match suites::resolve(&mut read, &sources) {
+            Ok(suites) => suites,
+            Err(found) => {
+                judge(&sources, &[*found])?;
+                None
+            }
+        };
         if let Some(arch) = arch {
             read.use_arch(arch);
         }
@@ -101,6 +107,8 @@ impl Known {
         let (made, found) =
             read.experiments(&stem, source, &|named| self.archs.get(named).cloned());
         judge(&sources, &found)?;
+        let unasked = suites.and_then(|suites| suites::check(&suites, &read, &made));
+        judge(&sources, unasked.as_slice())?;
         let made = Rc::new(made);
         self.recipes.insert(key, made.clone());
         Ok(made)
@@ -148,7 +156,11 @@ impl Known {
                 }
                 Err(why) => {
                     if let NoComparison::Confounded(_, verdict) = &why {
-                        output::data(&verdict::text(verdict, false))?;
+                        let text = verdict::text(verdict, false);
+                        match self.json {
+                            true => output::note(text.trim_end()),
+                            false => output::data(&text)?,
+                        }
                     }
                     let mut found = read.explain(&why);
                     for diagnostic in &mut found {

@@ -7,18 +7,24 @@ use std::path::Path;
 
 use compiler::resolve::import_target;
 use dsl::{Diagnostic, Sources};
+use lab::experiment::Experiment;
 use lab::field::{self, FieldValue, Fields};
 use lab::lock;
 use lab::recipe::Recipe;
+use records::suites::OfRecipe;
 use suite::asked::RELEASE;
+use suite::encode::TokenError;
 
 const SUITES: &str = "evaluation.suites";
 const DATA: &str = "evaluation.suite_data";
 const TASKS: &str = "evaluation.suite_tasks";
 const TOKENIZER: &str = "evaluation.tokenizer_file";
 
-/// Resolves the suites of a recipe, or says what is wrong with them.
-pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Box<Diagnostic>> {
+/// Resolves the suites of a recipe, or says what is wrong with them; `None` if it has none.
+pub(super) fn resolve(
+    recipe: &mut Recipe,
+    sources: &Sources,
+) -> Result<Option<OfRecipe>, Box<Diagnostic>> {
     let name = sources.name(recipe.file).to_owned();
     let error = |recipe: &Recipe, path: &str, message: String, help: &str| {
         let mut found = Diagnostic::error("bad-suite", recipe.place(path), message);
@@ -43,7 +49,7 @@ pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Box<
     }
     let suites = match recipe.written.get(SUITES) {
         Some(FieldValue::List(suites)) if !suites.is_empty() => suites.clone(),
-        Some(_) | None => return Ok(()),
+        Some(_) | None => return Ok(None),
     };
     let from = |recipe: &Recipe, path: &str, text: &str| {
         import_target(&name, text).ok_or_else(|| {
@@ -90,14 +96,24 @@ pub(super) fn resolve(recipe: &mut Recipe, sources: &Sources) -> Result<(), Box<
         written.insert(path.to_owned(), found);
     }
     let data = written.get(DATA).map(FieldValue::plain);
-    let tasks = records::suites::tasks(&paths, data.as_deref()).map_err(|found| {
+    let read = OfRecipe::read(&paths, data.as_deref()).map_err(|found| {
         error(recipe, SUITES, format!("{}: {}", found.place, found.message), &found.help)
     })?;
     let texts =
         |all: Vec<String>| FieldValue::List(all.into_iter().map(FieldValue::text).collect());
     let given = FieldValue::List(suites).to_string();
     written.insert(SUITES.to_owned(), held(recipe, SUITES, given, texts(paths))?);
-    written.insert(TASKS.to_owned(), texts(tasks.iter().map(ToString::to_string).collect()));
+    written.insert(TASKS.to_owned(), texts(read.tasks().iter().map(ToString::to_string).collect()));
     recipe.written.extend(written);
-    Ok(())
+    Ok(Some(read))
+}
+
+/// What is wrong with suites that an experiment of the recipe cannot be asked, as far as no tokenizer is needed.
+pub(super) fn check(suites: &OfRecipe, recipe: &Recipe, made: &[Experiment]) -> Option<Diagnostic> {
+    let (task, TokenError { message, help }) =
+        made.iter().find_map(|made| suites.without_room(made.data.seq_len))?;
+    let message = format!("task `{task}`: {message}");
+    let mut found = Diagnostic::error("bad-suite", recipe.place(SUITES), message);
+    found.help = vec![help.to_owned()];
+    Some(found)
 }

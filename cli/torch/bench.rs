@@ -14,7 +14,7 @@ use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
 use runtime::bench::{CANON_SHAPES, CanonBench, CanonShape, Timing, canon};
 use runtime::kernels::KernelError;
 
-use canonc::args::{BenchArgs, BenchWhat, OnDevice, WithKernels, WithType};
+use canonc::args::{BenchArgs, BenchWhat, OnDevice, WithKernels};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::output;
 
@@ -70,7 +70,7 @@ fn nothing_ignored(args: &BenchArgs) -> Result<(), Failure> {
         ("--rounds", args.rounds.is_some()),
         ("--python", args.python.is_some()),
         ("--make-environment", args.make_environment),
-        ("--dtype", args.machine.dtype != WithType::default()),
+        ("--dtype", args.machine.dtype.is_some()),
         ("--device", args.machine.device != OnDevice::default()),
         ("--kernels", args.machine.kernels != WithKernels::default()),
     ];

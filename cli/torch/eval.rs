@@ -15,7 +15,7 @@ use suite::encode::{Codec, Encoder};
 use suite::request::Request;
 use suite::score::{Measured, Reply, score};
 
-use crate::forward::{Ran, machine, options, ran, weights};
+use crate::forward::{Ran, machine, precision, ran, weights};
 use crate::open::{self, Described};
 use crate::prompts::Prompts;
 use canonc::args::{EvalArgs, WithType};
@@ -24,6 +24,7 @@ use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::report::scores;
 use canonc::runs::failure;
 use canonc::{out, output};
+use compiler::plan::{Options, Precision};
 
 /// Most tokens of an input where nothing says how many; the harness's default.
 const LONGEST: usize = 2048;
@@ -43,13 +44,24 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         arch: args.arch.as_deref(),
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
+        reads_text: !matches!(chosen, Chosen::Own),
     };
-    let Described { name, compiled, weights: path, lock, longest, text, .. } = model.describe()?;
+    let described = model.describe()?;
+    let Described { name, compiled, weights: path, lock, longest, options, text, .. } = described;
     let weights = weights(&compiled, &path, machine)?;
     let graph = &compiled.graph;
-    let options = options(&args.machine);
+    // As in training, unless another dtype is asked for.
+    let dtype = args.machine.dtype.unwrap_or(match options.map(|options| options.precision) {
+        Some(Precision::Bf16) => WithType::Bf16,
+        Some(Precision::F32) | None => WithType::F32,
+    });
+    let options = Options { precision: precision(dtype), ..options.unwrap_or_default() };
     let bound = |error: runtime::execute::ExecuteError| Failure::machine(error.to_string());
-    let longest = args.max_length.or(longest).unwrap_or(LONGEST);
+    let (longest, from) = match (args.max_length, longest) {
+        (Some(given), _) => (given, "--max-length"),
+        (None, Some(known)) => (known, "what the model says"),
+        (None, None) => (LONGEST, "the default: nothing says what the model takes"),
+    };
     let lengths = if args.lengths.is_empty() { vec![longest] } else { args.lengths.clone() };
     let (tasks, bos, paths) = match chosen {
         Chosen::Own => {
@@ -62,6 +74,10 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
                     "a suite asks in text: use a model whose tokens are text, or `--suite task`";
                 Failure::bad_input(why).help(help)
             })?;
+            if args.lengths.is_empty() {
+                let tokens = output::counted(longest, "token");
+                output::note(&format!("inputs of at most {tokens} ({from})"));
+            }
             let bos = prompts.before().filter(|_| !args.no_bos);
             let tokens = Tokens { prompts: &prompts, bos };
             let mut answerer = Answerer::new(graph, options, machine).map_err(bound)?;
@@ -89,7 +105,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         settings: Settings {
             max_length: lengths.iter().copied().max().unwrap_or(longest),
             bos,
-            dtype: match args.machine.dtype {
+            dtype: match dtype {
                 WithType::F32 => "f32",
                 WithType::F64 => "f64",
                 WithType::Bf16 => "bf16",

@@ -166,16 +166,20 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
         WithKernels::Reference => KernelRequest::REFERENCE,
     };
     let cuda = args.device == OnDevice::Cuda;
-    Machine::new(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
+    Machine::new(cuda, args.dtype() == WithType::F64, kernels).map_err(failure)
 }
 
 /// The options of plans for the requested dtype.
 pub(crate) fn options(args: &MachineArgs) -> Options {
-    let precision = match args.dtype {
+    Options { precision: precision(args.dtype()), ..Options::default() }
+}
+
+/// The precision of a dtype. For f64 the machine computes plans of f32 in f64.
+pub(crate) fn precision(dtype: WithType) -> Precision {
+    match dtype {
         WithType::F32 | WithType::F64 => Precision::F32,
         WithType::Bf16 => Precision::Bf16,
-    };
-    Options { precision, ..Options::default() }
+    }
 }
 
 /// The file and name of the targets: a tensor in the tokens' file, or `targets` in another file.

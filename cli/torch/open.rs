@@ -7,8 +7,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use compiler::plan::Options;
 use compiler::program::Compiled;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
+use interop::beside::{GENERATION, Record, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
+use interop::config::Keys;
 use interop::import;
 use lab::experiment::DataSource;
 use records::run::Paths;
@@ -29,6 +32,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) arch: Option<&'a str>,
     pub(crate) weights: Option<&'a Path>,
     pub(crate) prompts: &'a PromptArgs,
+    /// Whether texts are tokenized, for which a lock's trained tokenizer needs its file.
+    pub(crate) reads_text: bool,
 }
 
 /// What the files of a model say.
@@ -41,6 +46,8 @@ pub(crate) struct Described {
     pub(crate) lock: Option<String>,
     /// Tokens of a training sequence, or what the folder's configuration allows.
     pub(crate) longest: Option<usize>,
+    /// The options of its lock's plans.
+    pub(crate) options: Option<Options>,
     /// The tokenizer, or why texts cannot be tokenized.
     pub(crate) text: Result<Prompts, String>,
     /// Where a chat template was found, and its text.
@@ -53,17 +60,13 @@ pub(crate) struct Described {
 const CONFIG: &str = "config.json";
 /// A release of Lingua's.
 const PARAMS: &str = "params.json";
-const GENERATION: &str = "generation_config.json";
-const TOKENIZER: &str = "tokenizer.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const TEMPLATE: &str = "chat_template.jinja";
 /// The arch that `canonc export` writes into a folder.
 const ARCH: &str = "arch.canon";
 
 impl Asked<'_> {
     /// The model, without its weights.
     pub(crate) fn describe(&self) -> Result<Described, Failure> {
-        if let Some(described) = self.folder()? {
+        if let Some(described) = self.other()? {
             return Ok(described);
         }
         let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
@@ -91,8 +94,9 @@ impl Asked<'_> {
             ));
         }
         let lock = locked.map(|experiment| experiment.id().to_string());
+        let options = train.as_ref().map(|train| train.options.common);
         let longest = train.and_then(|train| usize::try_from(train.seq_len).ok());
-        Ok(Described { name, compiled, weights, lock, longest, text, template, marks })
+        Ok(Described { name, compiled, weights, lock, longest, options, text, template, marks })
     }
 
     /// The tokenizer of a lock's data, or why its tokens are not text.
@@ -114,7 +118,8 @@ impl Asked<'_> {
             }
             // A tokenizer that was asked for, or that the lock names, must be right.
             (Err(failure), data)
-                if given.is_some() || matches!(data, Some(DataSource::Text { .. })) =>
+                if given.is_some()
+                    || self.reads_text && matches!(data, Some(DataSource::Text { .. })) =>
             {
                 Err(failure)
             }
@@ -122,16 +127,24 @@ impl Asked<'_> {
         }
     }
 
-    /// A folder of Hugging Face or Lingua, or one that `canonc export` wrote; `None` if the model is something else.
-    pub(crate) fn folder(&self) -> Result<Option<Described>, Failure> {
+    /// A model of another program: its folder, or an arch with weights that were imported; `None` if it is neither.
+    pub(crate) fn other(&self) -> Result<Option<Described>, Failure> {
+        match self.folder()? {
+            Some(described) => Ok(Some(described)),
+            None => self.imported(),
+        }
+    }
+
+    /// A folder of Hugging Face or Lingua, or one that `canonc export` wrote.
+    fn folder(&self) -> Result<Option<Described>, Failure> {
         let folder = self.model;
         let has = |name: &str| folder.join(name).is_file();
         if !folder.is_dir() || has("lock") || ![CONFIG, PARAMS, ARCH].into_iter().any(has) {
             return Ok(None);
         }
         let own = folder.join(ARCH);
-        let compiled = if own.is_file() {
-            one_arch(&own, self.arch)?.compiled
+        let (compiled, texts) = if own.is_file() {
+            (one_arch(&own, self.arch)?.compiled, None)
         } else {
             if let Some(arch) = self.arch {
                 let message =
@@ -140,24 +153,85 @@ impl Asked<'_> {
             }
             let request =
                 import::Request { source: folder, name: None, devices: None, weights: false };
-            import::read(&request).map_err(canonc::import::failure)?.compiled
+            let imported = import::read(&request).map_err(canonc::import::failure)?;
+            (imported.compiled, Some(imported.texts))
+        };
+        let texts = match texts {
+            Some(texts) => texts,
+            None => config_texts(&folder.join(CONFIG))?,
         };
         let weights = self.weights.unwrap_or(folder).to_owned();
-        let given = self.prompts.tokenizer_file.clone();
-        let file = given.or_else(|| Some(folder.join(TOKENIZER)).filter(|path| path.is_file()));
-        let (template, marks) = template(folder)?;
-        let text = match file {
-            None => Err(format!("`{}` has no {TOKENIZER}", shown(folder))),
-            Some(file) => Ok(self.folders_text(folder, &file, &marks, compiled.graph.vocab)?),
-        };
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| compiled.name.clone());
-        let longest = json(&folder.join(CONFIG))?
-            .and_then(|config| config.get("max_position_embeddings")?.as_u64())
-            .and_then(|length| usize::try_from(length).ok());
-        let lock = None;
-        Ok(Some(Described { name, compiled, weights, lock, longest, text, template, marks }))
+        self.beside(name, compiled, weights, folder, &texts).map(Some)
+    }
+
+    /// An arch with a named `tokenizer.json`, or with weights that `canonc import` wrote: the record beside them says so.
+    fn imported(&self) -> Result<Option<Described>, Failure> {
+        let record = match self.weights {
+            Some(weights) => Record::beside(weights).map_err(canonc::import::failure)?,
+            None => None,
+        };
+        let named = self.prompts.tokenizer_file.as_deref();
+        let named = named.filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let (folder, texts) = match (record, named.and_then(Path::parent)) {
+            (Some(Record { folder, texts }), _) => (folder, texts),
+            (None, Some(folder)) => (folder.to_owned(), Texts::default()),
+            (None, None) => return Ok(None),
+        };
+        let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
+        if train.is_some() || data.is_some() {
+            // A lock has its own data.
+            return Ok(None);
+        }
+        let (name, weights) = (compiled.name.clone(), runs::weights(self.model, self.weights)?);
+        self.beside(name, compiled, weights, &folder, &texts).map(Some)
+    }
+
+    /// A model with the tokenizer and the chat template of a folder.
+    fn beside(
+        &self,
+        name: String,
+        compiled: Compiled,
+        weights: PathBuf,
+        folder: &Path,
+        texts: &Texts,
+    ) -> Result<Described, Failure> {
+        let given = self.prompts.tokenizer_file.clone();
+        let file = given.or_else(|| Some(folder.join(TOKENIZER)).filter(|path| path.is_file()));
+        let (mut found, mut marks) = template(folder)?;
+        if let Some(other) = self.prompts.tokenizer_file.as_deref().and_then(Path::parent) {
+            let (theirs, names) = template(other)?;
+            found = found.or(theirs);
+            // The names of a tokenizer's marks are beside it.
+            if !names.is_empty() {
+                marks = names;
+            }
+        }
+        let text = match file {
+            None => {
+                let place = shown(folder);
+                Err(format!("`{place}` has no {TOKENIZER}; name one with --tokenizer-file"))
+            }
+            Some(file) => {
+                Ok(self.folders_text(folder, &file, &marks, texts, compiled.graph.vocab)?)
+            }
+        };
+        let length = texts.context.as_ref().map(|(length, _)| *length);
+        let longest = length.and_then(|length| usize::try_from(length).ok());
+        let template = found;
+        Ok(Described {
+            name,
+            compiled,
+            weights,
+            lock: None,
+            longest,
+            options: None,
+            text,
+            template,
+            marks,
+        })
     }
 
     fn folders_text(
@@ -165,6 +239,7 @@ impl Asked<'_> {
         folder: &Path,
         file: &Path,
         marks: &BTreeMap<String, String>,
+        texts: &Texts,
         vocab: i64,
     ) -> Result<Prompts, Failure> {
         let names = MarkNames { bos: self.prompts.bos.clone(), eos: self.prompts.eos.clone() };
@@ -180,13 +255,16 @@ impl Asked<'_> {
             );
         }
         let specials = specials(file)?;
-        let mut ends = ends(folder)?;
+        let mut ends = ends(folder, texts)?;
         let named = |key: &str| {
             let mark = marks.get(key)?;
             Some(specials.iter().find(|special| special.text == *mark)?.id)
         };
         let (begin, end) = (named("bos_token"), named("eos_token"));
         ends.extend(end);
+        if self.prompts.eos.is_some() {
+            ends = tokenizer.info().eos.into_iter().collect();
+        }
         ends.sort_unstable();
         ends.dedup();
         Ok(Prompts::of_folder(tokenizer, begin.or(end), ends, specials))
@@ -219,22 +297,22 @@ fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
     Ok(added.filter_map(special).collect())
 }
 
-/// The tokens that end a text, as `transformers` reads them: a number or a list.
-fn ends(folder: &Path) -> Result<Vec<u32>, Failure> {
-    for name in [GENERATION, CONFIG] {
-        let file = json(&folder.join(name))?;
-        let ids: Vec<u32> = match file.as_ref().and_then(|file| file.get("eos_token_id")) {
-            Some(Value::Array(list)) => {
-                list.iter().filter_map(Value::as_u64).filter_map(|id| id.try_into().ok()).collect()
-            }
-            Some(one) => one.as_u64().and_then(|id| id.try_into().ok()).into_iter().collect(),
-            None => Vec::new(),
-        };
-        if !ids.is_empty() {
-            return Ok(ids);
-        }
+/// The tokens that end a text, as `transformers` reads them: those of `generation_config.json`, or of the configuration.
+fn ends(folder: &Path, texts: &Texts) -> Result<Vec<u32>, Failure> {
+    let own = config_texts(&folder.join(GENERATION))?.ends;
+    Ok(if own.is_empty() { texts.ends.clone() } else { own })
+}
+
+/// What a configuration says about texts, if it is there.
+fn config_texts(path: &Path) -> Result<Texts, Failure> {
+    if !path.is_file() {
+        return Ok(Texts::default());
     }
-    Ok(Vec::new())
+    let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
+    let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
+    let read = interop::json::read(&place, &bytes)
+        .and_then(|root| Ok(Texts::of(&Keys::new(&place, &root)?, &name)));
+    read.map_err(canonc::import::failure)
 }
 
 type Chat = (Option<(PathBuf, String)>, BTreeMap<String, String>);

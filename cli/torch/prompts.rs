@@ -4,7 +4,7 @@
 //! preceded each text in training; the text of the tokens that continue it; the mark that ends it. Must stay true: a
 //! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
-use data::text::locked;
+use data::text::locked::{self, Around, around};
 use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer, TokenizerKind};
 use lab::experiment::DataSource;
 use serve::model::{Codec, Special};
@@ -18,7 +18,7 @@ pub(crate) struct Prompts {
     tokenizer: Tokenizer,
     before: Option<u32>,
     after: Option<u32>,
-    /// The tokenizer's bos, or else its eos.
+    /// Before a text without context.
     first: Option<u32>,
     /// Tokens that end a text.
     ends: Vec<u32>,
@@ -58,15 +58,14 @@ impl Prompts {
                 .help(format!("name it with --tokenizer-file FILE, or {instead}")));
         }
         let tokenizer = tokenizer(kind, path, marks)?;
-        let Info { vocab: has, bos, eos, .. } = *tokenizer.info();
-        let (before, after) = match data {
-            None => (bos, eos),
-            Some(DataSource::Text { tokenizer: locked, add_bos, add_eos, .. }) => {
+        let has = tokenizer.info().vocab;
+        match data {
+            None => {}
+            Some(DataSource::Text { tokenizer: locked, .. }) => {
                 if let Some(differs) = locked::mismatch(locked, tokenizer.info()) {
                     return Err(Failure::bad_input(differs)
                         .help("name the lock's tokenizer with --tokenizer-file, --bos and --eos as it was prepared"));
                 }
-                (bos.filter(|_| *add_bos), eos.filter(|_| *add_eos))
             }
             Some(DataSource::Task { task, .. }) => {
                 let name = task.name();
@@ -76,10 +75,19 @@ impl Prompts {
                     ))
                     .help(instead));
                 }
-                (task.separator(), task.separator())
             }
-        };
-        let enough = i64::from(has) == vocab || kind != Kind::Bytes && i64::from(has) < vocab;
+        }
+        // A lock says that its tokens are text, also where the arch has more of them; an arch alone does not.
+        let is_known = data.is_some() || kind != Kind::Bytes;
+        let enough = i64::from(has) == vocab || is_known && i64::from(has) < vocab;
+        if !enough && data.is_none() && path.is_none() {
+            return Err(Failure::bad_input(format!(
+                "no tokenizer is named with --tokenizer-file, and this arch's {vocab} tokens are not the {has} of bytes"
+            ))
+            .help(format!(
+                "name its tokenizer.json with --tokenizer-file, or the Hugging Face folder as the model, or {instead}"
+            )));
+        }
         if !enough {
             return Err(Failure::bad_input(format!(
                 "a text prompt needs the {} tokenizer's vocabulary of {has}, but this arch has {vocab}",
@@ -87,12 +95,12 @@ impl Prompts {
             ))
             .help(instead));
         }
-        let first = bos.or(eos);
+        let Around { before, after, first } = around(data, tokenizer.info());
         let ends = after.into_iter().collect();
         Ok(Prompts { tokenizer, before, after, first, ends, specials: Vec::new() })
     }
 
-    /// The token before a text without context: bos, or else eos.
+    /// The token before a text without context.
     pub(crate) fn first(&self) -> Option<i64> {
         self.first.map(i64::from)
     }
@@ -131,6 +139,15 @@ impl Prompts {
         Prompts { specials, ..self }
     }
 
+    /// A warning about a text that spells a special token, which it does not get.
+    pub(crate) fn spelled(&self, text: &str) -> Option<String> {
+        let special = self.specials.iter().find(|special| text.contains(&special.text))?;
+        Some(format!(
+            "warning: `{}` in the prompt is plain text, not the special token {}; --prompt-tokens takes special tokens",
+            special.text, special.id
+        ))
+    }
+
     /// The token that ends a text, the first one if there are several; `None` if training had none.
     pub(crate) fn stop(&self) -> Option<i64> {
         self.ends.first().copied().map(i64::from)
@@ -148,7 +165,7 @@ impl Prompts {
         self.encode(text, &mut ids)?;
         if ids.is_empty() {
             return Err(Failure::bad_input("the prompt is empty and has no bos")
-                .help("the lock has add_bos = false: give a text"));
+                .help("give a text: the lock or the model's tokenizer puts no token before one"));
         }
         Ok(ids.into_iter().map(i64::from).collect())
     }

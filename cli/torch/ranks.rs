@@ -281,9 +281,10 @@ fn same(args: &RunArgs, launch: &Launch, experiment: &Experiment) -> String {
         false => String::new(),
     };
     format!(
-        "lock {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {}\n{gpu}\
+        "lock {}\neval {}\nplatform {}\ncanonc {binary}\nlibtorch {}\ncpu_capability {}\nkernels {}\nblas {}\nshard {}\n{gpu}\
          --stop-after-step {stop}\n--by-node {}\n{by_node}",
         experiment.id(),
+        experiment.digests.eval,
         experiment.digests.platform,
         observed.torch.version,
         observed.torch.cpu_capability,
@@ -334,7 +335,7 @@ impl Joined {
             Err(error) => {
                 self.gloo.fail(&error.message);
                 output::note(&format!("rank {} ends: {}", self.gloo.rank(), error.message));
-                Err(Failure::shown(Exit::Machine))
+                Err(Failure::shown(failure(error).exit))
             }
         }
     }

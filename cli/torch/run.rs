@@ -99,7 +99,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     })?;
     let prepare = || -> Result<(Job, Machine), Failure> {
         let documents = runs::documents(&experiment, args.data.as_deref())?;
-        let suites = suites::of(&experiment, documents.as_deref()).map_err(failure)?;
+        // A finished run asks nothing.
+        let suites = match Paths::new(&folder).attestation().exists() {
+            true => None,
+            false => suites::of(&experiment, documents.as_deref()).map_err(failure)?,
+        };
         let job = Job::new(&experiment, &text, documents).map_err(failure)?.with_suites(suites);
         let on = machine(&experiment.platform).map_err(failure)?;
         Ok((job, launch.as_ref().map_or(on, |launch| on.of_rank(launch.place))))

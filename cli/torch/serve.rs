@@ -8,20 +8,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serve::chat::Template;
 use serve::engine::Limits;
 use serve::model::{Codec, Model as _};
 use serve::server::{self, Setup};
 
 use crate::open::{Asked, Described};
 use crate::prompts::Ids;
-use crate::served::Decoder;
+use crate::served::{Decoder, chat_template};
 use canonc::args::ServeArgs;
 use canonc::fail::{Exit, Failure, Outcome, reason, shown};
 use canonc::{files, output, signals};
 
 /// The variable with the token.
 const TOKEN: &str = "CANONC_SERVE_TOKEN";
+
+/// Most tokens of a prompt with its answer, if nothing says how many the model takes.
+const CONTEXT: usize = 4096;
 
 pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     let token = token(args.token_file.as_deref())?;
@@ -34,31 +36,25 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         arch: args.arch.as_deref(),
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
+        reads_text: true,
     };
     let described = asked.describe()?;
     let decoder = Decoder::new(&described, &args.machine)?;
-    let Described { name, text, template, marks, .. } = described;
-    let (found, template) = match (&args.chat_template, template) {
-        (Some(path), _) => {
-            let text = disk::read_text(path, disk::TEXT);
-            (Some(path.clone()), Some(text.map_err(|error| files::missing(path, &error))?))
-        }
-        (None, Some((path, text))) => (Some(path), Some(text)),
-        (None, None) => (None, None),
-    };
-    let template = match template {
-        Some(text) => Template::new(&text, marks).map_err(|why| {
-            let failure = Failure::bad_input(why).help("name another with --chat-template FILE");
-            match &found {
-                Some(path) => failure.at(shown(path)),
-                None => failure,
-            }
-        })?,
-        None => Template::plain(),
-    };
+    let Described { name, text, template, marks, longest, .. } = described;
+    let context = args.context.or(longest).unwrap_or(CONTEXT);
+    if let Some(longest) = longest.filter(|longest| context > *longest) {
+        let tokens = output::counted(longest, "token");
+        output::note(&format!(
+            "warning: --context {context} is more than the {tokens} that this model is made for"
+        ));
+    }
+    let (found, template) = chat_template(args.chat_template.as_deref(), template, marks)?;
     let (codec, no_text): (Arc<dyn Codec>, Option<String>) = match text {
         Ok(prompts) => (Arc::new(prompts), None),
-        Err(why) => (Arc::new(Ids), Some(format!("{why}; give a list of token ids as `prompt`"))),
+        Err(why) => {
+            output::note(&format!("warning: requests need token ids, not text: {why}"));
+            (Arc::new(Ids), Some(format!("{why}; give a list of token ids as `prompt`")))
+        }
     };
     let name = args.name.clone().unwrap_or(name);
     let address = listener.local_addr().map_err(|error| cannot_listen(address, &error))?;
@@ -68,7 +64,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         ));
     }
     output::data(&format!("serving `{name}` at http://{address}/v1\n"))?;
-    output::detail(|| format!("vocabulary of {}", decoder.vocab()));
+    output::detail(|| format!("vocabulary of {}, context of {context}", decoder.vocab()));
     output::detail(|| match (&found, &no_text) {
         (_, Some(why)) => format!("no text: {why}"),
         (Some(path), None) => format!("chat template of {}", shown(path)),
@@ -76,7 +72,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     });
     let setup = Setup {
         name,
-        context: args.context,
+        context,
         limits: Limits { rows: args.rows, queue: args.queue },
         body: args.max_body,
         connections: args.connections,

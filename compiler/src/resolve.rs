@@ -278,12 +278,13 @@ fn base_of(item: &Item) -> Option<&Name> {
 }
 
 impl Library {
-    /// Finds `name` in a file: its definitions and imports, then std. An arch does not shadow a
-    /// definition of std: a name in the place of a definition never means an arch.
+    /// Finds `name` in a file: its definitions and imports, then std. An arch shadows neither a definition of std nor a
+    /// word of the language, which is `None`: a name in the place of a definition never means an arch.
     pub fn lookup(&self, file: FileId, name: &str) -> Option<Entity> {
         let own = self.scopes.get(&file).and_then(|s| s.get(name));
         match (own, self.std.get(name)) {
             (Some(Entity::Arch(..)) | None, Some(std)) => Some(std.clone()),
+            (Some(Entity::Arch(..)), None) if names::is_built_in(name) => None,
             (own, _) => own.cloned(),
         }
     }

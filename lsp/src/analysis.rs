@@ -4,7 +4,7 @@
 //! true: each document is judged with its own imports, as `canonc check` and `canonc build` judge it; a result depends
 //! on the texts alone, and an arch without findings has none while the texts that it depends on are the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,19 +21,21 @@ use lab::recipe::comparison::ArmFile;
 use lab::recipe::{self, ArchRef, Source};
 
 use crate::finding::{Finding, import_places, of_file};
-use crate::store::{DocumentKind, Store};
+use crate::store::{DocumentKind, Reader, Store};
 
 /// A document to judge.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
+    /// Its number: a later job has a larger one.
+    pub(crate) number: u64,
     /// Its name.
     pub(crate) name: String,
     /// Its kind.
     pub(crate) kind: DocumentKind,
-    /// The version of its text.
-    pub(crate) version: i32,
     /// Its text.
     pub(crate) text: Arc<str>,
+    /// Whether its own text is new, rather than that of a file that it reads.
+    pub(crate) is_edited: bool,
     /// The other files.
     pub(crate) store: Arc<Store>,
 }
@@ -43,8 +45,8 @@ pub(crate) struct Job {
 pub(crate) struct Report {
     /// Its name.
     pub(crate) name: String,
-    /// The version of the text that was judged.
-    pub(crate) version: i32,
+    /// The number of the job.
+    pub(crate) job: u64,
     /// The part.
     pub(crate) part: Part,
 }
@@ -52,10 +54,19 @@ pub(crate) struct Report {
 /// Findings come first: they are shown at once, facts when somebody asks.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
-    /// The diagnostics to show, in order.
-    Findings(Vec<Finding>),
+    /// What is wrong.
+    Findings(Findings),
     /// What is known in addition; it ends the report.
     Facts(Facts),
+}
+
+/// What is wrong with a document.
+#[derive(Clone, Debug)]
+pub(crate) struct Findings {
+    /// The diagnostics to show, in order.
+    pub(crate) shown: Vec<Finding>,
+    /// The names of the other files that they depend on, missing ones included; `None` if these are not known.
+    pub(crate) files: Option<BTreeSet<String>>,
 }
 
 /// A document whose findings are known and whose facts are not yet.
@@ -153,20 +164,22 @@ pub(crate) struct Analyst {
 
 impl Analyst {
     /// The findings of one document.
-    pub(crate) fn findings(&mut self, job: &Job) -> (Vec<Finding>, Judged) {
-        match job.kind {
-            DocumentKind::Canon => self.canon(job),
+    pub(crate) fn findings(&mut self, job: &Job) -> (Findings, Judged) {
+        let mut files = Reader::new(&job.store);
+        let (shown, judged) = match job.kind {
+            DocumentKind::Canon => self.canon(job, &mut files),
             DocumentKind::Recipe => {
-                let (findings, facts) = self.toml(job);
+                let (findings, facts) = self.toml(job, &mut files);
                 (findings, Judged::Other(facts))
             }
             DocumentKind::Lock => (locked(job), Judged::Other(Facts::Nothing)),
-        }
+        };
+        (Findings { shown, files: Some(files.names) }, judged)
     }
 
     /// Only the archs whose texts have changed are judged again.
-    fn canon(&mut self, job: &Job) -> (Vec<Finding>, Judged) {
-        let loaded = loaded(&job.name, &job.text, &job.store);
+    fn canon(&mut self, job: &Job, files: &mut Reader<'_>) -> (Vec<Finding>, Judged) {
+        let loaded = loaded(&job.name, &job.text, files);
         let sources = &loaded.program.sources;
         let Some(file) = sources.find(&loaded.name) else {
             return (Vec::new(), Judged::Other(Facts::Nothing));
@@ -191,15 +204,15 @@ impl Analyst {
         (findings, Judged::Canon(loaded, is_whole))
     }
 
-    fn toml(&mut self, job: &Job) -> (Vec<Finding>, Facts) {
+    fn toml(&mut self, job: &Job, files: &mut Reader<'_>) -> (Vec<Finding>, Facts) {
         let mut sources = Sources::new();
         let file = sources.add(job.name.clone(), job.text.to_string());
         let (found, facts) = match recipe::source(&job.text) {
             Source::Recipe => {
-                let (made, found) = self.recipe(&sources, file, None, &job.store);
+                let (made, found) = self.recipe(&sources, file, None, files);
                 (found, Facts::Recipe(made.iter().map(ExperimentFacts::new).collect()))
             }
-            Source::Comparison => (self.comparison(&sources, file, &job.store), Facts::Nothing),
+            Source::Comparison => (self.comparison(&sources, file, files), Facts::Nothing),
         };
         (of_file(&sources, file, &BTreeMap::new(), &found), facts)
     }
@@ -210,7 +223,7 @@ impl Analyst {
         sources: &Sources,
         file: FileId,
         arch: Option<&ArchRef>,
-        store: &Store,
+        files: &mut Reader<'_>,
     ) -> (Vec<Experiment>, Diagnostics) {
         let (read, mut found) = recipe::read(sources, file);
         let Some(mut read) = read else { return (Vec::new(), found) };
@@ -218,7 +231,7 @@ impl Analyst {
             read.use_arch(arch);
         }
         for (named, span) in &read.archs {
-            if let Err(why) = self.arch(named, store) {
+            if let Err(why) = self.arch(named, files) {
                 found.push(Diagnostic::error("bad-arch", *span, why.message).help(why.help));
             }
         }
@@ -234,9 +247,9 @@ impl Analyst {
     }
 
     /// Compiles the arch that a recipe names, unless its texts are those of the last time.
-    fn arch(&mut self, named: &ArchRef, store: &Store) -> Result<(), NoChoice> {
-        if !store.has(&named.path) {
-            let near = load::Files::nearest(store, &named.path);
+    fn arch(&mut self, named: &ArchRef, files: &mut Reader<'_>) -> Result<(), NoChoice> {
+        if !files.has(&named.path) {
+            let near = load::Files::nearest(files, &named.path);
             return Err(NoChoice {
                 message: format!("`{}` does not exist", named.path),
                 help: match near {
@@ -245,12 +258,11 @@ impl Analyst {
                 },
             });
         }
-        let Some(text) = store.text(&named.path) else {
+        let Some(text) = files.text(&named.path) else {
             return Err(broken(named, "it is not a text of the language"));
         };
-        let mut files = store.clone();
         let content = Content::Text(text.to_string());
-        let loaded = load::load(named.path.clone(), content, &mut files);
+        let loaded = load::load(named.path.clone(), content, files);
         let own = loaded.program.files().iter();
         let texts: Vec<String> =
             own.map(|file| loaded.program.sources.text(*file).to_owned()).collect();
@@ -280,7 +292,12 @@ impl Analyst {
         Ok(())
     }
 
-    fn comparison(&mut self, sources: &Sources, file: FileId, store: &Store) -> Diagnostics {
+    fn comparison(
+        &mut self,
+        sources: &Sources,
+        file: FileId,
+        files: &mut Reader<'_>,
+    ) -> Diagnostics {
         let (read, mut found) = recipe::comparison::read(sources, file);
         let Some(read) = read else { return found };
         let source = sources.name(file);
@@ -294,7 +311,7 @@ impl Analyst {
                     Some(row) => read.place(&format!("sweep.{row}")),
                     None => read.place(&format!("arms.{}", arm.name)),
                 };
-                match self.arm(arm, store) {
+                match self.arm(arm, files) {
                     Ok(experiment) => arms.push((arm.name.clone(), experiment)),
                     Err(NoChoice { message, help }) => {
                         let error = Diagnostic::error("bad-arm", at, format!("{of}{message}"));
@@ -317,11 +334,11 @@ impl Analyst {
     }
 
     /// The experiment that an arm names.
-    fn arm(&mut self, arm: &ArmFile, store: &Store) -> Result<Experiment, NoChoice> {
-        let text = store.text(&arm.recipe).ok_or_else(|| choose::no_recipe(arm))?;
+    fn arm(&mut self, arm: &ArmFile, files: &mut Reader<'_>) -> Result<Experiment, NoChoice> {
+        let text = files.text(&arm.recipe).ok_or_else(|| choose::no_recipe(arm))?;
         let mut sources = Sources::new();
         let file = sources.add(arm.recipe.clone(), text.to_string());
-        let (made, found) = self.recipe(&sources, file, arm.arch.as_ref(), store);
+        let (made, found) = self.recipe(&sources, file, arm.arch.as_ref(), files);
         if let Some(error) = found.iter().find(|d| d.is_error()) {
             let message = format!("arm `{}`: in {}: {}", arm.name, arm.recipe, error.message);
             return Err(NoChoice { message, help: error.help.join("; ") });
@@ -344,9 +361,8 @@ fn stem(name: &str) -> String {
 }
 
 /// A document as a program with its imports.
-pub(crate) fn loaded(name: &str, text: &str, store: &Store) -> Loaded {
-    let mut files = store.clone();
-    load::load(name.to_owned(), Content::from_bytes(text.as_bytes().to_vec()), &mut files)
+pub(crate) fn loaded(name: &str, text: &str, files: &mut Reader<'_>) -> Loaded {
+    load::load(name.to_owned(), Content::from_bytes(text.as_bytes().to_vec()), files)
 }
 
 impl Judged {

@@ -3,6 +3,7 @@
 //! In: the client's texts, and reports. Out: the facts and models that questions are answered from. Must stay true: while
 //! a text is half typed, the last good facts and the last tree without errors still answer.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,8 +30,12 @@ pub(crate) struct Document {
     pub(crate) kind: Option<DocumentKind>,
     /// Whether its text, or a file that it reads, changed since it was judged last.
     pub(crate) is_stale: bool,
-    /// Whether facts on it are due.
-    pub(crate) is_pending: bool,
+    /// The first job with this text, if there is one.
+    first_job: Option<u64>,
+    /// The newest job, while its facts are due.
+    pending: Option<u64>,
+    /// The other files that the newest findings depend on; `None` if these are not known.
+    files: Option<BTreeSet<String>>,
     /// The findings of the last report.
     pub(crate) findings: Vec<Finding>,
     /// The experiments of the last report without errors.
@@ -61,7 +66,9 @@ impl Document {
             version,
             kind,
             is_stale: true,
-            is_pending: false,
+            first_job: None,
+            pending: None,
+            files: None,
             findings: Vec::new(),
             experiments: Vec::new(),
             facts: None,
@@ -85,6 +92,25 @@ impl Document {
         self.version = version;
         self.kind = DocumentKind::find(name, self.text.as_str());
         self.is_stale = true;
+        self.first_job = None;
+        self.pending = None;
+    }
+
+    /// Whether no job has this text yet.
+    pub(crate) fn is_edited(&self) -> bool {
+        self.first_job.is_none()
+    }
+
+    /// Whether facts on it are due.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Expects the reports of a job with this text.
+    pub(crate) fn expect_report(&mut self, job: u64) {
+        self.first_job.get_or_insert(job);
+        self.pending = Some(job);
+        self.files = None;
     }
 
     /// Whether the document is judged: one of the standard files is not.
@@ -93,14 +119,20 @@ impl Document {
         self.kind.is_some() && !path.is_ok_and(|path| standard::is_written(store, &path))
     }
 
-    /// Takes a report of today's text; tells whether there are findings to show.
-    pub(crate) fn take(&mut self, report: Report) -> bool {
-        if report.version != self.version {
+    /// Notes a report of today's text; tells whether there are findings to show.
+    ///
+    /// A job that began before an import changed is better than an older one, but the newest job is still due.
+    pub(crate) fn note_report(&mut self, report: Report) -> bool {
+        if self.first_job.is_none_or(|first| report.job < first) {
             return false;
         }
+        let is_newest = self.pending == Some(report.job);
         match report.part {
             Part::Findings(findings) => {
-                self.findings = findings;
+                self.findings = findings.shown;
+                if is_newest {
+                    self.files = findings.files;
+                }
                 return true;
             }
             Part::Facts(Facts::Canon(facts)) => {
@@ -114,7 +146,9 @@ impl Document {
             }
             Part::Facts(Facts::Recipe(_) | Facts::Nothing) => {}
         }
-        self.is_pending = false;
+        if is_newest {
+            self.pending = None;
+        }
         false
     }
 
@@ -136,12 +170,9 @@ impl Document {
         self.model = None;
     }
 
-    /// Whether a file is part of the program of this document.
-    pub(crate) fn reads(&self, name: &str) -> bool {
-        let known = |facts: &Option<CanonFacts>| {
-            facts.as_ref().is_some_and(|facts| facts.texts.contains_key(name))
-        };
-        known(&self.facts) || known(&self.good)
+    /// Whether the findings may depend on another file.
+    pub(crate) fn may_read(&self, name: &str) -> bool {
+        self.files.as_ref().is_none_or(|files| files.contains(name))
     }
 
     /// Today's tree.

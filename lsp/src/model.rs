@@ -14,7 +14,7 @@ use dsl::{Segment, Span};
 
 use crate::analysis::{CanonFacts, loaded};
 use crate::index::{Holder, Occurrence, Target, index};
-use crate::store::Store;
+use crate::store::{Reader, Store};
 
 /// Most steps from one definition to another while a path is followed.
 const MAX_STEPS: usize = 48;
@@ -51,7 +51,7 @@ pub(crate) enum Thing {
 impl Model {
     /// Reads a document.
     pub(crate) fn new(name: &str, text: Arc<str>, store: &Store) -> Option<Model> {
-        let loaded = loaded(name, &text, store);
+        let loaded = loaded(name, &text, &mut Reader::new(store));
         let file = loaded.program.sources.find(&loaded.name)?;
         let (ast, found) = dsl::parse(file, &text);
         let index = index(&loaded.program.library, file, &ast);

@@ -297,9 +297,10 @@ fn still_valid(view: &View<'_>, edits: &Edits) -> Result<(), String> {
         let errors = |store: &Arc<Store>| {
             let text = store.text(file)?;
             let kind = DocumentKind::find(file, &text)?;
-            let job = Job { name: file.clone(), kind, version: 0, text, store: store.clone() };
-            let found = Analyst::default().findings(&job).0;
-            Some(found.into_iter().filter(|finding| finding.is_error).collect::<Vec<_>>())
+            let (name, store) = (file.clone(), store.clone());
+            let job = Job { number: 0, name, kind, text, is_edited: false, store };
+            let (found, _) = Analyst::default().findings(&job);
+            Some(found.shown.into_iter().filter(|finding| finding.is_error).collect::<Vec<_>>())
         };
         let (had, has) = (errors(&before).unwrap_or_default(), errors(&after).unwrap_or_default());
         if let Some(new) = has.iter().find(|new| !had.iter().any(|old| old.code == new.code)) {

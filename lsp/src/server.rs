@@ -24,7 +24,7 @@ use crate::analysis::{Job, Report};
 use crate::answer::{Asked, answer, capabilities};
 use crate::document::Document;
 use crate::standard;
-use crate::store::{DocumentKind, Store};
+use crate::store::Store;
 use crate::text::Encoding;
 use crate::worker::Worker;
 
@@ -47,6 +47,8 @@ struct Server {
     encoding: Encoding,
     worker: Worker,
     is_ending: bool,
+    /// How many jobs were sent.
+    sent: u64,
 }
 
 /// Serves a client on standard input and output.
@@ -85,6 +87,7 @@ pub fn serve(connection: &Connection) -> Result<Ended, String> {
         encoding,
         worker,
         is_ending: false,
+        sent: 0,
     };
     if watches(&params) {
         server.watch();
@@ -223,7 +226,7 @@ impl Server {
     fn wait(&mut self, name: &str) {
         let end = Instant::now() + PATIENCE;
         let reports = self.worker.reports.clone();
-        while self.documents.get(name).is_some_and(|document| document.is_pending) {
+        while self.documents.get(name).is_some_and(Document::is_pending) {
             match reports.recv_deadline(end) {
                 Ok(report) => self.report(report),
                 Err(_) => return,
@@ -278,12 +281,7 @@ impl Server {
     fn changed(&mut self, name: &str) {
         for (other, document) in &mut self.documents {
             document.forget();
-            let reads = match document.kind {
-                Some(DocumentKind::Canon) => document.reads(name),
-                // Which files a recipe reads is known only after it was judged.
-                Some(DocumentKind::Recipe) => true,
-                Some(DocumentKind::Lock) | None => false,
-            };
+            let reads = document.kind.is_some() && document.may_read(name);
             document.is_stale |= other == name || reads;
         }
     }
@@ -307,14 +305,18 @@ impl Server {
                 }
                 continue;
             };
+            self.sent += 1;
             let job = Job {
+                number: self.sent,
                 name: name.clone(),
                 kind,
-                version: document.version,
                 text: document.shared.clone(),
+                is_edited: document.is_edited(),
                 store: store.clone(),
             };
-            document.is_pending = self.worker.jobs.send(job).is_ok();
+            if self.worker.jobs.send(job).is_ok() {
+                document.expect_report(self.sent);
+            }
         }
         for (url, version) in cleared {
             self.publish(&url, Vec::new(), Some(version));
@@ -324,7 +326,7 @@ impl Server {
     fn report(&mut self, report: Report) {
         let name = report.name.clone();
         let Some(document) = self.documents.get_mut(&name) else { return };
-        if !document.take(report) {
+        if !document.note_report(report) {
             return;
         }
         let (text, store) = (&document.text, &self.store);
@@ -347,4 +349,218 @@ impl Server {
 
 fn read<P: serde::de::DeserializeOwned>(notification: Notification) -> Option<P> {
     serde_json::from_value(notification.params).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::{Receiver, unbounded};
+    use serde_json::json;
+
+    use super::*;
+    use crate::analysis::Part;
+
+    const BASE: &str = "arch base { vocab 256   dim 64   init lingua  norm_eps 1e-5  layers 2 of decoder { mixer attention { heads 4 }  mlp swiglu } }\n";
+    const USES: &str =
+        "import base from \"base.canon\"\n\narch small = base with { mixer.heads 2 }\n";
+
+    /// A server whose jobs wait until the test does them.
+    struct Bench {
+        server: Server,
+        jobs: Receiver<Job>,
+        messages: Receiver<Message>,
+        version: i32,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let (sender, messages) = unbounded();
+            let (jobs, received) = unbounded();
+            let (_, reports) = unbounded();
+            let server = Server {
+                sender,
+                store: Store { root: Some("/workspace".into()), ..Store::default() },
+                documents: BTreeMap::new(),
+                encoding: Encoding::choose(None),
+                worker: Worker { jobs, reports },
+                is_ending: false,
+                sent: 0,
+            };
+            Bench { server, jobs: received, messages, version: 1 }
+        }
+
+        fn tell(&mut self, method: &str, params: Value) -> Vec<Job> {
+            let method = format!("textDocument/{method}");
+            self.server.notification(Notification::new(method, params));
+            self.server.judge();
+            self.jobs.try_iter().collect()
+        }
+
+        fn open(&mut self, name: &str, text: &str) -> Vec<Job> {
+            let uri = format!("file:///workspace/{name}");
+            let document = json!({ "uri": uri, "languageId": "canon", "version": 1, "text": text });
+            self.tell("didOpen", json!({ "textDocument": document }))
+        }
+
+        fn change(&mut self, name: &str, text: &str) -> Vec<Job> {
+            self.version += 1;
+            let uri = format!("file:///workspace/{name}");
+            let document = json!({ "uri": uri, "version": self.version });
+            let changes = json!([{ "text": text }]);
+            self.tell("didChange", json!({ "textDocument": document, "contentChanges": changes }))
+        }
+
+        fn report(&mut self, reports: Vec<Report>) {
+            for report in reports {
+                self.server.report(report);
+            }
+        }
+
+        /// Does jobs and reports them.
+        fn work(&mut self, jobs: Vec<Job>) {
+            for job in jobs {
+                self.report(reports(&job));
+            }
+        }
+
+        fn document(&self, name: &str) -> &Document {
+            &self.server.documents[name]
+        }
+
+        /// The messages of the diagnostics shown for a document.
+        fn shown(&self, name: &str) -> Vec<String> {
+            self.document(name).findings.iter().map(|it| it.message.clone()).collect()
+        }
+    }
+
+    /// The reports of one job: findings, then facts.
+    fn reports(job: &Job) -> Vec<Report> {
+        let Worker { jobs, reports } = Worker::start().unwrap();
+        jobs.send(job.clone()).unwrap();
+        drop(jobs);
+        reports.iter().collect()
+    }
+
+    fn names(jobs: &[Job]) -> Vec<&str> {
+        jobs.iter().map(|job| job.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_document_is_judged_again_when_an_import_changes_before_its_facts_are_known() {
+        for known in 0..=2 {
+            let mut bench = Bench::new();
+            let jobs = bench.open("base.canon", BASE);
+            bench.work(jobs);
+            let jobs = bench.open("a.canon", USES);
+            assert_eq!(names(&jobs), ["a.canon"]);
+            // Nothing is reported, findings alone, or facts as well.
+            let mut old = reports(&jobs[0]);
+            let late = old.split_off(known);
+            bench.report(old);
+            let jobs = bench.change("base.canon", &BASE.replace("base", "other"));
+            assert!(names(&jobs).contains(&"a.canon"), "{known}: {:?}", names(&jobs));
+            bench.report(late);
+            bench.work(jobs);
+            let want = "`base.canon` does not define `base`: imported here";
+            assert_eq!(bench.shown("a.canon").first().map(String::as_str), Some(want), "{known}");
+            assert!(!bench.document("a.canon").is_pending());
+        }
+    }
+
+    #[test]
+    fn a_document_is_judged_again_when_a_missing_import_appears() {
+        let mut bench = Bench::new();
+        let jobs = bench.open("a.canon", USES);
+        bench.work(jobs);
+        assert!(!bench.shown("a.canon").is_empty());
+        let jobs = bench.open("base.canon", BASE);
+        bench.work(jobs);
+        assert_eq!(bench.shown("a.canon"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn other_documents_are_not_judged_again() {
+        let mut bench = Bench::new();
+        for (name, text) in [("base.canon", BASE), ("a.canon", USES), ("b.canon", BASE)] {
+            let jobs = bench.open(name, text);
+            bench.work(jobs);
+        }
+        let jobs = bench.open("recipes/a.toml", "arch = \"../a.canon#small\"\n");
+        bench.work(jobs);
+        let jobs = bench.change("b.canon", &BASE.replace("base", "other"));
+        assert_eq!(names(&jobs), ["b.canon"]);
+        bench.work(jobs);
+        let jobs = bench.change("base.canon", &BASE.replace("64", "128"));
+        let mut found = names(&jobs);
+        found.sort_unstable();
+        assert_eq!(found, ["a.canon", "base.canon", "recipes/a.toml"]);
+    }
+
+    #[test]
+    fn facts_from_before_an_import_changed_do_not_end_the_wait() {
+        let mut bench = Bench::new();
+        let jobs = bench.open("base.canon", BASE);
+        bench.work(jobs);
+        let jobs = bench.open("a.canon", USES);
+        let mut old = reports(&jobs[0]);
+        let facts = old.split_off(1);
+        assert!(matches!(facts[0].part, Part::Facts(_)));
+        bench.report(old);
+        let jobs = bench.change("base.canon", &BASE.replace("64", "128"));
+        bench.report(facts);
+        assert!(bench.document("a.canon").is_pending());
+        bench.work(jobs);
+        assert!(!bench.document("a.canon").is_pending());
+    }
+
+    #[test]
+    fn findings_of_a_text_that_was_closed_are_not_shown() {
+        let mut bench = Bench::new();
+        let old = bench.open("a.canon", "arch");
+        let uri = json!({ "uri": "file:///workspace/a.canon" });
+        bench.tell("didClose", json!({ "textDocument": uri }));
+        let new = bench.open("a.canon", BASE);
+        let before = bench.messages.try_iter().count();
+        bench.work(old);
+        assert_eq!((before, bench.messages.try_iter().count()), (1, 0));
+        assert!(bench.document("a.canon").is_pending());
+        bench.work(new);
+        assert_eq!(bench.messages.try_iter().count(), 1);
+    }
+
+    #[test]
+    fn findings_are_shown_although_an_import_changes_again_and_again() {
+        let mut bench = Bench::new();
+        let jobs = bench.open("base.canon", BASE);
+        bench.work(jobs);
+        let mut jobs = bench.open("a.canon", &USES.replace("heads", "hheads"));
+        for dim in ["128", "256", "512"] {
+            // Each edit arrives while the job of the last is done.
+            let next = bench.change("base.canon", &BASE.replace("64", dim));
+            bench.work(jobs);
+            assert_eq!(bench.shown("a.canon").len(), 1);
+            jobs = next;
+        }
+    }
+
+    #[test]
+    fn the_edited_document_is_judged_first() {
+        let mut bench = Bench::new();
+        let mut jobs = bench.open("z.canon", BASE);
+        for name in ["recipes/a.toml", "recipes/b.toml", "recipes/c.toml"] {
+            jobs.extend(bench.open(name, "arch = \"../z.canon\"\n"));
+        }
+        bench.work(jobs);
+        let jobs = bench.change("z.canon", &BASE.replace("64", "128"));
+        let (sender, received) = unbounded();
+        let (reports, found) = unbounded();
+        for job in jobs {
+            sender.send(job).unwrap();
+        }
+        drop(sender);
+        let worker = std::thread::Builder::new().stack_size(64 << 20);
+        worker.spawn(move || crate::worker::work(&received, &reports)).unwrap().join().unwrap();
+        let mut order: Vec<String> = found.iter().map(|report| report.name).collect();
+        order.dedup();
+        assert_eq!(order, ["z.canon", "recipes/a.toml", "recipes/b.toml", "recipes/c.toml"]);
+    }
 }

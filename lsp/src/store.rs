@@ -4,7 +4,7 @@
 //! workspace, and texts. Must stay true: an open document hides its file; a pipe or a large file is never read; one file
 //! has one name, however it is imported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -151,12 +151,43 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-impl Files for Store {
+/// The files as one job reads them; it remembers which.
+pub(crate) struct Reader<'a> {
+    store: &'a Store,
+    /// The names of the files that were asked for, missing ones included.
+    pub(crate) names: BTreeSet<String>,
+}
+
+impl Reader<'_> {
+    /// A reader that has read nothing yet.
+    pub(crate) fn new(store: &Store) -> Reader<'_> {
+        Reader { store, names: BTreeSet::new() }
+    }
+
+    /// The text of a document or file; `None` if there is none, or it is not text.
+    pub(crate) fn text(&mut self, name: &str) -> Option<Arc<str>> {
+        self.note(name);
+        self.store.text(name)
+    }
+
+    /// Whether there is such a file or document.
+    pub(crate) fn has(&mut self, name: &str) -> bool {
+        self.note(name);
+        self.store.has(name)
+    }
+
+    fn note(&mut self, name: &str) {
+        self.names.insert(self.store.name(&self.store.path(name)));
+    }
+}
+
+impl Files for Reader<'_> {
     fn read(&mut self, name: &str) -> Result<Content, Unread> {
-        if let Some(text) = self.open.get(&self.name(&self.path(name))) {
+        self.note(name);
+        let path = self.store.path(name);
+        if let Some(text) = self.store.open.get(&self.store.name(&path)) {
             return Ok(Content::Text(text.to_string()));
         }
-        let path = self.path(name);
         match disk::read(&path, MAX_SOURCE_BYTES as u64) {
             Ok(bytes) => Ok(Content::from_bytes(bytes)),
             Err(error) => match error.kind() {
@@ -171,7 +202,7 @@ impl Files for Store {
     }
 
     fn nearest(&self, name: &str) -> Option<String> {
-        let near = disk::nearest(&self.path(name))?;
+        let near = disk::nearest(&self.store.path(name))?;
         near.file_name()?.to_str().map(str::to_owned)
     }
 }
@@ -250,8 +281,12 @@ mod tests {
         store.open.insert("a.canon".to_owned(), "// open".into());
         assert_eq!(store.text("sub/../a.canon").as_deref(), Some("// open"));
         assert!(store.has("a.canon") && !store.has("b.canon"));
-        assert!(matches!(Files::read(&mut store, "b.canon"), Err(Unread::Missing)));
-        assert_eq!(store.nearest("aa.canon").as_deref(), Some("a.canon"));
+        let mut reader = Reader::new(&store);
+        assert!(matches!(reader.read("sub/../b.canon"), Err(Unread::Missing)));
+        assert_eq!(reader.nearest("aa.canon").as_deref(), Some("a.canon"));
+        assert_eq!(reader.text("./a.canon").as_deref(), Some("// open"));
+        let names: Vec<&str> = reader.names.iter().map(String::as_str).collect();
+        assert_eq!(names, ["a.canon", "b.canon"]);
     }
 
     #[test]

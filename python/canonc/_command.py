@@ -11,8 +11,8 @@ from . import _launch
 
 
 class Error(Exception):
-    """canonc refused. `message` is what it printed; `exit_code` is its exit code: 1 for a finding, 2 for bad input, 3 if
-    this machine cannot, 75 if it was interrupted with a checkpoint."""
+    """A command failed, or a file cannot be read. `message` is what the command printed; `exit_code` is its exit code: 1
+    for a finding, 2 for bad input, 3 if this machine cannot, 75 if it was interrupted with a checkpoint."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -23,9 +23,9 @@ class Error(Exception):
         return Error, (self.message, self.exit_code)
 
 
-def words(values: str | os.PathLike[str]) -> str:
-    """A path as a word that is not an option."""
-    text = os.fspath(values)
+def path_argument(path: str | os.PathLike[str]) -> str:
+    """A path as an argument that the program does not read as an option."""
+    text = os.fspath(path)
     return os.path.join(".", text) if text.startswith("-") else text
 
 
@@ -51,8 +51,8 @@ def run(arguments: list[str], accepted: tuple[int, ...] = (0,)) -> tuple[int, st
     return code, done.stdout, done.stderr
 
 
-def run_json(arguments: list[str], schema: str, accepted: tuple[int, ...] = (0,)) -> dict[str, Any]:
-    """The object that a command with --json prints."""
+def run_json(arguments: list[str], schema: str, accepted: tuple[int, ...] = (0,)) -> tuple[dict[str, Any], int, str]:
+    """The object that a command with --json prints, the exit code, and standard error."""
     code, out, said = run([*arguments, "--json"], accepted)
     try:
         value = json.loads(out)
@@ -62,4 +62,4 @@ def run_json(arguments: list[str], schema: str, accepted: tuple[int, ...] = (0,)
     if not isinstance(value, dict) or value.get("schema") != schema:
         found = value.get("schema") if isinstance(value, dict) else None
         raise Error(f"canonc answered with the schema {found!r}, and this module reads {schema!r}", 3)
-    return value
+    return value, code, said.strip()

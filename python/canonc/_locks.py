@@ -8,34 +8,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ._command import run_json, words
+from ._command import Error, path_argument, run_json
 
 Pathlike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
 class Built:
-    """A lock that `build` wrote or found up to date."""
+    """A lock, and what `build` did with it or found."""
 
     path: Path
-    #: "arch", "experiment" or "comparison".
-    kind: str
-    #: The digest that identifies it.
-    id: str
-    #: "wrote" or "up to date"; with `check`, "up to date", "stale" or "missing".
+    #: "arch", "experiment" or "comparison"; None if the lock cannot be read.
+    kind: str | None
+    #: The digest that identifies it; None if the lock cannot be read.
+    id: str | None
+    #: "wrote" or "up to date"; with `check` also "stale" or "missing". "orphan": its source no longer makes it.
+    #: "unreadable": damaged, or not a lock.
     state: str
 
 
-def build(path: Pathlike, *more: Pathlike, out: Pathlike = "lockfiles", check: bool = False) -> list[Built]:
+def build(*paths: Pathlike, out: Pathlike = "lockfiles", check: bool = False) -> list[Built]:
     """Compiles archs (`.canon`), recipes and comparisons (`.toml`) into locks under `out`.
 
-    Names of files in a lock are relative to the working folder, as for the command. With `check`, nothing is written.
+    Names of files in a lock are relative to the working folder, as for the command. With `check`, nothing is written;
+    without a path, it checks the source of every lock under `out`. A comparison with confounded arms is an `Error`.
     """
-    options = ["--out", words(out)] + (["--check"] if check else [])
-    files = [words(file) for file in (path, *more)]
-    # With --check, exit code 1 says that a lock is stale, and the answer says which.
-    answer = run_json(["build", *options, *files], "canonc.build.v1", (0, 1) if check else (0,))
-    return [Built(Path(lock["path"]), lock["kind"], lock["id"], lock["state"]) for lock in answer["locks"]]
+    options = ["--out", path_argument(out)] + (["--check"] if check else [])
+    files = [path_argument(file) for file in paths]
+    answer, code, said = run_json(["build", *options, *files], "canonc.build.v1", (0, 1) if check else (0,))
+    built = [Built(Path(lock["path"]), lock.get("kind"), lock.get("id"), lock["state"]) for lock in answer["locks"]]
+    # With --check, exit code 1 is about a lock, and the list says which; or about a file that makes none.
+    explained = any(lock.state not in ("wrote", "up to date") for lock in built)
+    if answer.get("failed") or (code and not explained):
+        raise Error(said or f"canonc exited with {code}", code)
+    return built
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,11 @@ class Verdict:
 
 
 def diff(a: Pathlike, b: Pathlike, *, treatment: str | Iterable[str] = (), trainer: str | None = None) -> Verdict:
-    """The differences between two locks, and whether they are the treatment alone. A confound is an answer, no error."""
+    """The differences between two locks, and whether they are the treatment alone. Confounds do not raise an `Error`."""
     entries = [treatment] if isinstance(treatment, str) else list(treatment)
     options = [f"--treatment={entry}" for entry in entries] + ([f"--trainer={trainer}"] if trainer else [])
-    answer = run_json(["diff", words(a), words(b), *options], "canonc.diff.v1", (0, 1))
+    files = [path_argument(a), path_argument(b)]
+    answer, _, _ = run_json(["diff", *files, *options], "canonc.diff.v1", (0, 1))
 
     def differences(name: str) -> list[Difference]:
         return [

@@ -1,31 +1,28 @@
 """Runs: a folder that `canonc run` wrote, as configuration, weights, metrics and verification.
 
-docs/files.md describes the files. Must stay true: nothing is written; each package that is missing is named with the
-command that installs it.
+docs/files.md describes the files. Must stay true: nothing is written; a file that is missing or damaged is an `Error`
+with its name; each package that is missing is named with the command that installs it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ._command import Error, run_json, words
+from ._command import Error, path_argument, run_json
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import torch
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 #: Members of a step or evaluation that are not numbers.
 _NOT_NUMBERS = ("kind", "chain", "batch", "questions")
@@ -35,7 +32,7 @@ _NOT_NUMBERS = ("kind", "chain", "batch", "questions")
 class Verification:
     """What `canonc verify` found. `bool(verification)` is `verification.holds`."""
 
-    #: Whether every claim that can be checked holds.
+    #: Whether every claim was checked and holds: nothing is broken, and nothing undecided.
     holds: bool
     #: The faults, a sentence each.
     broken: list[str]
@@ -68,9 +65,12 @@ class Run:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder
-        with open(folder / "lock", "rb") as file:
-            #: The lock, as TOML gives it.
-            self.lock: dict[str, Any] = tomllib.load(file)
+        #: The lock, as TOML gives it.
+        self.lock: dict[str, Any] = _toml(folder / "lock")
+        kind, version = self.lock.get("kind"), self.lock.get("version")
+        if not isinstance(version, int) or kind != "experiment":
+            found = f"its kind is {kind!r}" if isinstance(version, int) and kind else "it has no version and kind"
+            raise Error(f"`{folder / 'lock'}` is not the lock of an experiment: {found}", 2)
 
     def __repr__(self) -> str:
         return f"canonc.load({str(self.path)!r})"
@@ -98,17 +98,15 @@ class Run:
     @property
     def attestation(self) -> dict[str, Any] | None:
         """What the run attests, or None before its end."""
-        try:
-            with open(self.path / "attestation.toml", "rb") as file:
-                return tomllib.load(file)
-        except FileNotFoundError:
-            return None
+        file = self.path / "attestation.toml"
+        return _toml(file) if file.exists() else None
 
     @property
     def steps(self) -> list[int]:
         """The steps whose checkpoints are kept, ascending."""
         found = (self.path / "checkpoints").glob("step-*/checkpoint.toml")
-        return sorted(int(file.parent.name.removeprefix("step-")) for file in found)
+        names = (re.fullmatch(r"step-(\d{10,})", file.parent.name) for file in found)
+        return sorted(int(name[1]) for name in names if name)
 
     @overload
     def weights(self, step: int | None = None, framework: Literal["numpy"] = "numpy") -> dict[str, np.ndarray[Any, Any]]: ...
@@ -130,28 +128,44 @@ class Run:
             raise Error(f"`{self.path}` has no checkpoint of step {step}; it has: {kept}", 2)
         file = self.path / "checkpoints" / f"step-{step:010}" / "weights.safetensors"
         reader = _needed(f"safetensors.{framework}", framework, "safetensors")
-        tensors: dict[str, Any] = reader.load_file(file)
+        safetensors = _needed("safetensors", framework, "safetensors")
+        try:
+            tensors: dict[str, Any] = reader.load_file(file)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise Error(f"`{file}` cannot be read: {error}", 2) from error
         return tensors
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Every line of the log, as it is."""
-        with open(self.path / "metrics.jsonl", encoding="utf-8") as log:
-            for line in log:
-                # A line without an end is still being written.
-                if line.endswith("\n"):
-                    yield json.loads(line)
+        file = self.path / "metrics.jsonl"
+        try:
+            with open(file, "rb") as log:
+                for number, line in enumerate(log, 1):
+                    # A line without an end is still being written.
+                    if line.endswith(b"\n"):
+                        yield _record(line, f"line {number} of `{file}`")
+        except OSError as error:
+            raise Error(f"`{file}` cannot be read: {error.strerror}", 2) from error
 
     def metrics(self) -> pd.DataFrame:
         """A row for each training step: loss, grad_norm, lr, counted and auxiliary losses, by step."""
         return self._frame("step")
 
     def evaluations(self) -> pd.DataFrame:
-        """A row for each evaluation, by step. Accuracies are shares: `exact_match.2` of the level 2."""
+        """A row for each evaluation, by step. Accuracies are shares: `exact_match.2` of the level 2. A metric of a suite
+        has the name of its task: `lambada/acc`."""
         return self._frame("eval")
 
     def _frame(self, kind: str) -> pd.DataFrame:
         pandas = _needed("pandas", "pandas")
-        rows = [_row(record) for record in self.records() if record["kind"] == kind]
+        rows = []
+        for number, record in enumerate(self.records(), 1):
+            if record["kind"] == kind:
+                try:
+                    rows.append(_row(record))
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    file = self.path / "metrics.jsonl"
+                    raise Error(f"line {number} of `{file}` is not a record of canonc: {error!r}", 2) from error
         frame: pd.DataFrame = pandas.DataFrame(rows, columns=None if rows else ["step"])
         return frame.set_index("step")
 
@@ -159,7 +173,7 @@ class Run:
         """Checks every claim of the run; with `replay`, also trains so many of its steps again, which needs PyTorch."""
         options = [] if replay is None else [f"--replay={replay}"]
         options += [] if data is None else [f"--data={os.fspath(data)}"]
-        answer = run_json(["verify", words(self.path), *options], "canonc.verify.v2", (0, 1, 3))
+        answer, _, _ = run_json(["verify", path_argument(self.path), *options], "canonc.verify.v2", (0, 1, 3))
         broken, undecided = list(answer["broken"]), list(answer["undecided"])
         return Verification(not broken and not undecided, broken, undecided, answer["closing"], answer)
 
@@ -169,15 +183,31 @@ def load(run: str | os.PathLike[str]) -> Run:
     named = Path(run)
     for folder in (named, Path("runs") / named):
         if (folder / "lock").is_file():
-            try:
-                return Run(folder)
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise Error(f"`{folder / 'lock'}` is not a lock: {error}", 2) from error
+            return Run(folder)
     raise Error(
         f"`{named}` is not a run: it has no file `lock`\n"
         "  = help: name a folder that `canonc run` wrote, such as runs/NAME, or its name",
         2,
     )
+
+
+def _toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Error(f"`{file}` cannot be read: {error.strerror}", 2) from error
+    except ValueError as error:
+        raise Error(f"`{file}` is damaged, or not a file of canonc: {error}", 2) from error
+
+
+def _record(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise Error(f"{place} is damaged: {error}", 2) from error
+    if not isinstance(record, dict) or "kind" not in record:
+        raise Error(f"{place} is not a record of canonc", 2)
+    return record
 
 
 def _merge(into: dict[str, Any], other: dict[str, Any]) -> None:
@@ -196,6 +226,11 @@ def _row(record: dict[str, Any]) -> dict[str, Any]:
             continue
         if name == "measures":
             row.update({measure: _number(number) for measure, number in value.items()})
+        elif name == "suites":
+            for suite in value:
+                # The task is its name, then digests of what was asked.
+                task = suite["task"].split(maxsplit=1)[0]
+                row.update({f"{task}/{metric}": _number(number) for metric, number in suite["scores"].items()})
         elif not isinstance(value, dict):
             row[name] = _number(value)
         elif "of" in value:

@@ -1,6 +1,6 @@
 """What docs/ci.md gives people to copy, as they would use it: the workflow's commands, and the hooks of pre-commit.
 
-In: CANONC_BARE, an environment with the wheel alone; CANONC_TOOLS, one with pre-commit; git.
+In: CANONC_WHEEL, the wheel; CANONC_BARE, an environment with it alone; CANONC_TOOLS, one with pre-commit; git.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+WHEEL = Path(os.environ["CANONC_WHEEL"])
 BARE = Path(os.environ["CANONC_BARE"])
 TOOLS = Path(os.environ["CANONC_TOOLS"])
 WORKFLOW = ROOT / "docs" / "canonc-ci.yml"
@@ -28,9 +30,9 @@ class Copied(unittest.TestCase):
         self.done("canonc", "new", str(self.project), cwd=self.home)
         self.done("canonc", "build", "recipes/depo.toml", "recipes/depo_first.toml", "recipes/depo_firstcanon.toml")
 
-    def run_it(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run_it(self, *words: str, cwd: Path | None = None, python: Path = BARE) -> subprocess.CompletedProcess[str]:
         variables = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "CANONC_"))}
-        variables["PATH"] = os.pathsep.join([str(BARE / "bin"), os.environ["PATH"], str(TOOLS / "bin")])
+        variables["PATH"] = os.pathsep.join([str(python / "bin"), os.environ["PATH"], str(TOOLS / "bin")])
         variables |= {"HOME": str(self.home), "PRE_COMMIT_HOME": str(self.home / "cache"), "GIT_CONFIG_NOSYSTEM": "1"}
         for who in ("AUTHOR", "COMMITTER"):
             variables |= {f"GIT_{who}_NAME": "Ada", f"GIT_{who}_EMAIL": "ada@example.org"}
@@ -50,9 +52,15 @@ class Copied(unittest.TestCase):
 
     def test_the_workflow_passes_a_good_project_and_stops_the_others(self) -> None:
         commands = re.findall(r"^ *- run: (.+)$", WORKFLOW.read_text(), re.MULTILINE)
-        self.assertEqual(commands[0], 'pip install "$CANONC_WHEEL"')
-        commands = commands[1:]
-        self.assertEqual(len(commands), 3)
+        self.assertEqual(len(commands), 4)
+        (self.project / "ci").mkdir()
+        shutil.copy(WHEEL, self.project / "ci")
+        runner = self.home / "runner"
+        self.done(sys.executable, "-m", "venv", str(runner))
+        installed = self.run_it("bash", "-c", commands.pop(0), python=runner)
+        self.assertEqual(installed.returncode, 0, installed.stderr)
+        self.assertTrue((runner / "bin" / "canonc").exists(), installed.stdout)
+        shutil.rmtree(self.project / "ci")
 
         def exits() -> list[int]:
             return [self.run_it("bash", "-c", command).returncode for command in commands]

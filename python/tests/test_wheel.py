@@ -148,10 +148,11 @@ class Command(Project):
             self.assertEqual(process.wait(), 75)
             assert process.stderr is not None
             process.stderr.close()
-        self.assertEqual(canonc.load("long").steps[-1], canonc.load("long").steps[0])
+        logged = [record["step"] for record in canonc.load("long").records() if "step" in record]
+        self.assertEqual(canonc.load("long").steps[-1], logged[-1])
         self.assertIsNone(canonc.load("long").attestation)
 
-    def test_what_the_wheel_holds(self) -> None:
+    def test_contents_of_the_wheel(self) -> None:
         self.assertRegex(WHEEL.name, r"^canonc-[0-9.]+-py3-none-manylinux_2_\d+_x86_64\.whl$")
         with zipfile.ZipFile(WHEEL) as archive:
             names = archive.namelist()
@@ -187,6 +188,27 @@ class Module(Project):
         finally:
             recipe.unlink()
             Path("lockfiles/other.lock").unlink(missing_ok=True)
+
+    def test_build_checks_every_lock(self) -> None:
+        built = {lock.path.name: lock.state for lock in canonc.build(check=True)}
+        self.assertEqual(built["depo_first.lock"], "up to date")
+        self.assertEqual(set(built), {file.name for file in Path("lockfiles").glob("*.lock")})
+        with self.assertRaises(canonc.Error) as raised:
+            canonc.build()
+        self.assertEqual(raised.exception.exit_code, 2)
+
+    def test_build_of_confounded_arms_is_an_error(self) -> None:
+        recipe = Path("recipes/depo_first.toml")
+        before = recipe.read_text()
+        recipe.write_text(before.replace("lr = 0.003", "lr = 0.002"))
+        try:
+            for check in (True, False):
+                with self.assertRaisesRegex(canonc.Error, "differs from the base in more than its treatment") as raised:
+                    canonc.build("recipes/depo.toml", check=check)
+                self.assertEqual(raised.exception.exit_code, 1)
+        finally:
+            recipe.write_text(before)
+            canonc.build("recipes/depo.toml")
 
     def test_an_error_has_the_message_and_the_exit_code(self) -> None:
         with self.assertRaises(canonc.Error) as raised:
@@ -267,7 +289,7 @@ class Module(Project):
         self.assertFalse(verification)
         self.assertTrue(verification.broken)
 
-    def test_what_is_no_run(self) -> None:
+    def test_a_folder_without_a_run_is_refused(self) -> None:
         with self.assertRaisesRegex(canonc.Error, "`nowhere` is not a run") as raised:
             canonc.load("nowhere")
         self.assertEqual(raised.exception.exit_code, 2)

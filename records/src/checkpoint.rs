@@ -10,6 +10,7 @@ mod compare;
 mod files;
 mod inspect;
 mod manifest;
+mod rechain;
 mod shared;
 
 use std::collections::BTreeSet;
@@ -408,6 +409,11 @@ impl Store {
         });
         let done = match there {
             Ok(there) if there == *manifest => fs::remove_dir_all(temporary),
+            // One of them was saved before an evaluation of the state, and the other after it.
+            Ok(there) if (Manifest { chain: manifest.chain, ..there.clone() }) == *manifest => {
+                self.rechain(&there, manifest.chain)?;
+                fs::remove_dir_all(temporary)
+            }
             Ok(there) => {
                 let _ = fs::remove_dir_all(temporary);
                 return Err(another(place, &there, manifest));

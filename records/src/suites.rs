@@ -2,20 +2,20 @@
 //!
 //! In: the suites that a recipe or lock names, their files. Out: their tasks as a lock has them; requests and a
 //! tokenizer, ready for a model. Must stay true: a run asks what its lock says, or is refused: settings, questions,
-//! examples and tokenizer have the digests in the lock.
+//! examples and tokenizer have the digests in the lock, and every question has tokens that fit into a window.
 
 use std::path::Path;
 
 use data::text::index::TextIndex;
-use data::text::locked::mismatch;
-use data::text::tokenizer::{Info, Kind, MOST_BYTES, MarkNames, Tokenizer};
+use data::text::locked::{Around, around, mismatch};
+use data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
 use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::SuiteTask;
 use suite::SuiteError;
 use suite::asked::{Asked, Opened, open};
-use suite::encode::{Codec, Encoder};
+use suite::encode::{self, Codec, Encoder, TokenError};
 use suite::score::counted;
-use suite::suite::Task;
+use suite::suite::{Kind as TaskKind, Task};
 use tasks::metric::Rule;
 
 use crate::run::{RunError, digest_of};
@@ -33,10 +33,7 @@ pub struct Suites {
 #[derive(Debug)]
 pub struct TextTokens {
     tokenizer: Tokenizer,
-    before: Option<u32>,
-    after: Option<u32>,
-    /// The token before a text without context.
-    first: Option<u32>,
+    around: Around,
 }
 
 /// A task, as a lock names it.
@@ -78,9 +75,34 @@ fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, SuiteError>
     Ok(all)
 }
 
-/// The tasks of suites, as a lock names them.
-pub fn tasks(suites: &[String], data: Option<&str>) -> Result<Vec<SuiteTask>, SuiteError> {
-    Ok(read(suites, data)?.iter().map(locked).collect())
+/// The suites of a recipe.
+#[derive(Debug)]
+pub struct OfRecipe(Vec<Asked>);
+
+impl OfRecipe {
+    /// Reads suites with all their questions.
+    pub fn read(suites: &[String], data: Option<&str>) -> Result<OfRecipe, SuiteError> {
+        Ok(OfRecipe(read(suites, data)?))
+    }
+
+    /// Their tasks, as a lock names them.
+    pub fn tasks(&self) -> Vec<SuiteTask> {
+        self.0.iter().map(locked).collect()
+    }
+
+    /// The first task whose answers leave no room for a prompt in a window, and why.
+    pub fn without_room(&self, seq_len: u64) -> Option<(&str, TokenError)> {
+        let writes =
+            self.0.iter().map(|asked| &asked.task).filter(|task| task.kind == TaskKind::Generate);
+        writes
+            .map(|task| (task.name.as_str(), encode::room(length(seq_len), task.max_tokens())))
+            .find_map(|(name, room)| Some((name, room.err()?)))
+    }
+}
+
+/// The longest input of a run's evaluations, in tokens.
+pub fn length(seq_len: u64) -> usize {
+    usize::try_from(seq_len).unwrap_or(usize::MAX)
 }
 
 /// The suites of an experiment, whose paths begin in the current folder; `None` if it has none. `documents` are those
@@ -107,7 +129,22 @@ pub fn of(
         }
     }
     let tokens = TextTokens::of(&experiment.data.source, tokenizer_file.as_deref(), documents)?;
+    can_be_asked(&asked, &tokens, length(experiment.data.seq_len))?;
     Ok(Some(Suites { asked, tokens }))
+}
+
+/// Refuses a question that has no tokens in inputs of at most `longest`. An evaluation would only find it after hours of
+/// training, and training could not continue.
+fn can_be_asked(all: &[Asked], tokens: &TextTokens, longest: usize) -> Result<(), RunError> {
+    for Asked { task, requests, places, .. } in all {
+        for (request, place) in requests.iter().zip(places) {
+            encode::request(tokens, task, request, longest).map_err(|error| {
+                let TokenError { message, help } = error;
+                RunError::input(format!("{place}: task `{}`: {message}", task.name), help)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 const FROM_HERE: &str = "a lock's suites are looked for from the folder that canonc is started in";
@@ -146,14 +183,13 @@ impl TextTokens {
         file: Option<&str>,
         documents: Option<&TextIndex>,
     ) -> Result<TextTokens, RunError> {
-        let (locked, before, after) = match source {
-            DataSource::Task { task, .. } => {
+        let locked = match source {
+            DataSource::Task { .. } => {
                 let tokenizer = Tokenizer::bytes();
-                let first = tokenizer.info().bos;
-                let mark = task.separator();
-                return Ok(TextTokens { tokenizer, before: mark, after: mark, first });
+                let around = around(Some(source), tokenizer.info());
+                return Ok(TextTokens { tokenizer, around });
             }
-            DataSource::Text { tokenizer, add_bos, add_eos, .. } => (tokenizer, *add_bos, *add_eos),
+            DataSource::Text { tokenizer, .. } => tokenizer,
         };
         let kind = Kind::from(locked);
         let tokenizer = match (kind, file) {
@@ -175,9 +211,8 @@ impl TextTokens {
                 "name the file that the documents were prepared with: tokenizer_file under [evaluation]",
             ));
         }
-        let Info { bos, eos, .. } = *tokenizer.info();
-        let (before, after) = (bos.filter(|_| before), eos.filter(|_| after));
-        Ok(TextTokens { tokenizer, before, after, first: bos.or(eos) })
+        let around = around(Some(source), tokenizer.info());
+        Ok(TextTokens { tokenizer, around })
     }
 }
 
@@ -208,19 +243,19 @@ fn from_file(kind: Kind, path: &str, documents: Option<&TextIndex>) -> Result<To
 
 impl Encoder for TextTokens {
     fn encode(&self, text: &str) -> Result<Vec<i64>, String> {
-        let mut ids: Vec<u32> = self.before.into_iter().collect();
+        let mut ids: Vec<u32> = self.around.before.into_iter().collect();
         self.tokenizer.encode(text, &mut ids)?;
         Ok(ids.into_iter().map(i64::from).collect())
     }
 
     fn prefix(&self) -> Option<i64> {
-        self.first.map(i64::from)
+        self.around.first.map(i64::from)
     }
 }
 
 impl Codec for TextTokens {
     fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, String> {
-        let is_text = |id: &u32| ![self.before, self.after].contains(&Some(*id));
+        let is_text = |id: &u32| ![self.around.before, self.around.after].contains(&Some(*id));
         let ids = |tokens: &[i64]| -> Vec<u32> {
             tokens.iter().filter_map(|id| u32::try_from(*id).ok()).filter(is_text).collect()
         };
@@ -228,7 +263,7 @@ impl Codec for TextTokens {
     }
 
     fn stop(&self) -> Option<i64> {
-        self.after.map(i64::from)
+        self.around.after.map(i64::from)
     }
 }
 
@@ -247,12 +282,13 @@ mod tests {
         write("s.toml", SUITE);
         write("q.jsonl", "{\"given\": \"a\", \"next\": \"b\"}\n");
         let suites = [path("s.toml").to_string_lossy().into_owned()];
-        let before = tasks(&suites, None).unwrap();
+        let tasks = |suites: &[String]| OfRecipe::read(suites, None).map(|read| read.tasks());
+        let before = tasks(&suites).unwrap();
         let [task] = &before[..] else { panic!("{before:?}") };
         assert_eq!((task.questions, task.metrics.len()), (1, 2));
         assert_eq!(difference(Some(task), Some(task)), None);
         let changed = |what: &str| {
-            let after = tasks(&suites, None).unwrap();
+            let after = tasks(&suites).unwrap();
             let differs = difference(before.first(), after.first()).unwrap();
             assert!(differs.contains(what), "{differs}");
         };
@@ -264,8 +300,8 @@ mod tests {
         changed("the lock has the task `next` where they have `other`");
         assert!(difference(before.first(), None).unwrap().contains("`next` more"));
         let twice = [suites[0].clone(), suites[0].clone()];
-        assert!(tasks(&twice, None).unwrap_err().message.contains("two suites have a task"));
-        let release = tasks(&["release".to_owned()], None).unwrap_err();
+        assert!(tasks(&twice).unwrap_err().message.contains("two suites have a task"));
+        let release = tasks(&["release".to_owned()]).unwrap_err();
         assert!(release.help.contains("suite_data"), "{release}");
     }
 }

@@ -212,6 +212,8 @@ pub(crate) const TRAINING_LOSS: &str = "training loss";
 const STEP_TIME: &str = "step time";
 /// The evaluation loss of text in bits per byte, where the bytes of its tokens are known.
 pub(crate) const BITS_PER_BYTE: &str = "bits per byte";
+/// The evaluation loss of text in bits, where tokens are bytes and the marks of documents.
+pub(crate) const BITS_PER_TOKEN: &str = "bits per token";
 
 /// Reads the log of a finished run of this lock; refuses any other folder.
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {

@@ -6,7 +6,6 @@
 
 mod format;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use lab::experiment::Experiment;
@@ -15,7 +14,6 @@ use records::metrics::{Evaluation, Record, Step};
 use records::run::{Paths, RunError};
 
 use crate::compare::{Curves, TRAINING_LOSS};
-use crate::page::Run;
 use crate::page::{started, step_seconds};
 
 pub use format::{Event, Records, first, read};
@@ -30,43 +28,19 @@ pub fn file_name(begins: f64) -> String {
     format!("{BEGINNING}{:010}{ENDING}", begins as u64)
 }
 
-/// When the run began, if that is recorded.
-pub fn begins(run: &Run) -> f64 {
-    run.logged.started.unwrap_or(0.0)
+/// When a run began, 0 if that is not recorded.
+pub fn begins(folder: &Path) -> f64 {
+    started(&Paths::new(folder).events()).unwrap_or(0.0)
 }
 
-/// The bytes of the event file of a run. Wall times are its start plus seconds of training, so that equal runs give
-/// equal bytes.
-pub fn events(run: &Run) -> Vec<u8> {
-    let logged = &run.logged;
-    let mut steps: BTreeMap<u64, [Vec<(String, f32)>; 2]> = BTreeMap::new();
-    let series =
-        [(TRAINING_LOSS, &logged.curves.loss), (NORM, &logged.grad_norm), (RATE, &logged.lr)];
-    for (name, points) in series {
-        for (step, value) in points {
-            let [of_step, _] = steps.entry(*step).or_default();
-            of_step.push((tag(TRAINING, name), *value as f32));
-        }
+/// The bytes of the event file of a run: the events that it writes itself while it trains, with wall times of [`logged`],
+/// so that equal runs give equal bytes.
+pub fn events(folder: &Path, experiment: &Experiment) -> Result<Vec<u8>, RunError> {
+    let mut file = first(begins(folder), &experiment.id().to_string());
+    for event in logged(folder, experiment)? {
+        file.extend(event.record());
     }
-    for (name, points) in &logged.curves.metrics {
-        for (step, value) in points {
-            let [_, of_evaluation] = steps.entry(*step).or_default();
-            of_evaluation.push((tag(EVALUATION, name), *value as f32));
-        }
-    }
-    let ends: BTreeMap<u64, f64> = logged.seconds.iter().flatten().copied().collect();
-    let tokens = run.experiment.batch.tokens_per_step;
-    let mut file = first(begins(run), &run.experiment.id().to_string());
-    let mut before = 0.0;
-    for (step, [mut of_step, of_evaluation]) in steps {
-        let end = ends.get(&step).copied();
-        of_step.extend(end.and_then(|end| speed(tokens, end - before)));
-        before = end.unwrap_or(before);
-        for values in [of_step, of_evaluation].into_iter().filter(|values| !values.is_empty()) {
-            file.extend(Event { wall_time: begins(run) + before, step, values }.record());
-        }
-    }
-    file
+    Ok(file)
 }
 
 /// The events of all that a run has logged so far. Wall times are the run's start plus seconds of training. Refuses a
@@ -74,8 +48,7 @@ pub fn events(run: &Run) -> Vec<u8> {
 pub fn logged(folder: &Path, experiment: &Experiment) -> Result<Vec<Event>, RunError> {
     let paths = Paths::new(folder);
     let (records, _) = finished::so_far(&paths, experiment.into())?;
-    let (seconds, mut now) =
-        (step_seconds(&paths.timings()), started(&paths.events()).unwrap_or(0.0));
+    let (seconds, mut now) = (step_seconds(&paths.timings()), begins(folder));
     let tokens = experiment.batch.tokens_per_step;
     let event = |record: &Record| match record {
         Record::Start(_) => None,

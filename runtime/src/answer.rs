@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use compiler::graph::Graph;
 use compiler::plan::{Options, Plan};
-use suite::encode::{self, Codec, Piece, TokenError};
+use suite::encode::{self, Codec, Piece, TokenError, Tokens};
 use suite::generated::cut;
 use suite::request::Request;
 use suite::score::Reply;
@@ -75,32 +75,21 @@ impl Answerer {
         task: &Task,
         request: &Request,
     ) -> Result<Reply, RunError> {
-        match request {
-            Request::Choose { pairs, .. } => {
-                let pieces: Vec<Piece> = pairs
-                    .iter()
-                    .map(|(context, rest)| encode::pair(codec, context, rest, longest))
-                    .collect::<Result<_, _>>()
-                    .map_err(unasked)?;
+        match encode::request(codec, task, request, longest).map_err(unasked)? {
+            Tokens::Continuations(pieces) => {
                 let found = pieces.into_iter().map(|piece| self.likelihood(weights, piece));
                 let pair = |it: Likelihood| (it.sum, it.greedy);
                 Ok(Reply::Likelihoods(found.map(|it| it.map(pair)).collect::<Result<_, _>>()?))
             }
-            Request::Continue { context, continuation } => {
-                let piece = encode::pair(codec, context, continuation, longest).map_err(unasked)?;
-                let Likelihood { sum, greedy } = self.likelihood(weights, piece)?;
-                Ok(Reply::Likelihoods(vec![(sum, greedy)]))
-            }
-            Request::Document { text, .. } => {
+            Tokens::Document(pieces) => {
                 let mut total = 0.0;
-                for piece in encode::document(codec, text, longest).map_err(unasked)? {
+                for piece in pieces {
                     total += self.likelihood(weights, piece)?.sum;
                 }
                 Ok(Reply::Likelihood(total))
             }
-            Request::Generate { prompt, .. } => {
+            Tokens::Prompt(prompt) => {
                 let most = task.max_tokens();
-                let prompt = encode::prompt(codec, prompt, longest, most).map_err(unasked)?;
                 Ok(Reply::Text(self.text(weights, codec, &prompt, most, &task.until)?))
             }
         }
@@ -162,6 +151,7 @@ pub fn finite(reply: Reply) -> Result<Reply, RunError> {
         Reply::Likelihoods(all) => all.iter().map(|(sum, _)| *sum).find(|sum| !sum.is_finite()),
         Reply::Likelihood(sum) => Some(*sum).filter(|sum| !sum.is_finite()),
         Reply::Text(_) => None,
+        Reply::Diverged => Some(f64::NAN),
     };
     match wrong {
         None => Ok(reply),

@@ -15,6 +15,7 @@ mod written;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 use tch::Device;
 
@@ -31,6 +32,8 @@ use records::metrics::{Asked, Evaluation, Questions, Score};
 use records::run::{RunError, digest_of};
 use tasks::capo::bits::Losses;
 use tasks::task::Task;
+
+use shared::{Ended, Sharing};
 
 /// The plans of a job's evaluations, bound to a machine.
 #[derive(Debug)]
@@ -70,30 +73,58 @@ impl Measurer {
 
     /// Measures the state on the job's held-out windows.
     pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
+        let never = AtomicBool::new(false);
+        self.measure_until(job, state, &never)?.ok_or_else(|| {
+            let why = "an evaluation stopped, but nobody asked it to";
+            RunError::machine(why, "this is a bug in canonc; please report it")
+        })
+    }
+
+    /// The same; `None` if `stop`, on any rank, becomes true before the end.
+    pub(crate) fn measure_until(
+        &self,
+        job: &mut Job,
+        state: &State,
+        stop: &AtomicBool,
+    ) -> Result<Option<Evaluation>, RunError> {
         if let Some(team) = state.team() {
             Command::Evaluate.give(&*team.ranks)?;
         }
-        self.share(job, state)
+        self.share(job, state, stop)
     }
 
     /// This rank's part of an evaluation. All ranks call it; only rank 0 has the result.
-    pub(crate) fn share(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
+    pub(crate) fn share(
+        &self,
+        job: &mut Job,
+        state: &State,
+        stop: &AtomicBool,
+    ) -> Result<Option<Evaluation>, RunError> {
+        match self.shared(job, state, stop) {
+            Ok(evaluation) => Ok(Some(evaluation)),
+            Err(Ended::Stopped) => Ok(None),
+            Err(Ended::Failed(error)) => Err(error),
+        }
+    }
+
+    fn shared(&self, job: &mut Job, state: &State, stop: &AtomicBool) -> Result<Evaluation, Ended> {
         let whole = state.whole()?;
         let state = whole.as_ref().unwrap_or(state);
+        let sharing = Sharing { team: state.team(), stop };
         let Forced { nll, counted, tokens, mut answers, knowledge, mut singles } =
-            self.forced(job, state)?;
+            self.forced(job, state, sharing)?;
         let metrics = job.metrics;
         let mut measures = BTreeMap::new();
         match (task(job).cloned(), &self.decoder) {
             (Some(Task::Brevo(brevo)), Some(decoder)) if metrics.answers => {
-                answers = written::orders(&brevo, decoder, job, state, &mut singles)?;
+                answers = written::orders(&brevo, decoder, job, (state, sharing), &mut singles)?;
             }
             (Some(Task::Lano(lano)), Some(decoder)) => {
                 sentences::measure(
                     lano.grammar(),
                     decoder,
                     job,
-                    state,
+                    (state, sharing),
                     self.device,
                     &mut measures,
                 )?;
@@ -117,7 +148,9 @@ impl Measurer {
         // Only at the end: earlier, counts are enough to draw a curve.
         let last = state.step == job.steps;
         let suites = match &self.answerer {
-            Some(answerer) => suites::measure(&mut answerer.borrow_mut(), job, state, last)?,
+            Some(answerer) => {
+                suites::measure(&mut answerer.borrow_mut(), job, (state, sharing), last)?
+            }
             None => Vec::new(),
         };
         Ok(Evaluation {
@@ -133,11 +166,11 @@ impl Measurer {
     }
 
     /// Runs every held-out window, predicting each token from the true ones before it. Ranks share the batches.
-    fn forced(&self, job: &mut Job, state: &State) -> Result<Forced, RunError> {
+    fn forced(&self, job: &mut Job, state: &State, sharing: Sharing<'_>) -> Result<Forced, Ended> {
         let mut forced = Forced::default();
         let (count, rows, bits) = (batches(job), job.rows, job.metrics.bits);
         let predict = |index: u64| self.predict(job, state, index);
-        shared::in_order(state.team(), count, predict, |index, numbers| {
+        sharing.in_order(count, predict, |index, numbers| {
             let (batch, Predicted { losses, guesses }) = Predicted::read_from(numbers)?;
             // Ignored targets have loss 0.
             forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();

@@ -3,6 +3,7 @@
 //! equal bits count as equal; on a machine that differs from the attested one, a difference is called a fault of the
 //! run only if no rounding can explain it.
 
+mod near;
 mod platform;
 mod segment;
 
@@ -21,9 +22,10 @@ use records::platform::memory_limit;
 use records::run::{Paths, RunError};
 use records::verify::{Report, Subject};
 
+pub(crate) use near::{is_near, scores_are_near};
 pub(crate) use platform::Machines;
 pub use platform::Platform;
-pub(crate) use segment::{Origin, is_near, scores_are_near};
+pub(crate) use segment::Origin;
 
 /// How many steps to compute again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

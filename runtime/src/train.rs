@@ -3,6 +3,7 @@
 //! or the run stops; after an interruption at any time, the next process resumes from a complete checkpoint.
 
 mod alternate;
+mod evaluation;
 mod follow;
 mod history;
 mod machine;
@@ -46,7 +47,7 @@ pub use timing::{Timing, TimingMethod, time};
 /// Options of a process that runs a job. They do not affect results.
 #[derive(Debug)]
 pub struct Options<'a> {
-    /// When this becomes true, finish the current step, save a checkpoint and return.
+    /// When this becomes true, finish the current step, leave the current evaluation, save a checkpoint and return.
     pub stop: &'a AtomicBool,
     /// Save a checkpoint and return after this step.
     pub stop_after: Option<u64>,
@@ -194,6 +195,8 @@ struct Run<'a> {
     saved: Option<Manifest>,
     /// Whether rank 0 writes checkpoints alone, since another one does not see the folder.
     saves_alone: bool,
+    /// Whether the state is still to be evaluated: the process that saved it was stopped in that.
+    owes_evaluation: bool,
     counted: u64,
     /// The evidence that training diverged at the step of `state`.
     diverged: Option<String>,
@@ -251,8 +254,9 @@ impl<'a> Run<'a> {
         };
         let ahead = Ahead::new(job, own, checked);
         tell(Event::Started { step: state.step, machine: machine::line(&facts_of(options)) })?;
-        let (records, _) = records::metrics::read(&folder.paths.metrics())?;
+        let (records, heads) = records::metrics::read_with_heads(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
+        let owes_evaluation = evaluation::is_owed(job, log.head(), (&records, &heads));
         // If the run diverged and the last process ended after saving the last state, only the attestation is missing.
         let diverged = diverged(&records, job.steps);
         let diverged = diverged.filter(|(step, _)| *step == state.step).map(|(_, why)| why);
@@ -270,6 +274,7 @@ impl<'a> Run<'a> {
             kernels,
             saved,
             saves_alone: false,
+            owes_evaluation,
             counted,
             diverged,
             proved: 0,
@@ -292,14 +297,18 @@ impl<'a> Run<'a> {
             }
             return Ok(TrainOutcome::Interrupted { step });
         }
+        if self.owes_evaluation
+            && let Some(outcome) = self.evaluate_first()?
+        {
+            return Ok(outcome);
+        }
         while self.state.step < last && self.diverged.is_none() {
             self.step()?;
             let step = self.state.step;
-            if self.diverged.is_none() && self.job.cadence.evaluates_after(step, last) {
-                self.evaluate()?;
-            }
-            let ends = step == last || self.diverged.is_some();
-            let stops = self.stops() && !ends;
+            let due = self.diverged.is_none() && self.job.cadence.evaluates_after(step, last);
+            let stopped = due && !self.evaluate()?;
+            let ends = !stopped && (step == last || self.diverged.is_some());
+            let stops = stopped || self.stops() && !ends;
             if stops || self.log.left_to_prove() == 0 {
                 self.tell_proved(step)?;
             }
@@ -415,20 +424,6 @@ impl<'a> Run<'a> {
             Err(why) => format!("step {step} was not saved: {}", why.message),
         };
         RunError { help: format!("{}; {then}", error.help), ..error }
-    }
-
-    fn evaluate(&mut self) -> Result<(), RunError> {
-        let start = Instant::now();
-        let evaluation = self.measurer.measure(self.job, &self.state)?;
-        let seconds = start.elapsed().as_secs_f64();
-        let new = self.append(&Record::Evaluation(evaluation.clone()))?;
-        if new == Appended::New {
-            let step = self.state.step;
-            self.time(&format!("{{\"evaluation\":{step},\"evaluation_seconds\":{seconds:?}}}"))?;
-        }
-        self.observer.evaluation(&evaluation, seconds);
-        self.diverges(&Record::Evaluation(evaluation));
-        Ok(())
     }
 
     /// Adds the paths of this process to those of earlier ones.

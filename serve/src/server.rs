@@ -189,7 +189,10 @@ impl App {
         if request.uri().path() == "/health" {
             return Ok(());
         }
-        let given = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
+        let given = text(header::AUTHORIZATION)
+            .and_then(|value| value.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("Bearer"))
+            .map(|(_, token)| token);
         match given {
             Some(given) if same(given.trim(), wanted) => Ok(()),
             Some(_) => {

@@ -4,7 +4,8 @@
 //! at the end of a context belong to the continuation, both are tokenized as one text, and what does not fit is cut
 //! from the left.
 
-use crate::request::is_space;
+use crate::request::{Request, is_space};
+use crate::suite::Task;
 
 /// Text to tokens.
 pub trait Encoder {
@@ -82,6 +83,41 @@ impl Piece {
     }
 }
 
+/// The tokens of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tokens {
+    /// Of continuations, whose log-likelihoods are compared or reported.
+    Continuations(Vec<Piece>),
+    /// Of a document, whose log-likelihoods are added.
+    Document(Vec<Piece>),
+    /// Of a prompt, after which the model writes.
+    Prompt(Vec<i64>),
+}
+
+/// The tokens of a request, or why a model with inputs of at most `longest` tokens cannot be asked it.
+pub fn request(
+    encoder: &dyn Encoder,
+    task: &Task,
+    request: &Request,
+    longest: usize,
+) -> Result<Tokens, TokenError> {
+    Ok(match request {
+        Request::Choose { pairs, right: _, lengths: _ } => {
+            let pieces = pairs.iter().map(|(context, rest)| pair(encoder, context, rest, longest));
+            Tokens::Continuations(pieces.collect::<Result<_, _>>()?)
+        }
+        Request::Continue { context, continuation } => {
+            Tokens::Continuations(vec![pair(encoder, context, continuation, longest)?])
+        }
+        Request::Document { text, words: _, bytes: _ } => {
+            Tokens::Document(document(encoder, text, longest)?)
+        }
+        Request::Generate { prompt: text, expected: _ } => {
+            Tokens::Prompt(prompt(encoder, text, longest, task.max_tokens())?)
+        }
+    })
+}
+
 /// A continuation after a context.
 pub fn pair(
     encoder: &dyn Encoder,
@@ -132,6 +168,18 @@ pub fn document(
     Ok(pieces)
 }
 
+/// How many tokens a prompt may have, at least one.
+pub fn room(longest: usize, answer: usize) -> Result<usize, TokenError> {
+    longest.checked_sub(answer).filter(|room| *room > 0).ok_or_else(|| {
+        TokenError::new(
+            format!(
+                "an answer of {answer} tokens leaves no room for a prompt: the longest input is {longest}"
+            ),
+            "lower max_tokens of the task, or use a longer input: --max-length, or data.seq_len of a recipe",
+        )
+    })
+}
+
 /// The tokens of a prompt that leaves room for an answer.
 pub fn prompt(
     encoder: &dyn Encoder,
@@ -139,14 +187,7 @@ pub fn prompt(
     longest: usize,
     answer: usize,
 ) -> Result<Vec<i64>, TokenError> {
-    let Some(room) = longest.checked_sub(answer).filter(|room| *room > 0) else {
-        return Err(TokenError::new(
-            format!(
-                "an answer of {answer} tokens leaves no room for a prompt: the longest input is {longest}"
-            ),
-            "lower max_tokens of the task, or use a longer input: --max-length, or data.seq_len of a recipe",
-        ));
-    };
+    let room = room(longest, answer)?;
     let mut tokens = encoder.encode(text).map_err(TokenError::refused)?;
     if tokens.is_empty() {
         tokens.push(prefix(encoder)?);

@@ -8,7 +8,7 @@ use minijinja::value::ValueKind;
 use crate::SuiteError;
 use crate::questions::{Question, Questions};
 use crate::shots::Shots;
-use crate::suite::{Kind, Task};
+use crate::suite::{Kind, Metric, Task};
 use crate::template::{evaluate, is_list, render, texts};
 
 /// What a model is asked.
@@ -176,8 +176,12 @@ fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Side
                 }
                 None => texts(&answer).filter(|_| task.kind == Kind::Generate).unwrap_or_default(),
             };
-            let is_empty = expected.iter().all(String::is_empty);
-            if is_empty {
+            // Every text contains the empty one.
+            let is_empty = match task.metrics.contains(&Metric::Contains) {
+                true => expected.iter().any(String::is_empty),
+                false => expected.iter().all(String::is_empty),
+            };
+            if is_empty || expected.is_empty() {
                 let wanted = match task.kind {
                     Kind::Generate => "a text that is not empty, or a list of such texts,",
                     Kind::Choice | Kind::Continuation | Kind::Document => {

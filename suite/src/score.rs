@@ -17,6 +17,8 @@ pub enum Reply {
     Likelihood(f64),
     /// A generated text.
     Text(String),
+    /// Nothing, since the model's numbers are not finite: wrong.
+    Diverged,
 }
 
 /// A metric of a task.
@@ -68,12 +70,14 @@ pub fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f6
             let scores = found.iter().zip(lengths).map(|((sum, _), length)| {
                 if metric == Metric::AccNorm { sum / *length as f64 } else { *sum }
             });
-            let likeliest = first_largest(scores);
+            // No choice of a model that diverged is the likeliest.
+            let is_number = found.iter().all(|(sum, _)| !sum.is_nan());
+            let likeliest = first_largest(scores).filter(|_| is_number);
             f64::from(u8::from(likeliest.is_some_and(|place| right.contains(&place))))
         }
         (Request::Continue { .. }, Reply::Likelihoods(found)) => match (metric, found.first()) {
             (Metric::Perplexity, Some((sum, _))) => *sum,
-            (_, Some((_, greedy))) => f64::from(u8::from(*greedy)),
+            (_, Some((sum, greedy))) => f64::from(u8::from(*greedy && !sum.is_nan())),
             (_, None) => 0.0,
         },
         (Request::Document { .. }, Reply::Likelihood(sum)) => *sum,
@@ -91,7 +95,7 @@ pub fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f6
             | Request::Continue { .. }
             | Request::Document { .. }
             | Request::Generate { .. },
-            Reply::Likelihoods(_) | Reply::Likelihood(_) | Reply::Text(_),
+            Reply::Likelihoods(_) | Reply::Likelihood(_) | Reply::Text(_) | Reply::Diverged,
         ) => 0.0,
     }
 }

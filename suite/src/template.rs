@@ -96,17 +96,38 @@ fn regex_replace(text: &str, pattern: &str, replacement: Option<&str>) -> Result
             format!("`{pattern}` is not a regular expression: {why}"),
         )
     })?;
+    let groups = compiled.captures_len();
     let mut ours = String::new();
     let mut characters = replacement.unwrap_or_default().chars().peekable();
     while let Some(c) = characters.next() {
         match c {
             '$' => ours.push_str("$$"),
             '\\' => match characters.next() {
-                Some(digit) if digit.is_ascii_digit() => ours.push_str(&format!("${{{digit}}}")),
                 Some('n') => ours.push('\n'),
                 Some('t') => ours.push('\t'),
-                Some(other) => ours.push(other),
-                None => ours.push('\\'),
+                Some('\\') => ours.push('\\'),
+                // Python reads two digits as one group.
+                Some(digit)
+                    if digit
+                        .to_digit(10)
+                        .is_some_and(|group| (group as usize) < groups && group > 0)
+                        && !characters.peek().is_some_and(char::is_ascii_digit) =>
+                {
+                    ours.push_str(&format!("${{{digit}}}"));
+                }
+                // As in Python, other signs keep their backslash.
+                Some('$') => ours.push_str("\\$$"),
+                Some(other) if other.is_ascii_punctuation() => ours.extend(['\\', other]),
+                other => {
+                    let what = other.map_or_else(String::new, String::from);
+                    return Err(Error::new(
+                        ErrorKind::InvalidOperation,
+                        format!(
+                            "`\\{what}` in the replacement `{}` is neither a group of `{pattern}` from \\1 to \\9 nor \\n, \\t or \\\\",
+                            replacement.unwrap_or_default()
+                        ),
+                    ));
+                }
             },
             other => ours.push(other),
         }
@@ -285,6 +306,12 @@ mod tests {
         assert_eq!(
             render(r#"{{ t | regex_replace("\\[.*?\\]", "$1") }}"#, &fields).unwrap(),
             "a ( b ) $1 $1"
+        );
+        assert!(
+            render(r#"{{ t | regex_replace("(a)", "\\9") }}"#, &fields)
+                .unwrap_err()
+                .to_string()
+                .contains("neither a group"),
         );
         assert!(
             render(r#"{{ t | regex_replace("(?=a)", "") }}"#, &fields)

@@ -234,7 +234,7 @@ fn questions_of_suites_are_merged_as_they_are_committed() {
         let dir = repository("");
         let root = dir.path();
         let depo = RECIPE.split("[data]").nth(1).unwrap().split("[batch]").next().unwrap();
-        let text = RECIPE.replace(depo, "\nmultihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n\n")
+        let text = RECIPE.replace(depo, "\nmultihop.N = 2\nmultihop.hops = 1\nseq_len = 96\n\n")
             + "\n[evaluation]\nsuites = [\"s.toml\"]\nsuite_data = \"copies\"\n";
         fs::write(root.join("recipes/r.toml"), text).unwrap();
         let suite = "[[task]]\nname = \"next\"\nkind = \"continuation\"\nfile = \"q.jsonl\"\n\
@@ -282,4 +282,98 @@ fn built_locks_as_json() {
     assert_eq!(states(&[]), (0, "up to date".to_owned()));
     edit(dir.path(), "recipes/r.toml", "lr = 0.003", "lr = 0.001");
     assert_eq!(states(&["--check"]), (1, "stale".to_owned()));
+}
+
+const COMPARISON: &str = "base = \"a\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [1]\n\
+                          [arms]\na = \"r.toml\"\nb = \"s.toml\"\n";
+
+#[test]
+fn what_check_finds_is_in_the_json() {
+    let other = RECIPE.replace("lr = 0.003", "lr = 0.001").replace("good.canon", "canon.canon");
+    let canon = "import good from \"good.canon\"\narch canon = good with { canon A }\n";
+    let dir = folder(&[
+        ("arch/good.canon", ARCH),
+        ("recipes/r.toml", RECIPE),
+        ("arch/canon.canon", canon),
+        ("recipes/s.toml", &other),
+        ("recipes/both.toml", COMPARISON),
+        ("lockfiles/odd.lock", "odd"),
+    ]);
+    let json = |words: &[&str]| -> (i32, serde_json::Value, String) {
+        let ran = canonc(dir.path(), &[&["build", "--json"], words].concat());
+        (ran.code, serde_json::from_str(&ran.stdout).unwrap(), ran.stderr)
+    };
+    let (code, answer, said) = json(&["recipes/r.toml", "recipes/both.toml"]);
+    assert_eq!((code, &answer["locks"][0]["state"]), (1, &"wrote".into()), "{said}");
+    assert_eq!(answer["failed"][0]["source"], "recipes/both.toml");
+    assert_eq!(answer["failed"][0]["state"], "confounded");
+    fs::rename(dir.path().join(LOCK), dir.path().join("lockfiles/old.lock")).unwrap();
+    let (code, answer, _) = json(&["--check"]);
+    assert_eq!(code, 1);
+    let of = |name: &str| {
+        let path = format!("lockfiles/{name}.lock");
+        let mut locks = answer["locks"].as_array().unwrap().iter();
+        let lock = locks.find(|lock| lock["path"] == path.as_str()).unwrap();
+        (lock["state"].as_str().unwrap().to_owned(), lock["kind"].clone())
+    };
+    assert_eq!(of("r"), ("missing".to_owned(), "experiment".into()));
+    assert_eq!(of("old"), ("orphan".to_owned(), "experiment".into()));
+    assert_eq!(of("odd"), ("unreadable".to_owned(), serde_json::Value::Null));
+}
+
+/// The next command works as it is typed, in a folder with a space too.
+#[test]
+fn the_command_after_a_conflict_names_the_project_s_folder() {
+    let dir = repository("my exp");
+    let root = dir.path();
+    branches(root, "my exp", RATE, ["recipes/r.toml", "lr = 0.003", "lr = 0.002"]);
+    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{said}");
+    let next = "cd 'my exp' && canonc build recipes/r.toml && git add lockfiles/r.lock";
+    assert!(said.contains(next), "{said}");
+}
+
+/// A lock that only one branch added is taken as it is, without the other branch's change.
+#[test]
+fn locks_of_one_branch_that_go_stale_are_named() {
+    let dir = repository("");
+    let root = dir.path();
+    let swept = RECIPE.replace("lr = 0.003\n", "").replace(
+        "[schedule]",
+        "[sweep]\n\"name, optimizer.lr\" = [[\"x\", 0.003], [\"y\", 0.001]]\n\n[schedule]",
+    );
+    fs::write(root.join("recipes/r.toml"), &swept).unwrap();
+    fs::remove_file(root.join(LOCK)).unwrap();
+    commit(root, "", "sweep");
+    let schedule = "[\"y\", 0.001]]\n\n[schedule]\nkind = \"cosine\"\nwarmup = 10";
+    let third = schedule.replace("]]", "], [\"z\", 0.002]]").replace("10", "20");
+    let ours = ["recipes/r.toml", schedule, &third];
+    branches(root, "", ours, ["recipes/r.toml", "steps = 100", "steps = 120"]);
+    // Both branches changed the other two locks, so git runs the driver for them.
+    let (_, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+    let check = canonc(root, &["build", "--check"]);
+    assert_eq!(check.code, 1, "{}", check.stderr);
+    assert!(check.stderr.contains("lockfiles/z.lock: stale"), "{}", check.stderr);
+    assert!(said.contains("lockfiles/z.lock: stale after this merge"), "{said}");
+}
+
+/// A source that is not in the repository is not merged by git.
+#[test]
+fn a_source_behind_a_link_out_of_the_repository_is_not_taken_for_the_merged_one() {
+    let dir = repository("");
+    let root = dir.path();
+    let outside = tempfile::tempdir().unwrap();
+    let real = outside.path().join("r.toml");
+    fs::rename(root.join("recipes/r.toml"), &real).unwrap();
+    std::os::unix::fs::symlink(&real, root.join("recipes/r.toml")).unwrap();
+    commit(root, "", "link");
+    for (branch, lr) in [("theirs", "0.002"), ("ours", "0.001")] {
+        done(root, &["checkout", "--quiet", "-b", branch, "main"]);
+        fs::write(&real, RECIPE.replace("0.003", lr)).unwrap();
+        let ran = canonc(root, &["build", "recipes/r.toml"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        done(root, &["commit", "--quiet", "--all", "--message", branch]);
+    }
+    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{said}");
 }

@@ -515,6 +515,26 @@ fn what_is_not_finished_is_refused_by_name_and_left_out_of_a_folder() {
     assert!(page.contains("is not the finished run of its lock"));
 }
 
+/// As a shell writes out `runs/pair/*`.
+#[test]
+fn files_between_runs_are_named() {
+    let dir = compared();
+    let run = "runs/pair/pair-plain-seed1";
+    let lock = format!("{run}.lock");
+    fs::copy(dir.path().join(run).join("lock"), dir.path().join(&lock)).unwrap();
+    fs::write(dir.path().join("runs/pair/report.html"), "<!doctype html>").unwrap();
+    let help = "name the folder of all runs, `runs/pair`, or only folders: `runs/pair/*/`";
+    for (file, what) in [
+        (lock.as_str(), "is the lock of a run, not the run's folder"),
+        ("runs/pair/report.html", "is a file between runs, not a run"),
+    ] {
+        let ran = canonc(dir.path(), &["report", run, file]);
+        exits(2, &ran);
+        assert!(ran.stderr.contains(&format!("`{file}` {what}")), "{}", ran.stderr);
+        assert!(ran.stderr.contains(help), "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn bad_input_says_what_to_type() {
     let dir = project();

@@ -57,7 +57,7 @@ fn asked() -> (Place, String) {
     (place, format!("eval lockfiles/small.lock --weights {weights} --suite s.toml"))
 }
 
-fn results(place: &Place, words: &str) -> Value {
+pub(super) fn results(place: &Place, words: &str) -> Value {
     let output = place.type_in(&format!("{words} --json"));
     assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -273,12 +273,50 @@ fn a_runs_own_metrics_are_those_of_its_log_and_can_be_measured_on_other_data() {
         ("--set data.seq_len", "it has no `=`"),
         ("--set data.seq_len=\"x\"", "is not an integer"),
         ("--lengths 2", "too short for the first answer"),
+        ("--lengths 24 --set data.seq_len=24", "data.seq_len has no effect with --lengths"),
+        (
+            "--set evaluation.suites=[\"s.toml\"]",
+            "evaluation.suites has no effect with --suite task",
+        ),
+        ("--set evaluation.suite_tasks=[\"a\"]", "evaluation.suite_tasks has no effect with"),
     ] {
         let said = place.exits(2, &format!("eval runs/small --suite task {more}"));
         assert!(said.contains(says), "{more}: {said}");
     }
     let said = place.exits(2, "eval runs/small --suite needle");
     assert!(said.contains("tokens that are not text") && said.contains("--suite task"), "{said}");
+}
+
+/// A run's own metrics need no tokenizer, which the documents have already been through; suites do.
+#[test]
+fn a_run_with_a_trained_tokenizer_is_measured_without_its_file() {
+    let place = Place::empty();
+    let archs = format!("{ARCH}arch trained = small with {{ vocab 816 }}\n");
+    fs::write(place.path("archs.canon"), archs).unwrap();
+    let task = DEPO.find("task").unwrap()..DEPO.find("seq_len").unwrap();
+    let mut recipe = DEPO.to_owned();
+    let data = "task = \"text\"\nsource = \"web\"\nheld_out = 0.25\ntokenizer = \"tiktoken\"\ntokenizer_vocab = 816\n";
+    recipe.replace_range(task, data);
+    fs::write(place.path("text.toml"), format!("arch = \"archs.canon#trained\"\n{recipe}"))
+        .unwrap();
+    let documents = (0..40).map(|i| format!("{{\"text\": \"The document number {i}\"}}\n"));
+    fs::write(place.path("a.jsonl"), documents.collect::<String>()).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tokenizers/llama3.model");
+    let file = format!("--tokenizer-file {}", golden.display());
+    fs::create_dir(place.path("data")).unwrap();
+    place.exits(0, "build text.toml");
+    place.exits(
+        0,
+        &format!("data prepare a.jsonl --out data/web.index --tokenizer tiktoken {file}"),
+    );
+    place.exits(0, "bind lockfiles/text.lock --data data/web.index");
+    place.exits(0, "run lockfiles/text.lock");
+    let log = fs::read_to_string(place.path("runs/text/metrics.jsonl")).unwrap();
+    let logged: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    let found = results(&place, "eval runs/text --suite task");
+    assert_eq!(found["tasks"][0]["metrics"][0]["value"], logged["eval_loss"]);
+    let said = place.exits(2, "eval runs/text --suite needle --lengths 400");
+    assert!(said.contains("needs a file") && said.contains("--tokenizer-file FILE"), "{said}");
 }
 
 #[test]

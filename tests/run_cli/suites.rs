@@ -1,16 +1,17 @@
 //! Suites of evaluation tasks during training: `[evaluation] suites` in a recipe.
 
 use std::fs;
+use std::net::TcpListener;
+use std::process::Stdio;
 
-use records::attest::{Attestation, Circumstances};
-use records::fault::Faults;
-use records::finished;
-use records::metrics::{self, Evaluation, Log, Record};
-use records::run::{Paths, read_experiment};
+use records::metrics::{self, Evaluation, Record, SuiteScores};
 use serde_json::{Value, json};
-use tasks::metric;
 
-use crate::{ARCH, DEPO, Place, same};
+use super::eval::results;
+use crate::{ARCH, DEPO, Place, said, same};
+
+mod forged;
+mod stopped;
 
 const SUITE: &str = r#"
 [[task]]
@@ -84,6 +85,68 @@ fn evaluations(place: &Place, run: &str) -> Vec<Evaluation> {
     records.into_iter().filter_map(evaluation).collect()
 }
 
+/// Tasks, as in the results of `canonc eval`, without what a log does not have.
+fn scores(logged: &Evaluation) -> Value {
+    let tasks = logged.suites.iter().map(|SuiteScores { task, scores, each }| {
+        let metrics: Vec<Value> = scores
+            .iter()
+            .map(|(word, value)| json!({"metric": word, "value": value, "each": each[word]}))
+            .collect();
+        let (settings, asked) = (task.settings.to_string(), task.asked.to_string());
+        json!({"name": task.name, "task": settings, "questions": asked, "metrics": metrics})
+    });
+    tasks.collect()
+}
+
+/// The results of `canonc eval` on the suite, in the same form.
+fn eval(place: &Place, more: &str) -> Value {
+    let found = results(place, &format!("eval runs/small --suite recipes/suites/s.toml {more}"));
+    let metric =
+        |of: &Value| json!({"metric": of["metric"], "value": of["value"], "each": of["each"]});
+    let tasks = found["tasks"].as_array().unwrap().iter().map(|task| {
+        let mut metrics: Vec<Value> = task["metrics"].as_array().unwrap().iter().map(metric).collect();
+        metrics.sort_by_key(|metric| metric["metric"].as_str().unwrap().to_owned());
+        json!({"name": task["name"], "task": task["task"], "questions": task["questions"], "metrics": metrics})
+    });
+    tasks.collect()
+}
+
+/// In the lock's precision, and where the arch has more tokens than there are bytes.
+#[test]
+fn a_run_in_bf16_is_measured_by_eval_in_bf16() {
+    let place = place();
+    let archs = format!("{ARCH}arch more = small with {{ vocab 300 }}\n");
+    fs::write(place.path("archs.canon"), archs).unwrap();
+    recipe(&place, "small", "more", "suites = [\"suites/s.toml\"]");
+    let path = place.path("recipes/small.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(path, format!("{text}[precision]\npolicy = \"bf16\"\n")).unwrap();
+    place.exits(0, "build recipes/small.toml");
+    place.exits(0, "run lockfiles/small.lock");
+    let [_, last] = &evaluations(&place, "runs/small")[..] else { panic!("two evaluations") };
+    assert_eq!(eval(&place, ""), scores(last));
+    assert_eq!(eval(&place, "--dtype bf16"), scores(last));
+    assert_ne!(eval(&place, "--dtype f32"), scores(last));
+    // The lock with weights, and the lock's own metrics.
+    let words = "eval lockfiles/small.lock --weights \
+                 runs/small/checkpoints/step-0000000006/weights.safetensors --suite";
+    let loss = |words: &str, dtype: &str| {
+        let found = results(&place, words);
+        assert_eq!(found["settings"]["dtype"], dtype, "{words}");
+        found["tasks"][0]["metrics"][0]["value"].as_f64().unwrap()
+    };
+    let first = format!("{words} recipes/suites/s.toml --task next");
+    assert_eq!(loss(&first, "bf16"), last.suites[0].scores["acc"]);
+    assert_eq!(loss(&format!("{words} task"), "bf16"), last.nll.unwrap());
+    assert_eq!(loss("eval runs/small --suite task --dtype bf16", "bf16"), last.nll.unwrap());
+    for other in ["f32", "f64"] {
+        let words = format!("{words} task --dtype {other}");
+        assert_ne!(loss(&words, other), last.nll.unwrap());
+    }
+    let f32 = format!("{words} task --dtype f32");
+    assert_ne!(loss(&f32, "f32"), loss(&f32.replace("f32", "f64"), "f64"));
+}
+
 #[test]
 fn a_run_is_measured_on_its_suites_as_by_eval() {
     let place = place();
@@ -100,19 +163,7 @@ fn a_run_is_measured_on_its_suites_as_by_eval() {
     assert!(first.suites.iter().all(|task| task.scores.len() == task.task.metrics.len()));
     assert!(first.suites.iter().all(|task| task.each.is_empty()));
     // The same numbers as of the last checkpoint.
-    let output = place.type_in("eval runs/small --suite recipes/suites/s.toml --json");
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(found["tasks"].as_array().unwrap().len(), last.suites.len());
-    for (task, logged) in found["tasks"].as_array().unwrap().iter().zip(&last.suites) {
-        assert_eq!(task["name"], logged.task.name);
-        assert_eq!(task["task"], logged.task.settings.to_string());
-        assert_eq!(task["questions"], logged.task.asked.to_string());
-        for metric in task["metrics"].as_array().unwrap() {
-            let word = metric["metric"].as_str().unwrap();
-            assert_eq!(metric["value"], json!(logged.scores[word]), "{}/{word}", task["name"]);
-            assert_eq!(metric["each"], json!(logged.each[word]), "{}/{word}", task["name"]);
-        }
-    }
+    assert_eq!(eval(&place, ""), scores(last));
     place.holds("runs/small");
     let said = place.exits(0, "verify runs/small --replay --all");
     assert!(said.contains("2 of 2 evaluations: the same bits"), "{said}");
@@ -182,8 +233,78 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
     let text = "task = \"text\"\nsource = \"s\"\ntokenizer = \"tiktoken\"\ntokenizer_vocab = 258";
     let text = with("multihop.N = 2\nmultihop.hops = 1", text);
     refused("trained", &text, &["tiktoken tokenizer is not named", "tokenizer_file = "]);
+    // As many tokens as a window has leave none for the prompt.
+    for (most, tokens) in [("max_tokens = 200", 200), ("", 256)] {
+        let suite = SUITE.replace("max_tokens = 4", most);
+        fs::write(place.path("recipes/suites/s.toml"), suite).unwrap();
+        let says = format!("task `write`: an answer of {tokens} tokens leaves no room");
+        refused("small", &good, &[&says, "lower max_tokens", "small.toml:"]);
+    }
+    let free = good.replace("seq_len = 200\n", "");
+    let swept = format!("{free}[sweep]\ndata.seq_len = [300, 200]\n");
+    refused("swept", &swept, &["task `write`: an answer of 256 tokens leaves no room"]);
+    fs::write(place.path("recipes/suites/s.toml"), SUITE.replace("= 4", "= 199")).unwrap();
+    place.exits(0, "build recipes/small.toml");
     fs::write(place.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     refused("small", &good, &["recipes/suites/q.jsonl:1", "`answer` of task `next`"]);
+}
+
+/// Only the tokenizer shows it, so a lock can be built.
+#[test]
+fn a_question_that_has_no_tokens_ends_a_run_before_its_first_step() {
+    let place = place();
+    let long = questions().replace("7é", &"7".repeat(201));
+    fs::write(place.path("recipes/suites/q.jsonl"), long).unwrap();
+    place.exits(0, "build recipes/small.toml");
+    let why = "recipes/suites/q.jsonl:2: task `next`: what is scored has 201 tokens, but the longest input is 200";
+    for words in ["run", "run --dry-run", "run --ranks 2"] {
+        let said = place.exits(2, &format!("{words} --lock lockfiles/small.lock"));
+        assert!(said.contains(why) && said.contains("help: shorten the answer"), "{said}");
+        assert!(!place.path("runs").exists(), "nothing was begun");
+    }
+    // Every rank finds it by itself.
+    let ends = two_ranks([&place, &place]);
+    for (code, said) in &ends {
+        assert_eq!(*code, Some(2), "{ends:?}");
+        assert!(said.contains(why), "{ends:?}");
+    }
+}
+
+/// Starts rank 0 and rank 1 in a folder each. Returns their exit codes and what they said.
+fn two_ranks(places: [&Place; 2]) -> [(Option<i32>, String); 2] {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut rank = 0;
+    let started = places.map(|place| {
+        let mut command = place.command("run --rank-timeout 60 --lock lockfiles/small.lock");
+        command
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", port.to_string());
+        rank += 1;
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    started.map(|child| {
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), said(&output))
+    })
+}
+
+/// The id covers no questions, and rank 0 would log a mixture.
+#[test]
+fn ranks_whose_locks_ask_other_questions_do_not_train() {
+    let places = [place(), place()];
+    let changed = questions().replace("born", "burn");
+    fs::write(places[1].path("recipes/suites/q.jsonl"), changed).unwrap();
+    for place in &places {
+        place.exits(0, "build recipes/small.toml");
+    }
+    let ends = two_ranks([&places[0], &places[1]]);
+    for (code, said) in &ends {
+        assert_eq!(*code, Some(3), "{ends:?}");
+        assert!(said.contains("differ: ") && said.contains(" has eval "), "{ends:?}");
+    }
+    assert!(places.iter().all(|place| !place.path("runs").exists()), "nothing was begun");
 }
 
 #[test]
@@ -249,74 +370,6 @@ fn paths_of_suites_are_checked_when_a_recipe_is_built() {
     );
 }
 
-/// What somebody who did not train could write into a log, with its chain and attestation.
-#[test]
-fn scores_that_are_not_the_locks_are_found() {
-    let place = place();
-    place.exits(0, "build recipes/small.toml");
-    place.exits(0, "run lockfiles/small.lock");
-    let said = place.exits(0, "verify runs/small");
-    assert!(said.contains("4 tasks and the metrics of 2 evaluations are the lock's"), "{said}");
-    assert!(said.contains("scores of suites: each question's part after the last step"), "{said}");
-    let paths = Paths::new(place.path("runs/small"));
-    let lock = fs::read_to_string(paths.lock()).unwrap();
-    let experiment = read_experiment("lock", &lock).unwrap();
-    let attested = fs::read_to_string(paths.attestation()).unwrap();
-    let records = metrics::read(&paths.metrics()).unwrap().0;
-    let forged = |forge: &dyn Fn(&mut Evaluation)| {
-        fs::remove_file(paths.metrics()).unwrap();
-        let mut log = Log::open(&paths.metrics()).unwrap();
-        for mut record in records.clone() {
-            if let Record::Evaluation(evaluation) = &mut record {
-                forge(evaluation);
-            }
-            log.append(&record, &Faults::none()).unwrap();
-        }
-        let mut attestation = Attestation::parse(&attested).unwrap();
-        attestation.metrics = log.head().unwrap();
-        attestation.write(&paths.attestation(), Circumstances::default(), &Faults::none()).unwrap();
-        place.type_in("verify runs/small")
-    };
-    let found = |forge: &dyn Fn(&mut Evaluation), says: &str| {
-        let output = forged(forge);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains(says), "{says}: {said}");
-        let error = finished::read(&paths, (&experiment).into()).unwrap_err();
-        assert!(error.message.contains(says), "{says}: {error}");
-    };
-    assert_eq!(forged(&|_| ()).status.code(), Some(0));
-    found(
-        &|it| it.suites.clear(),
-        "the evaluation after step 3 logged scores of 0 tasks of suites",
-    );
-    found(&|it| it.suites[0].task.asked = it.suites[0].task.settings, "but the lock has `next acc");
-    found(
-        &|it| {
-            let wrong = 3.0 - (3.0 * it.suites[1].scores["acc"]).round();
-            it.suites[1].scores.insert("acc".to_owned(), wrong / 3.0);
-        },
-        "for `pick/acc`, but its questions give",
-    );
-    for word in ["bits_per_byte", "byte_perplexity", "word_perplexity"] {
-        let better = |it: &mut Evaluation| {
-            it.suites[2].scores.entry(word.to_owned()).and_modify(|value| *value *= 0.9);
-        };
-        found(&better, "contradicts");
-    }
-    // All of them, so that they agree: only the last evaluation shows it.
-    found(
-        &|it| {
-            let counted = it.suites[2].task.counted.unwrap();
-            for (word, value) in &mut it.suites[2].scores {
-                *value = metric::of_word(word).unwrap().rule.value(&[-1.0; 3], counted);
-            }
-        },
-        "the evaluation after step 6 logged",
-    );
-}
-
 #[test]
 fn compare_refuses_changed_questions_before_it_writes() {
     let place = place();
@@ -350,9 +403,56 @@ fn compare_reports_scores_of_suites_as_paired_differences() {
     }
     let row = said.lines().find(|line| line.starts_with("pick/acc ")).unwrap();
     assert!(row.contains("3 questions") && row.contains('%'), "{row}");
+    // The differences are those of the logs.
+    let found = results(&place, "compare lockfiles/both.lock");
+    let rows = found["comparisons"][0]["pairs"][0]["rows"].as_array().unwrap();
+    let score = |run: &str, task: &str, word: &str| {
+        let of = evaluations(&place, &format!("runs/both/both-{run}"));
+        let suites = &of.last().unwrap().suites;
+        suites.iter().find(|scores| scores.task.name == task).unwrap().scores[word]
+    };
+    for (task, word) in [("next", "perplexity"), ("pick", "acc"), ("text", "bits_per_byte")] {
+        let name = format!("{task}/{word}");
+        let row = rows.iter().find(|row| row["metric"] == name.as_str()).unwrap();
+        let of = |arm: &str| [1, 2].map(|seed| score(&format!("{arm}-seed{seed}"), task, word));
+        let (base, treated) = (of("plain"), of("treated"));
+        let differences = [treated[0] - base[0], treated[1] - base[1]];
+        assert_eq!(row["paired"], json!(differences), "{name}");
+        assert_eq!(row["base"], json!((base[0] + base[1]) / 2.0), "{name}");
+        assert_eq!(row["asked"], 3, "{name}");
+        assert!(word != "bits_per_byte" || differences.iter().all(|d| *d != 0.0), "{row}");
+    }
+    let said = found["comparisons"][0]["caption"].as_str().unwrap();
+    assert!(said.contains("Suites ask all seeds the same questions"), "{said}");
     let wrong = both.replace("pick/acc", "other/acc");
     fs::write(place.path("recipes/wrong.toml"), wrong).unwrap();
     let said = place.exits(2, "build recipes/wrong.toml");
     assert!(said.contains("does not have the metric other/acc"), "{said}");
     assert!(said.contains("write/exact_match"), "{said}");
+}
+
+/// As without suites: the run ends, attested as diverged. Until then no answer of it is right.
+#[test]
+fn a_model_that_diverges_answers_nothing() {
+    let place = place();
+    let good = fs::read_to_string(place.path("recipes/small.toml")).unwrap();
+    let mut unstable = good.clone();
+    for (from, to) in
+        [("lr = 0.01", "lr = 1e18"), ("warmup = 2", "warmup = 0"), ("every = 3", "every = 1")]
+    {
+        assert!(unstable.contains(from), "{from}: {unstable}");
+        unstable = unstable.replace(from, to);
+    }
+    fs::write(place.path("recipes/unstable.toml"), &unstable).unwrap();
+    place.exits(0, "build recipes/unstable.toml");
+    let said = place.exits(1, "run lockfiles/unstable.lock");
+    assert!(said.contains("attested as diverged"), "{said}");
+    for logged in evaluations(&place, "runs/unstable") {
+        let of = |task: usize, word: &str| logged.suites[task].scores[word];
+        assert!(of(0, "perplexity").is_nan(), "{logged:?}");
+        for (task, word) in [(0, "acc"), (1, "acc"), (1, "acc_norm"), (3, "exact_match")] {
+            assert_eq!(of(task, word), 0.0, "{word}: {logged:?}");
+        }
+    }
+    place.exits(0, "verify runs/unstable");
 }

@@ -8,7 +8,9 @@ use std::fs;
 use std::io::BufRead;
 use std::path::PathBuf;
 
+use data::text::index::{OnBadLine, SourceFiles, TextIndex};
 use lab::experiment::Experiment;
+use lab::field::{FieldValue, Fields};
 use lab::lock;
 use records::fault::POINTS;
 use report::tensorboard::{self, Records};
@@ -156,6 +158,39 @@ fn what_is_torn_is_cut_and_what_disagrees_is_replaced() {
     place.exits(0, "run --tensorboard tb");
     whole(&place, "tb/small", "runs/small", &small);
     place.holds("runs/small");
+}
+
+/// On text in bytes the page also has the loss in bits, which is no metric of the log.
+#[test]
+fn report_writes_the_events_that_the_run_wrote() {
+    let task = DEPO.find("task").unwrap()..DEPO.find("seq_len").unwrap();
+    let mut recipe = DEPO.to_owned();
+    recipe.replace_range(task, "task = \"text\"\nsource = \"small\"\nheld_out = 0.25\n");
+    let open = experiment("small_text", &recipe, &[]);
+    let lines = (0..40).map(|i| format!("{{\"text\": \"document {i}\"}}\n"));
+    let lines = std::io::Cursor::new(lines.collect::<String>());
+    let files = SourceFiles { name: "small".to_owned(), files: vec![("memory".to_owned(), lines)] };
+    let (documents, _) = TextIndex::build(vec![files], OnBadLine::Refuse).unwrap();
+    let digest = FieldValue::text(documents.identity().to_hex().to_string());
+    let bound = Fields::from([("data.digest".to_owned(), digest)]);
+    let bound = open.with("small".to_owned(), &bound).unwrap();
+    let place = Place::new(&bound);
+    fs::create_dir(place.path("data")).unwrap();
+    data::text::file::save(&documents, &place.path("data/small.index")).unwrap();
+    place.exits(0, "run --tensorboard live");
+    place.exits(0, "report runs/small --out page.html --tensorboard after");
+    assert!(fs::read_to_string(place.path("page.html")).unwrap().contains("bits per token"));
+    whole(&place, "live/small", "runs/small", &bound);
+    whole(&place, "after/small", "runs/small", &bound);
+    let values = |folder: &str| -> Vec<_> {
+        let events = read(&place, folder, "runs/small", &bound).events;
+        events.into_iter().map(|event| (event.step, event.values)).collect()
+    };
+    let found = values("after/small");
+    assert_eq!(found, values("live/small"));
+    let tags = found.iter().flat_map(|(_, values)| values).map(|(tag, _)| tag.as_str());
+    let of_evaluation: Vec<&str> = tags.filter(|tag| tag.starts_with("evaluation/")).collect();
+    assert_eq!(of_evaluation, ["evaluation/eval_loss"; 2]);
 }
 
 #[test]

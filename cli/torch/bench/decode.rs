@@ -136,7 +136,7 @@ fn checked(args: &BenchArgs) -> Result<(), Failure> {
     if args.machine.kernels != WithKernels::Fastest {
         return refused("`bench decode` measures the fastest kernels", "leave out --kernels");
     }
-    if args.machine.dtype != WithType::F32 {
+    if args.machine.dtype() != WithType::F32 {
         return refused("`bench decode` compares f32 and bf16 in one run", "leave out --dtype");
     }
     match args.machine.device {

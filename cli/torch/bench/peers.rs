@@ -96,6 +96,7 @@ fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
         gpus_per_node: 1,
         origin: None,
         tokenizer: Err(""),
+        came: None,
     };
     let exported = folder.path().join("export");
     write(&request, &exported).map_err(failure)?;
@@ -120,7 +121,7 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
         "{}; PyTorch {} and libtorch {}; {} sequences of {seq_len} tokens, {} threads; {} rounds of {STEPS} steps; \
          rounds: lowest and highest median; ratios: PyTorch's time over canonc's in the same round, median (lowest–\
          highest); retaining: with {}={}",
-        if args.machine.dtype == WithType::Bf16 { "bf16" } else { "f32" },
+        if args.machine.dtype() == WithType::Bf16 { "bf16" } else { "f32" },
         setup.python.torch,
         torch.version,
         args.sequences(),
@@ -152,7 +153,7 @@ fn checked(args: &BenchArgs) -> Result<i64, Failure> {
             );
         }
     }
-    match args.machine.dtype {
+    match args.machine.dtype() {
         WithType::F32 | WithType::Bf16 => {}
         WithType::F64 => return refused("`bench peers` has no f64", "use --dtype f32 or bf16"),
     }
@@ -239,7 +240,7 @@ fn alike<T>(names: &[String], contenders: &[(Entry<'_>, Contender, T)]) -> Resul
 fn command(setup: &Setup<'_>, entry: &Entry<'_>) -> Command {
     let Setup { args, seq_len, threads, program, python, raced } = setup;
     let Raced { archs, script, module, .. } = raced;
-    let dtype = match args.machine.dtype {
+    let dtype = match args.machine.dtype() {
         WithType::F32 | WithType::F64 => "f32",
         WithType::Bf16 => "bf16",
     };

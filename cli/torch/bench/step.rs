@@ -44,7 +44,7 @@ fn asked(
         Some(Trained { options, loss: _, seq_len: _ }) => options,
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
-    if args.machine.dtype == WithType::Bf16 {
+    if args.machine.dtype() == WithType::Bf16 {
         options.common.precision = Precision::Bf16;
     }
     Ok((compiled.name, compiled.graph, options))

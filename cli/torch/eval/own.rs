@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use compiler::plan::Precision;
 use lab::experiment::Experiment;
 use lab::field::{FieldValue, Fields};
 use records::job::Job;
@@ -16,6 +17,7 @@ use runtime::state::State;
 use runtime::weights::Weights;
 
 use super::{Done, Metric};
+use crate::forward::precision;
 use canonc::args::EvalArgs;
 use canonc::fail::{Failure, shown};
 use canonc::runs::{self, failure};
@@ -56,6 +58,13 @@ pub(super) fn measure(
             if locked.value(path).is_some() {
                 fields.insert(path.to_owned(), FieldValue::text(neutral));
             }
+        }
+        if let Some(dtype) = args.machine.dtype {
+            let policy = match precision(dtype) {
+                Precision::F32 => "f32",
+                Precision::Bf16 => "bf16",
+            };
+            fields.insert("precision.policy".to_owned(), FieldValue::text(policy));
         }
         if let Some(length) = length {
             let length = i64::try_from(length).unwrap_or(i64::MAX);

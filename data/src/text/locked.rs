@@ -34,6 +34,30 @@ pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> 
     }
 }
 
+/// The tokens around a text, as a model saw them in training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// Before each text.
+    pub before: Option<u32>,
+    /// After a text that has ended.
+    pub after: Option<u32>,
+    /// Before a text without context, which needs a token to predict it from.
+    pub first: Option<u32>,
+}
+
+/// The tokens around a text of a source, or of a tokenizer alone.
+pub fn around(source: Option<&DataSource>, tokenizer: &Info) -> Around {
+    let Info { bos, eos, .. } = *tokenizer;
+    let (before, after) = match source {
+        None => (bos, eos),
+        Some(DataSource::Task { task, .. }) => (task.separator(), task.separator()),
+        Some(DataSource::Text { add_bos, add_eos, .. }) => {
+            (bos.filter(|_| *add_bos), eos.filter(|_| *add_eos))
+        }
+    };
+    Around { before, after, first: before.or(bos).or(eos) }
+}
+
 /// How the tokenizer of a lock and that of documents differ, in words; `None` if they are equal.
 pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
     let Info { kind: has_kind, digest: has_digest, vocab: has_vocab, bos: _, eos: _ } = documents;

@@ -11,11 +11,37 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use compiler::canonical::Identity;
+use compiler::op;
 use compiler::program::Compiled;
+use lab::experiment::LockedArch;
 use lab::lock::{ArchLock, Lock, write};
 
-use support::programs::{compiled_file, files, read, root};
+use support::programs::{TEXT, compiled_file, compiled_in, files, program_of, read, root};
 use support::scratch;
+
+/// An arch may have the name of anything that its text calls, such as `canon` or `uniform`.
+#[test]
+fn the_name_of_an_arch_has_no_effect() {
+    let text = |name: &str| {
+        format!(
+            "arch {name} {{ vocab 300 dim 8 norm_eps 1e-5 init lingua canon A, B layers 2 of decoder \
+             {{ mixer attention {{ heads 2 }} mlp swiglu {{ hidden 16 }} }} }}"
+        )
+    };
+    let wanted = compiled_in(&program_of(&text("plain")), TEXT, "plain").identity;
+    let others =
+        ["uniform", "trunc_normal", "zeros", "decoder", "attention", "lingua", "rsqrt", "ceil_to"];
+    let mut locked = 0;
+    for name in op::ALL.iter().map(|primitive| primitive.name).chain(others) {
+        let program = program_of(&text(name));
+        // Some names are keywords.
+        let (Some(compiled), _) = program.compile(TEXT, name) else { continue };
+        assert_eq!(compiled.identity, wanted, "{name}");
+        LockedArch::new(&compiled).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        locked += 1;
+    }
+    assert!(locked > 40, "{locked}");
+}
 
 fn digest(tag: &str, text: &str) -> String {
     blake3::hash(format!("{tag}\n{text}").as_bytes()).to_hex().to_string()

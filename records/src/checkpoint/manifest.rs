@@ -25,7 +25,7 @@ pub struct Manifest {
     pub lock: Digest,
     /// Number of updates done.
     pub step: u64,
-    /// Chain of the metrics log, after that step's lines.
+    /// Chain of the metrics log: after that step's lines, or before its evaluation if the run was stopped in it.
     pub chain: Digest,
     /// The file of parameters.
     pub weights: Content,

@@ -112,6 +112,22 @@ fn equal_tensors_give_equal_files_that_other_readers_read() {
 }
 
 #[test]
+fn a_state_that_was_evaluated_after_it_was_saved_gets_the_chain_after_that() {
+    let mut folder = Folder::with(&[5, 10]);
+    let place = folder.root.path().join(name_of(10));
+    let saved = verify(&place, &slots()).unwrap();
+    let now = folder.store.rechain(&saved, chain(11)).unwrap();
+    assert_eq!(now, Manifest { chain: chain(11), ..saved.clone() });
+    assert_eq!(verify(&place, &slots()).unwrap(), now);
+    let left: Vec<_> = fs::read_dir(folder.root.path()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(left.len(), 3, "two checkpoints and the pointer: {left:?}");
+    // Saved again, with the same tensors: the log of the process that saves is the one that counts.
+    folder.save(10).unwrap();
+    assert_eq!(verify(&place, &slots()).unwrap(), saved);
+    assert_eq!(fs::read_dir(folder.root.path()).unwrap().count(), 3);
+}
+
+#[test]
 fn old_ones_go_and_two_that_verify_stay() {
     let mut folder = Folder::with(&[5, 10, 15, 20]);
     folder.store.prune(0, &Faults::none()).unwrap();

@@ -111,7 +111,8 @@ pub(super) fn check_unattested(
     let shown = log.and_then(|log| finished::divergence(log.records.last()?, last));
     let end = match shown {
         Some((step, _)) => Some(format!("training diverged at step {step}")),
-        None if steps == last && last_is_saved => {
+        // A run that was stopped in its last evaluation has both without it.
+        None if steps == last && last_is_saved && log.is_some_and(Log::ends_evaluated) => {
             Some(format!("its log and its checkpoint are those of the last step, {last}"))
         }
         None if told.ended => Some("events.jsonl says that it ended".to_owned()),

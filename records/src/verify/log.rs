@@ -50,15 +50,20 @@ impl Log {
         })
     }
 
-    /// The chain after the last line of a step, including its evaluation; for step 0, after the start.
-    pub(super) fn head_after(&self, step: u64) -> Option<Digest> {
+    /// The chains after each line of a step, last the one after its evaluation; for step 0, after the start.
+    pub(super) fn heads_after(&self, step: u64) -> Vec<Digest> {
         let of_step = |record: &Record| match record {
             Record::Start(_) => step == 0,
             Record::Step(logged) => logged.step == step,
             Record::Evaluation(evaluation) => evaluation.step == step,
         };
-        let at = self.records.iter().rposition(of_step)?;
-        self.heads.get(at).copied()
+        let pairs = self.records.iter().zip(&self.heads);
+        pairs.filter(|(record, _)| of_step(record)).map(|(_, head)| *head).collect()
+    }
+
+    /// Whether the last line is an evaluation.
+    pub(super) fn ends_evaluated(&self) -> bool {
+        matches!(self.records.last(), Some(Record::Evaluation(_)))
     }
 }
 

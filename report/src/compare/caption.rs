@@ -19,6 +19,7 @@ use super::{
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::{Asked, Split};
 use crate::statistics::{Confidence, Effect, noise, sequential, sign_flip};
+use tasks::metric::of_suite;
 
 pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Member]) -> String {
     let rows: Vec<Row> = pairs.iter().flat_map(Pair::rows).collect();
@@ -248,34 +249,51 @@ fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
     said
 }
 
-/// The population that the interval covers besides other seeds.
+/// The population that the intervals cover besides other seeds: a sentence for rows of windows and one for rows of suites.
 pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String> {
-    rows.iter().any(|row| row.asked.is_some()).then(|| {
-        let some = rows.iter().any(|row| row.result.is_ok());
-        let which = match comparison.proved.questions {
-            _ if rows.iter().all(|row| row.paired.len() <= 1) => {
-                "There is one pair of runs: differences are those of these runs on these windows, and nothing here \
-                 shows how they would vary with other seeds"
-            }
-            Some(Asked::Same) if !some => {
-                "All seeds are evaluated on the same windows, so the spread over seeds does not include the variance \
-                 of the questions"
-            }
-            Some(Asked::Same) => {
-                "All seeds are evaluated on the same windows, so intervals hold for other seeds and these questions, \
-                 not for other questions"
-            }
-            Some(Asked::Fresh) => {
-                "Each seed is evaluated on its own windows, so the spread over seeds includes the variance of the \
-                 questions"
-            }
-            None => {
-                "It is unknown whether all seeds are evaluated on the same windows, so the variance of the questions \
-                 is unknown too"
-            }
-        };
-        format!("{which}. {}", parts(rows))
-    })
+    let (suites, windows): (Vec<&Row>, Vec<&Row>) = rows
+        .iter()
+        .filter(|row| row.asked.is_some())
+        .partition(|row| of_suite(&row.metric).is_some());
+    if suites.is_empty() && windows.is_empty() {
+        return None;
+    }
+    if rows.iter().all(|row| row.paired.len() <= 1) {
+        let one = "There is one pair of runs: differences are those of these runs on these questions, and nothing here \
+                   shows how they would vary with other seeds";
+        return Some(format!("{one}. {}", parts(rows)));
+    }
+    let has_intervals = |rows: &[&Row]| rows.iter().any(|row| row.result.is_ok());
+    let of_windows = match comparison.proved.questions {
+        Some(Asked::Same) if !has_intervals(&windows) => {
+            "All seeds are evaluated on the same windows, so the spread over seeds does not include the variance of \
+             the questions"
+        }
+        Some(Asked::Same) => {
+            "All seeds are evaluated on the same windows, so intervals hold for other seeds and these questions, not \
+             for other questions"
+        }
+        Some(Asked::Fresh) => {
+            "Each seed is evaluated on its own windows, so the spread over seeds includes the variance of the questions"
+        }
+        None => {
+            "It is unknown whether all seeds are evaluated on the same windows, so the variance of the questions is \
+             unknown too"
+        }
+    };
+    let of_suites = match has_intervals(&suites) {
+        false => {
+            "Suites ask all seeds the same questions, so the spread over seeds of their scores does not include the \
+             variance of the questions"
+        }
+        true => {
+            "Suites ask all seeds the same questions, so intervals of their scores hold for other seeds and these \
+             questions, not for other questions"
+        }
+    };
+    let said = [(windows.is_empty(), of_windows), (suites.is_empty(), of_suites)];
+    let said = said.into_iter().filter_map(|(none, said)| (!none).then_some(said));
+    Some(format!("{}. {}", said.collect::<Vec<_>>().join(". "), parts(rows)))
 }
 
 /// How the questions' part was computed, or why it is absent.

@@ -98,8 +98,9 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     }
     said.extend(reported_before(comparison));
     said.push(repeated(comparison, &pairs, &rows));
-    if let Some(over) = rows.iter().find_map(|row| row.over) {
-        let which = match comparison.proved.questions {
+    let over = rows.iter().find_map(|row| Some((row, row.over?)));
+    if let Some((row, over)) = over {
+        let which = match comparison.proved.questions_of(&row.metric) {
             _ if most <= 1 => "of one seed",
             Some(Asked::Same) => "the same for all seeds",
             Some(Asked::Fresh) => "other ones for each seed",

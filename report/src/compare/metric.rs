@@ -6,7 +6,8 @@
 use tasks::metric::{BITS, BITS_PER_PARAMETER, KL, VALIDITY, is_share, of_suite};
 
 use super::{
-    BITS_PER_BYTE, EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, Unit,
+    BITS_PER_BYTE, BITS_PER_TOKEN, EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY,
+    TRAINING_LOSS, Unit,
 };
 
 /// Further measures of an evaluation: their names in tables and their units.
@@ -45,7 +46,7 @@ pub fn unit(metric: &str) -> Unit {
             // A perplexity, or bits per byte: its name says which.
             false => Unit::Unknown,
         },
-        BITS_PER_BYTE => Unit::Count,
+        BITS_PER_BYTE | BITS_PER_TOKEN => Unit::Count,
         _ if metric.starts_with(TOKEN_ACCURACY) || metric.starts_with(EXACT_MATCH) => Unit::Share,
         _ => {
             let found = MEASURES.iter().find(|(_, called, _)| *called == metric);

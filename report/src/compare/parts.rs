@@ -180,7 +180,7 @@ pub(super) fn cell(unit: Unit, parts: Option<Result<Split, NoParts>>) -> Option<
 #[cfg(test)]
 mod tests {
     use super::super::tests::{by, proved, two_seeds};
-    use super::super::{Arm, Comparison, Role, summary};
+    use super::super::{Arm, Comparison, Role, methods, summary};
     use super::*;
     use lab::comparison::SelectionMode;
 
@@ -232,6 +232,38 @@ mod tests {
         let text = summary(&fresh).text();
         assert!(text.contains("SE: seeds and questions"), "{text}");
         assert!(text.contains("seeds ±") && text.contains("questions ±"), "{text}");
+    }
+
+    #[test]
+    fn suites_ask_every_seed_the_same_whatever_the_windows() {
+        let mut both = comparison(|seed| seed.to_string());
+        both.proved.questions = Some(Asked::Fresh);
+        let (windows, suites) =
+            ("Each seed is evaluated on its own", "Suites ask all seeds the same");
+        let caption = summary(&both).caption;
+        assert!(caption.contains(windows) && !caption.contains(suites), "{caption}");
+        for run in both.arms.iter_mut().flat_map(|arm| arm.points.iter_mut().flatten()) {
+            let curves = &mut run.curves;
+            let acc = "piqa/acc".to_owned();
+            let single = curves.questions[EXACT_MATCH].clone();
+            let single = Single { asked: Digest::of("test", "piqa"), ..single };
+            curves.asked.insert(acc.clone(), single.scores.len() as u64);
+            curves.metrics.insert(acc.clone(), curves.metrics[EXACT_MATCH].clone());
+            curves.questions.insert(acc, single);
+        }
+        let row = both.pairs()[0].row("piqa/acc").unwrap();
+        assert_eq!(row.parts.unwrap().unwrap().asked, Asked::Same);
+        let caption = summary(&both).caption;
+        assert!(caption.contains(windows) && caption.contains(suites), "{caption}");
+        assert!(methods("c", "00", &both).contains("other ones for each seed"));
+        for run in both.arms.iter_mut().flat_map(|arm| arm.points.iter_mut().flatten()) {
+            run.curves.asked.retain(|metric, _| of_suite(metric).is_some());
+        }
+        both.selection.metric = "piqa/acc".to_owned();
+        let caption = summary(&both).caption;
+        assert!(!caption.contains(windows) && caption.contains(suites), "{caption}");
+        let methods = methods("c", "00", &both);
+        assert!(methods.contains("40 questions, the same for all seeds"), "{methods}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Analysis, Arm, Comparison, Costs, Role, Siblings, Varied};
 use crate::statistics::questions::Asked;
+use tasks::metric::of_suite;
 
 /// Facts from the lock, for display with the results of the runs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,7 +23,7 @@ pub struct Proved {
     pub varied: Varied,
     /// A warning for each kind of seed that pairs have in common: such pairs are not independent.
     pub repeated: Vec<String>,
-    /// Whether all seeds are evaluated on the same questions; `None` if unknown or mixed.
+    /// Whether all seeds are evaluated on the same windows; `None` if unknown or mixed. Suites ask all the same.
     pub questions: Option<Asked>,
     /// The largest ratio of the base to itself at which ratios of times have an interval; `None` for the default.
     pub time_bound: Option<f64>,
@@ -124,6 +125,14 @@ fn questions(locked: &lab::comparison::Comparison) -> Option<Asked> {
 pub(crate) const NOT_CONTROLLED: &str = "NOT CONTROLLED";
 
 impl Proved {
+    /// Whether all seeds answer the same questions of a metric; `None` if unknown or mixed.
+    pub(crate) fn questions_of(&self, metric: &str) -> Option<Asked> {
+        match of_suite(metric) {
+            Some(_) => Some(Asked::Same),
+            None => self.questions,
+        }
+    }
+
     /// What a comparison's lock proves.
     pub fn from_lock(locked: &lab::comparison::Comparison) -> Proved {
         let claims = locked.verdicts.iter().map(|(arm, verdict)| {

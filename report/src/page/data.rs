@@ -56,7 +56,7 @@ fn units(runs: &[&Run]) -> Value {
 }
 
 fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
-    let Run { name, arm, role, seed, point: _, at, experiment, logged } = run;
+    let Run { name, arm, role, seed, point: _, at, experiment, folder: _, logged } = run;
     let value = |path| experiment.value(path).and_then(|value| value.plain().parse::<f64>().ok());
     let mut series = BTreeMap::new();
     let mut put = |name: &str, points: &[(u64, f64)]| {

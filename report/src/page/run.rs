@@ -5,14 +5,14 @@
 //! means over equal blocks and carry the block length; timings belong to the same run as the log, or are absent.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use lab::comparison::Role;
-use lab::experiment::Experiment;
+use lab::experiment::{DataSource, Experiment};
 
 use super::spikes::{self, Spike};
-use crate::compare::{self, BITS_PER_BYTE, Curves};
+use crate::compare::{self, BITS_PER_BYTE, BITS_PER_TOKEN, Curves};
 use disk::json_lines;
 use records::finished;
 use records::metrics::Record;
@@ -39,6 +39,8 @@ pub struct Run {
     pub at: String,
     /// The run's lock.
     pub experiment: Experiment,
+    /// Its folder.
+    pub folder: PathBuf,
     /// Its log.
     pub logged: Logged,
 }
@@ -60,8 +62,6 @@ pub struct Logged {
     pub beside: bool,
     /// Facts about the machine that a finished run attests, if one machine did all of it.
     pub machine: BTreeMap<String, String>,
-    /// Start time in seconds since 1970, if recorded.
-    pub started: Option<f64>,
     /// Spikes of the training loss.
     pub spikes: Vec<Spike>,
 }
@@ -75,7 +75,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
     if attestation.other_machines.is_empty() {
         logged.machine = attestation.machine;
     }
-    logged.measure_bytes(bytes_per_token(experiment));
+    logged.measure_bits(experiment);
     Ok(logged)
 }
 
@@ -85,14 +85,8 @@ pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u6
     let paths = Paths::new(folder);
     let (records, step) = finished::so_far(&paths, experiment.into())?;
     let mut logged = Logged::from_records(&paths, Curves::from_records(&records), records);
-    logged.measure_bytes(bytes_per_token(experiment));
+    logged.measure_bits(experiment);
     Ok((logged, step))
-}
-
-/// Bytes of text behind a token, if the lock says it: with bytes as tokens, one. The mark at the end of a document counts
-/// as a byte there.
-fn bytes_per_token(experiment: &Experiment) -> Option<f64> {
-    is_text(experiment, "bytes").then_some(1.0)
 }
 
 /// Whether every token of text is a target, and a tokenizer of this kind made them.
@@ -102,13 +96,29 @@ pub fn is_text(experiment: &Experiment, tokenizer: &str) -> bool {
 }
 
 impl Logged {
-    /// Adds the evaluation loss in bits per byte of text, if the bytes of a token are known.
-    pub fn measure_bytes(&mut self, bytes_per_token: Option<f64>) {
-        let Some(bytes) = bytes_per_token else { return };
+    /// Adds the evaluation loss in bits per byte, for a number of bytes of text per target.
+    pub fn measure_bytes(&mut self, bytes_per_token: f64) {
+        self.measure(BITS_PER_BYTE, bytes_per_token);
+    }
+
+    /// Adds the evaluation loss in bits, where tokens are bytes. The marks of documents are targets too, and the log does
+    /// not count them: bits are per byte only without marks.
+    fn measure_bits(&mut self, experiment: &Experiment) {
+        if !is_text(experiment, "bytes") {
+            return;
+        }
+        let has_marks = matches!(
+            experiment.data.source,
+            DataSource::Text { add_bos, add_eos, .. } if add_bos || add_eos
+        );
+        self.measure(if has_marks { BITS_PER_TOKEN } else { BITS_PER_BYTE }, 1.0);
+    }
+
+    fn measure(&mut self, name: &str, per: f64) {
         let Some(losses) = self.curves.metrics.get(EVAL_LOSS) else { return };
-        let bits = |nats: f64| nats / std::f64::consts::LN_2 / bytes;
+        let bits = |nats: f64| nats / std::f64::consts::LN_2 / per;
         let points = losses.iter().map(|(step, nats)| (*step, bits(*nats))).collect();
-        self.curves.metrics.insert(BITS_PER_BYTE.to_owned(), points);
+        self.curves.metrics.insert(name.to_owned(), points);
     }
 
     fn from_records(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
@@ -126,7 +136,6 @@ impl Logged {
         logged.seconds = seconds(&paths.timings(), logged.batches.len());
         logged.beside =
             json_lines(&paths.timings()).iter().any(|line| line.get("beside").is_some());
-        logged.started = started(&paths.events());
         logged.spikes = spikes::find(&logged.curves.loss);
         logged
     }
@@ -204,13 +213,11 @@ mod tests {
     #[test]
     fn bits_per_byte_follow_from_the_evaluation_loss() {
         let mut logged = Logged::default();
-        logged.measure_bytes(Some(1.0));
+        logged.measure_bytes(1.0);
         assert!(logged.curves.metrics.is_empty(), "there was no evaluation");
         let losses = vec![(10, std::f64::consts::LN_2), (20, 0.0)];
         logged.curves.metrics.insert(EVAL_LOSS.to_owned(), losses);
-        logged.measure_bytes(None);
-        assert!(!logged.curves.metrics.contains_key(BITS_PER_BYTE));
-        logged.measure_bytes(Some(4.0));
+        logged.measure_bytes(4.0);
         assert_eq!(logged.curves.metrics[BITS_PER_BYTE], [(10, 0.25), (20, 0.0)]);
     }
 

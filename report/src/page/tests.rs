@@ -75,6 +75,7 @@ fn runs(comparison: &Comparison) -> Vec<Run> {
                     seed: found.seed,
                     point,
                     at: comparison.points[point].clone(),
+                    folder: std::path::PathBuf::new(),
                     logged: logged(&found.curves, &seed.to_string()),
                 });
             }

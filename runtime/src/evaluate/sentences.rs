@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
-use super::shared;
+use super::shared::{Ended, Sharing};
 use crate::decode::{Decoder, Prompt, SamplingOptions, on_the_cpu};
 use crate::execute::ExecuteError;
 use crate::state::State;
 use data::Windows;
 use data::window::TaskWindows;
 use records::job::Job;
-use records::run::RunError;
 use tasks::lano::grammar::Grammar;
 use tasks::lano::law::{self, Law};
 use tasks::metric;
@@ -28,16 +27,16 @@ pub(super) fn measure(
     grammar: &Grammar,
     decoder: &Decoder,
     job: &mut Job,
-    state: &State,
+    (state, sharing): (&State, Sharing<'_>),
     device: Device,
     measures: &mut BTreeMap<String, f64>,
-) -> Result<(), RunError> {
+) -> Result<(), Ended> {
     if job.metrics.validity {
-        let validity = validity(grammar, decoder, job, state)?;
+        let validity = validity(grammar, decoder, job, (state, sharing))?;
         measures.extend(validity.map(|share| (metric::VALIDITY.to_owned(), share)));
     }
     if job.metrics.kl {
-        let kl = divergence(grammar, decoder, job, state, device)?;
+        let kl = divergence(grammar, decoder, job, (state, sharing), device)?;
         measures.extend(kl.map(|mean| (metric::KL.to_owned(), mean)));
     }
     Ok(())
@@ -48,8 +47,8 @@ fn validity(
     grammar: &Grammar,
     decoder: &Decoder,
     job: &Job,
-    state: &State,
-) -> Result<Option<f64>, RunError> {
+    (state, sharing): (&State, Sharing<'_>),
+) -> Result<Option<f64>, Ended> {
     let Windows::Task(windows) = &job.held_out else { return Ok(None) };
     let end = [windows.id(grammar.end())];
     let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
@@ -69,7 +68,7 @@ fn validity(
         }
         Ok(vec![right])
     };
-    shared::in_order(state.team(), count.div_ceil(TOGETHER), write, |_, numbers| {
+    sharing.in_order(count.div_ceil(TOGETHER), write, |_, numbers| {
         right += u64::try_from(*numbers.first()?).ok()?;
         Some(())
     })?;
@@ -90,9 +89,9 @@ fn divergence(
     grammar: &Grammar,
     decoder: &Decoder,
     job: &mut Job,
-    state: &State,
+    (state, sharing): (&State, Sharing<'_>),
     device: Device,
-) -> Result<Option<f64>, RunError> {
+) -> Result<Option<f64>, Ended> {
     let (count, rows) = (job.evaluation_samples, job.rows.max(1));
     let Windows::Task(windows) = &mut job.held_out else { return Ok(None) };
     let (mut sum, mut positions) = (0.0, 0u64);
@@ -108,7 +107,7 @@ fn divergence(
         }
         Ok(found.iter().map(|divergence: &f64| divergence.to_bits() as i64).collect())
     };
-    shared::in_order(state.team(), count.div_ceil(rows), compare, |_, numbers| {
+    sharing.in_order(count.div_ceil(rows), compare, |_, numbers| {
         for bits in numbers {
             sum += f64::from_bits(*bits as u64);
             positions += 1;

@@ -1,40 +1,94 @@
 //! An evaluation's work, shared by ranks.
 //!
 //! In: numbered pieces of work, and how one is done. Out: their results on rank 0. Must stay true: piece n is done by rank
-//! n mod R, which alone makes what it needs, and in the same calls as in one process; rank 0 takes all results in order.
+//! n mod R, which alone makes what it needs, and in the same calls as in one process; rank 0 takes all results in order;
+//! if one rank is asked to stop, all stop after the same piece.
 
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::ExecuteError;
 use crate::ranks::Team;
 use records::run::RunError;
 
-/// Does the pieces of this rank, of `count`, and gives rank 0 the result of each piece in order. `take` returns `None` if
-/// the numbers are not a result.
-pub(super) fn in_order(
-    team: Option<&Team>,
-    count: u64,
-    make: impl FnMut(u64) -> Result<Vec<i64>, RunError>,
-    take: impl FnMut(u64, &[i64]) -> Option<()>,
-) -> Result<(), RunError> {
-    match team {
-        None => divided((0, 1), count, make, |own| Ok(Some(vec![own])), take),
-        Some(team) => {
-            let place = (team.ranks.rank(), team.ranks.size());
-            divided(place, count, make, |own| Ok(team.lists_to_first(&own)?), take)
+/// Why an evaluation has no result.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// A rank was asked to stop.
+    Stopped,
+    Failed(RunError),
+}
+
+impl From<RunError> for Ended {
+    fn from(error: RunError) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+impl From<ExecuteError> for Ended {
+    fn from(error: ExecuteError) -> Ended {
+        Ended::Failed(error.into())
+    }
+}
+
+/// Those who share an evaluation.
+#[derive(Clone, Copy)]
+pub(super) struct Sharing<'a> {
+    pub(super) team: Option<&'a Team>,
+    /// Whether this process is asked to stop.
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// What ranks have exchanged: on rank 0 the lists of all, on the others nothing; `Break` if one of them stops.
+type Exchanged = ControlFlow<(), Option<Vec<Vec<i64>>>>;
+
+impl Sharing<'_> {
+    /// Does the pieces of this rank, of `count`, and gives rank 0 the result of each piece in order. `take` returns `None`
+    /// if the numbers are not a result.
+    pub(super) fn in_order(
+        self,
+        count: u64,
+        make: impl FnMut(u64) -> Result<Vec<i64>, RunError>,
+        take: impl FnMut(u64, &[i64]) -> Option<()>,
+    ) -> Result<(), Ended> {
+        let stops = || self.stop.load(Ordering::Relaxed);
+        match self.team {
+            None => {
+                let exchange = |own, stops| {
+                    Ok(match stops {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(Some(vec![own])),
+                    })
+                };
+                divided((0, 1), count, stops, make, exchange, take)
+            }
+            Some(team) => {
+                let place = (team.ranks.rank(), team.ranks.size());
+                let exchange = |own: Vec<i64>, stops| Ok(team.lists_to_first(&own, stops)?);
+                divided(place, count, stops, make, exchange, take)
+            }
         }
     }
 }
 
-/// The same for one rank of so many. `exchange` gives rank 0 the lists of all ranks.
+/// The same for one rank of so many. `exchange` gives rank 0 the lists of all ranks, and each whether one stops.
 fn divided(
     (rank, ranks): (u64, u64),
     count: u64,
+    stops: impl Fn() -> bool,
     mut make: impl FnMut(u64) -> Result<Vec<i64>, RunError>,
-    mut exchange: impl FnMut(Vec<i64>) -> Result<Option<Vec<Vec<i64>>>, RunError>,
+    mut exchange: impl FnMut(Vec<i64>, bool) -> Result<Exchanged, RunError>,
     mut take: impl FnMut(u64, &[i64]) -> Option<()>,
-) -> Result<(), RunError> {
+) -> Result<(), Ended> {
     for first in (0..count).step_by(usize::try_from(ranks).unwrap_or(usize::MAX)) {
         let piece = first + rank;
-        let own = if piece < count { make(piece)? } else { Vec::new() };
-        let Some(all) = exchange(own)? else { continue };
+        let stops = stops();
+        let own = if piece < count && !stops { make(piece)? } else { Vec::new() };
+        let all = match exchange(own, stops)? {
+            ControlFlow::Break(()) => return Err(Ended::Stopped),
+            ControlFlow::Continue(None) => continue,
+            ControlFlow::Continue(Some(all)) => all,
+        };
         for (piece, numbers) in (first..count).zip(&all) {
             take(piece, numbers).ok_or_else(|| {
                 RunError::machine(
@@ -67,11 +121,12 @@ mod tests {
                     made.push(number);
                     Ok(piece(number))
                 };
-                let exchange = |own| {
+                let exchange = |own, _| {
                     lists.push(own);
-                    Ok(None)
+                    Ok(ControlFlow::Continue(None))
                 };
-                divided((rank, ranks), count, make, exchange, |_, _| unreachable!()).unwrap();
+                let take = |_, _: &[i64]| unreachable!();
+                divided((rank, ranks), count, || false, make, exchange, take).unwrap();
                 let own: Vec<u64> = (rank..count).step_by(ranks as usize).collect();
                 assert_eq!(made, own, "rank {rank} of {ranks}");
                 sent.push(lists);
@@ -81,17 +136,17 @@ mod tests {
                 made.push(number);
                 Ok(piece(number))
             };
-            let exchange = |own| {
+            let exchange = |own, _| {
                 let others = sent.iter().map(|lists| lists[round].clone());
                 let all = std::iter::once(own).chain(others).collect();
                 round += 1;
-                Ok(Some(all))
+                Ok(ControlFlow::Continue(Some(all)))
             };
             let take = |number, numbers: &[i64]| {
                 taken.push((number, numbers.to_vec()));
                 Some(())
             };
-            divided((0, ranks), count, make, exchange, take).unwrap();
+            divided((0, ranks), count, || false, make, exchange, take).unwrap();
             assert_eq!(made, (0..count).step_by(ranks as usize).collect::<Vec<u64>>());
             let wanted: Vec<_> = (0..count).map(|number| (number, piece(number))).collect();
             assert_eq!(taken, wanted, "{ranks} ranks");
@@ -100,8 +155,28 @@ mod tests {
 
     #[test]
     fn an_incomplete_result_is_an_error() {
-        let all = |own| Ok(Some(vec![own]));
-        let error = divided((0, 1), 2, |n| Ok(piece(n)), all, |n, _| (n == 0).then_some(()));
-        assert!(error.unwrap_err().message.contains("part 1 of an evaluation"));
+        let all = |own, _| Ok(ControlFlow::Continue(Some(vec![own])));
+        let make = |n| Ok(piece(n));
+        let error = divided((0, 1), 2, || false, make, all, |n, _| (n == 0).then_some(()));
+        let Err(Ended::Failed(error)) = error else { panic!("{error:?}") };
+        assert!(error.message.contains("part 1 of an evaluation"));
+    }
+
+    #[test]
+    fn who_is_asked_to_stop_makes_no_further_piece() {
+        let stop = AtomicBool::new(false);
+        let mut made = Vec::new();
+        let make = |number| {
+            made.push(number);
+            stop.store(number == 1, Ordering::Relaxed);
+            Ok(piece(number))
+        };
+        let end = Sharing { team: None, stop: &stop }.in_order(5, make, |_, _| Some(()));
+        assert!(matches!(end, Err(Ended::Stopped)), "{end:?}");
+        assert_eq!(made, [0, 1]);
+        // Another rank was asked.
+        let exchange = |_, _| Ok(ControlFlow::Break(()));
+        let end = divided((1, 2), 5, || false, |n| Ok(piece(n)), exchange, |_, _| unreachable!());
+        assert!(matches!(end, Err(Ended::Stopped)), "{end:?}");
     }
 }

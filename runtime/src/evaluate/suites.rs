@@ -2,29 +2,29 @@
 //! alone, in inputs of at most a training window, with the marks of training; ranks share the questions.
 
 use suite::asked::Asked;
-use suite::score::{Measured, part, total};
+use suite::score::{Measured, Reply, part, total};
 
-use super::shared;
+use super::shared::{Ended, Sharing};
 use crate::answer::{Answerer, of_question};
 use crate::state::State;
 use records::job::Job;
 use records::metrics::SuiteScores;
-use records::run::RunError;
-use records::suites::Suites;
+use records::run::{RunError, RunErrorKind};
+use records::suites::{Suites, length};
 
 /// The scores of every task; each question's part only in the `last` evaluation.
 pub(super) fn measure(
     answerer: &mut Answerer,
     job: &Job,
-    state: &State,
+    (state, sharing): (&State, Sharing<'_>),
     last: bool,
-) -> Result<Vec<SuiteScores>, RunError> {
+) -> Result<Vec<SuiteScores>, Ended> {
     let Some(Suites { asked, tokens }) = &job.suites else {
         let why = format!("the suites of `{}` were not read", job.name);
-        return Err(RunError::machine(why, "this is a bug in canonc; please report it"));
+        return Err(RunError::machine(why, "this is a bug in canonc; please report it").into());
     };
     answerer.forget();
-    let longest = usize::try_from(job.seq_len).unwrap_or(usize::MAX);
+    let longest = length(job.seq_len);
     let mut all = Vec::new();
     for (Asked { task, requests, places, .. }, locked) in asked.iter().zip(&job.tasks) {
         let mut each: Vec<Vec<f64>> = vec![Vec::new(); task.metrics.len()];
@@ -33,12 +33,15 @@ pub(super) fn measure(
             let (Some(request), Some(place)) = (requests.get(at), places.get(at)) else {
                 return Ok(Vec::new());
             };
-            let reply = answerer.reply(&state.weights, tokens, longest, task, request);
-            let reply = reply.map_err(|error| of_question(error, place, &task.name))?;
+            let reply = match answerer.reply(&state.weights, tokens, longest, task, request) {
+                // A model that has diverged is a result, which the loss at the end names.
+                Err(error) if error.kind == RunErrorKind::Finding => Reply::Diverged,
+                reply => reply.map_err(|error| of_question(error, place, &task.name))?,
+            };
             let parts = task.metrics.iter().map(|metric| part(task, *metric, request, &reply));
             Ok(parts.map(|part| part.to_bits() as i64).collect())
         };
-        shared::in_order(state.team(), requests.len() as u64, ask, |_, numbers| {
+        sharing.in_order(requests.len() as u64, ask, |_, numbers| {
             for (parts, bits) in each.iter_mut().zip(numbers) {
                 parts.push(f64::from_bits(*bits as u64));
             }

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Singles, shared};
+use super::Singles;
+use super::shared::{Ended, Sharing};
 use crate::decode::{Decoder, Prompt, SamplingOptions};
 use crate::state::State;
 use data::Windows;
 use records::job::Job;
 use records::metrics::Score;
-use records::run::RunError;
 use tasks::brevo::Brevo;
 use tasks::sample::{Span, Tape};
 
@@ -34,9 +34,9 @@ pub(super) fn orders(
     brevo: &Brevo,
     decoder: &Decoder,
     job: &mut Job,
-    state: &State,
+    (state, sharing): (&State, Sharing<'_>),
     singles: &mut Singles,
-) -> Result<BTreeMap<u32, Score>, RunError> {
+) -> Result<BTreeMap<u32, Score>, Ended> {
     let mut scores: BTreeMap<u32, Score> = BTreeMap::new();
     let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
     let count = job.evaluation_samples;
@@ -70,7 +70,7 @@ pub(super) fn orders(
         }
         Ok(numbers)
     };
-    shared::in_order(state.team(), count.div_ceil(TOGETHER), ask, |_, mut numbers| {
+    sharing.in_order(count.div_ceil(TOGETHER), ask, |_, mut numbers| {
         while let Some(([right, length, place @ ..], rest)) = numbers.split_first_chunk::<5>() {
             let (ids, after) = rest.split_at_checked(usize::try_from(*length).ok()?)?;
             let place = place.map(|number| number as u64);

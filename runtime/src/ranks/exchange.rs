@@ -4,6 +4,7 @@
 //! sizes are those of the schedule; a message holds a unit's parameters one after another, each flattened, so that a
 //! rank's part is one piece of it.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -514,12 +515,19 @@ impl Team {
         self.shards().length(param, rank).div_ceil(BLOCK) as usize
     }
 
-    /// The numbers of each rank, of which each may have another count, on rank 0; `None` on the others.
+    /// The numbers of each rank, of which each may have another count, on rank 0; `None` on the others. If a rank was asked
+    /// to stop, every rank returns `Break` instead.
     pub(crate) fn lists_to_first(
         &self,
         own: &[i64],
-    ) -> Result<Option<Vec<Vec<i64>>>, ExecuteError> {
-        let counts = self.gather_numbers(&[own.len() as i64])?;
+        stop: bool,
+    ) -> Result<ControlFlow<(), Option<Vec<Vec<i64>>>>, ExecuteError> {
+        let told = self.gather_numbers(&[own.len() as i64, i64::from(stop)])?;
+        let (pairs, _) = told.as_chunks::<2>();
+        if pairs.iter().any(|[_, stop]| *stop != 0) {
+            return Ok(ControlFlow::Break(()));
+        }
+        let counts: Vec<i64> = pairs.iter().map(|[count, _]| *count).collect();
         let mut send = vec![0; counts.len()];
         send[0] = own.len() as i64;
         let receive = if self.leads() { counts } else { vec![0; send.len()] };
@@ -527,7 +535,7 @@ impl Team {
         let output = empty(receive.iter().sum(), Kind::Int64)?;
         let output = self.ranks.all_to_all(output, input, &receive, &send)?;
         if !self.leads() {
-            return Ok(None);
+            return Ok(ControlFlow::Continue(None));
         }
         let numbers = numbers(&output)?;
         let mut rest = numbers.as_slice();
@@ -537,7 +545,7 @@ impl Team {
             lists.push(list.to_vec());
             rest = after;
         }
-        Ok(Some(lists))
+        Ok(ControlFlow::Continue(Some(lists)))
     }
 
     /// The numbers of all ranks, one after another.

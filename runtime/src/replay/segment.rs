@@ -3,10 +3,11 @@
 //! machine; on another machine, the others must be within a tolerance that grows, like rounding, with each step after a
 //! known state.
 
+use super::near::{is_near, scores_are_near};
 use super::{Difference, Platform, Replay, Replayer};
 use crate::state::State;
 use records::checkpoint::{SavedCheckpoint, compare};
-use records::metrics::{Evaluation, Record, Score, Step};
+use records::metrics::{Evaluation, Record, Step};
 use records::run::RunError;
 
 /// A known earlier state of a run.
@@ -29,21 +30,6 @@ impl Origin {
             Origin::Initial => "the initial weights".to_owned(),
             Origin::Kept(found) => format!("checkpoints/{}", found.name),
         }
-    }
-}
-
-/// Relative differences that rounding can make in the loss of one step from equal weights, and in the norm of its
-/// gradient: f32 sums in another order, and matrix products in TF32, stay below these.
-const LOSS_ROUNDING: f64 = 1e-3;
-const NORM_ROUNDING: f64 = 1e-2;
-
-/// The effect of rounding on the loss this many steps after equal weights: it doubles with each step, up to a quarter.
-/// Later steps are not judged, since training may amplify rounding without bound.
-fn loss_tolerance(steps: u64) -> f64 {
-    match steps {
-        0..=8 => LOSS_ROUNDING * (1u64 << steps.saturating_sub(1)) as f64,
-        9..=16 => 0.25,
-        _ => f64::INFINITY,
     }
 }
 
@@ -202,35 +188,6 @@ impl Replayer {
     }
 }
 
-/// Whether the scores of two evaluations, `after` steps from a state that both had, differ by no more than rounding.
-pub(crate) fn scores_are_near(one: &Evaluation, other: &Evaluation, after: u64) -> bool {
-    // Rounding decides an answer only if two tokens are about equally likely.
-    let share = match after {
-        0..=6 => 0.01 * (1u64 << after) as f64,
-        _ => 1.0,
-    };
-    let near = |a: &Score, b: &Score| {
-        a.of == b.of && a.right.abs_diff(b.right) as f64 <= (share * a.of as f64).max(1.0)
-    };
-    let alike = |(level, score): (&u32, &Score)| {
-        other.answers.get(level).is_some_and(|theirs| near(score, theirs))
-    };
-    one.counted == other.counted
-        && close(one.nll, other.nll, loss_tolerance(after))
-        && near(&one.tokens, &other.tokens)
-        && one.answers.len() == other.answers.len()
-        && one.answers.iter().all(alike)
-}
-
-/// Whether two steps, `after` steps from a state that both had, differ by no more than rounding.
-pub(crate) fn is_near(one: &Step, other: &Step, after: u64) -> bool {
-    let exact = (one.lr.to_bits(), one.batch, one.counted)
-        == (other.lr.to_bits(), other.batch, other.counted);
-    exact
-        && close(one.loss, other.loss, loss_tolerance(after))
-        && (after > 1 || close(Some(one.grad_norm), Some(other.grad_norm), NORM_ROUNDING))
-}
-
 fn differs(logged: &Record, now: &Record) -> Option<String> {
     let now = &now.as_logged(logged);
     if logged.text() == now.text() {
@@ -242,14 +199,4 @@ fn differs(logged: &Record, now: &Record) -> Option<String> {
     } else {
         differences.join("; ")
     })
-}
-
-fn close(one: Option<f64>, other: Option<f64>, tolerance: f64) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => {
-            one.to_bits() == other.to_bits()
-                || (one - other).abs() <= tolerance * one.abs().max(other.abs())
-        }
-        (one, other) => one.is_none() && other.is_none(),
-    }
 }

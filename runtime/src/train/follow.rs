@@ -15,7 +15,8 @@ use records::fault::Faults;
 use records::job::Job;
 use records::run::{Paths, RunError};
 
-/// Follows rank 0 to the end of its training. `stop` asks all ranks to stop after the next step.
+/// Follows rank 0 to the end of its training. `stop` asks all ranks to stop after the next step, or in an
+/// evaluation.
 pub fn follow(
     job: &mut Job,
     machine: Machine,
@@ -58,7 +59,7 @@ pub fn follow(
             }
             Command::Send(part, index) => state.send(part, index)?,
             // Rank 0 alone has the result, and logs it.
-            Command::Evaluate => drop(measurer.share(job, &state)?),
+            Command::Evaluate => drop(measurer.share(job, &state, stop)?),
             Command::End(how) => return Ok(how),
         }
     }

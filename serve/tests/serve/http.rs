@@ -1,11 +1,13 @@
 //! Answers over TCP.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use serve::chat::Template;
 
-use crate::toy::{Server, Toy, events, post, receive, setup};
+use crate::toy::{Bytes, Server, Toy, events, post, receive, setup};
 
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
@@ -201,7 +203,8 @@ fn a_conversation_is_a_prompt_by_its_template() {
         { "role": "user", "content": [{ "type": "text", "text": " hi " }, { "type": "text", "text": "you " }] },
     ]);
     let ids = server.answer("/tokenize", &json!({ "messages": messages }).to_string());
-    let mut wanted = vec![256u64, 258];
+    // The template writes no mark before the text, so there is none.
+    let mut wanted = vec![258u64];
     wanted.extend("system:Be brief.".bytes().map(u64::from));
     wanted.extend([259, 258]);
     wanted.extend("user:hi you".bytes().map(u64::from));
@@ -219,6 +222,24 @@ fn a_conversation_is_a_prompt_by_its_template() {
     let long = server.answer(CHAT, &json!({ "messages": messages, "seed": 4 }).to_string());
     assert_eq!(long["choices"][0]["finish_reason"], "length");
     assert_eq!(long["usage"]["total_tokens"], 100);
+}
+
+#[test]
+fn a_template_decides_whether_a_conversation_begins_with_a_mark() {
+    let first = |template: Template, codec: Bytes| {
+        let mut setup = setup();
+        (setup.template, setup.codec) = (template, Arc::new(codec));
+        let body = json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string();
+        Server::with(Toy::default(), setup).answer("/tokenize", &body)["tokens"][0].clone()
+    };
+    let body = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let new = |text: &str| Template::new(text, [].into()).unwrap();
+    assert_eq!(first(new(body), Bytes::new()), 104);
+    assert_eq!(first(new(&format!("<|bos|>{body}")), Bytes::new()), 256);
+    // Ours is for models without a template: their texts begin as in training.
+    assert_eq!(first(Template::plain(), Bytes::new()), 256);
+    // Nor can a template write a mark that has no text.
+    assert_eq!(first(new(body), Bytes { specials: Vec::new() }), 256);
 }
 
 #[test]

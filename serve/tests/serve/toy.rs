@@ -22,13 +22,15 @@ const VOCAB: usize = 260;
 /// Each byte is a token.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    specials: Vec<Special>,
+    pub(crate) specials: Vec<Special>,
 }
 
 impl Bytes {
     pub(crate) fn new() -> Bytes {
         let special = |text: &str, id| Special { text: text.to_owned(), id };
-        Bytes { specials: vec![special("<|user|>", USER), special("<|end|>", END)] }
+        let specials =
+            vec![special("<|bos|>", BOS), special("<|user|>", USER), special("<|end|>", END)];
+        Bytes { specials }
     }
 }
 

@@ -56,10 +56,11 @@ fn speeds_are_shown_and_utilisation_only_of_a_given_peak() {
 }
 
 #[test]
-fn losses_of_text_are_also_bits_per_byte_where_the_bytes_are_known() {
+fn losses_of_text_are_also_bits_and_per_byte_only_where_the_bytes_are_known() {
     let dir = project();
     let root = dir.path();
     on_text(root, "plain", "");
+    on_text(root, "unmarked", ", add_bos = false, add_eos = false");
     let tokenizer = |digest: &str| {
         let digest = digest.repeat(32);
         format!(
@@ -78,7 +79,13 @@ fn losses_of_text_are_also_bits_per_byte_where_the_bytes_are_known() {
         exits(0, &canonc(root, &[&["report"], words].concat()));
         fs::read_to_string(root.join("report.html")).unwrap()
     };
-    assert!(page(&["plain"]).contains(&bits(1.0)));
+    // A mark of a document is a target, but no byte of text.
+    let plain = page(&["plain"]);
+    assert!(plain.contains(&bits(1.0)) && plain.contains("bits per token"));
+    assert!(!plain.contains("bits per byte"));
+    let unmarked = page(&["unmarked"]);
+    assert!(unmarked.contains(&bits(1.0)) && unmarked.contains("bits per byte"));
+    assert!(!unmarked.contains("bits per token"));
     assert!(!page(&["trained"]).contains("bits per byte"));
     let both = page(&["plain", "trained", "--bytes-per-token", "4"]);
     assert!(both.contains(&bits(1.0)) && both.contains(&bits(4.0)));
@@ -156,4 +163,37 @@ fn a_narrow_window_scrolls_tables_and_not_the_page() {
     assert_eq!(fits["charts"], serde_json::json!([]), "charts wider than the window");
     assert_eq!(fits["tables"], serde_json::json!([]), "tables outside of a box that scrolls");
     assert!(fits["drawn"].as_u64() > Some(2) && fits["least"].as_u64() >= Some(400), "{fits}");
+}
+
+/// A page of scores alone has no empty panel of curves, and its wide tables scroll in their own boxes.
+#[test]
+fn scores_alone_are_a_page_without_curves() {
+    let dir = project();
+    let root = dir.path();
+    let tasks: Vec<Value> = (0..12)
+        .map(|number| {
+            serde_json::json!({
+                "name": format!("a_task_with_a_long_name_{number}"), "kind": "choice", "task": "aa", "questions": "bb",
+                "examples": null, "shots": 0, "count": 2,
+                "metrics": [{"metric": "acc", "value": 0.5, "stderr": 0.5, "each": [0.0, 1.0]}],
+            })
+        })
+        .collect();
+    let scores = serde_json::json!({
+        "schema": "canonc.eval.v1", "model": {"name": "a model with a name of many words ".repeat(4), "graph": "cc"},
+        "settings": {"max_length": 9, "bos": null, "dtype": "f32", "limit": null}, "tasks": tasks,
+    });
+    fs::write(root.join("s.json"), scores.to_string()).unwrap();
+    exits(0, &canonc(root, &["report", "--scores", "s.json"]));
+    let page = fs::read_to_string(root.join("report.html")).unwrap();
+    assert!(page.contains("<section class=\"live\" aria-labelledby=\"curves\" hidden>"));
+    assert!(!page.contains("Skip to the curves") && !page.contains("Curves as pictures"));
+    let Some(saw) = driven_at(root, "report.html", &["fits", "narrow"], 500) else { return };
+    assert_eq!(saw["fits"]["page"], Value::from(500), "the page scrolls sideways: {saw:#}");
+    assert_eq!(
+        saw["fits"]["tables"],
+        serde_json::json!([]),
+        "tables outside of a box that scrolls"
+    );
+    assert_eq!(saw["narrow"], serde_json::json!([500]), "wider than the window");
 }

@@ -1,0 +1,26 @@
+//! In: a checkpoint whose state was evaluated after it was saved. Out: the same checkpoint, with the chain of the log after
+//! that evaluation. Must stay true: no tensor is written; a process that ends at any time leaves the old manifest or the
+//! new one, and both belong to the state.
+
+use std::fs;
+
+use compiler::digest::Digest;
+
+use super::{Manifest, Store, manifest, name_of};
+use crate::run::{RunError, cannot_write, replace, sync_folder, unfinished};
+
+impl Store {
+    /// Gives a saved checkpoint the chain of a log that goes on with an evaluation of its state.
+    pub fn rechain(&self, saved: &Manifest, chain: Digest) -> Result<Manifest, RunError> {
+        let now = Manifest { chain, ..saved.clone() };
+        let place = self.folder.join(name_of(saved.step));
+        let path = place.join(manifest::FILE);
+        // Beside the checkpoint, which may hold no other file.
+        let temporary = unfinished(&self.folder.join(manifest::FILE));
+        replace(&temporary, now.text().as_bytes(), || Ok(()))
+            .and_then(|()| fs::rename(&temporary, &path))
+            .and_then(|()| sync_folder(&place))
+            .map_err(|error| cannot_write(&path, &error))?;
+        Ok(now)
+    }
+}

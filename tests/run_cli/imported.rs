@@ -1,0 +1,301 @@
+//! What comes with imported weights: tokenizer, chat template, context and end tokens are copied and recorded, and used as
+//! those of the folder are; what is left out is listed.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use compiler::program::{Program, Std};
+use runtime::weights::Weights;
+use serde_json::{Value, json};
+
+use super::foreign::{type_in, works};
+use super::serve::Server;
+
+/// More tokens than bytes have, so the tokenizer cannot be guessed.
+const ARCH: &str = "arch llama { vocab 300  dim 32  norm_eps 1e-5  init lingua
+  layers 2 of decoder { mixer attention { heads 4, kv_heads 2, rope { theta 10000, layout half } }  mlp swiglu { hidden 64 } } }
+";
+
+const TEMPLATE: &str =
+    "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}";
+
+const IMPORTED: [&str; 3] = ["in/arch/model.canon", "--weights", "in/weights.safetensors"];
+
+/// A place with a Hugging Face folder `hf` of 96 positions and two end tokens, and with its import `in`.
+pub(super) fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path();
+    fs::write(root.join("a.canon"), ARCH).unwrap();
+    let program = Program::new([("a.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
+    let compiled = program.compile("a.canon", "llama").0.unwrap();
+    Weights::init(&compiled.graph, 7).unwrap().save(&root.join("w.safetensors")).unwrap();
+    works(root, &["export", "a.canon", "--weights", "w.safetensors", "--to", "hf", "--out", "hf"]);
+    let folder = root.join("hf");
+    change(&folder.join("config.json"), |config| {
+        config["max_position_embeddings"] = json!(96);
+        config["bos_token_id"] = json!(256);
+        config["temperature"] = json!(0.5);
+    });
+    let generation = json!({ "eos_token_id": [257, 10], "temperature": 0.6 }).to_string();
+    fs::write(folder.join("generation_config.json"), generation).unwrap();
+    let bytes = interop::tokenizer::Tokenizer::bytes(256, 257);
+    fs::write(folder.join("tokenizer.json"), &bytes.json).unwrap();
+    fs::write(folder.join("special_tokens_map.json"), "{}").unwrap();
+    let config =
+        json!({ "bos_token": "<|bos|>", "eos_token": "<|eos|>", "chat_template": TEMPLATE });
+    fs::write(folder.join("tokenizer_config.json"), config.to_string()).unwrap();
+    works(root, &["import", "hf", "--out", "in", "--name", "model"]);
+    place
+}
+
+pub(super) fn change(path: &Path, change: impl Fn(&mut Value)) {
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(path, value.to_string()).unwrap();
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn an_import_copies_the_files_of_texts_and_lists_what_it_leaves_out() {
+    let place = place();
+    let root = place.path();
+    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        let bytes = |folder: &str| fs::read(root.join(folder).join(name)).unwrap();
+        assert!(bytes("hf") == bytes("in"), "{name}");
+    }
+    let record = fs::read_to_string(root.join("in/import.toml")).unwrap();
+    for line in [
+        "context = 96",
+        "context_from = \"max_position_embeddings of config.json\"",
+        "bos_token_id = 256",
+    ] {
+        assert!(record.lines().any(|known| known == line), "{record}");
+    }
+    let output = type_in(root, &["import", "hf", "--out", "again", "--name", "model", "--json"]);
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["context"], 96);
+    assert_eq!(said["copied"].as_array().unwrap().len(), 3, "{said}");
+    let left: Vec<_> =
+        said["left_out"].as_array().unwrap().iter().map(|left| left["name"].clone()).collect();
+    assert_eq!(left, ["temperature", "special_tokens_map.json"]);
+    let output = type_in(root, &["import", "hf", "--out", "told", "--name", "model"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    for part in [
+        "context: 96 tokens (max_position_embeddings of config.json)",
+        "left out: temperature (",
+        "left out: special_tokens_map.json (",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn an_imported_model_has_the_numbers_of_its_folder() {
+    let place = place();
+    let root = place.path();
+    fs::write(
+        root.join("s.toml"),
+        "[[task]]\nname = \"text\"\nkind = \"document\"\nfile = \"q.jsonl\"\ntext = \"{{ given }}\"\n",
+    )
+    .unwrap();
+    // Longer than the context, so that it is cut.
+    let long = "Once upon a time there was a cat. ".repeat(9);
+    fs::write(root.join("q.jsonl"), json!({ "given": long }).to_string() + "\n").unwrap();
+    let results = |model: &[&str]| {
+        let words = [&["eval"], model, &["--suite", "s.toml"]].concat();
+        let said = String::from_utf8(type_in(root, &words).stderr).unwrap();
+        assert!(said.contains("inputs of at most 96 tokens"), "{said}");
+        let found = works(root, &[words.as_slice(), &["--json"]].concat());
+        let found: Value = serde_json::from_str(&found).unwrap();
+        (found["settings"].clone(), found["tasks"].clone())
+    };
+    let (settings, tasks) = results(&IMPORTED);
+    assert_eq!(settings["max_length"], 96);
+    assert_eq!((settings, tasks), results(&["hf"]));
+    let text = |model: &[&str]| {
+        let words = ["--prompt", "Once", "--max-tokens", "20", "--seed", "3"];
+        works(root, &[&["generate"], model, &words].concat())
+    };
+    assert_eq!(text(&IMPORTED), text(&["hf"]));
+}
+
+#[test]
+fn an_exported_import_is_the_folder_it_came_from() {
+    let place = place();
+    let root = place.path();
+    let export = |out: &str, more: &[&str]| {
+        let words = [&["export"], &IMPORTED[..], &["--to", "hf", "--out", out], more].concat();
+        type_in(root, &words)
+    };
+    assert!(export("out", &[]).status.success());
+    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        let bytes = |folder: &str| fs::read(root.join(folder).join(name)).unwrap();
+        assert!(bytes("hf") == bytes("out"), "{name}");
+    }
+    let config = read(&root.join("out/config.json"));
+    assert_eq!(config["max_position_embeddings"], 96);
+    assert_eq!(config["bos_token_id"], 256);
+    // A named tokenizer, with marks of its own.
+    fs::create_dir(root.join("other")).unwrap();
+    fs::copy(root.join("hf/tokenizer.json"), root.join("other/tokenizer.json")).unwrap();
+    let named = ["--tokenizer-file", "other/tokenizer.json", "--eos", "a"];
+    let output = export("named", &named);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(read(&root.join("named/generation_config.json"))["eos_token_id"], 97);
+    assert_eq!(read(&root.join("named/tokenizer_config.json"))["eos_token"], "a");
+    // An arch whose weights are of unknown origin.
+    let words = ["export", "a.canon", "--weights", "w.safetensors", "--to", "hf"];
+    let named = ["--tokenizer-file", "hf/tokenizer.json", "--out", "arch"];
+    works(root, &[words.as_slice(), &named].concat());
+    assert!(read(&root.join("arch/tokenizer_config.json"))["chat_template"].is_string());
+    let small = fs::read_to_string(root.join("a.canon")).unwrap().replace("300", "200");
+    fs::write(root.join("small.canon"), small).unwrap();
+    let words = ["export", "small.canon", "--to", "hf", "--tokenizer-file", "hf/tokenizer.json"];
+    let output = type_in(root, &[words.as_slice(), &["--out", "no"]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("it has 258 tokens, but the arch has 200"), "{said}");
+}
+
+#[test]
+fn a_damaged_record_is_refused() {
+    let place = place();
+    let root = place.path();
+    for (text, part) in [("context = 0\n", "`context` is not"), ("context", "import.toml")] {
+        fs::write(root.join("in/import.toml"), text).unwrap();
+        let words = [&["generate"], &IMPORTED[..], &["--prompt", "a"]].concat();
+        let output = type_in(root, &words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn a_server_has_the_context_of_its_model() {
+    let place = place();
+    let root = place.path();
+    let imported = IMPORTED.join(" ");
+    for (words, wanted, is_more) in [
+        ("hf".to_owned(), 96, false),
+        (imported.clone(), 96, false),
+        (format!("{imported} --context 50"), 50, false),
+        (format!("{imported} --context 97"), 97, true),
+        ("a.canon --weights w.safetensors".to_owned(), 4096, false),
+    ] {
+        let server = Server::in_folder(root, &words);
+        let (_, text) = server.ask("GET", "/v1/models", "", "");
+        let models: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(models["data"][0]["max_model_len"], wanted, "{words}: {text}");
+        let (_, said) = server.end("-TERM");
+        let warning =
+            "warning: --context 97 is more than the 96 tokens that this model is made for";
+        assert_eq!(said.contains(warning), is_more, "{words}: {said}");
+    }
+    let generate = |count: &str| {
+        let words = ["--prompt-tokens", "79,110", "--max-tokens", count];
+        let output = type_in(root, &[&["generate"], &IMPORTED[..], &words].concat());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(generate("94"), "");
+    let said = generate("95");
+    assert!(said.contains("warning: the text has 97 tokens, more than the 96 tokens"), "{said}");
+}
+
+#[test]
+fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
+    let place = place();
+    let root = place.path();
+    let arch = ["a.canon", "--weights", "w.safetensors"];
+    let prompt = ["--prompt", "Once", "--max-tokens", "9", "--seed", "3"];
+    let said = |words: &[&str]| {
+        let output = type_in(root, words);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let refused = said(&[&["generate"], &arch[..], &prompt].concat());
+    assert!(refused.contains("no tokenizer is named with --tokenizer-file"), "{refused}");
+    assert!(
+        refused.contains(
+            "help: name its tokenizer.json with --tokenizer-file, or the Hugging Face folder"
+        ),
+        "{refused}"
+    );
+    let server = Server::in_folder(root, &arch.join(" "));
+    let (status, text) = server.ask("POST", "/v1/completions", "", r#"{"prompt": "a"}"#);
+    assert!(status == 400 && text.contains("--tokenizer-file"), "{text}");
+    let (_, warned) = server.end("-TERM");
+    assert!(
+        warned.contains("warning: requests need token ids, not text: no tokenizer"),
+        "{warned}"
+    );
+    // A named tokenizer.json brings the files beside it: marks, end tokens, chat template.
+    let named = ["--tokenizer-file", "hf/tokenizer.json"];
+    let text = |model: &[&str]| works(root, &[&["generate"], model, &prompt].concat());
+    assert_eq!(text(&[&arch[..], &named].concat()), text(&["hf"]));
+    let server = Server::in_folder(root, &[&arch[..], &named].concat().join(" "));
+    let body = json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string();
+    let (_, text) = server.ask("POST", "/tokenize", "", &body);
+    let tokens: Value = serde_json::from_str(&text).unwrap();
+    let wanted: Vec<u32> = std::iter::once(256).chain("[user]hi".bytes().map(u32::from)).collect();
+    assert_eq!(tokens["tokens"], json!(wanted), "{text}");
+    let (_, warned) = server.end("-TERM");
+    assert!(!warned.contains("warning"), "{warned}");
+    // An imported arch whose tokenizer is gone.
+    fs::remove_file(root.join("in/tokenizer.json")).unwrap();
+    let refused = said(&[&["generate"], &IMPORTED[..], &prompt].concat());
+    assert!(
+        refused.contains("`in` has no tokenizer.json; name one with --tokenizer-file"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn the_spelling_of_a_special_token_is_plain_text_with_a_warning() {
+    let place = place();
+    let root = place.path();
+    let prompt = ["--prompt", "a<|eos|>b", "--max-tokens", "2", "--json"];
+    let output = type_in(root, &[&["generate"], &IMPORTED[..], &prompt].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("warning: `<|eos|>` in the prompt is plain text, not the special token 257"),
+        "{said}"
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_conversation_in_a_terminal_is_that_of_a_server() {
+    let place = place();
+    let root = place.path();
+    let server = Server::in_folder(root, "hf");
+    let answer = |messages: &[(&str, &str)]| {
+        let messages: Vec<Value> = messages
+            .iter()
+            .map(|(role, content)| json!({ "role": role, "content": content }))
+            .collect();
+        let body = json!({ "messages": messages, "seed": 3, "max_tokens": 5 }).to_string();
+        let (status, text) = server.ask("POST", "/v1/chat/completions", "", &body);
+        assert_eq!(status, 200, "{text}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    };
+    let first = answer(&[("user", "hi")]);
+    let second = answer(&[("user", "hi"), ("assistant", &first), ("user", "you")]);
+    let wanted = format!("{first}\n{second}\n{first}\n");
+    for model in [&["hf"][..], &IMPORTED] {
+        let words = ["--interactive", "--chat", "--seed", "3", "--max-tokens", "5"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+        command.current_dir(root).arg("generate").args(model).args(words);
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"hi\nyou\n\nhi\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted, "{said}");
+    }
+}
