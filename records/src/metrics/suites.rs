@@ -261,7 +261,7 @@ mod tests {
             mismatch(std::slice::from_ref(of), std::slice::from_ref(&right.task), last)
         };
         assert_eq!(
-            read(&serde_json::from_str(&text(&[right.clone()])).unwrap()),
+            read(&serde_json::from_str(&text(std::slice::from_ref(&right))).unwrap()),
             Some(vec![right.clone()])
         );
         assert_eq!(mismatch(&right, true), None);
@@ -280,6 +280,10 @@ mod tests {
         let mut diverged = earlier.clone();
         diverged.scores.values_mut().for_each(|value| *value = f64::NAN);
         assert_eq!(mismatch(&diverged, false), None);
-        assert!(super::mismatch(&[], &[right.task.clone()], false).unwrap().contains("0 tasks"));
+        assert!(
+            super::mismatch(&[], std::slice::from_ref(&right.task), false)
+                .unwrap()
+                .contains("0 tasks")
+        );
     }
 }

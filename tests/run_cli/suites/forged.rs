@@ -20,7 +20,7 @@ fn scores_that_are_not_the_locks_are_found() {
     let said = place.exits(0, "verify runs/small");
     assert!(said.contains("4 tasks and the metrics of 2 evaluations are the lock's"), "{said}");
     assert!(said.contains("scores of suites: each question's part after the last step"), "{said}");
-    let paths = Paths::new(&place.path("runs/small"));
+    let paths = Paths::new(place.path("runs/small"));
     let lock = fs::read_to_string(paths.lock()).unwrap();
     let experiment = read_experiment("lock", &lock).unwrap();
     let attested = fs::read_to_string(paths.attestation()).unwrap();
