@@ -103,7 +103,7 @@ impl Client {
                 }
                 message @ (Message::Request(_)
                 | Message::Response(_)
-                | Message::Notification(_)) => self.take(message),
+                | Message::Notification(_)) => self.note(message),
             }
         }
     }
@@ -113,7 +113,7 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("{method} {params}: {error}"))
     }
 
-    fn take(&mut self, message: Message) {
+    fn note(&mut self, message: Message) {
         let Message::Notification(message) = message else { return };
         assert_eq!(message.method, "textDocument/publishDiagnostics");
         let name = self.name(message.params["uri"].as_str().unwrap());
@@ -209,7 +209,7 @@ impl Client {
                 Some((known, found)) if *known == Some(version) => return found.clone(),
                 Some(_) | None => {
                     let message = self.connection.receiver.recv().unwrap();
-                    self.take(message);
+                    self.note(message);
                 }
             }
         }
@@ -219,7 +219,7 @@ impl Client {
     pub(super) fn lines_once(&mut self, name: &str, are_some: bool) -> Vec<String> {
         while self.diagnostics(name).is_empty() == are_some {
             let message = self.connection.receiver.recv().unwrap();
-            self.take(message);
+            self.note(message);
         }
         self.lines(name)
     }

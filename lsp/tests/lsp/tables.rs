@@ -65,6 +65,17 @@ fn a_recipe_is_judged_as_build_judges_it() {
 }
 
 #[test]
+fn suites_are_left_to_build() {
+    let arch = read("arch/llama_demo.canon").replacen("vocab 104", "vocab 258", 1);
+    let mut client = Client::new(&[("arch/llama_demo.canon", &arch)]);
+    let name = "recipes/cpu_capo.toml";
+    let suites = "[evaluation]\nsuites = [\"no_such.toml\"]\n";
+    client.open(name, &read(name).replacen("[evaluation]\n", suites, 1));
+    assert_eq!(client.lines(name), Vec::<String>::new());
+    assert!(client.hover(name, "\nsui|tes = ").contains("no_such.toml"));
+}
+
+#[test]
 fn a_comparison_is_judged_by_its_verdict() {
     let mut client = client();
     let name = "recipes/demo.toml";
