@@ -63,11 +63,20 @@ pub fn import(args: &ImportArgs) -> Outcome {
         let tensors = output::counted(changed.len(), "tensor");
         output::note(&format!("changed: {tensors}, listed in import.toml ({})", first.how));
     }
-    for LeftOut { name, why } in left_out.iter().take(TOLD) {
-        output::note(&format!("left out: {name} ({why})"));
+    // A line for each reason; settings of generation are many.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for LeftOut { name, why } in &left_out {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
     }
-    if left_out.len() > TOLD {
-        output::note(&format!("and {} more, listed in import.toml", left_out.len() - TOLD));
+    for (why, names) in reasons.iter().take(TOLD) {
+        output::note(&format!("left out: {} ({why})", names.join(", ")));
+    }
+    if reasons.len() > TOLD {
+        let more = reasons.iter().skip(TOLD).map(|(_, names)| names.len()).sum::<usize>();
+        output::note(&format!("and {more} more, listed in import.toml"));
     }
     Ok(Exit::Fine)
 }

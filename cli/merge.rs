@@ -191,7 +191,7 @@ fn stale(tree: &str, conflicts: &[&str], path: &Path, root: &Path, inside: &Path
         .filter(|entry| Path::new(&entry.file_name()) != path.file_name().map_or(path, Path::new))
         .filter_map(|entry| {
             let name = shown(&folder.join(entry.file_name()));
-            let built = fs::read(entry.path()).ok()?;
+            let built = disk::read(&entry.path(), disk::SMALL).ok()?;
             let kept = git(&["cat-file", "blob", &format!("{tree}:{name}")], None).ok()?;
             (name.ends_with(".lock") && !conflicts.contains(&name.as_str()) && kept != built)
                 .then_some(name)

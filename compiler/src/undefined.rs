@@ -41,7 +41,11 @@ pub(crate) fn undefined(library: &Library, file: FileId, ast: &Ast, diagnostics:
                         || op::WORDS.contains(&text)
                         || InitRule::NAMES.contains(&text)
                 }
-                Use::Def => entity.is_some() || op::find(text).is_some(),
+                Use::Def => {
+                    entity.is_some()
+                        || op::find(text).is_some()
+                        || walk.bases.contains(&name.span) && library.arch(file, text).is_some()
+                }
             };
             if !known {
                 unknown += 1;

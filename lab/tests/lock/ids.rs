@@ -38,6 +38,11 @@ fn the_name_of_an_arch_has_no_effect() {
         let (Some(compiled), _) = program.compile(TEXT, name) else { continue };
         assert_eq!(compiled.identity, wanted, "{name}");
         LockedArch::new(&compiled).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let derived = format!("{}\narch other = {name} with {{ canon C }}\n", text(name));
+        let program = program_of(&derived);
+        let other = compiled_in(&program, TEXT, "other");
+        assert_ne!(other.identity, wanted, "{name}");
+        LockedArch::new(&other).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         locked += 1;
     }
     assert!(locked > 40, "{locked}");
