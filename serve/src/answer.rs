@@ -86,7 +86,10 @@ impl<'a> Namer<'a> {
 
     fn next(&mut self, id: u32) {
         let text = self.name(id).0;
-        let shown = if text.starts_with("bytes:\\x") { 0 } else { text.chars().count() };
+        // The answer's text has neither special tokens nor bytes of a character that is not whole.
+        let is_special = self.codec.specials().iter().any(|special| special.id == id);
+        let is_hidden = is_special || text.starts_with("bytes:\\x");
+        let shown = if is_hidden { 0 } else { text.chars().count() };
         self.offset += shown;
         self.before = Some(id);
     }

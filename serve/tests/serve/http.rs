@@ -94,7 +94,7 @@ fn echo_and_logprobs_score_the_prompt() {
     assert_eq!(none["text"], "hij");
     assert_eq!(none["finish_reason"], "length");
     let lists = &none["logprobs"];
-    assert_eq!(lists["tokens"], json!(["h", "i", "", "j"]));
+    assert_eq!(lists["tokens"], json!(["h", "i", "<|bos|>", "j"]));
     assert_eq!(lists["text_offset"], json!([0, 1, 2, 2]));
     assert_eq!(lists["token_logprobs"][0], Value::Null);
     assert_eq!(lists["top_logprobs"][0], Value::Null);
