@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::program::Compiled;
+use interop::beside::Record;
 use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
 use lab::experiment::{DataSource, Experiment};
@@ -35,7 +36,18 @@ pub fn export(args: &ExportArgs) -> Outcome {
     }
     let dtype = args.dtype.unwrap_or_default();
     let Source { compiled, experiment, weights, known } = source(args)?;
-    let tokenizer = tokenizer::tokenizer(args, experiment.as_ref(), compiled.graph.vocab)?;
+    let record = match (&experiment, &weights) {
+        (None, Some(weights)) => Record::beside(weights).map_err(failure)?,
+        (Some(_), _) | (None, None) => None,
+    };
+    let vocab = compiled.graph.vocab;
+    let (tokenizer, came) = match &experiment {
+        Some(experiment) => (tokenizer::tokenizer(args, experiment, vocab)?, None),
+        None => {
+            let tokenizer = tokenizer::of_arch(args, record.as_ref(), vocab)?;
+            (tokenizer, Some(tokenizer::came(args, record)?))
+        }
+    };
     let what = known.as_ref().map(|known| known.said(dtype));
     let request = Request {
         compiled: &compiled,
@@ -60,6 +72,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
             file: known.attested,
         }),
         tokenizer: tokenizer.as_ref().map_err(String::as_str),
+        came: came.as_ref(),
     };
     let written = write(&request, &folder).map_err(failure)?;
     let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();

@@ -1,7 +1,7 @@
 //! `canonc import`: converts a model or recipe of another program.
 //!
-//! In: a file or folder of Hugging Face or Lingua. Out: a folder with arch, recipe and weights; a list of what was left
-//! out, on standard error. Must stay true: facts of the source that cannot be expressed are refused by name; the recipe
+//! In: a file or folder of Hugging Face or Lingua. Out: a folder with arch, recipe, weights and tokenizer; a list of
+//! what was left out, on standard error. Must stay true: facts of the source that cannot be expressed are refused by name; the recipe
 //! is checked against the field table before it is written.
 
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::args::ImportArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 
-/// Most omissions that are listed one by one.
+/// Most reasons of omissions that are listed one by one.
 const TOLD: usize = 12;
 
 pub fn import(args: &ImportArgs) -> Outcome {
@@ -43,26 +43,40 @@ pub fn import(args: &ImportArgs) -> Outcome {
         output::json(&report)?;
         return Ok(Exit::Fine);
     }
-    let Report { schema: _, name, arch, recipe, weights, parameters, files, left_out, .. } = report;
+    let Report { name, arch, recipe, weights, parameters, files, copied, left_out, .. } = report;
     output::data(&format!("{arch}\n"))?;
-    for path in [recipe, weights].into_iter().flatten() {
+    let read = files.len() - copied.len();
+    for path in [recipe, weights].into_iter().flatten().chain(copied) {
         output::data(&format!("{path}\n"))?;
     }
     output::note(&format!(
         "`{name}`: {} out of {}",
         output::counted(parameters, "parameter"),
-        output::counted(files.len(), "file")
+        output::counted(read, "file")
     ));
+    if let Some((length, from)) = &imported.texts.context {
+        let tokens = output::counted(*length, "token");
+        output::note(&format!("context: {tokens} ({from})"));
+    }
     let changed = imported.changed();
     if let Some(first) = changed.first() {
         let tensors = output::counted(changed.len(), "tensor");
         output::note(&format!("changed: {tensors}, listed in import.toml ({})", first.how));
     }
-    for LeftOut { name, why } in left_out.iter().take(TOLD) {
-        output::note(&format!("left out: {name} ({why})"));
+    // Those with one reason together.
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for LeftOut { name, why } in &left_out {
+        match reasons.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
     }
-    if left_out.len() > TOLD {
-        output::note(&format!("and {} more, listed in import.toml", left_out.len() - TOLD));
+    for (why, names) in reasons.iter().take(TOLD) {
+        output::note(&format!("left out: {} ({why})", names.join(", ")));
+    }
+    let more: usize = reasons.iter().skip(TOLD).map(|(_, names)| names.len()).sum();
+    if more > 0 {
+        output::note(&format!("and {more} more, listed in import.toml"));
     }
     Ok(Exit::Fine)
 }
@@ -115,6 +129,8 @@ struct Report {
     manifest: String,
     parameters: u64,
     files: Vec<String>,
+    copied: Vec<String>,
+    context: Option<u64>,
     left_out: Vec<LeftOut>,
 }
 
@@ -139,6 +155,8 @@ impl Report {
             manifest: identity.manifest.to_string(),
             parameters: imported.params().iter().map(|p| elements(&p.shape)).sum(),
             files: imported.files.iter().map(|file| shown(&file.path)).collect(),
+            copied: imported.copied.iter().map(|file| at(file.name.to_owned())).collect(),
+            context: imported.texts.context.as_ref().map(|(length, _)| *length),
             left_out: imported
                 .left_out
                 .iter()

@@ -14,6 +14,7 @@ mod run_cli {
     mod exported;
     mod folders;
     mod foreign;
+    mod imported;
     mod names;
     mod peers;
     mod planned;

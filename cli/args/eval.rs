@@ -75,8 +75,8 @@ pub struct EvalArgs {
     /// Only the first questions of each task
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<usize>(1, usize::MAX))]
     pub limit: Option<usize>,
-    /// Most tokens of an input; longer ones are cut from the left [default: the lock's data.seq_len, or what the folder's
-    /// configuration says, or 2048]
+    /// Most tokens of an input; longer ones are cut from the left [default: the lock's data.seq_len, or what the
+    /// configuration of the folder or of the import says, or 2048]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<usize>(1, 1 << 24))]
     pub max_length: Option<usize>,
     /// Leave out the token before a context that training had there

@@ -32,17 +32,20 @@ Reads   config.json with model.safetensors, one file or shards, of Llama (also 3
         OLMo 2, LlamaCanon, GLA5, GDN2 and Mamba2; params.json with consolidated.pth, without running any code in it; a release: a folder with config.json,
         and with those two in default/; *.yaml of Lingua's trainer.
 Writes  OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
-        if it has weights (f32, under the paths that `canonc show` lists), and OUT/import.toml: digests of
-        every file that was read, what was left out and why, and tensors with other values (the norms of Gemma 2
-        multiply by 1 + weight, so 1 is added). OUT is written completely or not at all. To
-        import a model without weights, add --no-weights.
+        if it has weights (f32, under the paths that `canonc show` lists), copies of tokenizer.json,
+        tokenizer_config.json, chat_template.jinja and generation_config.json, and OUT/import.toml: digests of every
+        file that was read, the context (max_position_embeddings), ids of bos and eos, what was left out and why, and
+        tensors with other values (the norms of Gemma 2 multiply by 1 + weight, so 1 is added). With
+        --weights OUT/weights.safetensors, `eval`, `serve`, `generate` and `export` use these as they use the folder's.
+        OUT is written completely or not at all. To import a model without weights, add --no-weights.
 
 A step has devices x grad_acc_steps x batch_size x seq_len tokens. Published recipes give the number of GPUs only
 in a comment (`# Zeyuan note: run with 512 GPUs to replicate our result`), so --devices is required.
 
 Exit codes: 0 imported, 1 no weights were found, 2 the source is inconsistent or cannot be expressed.
 Schema of --json: {schema: \"canonc.import.v1\", name, arch, recipe, weights (null if there are none),
-  graph, manifest, parameters, files: [path], left_out: [{name, why}]}."
+  graph, manifest, parameters, files: [path], copied: [path], context (tokens; null if unknown),
+  left_out: [{name, why}]}."
 )]
 pub struct ImportArgs {
     /// A folder with config.json or params.json, either file, or a .yaml
@@ -90,7 +93,8 @@ hf      config.json, model.safetensors, generation_config.json, README.md. An ar
         definitions. Any other arch brings its code, modeling_canonc.py: AutoModelForCausalLM loads it with
         trust_remote_code=True, and `generate` and lm-evaluation-harness use it. tokenizer.json and
         tokenizer_config.json if the lock's tokens are bytes, or its tokenizer is a tokenizer.json and
-        --tokenizer-file names it; else README.md says why there is none.
+        --tokenizer-file names it; an imported arch has the imported one, or that of --tokenizer-file. Else README.md
+        says why there is none.
 torch   model.py: the arch in plain PyTorch, without canonc, with cached decoding and initial values; with
         weights, model.safetensors under the names of its modules.
 release the files of hf, without tokenizer, for the classes published with the release; README.md says where

@@ -1,45 +1,102 @@
-//! The tokenizer of a lock, for a folder that `transformers` loads.
+//! The tokenizer of a lock or of imported weights, for a folder that `transformers` loads.
 //!
-//! In: a lock, and its tokenizer's file if it has one. Out: the tokenizer, or a sentence that says why there is none.
+//! In: a lock, and its tokenizer's file if it has one; the record of an import. Out: the tokenizer, or a sentence that says why there is none.
 //! Must stay true: a file that is not the lock's tokenizer is refused.
 
 use std::path::Path;
 
 use data::text::locked;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
+use interop::beside::{Came, GENERATION, Record, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
 use lab::experiment::{DataSource, Experiment};
 use tasks::{BOS, BYTES, EOS};
 
-use crate::args::{ExportArgs, ExportTo};
+use crate::args::{ExportArgs, ExportTo, PromptArgs};
 use crate::data as sources;
 use crate::fail::{Failure, shown};
+use crate::files;
 use crate::import::failure;
 
 /// The tokenizer to write, or why there is none.
-pub(super) fn tokenizer(
-    args: &ExportArgs,
-    experiment: Option<&Experiment>,
-    vocab: i64,
-) -> Result<Result<interop::tokenizer::Tokenizer, String>, Failure> {
-    let path = args.prompt.tokenizer_file.as_deref();
-    let given = path.is_some() || args.prompt.bos.is_some() || args.prompt.eos.is_some();
-    let refuse = |message: &str| {
-        let help = "remove --tokenizer-file, --bos and --eos";
-        Err(Failure::bad_input(message).help(help))
-    };
+type Written = Result<interop::tokenizer::Tokenizer, String>;
+
+fn refuse<T>(message: &str) -> Result<T, Failure> {
+    Err(Failure::bad_input(message).help("remove --tokenizer-file, --bos and --eos"))
+}
+
+/// Whether a tokenizer is named, if the format has one.
+fn given(args: &ExportArgs) -> Result<bool, Failure> {
+    let PromptArgs { tokenizer_file, bos, eos } = &args.prompt;
+    let given = tokenizer_file.is_some() || bos.is_some() || eos.is_some();
     if given && args.to != ExportTo::Hf {
         return refuse("only `--to hf` writes a tokenizer");
     }
-    let Some(experiment) = experiment else {
-        if given {
-            return refuse(
-                "an arch has no tokenizer: only a lock says which one the weights were trained with",
-            );
-        }
+    Ok(given)
+}
+
+/// The tokenizer of an arch: the named one, or the one that was imported with its weights.
+pub(super) fn of_arch(
+    args: &ExportArgs,
+    record: Option<&Record>,
+    vocab: i64,
+) -> Result<Written, Failure> {
+    given(args)?;
+    let imported = record.map(|record| record.folder.join(TOKENIZER)).filter(|path| path.is_file());
+    let named = args.prompt.tokenizer_file.clone();
+    let (Some(path), ExportTo::Hf) = (named.or(imported), args.to) else {
         return Ok(Err(
-            "No tokenizer is in this folder: an arch does not say what its tokens are.".to_owned(),
+            "No tokenizer is in this folder: an arch does not say what its tokens are \
+             (`canonc export --tokenizer-file` does)."
+                .to_owned(),
         ));
     };
+    let kind = Kind::File(TokenizerKind::HuggingFace);
+    let PromptArgs { bos, eos, .. } = &args.prompt;
+    let marks = MarkNames { bos: bos.clone(), eos: eos.clone() };
+    let found = sources::tokenizer(kind, Some(&path), marks)?;
+    let has = i64::from(found.info().vocab);
+    if has > vocab {
+        let message = format!("it has {has} tokens, but the arch has {vocab}");
+        return Err(Failure::bad_input(message)
+            .at(shown(&path))
+            .help("name the tokenizer of these weights with --tokenizer-file"));
+    }
+    let read = read(&path, &found, None)?;
+    // Without --bos, its own post-processor says how a text begins.
+    Ok(read.map(|known| if bos.is_some() { known.beginning(true) } else { known }))
+}
+
+/// What an export of an arch takes from the folder of its imported weights, or of the named tokenizer.
+pub(super) fn came(args: &ExportArgs, record: Option<Record>) -> Result<Came, Failure> {
+    let PromptArgs { tokenizer_file, bos, eos } = &args.prompt;
+    let named = tokenizer_file.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let imported = record.as_ref().map(|record| record.folder.clone());
+    let of_tokenizer = named.or_else(|| imported.clone());
+    let texts = record.map(|record| record.texts).unwrap_or_default();
+    let places =
+        [(GENERATION, &imported), (TOKENIZER_CONFIG, &of_tokenizer), (TEMPLATE, &of_tokenizer)];
+    // Named marks would contradict the files' own.
+    let renamed = bos.is_some() || eos.is_some();
+    let mut files = Vec::new();
+    for (name, folder) in places {
+        let path = folder.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file());
+        if let (Some(path), true) = (path, name == TEMPLATE || !renamed) {
+            let text = disk::read_text(&path, disk::SMALL);
+            files.push((name, text.map_err(|error| files::missing(&path, &error))?));
+        }
+    }
+    let texts = if renamed { Texts { bos: None, ends: Vec::new(), ..texts } } else { texts };
+    Ok(Came { texts, files })
+}
+
+/// The tokenizer of a lock, or why there is none.
+pub(super) fn tokenizer(
+    args: &ExportArgs,
+    experiment: &Experiment,
+    vocab: i64,
+) -> Result<Written, Failure> {
+    let path = args.prompt.tokenizer_file.as_deref();
+    let given = given(args)?;
     let (kind, locked, begin) = match &experiment.data.source {
         DataSource::Text { tokenizer, add_bos, .. } => {
             (Kind::from(tokenizer), Some(tokenizer), Some(BOS).filter(|_| *add_bos))
@@ -94,7 +151,7 @@ fn read(
     path: &Path,
     found: &Tokenizer,
     locked: Option<&lab::experiment::Tokenizer>,
-) -> Result<Result<interop::tokenizer::Tokenizer, String>, Failure> {
+) -> Result<Written, Failure> {
     if let Some(differs) = locked.and_then(|locked| locked::mismatch(locked, found.info())) {
         return Err(Failure::bad_input(
             differs.replace("the documents were prepared with", "this file is"),

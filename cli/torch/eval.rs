@@ -49,7 +49,11 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
     let graph = &compiled.graph;
     let options = options(&args.machine);
     let bound = |error: runtime::execute::ExecuteError| Failure::machine(error.to_string());
-    let longest = args.max_length.or(longest).unwrap_or(LONGEST);
+    let (longest, from) = match (args.max_length, longest) {
+        (Some(given), _) => (given, "--max-length"),
+        (None, Some(known)) => (known, "what the model says"),
+        (None, None) => (LONGEST, "the default: nothing says what the model takes"),
+    };
     let lengths = if args.lengths.is_empty() { vec![longest] } else { args.lengths.clone() };
     let (tasks, bos, paths) = match chosen {
         Chosen::Own => {
@@ -62,6 +66,10 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
                     "a suite asks in text: use a model whose tokens are text, or `--suite task`";
                 Failure::bad_input(why).help(help)
             })?;
+            if args.lengths.is_empty() {
+                let tokens = output::counted(longest, "token");
+                output::note(&format!("inputs of at most {tokens} ({from})"));
+            }
             let bos = prompts.before().filter(|_| !args.no_bos);
             let tokens = Tokens { prompts: &prompts, bos };
             let mut answerer = Answerer::new(graph, options, machine).map_err(bound)?;

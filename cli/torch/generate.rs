@@ -33,7 +33,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         prompts: &args.prompts,
     };
     let instead = "give `--prompt-tokens 1,2,3`";
-    let (compiled, path, prompts) = match asked.folder()? {
+    let (compiled, path, prompts) = match asked.other()? {
         Some(Described { compiled, weights, text, .. }) => {
             let text = text.map_err(|why| Failure::bad_input(why).help(instead));
             (compiled, Some(weights), args.prompt.as_ref().map(|_| text).transpose()?)

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use compiler::program::Compiled;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
+use interop::beside::{GENERATION, Record, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
+use interop::config::Keys;
 use interop::import;
 use lab::experiment::DataSource;
 use records::run::Paths;
@@ -53,17 +55,13 @@ pub(crate) struct Described {
 const CONFIG: &str = "config.json";
 /// A release of Lingua's.
 const PARAMS: &str = "params.json";
-const GENERATION: &str = "generation_config.json";
-const TOKENIZER: &str = "tokenizer.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const TEMPLATE: &str = "chat_template.jinja";
 /// The arch that `canonc export` writes into a folder.
 const ARCH: &str = "arch.canon";
 
 impl Asked<'_> {
     /// The model, without its weights.
     pub(crate) fn describe(&self) -> Result<Described, Failure> {
-        if let Some(described) = self.folder()? {
+        if let Some(described) = self.other()? {
             return Ok(described);
         }
         let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
@@ -122,16 +120,24 @@ impl Asked<'_> {
         }
     }
 
-    /// A folder of Hugging Face or Lingua, or one that `canonc export` wrote; `None` if the model is something else.
-    pub(crate) fn folder(&self) -> Result<Option<Described>, Failure> {
+    /// A model of another program: its folder, or an arch with weights that were imported; `None` if it is neither.
+    pub(crate) fn other(&self) -> Result<Option<Described>, Failure> {
+        match self.folder()? {
+            Some(described) => Ok(Some(described)),
+            None => self.imported(),
+        }
+    }
+
+    /// A folder of Hugging Face or Lingua, or one that `canonc export` wrote.
+    fn folder(&self) -> Result<Option<Described>, Failure> {
         let folder = self.model;
         let has = |name: &str| folder.join(name).is_file();
         if !folder.is_dir() || has("lock") || ![CONFIG, PARAMS, ARCH].into_iter().any(has) {
             return Ok(None);
         }
         let own = folder.join(ARCH);
-        let compiled = if own.is_file() {
-            one_arch(&own, self.arch)?.compiled
+        let (compiled, texts) = if own.is_file() {
+            (one_arch(&own, self.arch)?.compiled, None)
         } else {
             if let Some(arch) = self.arch {
                 let message =
@@ -140,24 +146,55 @@ impl Asked<'_> {
             }
             let request =
                 import::Request { source: folder, name: None, devices: None, weights: false };
-            import::read(&request).map_err(canonc::import::failure)?.compiled
+            let imported = import::read(&request).map_err(canonc::import::failure)?;
+            (imported.compiled, Some(imported.texts))
+        };
+        let texts = match texts {
+            Some(texts) => texts,
+            None => config_texts(&folder.join(CONFIG))?,
         };
         let weights = self.weights.unwrap_or(folder).to_owned();
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| compiled.name.clone());
+        self.beside(name, compiled, weights, folder, &texts).map(Some)
+    }
+
+    /// An arch with weights that `canonc import` wrote: the record beside them says so.
+    fn imported(&self) -> Result<Option<Described>, Failure> {
+        let Some(weights) = self.weights else { return Ok(None) };
+        let record = Record::beside(weights).map_err(canonc::import::failure)?;
+        let Some(Record { folder, texts }) = record else { return Ok(None) };
+        let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
+        if train.is_some() || data.is_some() {
+            // A lock has its own data.
+            return Ok(None);
+        }
+        let name = compiled.name.clone();
+        self.beside(name, compiled, weights.to_owned(), &folder, &texts).map(Some)
+    }
+
+    /// A model with the tokenizer and the chat template of a folder.
+    fn beside(
+        &self,
+        name: String,
+        compiled: Compiled,
+        weights: PathBuf,
+        folder: &Path,
+        texts: &Texts,
+    ) -> Result<Described, Failure> {
         let given = self.prompts.tokenizer_file.clone();
         let file = given.or_else(|| Some(folder.join(TOKENIZER)).filter(|path| path.is_file()));
         let (template, marks) = template(folder)?;
         let text = match file {
             None => Err(format!("`{}` has no {TOKENIZER}", shown(folder))),
-            Some(file) => Ok(self.folders_text(folder, &file, &marks, compiled.graph.vocab)?),
+            Some(file) => {
+                Ok(self.folders_text(folder, &file, &marks, texts, compiled.graph.vocab)?)
+            }
         };
-        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-        let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = name.unwrap_or_else(|| compiled.name.clone());
-        let longest = json(&folder.join(CONFIG))?
-            .and_then(|config| config.get("max_position_embeddings")?.as_u64())
-            .and_then(|length| usize::try_from(length).ok());
-        let lock = None;
-        Ok(Some(Described { name, compiled, weights, lock, longest, text, template, marks }))
+        let length = texts.context.as_ref().map(|(length, _)| *length);
+        let longest = length.and_then(|length| usize::try_from(length).ok());
+        Ok(Described { name, compiled, weights, lock: None, longest, text, template, marks })
     }
 
     fn folders_text(
@@ -165,6 +202,7 @@ impl Asked<'_> {
         folder: &Path,
         file: &Path,
         marks: &BTreeMap<String, String>,
+        texts: &Texts,
         vocab: i64,
     ) -> Result<Prompts, Failure> {
         let names = MarkNames { bos: self.prompts.bos.clone(), eos: self.prompts.eos.clone() };
@@ -180,7 +218,7 @@ impl Asked<'_> {
             );
         }
         let specials = specials(file)?;
-        let mut ends = ends(folder)?;
+        let mut ends = ends(folder, texts)?;
         let named = |key: &str| {
             let mark = marks.get(key)?;
             Some(specials.iter().find(|special| special.text == *mark)?.id)
@@ -219,22 +257,22 @@ fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
     Ok(added.filter_map(special).collect())
 }
 
-/// The tokens that end a text, as `transformers` reads them: a number or a list.
-fn ends(folder: &Path) -> Result<Vec<u32>, Failure> {
-    for name in [GENERATION, CONFIG] {
-        let file = json(&folder.join(name))?;
-        let ids: Vec<u32> = match file.as_ref().and_then(|file| file.get("eos_token_id")) {
-            Some(Value::Array(list)) => {
-                list.iter().filter_map(Value::as_u64).filter_map(|id| id.try_into().ok()).collect()
-            }
-            Some(one) => one.as_u64().and_then(|id| id.try_into().ok()).into_iter().collect(),
-            None => Vec::new(),
-        };
-        if !ids.is_empty() {
-            return Ok(ids);
-        }
+/// The tokens that end a text, as `transformers` reads them: those of `generation_config.json`, or of the configuration.
+fn ends(folder: &Path, texts: &Texts) -> Result<Vec<u32>, Failure> {
+    let own = config_texts(&folder.join(GENERATION))?.ends;
+    Ok(if own.is_empty() { texts.ends.clone() } else { own })
+}
+
+/// What a configuration says about texts, if it is there.
+fn config_texts(path: &Path) -> Result<Texts, Failure> {
+    if !path.is_file() {
+        return Ok(Texts::default());
     }
-    Ok(Vec::new())
+    let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
+    let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
+    let read = interop::json::read(&place, &bytes)
+        .and_then(|root| Ok(Texts::of(&Keys::new(&place, &root)?, &name)));
+    read.map_err(canonc::import::failure)
 }
 
 type Chat = (Option<(PathBuf, String)>, BTreeMap<String, String>);

@@ -170,6 +170,15 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
+    /// Lists a key that does not matter for arch, weights or recipe.
+    pub fn left(&self, key: &str, why: &str) {
+        if self.node(key).is_some_and(|node| node.value != Value::Map(Vec::new())) {
+            let left = LeftOut { name: key.to_owned(), why: why.to_owned() };
+            self.neutral.borrow_mut().push(left);
+        }
+        self.idle(&[key]);
+    }
+
     /// The keys that were accepted because they change nothing.
     pub fn neutrals(&self) -> Vec<LeftOut> {
         self.neutral.borrow().clone()

@@ -18,6 +18,7 @@ use lab::field::FieldValue;
 use lab::lock::ARCH_SEQ_LEN;
 use minijinja::{Environment, UndefinedBehavior, context};
 
+use super::beside::{self, Came};
 use super::dtype::Dtype;
 use super::hf::{self, Described, Released, Stock};
 use super::import::{put, whole};
@@ -68,6 +69,8 @@ pub struct Request<'a> {
     pub origin: Option<Origin<'a>>,
     /// The tokenizer of the training, or a sentence that says why there is none.
     pub tokenizer: Result<&'a Tokenizer, &'a str>,
+    /// What came with weights that were imported.
+    pub came: Option<&'a Came>,
 }
 
 /// The origin of weights, as far as known.
@@ -131,9 +134,11 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
             _,
         ) => {}
     }
-    let seq_len = match request.experiment.and_then(|e| e.value("data.seq_len")) {
-        Some(FieldValue::Int(n)) => *n,
-        Some(_) | None => ARCH_SEQ_LEN,
+    let context = request.came.and_then(|came| came.texts.context.as_ref());
+    let seq_len = match (request.experiment.and_then(|e| e.value("data.seq_len")), context) {
+        (Some(FieldValue::Int(n)), _) => *n,
+        (Some(_) | None, Some((length, _))) => i64::try_from(*length).unwrap_or(ARCH_SEQ_LEN),
+        (Some(_) | None, None) => ARCH_SEQ_LEN,
     };
     let plan = Plan { request, weights, seq_len, written: RefCell::default() };
     let known = described.as_ref();
@@ -251,12 +256,23 @@ impl Plan<'_> {
 
     /// `generation_config.json`, and the tokenizer's files if there is one.
     fn generation(&self, folder: &Path) -> Result<(), ForeignError> {
-        let [bos, eos] = self.marks();
-        let generation = self.render("generation_config.json", context! { bos, eos })?;
-        self.put(folder, "generation_config.json", &generation)?;
+        let own = |name| self.request.came.and_then(|came| came.file(name));
+        let generation = match own(beside::GENERATION) {
+            Some(text) => text.to_owned(),
+            None => {
+                let [bos, eos] = self.marks();
+                self.render(beside::GENERATION, context! { bos, eos })?
+            }
+        };
+        self.put(folder, beside::GENERATION, &generation)?;
         if let Some(tokenizer) = self.tokenizer() {
-            self.put(folder, "tokenizer.json", &tokenizer.json)?;
-            self.put(folder, "tokenizer_config.json", &tokenizer.config(self.seq_len))?;
+            self.put(folder, beside::TOKENIZER, &tokenizer.json)?;
+            let config = own(beside::TOKENIZER_CONFIG).map(str::to_owned);
+            let config = config.unwrap_or_else(|| tokenizer.config(self.seq_len));
+            self.put(folder, beside::TOKENIZER_CONFIG, &config)?;
+            if let Some(template) = own(beside::TEMPLATE) {
+                self.put(folder, beside::TEMPLATE, template)?;
+            }
         }
         Ok(())
     }
@@ -266,11 +282,20 @@ impl Plan<'_> {
         self.request.tokenizer.ok().filter(|_| self.request.to == To::HuggingFace)
     }
 
-    /// The ids of bos and eos, as JSON.
+    /// The ids of bos and eos, as JSON. Imported weights have those of their configuration.
     fn marks(&self) -> [String; 2] {
         let id = |mark: Option<&Mark>| mark.map_or("null".to_owned(), |mark| mark.id.to_string());
         let tokenizer = self.tokenizer();
-        [id(tokenizer.and_then(|t| t.bos.as_ref())), id(tokenizer.and_then(|t| t.eos.as_ref()))]
+        let bos = id(tokenizer.and_then(|t| t.bos.as_ref()));
+        let eos = id(tokenizer.and_then(|t| t.eos.as_ref()));
+        let texts = self.request.came.map(|came| came.texts.clone()).unwrap_or_default();
+        let ends: Vec<String> = texts.ends.iter().map(u32::to_string).collect();
+        let eos = match ends.as_slice() {
+            [] => eos,
+            [one] => one.clone(),
+            several => format!("[{}]", several.join(", ")),
+        };
+        [texts.bos.map_or(bos, |id| id.to_string()), eos]
     }
 
     fn published_class(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
@@ -305,7 +330,18 @@ impl Plan<'_> {
         config: &Value,
         entries: &[Entry],
     ) -> Result<(), ForeignError> {
-        self.put(folder, "config.json", &json::write(config))?;
+        let mut config = config.clone();
+        if let Value::Map(keys) = &mut config {
+            let known = ["bos_token_id", "eos_token_id"].into_iter().zip(self.marks());
+            for (name, id) in known.filter(|(_, id)| id != "null") {
+                // A list of ids is written as it is.
+                let value = Node { value: Value::Number(id), line: 0 };
+                if let Some((_, place)) = keys.iter_mut().find(|(key, _)| key == name) {
+                    *place = value;
+                }
+            }
+        }
+        self.put(folder, "config.json", &json::write(&config))?;
         self.generation(folder)?;
         let planned = lay::planned(entries, false);
         let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();

@@ -78,22 +78,26 @@ const TYPES: [(&str, &str, &str); 5] = [
 /// The repository with the code of all families except plain Llama.
 pub const PUBLISHED_CODE: &str = "https://github.com/facebookresearch/PhysicsLM4";
 
-/// Keys of every `transformers` configuration that do not describe the model: generation, labels, versions.
+/// Keys of every `transformers` configuration that do not describe the model: labels, dtypes, versions.
 #[rustfmt::skip]
 const GENERAL: &[&str] = &[
-    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures",
-    "attn_implementation", "auto_map",
-    "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward",
-    "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dtype",
-    "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty",
-    "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "id2label", "is_decoder",
-    "label2id", "length_penalty", "max_length", "max_position_embeddings", "min_length",
-    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
-    "output_hidden_states", "output_scores", "pad_token_id", "prefix", "problem_type", "remove_invalid_values",
-    "repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens",
-    "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class",
-    "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p", "use_bfloat16",
-    "use_cache",
+    "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "add_cross_attention",
+    "architectures", "attn_implementation", "auto_map", "bos_token_id", "chunk_size_feed_forward",
+    "cross_attention_hidden_size", "dtype", "eos_token_id", "finetuning_task", "id2label", "is_decoder",
+    "label2id", "max_position_embeddings", "output_attentions", "output_hidden_states", "output_scores",
+    "problem_type", "return_dict", "return_dict_in_generate", "tf_legacy_loss", "tie_encoder_decoder",
+    "tokenizer_class", "torch_dtype", "torchscript", "transformers_version", "use_bfloat16", "use_cache",
+];
+
+/// Keys of every class that only decide how `transformers` generates.
+#[rustfmt::skip]
+const SAMPLING: &[&str] = &[
+    "bad_words_ids", "begin_suppress_tokens", "decoder_start_token_id", "diversity_penalty", "do_sample",
+    "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id",
+    "forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_return_sequences", "pad_token_id", "prefix", "remove_invalid_values",
+    "repetition_penalty", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature", "top_k",
+    "top_p", "typical_p",
 ];
 
 /// Reads the keys of a `config.json`.
@@ -152,6 +156,12 @@ fn general(keys: &Keys<'_>, model_type: &str, class: &str) -> Result<(), Foreign
         }
     }
     keys.idle(GENERAL);
+    for key in SAMPLING {
+        keys.left(
+            key,
+            "it is for generation in `transformers`; `generate` and `serve` have options",
+        );
+    }
     keys.neutral("use_l2warp", &["false"], "and that penalty is not supported")?;
     keys.only("is_encoder_decoder", &["false"], "and only decoders are supported")?;
     keys.only("pruned_heads", &["{}"], "and heads cannot be pruned")?;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use compiler::graph::Param;
 use compiler::program::Compiled;
 
+use super::beside::{self, Copied, RECORD, Texts};
 use super::config::Keys;
 use super::dtype::Dtype;
 use super::hf::{Changed, Described, Released};
@@ -58,6 +59,10 @@ pub struct Imported {
     pub left_out: Vec<LeftOut>,
     /// Every file that was read.
     pub files: Vec<ReadFile>,
+    /// What the configuration says about texts.
+    pub texts: Texts,
+    /// The files of tokenizer, chat template and generation, which are copied.
+    pub copied: Vec<Copied>,
 }
 
 /// The kind of a source.
@@ -80,11 +85,12 @@ const PARAMS: &str = "params.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const PTH: &str = "consolidated.pth";
+/// The weights that an import writes.
+pub(super) const IMPORTED: &str = "weights.safetensors";
 /// The variant that the release's own loader reads.
 const DEFAULT: &str = "default";
 /// Names of weight files in a folder, ours first.
-pub(super) const WEIGHTS: [&str; 5] =
-    ["weights.safetensors", SINGLE, INDEX, PTH, "default/consolidated.pth"];
+pub(super) const WEIGHTS: [&str; 5] = [IMPORTED, SINGLE, INDEX, PTH, "default/consolidated.pth"];
 
 fn there(path: PathBuf) -> Option<PathBuf> {
     Some(path).filter(|path| path.is_file())
@@ -273,6 +279,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         let why = "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
         left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
     }
+    let texts = Texts::of(&keys, &file_name(config));
     let name = match request.name {
         Some(name) => name.to_owned(),
         None => identifier(&named(request.source, &kind)),
@@ -325,6 +332,13 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         }
     };
     let from_recipe = matches!(kind, Kind::Recipe(_));
+    let mut copied = Vec::new();
+    if let (false, Some(folder)) = (from_recipe, texts_of(&kind, config)) {
+        let (found, left) = beside::of_folder(folder)?;
+        files.extend(found.iter().map(|file| file.read.clone()));
+        left_out.extend(left);
+        copied = found;
+    }
     Ok(Imported {
         name,
         described,
@@ -336,7 +350,17 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         looked_for,
         left_out,
         files,
+        texts,
+        copied,
     })
+}
+
+/// The folder with the tokenizer: that of the configuration, or in a release the one above.
+fn texts_of<'a>(kind: &'a Kind, config: &'a Path) -> Option<&'a Path> {
+    match kind {
+        Kind::Lingua { config: Some(above), .. } => above.parent(),
+        Kind::HuggingFace { .. } | Kind::Lingua { .. } | Kind::Recipe(_) => config.parent(),
+    }
 }
 
 /// The last meaningful part of a path.
@@ -418,12 +442,16 @@ impl Imported {
                 .iter()
                 .map(|p| Planned { name: p.path.clone(), shape: p.shape.clone() })
                 .collect();
-            let path = folder.join("weights.safetensors");
+            let path = folder.join(IMPORTED);
             write_safetensors(&path, &planned, Dtype::F32, &[], |index, put| {
                 weights.param(index, put)
             })?;
         }
-        put(&folder.join("import.toml"), &self.provenance())
+        for Copied { name, bytes, read: _ } in &self.copied {
+            let path = folder.join(name);
+            disk::replace(&path, bytes, || Ok(())).map_err(|e| ForeignError::write(&path, &e))?;
+        }
+        put(&folder.join(RECORD), &self.provenance())
     }
 
     /// The origin of each file, and a list of everything left out.
@@ -434,6 +462,7 @@ impl Imported {
         let _ = writeln!(out, "arch = {}", text(&self.name));
         let _ =
             writeln!(out, "graph = \"{}\"\nmanifest = \"{}\"", identity.graph, identity.manifest);
+        out += &self.texts.lines();
         for ReadFile { path, bytes, digest } in &self.files {
             let name = text(&file_name(path));
             let _ =

@@ -47,6 +47,7 @@ pub mod lingua;
 pub mod pth;
 pub mod source;
 pub mod training;
+pub mod beside;
 pub mod import;
 pub mod export;
 pub mod launch;

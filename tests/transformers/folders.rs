@@ -122,6 +122,7 @@ pub(super) fn lay_out(
         gpus_per_node: 1,
         origin: None,
         tokenizer: tokenizer.ok_or("No tokenizer is in this folder."),
+        came: None,
     };
     write(&request, &root.join(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     read_back(name, compiled, &weights, &root.join(name));

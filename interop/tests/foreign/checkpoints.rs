@@ -85,6 +85,7 @@ fn export(given: Given<'_>, to: To, out: &Path) -> Vec<String> {
         gpus_per_node: 8,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
+        came: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"))
 }

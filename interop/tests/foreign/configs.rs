@@ -250,6 +250,7 @@ fn exported(text: &str, to: To, out: &Path) -> Result<Vec<String>, String> {
         gpus_per_node: 8,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
+        came: None,
     };
     export::write(&request, out).map_err(|error| error.to_string())
 }

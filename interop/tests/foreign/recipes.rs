@@ -107,6 +107,7 @@ fn export(imported: &Imported, experiment: &Experiment, to: To, out: &Path) {
         gpus_per_node: 8,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
+        came: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -214,6 +215,7 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
             gpus_per_node: 8,
             origin: None,
             tokenizer: Err("No tokenizer is in this folder."),
+            came: None,
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();
@@ -269,6 +271,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             gpus_per_node: 8,
             origin: None,
             tokenizer: Err("No tokenizer is in this folder."),
+            came: None,
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();

@@ -50,6 +50,7 @@ fn export(compiled: &Compiled, weights: &Path, dtype: Dtype, out: &Path) -> Vec<
         gpus_per_node: 1,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
+        came: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{}: {error}", compiled.name))
 }

@@ -1,0 +1,222 @@
+//! Files beside weights that decide how a model reads and writes text: tokenizer, chat template, settings of generation.
+//!
+//! In: the folder and configuration of another program's model; a folder that `canonc import` wrote. Out: the files that
+//! an import copies and those that it leaves out; what the record of an import says about texts. Must stay true: a file
+//! is copied byte for byte; a record speaks only for the weights in its own folder.
+
+use std::path::{Path, PathBuf};
+
+use super::config::Keys;
+use super::lay::LeftOut;
+use super::node::{Node, Value};
+use super::store::ReadFile;
+use super::{ForeignError, shown};
+
+/// The tokenizer.
+pub const TOKENIZER: &str = "tokenizer.json";
+/// The names of its marks, and often the chat template.
+pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// The chat template, in newer folders.
+pub const TEMPLATE: &str = "chat_template.jinja";
+/// The tokens that end a text, and settings of sampling.
+pub const GENERATION: &str = "generation_config.json";
+/// The record of an import.
+pub const RECORD: &str = "import.toml";
+
+/// What an import copies.
+const COPIED: [&str; 4] = [TOKENIZER, TOKENIZER_CONFIG, TEMPLATE, GENERATION];
+/// Other forms of the same things, which are not read.
+const OTHER: [&str; 7] = [
+    "added_tokens.json",
+    "chat_template.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.model",
+    "vocab.json",
+    "vocab.txt",
+];
+/// Published tokenizers have up to 30 MB.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// A file that an import copies.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// Its name in both folders.
+    pub name: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Where it was read.
+    pub read: ReadFile,
+}
+
+/// The files of a folder that an import copies, and those that it leaves out.
+pub fn of_folder(folder: &Path) -> Result<(Vec<Copied>, Vec<LeftOut>), ForeignError> {
+    let mut copied = Vec::new();
+    for name in COPIED {
+        let path = folder.join(name);
+        if !path.is_file() {
+            continue;
+        }
+        let bytes = disk::read(&path, MOST_BYTES).map_err(|e| ForeignError::read(&path, &e))?;
+        let (length, digest) = (bytes.len() as u64, blake3::hash(&bytes));
+        copied.push(Copied { name, bytes, read: ReadFile { path, bytes: length, digest } });
+    }
+    let why = match copied.iter().any(|file| file.name == TOKENIZER) {
+        true => format!("{TOKENIZER} and {TOKENIZER_CONFIG} are used instead"),
+        false => format!("only a {TOKENIZER} is used"),
+    };
+    let other = OTHER.into_iter().filter(|name| folder.join(name).is_file());
+    let left = other.map(|name| LeftOut { name: name.to_owned(), why: why.clone() });
+    Ok((copied, left.collect()))
+}
+
+/// What a configuration says about texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// Most tokens of a text, and the key that says so.
+    pub context: Option<(u64, String)>,
+    /// The token that begins a text.
+    pub bos: Option<u32>,
+    /// The tokens that end a text.
+    pub ends: Vec<u32>,
+}
+
+impl Texts {
+    /// What the keys of a `config.json` or `params.json` say.
+    pub fn of(keys: &Keys<'_>, name: &str) -> Texts {
+        let length = |key: &str| {
+            let Value::Number(digits) = &keys.node(key)?.value else { return None };
+            let length = digits.parse().ok().filter(|length| (1..1 << 48).contains(length));
+            length.map(|length: u64| (length, format!("{key} of {name}")))
+        };
+        let keys_of_length = ["max_position_embeddings", "data.seq_len", "model.max_seqlen"];
+        let context = keys_of_length.into_iter().find_map(length);
+        let ids = |key: &str| match keys.node(key) {
+            Some(Node { value: Value::List(list), .. }) => list.iter().filter_map(id).collect(),
+            Some(node) => id(node).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let bos = ids("bos_token_id").first().copied();
+        Texts { context, bos, ends: ids("eos_token_id") }
+    }
+
+    /// The lines of a record.
+    pub(super) fn lines(&self) -> String {
+        let mut table = toml::Table::new();
+        if let Some((length, from)) = &self.context {
+            table.insert("context".to_owned(), toml::Value::Integer(*length as i64));
+            table.insert("context_from".to_owned(), toml::Value::String(from.clone()));
+        }
+        if let Some(bos) = self.bos {
+            table.insert("bos_token_id".to_owned(), toml::Value::Integer(bos.into()));
+        }
+        if !self.ends.is_empty() {
+            let ends = self.ends.iter().map(|id| toml::Value::Integer((*id).into())).collect();
+            table.insert("eos_token_id".to_owned(), toml::Value::Array(ends));
+        }
+        table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
+    }
+}
+
+fn id(node: &Node) -> Option<u32> {
+    match &node.value {
+        Value::Number(digits) => digits.parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// The record of an import, and its folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The folder with the weights and the copied files.
+    pub folder: PathBuf,
+    /// What the configuration said about texts.
+    pub texts: Texts,
+}
+
+impl Record {
+    /// The record beside a file of imported weights, or in a folder with them.
+    pub fn beside(weights: &Path) -> Result<Option<Record>, ForeignError> {
+        let folder = match weights.is_dir() {
+            true => weights,
+            false if weights.file_name().is_some_and(|name| name == super::import::IMPORTED) => {
+                weights.parent().unwrap_or(Path::new(""))
+            }
+            false => return Ok(None),
+        };
+        let path = folder.join(RECORD);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let text = disk::read_text(&path, disk::TEXT).map_err(|e| ForeignError::read(&path, &e))?;
+        let wrong = |why: String| {
+            let help = "`canonc import` writes it again";
+            ForeignError::new(
+                shown(&path),
+                format!("it is not the record of an import: {why}"),
+                help,
+            )
+        };
+        let table: toml::Table =
+            toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))?;
+        let id = |value: &toml::Value| value.as_integer().and_then(|id| u32::try_from(id).ok());
+        let ends = table.get("eos_token_id").and_then(toml::Value::as_array);
+        let length = table.get("context").map(|value| {
+            let length = value.as_integer().filter(|length| *length > 0);
+            length.ok_or_else(|| wrong("`context` is not a number of tokens".to_owned()))
+        });
+        let from = table.get("context_from").and_then(toml::Value::as_str);
+        let from = from.unwrap_or(RECORD).to_owned();
+        let texts = Texts {
+            context: length.transpose()?.map(|length| (length as u64, from)),
+            bos: table.get("bos_token_id").and_then(id),
+            ends: ends.into_iter().flatten().filter_map(id).collect(),
+        };
+        Ok(Some(Record { folder: folder.to_owned(), texts }))
+    }
+}
+
+/// What came with imported weights, for an export of them.
+#[derive(Clone, Debug, Default)]
+pub struct Came {
+    /// What their configuration said about texts.
+    pub texts: Texts,
+    /// Files that are written as they are, with their names.
+    pub files: Vec<(&'static str, String)>,
+}
+
+impl Came {
+    /// The text of a file.
+    pub(super) fn file(&self, name: &str) -> Option<&str> {
+        let found = self.files.iter().find(|(known, _)| *known == name);
+        found.map(|(_, text)| text.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json;
+    use super::*;
+
+    #[test]
+    fn a_record_gives_back_what_a_configuration_says() {
+        for (config, length) in [
+            (r#"{"max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": [2, 3]}"#, 512),
+            (r#"{"data": {"seq_len": 64}, "model": {"max_seqlen": -1}, "eos_token_id": 2}"#, 64),
+            (r#"{"max_position_embeddings": null, "bos_token_id": null}"#, 0),
+        ] {
+            let root = json::read("config.json", config.as_bytes()).unwrap();
+            let texts = Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json");
+            assert_eq!(texts.context.as_ref().map_or(0, |(length, _)| *length), length);
+            let place = tempfile::tempdir().unwrap();
+            let weights = place.path().join("weights.safetensors");
+            assert_eq!(Record::beside(&weights), Ok(None));
+            std::fs::write(place.path().join(RECORD), texts.lines()).unwrap();
+            for path in [weights.as_path(), place.path()] {
+                assert_eq!(Record::beside(path).unwrap().unwrap().texts, texts);
+            }
+            // Other weights in the same folder are not the imported ones.
+            assert_eq!(Record::beside(&place.path().join("model.safetensors")), Ok(None));
+        }
+    }
+}

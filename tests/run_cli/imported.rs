@@ -1,0 +1,173 @@
+//! What comes with imported weights: tokenizer, chat template, context and end tokens are copied and recorded, and used as
+//! those of the folder are; what is left out is listed.
+
+use std::fs;
+use std::path::Path;
+
+use compiler::program::{Program, Std};
+use runtime::weights::Weights;
+use serde_json::{Value, json};
+
+use super::foreign::{type_in, works};
+
+/// More tokens than bytes have, so the tokenizer cannot be guessed.
+const ARCH: &str = "arch llama { vocab 300  dim 32  norm_eps 1e-5  init lingua
+  layers 2 of decoder { mixer attention { heads 4, kv_heads 2, rope { theta 10000, layout half } }  mlp swiglu { hidden 64 } } }
+";
+
+const TEMPLATE: &str =
+    "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}";
+
+const IMPORTED: [&str; 3] = ["in/arch/model.canon", "--weights", "in/weights.safetensors"];
+
+/// A place with a Hugging Face folder `hf` of 96 positions and two end tokens, and with its import `in`.
+pub(super) fn place() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path();
+    fs::write(root.join("a.canon"), ARCH).unwrap();
+    let program = Program::new([("a.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
+    let compiled = program.compile("a.canon", "llama").0.unwrap();
+    Weights::init(&compiled.graph, 7).unwrap().save(&root.join("w.safetensors")).unwrap();
+    works(root, &["export", "a.canon", "--weights", "w.safetensors", "--to", "hf", "--out", "hf"]);
+    let folder = root.join("hf");
+    change(&folder.join("config.json"), |config| {
+        config["max_position_embeddings"] = json!(96);
+        config["bos_token_id"] = json!(256);
+        config["temperature"] = json!(0.5);
+    });
+    let generation = json!({ "eos_token_id": [257, 10], "temperature": 0.6 }).to_string();
+    fs::write(folder.join("generation_config.json"), generation).unwrap();
+    let bytes = interop::tokenizer::Tokenizer::bytes(256, 257);
+    fs::write(folder.join("tokenizer.json"), &bytes.json).unwrap();
+    fs::write(folder.join("special_tokens_map.json"), "{}").unwrap();
+    let config =
+        json!({ "bos_token": "<|bos|>", "eos_token": "<|eos|>", "chat_template": TEMPLATE });
+    fs::write(folder.join("tokenizer_config.json"), config.to_string()).unwrap();
+    works(root, &["import", "hf", "--out", "in", "--name", "model"]);
+    place
+}
+
+pub(super) fn change(path: &Path, change: impl Fn(&mut Value)) {
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(path, value.to_string()).unwrap();
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn an_import_copies_the_files_of_texts_and_lists_what_it_leaves_out() {
+    let place = place();
+    let root = place.path();
+    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        let bytes = |folder: &str| fs::read(root.join(folder).join(name)).unwrap();
+        assert!(bytes("hf") == bytes("in"), "{name}");
+    }
+    let record = fs::read_to_string(root.join("in/import.toml")).unwrap();
+    for line in [
+        "context = 96",
+        "context_from = \"max_position_embeddings of config.json\"",
+        "bos_token_id = 256",
+    ] {
+        assert!(record.lines().any(|known| known == line), "{record}");
+    }
+    let output = type_in(root, &["import", "hf", "--out", "again", "--name", "model", "--json"]);
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["context"], 96);
+    assert_eq!(said["copied"].as_array().unwrap().len(), 3, "{said}");
+    let left: Vec<_> =
+        said["left_out"].as_array().unwrap().iter().map(|left| left["name"].clone()).collect();
+    assert_eq!(left, ["temperature", "special_tokens_map.json"]);
+    let output = type_in(root, &["import", "hf", "--out", "told", "--name", "model"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    for part in [
+        "context: 96 tokens (max_position_embeddings of config.json)",
+        "left out: temperature (",
+        "left out: special_tokens_map.json (",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
+fn an_imported_model_has_the_numbers_of_its_folder() {
+    let place = place();
+    let root = place.path();
+    fs::write(
+        root.join("s.toml"),
+        "[[task]]\nname = \"text\"\nkind = \"document\"\nfile = \"q.jsonl\"\ntext = \"{{ given }}\"\n",
+    )
+    .unwrap();
+    // Longer than the context, so that it is cut.
+    let long = "Once upon a time there was a cat. ".repeat(9);
+    fs::write(root.join("q.jsonl"), json!({ "given": long }).to_string() + "\n").unwrap();
+    let results = |model: &[&str]| {
+        let words = [&["eval"], model, &["--suite", "s.toml"]].concat();
+        let said = String::from_utf8(type_in(root, &words).stderr).unwrap();
+        assert!(said.contains("inputs of at most 96 tokens"), "{said}");
+        let found = works(root, &[words.as_slice(), &["--json"]].concat());
+        let found: Value = serde_json::from_str(&found).unwrap();
+        (found["settings"].clone(), found["tasks"].clone())
+    };
+    let (settings, tasks) = results(&IMPORTED);
+    assert_eq!(settings["max_length"], 96);
+    assert_eq!((settings, tasks), results(&["hf"]));
+    let text = |model: &[&str]| {
+        let words = ["--prompt", "Once", "--max-tokens", "20", "--seed", "3"];
+        works(root, &[&["generate"], model, &words].concat())
+    };
+    assert_eq!(text(&IMPORTED), text(&["hf"]));
+}
+
+#[test]
+fn an_exported_import_is_the_folder_it_came_from() {
+    let place = place();
+    let root = place.path();
+    let export = |out: &str, more: &[&str]| {
+        let words = [&["export"], &IMPORTED[..], &["--to", "hf", "--out", out], more].concat();
+        type_in(root, &words)
+    };
+    assert!(export("out", &[]).status.success());
+    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        let bytes = |folder: &str| fs::read(root.join(folder).join(name)).unwrap();
+        assert!(bytes("hf") == bytes("out"), "{name}");
+    }
+    let config = read(&root.join("out/config.json"));
+    assert_eq!(config["max_position_embeddings"], 96);
+    assert_eq!(config["bos_token_id"], 256);
+    // A named tokenizer, with marks of its own.
+    fs::create_dir(root.join("other")).unwrap();
+    fs::copy(root.join("hf/tokenizer.json"), root.join("other/tokenizer.json")).unwrap();
+    let named = ["--tokenizer-file", "other/tokenizer.json", "--eos", "a"];
+    let output = export("named", &named);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(read(&root.join("named/generation_config.json"))["eos_token_id"], 97);
+    assert_eq!(read(&root.join("named/tokenizer_config.json"))["eos_token"], "a");
+    // An arch whose weights are of unknown origin.
+    let words = ["export", "a.canon", "--weights", "w.safetensors", "--to", "hf"];
+    let named = ["--tokenizer-file", "hf/tokenizer.json", "--out", "arch"];
+    works(root, &[words.as_slice(), &named].concat());
+    assert!(read(&root.join("arch/tokenizer_config.json"))["chat_template"].is_string());
+    let small = fs::read_to_string(root.join("a.canon")).unwrap().replace("300", "200");
+    fs::write(root.join("small.canon"), small).unwrap();
+    let words = ["export", "small.canon", "--to", "hf", "--tokenizer-file", "hf/tokenizer.json"];
+    let output = type_in(root, &[words.as_slice(), &["--out", "no"]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("it has 258 tokens, but the arch has 200"), "{said}");
+}
+
+#[test]
+fn a_damaged_record_is_refused() {
+    let place = place();
+    let root = place.path();
+    for (text, part) in [("context = 0\n", "`context` is not"), ("context", "import.toml")] {
+        fs::write(root.join("in/import.toml"), text).unwrap();
+        let words = [&["generate"], &IMPORTED[..], &["--prompt", "a"]].concat();
+        let output = type_in(root, &words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(part), "{said}");
+    }
+}
