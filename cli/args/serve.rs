@@ -48,9 +48,10 @@ pub struct ServeArgs {
     /// A file with the token that requests must have [default: the variable CANONC_SERVE_TOKEN; none]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// Most tokens of a prompt with its answer
-    #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 24))]
-    pub context: usize,
+    /// Most tokens of a prompt with its answer [default: max_position_embeddings of a Hugging Face folder or import,
+    /// data.seq_len of a run or lock; 4096 if nothing says it]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 24))]
+    pub context: Option<usize>,
     /// Most texts computed at the same time
     #[arg(long, value_name = "N", default_value_t = 32, allow_negative_numbers = true, value_parser = within::<usize>(1, 4096))]
     pub rows: usize,

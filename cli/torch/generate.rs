@@ -33,19 +33,20 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         prompts: &args.prompts,
     };
     let instead = "give `--prompt-tokens 1,2,3`";
-    let (compiled, path, prompts) = match asked.other()? {
-        Some(Described { compiled, weights, text, .. }) => {
+    let (compiled, path, prompts, longest) = match asked.other()? {
+        Some(Described { compiled, weights, text, longest, .. }) => {
             let text = text.map_err(|why| Failure::bad_input(why).help(instead));
-            (compiled, Some(weights), args.prompt.as_ref().map(|_| text).transpose()?)
+            (compiled, Some(weights), args.prompt.as_ref().map(|_| text).transpose()?, longest)
         }
         None => {
-            let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
+            let Found { compiled, data, train } = one_arch(&args.file, args.arch.as_deref())?;
             let vocab = compiled.graph.vocab;
             let prompts = match &args.prompt {
                 Some(_) => Some(Prompts::new(data.as_ref(), vocab, &args.prompts, instead)?),
                 None => None,
             };
-            (compiled, None, prompts)
+            let longest = train.and_then(|train| usize::try_from(train.seq_len).ok());
+            (compiled, None, prompts, longest)
         }
     };
     let prompt = match (&args.prompt, &prompts, &args.prompt_tokens) {
@@ -106,6 +107,11 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     if generated.tokens.last().is_some_and(|token| is_end(*token)) {
         generated.tokens.pop();
     }
+    let length = prompt.len() + generated.tokens.len();
+    let beyond = longest.filter(|longest| length > *longest).map(|longest| {
+        let tokens = output::counted(longest, "token");
+        format!("warning: the text has {length} tokens, more than the {tokens} that this model is made for")
+    });
     if args.json {
         let bytes = match &prompts {
             Some(prompts) => Some(prompts.continuation(&prompt, &generated.tokens)?),
@@ -122,6 +128,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
             state_bytes: generated.state_bytes,
             kernels: ran(&generated.paths),
         })?;
+        beyond.iter().for_each(|warning| output::note(warning));
         return Ok(Exit::Fine);
     }
     let rest = match &prompts {
@@ -129,6 +136,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         None => String::new(),
     };
     output::exact(&(rest + "\n"))?;
+    beyond.iter().for_each(|warning| output::note(warning));
     Ok(Exit::Fine)
 }
 

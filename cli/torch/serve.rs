@@ -23,6 +23,9 @@ use canonc::{files, output, signals};
 /// The variable with the token.
 const TOKEN: &str = "CANONC_SERVE_TOKEN";
 
+/// Most tokens of a prompt with its answer, if nothing says how many the model takes.
+const CONTEXT: usize = 4096;
+
 pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     let token = token(args.token_file.as_deref())?;
     // Before the model, which can take long to read.
@@ -37,7 +40,14 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     };
     let described = asked.describe()?;
     let decoder = Decoder::new(&described, &args.machine)?;
-    let Described { name, text, template, marks, .. } = described;
+    let Described { name, text, template, marks, longest, .. } = described;
+    let context = args.context.or(longest).unwrap_or(CONTEXT);
+    if let Some(longest) = longest.filter(|longest| context > *longest) {
+        let tokens = output::counted(longest, "token");
+        output::note(&format!(
+            "warning: --context {context} is more than the {tokens} that this model is made for"
+        ));
+    }
     let (found, template) = match (&args.chat_template, template) {
         (Some(path), _) => {
             let text = disk::read_text(path, disk::TEXT);
@@ -68,7 +78,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         ));
     }
     output::data(&format!("serving `{name}` at http://{address}/v1\n"))?;
-    output::detail(|| format!("vocabulary of {}", decoder.vocab()));
+    output::detail(|| format!("vocabulary of {}, context of {context}", decoder.vocab()));
     output::detail(|| match (&found, &no_text) {
         (_, Some(why)) => format!("no text: {why}"),
         (Some(path), None) => format!("chat template of {}", shown(path)),
@@ -76,7 +86,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     });
     let setup = Setup {
         name,
-        context: args.context,
+        context,
         limits: Limits { rows: args.rows, queue: args.queue },
         body: args.max_body,
         connections: args.connections,

@@ -9,6 +9,7 @@ use runtime::weights::Weights;
 use serde_json::{Value, json};
 
 use super::foreign::{type_in, works};
+use super::serve::Server;
 
 /// More tokens than bytes have, so the tokenizer cannot be guessed.
 const ARCH: &str = "arch llama { vocab 300  dim 32  norm_eps 1e-5  init lingua
@@ -170,4 +171,34 @@ fn a_damaged_record_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(part), "{said}");
     }
+}
+
+#[test]
+fn a_server_has_the_context_of_its_model() {
+    let place = place();
+    let root = place.path();
+    let imported = IMPORTED.join(" ");
+    for (words, wanted, is_more) in [
+        ("hf".to_owned(), 96, false),
+        (imported.clone(), 96, false),
+        (format!("{imported} --context 50"), 50, false),
+        (format!("{imported} --context 97"), 97, true),
+        ("a.canon --weights w.safetensors".to_owned(), 4096, false),
+    ] {
+        let server = Server::in_folder(root, &words);
+        let (_, text) = server.ask("GET", "/v1/models", "", "");
+        let models: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(models["data"][0]["max_model_len"], wanted, "{words}: {text}");
+        let (_, said) = server.end("-TERM");
+        let warning = "warning: --context 97 is more than the 96 tokens that this model is made for";
+        assert_eq!(said.contains(warning), is_more, "{words}: {said}");
+    }
+    let generate = |count: &str| {
+        let words = ["--prompt-tokens", "79,110", "--max-tokens", count];
+        let output = type_in(root, &[&["generate"], &IMPORTED[..], &words].concat());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(generate("94"), "");
+    let said = generate("95");
+    assert!(said.contains("warning: the text has 97 tokens, more than the 96 tokens"), "{said}");
 }

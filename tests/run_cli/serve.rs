@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use compiler::program::{Program, Std};
@@ -83,7 +83,7 @@ impl Place {
 const MIXED: &str = "a.canon --arch mixed --weights mixed.safetensors";
 
 /// A server, and the address that it prints.
-struct Server {
+pub(super) struct Server {
     child: Child,
     line: String,
     address: String,
@@ -91,6 +91,14 @@ struct Server {
 }
 
 impl Server {
+    /// Serves on a free port, in a folder.
+    pub(super) fn in_folder(folder: &Path, words: &str) -> Server {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+        command.current_dir(folder).arg("serve").args(words.split_whitespace());
+        command.env_remove("CANONC_SERVE_TOKEN").env("OMP_NUM_THREADS", "1");
+        Server::start(command.args(["--port", "0"]))
+    }
+
     fn start(command: &mut Command) -> Server {
         let mut child = command
             .stdout(Stdio::piped())
@@ -111,7 +119,7 @@ impl Server {
         Server { child, line, address, _stdout: stdout }
     }
 
-    fn ask(&self, method: &str, path: &str, header: &str, body: &str) -> (u16, String) {
+    pub(super) fn ask(&self, method: &str, path: &str, header: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         write!(
@@ -133,7 +141,7 @@ impl Server {
     }
 
     /// Sends a signal; returns the exit code and standard error.
-    fn end(mut self, signal: &str) -> (Option<i32>, String) {
+    pub(super) fn end(mut self, signal: &str) -> (Option<i32>, String) {
         let status =
             Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
