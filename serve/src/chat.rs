@@ -124,8 +124,11 @@ impl Template {
             ids.extend(special.map(|special| special.id));
             rest = special.map_or("", |special| after.get(special.text.len()..).unwrap_or(""));
         }
-        // Where training put a mark before each text, a template without one gets it.
-        if let Some(before) = codec.before().filter(|before| ids.first() != Some(before)) {
+        // A template decides alone whether a text begins with a mark, as in `apply_chat_template`. Ours, and one for a
+        // tokenizer in which no text spells the mark, cannot write it.
+        let before = codec.before().filter(|before| ids.first() != Some(before));
+        let can_write = |mark: u32| !self.plain && specials.iter().any(|one| one.id == mark);
+        if let Some(before) = before.filter(|before| !can_write(*before)) {
             ids.insert(0, before);
         }
         Ok(ids)

@@ -1,11 +1,14 @@
 //! Answers over TCP.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use serve::chat::Template;
+use serve::model::Special;
 
-use crate::toy::{Server, Toy, events, post, receive, setup};
+use crate::toy::{BOS, Bytes, Server, Toy, events, post, receive, setup};
 
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
@@ -219,6 +222,27 @@ fn a_conversation_is_a_prompt_by_its_template() {
     let long = server.answer(CHAT, &json!({ "messages": messages, "seed": 4 }).to_string());
     assert_eq!(long["choices"][0]["finish_reason"], "length");
     assert_eq!(long["usage"]["total_tokens"], 100);
+}
+
+#[test]
+fn a_template_decides_whether_a_conversation_begins_with_a_mark() {
+    let first = |template: Template, specials: &[(&str, u32)]| {
+        let mut setup = setup();
+        let special = |(text, id): &(&str, u32)| Special { text: (*text).to_owned(), id: *id };
+        let specials = specials.iter().map(special).collect();
+        (setup.template, setup.codec) = (template, Arc::new(Bytes { specials }));
+        let body = json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string();
+        Server::with(Toy::default(), setup).answer("/tokenize", &body)["tokens"][0].clone()
+    };
+    let body = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let new = |text: &str| Template::new(text, [].into()).unwrap();
+    let bos = [("<|bos|>", BOS)];
+    assert_eq!(first(new(body), &bos), 104);
+    assert_eq!(first(new(&format!("<|bos|>{body}")), &bos), 256);
+    // Ours is for models without a template: their texts begin as in training.
+    assert_eq!(first(Template::plain(), &bos), 256);
+    // Nor can a template write a mark that has no text.
+    assert_eq!(first(new(body), &[]), 256);
 }
 
 #[test]

@@ -22,7 +22,7 @@ const VOCAB: usize = 260;
 /// Each byte is a token.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    specials: Vec<Special>,
+    pub(crate) specials: Vec<Special>,
 }
 
 impl Bytes {
