@@ -195,7 +195,8 @@ Examples:
 The random draw for a token is a function of the seed and the token's position. A text prompt becomes tokens as the
 lock's data does: with its tokenizer, starting with bos under add_bos, and ending at eos under add_eos; for the tasks
 capo and multihop, between two ends of text (257), as in their windows. A .canon file has no data settings: its
-prompts are bytes, between 256 and 257 (vocabulary 258), or tokens of --tokenizer-file if that is a tokenizer.json.
+prompts are bytes, between 256 and 257 (vocabulary 258), or tokens of the tokenizer.json that was imported with its
+weights or is --tokenizer-file; tokenizer_config.json beside that names its bos and eos.
 
 Schema of --json: {schema: \"canonc.generate.v1\", model, prompt, temperature, seed, tokens, text, state_bytes,
 kernels: [{kernel, path, times}]}; prompt and text are null for a prompt of tokens, state_bytes is the size of the
@@ -245,16 +246,19 @@ pub struct GenerateArgs {
     pub json: bool,
 }
 
-/// The tokenizer of a lock.
+/// The tokenizer of a lock or of an imported model.
 #[derive(Args, Debug)]
 pub struct PromptArgs {
-    /// The file of the lock's tokenizer, unless it is bytes
+    /// The file of the lock's tokenizer, unless it is bytes; the tokenizer.json of an imported model [default: the one in
+    /// its folder or beside its weights]
     #[arg(long, value_name = "FILE")]
     pub tokenizer_file: Option<PathBuf>,
-    /// The token before a document, if it was given to `canonc data prepare`
+    /// The token before a text, such as `<s>`: for a lock if it was given to `canonc data prepare`, for an imported model
+    /// if it should not be the one that its tokenizer.json adds
     #[arg(long, value_name = "TOKEN")]
     pub bos: Option<String>,
-    /// The token after a document, if it was given to `canonc data prepare`
+    /// The token that ends a text, such as `</s>`: for a lock if it was given to `canonc data prepare`, for an imported
+    /// model if it should not be those of its generation_config.json, config.json and tokenizer_config.json
     #[arg(long, value_name = "TOKEN")]
     pub eos: Option<String>,
 }

@@ -160,18 +160,26 @@ impl Asked<'_> {
         self.beside(name, compiled, weights, folder, &texts).map(Some)
     }
 
-    /// An arch with weights that `canonc import` wrote: the record beside them says so.
+    /// An arch with a named `tokenizer.json`, or with weights that `canonc import` wrote: the record beside them says so.
     fn imported(&self) -> Result<Option<Described>, Failure> {
-        let Some(weights) = self.weights else { return Ok(None) };
-        let record = Record::beside(weights).map_err(canonc::import::failure)?;
-        let Some(Record { folder, texts }) = record else { return Ok(None) };
+        let record = match self.weights {
+            Some(weights) => Record::beside(weights).map_err(canonc::import::failure)?,
+            None => None,
+        };
+        let named = self.prompts.tokenizer_file.as_deref();
+        let named = named.filter(|path| path.extension().is_some_and(|end| end == "json"));
+        let (folder, texts) = match (record, named.and_then(Path::parent)) {
+            (Some(Record { folder, texts }), _) => (folder, texts),
+            (None, Some(folder)) => (folder.to_owned(), Texts::default()),
+            (None, None) => return Ok(None),
+        };
         let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
         if train.is_some() || data.is_some() {
             // A lock has its own data.
             return Ok(None);
         }
-        let name = compiled.name.clone();
-        self.beside(name, compiled, weights.to_owned(), &folder, &texts).map(Some)
+        let (name, weights) = (compiled.name.clone(), runs::weights(self.model, self.weights)?);
+        self.beside(name, compiled, weights, &folder, &texts).map(Some)
     }
 
     /// A model with the tokenizer and the chat template of a folder.
@@ -185,15 +193,27 @@ impl Asked<'_> {
     ) -> Result<Described, Failure> {
         let given = self.prompts.tokenizer_file.clone();
         let file = given.or_else(|| Some(folder.join(TOKENIZER)).filter(|path| path.is_file()));
-        let (template, marks) = template(folder)?;
+        let (mut found, mut marks) = template(folder)?;
+        if let Some(other) = self.prompts.tokenizer_file.as_deref().and_then(Path::parent) {
+            let (theirs, names) = template(other)?;
+            found = found.or(theirs);
+            // The names of a tokenizer's marks are beside it.
+            if !names.is_empty() {
+                marks = names;
+            }
+        }
         let text = match file {
-            None => Err(format!("`{}` has no {TOKENIZER}", shown(folder))),
+            None => {
+                let place = shown(folder);
+                Err(format!("`{place}` has no {TOKENIZER}; name one with --tokenizer-file"))
+            }
             Some(file) => {
                 Ok(self.folders_text(folder, &file, &marks, texts, compiled.graph.vocab)?)
             }
         };
         let length = texts.context.as_ref().map(|(length, _)| *length);
         let longest = length.and_then(|length| usize::try_from(length).ok());
+        let template = found;
         Ok(Described { name, compiled, weights, lock: None, longest, text, template, marks })
     }
 
@@ -225,6 +245,9 @@ impl Asked<'_> {
         };
         let (begin, end) = (named("bos_token"), named("eos_token"));
         ends.extend(end);
+        if self.prompts.eos.is_some() {
+            ends = tokenizer.info().eos.into_iter().collect();
+        }
         ends.sort_unstable();
         ends.dedup();
         Ok(Prompts::of_folder(tokenizer, begin.or(end), ends, specials))

@@ -78,6 +78,14 @@ impl Prompts {
             }
         }
         let enough = i64::from(has) == vocab || kind != Kind::Bytes && i64::from(has) < vocab;
+        if !enough && data.is_none() && path.is_none() {
+            return Err(Failure::bad_input(format!(
+                "no tokenizer is named with --tokenizer-file, and this arch's {vocab} tokens are not the {has} of bytes"
+            ))
+            .help(format!(
+                "name its tokenizer.json with --tokenizer-file, or the Hugging Face folder as the model, or {instead}"
+            )));
+        }
         if !enough {
             return Err(Failure::bad_input(format!(
                 "a text prompt needs the {} tokenizer's vocabulary of {has}, but this arch has {vocab}",

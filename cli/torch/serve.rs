@@ -68,7 +68,10 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     };
     let (codec, no_text): (Arc<dyn Codec>, Option<String>) = match text {
         Ok(prompts) => (Arc::new(prompts), None),
-        Err(why) => (Arc::new(Ids), Some(format!("{why}; give a list of token ids as `prompt`"))),
+        Err(why) => {
+            output::note(&format!("warning: requests need token ids, not text: {why}"));
+            (Arc::new(Ids), Some(format!("{why}; give a list of token ids as `prompt`")))
+        }
     };
     let name = args.name.clone().unwrap_or(name);
     let address = listener.local_addr().map_err(|error| cannot_listen(address, &error))?;

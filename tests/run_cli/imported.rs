@@ -202,3 +202,40 @@ fn a_server_has_the_context_of_its_model() {
     let said = generate("95");
     assert!(said.contains("warning: the text has 97 tokens, more than the 96 tokens"), "{said}");
 }
+
+#[test]
+fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
+    let place = place();
+    let root = place.path();
+    let arch = ["a.canon", "--weights", "w.safetensors"];
+    let prompt = ["--prompt", "Once", "--max-tokens", "9", "--seed", "3"];
+    let said = |words: &[&str]| {
+        let output = type_in(root, words);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let refused = said(&[&["generate"], &arch[..], &prompt].concat());
+    assert!(refused.contains("no tokenizer is named with --tokenizer-file"), "{refused}");
+    assert!(refused.contains("help: name its tokenizer.json with --tokenizer-file, or the Hugging Face folder"), "{refused}");
+    let server = Server::in_folder(root, &arch.join(" "));
+    let (status, text) = server.ask("POST", "/v1/completions", "", r#"{"prompt": "a"}"#);
+    assert!(status == 400 && text.contains("--tokenizer-file"), "{text}");
+    let (_, warned) = server.end("-TERM");
+    assert!(warned.contains("warning: requests need token ids, not text: no tokenizer"), "{warned}");
+    // A named tokenizer.json brings the files beside it: marks, end tokens, chat template.
+    let named = ["--tokenizer-file", "hf/tokenizer.json"];
+    let text = |model: &[&str]| works(root, &[&["generate"], model, &prompt].concat());
+    assert_eq!(text(&[&arch[..], &named].concat()), text(&["hf"]));
+    let server = Server::in_folder(root, &[&arch[..], &named].concat().join(" "));
+    let body = json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string();
+    let (_, text) = server.ask("POST", "/tokenize", "", &body);
+    let tokens: Value = serde_json::from_str(&text).unwrap();
+    let wanted: Vec<u32> = std::iter::once(256).chain("[user]hi".bytes().map(u32::from)).collect();
+    assert_eq!(tokens["tokens"], json!(wanted), "{text}");
+    let (_, warned) = server.end("-TERM");
+    assert!(!warned.contains("warning"), "{warned}");
+    // An imported arch whose tokenizer is gone.
+    fs::remove_file(root.join("in/tokenizer.json")).unwrap();
+    let refused = said(&[&["generate"], &IMPORTED[..], &prompt].concat());
+    assert!(refused.contains("`in` has no tokenizer.json; name one with --tokenizer-file"), "{refused}");
+}

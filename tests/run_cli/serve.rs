@@ -259,7 +259,7 @@ fn an_exported_folder_serves_and_generates_with_its_tokenizer() {
         let server = place.serve(name);
         let (status, text) = server.ask("POST", "/v1/completions", "", r#"{"prompt": "a"}"#);
         assert!(
-            status == 400 && text.contains("has no tokenizer.json; give a list of token ids"),
+            status == 400 && text.contains("has no tokenizer.json; name one with --tokenizer-file; give a list of token ids"),
             "{text}"
         );
         server.complete(&json!({ "prompt": [1, 2], "max_tokens": 3 }));

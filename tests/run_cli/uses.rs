@@ -139,7 +139,7 @@ fn refusals_say_what_to_type() {
         (2, "forward a.canon --weights w.safetensors --tokens t.safetensors --out o.safetensors".to_owned(), "--arch base"),
         (2, "forward a.canon --arch golden --weights w.safetensors --tokens t.safetensors --out no/o.safetensors".to_owned(), "the folder `no` does not exist"),
         (2, "generate a.canon --arch golden --weights w.safetensors".to_owned(), "--prompt TEXT"),
-        (2, "generate a.canon --arch golden --weights w.safetensors --prompt A".to_owned(), "vocabulary of 258"),
+        (2, "generate a.canon --arch golden --weights w.safetensors --prompt A".to_owned(), "--tokenizer-file, and this arch's 97 tokens are not the 258 of bytes"),
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 97".to_owned(), "use ids of 0..97"),
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1 --temperature=-1".to_owned(), "temperature is -1"),
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1 --temperature -0.5".to_owned(), "temperature is -0.5; give a number that is at least 0"),
