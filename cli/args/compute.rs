@@ -196,7 +196,8 @@ The random draw for a token is a function of the seed and the token's position. 
 lock's data does: with its tokenizer, starting with bos under add_bos, and ending at eos under add_eos; for the tasks
 capo and multihop, between two ends of text (257), as in their windows. A .canon file has no data settings: its
 prompts are bytes, between 256 and 257 (vocabulary 258), or tokens of the tokenizer.json that was imported with its
-weights or is --tokenizer-file; tokenizer_config.json beside that names its bos and eos.
+weights or is --tokenizer-file; tokenizer_config.json beside that names its bos and eos. The spelling of a special token
+in a prompt, such as <|im_start|>, is plain text; give special tokens as --prompt-tokens.
 
 Schema of --json: {schema: \"canonc.generate.v1\", model, prompt, temperature, seed, tokens, text, state_bytes,
 kernels: [{kernel, path, times}]}; prompt and text are null for a prompt of tokens, state_bytes is the size of the

@@ -50,7 +50,10 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         }
     };
     let prompt = match (&args.prompt, &prompts, &args.prompt_tokens) {
-        (Some(text), Some(prompts), _) => prompts.tokens(text)?,
+        (Some(text), Some(prompts), _) => {
+            prompts.spelled(text).iter().for_each(|warning| output::note(warning));
+            prompts.tokens(text)?
+        }
         (_, _, Some(tokens)) => tokens.clone(),
         (_, _, None) => {
             return Err(Failure::bad_input("no prompt is given")

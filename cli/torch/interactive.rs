@@ -49,6 +49,7 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
     }
     let mut text: Option<Text> = None;
     let mut line = String::new();
+    let mut warned = false;
     loop {
         if is_terminal {
             output::exact("> ")?;
@@ -66,6 +67,10 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
             }
         }
         let prompt = line.trim_end_matches(['\n', '\r']);
+        if let Some(warning) = prompts.spelled(prompt).filter(|_| !warned) {
+            output::note(&warning);
+            warned = true;
+        }
         if !prompt.is_empty() || text.is_none() {
             match begin(&decoder, &prompts, prompt) {
                 Ok(begun) => text = Some(begun),

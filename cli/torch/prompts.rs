@@ -137,6 +137,15 @@ impl Prompts {
         Prompts { specials, ..self }
     }
 
+    /// A warning about a text that spells a special token, which it does not get.
+    pub(crate) fn spelled(&self, text: &str) -> Option<String> {
+        let special = self.specials.iter().find(|special| text.contains(&special.text))?;
+        Some(format!(
+            "warning: `{}` in the prompt is plain text, not the special token {}; --prompt-tokens takes special tokens",
+            special.text, special.id
+        ))
+    }
+
     /// The token that ends a text, the first one if there are several; `None` if training had none.
     pub(crate) fn stop(&self) -> Option<i64> {
         self.ends.first().copied().map(i64::from)

@@ -239,3 +239,14 @@ fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
     let refused = said(&[&["generate"], &IMPORTED[..], &prompt].concat());
     assert!(refused.contains("`in` has no tokenizer.json; name one with --tokenizer-file"), "{refused}");
 }
+
+#[test]
+fn the_spelling_of_a_special_token_is_plain_text_with_a_warning() {
+    let place = place();
+    let root = place.path();
+    let prompt = ["--prompt", "a<|eos|>b", "--max-tokens", "2", "--json"];
+    let output = type_in(root, &[&["generate"], &IMPORTED[..], &prompt].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("warning: `<|eos|>` in the prompt is plain text, not the special token 257"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
+}
