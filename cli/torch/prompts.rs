@@ -163,7 +163,7 @@ impl Prompts {
         self.encode(text, &mut ids)?;
         if ids.is_empty() {
             return Err(Failure::bad_input("the prompt is empty and has no bos")
-                .help("the lock has add_bos = false: give a text"));
+                .help("give a text: the lock or the model's tokenizer puts no token before one"));
         }
         Ok(ids.into_iter().map(i64::from).collect())
     }
