@@ -190,6 +190,7 @@ Examples:
   canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
   canonc generate runs/text/text-first-seed1 --interactive            a prompt a line; Ctrl-D ends
+  canonc generate exported --interactive --chat --max-tokens 500      a conversation, by the model's chat template
   canonc generate exported --prompt A                                 a Hugging Face folder, with its tokenizer
 
 The random draw for a token is a function of the seed and the token's position. A text prompt becomes tokens as the
@@ -223,6 +224,13 @@ pub struct GenerateArgs {
     /// Read prompts from the terminal, a line each, and continue each of them
     #[arg(short, long, conflicts_with_all = ["prompt", "prompt_tokens", "json"])]
     pub interactive: bool,
+    /// With --interactive: lines are messages of a conversation, which the model's chat template makes a prompt of; an
+    /// empty line begins a new one
+    #[arg(long, requires = "interactive")]
+    pub chat: bool,
+    /// A chat template in Jinja [default: as in `canonc serve`]
+    #[arg(long, value_name = "FILE", requires = "chat")]
+    pub chat_template: Option<PathBuf>,
     #[command(flatten)]
     pub prompts: PromptArgs,
     /// Maximum number of tokens to generate

@@ -1,18 +1,19 @@
-//! `canonc generate --interactive`: a prompt a line, answered as it is written.
+//! `canonc generate --interactive`: a prompt or a message a line, answered as it is written.
 //!
-//! In: lines of standard input. Out: on standard output each line's continuation. Must stay true: a character is written
-//! when it is complete and never taken back; the same line gives the same text as `--prompt`, and an empty line goes on
-//! where the last text stopped.
+//! In: lines of standard input. Out: on standard output each line's continuation or answer. Must stay true: a character is
+//! written when it is complete and never taken back; the same line gives the same text as `--prompt`, and an empty line
+//! goes on where the last text stopped; the same messages give the same answer as `canonc serve` with the same seed.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use runtime::execute::Carried;
+use serve::chat::{Message, Template};
 use serve::model::{Codec, Model as _, Sampling};
-use serve::text::TextStream;
+use serve::text::{StopStrings, TextStream};
 
-use crate::open::Asked;
+use crate::open::{Asked, Described};
 use crate::prompts::Prompts;
-use crate::served::Decoder;
+use crate::served::{Decoder, chat_template};
 use canonc::args::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome, reason};
 use canonc::output;
@@ -34,7 +35,8 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
     };
     let described = asked.describe()?;
     let decoder = Decoder::new(&described, &args.machine)?;
-    let prompts = described.text.map_err(|why| {
+    let Described { text, template, marks, .. } = described;
+    let prompts = text.map_err(|why| {
         Failure::bad_input(why).help("use `--prompt-tokens 1,2,3` without --interactive")
     })?;
     let sampling = Sampling {
@@ -44,48 +46,13 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
         seed: args.seed,
     };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if is_terminal {
-        output::note("write a prompt; an empty line continues the last text; Ctrl-D ends");
-    }
-    let mut text: Option<Text> = None;
-    let mut line = String::new();
-    let mut warned = false;
-    loop {
-        if is_terminal {
-            output::exact("> ")?;
+    let with = With { decoder, prompts, sampling, most: args.max_tokens, is_terminal };
+    match args.chat {
+        true => {
+            let given = args.chat_template.as_deref();
+            with.conversations(&chat_template(given, template, marks)?.1)?;
         }
-        line.clear();
-        let read = std::io::stdin().lock().read_line(&mut line);
-        match read {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) => {
-                return Err(Failure::bad_input(format!(
-                    "standard input cannot be read: {}",
-                    reason(&error)
-                )));
-            }
-        }
-        let prompt = line.trim_end_matches(['\n', '\r']);
-        if let Some(warning) = prompts.spelled(prompt).filter(|_| !warned) {
-            output::note(&warning);
-            warned = true;
-        }
-        if !prompt.is_empty() || text.is_none() {
-            match begin(&decoder, &prompts, prompt) {
-                Ok(begun) => text = Some(begun),
-                // The next line may be better.
-                Err(failure) if is_terminal => {
-                    output::failure(&failure);
-                    continue;
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
-        if let Some(text) = &mut text {
-            go_on(&decoder, &prompts, text, &sampling, args.max_tokens)?;
-        }
-        output::exact("\n")?;
+        false => with.texts()?,
     }
     if is_terminal {
         output::exact("\n")?;
@@ -93,40 +60,145 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-fn begin(decoder: &Decoder, prompts: &Prompts, prompt: &str) -> Result<Text, Failure> {
-    let ids: Vec<u32> =
-        prompts.tokens(prompt)?.into_iter().filter_map(|id| u32::try_from(id).ok()).collect();
-    let mut state = decoder.start().map_err(Failure::machine)?;
-    let mut logits = Vec::new();
-    for piece in ids.chunks(decoder.piece()) {
-        let fed = decoder.feed(&mut state, piece).map_err(Failure::machine)?;
-        logits = decoder.row(&fed, piece.len() - 1).map_err(Failure::machine)?;
-    }
-    Ok(Text { state, logits, stream: TextStream::after(&ids), drawn: 0 })
+/// A model, and how it continues texts.
+struct With {
+    decoder: Decoder,
+    prompts: Prompts,
+    sampling: Sampling,
+    most: usize,
+    is_terminal: bool,
 }
 
-fn go_on(
-    decoder: &Decoder,
-    prompts: &Prompts,
-    text: &mut Text,
-    sampling: &Sampling,
-    most: usize,
-) -> Result<(), Failure> {
-    let broken = |why: String| Failure { exit: Exit::Finding, ..Failure::bad_input(why) };
-    for _ in 0..most {
-        let token = decoder.choose(&text.logits, sampling, text.drawn).map_err(broken)?;
-        text.drawn += 1;
-        let ends = prompts.ends().contains(&token);
-        if !ends {
-            let piece = text.stream.push(prompts, token).map_err(broken)?;
-            output::exact(&piece)?;
-            std::io::stdout().flush().ok();
+impl With {
+    /// Each line is a prompt.
+    fn texts(&self) -> Result<(), Failure> {
+        self.note("write a prompt; an empty line continues the last text; Ctrl-D ends");
+        let mut text: Option<Text> = None;
+        let mut warned = false;
+        while let Some(line) = self.line()? {
+            if let Some(warning) = self.prompts.spelled(&line).filter(|_| !warned) {
+                output::note(&warning);
+                warned = true;
+            }
+            if !line.is_empty() || text.is_none() {
+                let tokens = self.prompts.tokens(&line);
+                let ids = tokens.map(|ids| ids.into_iter().filter_map(|id| u32::try_from(id).ok()));
+                match ids.and_then(|ids| self.begin(&ids.collect::<Vec<_>>())) {
+                    Ok(begun) => text = Some(begun),
+                    Err(failure) => {
+                        self.refuse(failure)?;
+                        continue;
+                    }
+                }
+            }
+            if let Some(text) = &mut text {
+                self.go_on(text, &mut StopStrings::default())?;
+            }
+            output::exact("\n")?;
         }
-        let fed = decoder.feed(&mut text.state, &[token]).map_err(Failure::machine)?;
-        text.logits = decoder.row(&fed, 0).map_err(Failure::machine)?;
-        if ends {
-            break;
+        Ok(())
+    }
+
+    /// Each line is a message, which the model answers.
+    fn conversations(&self, template: &Template) -> Result<(), Failure> {
+        self.note("write a message; an empty line begins a new conversation; Ctrl-D ends");
+        let mut messages: Vec<Message> = Vec::new();
+        while let Some(line) = self.line()? {
+            if line.is_empty() {
+                messages.clear();
+                continue;
+            }
+            messages.push(Message { role: "user".to_owned(), content: line });
+            let ids = template.tokens(&messages, &self.prompts);
+            let begun = ids.map_err(|error| Failure::bad_input(error.message));
+            let mut text = match begun.and_then(|ids| self.begin(&ids)) {
+                Ok(begun) => begun,
+                Err(failure) => {
+                    self.refuse(failure)?;
+                    messages.pop();
+                    continue;
+                }
+            };
+            let mut stops = StopStrings::new(template.stops());
+            let mut content = self.go_on(&mut text, &mut stops)?;
+            if !stops.found {
+                let rest = text.stream.finish(&self.prompts).map_err(broken)?;
+                let rest = stops.push(&rest) + &stops.finish();
+                output::exact(&rest)?;
+                content += &rest;
+            }
+            messages.push(Message { role: "assistant".to_owned(), content });
+            output::exact("\n")?;
+        }
+        Ok(())
+    }
+
+    fn note(&self, text: &str) {
+        if self.is_terminal {
+            output::note(text);
         }
     }
-    Ok(())
+
+    /// The next line that is typed in; `None` at the end.
+    fn line(&self) -> Result<Option<String>, Failure> {
+        if self.is_terminal {
+            output::exact("> ")?;
+        }
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line).map_err(|error| {
+            Failure::bad_input(format!("standard input cannot be read: {}", reason(&error)))
+        })?;
+        Ok((read > 0).then(|| line.trim_end_matches(['\n', '\r']).to_owned()))
+    }
+
+    /// A line that cannot be continued: in a terminal, the next one may be better.
+    fn refuse(&self, failure: Failure) -> Result<(), Failure> {
+        if !self.is_terminal {
+            return Err(failure);
+        }
+        output::failure(&failure);
+        Ok(())
+    }
+
+    fn begin(&self, ids: &[u32]) -> Result<Text, Failure> {
+        let decoder = &self.decoder;
+        let mut state = decoder.start().map_err(Failure::machine)?;
+        let mut logits = Vec::new();
+        for piece in ids.chunks(decoder.piece()) {
+            let fed = decoder.feed(&mut state, piece).map_err(Failure::machine)?;
+            logits = decoder.row(&fed, piece.len() - 1).map_err(Failure::machine)?;
+        }
+        Ok(Text { state, logits, stream: TextStream::after(ids), drawn: 0 })
+    }
+
+    /// Continues a text up to its end, a stop string or the maximum; returns what was written.
+    fn go_on(&self, text: &mut Text, stops: &mut StopStrings) -> Result<String, Failure> {
+        let With { decoder, prompts, .. } = self;
+        let mut written = String::new();
+        for _ in 0..self.most {
+            let token = decoder.choose(&text.logits, &self.sampling, text.drawn).map_err(broken)?;
+            text.drawn += 1;
+            let ends = prompts.ends().contains(&token);
+            if !ends {
+                let piece = text.stream.push(prompts, token).map_err(broken)?;
+                let piece = stops.push(&piece);
+                output::exact(&piece)?;
+                std::io::stdout().flush().ok();
+                written += &piece;
+            }
+            if stops.found {
+                break;
+            }
+            let fed = decoder.feed(&mut text.state, &[token]).map_err(Failure::machine)?;
+            text.logits = decoder.row(&fed, 0).map_err(Failure::machine)?;
+            if ends {
+                break;
+            }
+        }
+        Ok(written)
+    }
+}
+
+fn broken(why: String) -> Failure {
+    Failure { exit: Exit::Finding, ..Failure::bad_input(why) }
 }

@@ -8,14 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serve::chat::Template;
 use serve::engine::Limits;
 use serve::model::{Codec, Model as _};
 use serve::server::{self, Setup};
 
 use crate::open::{Asked, Described};
 use crate::prompts::Ids;
-use crate::served::Decoder;
+use crate::served::{Decoder, chat_template};
 use canonc::args::ServeArgs;
 use canonc::fail::{Exit, Failure, Outcome, reason, shown};
 use canonc::{files, output, signals};
@@ -48,24 +47,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
             "warning: --context {context} is more than the {tokens} that this model is made for"
         ));
     }
-    let (found, template) = match (&args.chat_template, template) {
-        (Some(path), _) => {
-            let text = disk::read_text(path, disk::TEXT);
-            (Some(path.clone()), Some(text.map_err(|error| files::missing(path, &error))?))
-        }
-        (None, Some((path, text))) => (Some(path), Some(text)),
-        (None, None) => (None, None),
-    };
-    let template = match template {
-        Some(text) => Template::new(&text, marks).map_err(|why| {
-            let failure = Failure::bad_input(why).help("name another with --chat-template FILE");
-            match &found {
-                Some(path) => failure.at(shown(path)),
-                None => failure,
-            }
-        })?,
-        None => Template::plain(),
-    };
+    let (found, template) = chat_template(args.chat_template.as_deref(), template, marks)?;
     let (codec, no_text): (Arc<dyn Codec>, Option<String>) = match text {
         Ok(prompts) => (Arc::new(prompts), None),
         Err(why) => {

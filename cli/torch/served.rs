@@ -3,18 +3,44 @@
 //! In: an opened model. Out: logits token by token. Must stay true: several sequences at a time have the bits of each
 //! one alone.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
 use compiler::plan::Stream;
 use compiler::plans;
 use runtime::Tensor;
 use runtime::execute::{Carried, ExecuteError, Streamer};
 use runtime::generate::{self, PREFILL, draw};
 use runtime::weights::Weights;
+use serve::chat::Template;
 use serve::model::{Model, Row, Sampling};
 
 use crate::forward::{machine, options, weights};
 use crate::open::Described;
 use canonc::args::MachineArgs;
-use canonc::fail::Failure;
+use canonc::fail::{Failure, shown};
+use canonc::files;
+
+/// The chat template to use, and where it was found: the given file, the model's own, or lines of `ROLE: TEXT`.
+pub(crate) fn chat_template(
+    given: Option<&Path>,
+    own: Option<(PathBuf, String)>,
+    marks: BTreeMap<String, String>,
+) -> Result<(Option<PathBuf>, Template), Failure> {
+    let (path, text) = match (given, own) {
+        (Some(path), _) => {
+            let text = disk::read_text(path, disk::TEXT);
+            (path.to_owned(), text.map_err(|error| files::missing(path, &error))?)
+        }
+        (None, Some(own)) => own,
+        (None, None) => return Ok((None, Template::plain())),
+    };
+    let template = Template::new(&text, marks).map_err(|why| {
+        let help = "name another with --chat-template FILE";
+        Failure::bad_input(why).help(help).at(shown(&path))
+    })?;
+    Ok((Some(path), template))
+}
 
 /// An arch with its weights, bound to a machine.
 #[derive(Debug)]

@@ -2,7 +2,9 @@
 //! those of the folder are; what is left out is listed.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use compiler::program::{Program, Std};
 use runtime::weights::Weights;
@@ -190,7 +192,8 @@ fn a_server_has_the_context_of_its_model() {
         let models: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(models["data"][0]["max_model_len"], wanted, "{words}: {text}");
         let (_, said) = server.end("-TERM");
-        let warning = "warning: --context 97 is more than the 96 tokens that this model is made for";
+        let warning =
+            "warning: --context 97 is more than the 96 tokens that this model is made for";
         assert_eq!(said.contains(warning), is_more, "{words}: {said}");
     }
     let generate = |count: &str| {
@@ -216,12 +219,20 @@ fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
     };
     let refused = said(&[&["generate"], &arch[..], &prompt].concat());
     assert!(refused.contains("no tokenizer is named with --tokenizer-file"), "{refused}");
-    assert!(refused.contains("help: name its tokenizer.json with --tokenizer-file, or the Hugging Face folder"), "{refused}");
+    assert!(
+        refused.contains(
+            "help: name its tokenizer.json with --tokenizer-file, or the Hugging Face folder"
+        ),
+        "{refused}"
+    );
     let server = Server::in_folder(root, &arch.join(" "));
     let (status, text) = server.ask("POST", "/v1/completions", "", r#"{"prompt": "a"}"#);
     assert!(status == 400 && text.contains("--tokenizer-file"), "{text}");
     let (_, warned) = server.end("-TERM");
-    assert!(warned.contains("warning: requests need token ids, not text: no tokenizer"), "{warned}");
+    assert!(
+        warned.contains("warning: requests need token ids, not text: no tokenizer"),
+        "{warned}"
+    );
     // A named tokenizer.json brings the files beside it: marks, end tokens, chat template.
     let named = ["--tokenizer-file", "hf/tokenizer.json"];
     let text = |model: &[&str]| works(root, &[&["generate"], model, &prompt].concat());
@@ -237,7 +248,10 @@ fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
     // An imported arch whose tokenizer is gone.
     fs::remove_file(root.join("in/tokenizer.json")).unwrap();
     let refused = said(&[&["generate"], &IMPORTED[..], &prompt].concat());
-    assert!(refused.contains("`in` has no tokenizer.json; name one with --tokenizer-file"), "{refused}");
+    assert!(
+        refused.contains("`in` has no tokenizer.json; name one with --tokenizer-file"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -247,6 +261,41 @@ fn the_spelling_of_a_special_token_is_plain_text_with_a_warning() {
     let prompt = ["--prompt", "a<|eos|>b", "--max-tokens", "2", "--json"];
     let output = type_in(root, &[&["generate"], &IMPORTED[..], &prompt].concat());
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("warning: `<|eos|>` in the prompt is plain text, not the special token 257"), "{said}");
+    assert!(
+        said.contains("warning: `<|eos|>` in the prompt is plain text, not the special token 257"),
+        "{said}"
+    );
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_conversation_in_a_terminal_is_that_of_a_server() {
+    let place = place();
+    let root = place.path();
+    let server = Server::in_folder(root, "hf");
+    let answer = |messages: &[(&str, &str)]| {
+        let messages: Vec<Value> = messages
+            .iter()
+            .map(|(role, content)| json!({ "role": role, "content": content }))
+            .collect();
+        let body = json!({ "messages": messages, "seed": 3, "max_tokens": 5 }).to_string();
+        let (status, text) = server.ask("POST", "/v1/chat/completions", "", &body);
+        assert_eq!(status, 200, "{text}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        answer["choices"][0]["message"]["content"].as_str().unwrap().to_owned()
+    };
+    let first = answer(&[("user", "hi")]);
+    let second = answer(&[("user", "hi"), ("assistant", &first), ("user", "you")]);
+    let wanted = format!("{first}\n{second}\n{first}\n");
+    for model in [&["hf"][..], &IMPORTED] {
+        let words = ["--interactive", "--chat", "--seed", "3", "--max-tokens", "5"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+        command.current_dir(root).arg("generate").args(model).args(words);
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"hi\nyou\n\nhi\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted, "{said}");
+    }
 }
