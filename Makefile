@@ -1,7 +1,7 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
 .PHONY: help libtorch build install wheel test-wheel release test test-transformers fuzz demo check \
-  gpu-kernels test-gpu test-serve test-editors grammars vscode
+  gpu-kernels gpu-pack test-gpu test-serve test-editors grammars vscode
 CARGO ?= cargo
 
 help: ## this list
@@ -49,6 +49,9 @@ test-serve: libtorch ## canonc serve with the real openai client and lm-eval (us
 
 gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 740 MB once; no GPU needed)
 	env=$$(gpu/env.sh) && "$$env/bin/python" gpu/build.py
+
+gpu-pack: libtorch ## what the first run on a GPU needs, in .gpu; with the tree at most 60 MiB (gpu/README.md)
+	gpu/pack.sh
 
 test-gpu: ## the GPU kernels in Triton's interpreter, and that the committed images follow from their sources
 	env=$$(gpu/env.sh) && "$$env/bin/python" -W ignore -m unittest discover -t . -s gpu/tests && \

@@ -1,59 +1,64 @@
 #!/usr/bin/env bash
-# Packs what `canonc selftest` needs into one folder, for a machine with Python's torch 2.11 and no Rust:
-#     gpu/pack.sh FOLDER
-# In: release binaries under target/release (built if missing). Out: FOLDER with `canonc-torch`, which has every command,
-# the goldens, and `selftest`, a script that finds torch's libraries. Must stay true: the folder is below 60 MB, and
-# nothing in it depends on a path of this machine.
+# Packs the first run on a GPU into the ignored folder .gpu: `gpu/pack.sh`, or `make gpu-pack`.
+#
+# The machine with the GPU gets the working tree (tracked files, and new ones that git does not ignore) and .gpu. It has
+# Python with torch 2.11, and no Rust: .gpu holds canonc-torch, compressed, and what gpu/first.sh starts. All of it has
+# to fit in 60 MiB. PROGRAM=FILE packs that canonc-torch as it is, instead of one that is built now.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-out="${1:?usage: gpu/pack.sh FOLDER}"
-if [ -e "$out" ] && [ -n "$(ls -A "$out")" ]; then
-  echo "error: $out is not empty" >&2
-  echo "help: name a new folder" >&2
+limit="${LIMIT:-62914560}" # bytes
+program="${PROGRAM:-}"
+if [ -z "$program" ]; then
+  # Always: cargo alone knows whether a program is older than its sources.
+  "${CARGO:-cargo}" build --release --locked --bin canonc-torch
+  program="${CARGO_TARGET_DIR:-target}/release/canonc-torch"
+fi
+if [ ! -f "$program" ]; then
+  echo "error: there is no program \`$program\`" >&2
+  echo "help: leave out PROGRAM, or name a canonc-torch" >&2
   exit 2
 fi
-if [ ! -x target/release/canonc-torch ]; then
-  cargo build --release
+
+rm -rf .gpu
+mkdir .gpu
+if command -v xz >/dev/null; then
+  xz -6 -T1 -c "$program" >.gpu/canonc-torch.xz
+else
+  python3 -c 'import lzma, shutil, sys
+shutil.copyfileobj(open(sys.argv[1], "rb"), lzma.open(sys.argv[2], "wb", preset=6), 1 << 20)' "$program" .gpu/canonc-torch.xz
 fi
-mkdir -p "$out/golden"
-cp target/release/canonc-torch "$out/"
-cp -r tests/golden/checkpoints tests/golden/mixers "$out/golden/"
-cat > "$out/selftest" <<'RUN'
-#!/usr/bin/env bash
-# Runs canonc's self-test on this machine: ./selftest [--device cpu] [--python PYTHON --peer bench_torch.py] …
-# PYTHON (default: python3) must import torch 2.11; its libraries are used.
-set -euo pipefail
-here="$(cd "$(dirname "$0")" && pwd)"
-python="${PYTHON:-python3}"
-lib="$("$python" -c 'import os, torch; print(os.path.join(os.path.dirname(torch.__file__), "lib"))')" || {
-  echo "error: $python cannot import torch; this program needs its libraries" >&2
-  echo "help: name one that can: PYTHON=/path/to/python ./selftest" >&2
-  exit 3
-}
-version="$("$python" -c 'import torch; print(torch.__version__)')"
-case "$version" in
-  2.11.*) ;;
-  *)
-    echo "error: torch is $version, and this program was built for 2.11" >&2
-    echo "help: name a Python with torch 2.11: PYTHON=/path/to/python ./selftest" >&2
-    exit 3
-    ;;
-esac
-export LD_LIBRARY_PATH="$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-device=(--device cuda)
-for word in "$@"; do
-  case "$word" in --device | --device=*) device=() ;; esac
-done
-exec "$here/canonc-torch" selftest "${device[@]}" --out "$here/results" --goldens "$here/golden" "$@"
-RUN
-chmod +x "$out/selftest"
-cat > "$out/README" <<'TEXT'
-./selftest checks the GPU of this machine in under ten minutes and writes results/selftest.json.
-It needs a Python that imports torch 2.11; PYTHON=/path/to/python names one. ./selftest --device cpu checks the CPU.
-TEXT
-bytes="$(du -sb "$out" | cut -f1)"
-if [ "$bytes" -gt 60000000 ]; then
-  echo "error: $out has $bytes bytes, more than 60 MB" >&2
-  exit 1
+cp gpu/first.sh gpu/probe.py .gpu/
+cp cli/torch/bench/peers/step.py .gpu/peer.py
+# Results name the commit; there is no git where they are made.
+tree=clean
+if [ -n "$(git status --porcelain)" ]; then
+  tree=dirty
 fi
-echo "$out: $bytes bytes"
+echo "$(git rev-parse HEAD) $tree" >.gpu/commit
+
+python3 - "$limit" <<'PYTHON'
+import collections, pathlib, subprocess, sys
+
+limit = int(sys.argv[1])
+listed = subprocess.run(
+    ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], stdout=subprocess.PIPE, check=True
+).stdout
+paths = {pathlib.Path(name.decode(errors="surrogateescape")) for name in listed.split(b"\0") if name}
+paths |= set(pathlib.Path(".gpu").iterdir())
+# A tracked file that was deleted does not travel; a link travels as a link.
+sizes = {path: path.lstat().st_size for path in paths if path.is_symlink() or path.is_file()}
+total, folders = sum(sizes.values()), collections.Counter()
+for path, size in sizes.items():
+    folders[path.parts[0] if len(path.parts) > 1 else "(files of the root)"] += size
+print(f"{'bytes':>12}  folder")
+for folder, size in folders.most_common():
+    print(f"{size:12,}  {folder}")
+print(f"{total:12,}  in all, of {limit:,}")
+if total > limit:
+    print(f"error: {total:,} bytes would travel, {total - limit:,} more than the limit. The largest files:", file=sys.stderr)
+    for path, size in sorted(sizes.items(), key=lambda item: -item[1])[:10]:
+        print(f"{size:12,}  {path}", file=sys.stderr)
+    print("help: make them smaller, or let git ignore what the GPU does not need", file=sys.stderr)
+    sys.exit(1)
+PYTHON
+echo "packed $(cut -d' ' -f1 .gpu/commit) ($tree): copy the tree and .gpu, and run \`bash gpu/first.sh A\` there"
