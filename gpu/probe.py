@@ -20,6 +20,8 @@ from pathlib import Path
 
 # Sizes of the 1 B models.
 WIDTH, HIDDEN, VOCAB, SEQ = 2048, 5632, 32000, 4096
+# Chunks of the head, and parameters of an update.
+ROWS, COUNT = (4096, 8192), 1 << 28
 TARGET = "sm_90a"
 LOST = 7
 BYTES = {"bf16": 2, "f32": 4, "f64": 8, "i64": 8, "i8": 1}
@@ -475,7 +477,7 @@ def gated(lab, tokens):
 def rope(lab, tokens):
     heads, width, dims = 32, 64, 64
     x, y = lab.random(tokens, heads, width), lab.empty(tokens, heads, width)
-    cosine, sine = lab.random(SEQ, dims // 2, kind="f32"), lab.random(SEQ, dims // 2, kind="f32")
+    cosine, sine = lab.random(SEQ, dims, kind="f32"), lab.random(SEQ, dims, kind="f32")
     sizes = {"rows": tokens * heads, "heads": heads, "width": width, "dims": dims, "time": SEQ, "x_row": heads * width}
 
     def run():
@@ -483,16 +485,15 @@ def rope(lab, tokens):
         lab.launch("rope", variant, x=x, cosine=cosine, sine=sine, y=y, sign=1.0, **sizes)
 
     def check():
-        a, b = x.float()[..., ::2].view(-1, SEQ, heads, dims // 2), x.float()[..., 1::2].view(-1, SEQ, heads, dims // 2)
-        c, s = cosine[:, None, :], sine[:, None, :]
-        want = lab.torch.stack((a * c - b * s, a * s + b * c), -1)
-        return {"y": lab.off(y, want.view(tokens, heads, width))}
+        pairs = x.float().view(-1, SEQ, heads, dims // 2, 2)
+        partners, cosines, sines = pairs.flip(-1), *(t.view(SEQ, 1, dims // 2, 2) for t in (cosine, sine))
+        return {"y": lab.off(y, (pairs * cosines + partners * sines).view(tokens, heads, width))}
 
     lab.measure(f"rope {heads} × {width}", run, 4 * tokens * heads * width, check=check)
 
 
 def cross_entropy(lab, tokens):
-    for rows in (4096, 8192):
+    for rows in ROWS:
         logits, targets = lab.random(rows, VOCAB), lab.integers(VOCAB, rows + 2)
         nll, lse = lab.empty(rows, kind="f32"), lab.empty(rows, kind="f32")
         before = None if lab.dry else logits.clone()
@@ -516,7 +517,7 @@ def cross_entropy(lab, tokens):
 
 
 def update(lab, tokens):
-    count = 1 << 28
+    count = COUNT
     p, g, m, v = (lab.random(count, kind="f32") for _ in range(4))
     if not lab.dry:
         v.abs_()
