@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compiles every GPU kernel ahead of time.
 
-In: the kernels in gpu/kernels. Out: images.bin (compressed machine code), kernels.json (its manifest) and table.tsv (what
-the machine code says about each image), beside this file. Must stay true: the files follow from the sources and
+In: the kernels in gpu/kernels. Out: images.bin (machine code, one LZMA stream for the images of a kernel for one target),
+kernels.json (its manifest) and table.tsv (what the machine code says about each image), beside this file. Must stay true: the files follow from the sources and
 requirements.txt alone, so that two builds agree (`fix_addresses`); no image spills to local memory, and none uses atomics.
 
     build.py                 build everything, and write the three files
@@ -16,6 +16,7 @@ import concurrent.futures
 import ctypes
 import hashlib
 import json
+import lzma
 import os
 import re
 import struct
@@ -23,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -38,7 +38,7 @@ from triton.compiler import ASTSource
 
 from gpu import registry
 
-FORMAT = 1
+FORMAT = 2
 # Compute capability, and the manifest's name of its image.
 TARGETS = {80: "sm_80", 90: "sm_90a", 100: "sm_100a"}
 PTX = "ptx_80"
@@ -48,6 +48,9 @@ REGISTERS = 65536
 FIXED = 0x0040000
 # Images that --check assembles again, and how often.
 MOST_UNSETTLED, TRIES = 100, 40
+# LZMA: images of one kernel have much in common, a few at distances beyond a window of 32 KiB. The dictionary holds any
+# kernel's images for one target, and is what a reader allocates.
+FILTERS = [{"id": lzma.FILTER_LZMA1, "preset": 9, "dict_size": 4 << 20}]
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 FILES = ("images.bin", "kernels.json", "table.tsv")
 COLUMNS = (
@@ -257,19 +260,12 @@ def build(part: str, workers: int, check: bool) -> tuple[bytes, dict, list[tuple
         settle(made)
     for capability, target in TARGETS.items():
         count([image for job, image in made.items() if job[2] == capability], target)
-    packed, at, rows, plain = bytearray(), {}, [], []
+    rows, plain, kernels = [], [], []
 
     def place(image: bytes) -> dict:
-        digest = hashlib.sha256(image).hexdigest()
-        if digest not in at:
-            squeezed = zlib.compress(image, 9)
-            at[digest] = (len(packed), len(squeezed))
-            packed.extend(squeezed)
         plain.append(image)
-        offset, length = at[digest]
-        return {"offset": offset, "length": length, "size": len(image), "sha256": digest}
+        return {"size": len(image), "sha256": hashlib.sha256(image).hexdigest()}
 
-    kernels = []
     for spec in specs:
         for number, constants in enumerate(spec.variants):
             if part not in spec.name:
@@ -298,8 +294,30 @@ def build(part: str, workers: int, check: bool) -> tuple[bytes, dict, list[tuple
                     "images": images,
                 }
             )
+    packed = pack(kernels, plain)
     manifest = {"format": FORMAT, "triton": triton.__version__, "kernels": kernels}
-    return bytes(packed), manifest, rows, plain
+    return packed, manifest, rows, plain
+
+
+def pack(kernels: list[dict], plain: list[bytes]) -> bytes:
+    """images.bin, of the images in the manifest's order; adds their places to the manifest."""
+    streams, at = {}, {}
+    images = [(kernel["name"], image) for kernel in kernels for image in kernel["images"]]
+    for (name, image), code in zip(images, plain, strict=True):
+        stream = streams.setdefault((name, image["target"]), bytearray())
+        digest = (name, image["target"], image["sha256"])
+        if digest not in at:
+            at[digest] = len(stream)
+            stream.extend(code)
+    packed, places = bytearray(), {}
+    for key, stream in streams.items():
+        squeezed = lzma.compress(bytes(stream), format=lzma.FORMAT_ALONE, filters=FILTERS)
+        places[key] = {"offset": len(packed), "length": len(squeezed)}
+        packed.extend(squeezed)
+    for name, image in images:
+        image |= places[name, image["target"]]
+        image["start"] = at[name, image["target"], image["sha256"]]
+    return bytes(packed)
 
 
 def manifest_text(manifest: dict) -> str:
@@ -330,7 +348,7 @@ def faults(rows: list[tuple]) -> list[str]:
 
 
 def differences(packed: bytes, manifest: dict, rows: list[tuple], plain: list[bytes]) -> list[str]:
-    """How the committed files differ from what was built. Compressed bytes may differ between versions of zlib."""
+    """How the committed files differ from what was built. Compressed bytes may differ between versions of liblzma."""
     found = []
     try:
         committed = json.loads((HERE / "kernels.json").read_text())
@@ -343,7 +361,8 @@ def differences(packed: bytes, manifest: dict, rows: list[tuple], plain: list[by
         return f"{kernel['name']} {json.dumps(kernel['constants'])}"
 
     def without_places(kernel: dict) -> dict:
-        images = [{k: v for k, v in image.items() if k not in ("offset", "length")} for image in kernel["images"]]
+        places = ("offset", "length", "start")
+        images = [{k: v for k, v in image.items() if k not in places} for image in kernel["images"]]
         return {**kernel, "images": images}
 
     have = {key(kernel): without_places(kernel) for kernel in committed["kernels"]}
@@ -359,9 +378,12 @@ def differences(packed: bytes, manifest: dict, rows: list[tuple], plain: list[by
         found.append("table.tsv differs")
     if not found:
         places = [image for kernel in committed["kernels"] for image in kernel["images"]]
+        streams = {}
         for image, bytes_built in zip(places, plain, strict=True):
-            part = archive[image["offset"] : image["offset"] + image["length"]]
-            if zlib.decompress(part) != bytes_built:
+            offset, start = image["offset"], image["start"]
+            if offset not in streams:
+                streams[offset] = lzma.decompress(archive[offset : offset + image["length"]])
+            if streams[offset][start : start + image["size"]] != bytes_built:
                 found.append(f"images.bin differs at {image['offset']}, {image['entry']} {image['target']}")
         if max(image["offset"] + image["length"] for image in places) != len(archive):
             found.append("images.bin has bytes that kernels.json does not name")

@@ -12,9 +12,9 @@ the context, and with it this process: then it exits with code 7, to be started 
 import argparse
 import ctypes
 import json
+import lzma
 import sys
 import traceback
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class Manifest:
 
     def __init__(self, folder):
         self.kernels = json.loads((folder / "kernels.json").read_text())["kernels"]
-        self.archive = (folder / "images.bin").read_bytes()
+        self.archive, self.streams = (folder / "images.bin").read_bytes(), {}
 
     def kernel(self, name, constants):
         """The one kernel with these constants; one that is not named may have any value."""
@@ -55,7 +55,10 @@ class Manifest:
         return [(k, i) for k in self.kernels for i in k["images"] if i["target"] == TARGET]
 
     def code(self, image):
-        return zlib.decompress(self.archive[image["offset"] : image["offset"] + image["length"]])
+        offset = image["offset"]
+        if offset not in self.streams:
+            self.streams[offset] = lzma.decompress(self.archive[offset : offset + image["length"]])
+        return self.streams[offset][image["start"] : image["start"] + image["size"]]
 
 
 @dataclass

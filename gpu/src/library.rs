@@ -5,10 +5,12 @@
 //! manifest are those in the PTX.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::io::Read;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use lzma_rust2::LzmaReader;
 use sha2::{Digest, Sha256};
 
 use crate::manifest::{Constant, Element, Image, Kernel, Manifest, ManifestError, ParamType};
@@ -22,6 +24,8 @@ pub struct Library {
     images: &'static [u8],
     /// Kernels of each name.
     by_name: BTreeMap<String, Vec<KernelId>>,
+    /// Streams that were decompressed, by their place.
+    streams: Mutex<BTreeMap<usize, Vec<u8>>>,
 }
 
 /// A kernel of a library.
@@ -40,7 +44,7 @@ impl fmt::Display for ImageError {
 
 impl std::error::Error for ImageError {}
 
-/// No image is larger than this when it is uncompressed.
+/// No stream is larger than this when it is decompressed, and a decoder may allocate as much.
 const LARGEST: u64 = 64 << 20;
 
 impl Library {
@@ -51,7 +55,7 @@ impl Library {
         for (n, kernel) in manifest.kernels.iter().enumerate() {
             by_name.entry(kernel.name.clone()).or_default().push(KernelId(n));
         }
-        Ok(Library { manifest, images, by_name })
+        Ok(Library { manifest, images, by_name, streams: Mutex::default() })
     }
 
     /// The kernels that this program carries.
@@ -124,15 +128,17 @@ impl Library {
     /// An image's code.
     pub fn bytes(&self, image: &Image) -> Result<Vec<u8>, ImageError> {
         let wrong = |why: &str| ImageError(format!("the image of {}: {why}", image.entry));
-        let end = image.offset.checked_add(image.length);
-        let compressed = end
-            .and_then(|end| self.images.get(image.offset..end))
-            .ok_or_else(|| wrong("it is not among the images"))?;
-        let mut bytes = Vec::new();
-        flate2::read::ZlibDecoder::new(compressed)
-            .take(LARGEST)
-            .read_to_end(&mut bytes)
-            .map_err(|error| wrong(&error.to_string()))?;
+        let missing = || wrong("it is not among the images");
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = match streams.entry(image.offset) {
+            Entry::Occupied(stream) => stream.into_mut(),
+            Entry::Vacant(place) => {
+                let stream = part(self.images, image.offset, image.length).ok_or_else(missing)?;
+                place.insert(decompressed(stream).map_err(|error| wrong(&error.to_string()))?)
+            }
+        };
+        let bytes = part(stream, image.start, image.size).ok_or_else(missing)?.to_vec();
+        drop(streams);
         let digest = hex(&bytes);
         if digest != image.sha256 {
             return Err(wrong(&format!("its SHA-256 is {digest}, not {}", image.sha256)));
@@ -181,6 +187,19 @@ impl Library {
         }
         Ok(())
     }
+}
+
+fn part(bytes: &[u8], start: usize, size: usize) -> Option<&[u8]> {
+    bytes.get(start..start.checked_add(size)?)
+}
+
+/// What an LZMA stream holds.
+fn decompressed(stream: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    LzmaReader::new_mem_limit(stream, (LARGEST >> 10) as u32, None)?
+        .take(LARGEST)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The SHA-256 of an image, in hexadecimal.

@@ -101,10 +101,14 @@ pub struct Image {
     pub warps: u32,
     /// Dynamic shared memory in bytes.
     pub shared: u32,
-    /// Place of the compressed code among all.
+    /// Place of the compressed stream that holds its code, with other images of the kernel.
     pub offset: usize,
-    /// Its compressed size.
+    /// Compressed size of the stream.
     pub length: usize,
+    /// Place of the code in the stream, decompressed.
+    pub start: usize,
+    /// Size of the code.
+    pub size: usize,
     /// SHA-256 of the code, in hexadecimal.
     pub sha256: String,
 }
@@ -160,11 +164,13 @@ struct ImageForm {
     shared: u32,
     offset: usize,
     length: usize,
+    start: usize,
+    size: usize,
     sha256: String,
 }
 
 /// The form that this code reads.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 impl Manifest {
     /// Reads `kernels.json`.
@@ -202,9 +208,10 @@ fn kernel(form: KernelForm) -> Result<Kernel, ManifestError> {
     let images: Vec<Image> = images
         .into_iter()
         .map(|form| {
-            let ImageForm { target, aligned, entry, warps, shared, offset, length, sha256 } = form;
+            let ImageForm { target, aligned, entry, warps, shared, .. } = form;
+            let ImageForm { offset, length, start, size, sha256, .. } = form;
             let target = target.parse().map_err(&wrong)?;
-            Ok(Image { target, aligned, entry, warps, shared, offset, length, sha256 })
+            Ok(Image { target, aligned, entry, warps, shared, offset, length, start, size, sha256 })
         })
         .collect::<Result<_, ManifestError>>()?;
     let count = |target: Target, aligned: bool| {

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use lzma_rust2::{LzmaOptions, LzmaWriter};
 use sha2::{Digest, Sha256};
 
 use super::*;
@@ -38,21 +39,23 @@ fn with_images(shared: u32, warps: u32, row: &str, alignments: &[bool]) -> &'sta
                     [b"\x7fELF", target.name().as_bytes(), &[u8::from(aligned)]].concat()
                 }
             };
-            let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), Default::default());
+            let options = LzmaOptions::with_preset(1);
+            let mut packed = LzmaWriter::new_use_header(Vec::new(), &options, None).unwrap();
             packed.write_all(&code).unwrap();
             let packed = packed.finish().unwrap();
             let sha256: String = Sha256::digest(&code).iter().map(|b| format!("{b:02x}")).collect();
             listed.push(format!(
                 r#"{{"target": "{target}", "aligned": {aligned}, "entry": "scale", "warps": {warps}, "shared": {shared},
-                "offset": {}, "length": {}, "sha256": "{sha256}", "registers": 16}}"#,
+                "offset": {}, "length": {}, "start": 0, "size": {}, "sha256": "{sha256}", "registers": 16}}"#,
                 images.len(),
-                packed.len()
+                packed.len(),
+                code.len()
             ));
             images.extend(packed);
         }
     }
     let manifest = format!(
-        r#"{{"format": 1, "triton": "3.6.0", "kernels": [{{"name": "scale", "constants": {{"dtype": "bf16", "BLOCK": 64}},
+        r#"{{"format": 2, "triton": "3.6.0", "kernels": [{{"name": "scale", "constants": {{"dtype": "bf16", "BLOCK": 64}},
         "params": {PARAMS}, "grid": "cdiv(rows, BLOCK), 2", "images": [{}]}}]}}"#,
         listed.join(",")
     );
