@@ -53,7 +53,7 @@ gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, tab
 gpu-pack: libtorch ## what the first run on a GPU needs, in .gpu; with the tree at most 60 MiB (gpu/README.md)
 	gpu/pack.sh
 
-test-gpu: ## the GPU kernels in Triton's interpreter, and that the committed images follow from their sources
+test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run, and that the committed images follow from their sources
 	env=$$(gpu/env.sh) && "$$env/bin/python" -W ignore -m unittest discover -t . -s gpu/tests && \
 	  "$$env/bin/python" gpu/build.py --check
 

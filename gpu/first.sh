@@ -158,7 +158,7 @@ case "$part" in
 A)
   while read -r words; do
     echo "== $words"
-    timeout 30 $words 2>&1 | head -n 80
+    timeout 30 $words </dev/null 2>&1 | head -n 80
   done >>"$OUT/facts.txt" <<FACTS
 nvidia-smi
 nvidia-smi -q -d CLOCK,MEMORY,ECC
@@ -201,7 +201,7 @@ esac
 log "done; keep $OUT as gpu/results/DATE-CARD-COMMIT/$part"
 grep -hE '"(BAD|error|CONTEXT_LOST|fatal)"' "$OUT/probe.jsonl" 2>/dev/null | cut -c1-300 | head -n 20
 grep -h '"ms"' "$OUT/probe.jsonl" 2>/dev/null | tail -n 60
-grep -hE '"holds": ?false|"error"' "$OUT/selftest.jsonl" 2>/dev/null | cut -c1-300 | head -n 20
+grep -hE '"holds": ?false|"failure": ?"' "$OUT/selftest.jsonl" 2>/dev/null | cut -c1-300 | head -n 20
 tail -n 30 "$OUT/steps.txt" 2>/dev/null
 tail -n 4 "$OUT/peers.jsonl" 2>/dev/null
 exit 0
