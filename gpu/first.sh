@@ -190,10 +190,11 @@ B)
 C)
   step 200 memcheck-probe compute-sanitizer --tool memcheck --print-limit 5 python3 "$probe" --gpu "$root/gpu" \
     --out "$OUT" --only kernels --tokens 4096
+  follow "$WORK/selftest-C/selftest.jsonl" "$OUT/selftest.jsonl"
   [ ! -x "$program" ] ||
     step 300 memcheck-selftest compute-sanitizer --tool memcheck --print-limit 5 --target-processes all "$program" \
       selftest --device "$DEVICE" --parts kernels --out "$WORK/selftest-C" --goldens "$root/tests/golden"
-  [ ! -f "$WORK/selftest-C/selftest.jsonl" ] || cp "$WORK/selftest-C/selftest.jsonl" "$OUT/"
+  followed "$WORK/selftest-C/selftest.jsonl" "$OUT/selftest.jsonl"
   ;;
 esac
 
