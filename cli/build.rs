@@ -27,8 +27,20 @@ use crate::{locks, out, output, runs};
 
 pub use known::Known;
 
-/// The state of a lock that is as its source says.
-const UP_TO_DATE: &str = "up to date";
+/// What building did with a lock, or would do.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum LockState {
+    Wrote,
+    #[serde(rename = "up to date")]
+    UpToDate,
+    Stale,
+    Missing,
+    /// Its source no longer makes it.
+    Orphan,
+    /// It is not a lock.
+    Unreadable,
+}
 
 /// A lock that was built or checked, for `--json`.
 #[derive(Clone, Serialize)]
@@ -37,17 +49,17 @@ struct Locked {
     /// `None` if the lock cannot be read.
     kind: Option<String>,
     id: Option<String>,
-    state: &'static str,
+    state: LockState,
 }
 
 impl Locked {
-    fn new(path: &Path, lock: &Lock, state: &'static str) -> Locked {
+    fn new(path: &Path, lock: &Lock, state: LockState) -> Locked {
         let (kind, id) = (Some(lock.kind().to_owned()), Some(lock.id().to_string()));
         Locked { path: shown(path), kind, id, state }
     }
 
     /// A lock that no source makes.
-    fn left(path: &Path, state: &'static str) -> Locked {
+    fn left(path: &Path, state: LockState) -> Locked {
         let read = locks::standing(path).ok().flatten();
         match read.and_then(|text| lock::read(&shown(path), &text).ok()) {
             Some(lock) => Locked::new(path, &lock, state),
@@ -58,8 +70,10 @@ impl Locked {
     /// Of `canonc build --check`.
     fn exit(&self) -> Exit {
         match self.state {
-            "stale" | "missing" | "orphan" | "unreadable" => Exit::Finding,
-            _ => Exit::Fine,
+            LockState::Wrote | LockState::UpToDate => Exit::Fine,
+            LockState::Stale | LockState::Missing | LockState::Orphan | LockState::Unreadable => {
+                Exit::Finding
+            }
         }
     }
 }
@@ -257,7 +271,8 @@ fn write(path: &Path, lock: Lock) -> Result<Locked, Failure> {
         output::note(&format!("{name}: wrote {} {}", lock.kind(), lock.id().short()));
     }
     describe(path, &lock, &text);
-    Ok(Locked::new(path, &lock, if same { UP_TO_DATE } else { "wrote" }))
+    let state = if same { LockState::UpToDate } else { LockState::Wrote };
+    Ok(Locked::new(path, &lock, state))
 }
 
 /// Prints what is notable about a lock besides its name.

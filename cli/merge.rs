@@ -132,8 +132,8 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
     // Else the sources were found in another folder than that of the build, or outside of the repository.
     for (commit, text) in [("HEAD", ours), (other.as_str(), theirs)] {
         let place = checked_out(&format!("{commit}^{{tree}}"), asks).map_err(after)?;
-        let made = match project(&place.path().join("tree"), path, source) {
-            Some((root, inside)) => Some(build(&root, &inside, text)?),
+        let made = match project(&tree_of(&place), path, source) {
+            Some((folder, inside)) => Some(build(&tree_of(&place).join(folder), &inside, text)?),
             None => None,
         };
         if made.as_deref() != Some(text) {
@@ -158,9 +158,10 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
         return Err(Conflict { why: format!("{file} has conflicts"), first });
     }
     let place = checked_out(tree, asks).map_err(after)?;
-    let Some((root, inside)) = project(&place.path().join("tree"), path, source) else {
+    let Some((folder, inside)) = project(&tree_of(&place), path, source) else {
         return Err(after(format!("the merged branches have no {source}")));
     };
+    let root = tree_of(&place).join(folder);
     let built = |before: &str| build(&root, &inside, before);
     let (base, ours, theirs) = (built(base)?, built(ours)?, built(theirs)?);
     // The versions can differ in one more thing, the data that `canonc bind` bound: merged like a line of a text.
@@ -169,32 +170,21 @@ fn merged(path: &Path, source: &str, [base, ours, theirs]: [&str; 3]) -> Result<
         (false, true) => theirs,
         (false, false) => return Err(after("the branches bound it to different data".to_owned())),
     };
-    let stale = stale(
-        tree,
-        &conflicts.iter().map(String::as_str).collect::<Vec<_>>(),
-        path,
-        &root,
-        &inside,
-    );
+    let stale = stale(tree, conflicts, path, &root.join(inside));
     Ok(Merged { text, stale })
 }
 
-/// The locks beside `path` that building its source wrote, and that the merged tree has in another form without a conflict.
-fn stale(tree: &str, conflicts: &[&str], path: &Path, root: &Path, inside: &Path) -> Vec<String> {
-    let (Some(folder), Some(built)) =
-        (path.parent(), root.join(inside).parent().map(Path::to_owned))
-    else {
-        return Vec::new();
-    };
-    let entries = fs::read_dir(built).into_iter().flatten().flatten();
-    let mut found: Vec<String> = entries
-        .filter(|entry| Path::new(&entry.file_name()) != path.file_name().map_or(path, Path::new))
+/// The other locks in the folder of `path` that building the source wrote (`built` is this lock), and that the merged tree
+/// has in another form without a conflict.
+fn stale(tree: &str, conflicts: &[String], path: &Path, built: &Path) -> Vec<String> {
+    let entries = built.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let others = entries.into_iter().flatten().flatten().filter(|entry| entry.path() != built);
+    let mut found: Vec<String> = others
         .filter_map(|entry| {
-            let name = shown(&folder.join(entry.file_name()));
+            let name = shown(&path.with_file_name(entry.file_name()));
             let built = disk::read(&entry.path(), disk::SMALL).ok()?;
             let kept = git(&["cat-file", "blob", &format!("{tree}:{name}")], None).ok()?;
-            (name.ends_with(".lock") && !conflicts.contains(&name.as_str()) && kept != built)
-                .then_some(name)
+            (name.ends_with(".lock") && !conflicts.contains(&name) && kept != built).then_some(name)
         })
         .collect();
     found.sort();
@@ -237,11 +227,16 @@ fn checked_out(tree: &str, all: bool) -> Result<TempDir, String> {
         .copied()
         .collect();
     let mut prefix = OsString::from("--prefix=");
-    prefix.push(place.path().join("tree"));
+    prefix.push(tree_of(&place));
     prefix.push("/");
     let prefix = prefix.to_string_lossy();
     git(&["checkout-index", "-z", "--stdin", &prefix], Some((&index, &files)))?;
     Ok(place)
+}
+
+/// Where the files of a tree were checked out.
+fn tree_of(place: &TempDir) -> PathBuf {
+    place.path().join("tree")
 }
 
 /// The folder of a tree in which the lock was built, and the lock's name in it: the nearest folder above the lock in which
@@ -249,8 +244,7 @@ fn checked_out(tree: &str, all: bool) -> Result<TempDir, String> {
 fn project(tree: &Path, path: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
     let mut above = path.ancestors().skip(1);
     let folder = above.find(|folder| tree.join(folder).join(source).is_file())?;
-    let root = if tree == Path::new(".") { folder.to_owned() } else { tree.join(folder) };
-    Some((root, path.strip_prefix(folder).ok()?.to_owned()))
+    Some((folder.to_owned(), path.strip_prefix(folder).ok()?.to_owned()))
 }
 
 /// The lock that `canonc build` writes over another one.

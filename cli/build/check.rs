@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lab::lock::{self, Drift, Lock};
 
-use super::{Locked, UP_TO_DATE, settled};
+use super::{LockState, Locked, settled};
 use crate::args::BuildArgs;
 use crate::fail::{Failure, shown};
 use crate::{locks, output};
@@ -23,11 +23,11 @@ pub(super) fn check(path: &Path, lock: Lock) -> Result<Locked, Failure> {
     let name = shown(path);
     let Some(before) = before else {
         output::note(&format!("{name}: missing; `canonc build {}` writes it", lock.source()));
-        return Ok(Locked::new(path, &lock, "missing"));
+        return Ok(Locked::new(path, &lock, LockState::Missing));
     };
     if before == text {
         output::note(&format!("{name}: up to date"));
-        return Ok(Locked::new(path, &lock, UP_TO_DATE));
+        return Ok(Locked::new(path, &lock, LockState::UpToDate));
     }
     output::note(&format!("{name}: stale; `canonc build {}` writes it again", lock.source()));
     let drift = lock::drift(&before, &text);
@@ -41,7 +41,7 @@ pub(super) fn check(path: &Path, lock: Lock) -> Result<Locked, Failure> {
     if drift.is_empty() {
         output::note("  (every fact is the same, but the text is not as canonc writes it)");
     }
-    Ok(Locked::new(path, &lock, "stale"))
+    Ok(Locked::new(path, &lock, LockState::Stale))
 }
 
 /// The sources recorded in the folder's locks, each once, for a check without named files.
@@ -67,7 +67,7 @@ pub(super) fn unreadable(in_folder: &LocksInFolder) -> Vec<Locked> {
                 "{}: damaged, or not a lock of canonc; build it again from its source, or move it away",
                 shown(path)
             ));
-            Locked::left(path, "unreadable")
+            Locked::left(path, LockState::Unreadable)
         })
         .collect()
 }
@@ -100,7 +100,7 @@ pub(super) fn orphans(
                 "{}: `{source}` no longer makes this lock; delete it",
                 shown(path)
             ));
-            found.push(Locked::left(path, "orphan"));
+            found.push(Locked::left(path, LockState::Orphan));
         }
     }
     found

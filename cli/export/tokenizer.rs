@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use data::text::locked;
+use data::text::locked::{self, around};
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 use interop::beside::{Came, GENERATION, Record, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
 use lab::experiment::{DataSource, Experiment};
@@ -97,11 +97,11 @@ pub(super) fn tokenizer(
 ) -> Result<Written, Failure> {
     let path = args.prompt.tokenizer_file.as_deref();
     let given = given(args)?;
-    let (kind, locked, begin) = match &experiment.data.source {
-        DataSource::Text { tokenizer, add_bos, .. } => {
-            (Kind::from(tokenizer), Some(tokenizer), Some(BOS).filter(|_| *add_bos))
-        }
-        DataSource::Task { task, .. } if task.is_text() => (Kind::Bytes, None, task.separator()),
+    let source = &experiment.data.source;
+    let begin = |tokenizer: &Tokenizer| around(Some(source), tokenizer.info()).before;
+    let (kind, locked) = match source {
+        DataSource::Text { tokenizer, .. } => (Kind::from(tokenizer), Some(tokenizer)),
+        DataSource::Task { task, .. } if task.is_text() => (Kind::Bytes, None),
         DataSource::Task { task, .. } => {
             let name = task.name();
             if given {
@@ -119,9 +119,9 @@ pub(super) fn tokenizer(
         ))),
         (Kind::Bytes, _) => {
             let bytes = interop::tokenizer::Tokenizer::bytes(BOS, EOS);
-            Ok(Ok(match begin {
+            Ok(Ok(match begin(&Tokenizer::bytes()) {
                 Some(EOS) => bytes.beginning_with_eos(),
-                _ => bytes.beginning(begin.is_some()),
+                mark => bytes.beginning(mark.is_some()),
             }))
         }
         (Kind::File(kind), None) => Ok(Err(format!(
@@ -132,8 +132,8 @@ pub(super) fn tokenizer(
         (Kind::File(TokenizerKind::HuggingFace), Some(path)) => {
             let marks = MarkNames { bos: args.prompt.bos.clone(), eos: args.prompt.eos.clone() };
             let found = sources::tokenizer(kind, Some(path), marks)?;
-            read(path, &found, locked)
-                .map(|read| read.map(|known| known.beginning(begin.is_some())))
+            let with_bos = begin(&found).is_some();
+            Ok(read(path, &found, locked)?.map(|known| known.beginning(with_bos)))
         }
         (Kind::File(_), Some(path)) => {
             let message = format!(

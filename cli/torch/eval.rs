@@ -5,9 +5,10 @@
 
 mod own;
 
+use records::suites::of_question;
 use report::compare::Table;
 use report::scores::{SCHEMA, Scores, against};
-use runtime::answer::{Answerer, finite, of_question};
+use runtime::answer::{Answerer, finite};
 use runtime::state::digest_of_weights;
 use serde::Serialize;
 use suite::asked::Asked;

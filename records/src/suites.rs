@@ -133,15 +133,23 @@ pub fn of(
     Ok(Some(Suites { asked, tokens }))
 }
 
+/// An error about a question that has no tokens.
+pub fn unasked(TokenError { message, help }: TokenError) -> RunError {
+    RunError::input(message, help)
+}
+
+/// An error about a question, with its file and line.
+pub fn of_question(error: RunError, place: &str, task: &str) -> RunError {
+    RunError { message: format!("{place}: task `{task}`: {}", error.message), ..error }
+}
+
 /// Refuses a question that has no tokens in inputs of at most `longest`. An evaluation would only find it after hours of
 /// training, and training could not continue.
 fn can_be_asked(all: &[Asked], tokens: &TextTokens, longest: usize) -> Result<(), RunError> {
     for Asked { task, requests, places, .. } in all {
         for (request, place) in requests.iter().zip(places) {
-            encode::request(tokens, task, request, longest).map_err(|error| {
-                let TokenError { message, help } = error;
-                RunError::input(format!("{place}: task `{}`: {message}", task.name), help)
-            })?;
+            encode::request(tokens, task, request, longest)
+                .map_err(|error| of_question(unasked(error), place, &task.name))?;
         }
     }
     Ok(())

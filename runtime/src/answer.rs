@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use compiler::graph::Graph;
 use compiler::plan::{Options, Plan};
-use suite::encode::{self, Codec, Piece, TokenError, Tokens};
+use suite::encode::{self, Codec, Piece, Tokens};
 use suite::generated::cut;
 use suite::request::Request;
 use suite::score::Reply;
@@ -19,6 +19,7 @@ use crate::generate::{Continuation, Generator, Sampling};
 use crate::likelihood::{Likelihood, Scorer};
 use crate::weights::Weights;
 use records::run::RunError;
+use records::suites::unasked;
 
 /// An arch bound to a machine for answering requests.
 #[derive(Debug)]
@@ -141,10 +142,6 @@ impl Answerer {
     }
 }
 
-fn unasked(error: TokenError) -> RunError {
-    RunError::input(error.message, error.help)
-}
-
 /// The reply, if each of its numbers is finite.
 pub fn finite(reply: Reply) -> Result<Reply, RunError> {
     let wrong = match &reply {
@@ -160,9 +157,4 @@ pub fn finite(reply: Reply) -> Result<Reply, RunError> {
             "check that the weights come from a run that did not diverge",
         )),
     }
-}
-
-/// An error about a question, with its file and line.
-pub fn of_question(error: RunError, place: &str, task: &str) -> RunError {
-    RunError { message: format!("{place}: task `{task}`: {}", error.message), ..error }
 }

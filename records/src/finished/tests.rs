@@ -229,7 +229,7 @@ fn scores_of_suites_are_those_of_the_lock() {
     let other = SuiteTask { asked: digest("other questions"), ..task.clone() };
     for (earlier, last, says) in [
         (Vec::new(), last(), "the evaluation after step 2 logged scores of 0 tasks"),
-        (vec![scores(task, 0.4, &[])], last(), "no share of 2 questions"),
+        (vec![scores(task, 0.4, &[])], last(), "not a share of 2 questions"),
         (earlier(), vec![scores(task, 1.0, &[1.0, 0.0])], "its questions give 0.5"),
         (earlier(), vec![scores(&other, 0.5, &[1.0, 0.0])], "but the lock has `pick"),
         (earlier(), Vec::new(), "the evaluation after step 4 logged scores of 0 tasks"),

@@ -153,7 +153,7 @@ fn impossible(scores: &BTreeMap<String, f64>, locked: &SuiteTask) -> Option<Stri
             };
             if !is_one {
                 return Some(format!(
-                    "logged {value:?} for `{name}/{word}`, which is no share of {questions} questions"
+                    "logged {value:?} for `{name}/{word}`, which is not a share of {questions} questions"
                 ));
             }
         }
@@ -231,9 +231,17 @@ mod tests {
         wrong(|it| it.task.asked = Digest::of("test", "other"), true, "but the lock has");
         wrong(|it| _ = it.scores.remove("acc"), true, "other metrics");
         wrong(|_| (), false, "only the last evaluation");
-        wrong(|it| _ = it.scores.insert("acc".to_owned(), 0.3), false, "no share of 2 questions");
-        wrong(|it| _ = it.scores.insert("acc".to_owned(), 1.5), false, "no share of 2 questions");
-        wrong(|it| _ = it.scores.insert("acc".to_owned(), f64::NAN), false, "no share of 2");
+        wrong(
+            |it| _ = it.scores.insert("acc".to_owned(), 0.3),
+            false,
+            "not a share of 2 questions",
+        );
+        wrong(
+            |it| _ = it.scores.insert("acc".to_owned(), 1.5),
+            false,
+            "not a share of 2 questions",
+        );
+        wrong(|it| _ = it.scores.insert("acc".to_owned(), f64::NAN), false, "not a share of 2");
         wrong(|it| it.each.clear(), true, "lacks single questions");
         wrong(|it| it.each.get_mut("acc").unwrap().push(1.0), true, "logged 3 questions");
         wrong(|it| it.each.get_mut("acc").unwrap()[0] = 0.5, true, "not 0 or 1");

@@ -5,12 +5,12 @@ use suite::asked::Asked;
 use suite::score::{Measured, Reply, part, total};
 
 use super::shared::{Ended, Sharing};
-use crate::answer::{Answerer, of_question};
+use crate::answer::Answerer;
 use crate::state::State;
 use records::job::Job;
 use records::metrics::SuiteScores;
 use records::run::{RunError, RunErrorKind};
-use records::suites::{Suites, length};
+use records::suites::{Suites, length, of_question};
 
 /// The scores of every task; each question's part only in the `last` evaluation.
 pub(super) fn measure(

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use records::metrics::{Evaluation, Questions, Score, Step, SuiteScores};
-use tasks::metric;
+use tasks::metric::{self, OfSuites};
 
 /// Relative differences that rounding can make in the loss of one step from equal weights, and in the norm of its
 /// gradient: f32 sums in another order, and matrix products in TF32, stay below these.
@@ -119,7 +119,7 @@ impl Rounding {
     fn suite(self, one: &SuiteScores, other: &SuiteScores) -> bool {
         let SuiteScores { task, scores, each } = one;
         let of = task.questions;
-        let is_share = |word: &str| metric::is_share(&format!("{}/{word}", task.name));
+        let is_share = |word: &str| metric::of_word(word).is_some_and(OfSuites::is_share);
         let score = |word: &str, one: f64, other: f64| match (is_share(word), word) {
             // A share is a number of questions, but for the rounding of the division.
             (true, _) => self.answers((one - other).abs() * of as f64 - 1e-6, of),
