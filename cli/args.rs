@@ -51,7 +51,7 @@ pub use proof::{SignArgs, VerifyArgs};
 pub use report::ReportArgs;
 pub use run::RunArgs;
 pub use scaling::{By, ScalingArgs, Which};
-pub use selftest::SelftestArgs;
+pub use selftest::{SelftestArgs, SelftestPart};
 pub use serve::ServeArgs;
 
 /// Compiles language-model architectures, locks experiments, and proves how two of them differ

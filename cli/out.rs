@@ -189,7 +189,9 @@ fn is_ours(path: &Path, kind: OutputKind) -> bool {
         // Samples and windows do not name their writer: somebody's corpus looks the same.
         OutputKind::Samples | OutputKind::Windows => false,
         OutputKind::Manual => text.contains("\n.TH canonc"),
-        OutputKind::Selftest => text.contains("\"schema\": \"canonc.selftest.v1\""),
+        OutputKind::Selftest => {
+            text.starts_with("{\"part\":\"machine\",\"schema\":\"canonc.selftest.")
+        }
         OutputKind::Evaluation => text.contains("\"schema\": \"canonc.eval.v1\""),
         OutputKind::Tensors => {
             let length = start.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
@@ -322,7 +324,10 @@ mod tests {
             (OutputKind::Page, page),
             (OutputKind::Lines(&["text", "answer"]), "{\"text\":\"a\",\"answer\":\"b\"}\n"),
             (OutputKind::Tensors, tensors),
-            (OutputKind::Selftest, "{\n  \"schema\": \"canonc.selftest.v1\",\n"),
+            (
+                OutputKind::Selftest,
+                "{\"part\":\"machine\",\"schema\":\"canonc.selftest.v2\",\"device\":\"cpu\"",
+            ),
             (OutputKind::Evaluation, "{\n  \"schema\": \"canonc.eval.v1\",\n"),
             (OutputKind::Events, "\u{18}\0\0brain.Event:2"),
             (OutputKind::Page, ""),

@@ -16,6 +16,8 @@ fn main() {
         "native/cuda.cpp",
         "native/cuda.h",
         "native/guard.h",
+        "native/shapes.cpp",
+        "native/shapes.h",
         "native/nccl.cpp",
         "native/nccl.sh",
         "native/gloo",
@@ -51,6 +53,7 @@ fn main() {
         .file("native/shim.cpp")
         .file("native/group.cpp")
         .file("native/cuda.cpp")
+        .file("native/shapes.cpp")
         .compile("canonc_shim");
     nccl(&lib);
     for library in ["torch_cpu", "c10", "gomp", "dl"] {

@@ -1,12 +1,11 @@
 //! Arguments of `canonc selftest`.
-//!
-//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::OnDevice;
+use super::number::within;
 
 /// Check this machine: published numbers, every kernel, equal bits, a killed run, memory, speed
 #[derive(Args, Debug)]
@@ -14,33 +13,41 @@ use super::OnDevice;
 Examples:
   canonc selftest --out selftest                    on the CPU, about two minutes
   canonc selftest --device cuda --out selftest      on a GPU, under ten minutes
+  canonc selftest --device cuda --out selftest --parts kernels,steps --limit 300
   canonc selftest --device cuda --out selftest --python python3 --peer bench_torch.py
 
 Exit codes: 0 everything holds, 1 something does not, 3 the device or a file that it needs is missing.
 
-On a GPU the steps are those of models with 100 M and 1.3 B parameters in bf16, 8 sequences of 4,096 tokens. MFU is the
-model's operations, forward and backward, divided by time and by the device's stated operations per second in bf16, on a
-CPU by its measured product: 3 times the forward pass as `canonc show` counts it, attention by the pairs that it sees,
-recomputation not counted.
+Each golden, family of kernels, run, step and peer is a process of its own with its own time limit. What fails, or is
+ended at its limit, is a line of the results, and the others still run.
 
-DIR/selftest.json has everything that the tables have, and the facts about the machine:
-  schema       \"canonc.selftest.v1\"
-  device       \"cpu\" or \"cuda\"
-  machine      facts by name
-  goldens      name, path, largest, allowed, holds
-  kernels      model, kernel, path, bf16, steps, largest, allowed, holds
-  runs         name, holds, what
+On a GPU the steps are those of models with 1.3 B and 100 M parameters in bf16, 4 sequences of 4,096 tokens. MFU is the
+model's operations, forward and backward, divided by time and by the device's stated operations per second in bf16, on a
+CPU by its measured product: 3 times the forward pass as `canonc show` counts it, attention by the pairs that it sees.
+
+DIR/selftest.jsonl has one line of JSON for each result, written as it comes. `part` says what the others are:
+  machine      schema, \"canonc.selftest.v2\"; device, facts, by name
+  golden       name, path, bf16, largest, allowed, holds
+  kernel       model, name, path, bf16, steps, largest, allowed, holds
+  run          name, holds, what
   memory       model, predicted, measured, in bytes
-  steps        model, bf16, batch, seq_len, ms, tokens_per_second, mfu, peer_ms, fla_ms; or why it has none:
-               why, peer_why, fla_why
-  holds        whether all of it does")]
+  step         model, bf16, batch, seq_len, ms, tokens_per_second, mfu
+  peer         model, program, ms; or missing, a package
+  process      name, seconds, limit, failure: why it has fewer results than it should, or null
+  end          holds: whether all of it does")]
 pub struct SelftestArgs {
     /// The device
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t)]
     pub device: OnDevice,
-    /// The folder for selftest.json; created if missing
+    /// The folder for selftest.jsonl; created if missing
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// The parts to run, in this order [default: all; peers only with --python]
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    pub parts: Vec<SelftestPart>,
+    /// Seconds for everything. What has not begun by then is not run, and says so
+    #[arg(long, value_name = "SECONDS", value_parser = within(1u64, 86_400))]
+    pub limit: Option<u64>,
     /// The folder of published numbers [default: `golden` in the program's folder, or tests/golden]
     #[arg(long, value_name = "DIR")]
     pub goldens: Option<PathBuf>,
@@ -51,4 +58,57 @@ pub struct SelftestArgs {
     /// The script that it runs, with the options of bench_torch.py
     #[arg(long, value_name = "FILE", requires = "python")]
     pub peer: Option<PathBuf>,
+    /// Run one process of a part, and print its results
+    #[arg(long, hide = true, value_name = "PART/NAME")]
+    pub only: Option<String>,
+}
+
+/// A part of the self-test, those first that are worth most where time is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum SelftestPart {
+    /// Each kernel against its reference in f64
+    Kernels,
+    /// Published numbers
+    Goldens,
+    /// Equal bits twice, killed and resumed
+    Runs,
+    /// Time and memory of training steps
+    Steps,
+    /// The same steps by PyTorch and flash-linear-attention
+    Peers,
+}
+
+impl SelftestPart {
+    pub const ALL: [SelftestPart; 5] = [
+        SelftestPart::Kernels,
+        SelftestPart::Goldens,
+        SelftestPart::Runs,
+        SelftestPart::Steps,
+        SelftestPart::Peers,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            SelftestPart::Kernels => "kernels",
+            SelftestPart::Goldens => "goldens",
+            SelftestPart::Runs => "runs",
+            SelftestPart::Steps => "steps",
+            SelftestPart::Peers => "peers",
+        }
+    }
+
+    /// Seconds after which a process of this part is ended: on a GPU, and on a CPU that may be busy.
+    pub fn limit(self, device: OnDevice) -> u64 {
+        let (gpu, cpu) = match self {
+            SelftestPart::Kernels => (60, 600),
+            SelftestPart::Goldens => (40, 300),
+            SelftestPart::Runs => (90, 900),
+            SelftestPart::Steps => (75, 600),
+            SelftestPart::Peers => (150, 600),
+        };
+        match device {
+            OnDevice::Cuda => gpu,
+            OnDevice::Cpu => cpu,
+        }
+    }
 }

@@ -16,7 +16,7 @@ use suite::encode::{Codec, Encoder};
 use suite::request::Request;
 use suite::score::{Measured, Reply, score};
 
-use crate::forward::{Ran, machine, precision, ran, weights};
+use crate::forward::{Ran, machine, precision, processor, ran, weights};
 use crate::open::{self, Described};
 use crate::prompts::Prompts;
 use canonc::args::{EvalArgs, WithType};
@@ -56,7 +56,8 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         Some(Precision::Bf16) => WithType::Bf16,
         Some(Precision::F32) | None => WithType::F32,
     });
-    let options = Options { precision: precision(dtype), ..options.unwrap_or_default() };
+    let (precision, processor) = (precision(dtype), processor(args.machine.device));
+    let options = Options { precision, processor, ..options.unwrap_or_default() };
     let bound = |error: runtime::execute::ExecuteError| Failure::machine(error.to_string());
     let (longest, from) = match (args.max_length, longest) {
         (Some(given), _) => (given, "--max-length"),

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::Path;
 
-use compiler::plan::{Loss, Options, Precision};
+use compiler::plan::{Loss, Options, Precision, Processor};
 use interop::source::Source;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
@@ -171,7 +171,16 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
 
 /// The options of plans for the requested dtype.
 pub(crate) fn options(args: &MachineArgs) -> Options {
-    Options { precision: precision(args.dtype()), ..Options::default() }
+    let processor = processor(args.device);
+    Options { precision: precision(args.dtype()), processor, ..Options::default() }
+}
+
+/// What plans for a device run on.
+pub(crate) fn processor(device: OnDevice) -> Processor {
+    match device {
+        OnDevice::Cpu => Processor::Cpu,
+        OnDevice::Cuda => Processor::Gpu,
+    }
 }
 
 /// The precision of a dtype. For f64 the machine computes plans of f32 in f64.

@@ -16,17 +16,17 @@ mod swiglu;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{Kernel, Plan, Step, ValId};
+use crate::plan::{Kernel, Plan, Processor, Step, ValId};
 
 /// Examines the step with this index and records its edits.
 type FusionRule = fn(&Plan, &Uses, usize, &mut Edits) -> Option<()>;
 
-pub(crate) fn fuse(plan: &mut Plan) {
+pub(crate) fn fuse(plan: &mut Plan, processor: Processor) {
     const RULES: [FusionRule; 5] =
         [swiglu::rule, conv_silu::rule, gated_norm::rule, conv_swiglu::rule, head_loss::rule];
     for rule in RULES {
         let uses = Uses::new(plan);
-        let mut edits = Edits::default();
+        let mut edits = Edits { processor, ..Edits::default() };
         for at in 0..plan.steps.len() {
             let _ = rule(plan, &uses, at, &mut edits);
         }
@@ -44,6 +44,7 @@ struct Uses {
 
 #[derive(Default)]
 struct Edits {
+    processor: Processor,
     replace: BTreeMap<usize, (Kernel, Vec<ValId>, Vec<ValId>)>,
     remove: BTreeSet<usize>,
 }

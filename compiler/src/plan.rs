@@ -32,8 +32,8 @@ pub use cost::Work;
 pub use kernel::Kernel;
 pub use liveness::{Memory, Sizes};
 pub use options::{
-    Decays, Loss, MEANS, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Recompute,
-    Stream, TERMS, TrainOptions, UpdateRule, ahead_term,
+    Decays, Loss, MEANS, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Processor,
+    Recompute, Stream, TERMS, TrainOptions, UpdateRule, ahead_term,
 };
 pub use order::{Allocation, Race, Streams};
 pub use rope::RopeScaling;

@@ -93,7 +93,7 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     let mut plan = lower.plan;
     prune(&mut plan, graph);
     if common.fuse {
-        fuse(&mut plan);
+        fuse(&mut plan, common.processor);
     }
     match recompute {
         Recompute::Nothing | Recompute::Layers => {}
@@ -159,7 +159,7 @@ fn finished(lower: Lower, options: Options) -> Plan {
     let mut plan = lower.plan;
     prune(&mut plan, graph);
     if options.fuse {
-        fuse(&mut plan);
+        fuse(&mut plan, options.processor);
     }
     liveness::finish(&mut plan);
     plan

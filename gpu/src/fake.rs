@@ -18,6 +18,8 @@ use crate::target::{Capability, Target};
 pub struct Launched {
     /// The kernel's name.
     pub kernel: String,
+    /// What was launched: constants and parameters.
+    pub compiled: &'static Kernel,
     /// The function in the image.
     pub entry: String,
     /// The image's target.
@@ -169,6 +171,7 @@ impl Driver for Fake {
         }
         let launched = Launched {
             kernel: loaded.kernel.name.clone(),
+            compiled: loaded.kernel,
             entry: loaded.image.entry.clone(),
             target: loaded.image.target,
             aligned: loaded.image.aligned,

@@ -96,8 +96,17 @@ fn a_launch_has_the_arguments_of_the_ptx_in_order() {
         scale(&launcher, 4096, 65, 128).unwrap();
         let launched = fake.take();
         assert_eq!(launched.len(), 1);
-        let Launched { kernel, entry, target: on, aligned, grid, threads, shared, values } =
-            &launched[0];
+        let Launched {
+            kernel,
+            compiled: _,
+            entry,
+            target: on,
+            aligned,
+            grid,
+            threads,
+            shared,
+            values,
+        } = &launched[0];
         assert_eq!(
             (kernel.as_str(), entry.as_str(), *on, *aligned),
             ("scale", "scale", target, true)

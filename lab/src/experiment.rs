@@ -44,8 +44,9 @@ pub use name::{MAX_NAME, check_name};
 use crate::field::{self, Class, FieldValue, Fields, Origin, SuiteTask, TABLE};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
-use compiler::plan::Precision;
-use compiler::plan::{Loss, Optimizer, Options, ParamUpdate, Recompute, TrainOptions};
+use compiler::plan::{
+    Loss, Optimizer, Options, ParamUpdate, Precision, Processor, Recompute, TrainOptions,
+};
 
 /// A resolved experiment, the content of an experiment lock.
 #[derive(Clone, Debug)]
@@ -227,7 +228,14 @@ impl Experiment {
     /// The options of the training plan.
     pub fn train_options(&self) -> TrainOptions {
         TrainOptions {
-            common: Options { precision: self.precision, fuse: self.platform.fuse },
+            common: Options {
+                precision: self.precision,
+                fuse: self.platform.fuse,
+                processor: match self.platform.device {
+                    Device::Cpu => Processor::Cpu,
+                    Device::Cuda => Processor::Gpu,
+                },
+            },
             loss: self.loss,
             optimizer: self.optimizer,
             updates: self.updates.clone(),

@@ -14,7 +14,7 @@ use runtime::bench::step::{StepBench, StepShape, Stepper, step};
 
 use super::ROUNDS;
 use super::process::{self, WARM_UP, failed};
-use crate::forward::{machine, one_arch};
+use crate::forward::{machine, one_arch, processor};
 use canonc::args::{BenchArgs, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::graph::usual;
@@ -44,6 +44,7 @@ fn asked(
         Some(Trained { options, loss: _, seq_len: _ }) => options,
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
+    options.common.processor = processor(args.machine.device);
     if args.machine.dtype() == WithType::Bf16 {
         options.common.precision = Precision::Bf16;
     }

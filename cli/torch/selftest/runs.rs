@@ -1,6 +1,4 @@
-//! Runs as processes: the same run twice, and one that is killed and resumed.
-//!
-//! In: a device. Out: whether weights, moments and log have equal bits; the memory that a run took, and its estimate. Must stay true: the runs are those of `canonc run`, in processes of their own.
+//! Runs of `canonc run`, in processes of their own: the same run twice, and one that is killed and resumed.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,21 +7,14 @@ use records::attest::Attestation;
 use records::job::{Job, estimate};
 use records::run::{Paths, read_experiment};
 use runtime::selftest::models::{self, Family, Size};
-use serde::Serialize;
 
-use super::Setting;
-use super::steps::Memory;
+use super::results::{Checked, Line, Memory};
+use canonc::args::{OnDevice, SelftestArgs};
 use canonc::fail::{Failure, shown};
 use canonc::runs::{documents, failure};
 
-/// Something that must be so.
-#[derive(Serialize)]
-pub(super) struct Checked {
-    pub(super) name: &'static str,
-    pub(super) holds: bool,
-    /// What was compared, or the difference.
-    pub(super) what: String,
-}
+/// The name of the process that checks runs.
+pub(super) const NAME: &str = "llamacanon small";
 
 /// The recipe without its platform and precision.
 const RECIPE: &str = r#"arch = "model.canon#model"
@@ -60,17 +51,23 @@ every = 4
 /// The process dies while it writes the line of this step, after the checkpoint of step 4.
 const KILL: &str = "metrics-torn:8";
 
-pub(super) fn check(setting: &Setting) -> Result<(Vec<Checked>, Option<Memory>), Failure> {
-    let place = tempfile::tempdir_in(&setting.out)
-        .map_err(|error| Failure::machine(error.to_string()).at(shown(&setting.out)))?;
-    let place = place.path();
+/// Prints a line for each check. `idle`: bytes of a process that has loaded libtorch and computed nothing.
+pub(super) fn check(
+    args: &SelftestArgs,
+    idle: u64,
+    print: &mut dyn FnMut(Line) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let on_gpu = args.device == OnDevice::Cuda;
+    let folder = tempfile::tempdir()
+        .map_err(|error| Failure::machine(format!("no working folder can be made: {error}")))?;
+    let place = folder.path();
     let write = |name: &str, text: &str| {
         let path = place.join(name);
         std::fs::write(&path, text)
             .map_err(|error| Failure::machine(error.to_string()).at(shown(&path)))
     };
     write("model.canon", &models::text(Family::LlamaCanon, Size::Small))?;
-    let (device, policy) = if setting.cuda { ("cuda", "bf16") } else { ("cpu", "f32") };
+    let (device, policy) = if on_gpu { ("cuda", "bf16") } else { ("cpu", "f32") };
     write(
         "run.toml",
         &format!(
@@ -80,16 +77,16 @@ pub(super) fn check(setting: &Setting) -> Result<(Vec<Checked>, Option<Memory>),
     works(place, &["build", "run.toml"])?;
     let run = |folder: &str| works(place, &["run", "lockfiles/run.lock", "--dir", folder]);
     run("first")?;
-    run("second")?;
-    let killed =
-        started(place, &["run", "lockfiles/run.lock", "--dir", "killed", "--fault", KILL])?;
-    if killed.success() {
-        return Err(Failure::machine("a run that should die at a fault did not"));
-    }
-    run("killed")?;
     let first = attested(&place.join("first"))?;
-    let mut checks = Vec::new();
     for (name, folder) in [("equal bits twice", "second"), ("killed and resumed", "killed")] {
+        if folder == "killed" {
+            let killed =
+                started(place, &["run", "lockfiles/run.lock", "--dir", folder, "--fault", KILL])?;
+            if killed.success() {
+                return Err(Failure::machine("a run that should die at a fault did not"));
+            }
+        }
+        run(folder)?;
         let other = attested(&place.join(folder))?;
         let parts = [
             ("weights", first.weights, other.weights),
@@ -103,16 +100,18 @@ pub(super) fn check(setting: &Setting) -> Result<(Vec<Checked>, Option<Memory>),
             [] => format!("weights {}, {} steps, {policy}", first.weights.short(), first.steps),
             parts => format!("different: {}", parts.join(", ")),
         };
-        checks.push(Checked { name, holds: different.is_empty(), what });
+        print(Line::Run(Checked { name: name.to_owned(), holds: different.is_empty(), what }))?;
     }
     // On a GPU the memory of the device is measured with the steps.
-    let memory = if setting.cuda { None } else { memory(place, setting.idle)? };
-    Ok((checks, memory))
+    if !on_gpu {
+        print(Line::Memory(memory(place, idle)?))?;
+    }
+    Ok(())
 }
 
 /// The peak that the first run has recorded of its process, and the estimate of `run --dry-run` with what libtorch takes
 /// by itself.
-fn memory(place: &Path, idle: u64) -> Result<Option<Memory>, Failure> {
+fn memory(place: &Path, idle: u64) -> Result<Memory, Failure> {
     let lock = place.join("lockfiles/run.lock");
     let text = canonc::runs::read_text(&lock)?;
     let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;
@@ -127,7 +126,7 @@ fn memory(place: &Path, idle: u64) -> Result<Option<Memory>, Failure> {
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter_map(|line| line["peak_memory_bytes"].as_u64())
         .max();
-    Ok(Some(Memory { model: "run, llamacanon small".to_owned(), predicted, measured }))
+    Ok(Memory { model: "run, llamacanon small".to_owned(), predicted, measured })
 }
 
 fn attested(folder: &Path) -> Result<Attestation, Failure> {

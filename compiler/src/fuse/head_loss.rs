@@ -5,13 +5,25 @@
 //! gradients of a chunk while its logits exist. Must stay true: nothing else reads the logits or their gradient.
 
 use super::{Edits, Uses};
-use crate::plan::{Extent, Kernel, Plan, Step, ValId};
-
-/// Elements of a chunk of logits: 16 MiB of f32, so that small vocabularies take one chunk.
-const ELEMENTS: i64 = 1 << 22;
+use crate::plan::{Extent, Kernel, Plan, Processor, Step, ValId};
 
 /// Fewest tokens of a chunk: the matrix products of fewer would read the weights too often.
 const LEAST: i64 = 128;
+
+/// Tokens of a chunk.
+///
+/// On a CPU its logits are 16 MiB of f32, so that small vocabularies take one chunk. On a GPU they are 512 MiB of bf16: a
+/// chunk writes and adds the whole gradient of the weight, and products of few rows leave most of the device idle. A power
+/// of two there, so that every chunk begins at a multiple of 16 bytes in all operands.
+fn rows(processor: Processor, vocab: i64) -> i64 {
+    match processor {
+        Processor::Cpu => ((1 << 22) / vocab).max(LEAST),
+        Processor::Gpu => {
+            let most = ((1 << 28) / vocab).max(LEAST);
+            1 << most.ilog2()
+        }
+    }
+}
 
 pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
     let step = plan.steps.get(at)?;
@@ -24,7 +36,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     let Kernel::Linear { bias } = linear.kernel else { return None };
     let [x, weight, ..] = linear.inputs[..] else { return None };
     let Some(Extent::Fixed(vocab)) = plan.value(weight)?.dims.first() else { return None };
-    let rows = (ELEMENTS / vocab).max(LEAST);
+    let rows = rows(edits.processor, (*vocab).max(1));
     let [first, second] = *uses.readers(*logits)? else { return None };
     if first != at {
         return None;
@@ -88,4 +100,26 @@ fn gradients(
         found.push(find(Kernel::SumTokens, &[seed])?);
     }
     (readers.len() == found.len()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_on_a_gpu_are_thousands_of_tokens_that_begin_aligned() {
+        for (vocab, wanted) in [(32_000, 8192), (128_256, 2048), (258, 1 << 19), (1 << 30, 128)] {
+            let rows = rows(Processor::Gpu, vocab);
+            assert_eq!(rows, wanted, "{vocab}");
+            // Targets are 8 bytes each.
+            assert_eq!(rows * 8 % 16, 0);
+        }
+    }
+
+    #[test]
+    fn chunks_on_a_cpu_stay_in_its_caches() {
+        for (vocab, wanted) in [(32_000, 131), (258, 16_256), (128_256, 128)] {
+            assert_eq!(rows(Processor::Cpu, vocab), wanted, "{vocab}");
+        }
+    }
 }

@@ -14,6 +14,16 @@ pub enum Precision {
     Bf16,
 }
 
+/// What a plan runs on, as far as the plan depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Processor {
+    /// A CPU.
+    #[default]
+    Cpu,
+    /// An NVIDIA GPU.
+    Gpu,
+}
+
 /// Options of every plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -21,11 +31,13 @@ pub struct Options {
     pub precision: Precision,
     /// Use fused kernels.
     pub fuse: bool,
+    /// The size of chunks depends on it.
+    pub processor: Processor,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { precision: Precision::F32, fuse: true }
+        Options { precision: Precision::F32, fuse: true, processor: Processor::Cpu }
     }
 }
 

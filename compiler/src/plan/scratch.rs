@@ -60,7 +60,9 @@ impl Plan {
         let rearranged = if bf16 || read == Bf16::Most { 0 } else { self.bytes(*id, sizes) };
         let several = gradient && rows < tokens;
         let joined = if several { self.bytes(*x, sizes) } else { 0 };
-        let of_a_chunk = if several && bf16 { 3 * self.bytes(*id, sizes) } else { 0 };
+        // A GPU's product is in f32 at once.
+        let copies = if read == Bf16::Most { 2 } else { 3 };
+        let of_a_chunk = if several && bf16 { copies * self.bytes(*id, sizes) } else { 0 };
         logits + rearranged + joined + of_a_chunk
     }
 

@@ -107,7 +107,7 @@ impl Stepper {
             )));
         }
         let trainer = Trainer::new(plans, machine)?;
-        let weights = Weights::init(graph, 1)?.to(machine.device, machine.kind)?;
+        let weights = weights(graph, machine)?;
         let moments = Moments::zeros(&weights, &options.updates)?;
         let ids = (Kind::Int64, machine.device);
         let tokens = Tensor::f_randint(graph.vocab, [batch, seq_len], ids)?;
@@ -130,6 +130,25 @@ impl Stepper {
         let began = Instant::now();
         let _ = trainer.update(weights, moments, &sums.gradients, 1e-4, *steps)?;
         Ok((micro, began.elapsed()))
+    }
+}
+
+/// Initial weights on a CPU. On a GPU any numbers of that size do, drawn where they are needed: those of a run would take
+/// longer than its steps.
+fn weights(graph: &Graph, machine: Machine) -> Result<Weights, ExecuteError> {
+    match machine.device {
+        Device::Cpu | Device::Mps | Device::Vulkan => {
+            Weights::init(graph, 1)?.to(machine.device, machine.kind)
+        }
+        Device::Cuda(_) => {
+            let drawn = graph.params().iter().map(|param| {
+                let kind = (machine.kind, machine.device);
+                Ok(Tensor::f_randn(param.shape.as_slice(), kind)?.f_mul_scalar(0.02)?)
+            });
+            let tensors = drawn.collect::<Result<_, ExecuteError>>()?;
+            let paths = graph.params().iter().map(|param| param.path.clone()).collect();
+            Ok(Weights::new(paths, tensors))
+        }
     }
 }
 

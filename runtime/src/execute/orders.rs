@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use compiler::plan::{Input, Plan, Precision, Sizes, Streams, ValId};
+use compiler::plan::{Input, Plan, Precision, Processor, Sizes, Streams, ValId};
 use compiler::plans;
 use tch::{Device, Kind, Tensor};
 
@@ -101,7 +101,7 @@ fn any_legal_order_gives_the_same_bits_though_freed_memory_is_poisoned() {
     for family in Family::ALL {
         for precision in [Precision::F32, Precision::Bf16] {
             let graph = models::graph(family, Size::Small).unwrap();
-            let plan = plans::train(&graph, &models::options(precision)).micro;
+            let plan = plans::train(&graph, &models::options(precision, Processor::Cpu)).micro;
             let weights = Weights::init(&graph, 1).unwrap();
             let ids = |seed: i64| {
                 let all: Vec<i64> = (0..38).map(|i| (i * 31 + seed) % graph.vocab).collect();

@@ -8,6 +8,8 @@
 mod cuda;
 mod group;
 mod heads;
+#[cfg(test)]
+pub(crate) mod shapes;
 mod tiles;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -70,6 +70,19 @@ impl Head<'_> {
         Ok(if made.kind() == Kind::BFloat16 { made.f_to_kind(Kind::Float)? } else { made })
     }
 
+    /// The weight's gradient [v, i] in f32, from a chunk's d [r, v] and x [r, i].
+    fn grad_weight(&self, path: Path, d: &Tensor, x: &Tensor) -> Result<Tensor, KernelError> {
+        match path {
+            // cuBLAS adds in f32 and need not round the sum. libtorch has this product only for GPUs.
+            Path::Cuda(_) if d.kind() == Kind::BFloat16 => {
+                Ok(d.f_transpose(0, 1)?.f_mm_dtype(x, Kind::Float)?)
+            }
+            Path::Cuda(_) | Path::Fused(_) | Path::Reference(_) => {
+                self.wide(linear_grad_weight(self.product, d, x)?)
+            }
+        }
+    }
+
     fn projection(&self) -> Result<Projection<'_>, KernelError> {
         let ours = match self.product {
             Product::Library | Product::FewRows(_) | Product::ByRow(_) => None,
@@ -150,9 +163,9 @@ pub fn backward(path: Path, head: Head<'_>, scale: f64) -> Result<Gradients, Ker
         let d = d.f_to_kind(head.x.kind())?;
         dx.push(linear_grad_input(product, &d, head.weight)?);
         match &mut dweight {
-            None => dweight = Some(head.wide(linear_grad_weight(product, &d, &chunk.x)?)?),
+            None => dweight = Some(head.grad_weight(path, &d, &chunk.x)?),
             Some(sum) if d.kind() == Kind::BFloat16 => {
-                let _ = sum.f_add_(&head.wide(linear_grad_weight(product, &d, &chunk.x)?)?)?;
+                let _ = sum.f_add_(&head.grad_weight(path, &d, &chunk.x)?)?;
             }
             Some(sum) => {
                 let d = d.f_transpose(0, 1)?;

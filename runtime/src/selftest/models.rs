@@ -3,7 +3,9 @@
 //! compiled for.
 
 use compiler::graph::Graph;
-use compiler::plan::{Decays, Loss, Optimizer, Options, Precision, Recompute, TrainOptions};
+use compiler::plan::{
+    Decays, Loss, Optimizer, Options, Precision, Processor, Recompute, TrainOptions,
+};
 use compiler::program::{Program, Std};
 use dsl::Decimal;
 
@@ -39,6 +41,10 @@ impl Family {
         Family::Mamba2,
         Family::Rwkv6,
     ];
+
+    pub fn named(name: &str) -> Option<Family> {
+        Family::ALL.into_iter().find(|family| family.name() == name)
+    }
 
     pub fn name(self) -> &'static str {
         match self {
@@ -88,6 +94,8 @@ pub struct Shape {
 }
 
 impl Size {
+    pub const ALL: [Size; 3] = [Size::Small, Size::Hundred, Size::Billion];
+
     pub fn name(self) -> &'static str {
         match self {
             Size::Small => "small",
@@ -178,10 +186,10 @@ pub fn text(family: Family, size: Size) -> String {
 }
 
 /// How the models are trained: AdamW as in the release, gradients clipped.
-pub fn options(precision: Precision) -> TrainOptions {
+pub fn options(precision: Precision, processor: Processor) -> TrainOptions {
     let hundredths = |n: i128| Decimal::new(n, -2).unwrap_or(Decimal::ZERO);
     TrainOptions {
-        common: Options { precision, ..Options::default() },
+        common: Options { precision, processor, ..Options::default() },
         loss: Loss::CROSS_ENTROPY,
         optimizer: Optimizer {
             beta1: hundredths(90),

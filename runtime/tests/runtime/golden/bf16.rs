@@ -18,7 +18,7 @@ const WITHIN: f64 = 1.25;
 const UNFUSED: f64 = 2.0;
 
 fn options(fuse: bool) -> Options {
-    Options { precision: Precision::Bf16, fuse }
+    Options { precision: Precision::Bf16, fuse, ..Options::default() }
 }
 
 struct Results {
