@@ -4,12 +4,13 @@
 //! what would read memory that is not an operand's: an unknown image or entry, more shared memory than was allowed,
 //! another number or size of arguments than in PTX, a misaligned address.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::driver::{DeviceFacts, Driver, DriverError, Function, Launch, Module, Value};
 use crate::launch::SHARED_WITHOUT_ASKING;
 use crate::library::{Library, hex};
-use crate::manifest::{Image, Kernel};
+use crate::manifest::{Constant, Image, Kernel};
 use crate::ptx::{self, PtxParam};
 use crate::target::{Capability, Target};
 
@@ -18,6 +19,8 @@ use crate::target::{Capability, Target};
 pub struct Launched {
     /// The kernel's name.
     pub kernel: String,
+    /// What it was compiled for.
+    pub constants: BTreeMap<String, Constant>,
     /// The function in the image.
     pub entry: String,
     /// The image's target.
@@ -169,6 +172,7 @@ impl Driver for Fake {
         }
         let launched = Launched {
             kernel: loaded.kernel.name.clone(),
+            constants: loaded.kernel.constants.clone(),
             entry: loaded.image.entry.clone(),
             target: loaded.image.target,
             aligned: loaded.image.aligned,

@@ -93,8 +93,18 @@ fn a_launch_has_the_arguments_of_the_ptx_in_order() {
         scale(&launcher, 4096, 65, 128).unwrap();
         let launched = fake.take();
         assert_eq!(launched.len(), 1);
-        let Launched { kernel, entry, target: on, aligned, grid, threads, shared, values } =
-            &launched[0];
+        let Launched {
+            kernel,
+            constants: for_these,
+            entry,
+            target: on,
+            aligned,
+            grid,
+            threads,
+            shared,
+            values,
+        } = &launched[0];
+        assert_eq!(for_these.get("BLOCK"), Some(&Constant::Int(64)));
         assert_eq!(
             (kernel.as_str(), entry.as_str(), *on, *aligned),
             ("scale", "scale", target, true)
@@ -113,8 +123,10 @@ fn operands_that_are_not_multiples_of_16_take_the_plain_image() {
     for (x, rows, row, aligned) in
         [(64, 1, 16, true), (64, 3, 16, true), (72, 1, 16, false), (64, 1, 24, false)]
     {
+        let before = plain_launches();
         scale(&launcher, x, rows, row).unwrap();
         assert_eq!(fake.take()[0].aligned, aligned, "x at {x}, rows of {row}");
+        assert_eq!(plain_launches() - before, u64::from(!aligned), "x at {x}, rows of {row}");
     }
 }
 
