@@ -82,11 +82,7 @@ def compile_image(job: tuple[str, int, int, bool]) -> dict:
         argument: "constexpr" if argument in constexprs else registry.TYPES[types[argument]]
         for argument in spec.fn.arg_names
     }
-    hinted = [
-        place
-        for place, argument in enumerate(spec.fn.arg_names)
-        if aligned and (argument in spec.divisible or types.get(argument, "").startswith("*"))
-    ]
+    hinted = [place for place, argument in enumerate(spec.fn.arg_names) if aligned and argument in spec.hinted]
     attributes = {(place,): [["tt.divisibility", 16]] for place in hinted}
     source = ASTSource(spec.fn, signature, constexprs, attributes)
     warps = spec.warps_of(constants, aligned)
@@ -107,17 +103,51 @@ def compile_image(job: tuple[str, int, int, bool]) -> dict:
         "warps": made.metadata.num_warps,
         "shared": made.metadata.shared,
         "params": params(spec, constants, ptx),
+        "wide_pointers": wide_pointers(made.asm["ttir"], [name for name, kind in types.items() if kind[0] == "*"]),
         **usage(cubin),
     }
+
+
+def wide_pointers(ttir: str, pointers: list[str]) -> set[str]:
+    """The pointers from which blocks of elements are read or written, not one element by each program."""
+    wide = set()
+    for name in pointers:
+        scalar = {f"%{name}"}  # the pointer, and sums of it and a number
+        for line in ttir.splitlines():
+            if "tt.func" in line:
+                continue
+            made, _, rest = re.match(r"\s*(?:(%[\w$.-]+)(:\d+)? = )?(.*)", line).groups()
+            used = scalar.intersection(re.findall(r"%[\w$.-]+", rest.split(" loc(")[0]))
+            # A name of one region may be another value's in the next.
+            scalar.discard(made)
+            operation = re.match(r"tt\.(addptr|load|store) (%[\w$.-]+)", rest)
+            if not used:
+                continue
+            if operation is None or used != {operation[2]}:
+                wide.add(name)
+                break
+            if operation[1] == "addptr":
+                scalar.add(made)
+    return wide
+
+
+def check_scalars(specs: list[registry.Spec], made: dict) -> None:
+    """Every pointer is declared as `scalars` if no variant reads or writes blocks from it, and only then."""
+    wide = {}
+    for (name, *_), image in made.items():
+        wide.setdefault(name, set()).update(image["wide_pointers"])
+    for spec in specs:
+        pointers = [name for name, kind in spec.params.items() if kind.startswith("*")]
+        scalars = {name for name in pointers if name not in wide.get(spec.name, pointers)}
+        if spec.name in wide and scalars != set(spec.scalars):
+            raise ValueError(f"{spec.name}: pointers to single elements are {sorted(scalars)}, its spec has {spec.scalars}")
 
 
 def params(spec: registry.Spec, constants: dict, ptx: bytes) -> list[dict]:
     """The manifest's list of launch parameters, checked against those that the PTX declares."""
     listed = []
     for name, kind in spec.types_of(constants).items():
-        listed.append({"name": name, "type": kind, **({"divisible": 16} if name in spec.divisible else {})})
-        if kind.startswith("*"):
-            listed[-1]["divisible"] = 16
+        listed.append({"name": name, "type": kind, **({"divisible": 16} if name in spec.hinted else {})})
     declared = re.findall(rb"\.param \.(\w+)(?: \.ptr\s[^,\n]*)? \w+_param_\d+", ptx)
     sizes = {"i32": b"u32", "i64": b"u64", "f32": b"f32", "f64": b"f64"}
     wanted = [sizes.get(param["type"], b"u64") for param in listed]
@@ -256,6 +286,7 @@ def build(part: str, workers: int, check: bool) -> tuple[bytes, dict, list[tuple
     listed = jobs(specs, part)
     with concurrent.futures.ProcessPoolExecutor(workers, initializer=start_worker) as pool:
         made = dict(zip(listed, pool.map(compile_image, listed, chunksize=4), strict=True))
+    check_scalars(specs, made)
     if check:
         settle(made)
     for capability, target in TARGETS.items():

@@ -30,7 +30,7 @@ class Spec:
     variants: list[dict]
     # Number of programs, as a formula over parameters and constants; up to three, separated by commas.
     grid: str
-    # Integer parameters that are multiples of 16 in the aligned images. Pointers always are.
+    # Integer parameters that are multiples of 16 in the aligned images. Pointers are, except `scalars`.
     divisible: tuple[str, ...] = ()
     # Warps of a program: a number, or a function of the variant's constants and of whether the image is aligned.
     warps: int | Callable[[dict, bool], int] = 4
@@ -40,6 +40,8 @@ class Spec:
     aligned_only: bool = False
     # Other options of the compiler, such as maxnreg.
     options: dict = field(default_factory=dict)
+    # Pointers that each program reads or writes one element at a time. They may begin anywhere: nothing can be wider.
+    scalars: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -52,6 +54,15 @@ class Spec:
 
     def warps_of(self, constants: dict, aligned: bool) -> int:
         return self.warps(constants, aligned) if callable(self.warps) else self.warps
+
+    @property
+    def hinted(self) -> tuple[str, ...]:
+        """The parameters that are multiples of 16 in the aligned images."""
+        return tuple(
+            name
+            for name, kind in self.params.items()
+            if name in self.divisible or (kind.startswith("*") and name not in self.scalars)
+        )
 
     def types_of(self, constants: dict) -> dict[str, str]:
         """The launch parameters of a variant, without "*T"."""
@@ -76,6 +87,9 @@ class Spec:
         for name in self.divisible:
             if self.params.get(name) not in ("i32", "i64"):
                 raise ValueError(f"{self.name}: {name} is not an integer parameter")
+        for name in self.scalars:
+            if not self.params.get(name, "").startswith("*"):
+                raise ValueError(f"{self.name}: {name} is not a pointer")
 
 
 def with_dtypes(*variants: dict) -> list[dict]:

@@ -103,6 +103,7 @@ SPECS = [
         variants=with_dtypes(*({"MODE": mode, "BV": 4096} for mode in (FORWARD, GRADIENT, BOTH))),
         grid="rows",
         divisible=("vocab", "logits_row"),
+        scalars=("targets", "nll", "lse", "likeliest"),
         warps=8,
     ),
     Spec(
@@ -113,5 +114,6 @@ SPECS = [
         },
         variants=[{"LANES": 1024}],
         grid="1",
+        scalars=("loss", "counted"),
     ),
 ]  # fmt: skip

@@ -322,8 +322,10 @@ def _spec(fn, params, grid, sizes, warps, stages=1, options=None):
     types |= {name: "*f32" for name in ("dt", "a", "d", "ddt", "start", "last", "scores", "weights", "rows", "parts")}
     listed = {name: types.get(name, "i32") for name in params.split()}
     divisible = ("P",) if "P" in listed else ()
+    # One number of each head, and of each program.
+    scalars = tuple(name for name in ("a", "d", "parts") if name in listed)
     return Spec(fn, listed, variants, grid, divisible, lambda constants, _: warps[constants["dtype"]],
-                stages, True, options or {})  # fmt: skip
+                stages, True, options or {}, scalars)  # fmt: skip
 
 
 _TILES = {"bf16": {"BLOCK_P": 64, "BLOCK_N": 64}, "f32": {"BLOCK_P": 32, "BLOCK_N": 32}}
@@ -361,6 +363,6 @@ SPECS = [
     ),
     Spec(
         ssd_parameters, {"parts": "*f32", "da": "*f32", "dd": "*f32", "B": "i32", "T": "i32", "H": "i32"},
-        [{"CHUNK": 64, "BLOCK": 128}], "2, H", aligned_only=True,
+        [{"CHUNK": 64, "BLOCK": 128}], "2, H", aligned_only=True, scalars=("da", "dd"),
     ),
 ]  # fmt: skip

@@ -80,5 +80,6 @@ SPECS = [
         variants=with_dtypes({"BR": 8, "BC": 128}),
         grid="vocab * cdiv(width, BC)",
         divisible=("width", "dy_row"),
+        scalars=("ids",),
     ),
 ]  # fmt: skip

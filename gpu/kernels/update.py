@@ -75,12 +75,14 @@ SPECS = [
         variants=[{"CHUNK": CHUNK, "LANES": 1024}],
         grid="cdiv(count, CHUNK)",
         divisible=("count",),
+        scalars=("sums",),
     ),
     Spec(
         fn=clip_coefficient,
         params={"sums": "*f64", "norm": "*f64", "coefficient": "*f64", "blocks": "i32", "most": "f64"},
         variants=[{"LANES": 1024}],
         grid="1",
+        scalars=("norm", "coefficient"),
     ),
     Spec(
         fn=adamw,
@@ -92,5 +94,6 @@ SPECS = [
         variants=[{"COPY": 0, "BLOCK": 1024}, {"COPY": 1, "BLOCK": 1024}],
         grid="cdiv(count, BLOCK)",
         divisible=("count",),
+        scalars=("coefficient",),
     ),
 ]  # fmt: skip

@@ -4,6 +4,7 @@
 //! wrong. Must stay true: arguments are those of the manifest and of the PTX, in order; an image that assumes multiples
 //! of 16 runs only on such operands; no launch asks for more than its device has.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
@@ -20,6 +21,15 @@ pub const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 const THREADS: u32 = 1024;
 /// The most blocks along x, and along y and z, on every GPU.
 const GRID: [u64; 3] = [(1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1];
+
+thread_local! {
+    static PLAIN_LAUNCHES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many launches of this thread took a plain image, which is slower, because an operand was not a multiple of 16.
+pub fn plain_launches() -> u64 {
+    PLAIN_LAUNCHES.get()
+}
 
 /// Launches kernels on one device.
 #[derive(Debug)]
@@ -205,7 +215,11 @@ impl<'a> Call<'a> {
         let function = launcher.function(id, kernel, aligned)?;
         let launch =
             Launch { grid, threads: image.warps * 32, shared: image.shared, values: &values };
-        launcher.driver.launch(function, &launch).map_err(|why| wrong(why.to_string()))
+        launcher.driver.launch(function, &launch).map_err(|why| wrong(why.to_string()))?;
+        if !aligned {
+            PLAIN_LAUNCHES.set(PLAIN_LAUNCHES.get() + 1);
+        }
+        Ok(())
     }
 }
 

@@ -51,7 +51,7 @@ mod tests;
 pub use allocator::{Allocator, Held};
 pub use driver::{DeviceFacts, Driver, DriverError, Function, Launch, Module, Value};
 pub use fake::{Fake, Launched};
-pub use launch::{Call, LaunchError, Launcher, Pointer, SHARED_WITHOUT_ASKING};
+pub use launch::{Call, LaunchError, Launcher, Pointer, SHARED_WITHOUT_ASKING, plain_launches};
 pub use library::{ImageError, KernelId, Library};
 pub use manifest::{Constant, Element, Image, Kernel, Manifest, ManifestError, Param, ParamType};
 pub use target::{Capability, Target, TooOld};

@@ -98,7 +98,7 @@ fn a_launch_has_the_arguments_of_the_ptx_in_order() {
         assert_eq!(launched.len(), 1);
         let Launched {
             kernel,
-            compiled: _,
+            compiled,
             entry,
             target: on,
             aligned,
@@ -107,6 +107,7 @@ fn a_launch_has_the_arguments_of_the_ptx_in_order() {
             shared,
             values,
         } = &launched[0];
+        assert_eq!(compiled.constants.get("BLOCK"), Some(&Constant::Int(64)));
         assert_eq!(
             (kernel.as_str(), entry.as_str(), *on, *aligned),
             ("scale", "scale", target, true)
@@ -125,8 +126,10 @@ fn operands_that_are_not_multiples_of_16_take_the_plain_image() {
     for (x, rows, row, aligned) in
         [(64, 1, 16, true), (64, 3, 16, true), (72, 1, 16, false), (64, 1, 24, false)]
     {
+        let before = plain_launches();
         scale(&launcher, x, rows, row).unwrap();
         assert_eq!(fake.take()[0].aligned, aligned, "x at {x}, rows of {row}");
+        assert_eq!(plain_launches() - before, u64::from(!aligned), "x at {x}, rows of {row}");
     }
 }
 

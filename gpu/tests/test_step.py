@@ -111,6 +111,20 @@ class Step(unittest.TestCase):
             if with_copy:
                 np.testing.assert_array_equal(copy.values, round_bf16(p.values))
 
+    def test_the_copy_is_rounded_to_the_nearest_even(self):
+        """An update that changes nothing: the copy is p, rounded."""
+        # Halfway between two bf16, from either side; just beside it; a carry into the exponent; signs and infinity.
+        bits = [0x3F808000, 0x3F818000, 0x3F808001, 0x3F817FFF, 0x3FFFFFFF, 0xBF808000, 0x7F7FFFFF, 0x7F800000]
+        p = Array(np.array(bits, dtype=np.uint32).view(np.float32), "f32")
+        g, m, v = (Array(np.zeros(p.shape), "f32") for _ in range(3))
+        copy = Array.empty(p.shape, "bf16")
+        args = {"p": p, "g": g, "m": m, "v": v, "copy": copy, "coefficient": Array([1.0], "f64")}
+        args |= {"count": len(bits), "keep": 1.0, "beta1": 0.9, "rest1": 0.1, "beta2": 0.95, "rest2": 0.05}
+        launch("adamw", variant("adamw", COPY=1), args | {"root": 1.0, "eps": 1e-8, "rate": 0.0})
+        wanted = [0x3F80, 0x3F82, 0x3F81, 0x3F81, 0x4000, 0xBF80, 0x7F80, 0x7F80]
+        got = copy.values.astype(np.float32).view(np.uint32) >> 16
+        self.assertEqual([hex(n) for n in got], [hex(n) for n in wanted])
+
 
 if __name__ == "__main__":
     unittest.main()

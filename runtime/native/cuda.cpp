@@ -15,6 +15,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -104,6 +106,16 @@ c10::Stream stream(int device) { return c10::impl::VirtualGuardImpl(c10::DeviceT
 Handle handle(uint64_t number) { return reinterpret_cast<Handle>(number); }
 
 at::Tensor &tensor(void *pointer) { return *static_cast<at::Tensor *>(pointer); }
+
+// PYTORCH_DEFAULT has no time, BACKEND_DEFAULT has.
+c10::Event *record(int device, c10::EventFlag flag) {
+  std::unique_ptr<c10::Event> event;
+  const int status = canonc::guarded([&] {
+    event = std::make_unique<c10::Event>(c10::DeviceType::CUDA, flag);
+    event->record(stream(device));
+  });
+  return status == 0 ? event.release() : nullptr;
+}
 
 std::optional<int64_t> seen(int64_t left) { return left < 0 ? std::nullopt : std::optional<int64_t>(left); }
 
@@ -213,18 +225,7 @@ int canonc_flash_backward(void *dy, void *q, void *k, void *v, void *y, void *ls
   });
 }
 
-void *canonc_event_record(int device) {
-  c10::Event *event = nullptr;
-  const int status = canonc::guarded([&] {
-    event = new c10::Event(c10::DeviceType::CUDA);
-    event->record(stream(device));
-  });
-  if (status != 0) {
-    delete event;
-    return nullptr;
-  }
-  return event;
-}
+void *canonc_event_record(int device) { return record(device, c10::EventFlag::PYTORCH_DEFAULT); }
 
 int canonc_event_wait(void *event) {
   return canonc::guarded([&] {
@@ -232,6 +233,19 @@ int canonc_event_wait(void *event) {
     owned->synchronize();
   });
 }
+
+void *canonc_timed_event_record(int device) { return record(device, c10::EventFlag::BACKEND_DEFAULT); }
+
+int canonc_timed_event_since(void *earlier, void *later, double *milliseconds) {
+  return canonc::guarded([&] {
+    const auto &first = *static_cast<c10::Event *>(earlier), &last = *static_cast<c10::Event *>(later);
+    first.synchronize();
+    last.synchronize();
+    *milliseconds = first.elapsedTime(last);
+  });
+}
+
+void canonc_timed_event_free(void *event) { delete static_cast<c10::Event *>(event); }
 
 int canonc_cuda_forget(int device) {
   return canonc::guarded([&] {

@@ -37,6 +37,12 @@ int canonc_flash_backward(void *dy, void *q, void *k, void *v, void *y, void *ls
 void *canonc_event_record(int device);
 int canonc_event_wait(void *event);
 
+// When the device gets to the end of what was queued so far on its current stream. Null with an error.
+void *canonc_timed_event_record(int device);
+// Waits for both, which stay.
+int canonc_timed_event_since(void *earlier, void *later, double *milliseconds);
+void canonc_timed_event_free(void *event);
+
 // Gives back what libtorch's allocator of the device holds and does not use, and forgets its peak.
 int canonc_cuda_forget(int device);
 

@@ -11,9 +11,12 @@ mod choose;
 mod compare;
 mod dispatch;
 mod divided;
+mod laps;
 mod moments;
 #[cfg(test)]
 mod orders;
+#[cfg(test)]
+mod recorded;
 mod running;
 mod sharing;
 mod stream;
@@ -122,12 +125,17 @@ pub fn compute(
     machine: Machine,
     sizes: Sizes,
 ) -> Result<Vec<Tensor>, KernelError> {
-    let context =
-        dispatch::Context { machine, sizes, consumes_first: false, tables: &RefCell::default() };
+    let context = dispatch::Context {
+        machine,
+        sizes,
+        consumes_first: false,
+        copy: None,
+        tables: &RefCell::default(),
+    };
     dispatch::run(kernel, choose(kernel, values, machine, false), operands, &context)
 }
 
-/// A callback that gets each step and how long it took.
+/// A callback that gets each step and how long it took on its device.
 pub type StepObserver<'a> = &'a mut dyn FnMut(&Step, Duration);
 
 /// One plan bound to a machine.
@@ -144,6 +152,8 @@ pub struct Executor {
     /// Whether an output must be copied for the caller.
     copies: Vec<bool>,
     runs: Cell<u64>,
+    /// By step, the runs in which it launched a plain image of our CUDA kernels.
+    plain: RefCell<Vec<u64>>,
     tables: RefCell<rope::Tables>,
     /// Digests of every step's results, while tracing.
     trace: RefCell<Option<trace::Trace>>,
@@ -166,6 +176,7 @@ impl Executor {
             kinds.push(results.map(|value| machine.kind_of(value.dtype)).collect());
         }
         let (consumes, copies) = (sharing::consumable(&plan), sharing::copied(&plan));
+        let plain = RefCell::new(vec![0; plan.steps.len()]);
         Ok(Self {
             plan,
             machine,
@@ -174,6 +185,7 @@ impl Executor {
             consumes,
             copies,
             runs: Cell::new(0),
+            plain,
             tables: RefCell::default(),
             trace: RefCell::default(),
         })
@@ -205,10 +217,32 @@ impl Executor {
     /// The kernels and paths that have run so far.
     pub fn paths(&self) -> Paths {
         let mut paths = Paths::default();
-        for (step, choice) in self.plan.steps.iter().zip(&self.choices) {
-            paths.add(step.kernel.name(), *choice, self.runs.get());
+        let plain = self.plain.borrow();
+        for ((step, choice), plain) in self.plan.steps.iter().zip(&self.choices).zip(&*plain) {
+            paths.add(step.kernel.name(), *choice, self.runs.get(), *plain);
         }
         paths
+    }
+
+    /// The results of step `n`, whose kernel this is.
+    fn compute(
+        &self,
+        n: usize,
+        kernel: &Kernel,
+        choice: Choice,
+        operands: &[&Tensor],
+        context: &dispatch::Context<'_>,
+    ) -> Result<Vec<Tensor>, ExecuteError> {
+        let kinds = self.kinds.get(n).map_or(&[][..], Vec::as_slice);
+        let before = gpu::plain_launches();
+        let results = widen::run(kernel, choice, operands, context, kinds)
+            .map_err(|error| self.broken(n, &error.to_string()))?;
+        if gpu::plain_launches() > before
+            && let Some(count) = self.plain.borrow_mut().get_mut(n)
+        {
+            *count += 1;
+        }
+        Ok(results)
     }
 
     /// Runs every step. `give` supplies each input of the plan; results are in the order of the plan's outputs. An
@@ -220,7 +254,7 @@ impl Executor {
         self.run_observed(give, None)
     }
 
-    /// Like [`Executor::run`], and reports each step's time. On a GPU this is only the time to launch it.
+    /// Like [`Executor::run`], and reports each step's time when all are done: on a GPU the device's own, by events.
     pub fn run_timed(
         &self,
         give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,

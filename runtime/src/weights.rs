@@ -10,7 +10,7 @@ pub mod file;
 use std::cell::RefCell;
 use std::path::Path;
 
-use compiler::graph::{Graph, Param};
+use compiler::graph::{Graph, Param, ParamId};
 use compiler::program::Compiled;
 use tch::{Device, Kind, Tensor};
 
@@ -26,7 +26,7 @@ use records::run::RunError;
 pub struct Weights {
     pub paths: Vec<String>,
     pub tensors: Vec<Tensor>,
-    /// The tensors in bf16, made when first asked for.
+    /// The tensors in bf16: made when first asked for, or written by an update.
     rounded: RefCell<Vec<Option<Tensor>>>,
 }
 
@@ -54,9 +54,46 @@ impl Weights {
         }
     }
 
+    /// A parameter rounded to bf16, if that is known.
+    pub(crate) fn known_rounded(&self, index: usize) -> Option<Tensor> {
+        self.rounded.borrow().get(index)?.as_ref().map(Tensor::shallow_clone)
+    }
+
     /// Forgets the rounded values, since the tensors were changed in place.
     pub fn changed(&mut self) {
         self.rounded.get_mut().fill_with(|| None);
+    }
+
+    /// Forgets all rounded values, before an update that writes these itself. Returns memory for them.
+    pub(crate) fn take_rounded(
+        &mut self,
+        params: &[ParamId],
+    ) -> Result<Vec<(ParamId, Tensor)>, ExecuteError> {
+        let known = self.rounded.get_mut();
+        let mut taken = Vec::with_capacity(params.len());
+        for id in params {
+            let (Some(tensor), Some(known)) =
+                (self.tensors.get(id.0 as usize), known.get_mut(id.0 as usize))
+            else {
+                return Err(ExecuteError::new(format!("parameter {} is missing", id.0)));
+            };
+            let memory = match known.take() {
+                Some(memory) => memory,
+                None => Tensor::f_empty(tensor.size(), (Kind::BFloat16, tensor.device()))?,
+            };
+            taken.push((*id, memory));
+        }
+        self.changed();
+        Ok(taken)
+    }
+
+    /// What an update has written into the memory of [`Weights::take_rounded`].
+    pub(crate) fn set_rounded(&mut self, written: Vec<(ParamId, Tensor)>) {
+        for (id, tensor) in written {
+            if let Some(known) = self.rounded.get_mut().get_mut(id.0 as usize) {
+                *known = Some(tensor);
+            }
+        }
     }
 
     /// The initial weights of a run: every parameter drawn in f32 by its rule, keyed by the seed and its manifest key.

@@ -15,7 +15,7 @@ use runtime::bench::step::{StepBench, StepShape, Stepper, step};
 use super::ROUNDS;
 use super::process::{self, WARM_UP, failed};
 use crate::forward::{machine, one_arch, processor};
-use canonc::args::{BenchArgs, WithType};
+use canonc::args::{BenchArgs, OnDevice, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::graph::usual;
 use canonc::load::{Found, Trained};
@@ -151,10 +151,14 @@ pub(super) fn in_detail(
     output::note(&format!(
         "{tokens} tokens a step, {:.0} tokens/s on {threads} threads; medians; a product of two matrices reaches {:.0} \
          GFLOP/s, a copy {:.1} GB/s (read and written); GB are operands and results, so a kernel that finds them in \
-         the caches can exceed a copy",
+         the caches can exceed a copy{}",
         tokens as f64 / whole * 1e3,
         ceilings.flops / 1e9,
         ceilings.bytes / 1e9,
+        match args.machine.device {
+            OnDevice::Cpu => "",
+            OnDevice::Cuda => "; kernels are timed by events on the GPU",
+        },
     ));
     Ok(Exit::Fine)
 }

@@ -3,14 +3,14 @@
 //! In: a plan, a step, sizes. Out: bytes. Must stay true: counted from the contract in `kernel.rs`; only what grows with
 //! the batch, the vocabulary or a parameter counts, not buffers of a few rows for each thread.
 
-use super::{DType, Kernel, Plan, Sizes, Step, ValId};
+use super::{DType, Function, Kernel, Plan, Sizes, Step, ValId};
 
 /// Which kernels read bf16 as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bf16 {
     /// Those that move elements and matrix products; the others get copies in f32.
     Some,
-    /// All but functions of single elements, as on a GPU.
+    /// All but a few gradients of functions of single elements, as on a GPU.
     Most,
 }
 
@@ -24,10 +24,17 @@ impl Plan {
     }
 
     pub(super) fn scratch_with(&self, step: &Step, sizes: Sizes, bf16: Bf16) -> i128 {
-        let copied = matches!(
-            step.kernel,
-            Kernel::Pointwise(_) | Kernel::PointwiseGrad(_) | Kernel::RepeatHeadsGrad { .. }
-        );
+        let dtype = |id: &ValId| self.value(*id).map(|value| value.dtype);
+        let first = step.inputs.first().and_then(dtype);
+        let mixed = step.inputs.iter().any(|id| dtype(id) != first);
+        let function = matches!(step.kernel, Kernel::Pointwise(_) | Kernel::PointwiseGrad(_));
+        let copied = (function && mixed)
+            || matches!(
+                step.kernel,
+                // libtorch would round between the operations of these gradients (runtime/src/kernels/pointwise.rs).
+                Kernel::PointwiseGrad(Function::Sigmoid | Function::Tanh | Function::Reciprocal)
+                    | Kernel::RepeatHeadsGrad { .. }
+            );
         let widened = if bf16 == Bf16::Some || copied { self.widened(step, sizes) } else { 0 };
         self.own(step, sizes, bf16) + widened
     }

@@ -80,7 +80,7 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
 }
 
 /// Every implementation on any machine, with placeholders: `{isa}`, `{image}`, `{kind}` and numbers `{n}`.
-const PATHS: [&str; 24] = [
+const PATHS: [&str; 25] = [
     "view",
     "libtorch",
     "libtorch flash",
@@ -90,6 +90,7 @@ const PATHS: [&str; 24] = [
     "fused/{isa}",
     "fused/{isa}, products libtorch",
     "fused/cuda/{image}",
+    "fused/cuda/{image}, plain image",
     "by expert, products libtorch",
     "by expert, products libtorch, fused/{isa} up to {n} rows",
     "by expert, products fused/{isa}",
@@ -156,6 +157,7 @@ mod tests {
             "reference (asked for)",
             "fused/avx512, products libtorch",
             "fused/cuda/sm_90a",
+            "fused/cuda/sm_90a, plain image",
             "reference (on Cuda(0))",
             "reference (BFloat16)",
             "reference (kernel 9 is outside 2..=8)",
@@ -175,6 +177,7 @@ mod tests {
             "reference (kernel 9 is outside 2..=8",
             "fused/avx512, products",
             "fused/cuda/sm_70",
+            "fused/avx512, plain image",
             "libtorch, libtorch up to 4 rows",
         ] {
             assert!(!is_path(path), "{path}");

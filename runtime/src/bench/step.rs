@@ -1,7 +1,8 @@
 //! Speed of one training step, and the breakdown of its time.
 //! In: a graph, a batch shape, a number of rounds. Out: milliseconds of forward and backward, of the update, and of
 //! each kernel, with the work that each does. Must stay true: it times exactly the code of a run, on random tokens;
-//! medians over rounds; the ceilings are measured in the same process.
+//! medians over rounds; the ceilings are measured in the same process; a GPU has done its work when a clock is read, and
+//! its kernels are timed by events.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::Timing;
 use crate::execute::{ExecuteError, Machine, Moments, Paths, StepObserver, Trainer};
+use crate::kernels::transfer::wait_for;
 use crate::weights::Weights;
 
 /// The sizes of a step's batch.
@@ -125,10 +127,13 @@ impl Stepper {
         *steps += 1;
         let began = Instant::now();
         let sums = trainer.micro_batch_timed(weights, tokens, targets, *scale, observer)?;
-        let _ = sums.loss_sum()?; // a GPU is done when its number is here
+        let _ = sums.loss_sum()?;
+        wait_for(trainer.machine().device)?;
         let micro = began.elapsed();
         let began = Instant::now();
+        // It returns when the norm is known, while a GPU still updates.
         let _ = trainer.update(weights, moments, &sums.gradients, 1e-4, *steps)?;
+        wait_for(trainer.machine().device)?;
         Ok((micro, began.elapsed()))
     }
 }
@@ -251,4 +256,46 @@ pub(super) fn fastest(
         best = best.min(began.elapsed().as_secs_f64());
     }
     Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use compiler::program::{Program, Std};
+
+    use super::*;
+    use crate::execute::KernelRequest;
+    use crate::kernels::transfer::waits;
+    use crate::selftest::models;
+
+    const ARCH: &str = "arch a { vocab 50   dim 16   norm_eps 1e-5   init lingua
+        layers 1 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 24 } } }";
+
+    fn stepper() -> (Stepper, usize) {
+        let program = Program::new([("a.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
+        let graph = program.compile("a.canon", "a").0.unwrap().graph;
+        let machine = Machine::new(false, false, KernelRequest::FASTEST).unwrap();
+        let options = models::options(Precision::F32);
+        let shape = StepShape { batch: 1, seq_len: 8 };
+        let stepper = Stepper::new(&graph, &options, shape, machine).unwrap();
+        (stepper, plans::train(&graph, &options).micro.steps.len())
+    }
+
+    #[test]
+    fn the_device_is_waited_for_before_each_time_is_taken() {
+        let (mut stepper, _) = stepper();
+        let before = waits();
+        stepper.advance(None).unwrap();
+        assert_eq!(waits() - before, 2, "after forward and backward, and after the update");
+    }
+
+    #[test]
+    fn every_step_of_a_micro_batch_is_timed_within_it() {
+        let (mut stepper, steps) = stepper();
+        let mut times = Vec::new();
+        let mut observer = |_: &Step, took: Duration| times.push(took);
+        let (micro, _) = stepper.advance(Some(&mut observer)).unwrap();
+        assert_eq!(times.len(), steps);
+        let all: Duration = times.iter().sum();
+        assert!(all <= micro, "{all:?} of {micro:?}");
+    }
 }

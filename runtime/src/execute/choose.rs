@@ -24,6 +24,8 @@ pub enum Choice {
     View,
     /// libtorch's own operation.
     Library,
+    /// One operation of libtorch on a GPU, which reads bf16 as it is, computes in f32 and rounds once.
+    SingleOperation,
     /// A matrix product.
     Product(Product),
     /// Our kernel, by this path.
@@ -39,7 +41,8 @@ impl Choice {
     /// Whether it reads and writes bf16 itself, where the kernel's other implementations get copies in f32.
     pub(super) fn takes_bf16(self) -> bool {
         match self {
-            Choice::Ours(Path::Cuda(_))
+            Choice::SingleOperation
+            | Choice::Ours(Path::Cuda(_))
             | Choice::Head(Path::Cuda(_), _)
             | Choice::Attention(attention::Path::Flash | attention::Path::Fused(_)) => true,
             Choice::Ours(Path::Fused(_) | Path::Reference(_))
@@ -57,7 +60,7 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::View => f.write_str("view"),
-            Choice::Library => f.write_str("libtorch"),
+            Choice::Library | Choice::SingleOperation => f.write_str("libtorch"),
             Choice::Product(product) => product.fmt(f),
             Choice::Ours(path) => path.fmt(f),
             Choice::Head(path @ Path::Fused(_), Product::Library) => {
@@ -130,6 +133,12 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             Path::Reference(_) => Choice::Library,
             path @ (Path::Fused(_) | Path::Cuda(_)) => Choice::Ours(path),
         },
+        Kernel::Pointwise(_) | Kernel::PointwiseGrad(_)
+            if (launcher.is_some() || matches!(device, Device::Cuda(_)))
+                && on_gpu::is_single_operation(kernel, operands, kind) =>
+        {
+            Choice::SingleOperation
+        }
         Kernel::Embed
         | Kernel::Cast { .. }
         | Kernel::EmbedGrad { .. }
@@ -226,10 +235,15 @@ pub struct Paths {
 }
 
 impl Paths {
-    pub(super) fn add(&mut self, kernel: &'static str, choice: Choice, times: u64) {
-        if times > 0 {
-            *self.counts.entry((kernel, choice.to_string())).or_default() += times;
-        }
+    /// `plain` of `times` launched a plain image of our CUDA kernels.
+    pub(super) fn add(&mut self, kernel: &'static str, choice: Choice, times: u64, plain: u64) {
+        let mut count = |path: String, times: u64| {
+            if times > 0 {
+                *self.counts.entry((kernel, path)).or_default() += times;
+            }
+        };
+        count(choice.to_string(), times - plain.min(times));
+        count(format!("{choice}, plain image"), plain.min(times));
     }
 
     pub fn merge(&mut self, other: &Paths) {
@@ -333,7 +347,12 @@ mod tests {
         let isas = [Isa::Avx512, Isa::Avx2, Isa::Portable];
         let fused = isas.map(Path::Fused).into_iter().chain(gpu::Target::ALL.map(Path::Cuda));
         let widths = [(false, 8), (true, 12), (true, 8)];
-        let mut choices = vec![Choice::View, Choice::Library, Choice::Product(Product::Library)];
+        let mut choices = vec![
+            Choice::View,
+            Choice::Library,
+            Choice::SingleOperation,
+            Choice::Product(Product::Library),
+        ];
         choices.extend(isas.map(|isa| Choice::Product(Product::FewRows(isa))));
         choices.extend(isas.map(|isa| Choice::Product(Product::Tiles(isa))));
         for path in ours.into_iter().chain(fused) {
@@ -364,8 +383,16 @@ mod tests {
         choices.push(Choice::Experts(experts::Form::Sorted(Product::Library)));
         choices.push(Choice::Experts(experts::Form::Dense(Reason::Device(gpu))));
         choices.push(Choice::Experts(experts::Form::Dense(Reason::Asked)));
+        let mut paths = Paths::default();
         for choice in choices {
-            assert!(records::run::is_path(&choice.to_string()), "{choice}");
+            // With a plain image, if there are images.
+            let images =
+                matches!(choice, Choice::Ours(Path::Cuda(_)) | Choice::Head(Path::Cuda(_), _));
+            paths.add("kernel", choice, 2, u64::from(images));
+        }
+        assert!(paths.iter().any(|(_, path, _)| path == "fused/cuda/ptx_80, plain image"));
+        for (_, path, _) in paths.iter() {
+            assert!(records::run::is_path(path), "{path}");
         }
     }
 

@@ -82,7 +82,8 @@ pub fn compare(
                 step.outputs.iter().map(|id| value(plan, *id)).collect::<Result<Vec<_>, _>>()?;
             let kinds: Vec<Kind> =
                 outputs.iter().map(|value| machine.kind_of(value.dtype)).collect();
-            let context = Context { machine, sizes, consumes_first: false, tables: &tables };
+            let context =
+                Context { machine, sizes, consumes_first: false, copy: None, tables: &tables };
             let made = widen::run(
                 &step.kernel,
                 choice,
@@ -124,7 +125,7 @@ fn by_reference(
     tables: &RefCell<crate::kernels::rope::Tables>,
 ) -> Result<Vec<Tensor>, ExecuteError> {
     let own = operands.iter().map(|x| Ok(copy(x)?)).collect::<Result<Vec<_>, ExecuteError>>()?;
-    let context = Context { machine: REFERENCE, sizes, consumes_first: false, tables };
+    let context = Context { machine: REFERENCE, sizes, consumes_first: false, copy: None, tables };
     let choice = choose(&step.kernel, types, REFERENCE, false);
     Ok(dispatch::run(&step.kernel, choice, &own.iter().collect::<Vec<_>>(), &context)?)
 }

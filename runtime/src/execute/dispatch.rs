@@ -27,6 +27,8 @@ pub(super) struct Context<'a> {
     pub(super) sizes: Sizes,
     /// Whether the first operand's memory may hold a result.
     pub(super) consumes_first: bool,
+    /// Where AdamW also writes the parameter in bf16.
+    pub(super) copy: Option<&'a Tensor>,
     pub(super) tables: &'a RefCell<rope::Tables>,
 }
 
@@ -102,7 +104,13 @@ pub(super) fn run(
         Kernel::L2NormGrad => vec![l2_norm::backward(ours()?, x(0)?, x(1)?, x(2)?)?],
 
         Kernel::Pointwise(function) => vec![pointwise::apply(*function, x(0)?)?],
-        Kernel::PointwiseGrad(function) => vec![pointwise::gradient(*function, x(0)?, x(1)?)?],
+        Kernel::PointwiseGrad(function) => {
+            let single = pointwise::single_gradient(*function);
+            vec![match single.filter(|_| choice == Choice::SingleOperation) {
+                Some(gradient) => gradient(x(0)?, x(1)?)?,
+                None => pointwise::gradient(*function, x(0)?, x(1)?)?,
+            }]
+        }
         // If ranks differ, the smaller one is broadcast over the other's leading axes.
         Kernel::Add => vec![x(0)?.f_add(x(1)?)?],
         Kernel::Mul => vec![x(0)?.f_mul(x(1)?)?],
@@ -296,8 +304,14 @@ pub(super) fn run(
             vec![p, m]
         }
         Kernel::AdamW { beta1, beta2, eps, decay, rate } => {
-            let update =
-                update::Update { p: x(0)?, g: x(1)?, m: x(2)?, v: x(3)?, coefficient: x(4)? };
+            let update = update::Update {
+                p: x(0)?,
+                g: x(1)?,
+                m: x(2)?,
+                v: x(3)?,
+                coefficient: x(4)?,
+                copy: context.copy,
+            };
             let options = update::AdamW {
                 beta1: beta1.to_f64(),
                 beta2: beta2.to_f64(),

@@ -4,12 +4,15 @@
 //! stay true: the steps and their results are those of [`Executor::run`], which uses this; an input that was given up, or
 //! an output that was taken, holds no memory here.
 
-use std::time::Instant;
+use std::collections::BTreeMap;
 
+use compiler::graph::ParamId;
 use compiler::plan::{Input, Kernel, Output, Sizes, ValId};
 use tch::Tensor;
 
-use super::{ExecuteError, Executor, StepObserver, dispatch, put, sizes_of, widen};
+use super::laps::{Laps, StepClock};
+use super::{ExecuteError, Executor, StepObserver, dispatch, put, sizes_of};
+use crate::kernels::KernelError;
 use crate::kernels::arrange::copy;
 
 /// A plan between two of its steps.
@@ -20,6 +23,8 @@ pub(crate) struct Running<'a> {
     sizes: Sizes,
     /// The global norm of gradients that are not all here.
     norm: Option<f64>,
+    /// Where AdamW writes parameters in bf16, by the parameter's value.
+    copies: BTreeMap<ValId, Tensor>,
     next: usize,
 }
 
@@ -41,6 +46,7 @@ impl Executor {
             values: self.plan.values.iter().map(|_| None).collect(),
             sizes: sizes_of(&given),
             norm,
+            copies: BTreeMap::new(),
             next: 0,
         };
         for (input, id, tensor) in given {
@@ -70,6 +76,19 @@ impl Running<'_> {
         }
     }
 
+    /// AdamW also writes these parameters there, in bf16.
+    pub(crate) fn write_copies(&mut self, copies: &[(ParamId, Tensor)]) {
+        let copies: BTreeMap<ParamId, &Tensor> =
+            copies.iter().map(|(param, copy)| (*param, copy)).collect();
+        for (input, id) in &self.executor.plan.inputs {
+            if let Input::Param(param) = input
+                && let Some(copy) = copies.get(param)
+            {
+                self.copies.insert(*id, copy.shallow_clone());
+            }
+        }
+    }
+
     /// Frees an input that no later step reads, or that will be given again.
     pub(crate) fn give_up(&mut self, input: Input) {
         let inputs = &self.executor.plan.inputs;
@@ -86,26 +105,30 @@ impl Running<'_> {
         mut observer: Option<StepObserver<'_>>,
     ) -> Result<(), ExecuteError> {
         let _guard = tch::no_grad_guard();
-        let Executor { plan, machine, choices, kinds, consumes, tables, trace, .. } = self.executor;
-        let steps = plan.steps.iter().enumerate().take(end).skip(self.next);
+        let Executor { plan, machine, choices, consumes, tables, trace, .. } = self.executor;
+        let timed = |error: KernelError| ExecuteError::new(format!("time of a step: {error}"));
+        let mut laps = match observer {
+            Some(_) => Some(Laps::start(StepClock::of(machine.device)).map_err(timed)?),
+            None => None,
+        };
+        let first = self.next;
+        let steps = plan.steps.iter().enumerate().take(end).skip(first);
         for (n, step) in steps {
             let operands: Option<Vec<&Tensor>> =
                 step.inputs.iter().map(|id| self.values.get(id.0 as usize)?.as_ref()).collect();
             let (Some(operands), Some(choice)) = (operands, choices.get(n)) else {
                 return Err(self.executor.broken(n, "an operand is missing"));
             };
-            let began = observer.is_some().then(Instant::now);
             let context = dispatch::Context {
                 machine: *machine,
                 sizes: self.sizes,
                 consumes_first: consumes.get(n) == Some(&true),
+                copy: step.inputs.first().and_then(|id| self.copies.get(id)),
                 tables,
             };
-            let kinds = kinds.get(n).map_or(&[][..], Vec::as_slice);
             let results = match (&step.kernel, self.norm) {
                 (Kernel::GradNorm, Some(norm)) => vec![Tensor::from(norm)],
-                (kernel, _) => widen::run(kernel, *choice, &operands, &context, kinds)
-                    .map_err(|error| self.executor.broken(n, &error.to_string()))?,
+                (kernel, _) => self.executor.compute(n, kernel, *choice, &operands, &context)?,
             };
             if results.len() != step.outputs.len() {
                 return Err(self
@@ -130,10 +153,15 @@ impl Running<'_> {
                     *value = None;
                 }
             }
-            if let (Some(observer), Some(began)) = (&mut observer, began) {
-                observer(step, began.elapsed());
+            if let Some(laps) = &mut laps {
+                laps.lap().map_err(timed)?;
             }
             self.next = n + 1;
+        }
+        if let (Some(observer), Some(laps)) = (&mut observer, laps) {
+            for (step, took) in plan.steps.iter().skip(first).zip(laps.times().map_err(timed)?) {
+                observer(step, took);
+            }
         }
         Ok(())
     }

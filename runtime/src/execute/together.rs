@@ -10,7 +10,7 @@ use tch::Tensor;
 
 use super::choose::Choice;
 use super::stream::{Carried, Streamer, outputs, piece_input};
-use super::{ExecuteError, Executor, dispatch, sizes_of, widen};
+use super::{ExecuteError, Executor, dispatch, sizes_of};
 use crate::kernels::arrange::copy;
 use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
@@ -201,6 +201,7 @@ impl<'a> Together<'a> {
             Choice::Product(Product::Library | Product::ByRow(_) | Product::Tiles(_))
             | Choice::View
             | Choice::Library
+            | Choice::SingleOperation
             | Choice::Ours(_)
             | Choice::Head(..)
             | Choice::Attention(_)
@@ -259,11 +260,10 @@ impl<'a> Together<'a> {
             sizes,
             // A row may be a view of all rows.
             consumes_first: false,
+            copy: None,
             tables: &self.executor.tables,
         };
-        let kinds = self.executor.kinds.get(n).map_or(&[][..], Vec::as_slice);
-        let results = widen::run(&step.kernel, choice, operands, &context, kinds)
-            .map_err(|error| self.executor.broken(n, &error.to_string()))?;
+        let results = self.executor.compute(n, &step.kernel, choice, operands, &context)?;
         if results.len() != step.outputs.len() {
             return Err(self.executor.broken(n, "its kernel returned a wrong number of results"));
         }

@@ -2,13 +2,20 @@
 //!
 //! In: weights, a micro-batch of tokens and targets, then a learning rate. Out: sums over the micro-batch, sums of
 //! sums, new weights and moments; for evaluation, each token's loss and likeliest next token. Must stay true:
-//! gradients, weights and moments are in parameter order; `combine` and `update` overwrite their arguments.
+//! gradients, weights and moments are in parameter order; `combine` and `update` overwrite their arguments; a parameter's
+//! bf16 copy is kept over an update only if the update wrote it.
 
-use compiler::plan::{IGNORED, Input, Kernel, Output, Plan, TrainPlan};
+use std::collections::{BTreeMap, BTreeSet};
+
+use compiler::graph::ParamId;
+use compiler::plan::{IGNORED, Input, Kernel, Output, Plan, TrainPlan, ValId};
 use tch::{Kind, Tensor};
 
 use super::divided::{divided, sums_of};
-use super::{ExecuteError, Executor, Machine, Moments, Paths, Running, StepObserver, Traced};
+use super::{
+    Choice, ExecuteError, Executor, Machine, Moments, Paths, Running, StepObserver, Traced,
+};
+use crate::kernels::path::Path;
 use crate::kernels::transfer::Readback;
 use crate::weights::Weights;
 use records::run::RunError;
@@ -20,6 +27,8 @@ pub struct Trainer {
     /// Over everything, or by unit of parameters that ranks exchange together.
     combine: Vec<Executor>,
     update: Executor,
+    /// The parameters that the update writes in bf16 too.
+    copied: Vec<ParamId>,
 }
 
 /// The results of a micro-batch, or the sum over several.
@@ -67,11 +76,11 @@ impl Sums {
 impl Trainer {
     pub fn new(plans: TrainPlan, machine: Machine) -> Result<Self, ExecuteError> {
         let TrainPlan { micro, combine, update } = plans;
-        Ok(Self {
-            micro: Executor::new(micro, machine)?,
-            combine: vec![Executor::new(combine, machine)?],
-            update: Executor::new(update, machine)?,
-        })
+        let micro = Executor::new(micro, machine)?;
+        let combine = vec![Executor::new(combine, machine)?];
+        let update = Executor::new(update, machine)?;
+        let copied = copied(&micro, &update);
+        Ok(Self { micro, combine, update, copied })
     }
 
     /// Like [`Trainer::new`], but each rank sums only what it owns: flat pieces of the parameters, of these lengths, a unit
@@ -86,14 +95,14 @@ impl Trainer {
         let TrainPlan { micro, combine, update } = plans;
         let combine = divided(combine, lengths);
         let update = if updates { divided(update, lengths) } else { update };
-        Ok(Self {
-            micro: Executor::new(micro, machine)?,
-            combine: units
-                .iter()
-                .map(|params| Executor::new(sums_of(&combine, params), machine))
-                .collect::<Result<_, _>>()?,
-            update: Executor::new(update, machine)?,
-        })
+        let micro = Executor::new(micro, machine)?;
+        let combine = units
+            .iter()
+            .map(|params| Executor::new(sums_of(&combine, params), machine))
+            .collect::<Result<_, _>>()?;
+        let update = Executor::new(update, machine)?;
+        let copied = copied(&micro, &update);
+        Ok(Self { micro, combine, update, copied })
     }
 
     /// The places in `TERMS` of the auxiliary losses that a micro-batch computes.
@@ -104,6 +113,11 @@ impl Trainer {
 
     pub fn machine(&self) -> Machine {
         self.micro.machine()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn micro_plan(&self) -> &Plan {
+        self.micro.plan()
     }
 
     /// The kernels and paths that have run so far.
@@ -304,8 +318,25 @@ impl Trainer {
         lr: f64,
         step: i64,
     ) -> Result<f64, ExecuteError> {
-        let norm = self.update_parts(&weights.tensors, moments, gradients, None, lr, step)?;
-        weights.changed();
+        self.update_normed(weights, moments, gradients, None, lr, step)
+    }
+
+    /// Like [`Trainer::update`]. `norm` is that of the whole gradients, if they are not all here.
+    pub(crate) fn update_normed(
+        &self,
+        weights: &mut Weights,
+        moments: &mut Moments,
+        gradients: &[Tensor],
+        norm: Option<f64>,
+        lr: f64,
+        step: i64,
+    ) -> Result<f64, ExecuteError> {
+        let copies = weights.take_rounded(&self.copied)?;
+        let tensors = &weights.tensors;
+        let readback =
+            self.update_reading(tensors, &copies, moments, gradients, &[], norm, lr, step)?;
+        weights.set_rounded(copies);
+        let [norm] = readback.wait()?;
         Ok(norm)
     }
 
@@ -319,16 +350,17 @@ impl Trainer {
         lr: f64,
         step: i64,
     ) -> Result<Readback, ExecuteError> {
-        let of = &weights.tensors;
+        let copies = weights.take_rounded(&self.copied)?;
+        let (of, gradients) = (&weights.tensors, &sums.gradients);
         let logged: Vec<&Tensor> =
             [&sums.loss].into_iter().chain(sums.terms.iter().map(|(_, term)| term)).collect();
         let readback =
-            self.update_reading(of, moments, &sums.gradients, &logged, None, lr, step)?;
-        weights.changed();
+            self.update_reading(of, &copies, moments, gradients, &logged, None, lr, step)?;
+        weights.set_rounded(copies);
         Ok(readback)
     }
 
-    /// Like [`Trainer::update`], for what a rank owns. `norm` is that of the whole gradients, if they are not all here.
+    /// Like [`Trainer::update_normed`], for pieces of the weights.
     pub(crate) fn update_parts(
         &self,
         weights: &[Tensor],
@@ -338,7 +370,8 @@ impl Trainer {
         lr: f64,
         step: i64,
     ) -> Result<f64, ExecuteError> {
-        let readback = self.update_reading(weights, moments, gradients, &[], norm, lr, step)?;
+        let readback =
+            self.update_reading(weights, &[], moments, gradients, &[], norm, lr, step)?;
         let [norm] = readback.wait()?;
         Ok(norm)
     }
@@ -351,6 +384,7 @@ impl Trainer {
     fn update_reading(
         &self,
         weights: &[Tensor],
+        copies: &[(ParamId, Tensor)],
         moments: &mut Moments,
         gradients: &[Tensor],
         logged: &[&Tensor],
@@ -380,6 +414,7 @@ impl Trainer {
         let known = steps.iter().position(|step| matches!(step.kernel, Kernel::GradNorm));
         let known = known.ok_or_else(|| ExecuteError::new("the update plan has no norm"))?;
         let mut running = self.update.begin(|input| give(input).map(Some), norm)?;
+        running.write_copies(copies);
         running.advance(known + 1, None)?;
         let norm = running.take(Output::GradNorm)?;
         let readback = Readback::begin(&[logged, &[&norm]].concat())?;
@@ -387,6 +422,22 @@ impl Trainer {
         running.end();
         Ok(readback)
     }
+}
+
+/// The parameters that the micro-batch reads in bf16, if the kernel that updates them writes them so itself.
+fn copied(micro: &Executor, update: &Executor) -> Vec<ParamId> {
+    let rounded: BTreeSet<ParamId> = (micro.plan.inputs.iter())
+        .filter_map(|(input, _)| if let Input::Rounded(id) = input { Some(*id) } else { None })
+        .collect();
+    let params: BTreeMap<ValId, ParamId> = (update.plan.inputs.iter())
+        .filter_map(|(input, id)| if let Input::Param(p) = input { Some((*id, *p)) } else { None })
+        .collect();
+    let steps = update.plan.steps.iter().zip(&update.choices);
+    let copying = steps.filter(|(step, choice)| {
+        matches!(step.kernel, Kernel::AdamW { .. }) && matches!(choice, Choice::Ours(Path::Cuda(_)))
+    });
+    let updated = copying.filter_map(|(step, _)| params.get(step.inputs.first()?).copied());
+    updated.filter(|param| rounded.contains(param)).collect()
 }
 
 /// A plan that returns losses and predictions and no gradients.

@@ -1,7 +1,7 @@
 //! bf16 operands of kernels that compute in f32: widened before, results rounded after.
 //!
 //! In: a step's kernel and operands, and the dtypes of its results in the plan. Out: results in those dtypes. Must stay
-//! true: each result is rounded once, to the nearest bf16, ties to even; a kernel that takes bf16 itself adds in f32.
+//! true: each result is rounded once, to the nearest bf16, ties to even; a kernel that takes bf16 itself computes in f32.
 
 use compiler::plan::Kernel;
 use tch::{Kind, Tensor};
@@ -19,10 +19,8 @@ pub(super) fn run(
     kinds: &[Kind],
 ) -> Result<Vec<Tensor>, KernelError> {
     let any = |kind| operands.iter().any(|operand| operand.kind() == kind);
-    // Products of an f32 with a bf16 tensor are f32.
-    let widen =
-        any(Kind::BFloat16) && !choice.takes_bf16() && (any(Kind::Float) || !kernel.reads_bf16());
-    let mut results = match widen {
+    let widens = any(Kind::BFloat16) && widens_bf16(kernel, choice, any(Kind::Float));
+    let mut results = match widens {
         false => dispatch::run(kernel, choice, operands, context)?,
         true => {
             let wide = |operand: &&Tensor| {
@@ -46,6 +44,11 @@ pub(super) fn run(
         }
     }
     Ok(results)
+}
+
+/// Whether bf16 operands get copies in f32. Products of an f32 with a bf16 tensor are f32.
+pub(super) fn widens_bf16(kernel: &Kernel, choice: Choice, with_f32: bool) -> bool {
+    !choice.takes_bf16() && (with_f32 || !kernel.reads_bf16())
 }
 
 fn is_float(kind: Kind) -> bool {

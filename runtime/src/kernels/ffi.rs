@@ -22,7 +22,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) use cuda::{
-    CudaDriver, DeviceEvent, flash_backward, flash_forward, forget, make_deterministic, reserved,
+    CudaDriver, DeviceEvent, TimedEvent, flash_backward, flash_forward, forget, make_deterministic,
+    reserved,
 };
 pub use group::{Group, Meeting, Network, Work};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};

@@ -1,9 +1,8 @@
-//! Functions of one number, sums and products, by libtorch.
-//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient reads the operand or the result, as
+//! Functions of one number and their gradients, by libtorch. A gradient reads the operand or the result, as
 //! `keeps_result` of the function's definition says.
 
 use compiler::plan::Function;
-use tch::Tensor;
+use tch::{TchError, Tensor};
 
 use super::KernelError;
 
@@ -42,4 +41,28 @@ pub fn gradient(function: Function, dy: &Tensor, kept: &Tensor) -> Result<Tensor
         Function::Reciprocal => dy.f_mul(&kept.f_square()?)?.f_neg()?,
         Function::Tanh => Tensor::f_tanh_backward(dy, kept)?,
     })
+}
+
+type Gradient = fn(&Tensor, &Tensor) -> Result<Tensor, TchError>;
+
+/// dy f′ by one operation, which on a GPU reads bf16, computes in f32 and rounds once; `None` for functions without one.
+/// libtorch's CUDA kernels round every intermediate result of the gradients of sigmoid and tanh.
+pub fn single_gradient(function: Function) -> Option<Gradient> {
+    match function {
+        Function::Silu => Some(|dy, x| x.f_silu_backward(dy)),
+        Function::Softplus => Some(|dy, x| softplus_backward(dy, x, 1)),
+        // That of softplus(−x): dy σ(−x).
+        Function::LogSigmoid => Some(|dy, x| softplus_backward(dy, x, -1)),
+        Function::Relu => Some(|dy, x| x.f_threshold_backward(dy, 0.0)),
+        Function::Exp => Some(|dy, y| dy.f_mul(y)),
+        Function::GeluErf => Some(|dy, x| x.f_gelu_backward(dy, "none")),
+        Function::GeluTanh => Some(|dy, x| x.f_gelu_backward(dy, "tanh")),
+        Function::Log => Some(|dy, x| dy.f_div(x)),
+        Function::Sigmoid | Function::Tanh | Function::Reciprocal => None,
+    }
+}
+
+/// dy σ(beta x), and dy where beta x is above 20.
+fn softplus_backward(dy: &Tensor, x: &Tensor, beta: i64) -> Result<Tensor, TchError> {
+    Tensor::f_softplus_backward(dy, x, beta, 20)
 }

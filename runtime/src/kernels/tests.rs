@@ -130,12 +130,16 @@ fn updated(shape: [i64; 3], path: Path) -> Vec<Tensor> {
     let [p, g, m] = ["p", "g", "m"].map(|name| numbers(name, &shape));
     let v = numbers("v", &shape).square();
     let coefficient = Tensor::from(0.7);
+    let rounded = p.to_kind(Kind::BFloat16);
     for step in 1..4 {
         let options =
             update::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, lr: 1e-2, step };
-        let of = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient };
+        let copy = (step == 2).then_some(&rounded);
+        let of = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient, copy };
+        let before = rounded.copy();
         let (after, _, _) = update::adamw(path, of, options).unwrap();
         assert_eq!(after.data_ptr(), p.data_ptr());
+        assert_eq!(rounded, if step == 2 { p.to_kind(Kind::BFloat16) } else { before });
     }
     vec![p, m, v]
 }

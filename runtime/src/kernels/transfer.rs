@@ -10,13 +10,31 @@ use tch::{Device, Kind, Tensor};
 use super::KernelError;
 use super::ffi::DeviceEvent;
 
+pub(crate) use super::ffi::TimedEvent;
+
 thread_local! {
     static READBACKS: Cell<u64> = const { Cell::new(0) };
+    static WAITS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The number of times that this thread has asked a device for numbers during training.
 pub fn readbacks() -> u64 {
     READBACKS.get()
+}
+
+/// Waits until a device has done all that is queued, before a clock is read. On the CPU it has.
+pub fn wait_for(device: Device) -> Result<(), KernelError> {
+    WAITS.set(WAITS.get() + 1);
+    match device {
+        Device::Cuda(index) => DeviceEvent::record(index)?.wait(),
+        Device::Cpu | Device::Mps | Device::Vulkan => Ok(()),
+    }
+}
+
+/// The number of times that this thread has waited for a device.
+#[cfg(test)]
+pub(crate) fn waits() -> u64 {
+    WAITS.get()
 }
 
 /// Numbers on their way from a device.

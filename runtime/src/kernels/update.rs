@@ -100,6 +100,8 @@ pub struct Update<'a> {
     pub m: &'a Tensor,
     pub v: &'a Tensor,
     pub coefficient: &'a Tensor,
+    /// Of p's shape, in bf16: where the new p is written too, rounded.
+    pub copy: Option<&'a Tensor>,
 }
 
 impl AdamW {
@@ -127,20 +129,21 @@ impl AdamW {
     }
 }
 
-/// Updates p, m and v in place.
+/// Updates p, m and v in place, and writes the copy of p.
 pub fn adamw(
     path: Path,
     update: Update<'_>,
     options: AdamW,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
     let AdamW { beta1, beta2, eps, decay, lr, step: _ } = options;
-    let Update { p, g, m, v, coefficient } = update;
+    let Update { p, g, m, v, coefficient, copy } = update;
     let (mut p, mut m, mut v) = (p.shallow_clone(), m.shallow_clone(), v.shallow_clone());
     match path {
         Path::Cuda(_) => {
             // The kernel reads the coefficient where it is, on the device.
             let factors = options.factors(f32::NAN);
             cuda::update::adamw(cuda::launcher(p.device())?, update, factors)?;
+            return Ok((p, m, v));
         }
         Path::Reference(_) => {
             let (first, second) = options.corrections();
@@ -176,6 +179,9 @@ pub fn adamw(
                 },
             );
         }
+    }
+    if let Some(copy) = copy {
+        copy.shallow_clone().f_copy_(&p)?;
     }
     Ok((p, m, v))
 }

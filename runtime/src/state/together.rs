@@ -183,18 +183,18 @@ impl State {
         let State { weights, moments, .. } = self;
         step.grad_norm = match shard {
             Shard::None => step.trainer.update(weights, moments, &gradients, lr, number)?,
-            Shard::Optimizer | Shard::Full => {
-                let pieces: Vec<Tensor> = match shard {
-                    Shard::Full => weights.tensors.iter().map(Tensor::shallow_clone).collect(),
-                    Shard::None | Shard::Optimizer => {
-                        let whole = weights.tensors.iter().enumerate();
-                        whole.map(|(n, weight)| team.part(n, weight)).collect::<Result<_, _>>()?
-                    }
-                };
+            // The weights are the pieces.
+            Shard::Full => {
+                step.trainer.update_normed(weights, moments, &gradients, step.norm, lr, number)?
+            }
+            Shard::Optimizer => {
+                let whole = weights.tensors.iter().enumerate();
+                let pieces: Vec<Tensor> =
+                    whole.map(|(n, weight)| team.part(n, weight)).collect::<Result<_, _>>()?;
+                weights.changed();
                 step.trainer.update_parts(&pieces, moments, &gradients, step.norm, lr, number)?
             }
         };
-        weights.changed();
         Ok(())
     }
 

@@ -6,7 +6,8 @@
 
 use std::time::Instant;
 
-use crate::execute::{Machine, Trainer};
+use crate::execute::{ExecuteError, Machine, Trainer};
+use crate::kernels::transfer::wait_for;
 use crate::state::State;
 use records::job::{Job, estimate, fits};
 use records::platform::memory_limit;
@@ -41,9 +42,9 @@ pub fn alternate(
             if state.step >= job.steps {
                 state.step = 0;
             }
-            let step = state.advance(job, trainer)?;
-            // Read the values that a run logs, so that work still queued on a device is done.
-            std::hint::black_box(step.grad_norm);
+            state.advance(job, trainer)?;
+            // What a run logs is known before a GPU has updated everything.
+            wait_for(machine.device).map_err(ExecuteError::from)?;
             *seconds = start.elapsed().as_secs_f64();
         }
         if round >= WARM_UP {

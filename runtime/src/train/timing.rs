@@ -7,6 +7,7 @@ use std::time::Instant;
 use tch::{Kind, Tensor};
 
 use crate::execute::{ExecuteError, Machine, Trainer};
+use crate::kernels::transfer::wait_for;
 use crate::state::State;
 use crate::state::{gradients, tensors};
 use records::job::{Job, estimate, fits};
@@ -59,6 +60,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
         gradients(&trainer, &state.weights, batches.get(..1).unwrap_or_default(), &[0], 1, 1)?;
     let start = Instant::now();
     trainer.update(&mut state.weights, &mut state.moments, &sums.gradients, 0.0, 1)?;
+    wait_for(machine.device).map_err(ExecuteError::from)?;
     let update = start.elapsed().as_secs_f64();
     Ok(Timing { step_seconds: fastest * job.micro_batches as f64 + update, how: TimingMethod::Run })
 }

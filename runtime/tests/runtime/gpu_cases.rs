@@ -246,7 +246,7 @@ fn updates(cases: &mut Cases) {
     cases.add("clip", [("norm", &norm), ("coefficient", &coefficient)]);
     let [p, g, m] = ["p", "g", "m"].map(|name| numbers(name, &[1500]));
     let v = numbers("v", &[1500]).square();
-    let of = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient };
+    let of = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient, copy: None };
     let before = [p.copy(), g.copy(), m.copy(), v.copy()];
     cases.each("adamw", "before", &before);
     cases.add("adamw", [("coefficient", &coefficient)]);

@@ -9,6 +9,7 @@ use tch::Kind;
 
 use crate::kernels::cuda::{canon, norm, rope, scan};
 use crate::kernels::path::{Path, Reason};
+use crate::kernels::pointwise;
 
 /// The path of a kernel that is ours, on a launcher's device.
 pub(super) fn path(kernel: &Kernel, operands: &[&Value], kind: Kind, launcher: &Launcher) -> Path {
@@ -19,6 +20,19 @@ pub(super) fn path(kernel: &Kernel, operands: &[&Value], kind: Kind, launcher: &
         Ok(()) => Path::Cuda(launcher.target()),
         Err(reason) => Path::Reference(reason),
     }
+}
+
+/// Whether libtorch has one operation for a function of one number, or its gradient, that reads these operands as they
+/// are, computes in f32 and rounds once.
+pub(super) fn is_single_operation(kernel: &Kernel, operands: &[&Value], kind: Kind) -> bool {
+    let known = if let Kernel::PointwiseGrad(function) = kernel {
+        pointwise::single_gradient(*function).is_some()
+    } else {
+        matches!(kernel, Kernel::Pointwise(_))
+    };
+    let [first, rest @ ..] = operands else { return false };
+    // An f32 operand widens the others.
+    known && kind == Kind::Float && rest.iter().all(|operand| operand.dtype == first.dtype)
 }
 
 fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), Reason> {

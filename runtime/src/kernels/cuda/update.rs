@@ -1,5 +1,5 @@
 //! The end of a step (gpu/kernels/update.py): the norm of the gradients, AdamW.
-//! In: gradients, parameters and moments in f32. Out: as in `kernels::update`. Must stay true: sums of squares are over
+//! In: gradients, parameters and moments in f32. Out: as in `kernels::update`; AdamW writes the bf16 copy itself. Must stay true: sums of squares are over
 //! the blocks that ranks own whole (`scale::shard::BLOCK`).
 
 use gpu::{Constant, Launcher};
@@ -43,14 +43,15 @@ pub(crate) fn grad_norm(launcher: &Launcher, gradients: &[&Tensor]) -> Result<Te
     Ok(norm)
 }
 
-/// Updates p, m and v in place.
+/// Updates p, m and v in place, and writes the copy of p.
 pub(crate) fn adamw(
     launcher: &Launcher,
     update: Update<'_>,
     factors: Factors,
 ) -> Result<(), KernelError> {
-    let Update { p, g, m, v, coefficient } = update;
-    for (what, tensor) in [("parameter", p), ("first moment", m), ("second moment", v)] {
+    let Update { p, g, m, v, coefficient, copy } = update;
+    let known = [("parameter", p), ("first moment", m), ("second moment", v)];
+    for (what, tensor) in known.into_iter().chain(copy.map(|copy| ("bf16 copy", copy))) {
         if !tensor.is_contiguous() || tensor.numel() != g.numel() {
             return Err(KernelError::new(format!(
                 "AdamW with a {what} of shape {:?} and strides {:?}",
@@ -64,12 +65,12 @@ pub(crate) fn adamw(
     let coefficient = coefficient.f_to_device(p.device())?;
     let Factors { keep, beta1, rest1, beta2, rest2, root, eps, rate, coefficient: _ } = factors;
     launcher
-        .call("adamw", &[("COPY", Constant::Int(0))])
+        .call("adamw", &[("COPY", Constant::Int(copy.is_some().into()))])
         .pointer("p", pointer(p)?)
         .pointer("g", pointer(&g)?)
         .pointer("m", pointer(m)?)
         .pointer("v", pointer(v)?)
-        .pointer("copy", nothing(Kind::BFloat16)?)
+        .pointer("copy", copy.map_or_else(|| nothing(Kind::BFloat16), pointer)?)
         .pointer("coefficient", pointer(&coefficient)?)
         .int("count", g.numel() as i64)
         .float("keep", keep.into())

@@ -5,6 +5,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
+use std::time::Duration;
 
 use gpu::{Capability, DeviceFacts, Driver, DriverError, Function, Launch, Module, Value};
 use tch::Tensor;
@@ -65,6 +66,13 @@ unsafe extern "C" {
     ) -> c_int;
     fn canonc_event_record(device: c_int) -> *mut c_void;
     fn canonc_event_wait(event: *mut c_void) -> c_int;
+    fn canonc_timed_event_record(device: c_int) -> *mut c_void;
+    fn canonc_timed_event_since(
+        earlier: *mut c_void,
+        later: *mut c_void,
+        milliseconds: *mut f64,
+    ) -> c_int;
+    fn canonc_timed_event_free(event: *mut c_void);
     fn canonc_cuda_forget(device: c_int) -> c_int;
     fn canonc_cuda_reserved(device: c_int, now: *mut i64, most: *mut i64) -> c_int;
 }
@@ -262,6 +270,38 @@ impl Drop for DeviceEvent {
     fn drop(&mut self) {
         // SAFETY: as in `wait`. There is nobody to tell of an error; the next call on the stream reports it again.
         let _ = unsafe { canonc_event_wait(self.0.as_ptr()) };
+    }
+}
+
+/// When a device got to the end of what was queued on its current stream.
+#[derive(Debug)]
+pub(crate) struct TimedEvent(NonNull<c_void>);
+
+impl TimedEvent {
+    pub(crate) fn record(device: usize) -> Result<Self, KernelError> {
+        // SAFETY: a plain integer argument.
+        let event =
+            unsafe { canonc_timed_event_record(c_int::try_from(device).unwrap_or(c_int::MAX)) };
+        NonNull::new(event).map(Self).ok_or_else(last_error)
+    }
+
+    /// The time from an earlier event of the device. Waits until the device has got to both.
+    pub(crate) fn since(&self, earlier: &Self) -> Result<Duration, KernelError> {
+        let mut milliseconds = 0.0f64;
+        // SAFETY: events of `record` that are not freed; a number that outlives the call.
+        checked(unsafe {
+            canonc_timed_event_since(earlier.0.as_ptr(), self.0.as_ptr(), &raw mut milliseconds)
+        })?;
+        Duration::try_from_secs_f64(milliseconds / 1e3).map_err(|_| {
+            KernelError::new(format!("{milliseconds} ms from an event to a later one"))
+        })
+    }
+}
+
+impl Drop for TimedEvent {
+    fn drop(&mut self) {
+        // SAFETY: an event of `record`, which nothing uses any more.
+        unsafe { canonc_timed_event_free(self.0.as_ptr()) };
     }
 }
 

@@ -5,7 +5,7 @@
 
 use compiler::graph::ParamId;
 use compiler::plan::{DType, Input};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::{Underway, tensor_of};
 use crate::execute::{ExecuteError, out_of_memory};
@@ -25,8 +25,15 @@ impl Underway<'_> {
             Transfer::Gather { segment, dtype } => {
                 let params = self.params_in(segment, dtype);
                 let kind = self.trainer.machine().kind_of(dtype);
-                let part =
-                    |param: &usize| Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?);
+                // The update may have written the piece in bf16 already.
+                let known = |param: &usize| match kind == Kind::BFloat16 {
+                    true => weights.known_rounded(*param),
+                    false => None,
+                };
+                let part = |param: &usize| match known(param) {
+                    Some(piece) => Ok(piece),
+                    None => Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?),
+                };
                 let parts = params.iter().map(part).collect::<Result<Vec<_>, ExecuteError>>()?;
                 self.division.team.begin_gather(&params, &parts)?
             }
