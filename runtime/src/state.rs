@@ -235,9 +235,14 @@ impl State {
             Some(division) if division.keeps(part, index) && division.holds_pieces_of(part) => {
                 Command::Send(part, index).give(&*division.team.ranks)?;
                 let whole = division.team.collect(index, tensor)?;
+                division.team.settle()?;
                 values(&whole.ok_or_else(|| broken("only rank 0 reads the state"))?)?
             }
-            Some(_) | None => values(tensor)?,
+            Some(division) => {
+                division.team.settle()?;
+                values(tensor)?
+            }
+            None => values(tensor)?,
         };
         out.reserve(4 * values.len());
         for value in values {

@@ -210,6 +210,11 @@ impl Team {
         self.ranks.wait(begun)
     }
 
+    /// Waits until all exchanges are done. Called before anything is read from the device.
+    pub(crate) fn settle(&self) -> Result<(), ExecuteError> {
+        self.ranks.settle()
+    }
+
     /// Begins to send each rank what it owns of this rank's gradients of a unit. A rank without a micro-batch in the last
     /// round gives `None`.
     pub(crate) fn begin_scatter(

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use tch::Tensor;
 
+use super::pending::Outstanding;
 use super::{Collectives, Exchange, Launch, Received, UnderWay};
 use crate::error::ExecuteError;
-use crate::kernels::{Group, KernelError, Meeting, Network};
+use crate::kernels::{Group, KernelError, Meeting, Network, Pending};
 use records::run::RunError;
 
 /// How long ranks wait for each other to say that they still run. One on a busy machine needs seconds.
@@ -27,6 +28,8 @@ pub struct Gloo {
     group: Group,
     launch: Launch,
     received: Received,
+    /// Exchanges between GPUs that this process has not waited for.
+    outstanding: Outstanding<Pending>,
     /// Whether another rank ended an exchange.
     lost: Cell<bool>,
 }
@@ -73,7 +76,13 @@ impl Arrived {
                 "check that rank 0 was started, and that this machine can reach that host and port",
             )
         })?;
-        let gloo = Gloo { group, launch, received: Received::default(), lost: Cell::new(false) };
+        let gloo = Gloo {
+            group,
+            launch,
+            received: Received::default(),
+            outstanding: Outstanding::new(timeout),
+            lost: Cell::new(false),
+        };
         Ok(Arrived { gloo, timeout })
     }
 
@@ -251,6 +260,7 @@ impl Gloo {
     /// The error for an exchange that did not happen: names the rank at fault.
     fn lost(&self, error: &KernelError) -> ExecuteError {
         self.lost.set(true);
+        self.group.give_up();
         let Launch { rank, size, .. } = self.launch;
         let gone = || {
             ExecuteError::of_rank(format!(
@@ -339,9 +349,19 @@ impl Collectives for Gloo {
 
     fn wait(&self, UnderWay(exchange): UnderWay) -> Result<Tensor, ExecuteError> {
         match exchange {
-            Exchange::Work(work) => work.wait().map_err(|error| self.lost(&error)),
+            Exchange::Work(work) => work
+                .wait()
+                .and_then(|(output, pending)| {
+                    pending.map_or(Ok(()), |pending| self.outstanding.add(pending))?;
+                    Ok(output)
+                })
+                .map_err(|error| self.lost(&error)),
             Exchange::Simulated(_) => Err(ExecuteError::new("an exchange of other ranks")),
         }
+    }
+
+    fn settle(&self) -> Result<(), ExecuteError> {
+        self.outstanding.settle().map_err(|error| self.lost(&error))
     }
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {

@@ -182,7 +182,11 @@ impl State {
         let gradients = std::mem::take(&mut step.gradients);
         let State { weights, moments, .. } = self;
         step.grad_norm = match shard {
-            Shard::None => step.trainer.update(weights, moments, &gradients, lr, number)?,
+            Shard::None => {
+                // The update reads the norm.
+                team.settle()?;
+                step.trainer.update(weights, moments, &gradients, lr, number)?
+            }
             Shard::Optimizer | Shard::Full => {
                 let pieces: Vec<Tensor> = match shard {
                     Shard::Full => weights.tensors.iter().map(Tensor::shallow_clone).collect(),
@@ -201,11 +205,15 @@ impl State {
     /// The state with all weights whole, if each rank has only a part of them. Every rank calls it.
     pub(crate) fn whole(&self) -> Result<Option<State>, RunError> {
         let Some(division) = &self.division else { return Ok(None) };
+        let team = &division.team;
         match division.shard {
-            Shard::None | Shard::Optimizer => return Ok(None),
+            Shard::None | Shard::Optimizer => {
+                // Whoever calls this reads what is computed with them.
+                team.settle()?;
+                return Ok(None);
+            }
             Shard::Full => {}
         }
-        let team = &division.team;
         let mut tensors: Vec<Option<Tensor>> = self.weights.tensors.iter().map(|_| None).collect();
         for unit in 0..team.schedule.shards.units().len() {
             let params = team.params_of(unit);
@@ -222,6 +230,7 @@ impl State {
         }
         let tensors: Option<Vec<Tensor>> = tensors.into_iter().collect();
         let tensors = tensors.ok_or_else(|| broken("a parameter belongs to no unit"))?;
+        team.settle()?;
         Ok(Some(State {
             step: self.step,
             weights: Weights::new(self.weights.paths.clone(), tensors),
@@ -427,15 +436,21 @@ impl<'a> Underway<'a> {
         let (mut loss, mut counted) = (0.0, 0);
         let mut terms = vec![0.0; self.trainer.terms().count()];
         if let Some(mut running) = self.running.take() {
-            let found = running.take(Output::Loss)?.f_double_value(&[]);
-            let targets = running.take(Output::Counted)?.f_int64_value(&[]);
-            loss = found.map_err(ExecuteError::from)?;
-            counted = targets.map_err(ExecuteError::from)?;
-            for (term, place) in terms.iter_mut().zip(self.trainer.terms()) {
-                let sum = running.take(Output::Term(place))?.f_double_value(&[]);
-                *term = sum.map_err(ExecuteError::from)?;
-            }
+            let outputs = self.trainer.terms().map(Output::Term);
+            let outputs = [Output::Loss, Output::Counted].into_iter().chain(outputs);
+            let numbers =
+                outputs.map(|output| running.take(output)).collect::<Result<Vec<_>, _>>()?;
             running.end();
+            team.settle()?;
+            let numbers = Readback::begin(&numbers.iter().collect::<Vec<_>>())
+                .and_then(Readback::wait_for_all)
+                .map_err(ExecuteError::from)?;
+            let [found, targets, sums @ ..] = numbers.as_slice() else {
+                return Err(broken("a micro-batch without a loss"));
+            };
+            // A count is exact in f64.
+            (loss, counted) = (*found, *targets as i64);
+            terms = sums.to_vec();
         }
         let told = team.losses(Computed { loss, counted, took: self.computing, stop })?;
         let told_terms = match terms.is_empty() {
