@@ -18,9 +18,9 @@ use super::agree::Check;
 use super::ahead::{Ahead, Told};
 use super::{Division, State, broken, draws, mean_loss, mean_term, tensors, unbalanced};
 use crate::execute::{Draws, ExecuteError, Moments, Running, Trainer};
-use crate::kernels::Isa;
 use crate::kernels::arrange::copy;
-use crate::kernels::update::{block_sums, norm_of_blocks};
+use crate::kernels::transfer::Readback;
+use crate::kernels::update::{norm_by_block, sums_by_block};
 use crate::ranks::{Announced, Computed, Team, UnderWay};
 use crate::weights::Weights;
 use data::batch::{Batch, digest_of_windows};
@@ -501,13 +501,11 @@ impl<'a> Underway<'a> {
         }
         let gradients: Option<Vec<Tensor>> = gradients.into_iter().collect();
         self.gradients = gradients.ok_or_else(|| broken("a parameter belongs to no unit"))?;
-        let blocks: Vec<Vec<f64>> = self
-            .gradients
-            .iter()
-            .map(|gradient| block_sums(Isa::of_process(), gradient))
-            .collect::<Result<_, _>>()
-            .map_err(ExecuteError::from)?;
-        self.norm = Some(norm_of_blocks(&self.division.team.gather_blocks(&blocks)?));
+        self.division.team.settle()?;
+        let own = sums_by_block(&self.gradients).map_err(ExecuteError::from)?;
+        let all = self.division.team.gather_blocks(&own)?;
+        let norm = norm_by_block(&all, self.trainer.machine().device);
+        self.norm = Some(norm.map_err(ExecuteError::from)?);
         Ok(())
     }
 }
