@@ -290,7 +290,8 @@ impl<'a> Underway<'a> {
             // The last one is the next rank's.
             let checks = job.cadence.checks_in(step + 1);
             if let Some(batch) = checks.then(|| self.batches.pop()).flatten() {
-                self.check = Some(Check::new(team, job, step, batch, &announced)?);
+                let device = self.trainer.machine().device;
+                self.check = Some(Check::new(team, job, step, batch, &announced, device)?);
             }
         }
         self.announced = Some(announced);
