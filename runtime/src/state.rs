@@ -4,6 +4,8 @@
 
 mod agree;
 mod ahead;
+#[cfg(test)]
+mod recorded;
 mod save;
 mod together;
 
