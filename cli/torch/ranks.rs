@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use lab::experiment::{Device, Experiment};
 use records::job::Job;
-use runtime::execute::Machine;
+use runtime::execute::{Machine, too_many};
+use runtime::kernels::{cuda, cuda_devices};
 use runtime::observe::observe;
 use runtime::ranks::{Arrived, Collectives, Ending, Gloo, Launch, Member};
 use runtime::train::follow;
@@ -83,12 +84,25 @@ pub(crate) fn check(
         ))
         .help("start as many ranks on every machine, or leave `--by-node` out"));
     }
+    if let (Device::Cuda, Some(ranks), None, false) =
+        (platform.device, args.ranks, launch, args.dry_run)
+    {
+        enough_gpus(ranks, cuda_devices())?;
+    }
     match (platform.device, ranks) {
         (Device::Cuda, Some(ranks @ 2..)) if !args.dry_run && nccl().is_none() => Err(Failure::machine(format!(
             "{ranks} ranks on GPUs need libcanonc_nccl.so, which is not beside this program",
         ))
         .help("build it with runtime/native/nccl.sh (docs/scale.md), or use `--device cpu`, or one GPU")),
         (Device::Cpu | Device::Cuda, _) => Ok(()),
+    }
+}
+
+/// Refuses more ranks on this machine than it has GPUs. Without any, the machine is refused for that.
+fn enough_gpus(ranks: u32, devices: usize) -> Result<(), Failure> {
+    match ranks as usize {
+        ranks if devices > 0 && ranks > devices => Err(failure(too_many(ranks, devices))),
+        _ => Ok(()),
     }
 }
 
@@ -247,12 +261,21 @@ pub(crate) fn join(
         Device::Cpu => None,
         Device::Cuda => nccl(),
     };
+    let gpu = match platform.device {
+        Device::Cpu => None,
+        Device::Cuda => Some(cuda::identity().map_err(|error| {
+            let why = format!("rank {} cannot name its GPU: {error}", launch.rank);
+            arrived.give_up(&why);
+            Failure::machine(why)
+        })?),
+    };
     let node = match (platform.devices_per_node, args.by_node) {
         (Some(node), _) => Some(u64::from(node)),
         (None, by_node) => by_node.then_some(u64::from(launch.local)),
     };
-    let gloo =
-        Rc::new(arrived.join(&same(args, launch, experiment), nccl.as_deref()).map_err(failure)?);
+    let same = same(args, launch, experiment);
+    let joined = arrived.join(&same, gpu.as_deref(), nccl.as_deref());
+    let gloo = Rc::new(joined.map_err(failure)?);
     let shard = platform.shard;
     let member = Member { ranks: gloo.clone(), shard, node, wrong_in: None };
     Ok(Joined { gloo, member })
@@ -338,5 +361,20 @@ impl Joined {
                 Err(Failure::shown(failure(error).exit))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_ranks_than_gpus_are_refused_before_they_start() {
+        for (ranks, devices) in [(1, 1), (8, 8), (2, 8), (2, 0)] {
+            assert!(enough_gpus(ranks, devices).is_ok(), "{ranks} on {devices}");
+        }
+        let refused = enough_gpus(8, 4).unwrap_err();
+        let said = refused.message.unwrap();
+        assert_eq!(said, "8 ranks on this machine need a GPU each, but it has 4 GPUs");
     }
 }

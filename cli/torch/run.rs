@@ -28,7 +28,8 @@ use report::compare::measured;
 use runtime::execute::Machine;
 use runtime::ranks::Launch;
 use runtime::train::{
-    Observer, Options, TimingMethod, TrainOutcome, estimate_of_rank, machine, spec, time, train,
+    Observer, Options, TimingMethod, TrainOutcome, estimate_of_rank, machine_of_rank, spec, time,
+    train,
 };
 
 use canonc::args::{OnDevice, RunArgs};
@@ -105,8 +106,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             false => suites::of(&experiment, documents.as_deref()).map_err(failure)?,
         };
         let job = Job::new(&experiment, &text, documents).map_err(failure)?.with_suites(suites);
-        let on = machine(&experiment.platform).map_err(failure)?;
-        Ok((job, launch.as_ref().map_or(on, |launch| on.of_rank(launch.place))))
+        let (place, local) = launch.as_ref().map_or((0, 1), |launch| (launch.place, launch.local));
+        let on = machine_of_rank(&experiment.platform, place, local).map_err(failure)?;
+        Ok((job, on))
     };
     let meets = launch.clone().filter(|_| !args.dry_run);
     let arrived = meets.map(|launch| ranks::arrive(launch, args)).transpose()?;

@@ -33,6 +33,7 @@ struct Driver {
   int (*device_get)(int *, int);
   int (*device_name)(char *, int, int);
   int (*device_attribute)(int *, int, int);
+  int (*device_uuid)(void *, int);
   int (*context_retain)(Handle *, int);
   int (*context_current)(Handle *);
   int (*context_set)(Handle);
@@ -58,6 +59,7 @@ struct Driver {
     find(device_get, "cuDeviceGet");
     find(device_name, "cuDeviceGetName");
     find(device_attribute, "cuDeviceGetAttribute");
+    find(device_uuid, "cuDeviceGetUuid_v2");
     find(context_retain, "cuDevicePrimaryCtxRetain");
     find(context_current, "cuCtxGetCurrent");
     find(context_set, "cuCtxSetCurrent");
@@ -144,6 +146,19 @@ int canonc_cuda_deterministic(void) {
     if (!context.deterministicAlgorithms() || context.allowTF32CuDNN() ||
         context.float32MatmulPrecision() != at::Float32MatmulPrecision::HIGHEST)
       throw std::runtime_error("libtorch did not take the switches of deterministic mode");
+  });
+}
+
+int canonc_cuda_use(int device) {
+  return canonc::guarded([&] { c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(on(device)); });
+}
+
+int canonc_cuda_uuid(int device, uint8_t *id) {
+  return canonc::guarded([&] {
+    const Driver &cuda = driver();
+    int known = 0;
+    cuda.check(cuda.device_get(&known, device), "cuDeviceGet");
+    cuda.check(cuda.device_uuid(id, known), "cuDeviceGetUuid");
   });
 }
 

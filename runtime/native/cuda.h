@@ -15,6 +15,12 @@ struct canonc_cuda_facts {
 // the environment asks for another one.
 int canonc_cuda_deterministic(void);
 
+// Makes the device the calling thread's current one: what names no device goes there, and no other one gets a context.
+int canonc_cuda_use(int device);
+
+// The 16 bytes that tell this device, or this part of one, from all others.
+int canonc_cuda_uuid(int device, uint8_t *id);
+
 int canonc_cuda_read_facts(int device, canonc_cuda_facts *facts);
 
 // Loads a cubin, or PTX that ends with a zero. Modules are never unloaded.

@@ -21,11 +21,16 @@
 
 using std::chrono::milliseconds;
 
+// Of nccl.cpp: from one c10::intrusive_ptr<c10d::Work> * to another.
+using keep_work = int (*)(const void *, void *, char *, int64_t);
+
 struct canonc_group {
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::Backend> gloo;
   // Null without GPUs.
   c10::intrusive_ptr<c10d::Backend> nccl;
+  // Makes a work that only says whether it is done.
+  keep_work keep = nullptr;
   int rank;
   int size;
 };
@@ -35,6 +40,8 @@ struct canonc_work {
   // They outlive the exchange, also on a GPU, where another stream uses them.
   at::Tensor output;
   at::Tensor input;
+  // Null for an exchange on CPUs.
+  keep_work keep = nullptr;
 };
 
 namespace {
@@ -51,6 +58,10 @@ c10d::Backend &backend(const canonc_group &group, const at::Tensor &tensor) {
                                               : "the ranks are not connected");
   }
   return *chosen;
+}
+
+keep_work kept(const canonc_group &group, const at::Tensor &tensor) {
+  return tensor.is_cuda() ? group.keep : nullptr;
 }
 
 // How long the store may take to answer.
@@ -88,7 +99,7 @@ canonc_group *canonc_group_meet(const char *host, int port, int serve, const cha
     meeting.waitWorkers = false;
     meeting.timeout = milliseconds(timeout_ms);
     auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, meeting));
-    group = new canonc_group{store, {}, {}, rank, size};
+    group = new canonc_group{store, {}, {}, nullptr, rank, size};
   });
   return group;
 }
@@ -119,8 +130,9 @@ int canonc_group_add_nccl(canonc_group *group, const char *library, int64_t time
       throw std::runtime_error(dlerror());
     }
     const auto make = reinterpret_cast<make_nccl>(dlsym(loaded, "canonc_nccl_backend"));
-    if (make == nullptr) {
-      throw std::runtime_error(dlerror());
+    group->keep = reinterpret_cast<keep_work>(dlsym(loaded, "canonc_nccl_keep"));
+    if (make == nullptr || group->keep == nullptr) {
+      throw std::runtime_error(std::string(library) + " is of another version: build it again with nccl.sh");
     }
     char message[1024] = {};
     c10::intrusive_ptr<c10d::Store> store =
@@ -138,7 +150,7 @@ canonc_work *canonc_group_begin_all_to_all(canonc_group *group, void *output, vo
     std::vector<int64_t> out(output_counts, output_counts + group->size);
     std::vector<int64_t> in(input_counts, input_counts + group->size);
     at::Tensor to = tensor(output), from = tensor(input);
-    begun = new canonc_work{backend(*group, to).alltoall_base(to, from, out, in), to, from};
+    begun = new canonc_work{backend(*group, to).alltoall_base(to, from, out, in), to, from, kept(*group, to)};
   });
   return begun;
 }
@@ -147,13 +159,38 @@ canonc_work *canonc_group_begin_all_gather(canonc_group *group, void *output, vo
   canonc_work *begun = nullptr;
   canonc::guarded([&] {
     at::Tensor to = tensor(output), from = tensor(input);
-    begun = new canonc_work{backend(*group, to)._allgather_base(to, from), to, from};
+    begun = new canonc_work{backend(*group, to)._allgather_base(to, from), to, from, kept(*group, to)};
   });
   return begun;
 }
 
-int canonc_work_wait(canonc_work *work) {
-  return canonc::guarded([&] { work->work->wait(); });
+int canonc_work_wait(canonc_work *work, canonc_work **pending) {
+  *pending = nullptr;
+  return canonc::guarded([&] {
+    if (work->keep == nullptr) {
+      work->work->wait();
+      return;
+    }
+    // `wait` would block this thread, which polls with sleeps; this only makes the current stream wait.
+    work->work->synchronize();
+    auto rest = std::make_unique<canonc_work>();
+    char message[1024] = {};
+    if (work->keep(&work->work, &rest->work, message, sizeof message) != 0) {
+      throw std::runtime_error(message);
+    }
+    *pending = rest.release();
+  });
+}
+
+int canonc_work_done(canonc_work *work) {
+  bool done = false;
+  const int status = canonc::guarded([&] {
+    done = work->work->isCompleted();
+    if (const auto why = work->work->exception()) {
+      std::rethrow_exception(why);
+    }
+  });
+  return status != 0 ? status : static_cast<int>(done);
 }
 
 void canonc_work_free(canonc_work *work) {
@@ -201,11 +238,17 @@ int64_t canonc_group_get(canonc_group *group, const char *key, int64_t timeout_m
   return status == 0 ? found : -1;
 }
 
-void canonc_group_leave(canonc_group *group) {
+void canonc_group_leave(canonc_group *group, int failed) {
   canonc::guarded([&] {
-    // Ends PyTorch's threads in order; they would end the process.
-    if (group->nccl) {
+    if (group->nccl && failed == 0) {
+      // Ends PyTorch's threads in order; they would end the process.
       group->nccl->shutdown();
+    } else if (group->nccl) {
+      // A shutdown would wait for a rank that is gone. This may not return, either; then the process ends with it.
+      ask(grace, [nccl = group->nccl] {
+        nccl->abort();
+        return true;
+      });
     }
     delete group;
   });

@@ -25,8 +25,11 @@ canonc_work *canonc_group_begin_all_to_all(canonc_group *group, void *output, vo
                                            const int64_t *input_counts);
 // output is [size * n], input [n].
 canonc_work *canonc_group_begin_all_gather(canonc_group *group, void *output, void *input);
-// Waits for an exchange.
-int canonc_work_wait(canonc_work *work);
+// On a CPU, waits for an exchange. On a GPU, what the current stream computes from now on waits for it, and the caller
+// does not: `pending` is then an exchange without tensors, for canonc_work_done. Else it is null.
+int canonc_work_wait(canonc_work *work, canonc_work **pending);
+// Whether an exchange is done: 1, or 0 if it is not yet, or −1 if it failed. Does not wait.
+int canonc_work_done(canonc_work *work);
 // Forgets an exchange, whether it is done or not: it keeps its tensors until it is.
 void canonc_work_free(canonc_work *work);
 int canonc_group_broadcast(canonc_group *group, void *tensor, int root);
@@ -34,8 +37,8 @@ int canonc_group_broadcast(canonc_group *group, void *tensor, int root);
 int canonc_group_set(canonc_group *group, const char *key, const uint8_t *bytes, int64_t count);
 // The number of bytes under a key, of which at most `count` are copied, or −2 if it does not appear in time.
 int64_t canonc_group_get(canonc_group *group, const char *key, int64_t timeout_ms, uint8_t *bytes, int64_t count);
-// Closes all connections.
-void canonc_group_leave(canonc_group *group);
+// Closes all connections. After an exchange has `failed`, without waiting for what is still under way.
+void canonc_group_leave(canonc_group *group, int failed);
 
 #ifdef __cplusplus
 }

@@ -16,8 +16,8 @@ extern "C" {
 __attribute__((visibility("default"))) int canonc_nccl_backend(void *store, int rank, int size, int64_t timeout_ms,
                                                                void *backend, char *message, int64_t room) {
   try {
-    // A collective that takes too long is an error of the call that waits for it. PyTorch's own threads would end the
-    // process before this program can name the rank.
+    // A collective that takes too long is an error of the call that waits for it. PyTorch's own threads, which do not
+    // start then, would end the process before this program can name the rank.
     setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
     setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", 0);
     setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
@@ -35,6 +35,19 @@ __attribute__((visibility("default"))) int canonc_nccl_backend(void *store, int 
     std::strncpy(message, "an exception of unknown type", static_cast<size_t>(room));
   }
   return -1;
+}
+
+// From a c10::intrusive_ptr<c10d::Work> * to another one, of a work that says whether the exchange is done or failed and
+// holds no tensors, as PyTorch's own watchdog keeps them. Returns as above.
+__attribute__((visibility("default"))) int canonc_nccl_keep(const void *work, void *kept, char *message, int64_t room) {
+  using Work = c10d::ProcessGroupNCCL::WorkNCCL;
+  const auto *whole = dynamic_cast<const Work *>(static_cast<const c10::intrusive_ptr<c10d::Work> *>(work)->get());
+  if (whole == nullptr) {
+    std::strncpy(message, "an exchange that is not NCCL's", static_cast<size_t>(room));
+    return -1;
+  }
+  *static_cast<c10::intrusive_ptr<c10d::Work> *>(kept) = c10::make_intrusive<Work>(*whole);
+  return 0;
 }
 
 } // extern "C"

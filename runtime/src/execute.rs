@@ -58,35 +58,8 @@ impl Machine {
     /// The CPU, or the first GPU if this machine has one that libtorch can use.
     pub fn new(cuda: bool, double: bool, kernels: KernelRequest) -> Result<Self, RunError> {
         let kind = if double { Kind::Double } else { Kind::Float };
-        if !cuda {
-            return Ok(Self { device: Device::Cpu, kind, kernels });
-        }
-        if cuda_devices() > 0 {
-            cuda::prepare(0).map_err(|error| {
-                RunError::machine(
-                    format!("this GPU cannot be used: {error}"),
-                    "unset the variable that it names, or use a GPU of compute capability 8.0 or later",
-                )
-            })?;
-            return Ok(Self { device: Device::Cuda(0), kind, kernels });
-        }
-        let why = match cuda_library() {
-            CudaLibrary::Absent => "its libtorch supports only CPUs".to_owned(),
-            CudaLibrary::Loaded => "no NVIDIA GPU responds".to_owned(),
-            CudaLibrary::Failed(why) => format!("libtorch_cuda cannot be loaded: {why}"),
-        };
-        let message = format!("this machine cannot use CUDA: {why}");
-        Err(RunError::machine(message, "run on the CPU; `canonc doctor` shows what is available"))
-    }
-
-    /// This machine, with the GPU of a rank: the one at its place among those that it sees.
-    pub fn of_rank(self, place: u32) -> Self {
-        match (self.device, u32::try_from(cuda_devices())) {
-            (Device::Cuda(_), Ok(devices @ 1..)) => {
-                Self { device: Device::Cuda((place % devices) as usize), ..self }
-            }
-            _ => self,
-        }
+        let device = if cuda { gpu(0, 1)? } else { Device::Cpu };
+        Ok(Self { device, kind, kernels })
     }
 
     /// The dtype of a plan's values here. An f64 machine, which checks results, rounds nothing.
@@ -98,6 +71,56 @@ impl Machine {
             DType::I64 => Kind::Int64,
         }
     }
+}
+
+/// The GPU of a process, ready for training: that of the rank with this place among the `local` ones on its computer.
+pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, RunError> {
+    let devices = cuda_devices();
+    if devices == 0 {
+        let why = match cuda_library() {
+            CudaLibrary::Absent => "its libtorch supports only CPUs".to_owned(),
+            CudaLibrary::Loaded => "no NVIDIA GPU responds".to_owned(),
+            CudaLibrary::Failed(why) => format!("libtorch_cuda cannot be loaded: {why}"),
+        };
+        return Err(RunError::machine(
+            format!("this machine cannot use CUDA: {why}"),
+            "run on the CPU; `canonc doctor` shows what is available",
+        ));
+    }
+    let index = gpu_of(place, local, devices)?;
+    cuda::prepare(index).map_err(|error| {
+        RunError::machine(
+            format!("GPU {index} cannot be used: {error}"),
+            "unset the variable that it names, or use a GPU of compute capability 8.0 or later",
+        )
+    })?;
+    Ok(Device::Cuda(index))
+}
+
+/// The GPU of the rank with this place among the `local` ones on its computer, of which it sees so many GPUs. A launcher
+/// may show each rank only its own.
+fn gpu_of(place: u32, local: u32, devices: usize) -> Result<usize, RunError> {
+    match (place as usize, local as usize) {
+        (_, local) if local > devices && devices != 1 => Err(too_many(local, devices)),
+        // If it is not its own, the ranks find that when they meet.
+        (_, local) if local > devices => Ok(0),
+        (place, _) => Ok(place),
+    }
+}
+
+/// The error for ranks that would have to share GPUs.
+pub fn too_many(ranks: usize, devices: usize) -> RunError {
+    RunError::machine(
+        format!(
+            "{} on this machine need a GPU each, but it has {}",
+            dsl::counted(ranks, "rank"),
+            dsl::counted(devices, "GPU")
+        ),
+        format!(
+            "start {devices} here, as with `--ranks {devices}`: any number of ranks gives the same result; or check \
+             CUDA_VISIBLE_DEVICES"
+        ),
+    )
 }
 
 /// Which kernels run their plain implementation. The others run the fastest one for the device and dtype.
@@ -372,4 +395,30 @@ fn sizes_of(given: &[(Input, ValId, Tensor)]) -> Sizes {
         }
     }
     sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_rank_has_a_gpu_of_its_own() {
+        let rows = [
+            // place, ranks on this computer, GPUs that the process sees
+            ((0, 1, 1), Ok(0)),
+            ((0, 1, 8), Ok(0)),
+            ((3, 4, 4), Ok(3)),
+            ((3, 4, 8), Ok(3)),
+            // CUDA_VISIBLE_DEVICES shows each rank its own.
+            ((3, 4, 1), Ok(0)),
+            ((0, 3, 2), Err("3 ranks on this machine need a GPU each, but it has 2 GPUs")),
+            ((9, 16, 8), Err("16 ranks on this machine need a GPU each, but it has 8 GPUs")),
+        ];
+        for ((place, local, devices), wanted) in rows {
+            let found = gpu_of(place, local, devices).map_err(|error| error.message);
+            assert_eq!(found, wanted.map_err(str::to_owned), "{place} of {local} on {devices}");
+        }
+        let help = too_many(3, 2).help;
+        assert!(help.contains("`--ranks 2`"), "{help}");
+    }
 }

@@ -37,9 +37,10 @@ pub mod update;
 use std::fmt;
 use std::sync::OnceLock;
 
+pub(crate) use ffi::{Cut, parallel_cuts, slice_mut};
 pub use ffi::{
-    Group, Meeting, Network, Work, build_config, cpu_capability, is_deterministic, library_folder,
-    parallel_for, set_deterministic, torch_version,
+    Group, Meeting, Network, Pending, Work, build_config, cpu_capability, is_deterministic,
+    library_folder, parallel_for, set_deterministic, torch_version,
 };
 
 /// Why a kernel could not run: operands that do not fit, or libtorch's own message.

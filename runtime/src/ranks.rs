@@ -10,6 +10,7 @@ mod command;
 mod exchange;
 mod gloo;
 mod launch;
+mod pending;
 pub mod simulated;
 
 use std::cell::Cell;
@@ -40,8 +41,8 @@ pub struct Member {
     pub wrong_in: Option<u64>,
 }
 
-/// What ranks do together. Every rank begins the same exchanges in the same order. Tensors have one axis, are contiguous
-/// and on the CPU.
+/// What ranks do together. Every rank begins the same exchanges in the same order. Tensors have one axis and are
+/// contiguous; numbers are on the CPU, and what is computed with is on the device.
 pub trait Collectives: fmt::Debug {
     fn rank(&self) -> u64;
 
@@ -59,8 +60,12 @@ pub trait Collectives: fmt::Debug {
     /// Begins to exchange the inputs `[n]` of all ranks, which the output will have one after another.
     fn begin_all_gather(&self, output: Tensor, input: Tensor) -> Result<UnderWay, ExecuteError>;
 
-    /// Waits until an exchange is done. Returns its output.
+    /// The output of an exchange. Tensors on a CPU have arrived; what a GPU computes from now on waits for those there.
     fn wait(&self, exchange: UnderWay) -> Result<Tensor, ExecuteError>;
+
+    /// Waits until all outputs have arrived. Called before numbers are read from the device, which would wait forever for
+    /// a rank that is gone.
+    fn settle(&self) -> Result<(), ExecuteError>;
 
     /// Overwrites the tensor with that of rank 0.
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError>;

@@ -4,6 +4,8 @@
 
 mod agree;
 mod ahead;
+#[cfg(test)]
+mod recorded;
 mod save;
 mod together;
 
@@ -15,10 +17,9 @@ use lab::experiment::Shard;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Draws, ExecuteError, Machine, Moments, Sums, Trainer};
-use crate::kernels::arrange::copy;
 use crate::kernels::transfer::upload;
 use crate::ranks::{Command, Member, Team};
-use crate::weights::Weights;
+use crate::weights::{Weights, drawn, drawn_whole};
 use data::batch::{Batch, digest_of_windows};
 use records::checkpoint::{PARTS, Part, SavedCheckpoint, Slot, Store, TensorDigests};
 use records::job::Job;
@@ -69,29 +70,32 @@ impl State {
         State { step: job.steps, weights, moments, division: None }
     }
 
-    /// The same of a rank, which never holds more than one parameter of what it does not keep.
+    /// The same of a rank, which draws only what it keeps of each parameter.
     pub(crate) fn initial_part(
         job: &Job,
         machine: Machine,
         division: Division,
     ) -> Result<State, RunError> {
+        let (rank, shards) = (division.team.ranks.rank(), &division.team.schedule.shards);
         let mut moments = Moments { first: Vec::new(), second: Vec::new() };
-        let weights = Weights::init_by(&job.graph, job.init_seed, |index, drawn| {
-            let drawn = drawn.f_to_device(machine.device)?.f_to_kind(machine.kind)?;
-            for (of, tensors) in
+        let weights = Weights::init_by(&job.graph, |index, param| {
+            let own = shards.part(index, rank);
+            let piece = [(own.end - own.start) as i64];
+            for (part, tensors) in
                 [(Part::FirstMoment, &mut moments.first), (Part::SecondMoment, &mut moments.second)]
             {
-                let shape = match (division.keeps(of, index), division.holds_pieces_of(of)) {
-                    (false, _) => vec![0],
-                    (true, true) => division.team.part(index, &drawn)?.size(),
-                    (true, false) => drawn.size(),
+                let shape = match (division.keeps(part, index), division.holds_pieces_of(part)) {
+                    (false, _) => &[0][..],
+                    (true, true) => &piece,
+                    (true, false) => &param.shape,
                 };
-                tensors.push(Tensor::f_zeros(shape.as_slice(), (machine.kind, machine.device))?);
+                tensors.push(Tensor::f_zeros(shape, (machine.kind, machine.device))?);
             }
-            match division.holds_pieces_of(Part::Weights) {
-                true => Ok(copy(&division.team.part(index, &drawn)?)?),
-                false => Ok(copy(&drawn)?),
-            }
+            let kept = match division.holds_pieces_of(Part::Weights) {
+                true => drawn(param, job.init_seed, own)?,
+                false => drawn_whole(param, job.init_seed)?,
+            };
+            Ok(kept.f_to_device(machine.device)?.f_to_kind(machine.kind)?)
         })?;
         Ok(State { step: 0, weights, moments, division: Some(division) })
     }
@@ -233,9 +237,14 @@ impl State {
             Some(division) if division.keeps(part, index) && division.holds_pieces_of(part) => {
                 Command::Send(part, index).give(&*division.team.ranks)?;
                 let whole = division.team.collect(index, tensor)?;
+                division.team.settle()?;
                 values(&whole.ok_or_else(|| broken("only rank 0 reads the state"))?)?
             }
-            Some(_) | None => values(tensor)?,
+            Some(division) => {
+                division.team.settle()?;
+                values(tensor)?
+            }
+            None => values(tensor)?,
         };
         out.reserve(4 * values.len());
         for value in values {

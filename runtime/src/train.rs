@@ -40,7 +40,7 @@ pub use follow::follow;
 pub(crate) use history::started;
 use history::{History, history};
 pub(crate) use machine::{facts, line};
-pub use machine::{facts as machine_facts, machine, spec};
+pub use machine::{facts as machine_facts, machine, machine_of_rank, spec};
 pub use memory::estimate_of_rank;
 pub use timing::{Timing, TimingMethod, time};
 

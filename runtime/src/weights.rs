@@ -1,14 +1,16 @@
 //! The parameters of an architecture as tensors.
 //!
 //! In: a graph's manifest, and a seed or a file of weights. Out: one tensor per parameter, in parameter order; a file.
-//! Must stay true: paths and shapes are the manifest's; a drawn element depends only on (seed, path, index); a file
-//! that does not fit is refused with every wrong name, ours and its own; loading executes nothing, and holds the
+//! Must stay true: paths and shapes are the manifest's; a drawn element depends only on (seed, path, index), so threads
+//! and ranks draw pieces with the same bits; a file that does not fit is refused with every wrong name, ours and its own; loading executes nothing, and holds the
 //! parameters and a piece of the file, never the whole file.
 
 pub mod file;
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use compiler::graph::{Graph, Param, ParamId};
 use compiler::program::Compiled;
@@ -16,6 +18,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
+use crate::kernels::{Cut, parallel_cuts, slice_mut};
 use interop::ForeignError;
 use interop::source::Source;
 use records::init;
@@ -98,19 +101,18 @@ impl Weights {
 
     /// The initial weights of a run: every parameter drawn in f32 by its rule, keyed by the seed and its manifest key.
     pub fn init(graph: &Graph, seed: u64) -> Result<Self, ExecuteError> {
-        Self::init_by(graph, seed, |_, tensor| Ok(tensor))
+        Self::init_by(graph, |_, param| drawn_whole(param, seed))
     }
 
-    /// Like [`Weights::init`], keeping of each parameter, by index, what `keep` makes of it.
+    /// Like [`Weights::init`], where `draw` makes each parameter, by index, or a part of it.
     pub(crate) fn init_by(
         graph: &Graph,
-        seed: u64,
-        mut keep: impl FnMut(usize, Tensor) -> Result<Tensor, ExecuteError>,
+        mut draw: impl FnMut(usize, &Param) -> Result<Tensor, ExecuteError>,
     ) -> Result<Self, ExecuteError> {
         let (mut paths, mut tensors) = (Vec::new(), Vec::new());
         for (index, param) in graph.params().iter().enumerate() {
             paths.push(param.path.clone());
-            tensors.push(keep(index, drawn(param, seed)?)?);
+            tensors.push(draw(index, param)?);
         }
         Ok(Self::new(paths, tensors))
     }
@@ -208,10 +210,91 @@ pub fn refused(error: ForeignError) -> RunError {
     if machine { RunError::machine(message, help) } else { RunError::input(message, help) }
 }
 
-fn drawn(param: &Param, seed: u64) -> Result<Tensor, ExecuteError> {
-    let count: i64 = param.shape.iter().product();
-    let mut values = vec![0.0f32; count as usize];
-    init::draw(param, seed, 0, &mut values)
-        .map_err(|why| ExecuteError::new(format!("parameter {}: {why}", param.path)))?;
-    Ok(Tensor::f_from_slice(&values)?.f_reshape(&param.shape)?)
+/// The initial values of a parameter, in its shape.
+pub(crate) fn drawn_whole(param: &Param, seed: u64) -> Result<Tensor, ExecuteError> {
+    let count = param.shape.iter().product::<i64>() as u64;
+    Ok(drawn(param, seed, 0..count)?.f_reshape(&param.shape)?)
+}
+
+/// Elements that a thread draws at a time.
+const PIECE: usize = 1 << 14;
+
+/// The initial values of some elements of a parameter, flattened, drawn by all threads of this process.
+pub(crate) fn drawn(
+    param: &Param,
+    seed: u64,
+    elements: Range<u64>,
+) -> Result<Tensor, ExecuteError> {
+    let count = elements.end.saturating_sub(elements.start);
+    let mut values = Tensor::f_empty([count as i64], (Kind::Float, Device::Cpu))?;
+    let out = slice_mut(&mut values, &[])?;
+    let failed = OnceLock::new();
+    let pieces = [Cut { data: out, chunk: PIECE }];
+    parallel_cuts((count as usize).div_ceil(PIECE), 1, pieces, |piece, [out]| {
+        let first = elements.start + (piece * PIECE) as u64;
+        if let Err(why) = init::draw(param, seed, first, out) {
+            // Every piece fails for the same reason.
+            let _ = failed.set(why);
+        }
+    });
+    match failed.into_inner() {
+        None => Ok(values),
+        Some(why) => Err(ExecuteError::new(format!("parameter {}: {why}", param.path))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selftest::models::{self, Family, Size};
+
+    fn bits(tensor: &Tensor) -> Vec<u32> {
+        let values = Vec::<f32>::try_from(&tensor.flatten(0, -1)).unwrap();
+        values.into_iter().map(f32::to_bits).collect()
+    }
+
+    /// All elements by one thread, in order.
+    fn in_order(param: &Param, seed: u64) -> Vec<u32> {
+        let mut values = vec![0.0; param.shape.iter().product::<i64>() as usize];
+        init::draw(param, seed, 0, &mut values).unwrap();
+        values.into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn initial_values_do_not_depend_on_threads() {
+        // Mamba2 and the delta rule have the rules that are no plain normal.
+        for family in [Family::Mamba2, Family::GatedDeltaNet] {
+            let graph = models::graph(family, Size::Small).unwrap();
+            let wanted: Vec<Vec<u32>> =
+                graph.params().iter().map(|param| in_order(param, 3)).collect();
+            for threads in [1, 2, 5] {
+                tch::set_num_threads(threads);
+                let weights = Weights::init(&graph, 3).unwrap();
+                let found: Vec<Vec<u32>> = weights.tensors.iter().map(bits).collect();
+                assert!(found == wanted, "{} with {threads} threads", family.name());
+            }
+        }
+    }
+
+    #[test]
+    fn some_elements_of_a_parameter_are_those_of_the_whole() {
+        let graph = models::graph(Family::Llama, Size::Small).unwrap();
+        let param = graph.params().iter().max_by_key(|p| p.shape.iter().product::<i64>()).unwrap();
+        let whole = in_order(param, 9);
+        let (piece, count) = (PIECE, whole.len());
+        assert!(count > 2 * piece + 1, "{count}");
+        for (first, last) in [
+            (0, 0),
+            (count, count),
+            (0, 1),
+            (7, 7 + piece),
+            (piece - 1, 2 * piece + 1),
+            (piece, 2 * piece),
+            (count - 5, count),
+        ] {
+            let part = drawn(param, 9, first as u64..last as u64).unwrap();
+            assert_eq!(part.size(), [(last - first) as i64]);
+            assert!(bits(&part) == whole[first..last], "{first}..{last} of {count}");
+        }
+    }
 }

@@ -62,9 +62,11 @@ pub(crate) fn launcher(device: Device) -> Result<&'static Launcher, KernelError>
     launchers.entry(index).or_insert_with(make).clone()
 }
 
-/// A device that is ready for training: deterministic, with kernels of ours that run on it.
+/// A device that is ready for training: deterministic, with kernels of ours that run on it. It is the one that this
+/// process uses from now on, and the only one on which it gets a context.
 pub fn prepare(index: usize) -> Result<(), KernelError> {
     ffi::make_deterministic()?;
+    ffi::use_device(index)?;
     launcher(Device::Cuda(index))?;
     USED.set(Some(index)).or_else(|_| match USED.get() {
         Some(Some(known)) if *known == index => Ok(()),
@@ -93,6 +95,20 @@ pub fn facts() -> Vec<(&'static str, String)> {
         ),
         ("gpu.multiprocessors", multiprocessors.to_string()),
     ]
+}
+
+/// What tells the GPU that this process uses from all others, as `nvidia-smi -L` shows it.
+pub fn identity() -> Result<String, KernelError> {
+    let Some(Some(index)) = USED.get() else {
+        return Err(KernelError::new("this process uses no GPU".to_owned()));
+    };
+    Ok(name_of(ffi::uuid(*index)?))
+}
+
+fn name_of(id: [u8; 16]) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let parts = [&id[..4], &id[4..6], &id[6..8], &id[8..10], &id[10..]];
+    format!("GPU-{}", parts.map(hex).join("-"))
 }
 
 /// Before memory is measured: gives back what is not in use, and forgets the most so far.

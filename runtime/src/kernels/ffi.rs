@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) use cuda::{
     CudaDriver, DeviceEvent, TimedEvent, flash_backward, flash_forward, forget, make_deterministic,
-    reserved,
+    reserved, use_device, uuid,
 };
-pub use group::{Group, Meeting, Network, Work};
+pub use group::{Group, Meeting, Network, Pending, Work};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
 use tch::{Device, Kind, Tensor};
 pub(crate) use tiles::{Axis, Matrix, MatrixMut, TileSize, multiply_tile, parallel_parts};

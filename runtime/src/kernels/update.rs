@@ -70,6 +70,40 @@ pub(crate) fn norm_of_blocks(sums: &[Vec<f64>]) -> f64 {
     total.sqrt()
 }
 
+/// Σ g² over the blocks of each gradient, in order, for ranks that each have some of the blocks. From a GPU all of them
+/// come in one copy.
+pub(crate) fn sums_by_block(gradients: &[Tensor]) -> Result<Vec<Vec<f64>>, KernelError> {
+    let device = gradients.first().map_or(Device::Cpu, Tensor::device);
+    let Some(launcher) = on_gpu(device)? else {
+        return gradients.iter().map(|g| block_sums(Isa::of_process(), g)).collect();
+    };
+    let sums = cuda::update::square_sums(launcher, &gradients.iter().collect::<Vec<_>>())?;
+    let sums: Vec<f64> = Vec::try_from(&sums.f_to_device(Device::Cpu)?)?;
+    let mut rest = sums.as_slice();
+    let mut of = |g: &Tensor| {
+        let (own, others) = rest.split_at_checked(g.numel().div_ceil(CHUNK)).unwrap_or_default();
+        rest = others;
+        own.to_vec()
+    };
+    Ok(gradients.iter().map(&mut of).collect())
+}
+
+/// The norm from all blocks' sums, with the bits that [`grad_norm`] of whole gradients has on this device.
+pub(crate) fn norm_by_block(sums: &[Vec<f64>], device: Device) -> Result<f64, KernelError> {
+    let Some(launcher) = on_gpu(device)? else { return Ok(norm_of_blocks(sums)) };
+    let sums = Tensor::f_from_slice(&sums.concat())?.f_to_device(device)?; // [blocks]
+    Ok(cuda::update::norm_of_sums(launcher, &sums)?.f_double_value(&[])?)
+}
+
+/// The launcher of our kernels if this device has them. The CPU has kernels of its own.
+fn on_gpu(device: Device) -> Result<Option<&'static gpu::Launcher>, KernelError> {
+    match (device, cuda::launcher(device)) {
+        (_, Ok(launcher)) => Ok(Some(launcher)),
+        (Device::Cpu, Err(_)) => Ok(None),
+        (Device::Cuda(_) | Device::Mps | Device::Vulkan, Err(why)) => Err(why),
+    }
+}
+
 /// min(1, max / (norm + 1e-6)), or 1; [] f64.
 pub fn clip(norm: &Tensor, max: Option<f64>) -> Result<Tensor, KernelError> {
     Ok(match max {

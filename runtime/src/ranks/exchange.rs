@@ -82,12 +82,10 @@ impl Team {
         Ok(Tensor::f_empty([elements], (kind, self.device))?)
     }
 
-    /// Tensors, one after another, flattened.
+    /// Tensors, one after another, flattened. A single one is not copied.
     fn flat(&self, tensors: Option<Vec<Tensor>>) -> Result<Tensor, ExecuteError> {
-        let Some(tensors) = tensors else { return self.room(0, Kind::Float) };
-        let flat =
-            tensors.iter().map(|tensor| tensor.f_reshape([-1])).collect::<Result<Vec<_>, _>>()?;
-        Ok(Tensor::f_cat(&flat, 0)?)
+        let flat = tensors.iter().flatten().map(|tensor| tensor.f_reshape([-1]));
+        self.joined(&flat.collect::<Result<Vec<_>, _>>()?)
     }
 
     pub(crate) fn leads(&self) -> bool {
@@ -208,6 +206,11 @@ impl Team {
     /// Waits for an exchange that has begun.
     pub(crate) fn wait(&self, begun: UnderWay) -> Result<Tensor, ExecuteError> {
         self.ranks.wait(begun)
+    }
+
+    /// Waits until all exchanges are done. Called before anything is read from the device.
+    pub(crate) fn settle(&self) -> Result<(), ExecuteError> {
+        self.ranks.settle()
     }
 
     /// Begins to send each rank what it owns of this rank's gradients of a unit. A rank without a micro-batch in the last
@@ -353,9 +356,13 @@ impl Team {
         self.pieces(sums, unit, arrived)
     }
 
-    /// A message of these pieces.
+    /// A message of these pieces, [n] each. A single one is not copied.
     fn joined(&self, pieces: &[Tensor]) -> Result<Tensor, ExecuteError> {
-        if pieces.is_empty() { self.room(0, Kind::Float) } else { Ok(Tensor::f_cat(pieces, 0)?) }
+        match pieces {
+            [] => self.room(0, Kind::Float),
+            [one] => Ok(one.f_contiguous()?),
+            several => Ok(Tensor::f_cat(several, 0)?),
+        }
     }
 
     /// What all ranks tell of their micro-batches of a round.
@@ -392,25 +399,35 @@ impl Team {
         params: &[usize],
         parts: &[Tensor],
     ) -> Result<Vec<Tensor>, ExecuteError> {
-        self.gathered(params, &self.wait(self.begin_gather(params, parts)?)?)
+        let kind = parts.first().map_or(Kind::Float, Tensor::kind);
+        self.gathered(params, &self.wait(self.begin_gather(params, parts, kind)?)?)
     }
 
-    /// Begins to exchange these parameters of a unit, of which every rank gives what it owns.
+    /// Begins to exchange these parameters of a unit, of which every rank gives what it owns, in this dtype. A part that
+    /// is the whole message is not copied, so it must not change before it has arrived.
     pub(crate) fn begin_gather(
         &self,
         params: &[usize],
         parts: &[Tensor],
+        kind: Kind,
     ) -> Result<UnderWay, ExecuteError> {
         let most = self.most(params);
-        let kind = parts.first().map_or(Kind::Float, Tensor::kind);
-        let padded = Tensor::f_zeros([most], (kind, self.device))?;
-        let mut at = 0;
-        for part in parts {
-            let length = part.numel() as i64;
-            padded.f_narrow(0, at, length)?.f_copy_(&part.f_view([-1])?)?;
-            at += length;
-        }
-        self.ranks.begin_all_gather(self.room(most * self.ranks.size() as i64, kind)?, padded)
+        let message = match parts {
+            [one] if one.numel() as i64 == most && one.kind() == kind => one.f_reshape([-1])?,
+            _ => {
+                let message = self.room(most, kind)?;
+                let mut at = 0;
+                for part in parts {
+                    let length = part.numel() as i64;
+                    message.f_narrow(0, at, length)?.f_copy_(&part.f_view([-1])?)?;
+                    at += length;
+                }
+                // The other ranks do not read the rest.
+                let _ = message.f_narrow(0, at, most - at)?.f_zero_()?;
+                message
+            }
+        };
+        self.ranks.begin_all_gather(self.room(most * self.ranks.size() as i64, kind)?, message)
     }
 
     /// The most elements of these parameters that any rank owns.
@@ -419,23 +436,38 @@ impl Team {
         (0..self.ranks.size()).map(of).max().unwrap_or(0)
     }
 
-    /// Whole tensors, flattened, of these parameters of a unit, of which the parts of all ranks have `arrived`.
+    /// Whole tensors, flattened, of these parameters of a unit, of which the parts of all ranks have `arrived`. They are
+    /// views of what arrived if each is in one piece there, else copies.
     pub(crate) fn gathered(
         &self,
         params: &[usize],
         arrived: &Tensor,
     ) -> Result<Vec<Tensor>, ExecuteError> {
         let most = self.most(params);
-        let mut pieces: Vec<Vec<Tensor>> = params.iter().map(|_| Vec::new()).collect();
+        // By parameter, first element and length of the pieces that are not empty.
+        let mut pieces: Vec<Vec<(i64, i64)>> = params.iter().map(|_| Vec::new()).collect();
         for rank in 0..self.ranks.size() {
             let mut at = rank as i64 * most;
             for (param, pieces) in params.iter().zip(&mut pieces) {
                 let length = self.length(*param, rank);
-                pieces.push(arrived.f_narrow(0, at, length)?);
+                if length > 0 {
+                    pieces.push((at, length));
+                }
                 at += length;
             }
         }
-        Ok(pieces.iter().map(|pieces| Tensor::f_cat(pieces, 0)).collect::<Result<_, _>>()?)
+        // A copy beside views would hold everything twice.
+        if let Some(whole) =
+            pieces.iter().map(|pieces| adjacent(pieces)).collect::<Option<Vec<_>>>()
+        {
+            let views = whole.iter().map(|(first, length)| arrived.f_narrow(0, *first, *length));
+            return Ok(views.collect::<Result<_, _>>()?);
+        }
+        let joined = |pieces: &Vec<(i64, i64)>| -> Result<Tensor, ExecuteError> {
+            let pieces = pieces.iter().map(|(first, length)| arrived.f_narrow(0, *first, *length));
+            Ok(Tensor::f_cat(&pieces.collect::<Result<Vec<_>, _>>()?, 0)?)
+        };
+        pieces.iter().map(joined).collect()
     }
 
     /// One parameter's whole tensor, flattened, on rank 0; `None` on the others. `own` is what this rank owns of it.
@@ -551,6 +583,21 @@ impl Team {
     }
 }
 
+/// These pieces as one, if each begins where the one before it ends, and the first one where any kernel reads fast.
+fn adjacent(pieces: &[(i64, i64)]) -> Option<(i64, i64)> {
+    /// Elements of 2 bytes in 32.
+    const ALIGNED: i64 = 16;
+    let first = pieces.first().map_or(0, |(first, _)| *first);
+    let mut end = first;
+    for (at, length) in pieces {
+        if *at != end {
+            return None;
+        }
+        end += length;
+    }
+    (first % ALIGNED == 0).then_some((first, end - first))
+}
+
 /// The lists of all ranks on rank 0, nothing on the others; `Break` if a rank was asked to stop.
 pub(crate) type Lists = ControlFlow<(), Option<Vec<Vec<i64>>>>;
 
@@ -564,4 +611,110 @@ fn numbers(tensor: &Tensor) -> Result<Vec<i64>, ExecuteError> {
 /// A tensor to receive numbers, which stay on the CPU.
 fn empty(elements: i64, kind: Kind) -> Result<Tensor, ExecuteError> {
     Ok(Tensor::f_empty([elements], (kind, tch::Device::Cpu))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use compiler::plan::Precision;
+    use compiler::plans;
+    use lab::experiment::Shard;
+    use scale::schedule::Counts;
+    use tch::Device;
+
+    use super::*;
+    use crate::ranks::simulated::{Simulated, with_ranks};
+    use crate::selftest::models::{self, Family, Size};
+
+    const BLOCK: i64 = scale::shard::BLOCK as i64;
+
+    /// Ranks that exchange parameters of so many elements, which are one unit if `layer` is.
+    fn team(ranks: Simulated, layer: Option<u64>, sizes: &[i64]) -> Team {
+        let params: Vec<_> = sizes.iter().map(|size| (layer, *size as u64)).collect();
+        let ranks = Rc::new(ranks);
+        let shards = Shards::of(&params, ranks.size());
+        // The schedule wants a plan; its exchanges are not asked for.
+        let graph = models::graph(Family::Llama, Size::Small).unwrap();
+        let micro = plans::train(&graph, &models::options(Precision::F32)).micro;
+        let counts = Counts { micro_batches: ranks.size(), in_sequence: 1, rows: 1 };
+        let schedule = Schedule::new(shards, &micro, Shard::Full, counts, None);
+        let shapes = sizes.iter().map(|size| vec![*size]).collect();
+        Team::new(ranks, schedule, shapes, Device::Cpu)
+    }
+
+    /// A parameter, the same on all ranks.
+    fn whole(size: i64) -> Tensor {
+        Tensor::arange(size, (Kind::Float, Device::Cpu)) + 0.25
+    }
+
+    #[test]
+    fn parts_of_all_ranks_are_gathered_in_either_dtype() {
+        let layers: [&[i64]; 5] = [
+            &[5],
+            &[4 * BLOCK],
+            &[4 * BLOCK + 1],
+            &[7, 3 * BLOCK + 5, 40, BLOCK],
+            &[16, 2 * BLOCK, 2 * BLOCK],
+        ];
+        for (ranks, sizes) in [1, 2, 3, 5].into_iter().flat_map(|n| layers.map(|s| (n, s))) {
+            with_ranks(ranks, |simulated| {
+                let team = team(simulated, Some(0), sizes);
+                for kind in [Kind::Float, Kind::BFloat16] {
+                    let params: Vec<usize> = (0..sizes.len()).collect();
+                    let parts: Vec<Tensor> = params
+                        .iter()
+                        .map(|param| team.part(*param, &whole(sizes[*param])).unwrap())
+                        .collect();
+                    let begun = team.begin_gather(&params, &parts, kind).unwrap();
+                    let arrived = team.wait(begun).unwrap();
+                    let gathered = team.gathered(&params, &arrived).unwrap();
+                    for (found, size) in gathered.iter().zip(sizes) {
+                        let wanted = whole(*size).to_kind(kind);
+                        assert!(found.equal(&wanted), "{sizes:?} of {ranks} ranks in {kind:?}");
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn what_arrives_in_one_piece_is_not_copied() {
+        // By ranks, whether whole parameters are views of what arrived.
+        let cases: [(u64, &[i64], bool); 6] = [
+            (1, &[7, BLOCK], false), // the second one would begin between 32 bytes
+            (1, &[16, BLOCK], true),
+            (2, &[4 * BLOCK], true),
+            (2, &[4 * BLOCK - 3], true), // the last rank's part is shorter
+            (3, &[4 * BLOCK], false),    // one block, one block, two blocks
+            (2, &[BLOCK, BLOCK], true),
+        ];
+        for (ranks, sizes, views) in cases {
+            with_ranks(ranks, |simulated| {
+                let team = team(simulated, Some(0), sizes);
+                let params: Vec<usize> = (0..sizes.len()).collect();
+                let elements = team.most(&params) * ranks as i64;
+                let arrived = Tensor::zeros([elements], (Kind::Float, Device::Cpu));
+                let within = arrived.data_ptr() as usize
+                    ..arrived.data_ptr() as usize + 4 * elements as usize;
+                for found in team.gathered(&params, &arrived).unwrap() {
+                    let inside = within.contains(&(found.data_ptr() as usize));
+                    assert_eq!(inside, views, "{sizes:?} of {ranks} ranks");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_message_of_one_tensor_is_not_copied() {
+        with_ranks(1, |simulated| {
+            let team = team(simulated, Some(0), &[8]);
+            let (one, other) = (whole(8).view([2, 4]), whole(4));
+            let sent = team.flat(Some(vec![one.shallow_clone()])).unwrap();
+            assert_eq!((sent.data_ptr(), sent.size()), (one.data_ptr(), vec![8]));
+            let turned = team.flat(Some(vec![one.transpose(0, 1)])).unwrap();
+            assert!(turned.equal(&one.transpose(0, 1).reshape([-1])) && turned.is_contiguous());
+            let sent = team.flat(Some(vec![one, other])).unwrap();
+            assert!(sent.equal(&Tensor::cat(&[whole(8), whole(4)], 0)));
+            assert_eq!(team.flat(None).unwrap().size(), [0]);
+        });
+    }
 }

@@ -4,15 +4,17 @@
 //! network is reported as an error of a rank: the one that stored why it failed, or the one that no longer responds.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tch::Tensor;
 
+use super::pending::Outstanding;
 use super::{Collectives, Exchange, Launch, Received, UnderWay};
 use crate::error::ExecuteError;
-use crate::kernels::{Group, KernelError, Meeting, Network};
+use crate::kernels::{Group, KernelError, Meeting, Network, Pending};
 use records::run::RunError;
 
 /// How long ranks wait for each other to say that they still run. One on a busy machine needs seconds.
@@ -26,6 +28,8 @@ pub struct Gloo {
     group: Group,
     launch: Launch,
     received: Received,
+    /// Exchanges between GPUs that this process has not waited for.
+    outstanding: Outstanding<Pending>,
     /// Whether another rank ended an exchange.
     lost: Cell<bool>,
 }
@@ -72,7 +76,13 @@ impl Arrived {
                 "check that rank 0 was started, and that this machine can reach that host and port",
             )
         })?;
-        let gloo = Gloo { group, launch, received: Received::default(), lost: Cell::new(false) };
+        let gloo = Gloo {
+            group,
+            launch,
+            received: Received::default(),
+            outstanding: Outstanding::new(timeout),
+            lost: Cell::new(false),
+        };
         Ok(Arrived { gloo, timeout })
     }
 
@@ -93,11 +103,16 @@ impl Arrived {
         }
     }
 
-    /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them. `nccl` is the library
-    /// for exchanges between GPUs.
-    pub fn join(self, same: &str, nccl: Option<&Path>) -> Result<Gloo, RunError> {
+    /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them. `gpu` is what tells this
+    /// rank's GPU from all others, and `nccl` the library for exchanges between GPUs.
+    pub fn join(
+        self,
+        same: &str,
+        gpu: Option<&str>,
+        nccl: Option<&Path>,
+    ) -> Result<Gloo, RunError> {
         let Arrived { gloo, timeout } = &self;
-        let connected = gloo.agree(same, *timeout).and_then(|()| {
+        let connected = gloo.agree(same, gpu, *timeout).and_then(|()| {
             gloo.connect(*timeout)?;
             let add = |library| gloo.group.add_nccl(library, *timeout);
             nccl.map_or(Ok(()), add).map_err(|error| {
@@ -137,11 +152,14 @@ impl Gloo {
         })
     }
 
-    /// Refuses ranks that were started with something else, or that do not come in time. Rank 0 compares all with itself,
-    /// and the others wait for its word, so that the store answers a few questions for each rank.
-    fn agree(&self, same: &str, timeout: Duration) -> Result<(), RunError> {
+    /// Refuses ranks that were started with something else, that share a GPU, or that do not come in time. Rank 0 compares
+    /// all with itself, and the others wait for its word, so that the store answers a few questions for each rank.
+    fn agree(&self, same: &str, gpu: Option<&str>, timeout: Duration) -> Result<(), RunError> {
         let Launch { rank, size, .. } = self.launch;
         let lost = |error: KernelError| RunError::from(self.lost(&error));
+        if let Some(gpu) = gpu {
+            self.group.set(&format!("gpu/{rank}"), gpu).map_err(lost)?;
+        }
         self.group.set(&format!("same/{rank}"), same).map_err(lost)?;
         let until = Instant::now() + timeout;
         if rank > 0 {
@@ -151,9 +169,21 @@ impl Gloo {
             return Ok(());
         }
         let others: Vec<u32> = (1..size).collect();
+        let mut used: BTreeMap<String, u32> =
+            gpu.map(|gpu| (gpu.to_owned(), 0)).into_iter().collect();
         for other in &others {
             let theirs = self.wait(&format!("same/{other}"), &others, until)?;
             self.compare(same, *other, &theirs)?;
+            if gpu.is_some() {
+                let theirs = self.wait(&format!("gpu/{other}"), &others, until)?;
+                if let Some(first) = used.insert(theirs.clone(), *other) {
+                    return Err(RunError::machine(
+                        format!("ranks {first} and {other} use the same GPU, {theirs}"),
+                        "start at most as many ranks on a machine as it has GPUs, or show each its own in \
+                         CUDA_VISIBLE_DEVICES",
+                    ));
+                }
+            }
         }
         self.group.set("agreed", "").map_err(lost)
     }
@@ -230,6 +260,7 @@ impl Gloo {
     /// The error for an exchange that did not happen: names the rank at fault.
     fn lost(&self, error: &KernelError) -> ExecuteError {
         self.lost.set(true);
+        self.group.give_up();
         let Launch { rank, size, .. } = self.launch;
         let gone = || {
             ExecuteError::of_rank(format!(
@@ -318,9 +349,19 @@ impl Collectives for Gloo {
 
     fn wait(&self, UnderWay(exchange): UnderWay) -> Result<Tensor, ExecuteError> {
         match exchange {
-            Exchange::Work(work) => work.wait().map_err(|error| self.lost(&error)),
+            Exchange::Work(work) => work
+                .wait()
+                .and_then(|(output, pending)| {
+                    pending.map_or(Ok(()), |pending| self.outstanding.add(pending))?;
+                    Ok(output)
+                })
+                .map_err(|error| self.lost(&error)),
             Exchange::Simulated(_) => Err(ExecuteError::new("an exchange of other ranks")),
         }
+    }
+
+    fn settle(&self) -> Result<(), ExecuteError> {
+        self.outstanding.settle().map_err(|error| self.lost(&error))
     }
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {
@@ -331,5 +372,58 @@ impl Collectives for Gloo {
 
     fn received(&self) -> u64 {
         self.received.0.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Ranks of this process meet, each with one of these GPUs. Returns how each ended.
+    fn meeting(gpus: &[&str]) -> Vec<Result<(), String>> {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let size = gpus.len() as u32;
+        let join = |rank: u32, gpu: &str| {
+            let launch = Launch {
+                rank,
+                size,
+                local: size,
+                place: rank,
+                said_by: ["RANK", "WORLD_SIZE"],
+                host: "127.0.0.1".to_owned(),
+                port,
+                interfaces: None,
+                serves: rank == 0,
+                prefix: "test".to_owned(),
+            };
+            let arrived = Arrived::at(launch, Duration::from_secs(60))?;
+            arrived.join("equal", Some(gpu), None).map(drop)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..size)
+                .zip(gpus)
+                .map(|(rank, gpu)| scope.spawn(move || join(rank, gpu).map_err(|e| e.message)))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn ranks_that_share_a_gpu_are_refused_when_they_meet() {
+        let ends = meeting(&["GPU-0a", "GPU-1b", "GPU-0a"]);
+        let why = "ranks 0 and 2 use the same GPU, GPU-0a";
+        assert_eq!(ends[0], Err(why.to_owned()));
+        for end in &ends[1..] {
+            assert_eq!(*end, Err(format!("rank 0 failed: {why}")));
+        }
+    }
+
+    #[test]
+    fn ranks_with_a_gpu_each_meet() {
+        assert_eq!(meeting(&["GPU-0a", "GPU-1b"]), [Ok(()), Ok(())]);
     }
 }

@@ -56,6 +56,8 @@ pub struct Simulated {
     began: Cell<u64>,
     /// The most of them at any time.
     most: Cell<u64>,
+    /// How often this rank has settled its exchanges.
+    settled: Cell<u64>,
 }
 
 /// An exchange that this rank has begun.
@@ -105,6 +107,7 @@ pub fn with_trouble<T: Send>(
                         calls: RefCell::default(),
                         began: Cell::new(0),
                         most: Cell::new(0),
+                        settled: Cell::new(0),
                     })
                 })
             })
@@ -122,6 +125,11 @@ impl Simulated {
     /// The most exchanges that were under way at a time.
     pub fn most_under_way(&self) -> u64 {
         self.most.get()
+    }
+
+    /// How often this rank was about to read from the device.
+    pub fn settled(&self) -> u64 {
+        self.settled.get()
     }
 
     fn note(&self, call: Call, tensor: &Tensor) {
@@ -295,6 +303,11 @@ impl Collectives for Simulated {
             Ok(())
         })?;
         Ok(output)
+    }
+
+    fn settle(&self) -> Result<(), ExecuteError> {
+        self.settled.set(self.settled.get() + 1);
+        Ok(())
     }
 
     fn broadcast(&self, tensor: &mut Tensor) -> Result<(), ExecuteError> {

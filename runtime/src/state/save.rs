@@ -78,6 +78,7 @@ impl State {
     ) -> Result<Option<Vec<blake3::Hash>>, RunError> {
         let division = self.division()?;
         let team = &division.team;
+        team.settle()?;
         let shards = &team.schedule.shards;
         let own: Vec<Range<u64>> =
             (0..shards.params()).map(|param| shards.part(param, team.ranks.rank())).collect();

@@ -18,9 +18,9 @@ use super::agree::Check;
 use super::ahead::{Ahead, Told};
 use super::{Division, State, broken, draws, mean_loss, mean_term, tensors, unbalanced};
 use crate::execute::{Draws, ExecuteError, Moments, Running, Trainer};
-use crate::kernels::Isa;
 use crate::kernels::arrange::copy;
-use crate::kernels::update::{block_sums, norm_of_blocks};
+use crate::kernels::transfer::Readback;
+use crate::kernels::update::{norm_by_block, sums_by_block};
 use crate::ranks::{Announced, Computed, Team, UnderWay};
 use crate::weights::Weights;
 use data::batch::{Batch, digest_of_windows};
@@ -182,7 +182,11 @@ impl State {
         let gradients = std::mem::take(&mut step.gradients);
         let State { weights, moments, .. } = self;
         step.grad_norm = match shard {
-            Shard::None => step.trainer.update(weights, moments, &gradients, lr, number)?,
+            Shard::None => {
+                // The update reads the norm.
+                team.settle()?;
+                step.trainer.update(weights, moments, &gradients, lr, number)?
+            }
             // The weights are the pieces.
             Shard::Full => {
                 step.trainer.update_normed(weights, moments, &gradients, step.norm, lr, number)?
@@ -201,11 +205,15 @@ impl State {
     /// The state with all weights whole, if each rank has only a part of them. Every rank calls it.
     pub(crate) fn whole(&self) -> Result<Option<State>, RunError> {
         let Some(division) = &self.division else { return Ok(None) };
+        let team = &division.team;
         match division.shard {
-            Shard::None | Shard::Optimizer => return Ok(None),
+            Shard::None | Shard::Optimizer => {
+                // Whoever calls this reads what is computed with them.
+                team.settle()?;
+                return Ok(None);
+            }
             Shard::Full => {}
         }
-        let team = &division.team;
         let mut tensors: Vec<Option<Tensor>> = self.weights.tensors.iter().map(|_| None).collect();
         for unit in 0..team.schedule.shards.units().len() {
             let params = team.params_of(unit);
@@ -222,6 +230,7 @@ impl State {
         }
         let tensors: Option<Vec<Tensor>> = tensors.into_iter().collect();
         let tensors = tensors.ok_or_else(|| broken("a parameter belongs to no unit"))?;
+        team.settle()?;
         Ok(Some(State {
             step: self.step,
             weights: Weights::new(self.weights.paths.clone(), tensors),
@@ -281,7 +290,8 @@ impl<'a> Underway<'a> {
             // The last one is the next rank's.
             let checks = job.cadence.checks_in(step + 1);
             if let Some(batch) = checks.then(|| self.batches.pop()).flatten() {
-                self.check = Some(Check::new(team, job, step, batch, &announced)?);
+                let device = self.trainer.machine().device;
+                self.check = Some(Check::new(team, job, step, batch, &announced, device)?);
             }
         }
         self.announced = Some(announced);
@@ -427,15 +437,21 @@ impl<'a> Underway<'a> {
         let (mut loss, mut counted) = (0.0, 0);
         let mut terms = vec![0.0; self.trainer.terms().count()];
         if let Some(mut running) = self.running.take() {
-            let found = running.take(Output::Loss)?.f_double_value(&[]);
-            let targets = running.take(Output::Counted)?.f_int64_value(&[]);
-            loss = found.map_err(ExecuteError::from)?;
-            counted = targets.map_err(ExecuteError::from)?;
-            for (term, place) in terms.iter_mut().zip(self.trainer.terms()) {
-                let sum = running.take(Output::Term(place))?.f_double_value(&[]);
-                *term = sum.map_err(ExecuteError::from)?;
-            }
+            let outputs = self.trainer.terms().map(Output::Term);
+            let outputs = [Output::Loss, Output::Counted].into_iter().chain(outputs);
+            let numbers =
+                outputs.map(|output| running.take(output)).collect::<Result<Vec<_>, _>>()?;
             running.end();
+            team.settle()?;
+            let numbers = Readback::begin(&numbers.iter().collect::<Vec<_>>())
+                .and_then(Readback::wait_for_all)
+                .map_err(ExecuteError::from)?;
+            let [found, targets, sums @ ..] = numbers.as_slice() else {
+                return Err(broken("a micro-batch without a loss"));
+            };
+            // A count is exact in f64.
+            (loss, counted) = (*found, *targets as i64);
+            terms = sums.to_vec();
         }
         let told = team.losses(Computed { loss, counted, took: self.computing, stop })?;
         let told_terms = match terms.is_empty() {
@@ -486,13 +502,11 @@ impl<'a> Underway<'a> {
         }
         let gradients: Option<Vec<Tensor>> = gradients.into_iter().collect();
         self.gradients = gradients.ok_or_else(|| broken("a parameter belongs to no unit"))?;
-        let blocks: Vec<Vec<f64>> = self
-            .gradients
-            .iter()
-            .map(|gradient| block_sums(Isa::of_process(), gradient))
-            .collect::<Result<_, _>>()
-            .map_err(ExecuteError::from)?;
-        self.norm = Some(norm_of_blocks(&self.division.team.gather_blocks(&blocks)?));
+        self.division.team.settle()?;
+        let own = sums_by_block(&self.gradients).map_err(ExecuteError::from)?;
+        let all = self.division.team.gather_blocks(&own)?;
+        let norm = norm_by_block(&all, self.trainer.machine().device);
+        self.norm = Some(norm.map_err(ExecuteError::from)?);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use lab::experiment::{Device, KernelPath, Platform};
 use tch::Kind;
 
-use crate::execute::{KernelRequest, Machine};
+use crate::execute::{KernelRequest, Machine, gpu};
 use crate::kernels::{self, CudaLibrary};
 use crate::observe::{Observed, observe};
 use records::platform::{BlasMode, CpuCapability, PlatformSpec, nvidia_driver, observe_host};
@@ -16,9 +16,14 @@ use records::run::RunError;
 
 /// The device and kernels of a platform section.
 pub fn machine(required: &Platform) -> Result<Machine, RunError> {
+    machine_of_rank(required, 0, 1)
+}
+
+/// The same of a rank, by its place among the `local` ones on its computer.
+pub fn machine_of_rank(required: &Platform, place: u32, local: u32) -> Result<Machine, RunError> {
     let device = match required.device {
         Device::Cpu => tch::Device::Cpu,
-        Device::Cuda => cuda()?,
+        Device::Cuda => cuda(place, local)?,
     };
     let kernels = KernelRequest {
         canon: required.canon == KernelPath::Reference,
@@ -60,9 +65,9 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
     Ok(PlatformSpec { threads: required.threads, cpu_capability, blas })
 }
 
-fn cuda() -> Result<tch::Device, RunError> {
+fn cuda(place: u32, local: u32) -> Result<tch::Device, RunError> {
     if kernels::cuda_devices() > 0 {
-        return Ok(Machine::new(true, false, KernelRequest::FASTEST)?.device);
+        return gpu(place, local);
     }
     let why = match kernels::cuda_library() {
         CudaLibrary::Absent => "this libtorch has no CUDA support".to_owned(),

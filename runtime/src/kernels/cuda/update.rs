@@ -12,6 +12,14 @@ use scale::shard::BLOCK;
 
 /// sqrt Σ g², [] f64, on the device.
 pub(crate) fn grad_norm(launcher: &Launcher, gradients: &[&Tensor]) -> Result<Tensor, KernelError> {
+    norm_of_sums(launcher, &square_sums(launcher, gradients)?)
+}
+
+/// Σ g² over the blocks of each gradient, one gradient after another: [blocks] f64, on the device.
+pub(crate) fn square_sums(
+    launcher: &Launcher,
+    gradients: &[&Tensor],
+) -> Result<Tensor, KernelError> {
     let Some(like) = gradients.first() else {
         return Err(KernelError::new("the norm of no gradients".to_owned()));
     };
@@ -31,13 +39,19 @@ pub(crate) fn grad_norm(launcher: &Launcher, gradients: &[&Tensor]) -> Result<Te
             .run()?;
         first += blocks(&g);
     }
-    let (norm, coefficient) = (empty(&[], Kind::Double, like)?, empty(&[], Kind::Double, like)?);
+    Ok(sums)
+}
+
+/// sqrt Σ sums, [] f64, on the device, of sums [blocks] f64 of all gradients: it does not depend on the ranks that made
+/// them.
+pub(crate) fn norm_of_sums(launcher: &Launcher, sums: &Tensor) -> Result<Tensor, KernelError> {
+    let (norm, coefficient) = (empty(&[], Kind::Double, sums)?, empty(&[], Kind::Double, sums)?);
     launcher
         .call("clip_coefficient", &[])
-        .pointer("sums", pointer(&sums)?)
+        .pointer("sums", pointer(sums)?)
         .pointer("norm", pointer(&norm)?)
         .pointer("coefficient", pointer(&coefficient)?)
-        .int("blocks", count)
+        .int("blocks", sums.numel() as i64)
         .float("most", f64::INFINITY)
         .run()?;
     Ok(norm)

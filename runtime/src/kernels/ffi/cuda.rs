@@ -25,6 +25,8 @@ struct Facts {
 
 unsafe extern "C" {
     fn canonc_cuda_deterministic() -> c_int;
+    fn canonc_cuda_use(device: c_int) -> c_int;
+    fn canonc_cuda_uuid(device: c_int, id: *mut u8) -> c_int;
     fn canonc_cuda_read_facts(device: c_int, facts: *mut Facts) -> c_int;
     fn canonc_cuda_load(device: c_int, image: *const c_void, module: *mut u64) -> c_int;
     fn canonc_cuda_function(
@@ -81,6 +83,22 @@ unsafe extern "C" {
 pub(crate) fn make_deterministic() -> Result<(), KernelError> {
     // SAFETY: no arguments.
     checked(unsafe { canonc_cuda_deterministic() })
+}
+
+/// Makes the device this thread's current one.
+pub(crate) fn use_device(device: usize) -> Result<(), KernelError> {
+    // SAFETY: a plain integer argument.
+    checked(unsafe { canonc_cuda_use(c_int::try_from(device).unwrap_or(c_int::MAX)) })
+}
+
+/// What tells a device from all others, of any machine.
+pub(crate) fn uuid(device: usize) -> Result<[u8; 16], KernelError> {
+    let mut id = [0; 16];
+    // SAFETY: 16 bytes that outlive the call, which writes as many.
+    checked(unsafe {
+        canonc_cuda_uuid(c_int::try_from(device).unwrap_or(c_int::MAX), id.as_mut_ptr())
+    })?;
+    Ok(id)
 }
 
 /// The driver of one device.

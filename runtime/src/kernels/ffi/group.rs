@@ -3,6 +3,7 @@
 //! passes the border.
 #![expect(unsafe_code, reason = "part of the module that may; every block says why it is sound")]
 
+use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -52,7 +53,8 @@ unsafe extern "C" {
         output: *mut c_void,
         input: *mut c_void,
     ) -> *mut OpaqueWork;
-    fn canonc_work_wait(work: *mut OpaqueWork) -> c_int;
+    fn canonc_work_wait(work: *mut OpaqueWork, pending: *mut *mut OpaqueWork) -> c_int;
+    fn canonc_work_done(work: *mut OpaqueWork) -> c_int;
     fn canonc_work_free(work: *mut OpaqueWork);
     fn canonc_group_broadcast(group: *mut Opaque, tensor: *mut c_void, root: c_int) -> c_int;
     fn canonc_group_set(
@@ -68,7 +70,7 @@ unsafe extern "C" {
         bytes: *mut u8,
         count: i64,
     ) -> i64;
-    fn canonc_group_leave(group: *mut Opaque);
+    fn canonc_group_leave(group: *mut Opaque, failed: c_int);
 }
 
 /// Where ranks meet, and which of them this process is.
@@ -103,6 +105,8 @@ pub enum Network {
 pub struct Group {
     group: NonNull<Opaque>,
     size: usize,
+    /// Whether an exchange failed, so that nobody can wait for the others.
+    failed: Cell<bool>,
 }
 
 impl Group {
@@ -123,7 +127,7 @@ impl Group {
             )
         };
         NonNull::new(group)
-            .map(|group| Group { group, size: *size as usize })
+            .map(|group| Group { group, size: *size as usize, failed: Cell::new(false) })
             .ok_or_else(last_error)
     }
 
@@ -205,6 +209,11 @@ impl Group {
         checked(unsafe { canonc_group_broadcast(self.group.as_ptr(), pointer(tensor), root) })
     }
 
+    /// An exchange failed: the group is left without waiting for those that are under way.
+    pub fn give_up(&self) {
+        self.failed.set(true);
+    }
+
     /// Stores a text for the other ranks.
     pub fn set(&self, key: &str, text: &str) -> Result<(), KernelError> {
         let key = c_text(key)?;
@@ -245,11 +254,38 @@ impl Work {
         NonNull::new(work).map(|work| Work { work, output }).ok_or_else(last_error)
     }
 
-    /// Waits until it is done. Returns its output.
-    pub fn wait(self) -> Result<Tensor, KernelError> {
-        // SAFETY: made by a begin, and freed only in `drop`.
-        checked(unsafe { canonc_work_wait(self.work.as_ptr()) })?;
-        Ok(self.output.shallow_clone())
+    /// Its output. On a CPU this waits until it is done. On a GPU, what is computed there from now on waits for it, and
+    /// this process does not: the [`Pending`] says when it is done.
+    pub fn wait(self) -> Result<(Tensor, Option<Pending>), KernelError> {
+        let mut pending = std::ptr::null_mut();
+        // SAFETY: made by a begin, and freed only in `drop`; a place for a pointer that outlives the call.
+        checked(unsafe { canonc_work_wait(self.work.as_ptr(), &raw mut pending) })?;
+        Ok((self.output.shallow_clone(), NonNull::new(pending).map(|work| Pending { work })))
+    }
+}
+
+/// An exchange between GPUs that this process has not waited for. It holds no tensors.
+#[derive(Debug)]
+pub struct Pending {
+    work: NonNull<OpaqueWork>,
+}
+
+impl Pending {
+    /// Whether it is done, or why it failed. Does not wait.
+    pub fn is_done(&self) -> Result<bool, KernelError> {
+        // SAFETY: made by a wait, and freed only in `drop`.
+        match unsafe { canonc_work_done(self.work.as_ptr()) } {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(last_error()),
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        // SAFETY: made by a wait, and freed only here.
+        unsafe { canonc_work_free(self.work.as_ptr()) }
     }
 }
 
@@ -263,7 +299,7 @@ impl Drop for Work {
 impl Drop for Group {
     fn drop(&mut self) {
         // SAFETY: made by canonc_group_meet, and left only here.
-        unsafe { canonc_group_leave(self.group.as_ptr()) }
+        unsafe { canonc_group_leave(self.group.as_ptr(), c_int::from(self.failed.get())) }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The exchanges of tensors in a step.
 //!
 //! In: an exchange of the schedule. Out: its message on the way; then its result, where it is needed. Must stay true: a
-//! message is a copy, so that what it was made of can change or be freed while it is on the way.
+//! message is a copy, or something that nobody changes before the exchange is waited for: a gradient, a weight between two
+//! updates.
 
 use compiler::graph::ParamId;
 use compiler::plan::{DType, Input};
@@ -21,21 +22,22 @@ impl Underway<'_> {
         weights: &Weights,
         transfer: Transfer,
     ) -> Result<(), RunError> {
+        let float = self.trainer.machine().kind;
         let begun = match transfer {
             Transfer::Gather { segment, dtype } => {
                 let params = self.params_in(segment, dtype);
                 let kind = self.trainer.machine().kind_of(dtype);
-                // The update may have written the piece in bf16 already.
+                // The update may have written the piece in bf16 already; else the message rounds it.
                 let known = |param: &usize| match kind == Kind::BFloat16 {
                     true => weights.known_rounded(*param),
                     false => None,
                 };
                 let part = |param: &usize| match known(param) {
                     Some(piece) => Ok(piece),
-                    None => Ok(tensor_of(&weights.tensors, *param)?.f_to_kind(kind)?),
+                    None => Ok(tensor_of(&weights.tensors, *param)?.shallow_clone()),
                 };
                 let parts = params.iter().map(part).collect::<Result<Vec<_>, ExecuteError>>()?;
-                self.division.team.begin_gather(&params, &parts)?
+                self.division.team.begin_gather(&params, &parts, kind)?
             }
             Transfer::Scatter { round, unit, way: Way::Flat } => {
                 let own = self.gradients_to_send(round, unit)?;
@@ -52,14 +54,14 @@ impl Underway<'_> {
             Transfer::Sums { unit } => {
                 let parts = self.sum(unit)?;
                 let team = &self.division.team;
-                team.begin_gather(team.params_of(unit), &parts)?
+                team.begin_gather(team.params_of(unit), &parts, float)?
             }
             Transfer::Weights { unit } => {
                 let team = &self.division.team;
                 let params = team.params_of(unit);
                 let part = |param: &usize| team.part(*param, tensor_of(&weights.tensors, *param)?);
                 let parts = params.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-                team.begin_gather(params, &parts)?
+                team.begin_gather(params, &parts, float)?
             }
         };
         match self.under_way.insert(transfer, begun) {
