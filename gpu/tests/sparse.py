@@ -7,7 +7,8 @@ how far it lies outside. Arithmetic in 32 bits that overflows is found as well, 
 lie inside, and in masked lanes: a mask may follow from the wrapped number.
 
 Of a loop of more than `2 * KEPT` trips, the first and the last `KEPT` run. Kernels make each trip's addresses from its
-number, so the extremes are among them. One that adds to a pointer in a loop would need all trips.
+number, so the extremes are among them. One that adds to a pointer in a loop would need all trips. The loops within a
+tile, where a mask may end in the middle, have 16 trips at most, and are whole.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ from gpu.registry import Spec
 # Bits of the room of one argument in the address space; its first byte is in the middle.
 ROOM = 44
 # Trips of a long loop that run, at each of its ends.
-KEPT = 4
+KEPT = 8
 HIDDEN = (str(Path(triton.__file__).parent), __file__)
 
 

@@ -72,8 +72,9 @@ void note(const c10::OperatorHandle &op, int64_t bytes, bool computed) {
   performed += '\t' + std::to_string(bytes) + (computed ? "\t1\n" : "\t0\n");
 }
 
-// Operations that only CUDA has, or whose shapes libtorch knows only in Python: results by their definition.
-bool known(const c10::OperatorHandle &op, torch::jit::Stack &stack, size_t count) {
+// Operations that only CUDA has, and, of large tensors, those whose shapes libtorch knows only in Python: results by their
+// definition.
+bool known(const c10::OperatorHandle &op, torch::jit::Stack &stack, size_t count, bool large) {
   const std::string &name = op.schema().name();
   const auto argument = [&](size_t at) { return stack[stack.size() - count + at]; };
   std::vector<c10::IValue> results;
@@ -91,10 +92,10 @@ bool known(const c10::OperatorHandle &op, torch::jit::Stack &stack, size_t count
       const at::Tensor operand = argument(at).toTensor();
       results.emplace_back(at::empty(operand.sizes(), operand.options()));
     }
-  } else if (name == "aten::log_sigmoid_forward") {
+  } else if (large && name == "aten::log_sigmoid_forward") {
     const at::Tensor x = argument(0).toTensor();
     results = {like(x, x.device()), at::empty({0}, x.options())};
-  } else if (name == "aten::log_sigmoid_backward") {
+  } else if (large && name == "aten::log_sigmoid_backward") {
     const at::Tensor x = argument(1).toTensor();
     results = {like(x, x.device())};
   } else {
@@ -137,10 +138,17 @@ void fallback(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::ji
   }
   // Made of other operations, which come here in their turn.
   const bool composed = computes(c10::DispatchKey::CompositeImplicitAutograd);
-  if (!has_tensors || composed || (views && !writes))
-    return redispatch();
+  if (!has_tensors || composed || (views && !writes)) {
+    redispatch();
+    // Numbers that no kernel writes, but that a step reads, are 0.
+    if (schema.name() == "aten::empty" && stack->back().toTensor().numel() < threshold) {
+      c10::impl::ExcludeDispatchKeyGuard usual(kKey);
+      stack->back().toTensor().zero_();
+    }
+    return;
+  }
   c10::impl::ExcludeDispatchKeyGuard usual(kKey);
-  if (known(op, *stack, count))
+  if (known(op, *stack, count, elements >= threshold))
     return note(op, bytes, false);
   if (elements < threshold) {
     note(op, bytes, true);

@@ -274,7 +274,7 @@ mod tests {
         let program = Program::new([("a.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
         let graph = program.compile("a.canon", "a").0.unwrap().graph;
         let machine = Machine::new(false, false, KernelRequest::FASTEST).unwrap();
-        let options = models::options(Precision::F32);
+        let options = models::options(Precision::F32, compiler::plan::Processor::Cpu);
         let shape = StepShape { batch: 1, seq_len: 8 };
         let stepper = Stepper::new(&graph, &options, shape, machine).unwrap();
         (stepper, plans::train(&graph, &options).micro.steps.len())

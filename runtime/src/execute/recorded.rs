@@ -6,12 +6,11 @@ use compiler::graph::Graph;
 use compiler::plan::{DType, Extent, Function, Input, Kernel, Precision, Processor, Value};
 use compiler::plans;
 use compiler::program::{Program, Std};
-use gpu::{Constant, Fake, Launched, Launcher, Library, Value as Argument};
+use gpu::{Constant, Launched, Value as Argument};
 use tch::{Device, Kind, Tensor};
 
 use super::{Choice, Executor, KernelRequest, Machine, Moments, Sums, Trainer, choose, widen};
-use crate::kernels::cuda::{self, RECORDER};
-use crate::kernels::ffi::shapes::ShapesOnly;
+use crate::kernels::cuda::{self, recorder::Recorder};
 use crate::kernels::loss::Terms;
 use crate::kernels::pointwise;
 use crate::selftest::models::{self, Family, Size};
@@ -20,17 +19,9 @@ use crate::weights::Weights;
 const CPU: Machine =
     Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
 
-/// Work as on a GPU, with products that libtorch has only there made for their shapes.
-fn recorded<T>(work: impl FnOnce(&Fake) -> T) -> T {
-    let library = Library::embedded().unwrap();
-    let fake = Fake::new(library, 9, 0);
-    let launcher = Launcher::new(library, Box::new(fake.clone())).unwrap();
-    RECORDER.set(Some(Box::leak(Box::new(launcher))));
-    let shapes = ShapesOnly::begin(1 << 16).unwrap();
-    let made = work(&fake);
-    drop(shapes);
-    RECORDER.set(None);
-    made
+/// Work as on a GPU.
+fn recorded<T>(work: impl FnOnce(&Recorder) -> T) -> T {
+    work(&Recorder::new(9, 0))
 }
 
 /// A model and its optimizer in the middle of a step.
@@ -91,12 +82,12 @@ fn adamw(launched: &[Launched]) -> BTreeMap<u64, (Constant, Argument)> {
 fn an_update_writes_the_bf16_copies_that_the_next_micro_batch_reads() {
     // Mamba2 has parameters that only f32 parts read.
     for family in [Family::Llama, Family::Mamba2] {
-        recorded(|fake| {
+        recorded(|recorder| {
             let mut model = Model::of(family, Precision::Bf16);
             let sums = model.micro_batch();
-            fake.take();
+            recorder.take();
             model.update(&sums.gradients).unwrap();
-            let launched = adamw(&fake.take());
+            let launched = adamw(&recorder.take());
             let rounded = model.rounded();
             assert_eq!(launched.len(), model.weights.tensors.len());
             for (n, p) in model.weights.tensors.iter().enumerate() {
@@ -122,11 +113,11 @@ fn an_update_writes_the_bf16_copies_that_the_next_micro_batch_reads() {
 
 #[test]
 fn an_update_in_f32_copies_nothing() {
-    recorded(|fake| {
+    recorded(|recorder| {
         let mut model = Model::of(Family::Llama, Precision::F32);
         let sums = model.micro_batch();
         model.update(&sums.gradients).unwrap();
-        let launched = adamw(&fake.take());
+        let launched = adamw(&recorder.take());
         assert!(!launched.is_empty());
         for (copy, _) in launched.values() {
             assert_eq!(*copy, Constant::Int(0));
@@ -281,13 +272,13 @@ fn single_gradients_are_the_composed_ones() {
 fn targets_may_begin_anywhere() {
     let logits = Tensor::zeros([70, 64], (Kind::BFloat16, Device::Cpu));
     let targets = Tensor::zeros([71], (Kind::Int64, Device::Cpu));
-    recorded(|fake| {
+    recorded(|recorder| {
         for first in [0, 1] {
             let launcher = cuda::launcher(Device::Cpu).unwrap();
             let targets = targets.narrow(0, first, 70);
             let terms = Terms { nll_square: 0.0, z_loss: 0.0 };
             cuda::loss::forward(launcher, &logits, &targets, terms).unwrap();
-            let launched = fake.take();
+            let launched = recorder.take();
             let entropy = launched.iter().find(|one| one.kernel == "cross_entropy").unwrap();
             assert!(entropy.aligned, "targets from {first}");
         }
@@ -306,11 +297,11 @@ fn plain_images_are_named_beside_their_kernels() {
     let plain = |dim| {
         let program = Program::new([("a.canon".to_owned(), text(dim))], Std::Embedded);
         let graph = program.compile("a.canon", "a").0.unwrap().graph;
-        recorded(|fake| {
+        recorded(|recorder| {
             let model = Model::new(&graph, Precision::F32);
             model.micro_batch();
             model.micro_batch();
-            let any = fake.take().iter().any(|one| !one.aligned);
+            let any = recorder.take().iter().any(|one| !one.aligned);
             let paths = model.trainer.paths();
             let norms = paths.iter().filter(|(kernel, _, _)| *kernel == "rms_norm");
             let norms: Vec<(String, u64)> =

@@ -7,6 +7,8 @@ pub(crate) mod canon;
 pub(crate) mod loss;
 mod named;
 pub(crate) mod norm;
+#[cfg(test)]
+pub(crate) mod recorder;
 pub(crate) mod rope;
 pub(crate) mod scan;
 pub(crate) mod sums;
@@ -30,17 +32,10 @@ impl From<LaunchError> for KernelError {
     }
 }
 
-#[cfg(test)]
-thread_local! {
-    /// A launcher for tensors of the CPU, which only records.
-    pub(crate) static RECORDER: std::cell::Cell<Option<&'static Launcher>> =
-        const { std::cell::Cell::new(None) };
-}
-
 /// The launcher of a device, or why there is none.
 pub(crate) fn launcher(device: Device) -> Result<&'static Launcher, KernelError> {
     #[cfg(test)]
-    if let Some(recorder) = RECORDER.get() {
+    if let Some(recorder) = recorder::launcher() {
         return Ok(recorder);
     }
     static LAUNCHERS: Mutex<BTreeMap<usize, Result<&'static Launcher, KernelError>>> =
@@ -137,7 +132,7 @@ pub(crate) fn dtype(kind: Kind) -> Result<Constant, KernelError> {
 /// The address of a tensor's first element.
 fn pointer(tensor: &Tensor) -> Result<Pointer, KernelError> {
     #[cfg(test)]
-    tests::note(tensor);
+    recorder::note(tensor);
     Ok(Pointer { address: tensor.data_ptr() as u64, element: element(tensor.kind())? })
 }
 

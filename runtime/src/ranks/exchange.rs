@@ -615,7 +615,7 @@ fn empty(elements: i64, kind: Kind) -> Result<Tensor, ExecuteError> {
 
 #[cfg(test)]
 mod tests {
-    use compiler::plan::Precision;
+    use compiler::plan::{Precision, Processor};
     use compiler::plans;
     use lab::experiment::Shard;
     use scale::schedule::Counts;
@@ -634,7 +634,7 @@ mod tests {
         let shards = Shards::of(&params, ranks.size());
         // The schedule wants a plan; its exchanges are not asked for.
         let graph = models::graph(Family::Llama, Size::Small).unwrap();
-        let micro = plans::train(&graph, &models::options(Precision::F32)).micro;
+        let micro = plans::train(&graph, &models::options(Precision::F32, Processor::Cpu)).micro;
         let counts = Counts { micro_batches: ranks.size(), in_sequence: 1, rows: 1 };
         let schedule = Schedule::new(shards, &micro, Shard::Full, counts, None);
         let shapes = sizes.iter().map(|size| vec![*size]).collect();

@@ -394,11 +394,11 @@ fn furthest(a: &Tensor, b: &Tensor) -> Result<f64, ExecuteError> {
 
 #[cfg(test)]
 mod tests {
-    use gpu::{Constant, Fake, Launcher, Library};
+    use gpu::Constant;
 
     use super::*;
     use crate::execute::KernelRequest;
-    use crate::kernels::cuda::RECORDER;
+    use crate::kernels::cuda::recorder::Recorder;
 
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden");
     const CPU: Machine =
@@ -460,21 +460,16 @@ mod tests {
 
     #[test]
     fn our_images_serve_every_scan_by_formula() {
-        let library = Library::embedded().unwrap();
-        let fake = Fake::new(library, 9, 0);
-        let launcher: &'static Launcher =
-            Box::leak(Box::new(Launcher::new(library, Box::new(fake.clone())).unwrap()));
         for (name, scan, path, bf16) in by_formula() {
             let metadata = file::metadata(&path).unwrap();
             let (operands, dy) = inputs(scan, &path, &metadata, bf16, CPU).unwrap();
-            RECORDER.set(Some(launcher));
+            let recorder = Recorder::new(9, 0);
             for call in &calls(scan, &operands, &dy) {
                 compiled(&name, call, CUDA).unwrap();
                 call.run(CPU).unwrap();
             }
-            RECORDER.set(None);
             let dtype = Constant::Text(if bf16 { "bf16" } else { "f32" }.to_owned());
-            let launched = fake.take();
+            let launched = recorder.take();
             // Sums of f32 are of f32 alone.
             let scans = launched.iter().filter(|one| one.kernel != "sum_rows");
             let dtypes: Vec<_> =

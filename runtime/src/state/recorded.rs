@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use compiler::program::{Program, Std};
 use dsl::Sources;
-use gpu::{Fake, Launched, Launcher, Library, Value};
+use gpu::{Launched, Value};
 use lab::experiment::{Experiment, LockedArch, Shard};
 use lab::lock::{self, Lock};
 use lab::recipe;
@@ -16,7 +16,7 @@ use tch::{Device, Kind};
 
 use super::{Ahead, Division, State, Together};
 use crate::execute::{KernelRequest, Machine};
-use crate::kernels::cuda::RECORDER;
+use crate::kernels::cuda::recorder::Recorder;
 use crate::ranks::Member;
 use crate::ranks::simulated::{Simulated, with_ranks};
 use crate::selftest::models::{self, Family, Size};
@@ -87,10 +87,7 @@ fn step(ranks: u64, shard: Shard) -> Vec<Result<Stepped, String>> {
 }
 
 fn one(simulated: Simulated, shard: Shard) -> Result<Stepped, String> {
-    let library = Library::embedded().unwrap();
-    let fake = Fake::new(library, 9, 0);
-    let launcher = Launcher::new(library, Box::new(fake.clone())).unwrap();
-    RECORDER.set(Some(Box::leak(Box::new(launcher))));
+    let recorder = Recorder::new(9, 0);
     let experiment = experiment();
     let text = lock::write(&Lock::Experiment(experiment.clone()));
     let mut job = Job::new(&experiment, &text, None).unwrap();
@@ -103,16 +100,15 @@ fn one(simulated: Simulated, shard: Shard) -> Result<Stepped, String> {
     let mut ahead = Ahead::new(&job, own, Some(team.checked()));
     let state = State::initial_part(&job, MACHINE, division);
     let mut state = state.map_err(|error| error.message)?;
-    fake.take();
+    recorder.take();
     let stop = AtomicBool::new(false);
     let end = state.advance_together(&mut job, &trainer, &mut ahead, &stop);
-    RECORDER.set(None);
     match end.map_err(|error| error.message)? {
         Together::Done { .. } => {}
         Together::NoData { why, .. } | Together::Differ { why } => return Err(why),
     }
     let blocks = team.schedule.blocks(team.ranks.rank());
-    Ok(Stepped { launched: fake.take(), settled: simulated.settled(), blocks })
+    Ok(Stepped { launched: recorder.take(), settled: simulated.settled(), blocks })
 }
 
 /// Blocks whose squares these launches sum.

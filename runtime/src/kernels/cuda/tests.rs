@@ -1,68 +1,36 @@
 //! Every launch of a training step, on a driver that records: kernels of all families, bf16 and f32, on tensors of the
 //! CPU, used as if they were on a device. Nothing is computed; the arguments of each launch are checked.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::plan::{Precision, Processor, Scan, Sizes};
 use compiler::plans;
-use gpu::{Fake, Launched, Launcher, Library, Target, Value};
+use gpu::{Launched, Library, Target, Value};
 use tch::{Device, Kind, Tensor};
 
+use super::recorder::Recorder;
 use super::*;
 use crate::execute::{KernelRequest, Machine, Moments, Trainer};
-use crate::kernels::ffi::shapes::ShapesOnly;
 use crate::selftest::models::{self, Family, Size};
 use crate::weights::Weights;
 
 mod steps;
 
-/// The address of an operand, and the bytes from its first element to just past its last.
-pub(super) type Extent = (u64, u64);
-
-thread_local! {
-    /// Operands in the order in which launches were given them.
-    static OPERANDS: RefCell<Vec<Extent>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Notes an operand of the next launch.
-pub(super) fn note(tensor: &Tensor) {
-    if RECORDER.get().is_none() {
-        return;
-    }
-    let (size, strides) = (tensor.size(), tensor.stride());
-    let last: i64 = size.iter().zip(&strides).map(|(count, stride)| (count - 1) * stride).sum();
-    let elements = if size.contains(&0) { 0 } else { last + 1 };
-    let bytes = elements as u64 * tensor.kind().elt_size_in_bytes() as u64;
-    OPERANDS.with_borrow_mut(|operands| operands.push((tensor.data_ptr() as u64, bytes)));
-}
-
-/// Operations on at least so many elements are not computed. The ids of a batch are fewer.
-const LARGE: i64 = 1 << 16;
-
 const CPU: Machine =
     Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
 
-/// Work with a recorder of a GPU in place of the CPU's kernels, and libtorch's operations for their shapes alone.
-fn recorded<T>(major: u32, minor: u32, work: impl FnOnce(&ShapesOnly) -> T) -> (T, Vec<Launched>) {
-    let library = Library::embedded().unwrap();
-    let fake = Fake::new(library, major, minor);
-    let launcher: &'static Launcher =
-        Box::leak(Box::new(Launcher::new(library, Box::new(fake.clone())).unwrap()));
-    RECORDER.set(Some(launcher));
-    OPERANDS.take();
-    let shapes = ShapesOnly::begin(LARGE).unwrap();
-    let made = work(&shapes);
-    drop(shapes);
-    RECORDER.set(None);
-    (made, fake.take())
+/// Work on a GPU that records, and its launches.
+fn recorded<T>(major: u32, minor: u32, work: impl FnOnce() -> T) -> (T, Vec<Launched>) {
+    let recorder = Recorder::new(major, minor);
+    let made = work();
+    (made, recorder.take())
 }
 
 /// A step of a model: the paths of its plans, and the launches.
 fn step(family: Family, precision: Precision) -> (BTreeMap<(String, String), u64>, Vec<Launched>) {
     let graph = models::graph(family, Size::Small).unwrap();
     let options = models::options(precision, Processor::Gpu);
-    recorded(9, 0, |_| {
+    recorded(9, 0, || {
         let trainer = Trainer::new(plans::train(&graph, &options), CPU).unwrap();
         let mut weights = Weights::init(&graph, 1).unwrap();
         let mut moments = Moments::zeros(&weights, &[]).unwrap();
@@ -86,7 +54,9 @@ fn every_kernel_of_a_step_is_launched() {
                 let theirs =
                     kernel.starts_with("attention") || path == "libtorch" || path == "view";
                 let product = kernel.starts_with("linear");
-                let ours = path == "fused/cuda/sm_90a";
+                // Rows of 258 logits do not begin at multiples of 16.
+                let image = if kernel.starts_with("head_loss") { ", plain image" } else { "" };
+                let ours = path.strip_suffix(image) == Some("fused/cuda/sm_90a");
                 assert!(
                     ours || theirs || product,
                     "{} {precision:?}: {kernel} {path}",
@@ -111,7 +81,7 @@ fn operands_are_passed_where_they_are() {
     let packed = Tensor::zeros([2, 70, 3 * 128], kind);
     let x = packed.narrow(2, 128, 128); // a part of a packed projection
     let weight = Tensor::zeros([128], kind);
-    let ((y, rstd), launched) = recorded(8, 0, |_| {
+    let ((y, rstd), launched) = recorded(8, 0, || {
         norm::forward(launcher(Device::Cpu).unwrap(), &x, None, &weight, 1e-5).unwrap()
     });
     let at = |tensor: &Tensor| Value::Address(tensor.data_ptr() as u64);
@@ -139,7 +109,7 @@ fn a_scan_with_an_operand_in_f32_rounds_none() {
     let of = |kind| Tensor::zeros([1, 70, 2, 64], (kind, Device::Cpu));
     let (q, k, v) = (of(Kind::BFloat16), of(Kind::BFloat16), of(Kind::BFloat16));
     for kind in [Kind::BFloat16, Kind::Float] {
-        let (scanned, launched) = recorded(9, 0, |_| {
+        let (scanned, launched) = recorded(9, 0, || {
             let x = [&q, &k, &v, &of(kind)];
             scan::forward(launcher(Device::Cpu).unwrap(), Scan::Gla, &x, None, None).unwrap()
         });
@@ -154,7 +124,7 @@ fn a_scan_of_other_shapes_is_refused() {
     let of = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
     let (q, v) = (of(&[1, 70, 2, 64]), of(&[1, 70, 2, 128]));
     let refused = |x: &[&Tensor]| {
-        let (made, launched) = recorded(9, 0, |_| {
+        let (made, launched) = recorded(9, 0, || {
             scan::forward(launcher(Device::Cpu).unwrap(), Scan::Rwkv6, x, None, None)
         });
         assert!(launched.is_empty());
@@ -174,7 +144,7 @@ fn a_view_that_begins_between_16_bytes_takes_the_plain_image() {
     let weight = Tensor::zeros([128], kind);
     for (first, aligned) in [(8, true), (4, false)] {
         let x = packed.narrow(2, first, 128);
-        let (_, launched) = recorded(9, 0, |_| {
+        let (_, launched) = recorded(9, 0, || {
             norm::forward(launcher(Device::Cpu).unwrap(), &x, None, &weight, 1e-5).unwrap()
         });
         assert_eq!(launched[0].aligned, aligned, "from channel {first}");

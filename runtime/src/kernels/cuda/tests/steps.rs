@@ -20,6 +20,7 @@ use lab::recipe;
 use records::job::Job;
 
 use super::*;
+use crate::kernels::cuda::recorder::{Extent, Recorder};
 use crate::kernels::ffi::shapes::Performed;
 use crate::ranks::Member;
 use crate::ranks::simulated::with_ranks;
@@ -44,13 +45,12 @@ struct Seen {
     performed: Vec<Performed>,
 }
 
-/// Runs a step for its shapes. `work` returns the operations that it has taken.
-fn seen(work: impl FnOnce(&ShapesOnly) -> Vec<Performed>) -> Seen {
-    let (performed, launched) = recorded(9, 0, |shapes| {
-        let taken = work(shapes);
-        [taken, shapes.take()].concat()
-    });
-    Seen { launched: with_extents(launched, OPERANDS.take()), performed }
+/// Runs a step for its shapes.
+fn seen(work: impl FnOnce()) -> Seen {
+    let recorder = Recorder::new(9, 0);
+    work();
+    let performed = recorder.performed();
+    Seen { launched: with_extents(recorder.take(), recorder.operands()), performed }
 }
 
 /// Each launch with the extents of its operands, which were noted in the order of the launches. Those of a launch of no
@@ -169,7 +169,6 @@ fn untouched(graph: &Graph, lengths: Option<&[i64]>) -> Weights {
 struct Share {
     steps: usize,
     work: Work,
-    operations: usize,
 }
 
 /// Two micro-batches and an update on one GPU: what they launch; the share of each kernel of a micro-batch's plan, with its
@@ -177,32 +176,24 @@ struct Share {
 fn alone(model: &str, batch: i64) -> (Seen, BTreeMap<(String, String), Share>) {
     let graph = graph(model);
     let plans = plans::train(&graph, &models::options(Precision::Bf16, Processor::Gpu));
-    let micro = plans.micro.clone();
     let sizes = Sizes { batch, time: SEQ_LEN, past: 0 };
     let mut shares: BTreeMap<&'static str, Share> = BTreeMap::new();
+    for step in &plans.micro.steps {
+        let share = shares.entry(step.kernel.name()).or_default();
+        share.steps += 1;
+        share.work += plans.micro.work(step, sizes);
+    }
     let mut paths = None;
-    let seen = seen(|shapes| {
+    let seen = seen(|| {
         let trainer = Trainer::new(plans, GPU).unwrap();
         let mut weights = untouched(&graph, None);
         let mut moments = Moments::zeros(&weights, &[]).unwrap();
         let ids = || Tensor::zeros([batch, SEQ_LEN], (Kind::Int64, Device::Cpu));
-        let (tokens, targets) = (ids(), ids());
-        let mut performed = shapes.take();
-        let mut observer = |step: &compiler::plan::Step, _| {
-            let share = shares.entry(step.kernel.name()).or_default();
-            share.steps += 1;
-            share.work += micro.work(step, sizes);
-            let own = shapes.take();
-            share.operations += own.len();
-            performed.extend(own);
-        };
-        let first =
-            trainer.micro_batch_timed(&weights, &tokens, &targets, 1e-4, Some(&mut observer));
-        let second = trainer.micro_batch(&weights, &tokens, &targets, 1e-4);
-        let sums = trainer.combine(first.unwrap(), second.unwrap()).unwrap();
+        let micro_batch =
+            |weights: &Weights| trainer.micro_batch(weights, &ids(), &ids(), 1e-4).unwrap();
+        let sums = trainer.combine(micro_batch(&weights), micro_batch(&weights)).unwrap();
         trainer.update_and_log(&mut weights, &mut moments, &sums, 1e-3, 1).unwrap();
         paths = Some(trainer.paths());
-        performed
     });
     let paths = paths.unwrap();
     assert_eq!(composed(&paths), Vec::<String>::new(), "{model}");
@@ -272,7 +263,7 @@ fn together(model: &str, batch: i64, shard: Shard) -> Vec<Seen> {
         let experiment = experiment(model, batch, shard.name());
         let text = lock::write(&Lock::Experiment(experiment.clone()));
         let mut job = Job::new(&experiment, &text, None).unwrap();
-        seen(|_| {
+        seen(|| {
             let member = Member { ranks: Rc::new(ranks), shard, node: None, wrong_in: None };
             let division = Division::new(&job, &member, Device::Cpu);
             let trainer = division.trainer(&job, GPU).unwrap();
@@ -287,7 +278,6 @@ fn together(model: &str, batch: i64, shard: Shard) -> Vec<Seen> {
             let made = state.advance_together(&mut job, &trainer, &mut ahead, &stop).unwrap();
             assert!(matches!(made, Together::Done { .. }), "{made:?}");
             assert_eq!(composed(&trainer.paths()), Vec::<String>::new(), "{model}");
-            Vec::new()
         })
     })
 }
@@ -455,10 +445,10 @@ fn steps_on_one_gpu_launch_what_is_committed() {
         section(
             &mut text,
             &format!("{step}, the plan of a micro-batch"),
-            "kernel\tpath\tsteps\toperations of libtorch\tbytes\tfloating-point operations",
+            "kernel\tpath\tsteps\tbytes\tfloating-point operations",
         );
-        for ((kernel, path), Share { steps, work: Work { bytes, flops }, operations }) in shares {
-            writeln!(text, "{kernel}\t{path}\t{steps}\t{operations}\t{bytes}\t{flops}").unwrap();
+        for ((kernel, path), Share { steps, work: Work { bytes, flops } }) in shares {
+            writeln!(text, "{kernel}\t{path}\t{steps}\t{bytes}\t{flops}").unwrap();
         }
         let (launches, operations) = (seen.launched.len(), seen.performed.len());
         let title = format!("{step}: {launches} launches, {operations} operations of libtorch");
@@ -501,10 +491,9 @@ fn a_misaligned_operand_is_found() {
     let of =
         |first| Tensor::zeros([2, 64, 4096], (Kind::BFloat16, Device::Cpu)).narrow(2, first, 2048);
     for (first, wanted) in [(8, 0), (4, 1)] {
-        let seen = seen(|_| {
+        let seen = seen(|| {
             let _ = norm::forward(launcher(Device::Cpu).unwrap(), &of(first), None, &weight, 1e-5)
                 .unwrap();
-            Vec::new()
         });
         let problems = problems(&seen);
         assert_eq!(problems.len(), wanted, "{problems:?}");
@@ -515,11 +504,10 @@ fn a_misaligned_operand_is_found() {
 #[test]
 fn nothing_large_is_computed_or_touched() {
     let elements = 1 << 31; // 8 GiB
-    let seen = seen(|_| {
+    let seen = seen(|| {
         let x = Tensor::empty([elements], (Kind::Float, Device::Cpu));
         let y = &x * 2.0 + &x;
         assert_eq!(y.size(), [elements]);
-        Vec::new()
     });
     let names: Vec<&str> = seen.performed.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["mul", "add"]);
