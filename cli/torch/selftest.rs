@@ -40,7 +40,7 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     peer_starts(args)?;
     let parts = parts(args)?;
     // Refuses a device that is not there before anything is written. The checks' processes open it themselves.
-    let machine = machine(args.device)?;
+    let _ = machine(args.device)?;
     out::container(&args.out)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
         Failure::machine(format!("the folder cannot be created: {error}")).at(shown(&args.out))
@@ -60,7 +60,7 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
             .map(|name| Child::new(part, name, args, &goldens))
             .collect::<Result<_, _>>()?;
         output::note(&format!("{}: {} processes", part.name(), checks.len()));
-        children::run(checks, children::at_once(part, machine), until, &mut log)?;
+        children::run(checks, children::at_once(part, args.device), until, &mut log)?;
     }
     let holds = results::hold(log.lines());
     log.add(Line::End { holds })?;

@@ -9,12 +9,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use runtime::execute::Machine;
 use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
-use tch::Device;
 
 use super::results::{Line, Log, Process};
-use canonc::args::{SelftestArgs, SelftestPart};
+use canonc::args::{OnDevice, SelftestArgs, SelftestPart};
 use canonc::fail::{Failure, reason};
 use canonc::output;
 
@@ -39,16 +37,13 @@ pub(super) fn end_with_parent() -> Result<(), Failure> {
 }
 
 /// How many processes of a part run at a time. Those that are timed run alone.
-pub(super) fn at_once(part: SelftestPart, machine: Machine) -> usize {
-    match (part, machine.device) {
+pub(super) fn at_once(part: SelftestPart, device: OnDevice) -> usize {
+    match (part, device) {
         // Most of their time is the reference's, on the CPU.
-        (SelftestPart::Kernels | SelftestPart::Goldens, Device::Cuda(_)) => {
+        (SelftestPart::Kernels | SelftestPart::Goldens, OnDevice::Cuda) => {
             (cores() / 4).clamp(1, 4)
         }
-        (
-            SelftestPart::Kernels | SelftestPart::Goldens,
-            Device::Cpu | Device::Mps | Device::Vulkan,
-        )
+        (SelftestPart::Kernels | SelftestPart::Goldens, OnDevice::Cpu)
         | (SelftestPart::Runs | SelftestPart::Steps | SelftestPart::Peers, _) => 1,
     }
 }
