@@ -1,6 +1,6 @@
 """No program of a launch of real size leaves its tensors, and no offset wraps in 32 bits.
 
-launches.jsonl has every distinct launch of training steps of the 1 B models, which
+launches.jsonl has the largest launches of training steps of the 1 B models, which
 runtime/src/kernels/cuda/tests/steps.rs records. `edges` has launches at the ends of what the docs promise.
 """
 
@@ -28,29 +28,6 @@ def recorded() -> list[sparse.Launch]:
     return [sparse.Launch.read(specs(), json.loads(line)) for line in lines]
 
 
-def without_repetition(launches: list[sparse.Launch]) -> list[sparse.Launch]:
-    """Of the launches of square_sums that differ in the place of their sums alone, the one with the last place."""
-    last = {}
-    for launch in launches:
-        first = next((a.value for a in launch.arguments if (launch.spec.name, a.name) == ("square_sums", "first")), 0)
-        rest = [a for a in launch.arguments if (launch.spec.name, a.name) != ("square_sums", "first")]
-        key = str((launch.spec.name, launch.constants, launch.grid, launch.aligned, rest))
-        if key not in last or first > last[key][0]:
-            last[key] = (first, launch)
-    return [launch for _, launch in last.values()]
-
-
-def largest(launches: list[sparse.Launch]) -> set[int]:
-    """The places of the largest launches of each variant, with and without its optional operands."""
-    best = {}
-    for place, launch in enumerate(launches):
-        absent = [argument.name for argument in launch.arguments if argument.points and not argument.value]
-        key = str((launch.spec.name, launch.constants, launch.aligned, absent))
-        if key not in best or launch.bytes > launches[best[key]].bytes:
-            best[key] = place
-    return set(best.values())
-
-
 # Tensors that a last program does not read or write to the end: dscores only with READ_FIRST, and to the last element
 # but one; g only where fades is not 0; and the last program of ssd_parameters writes dd.
 PARTLY = {("gla_key_gradients", "dscores"), ("delta_rows", "g"), ("ssd_parameters", "da")}
@@ -76,11 +53,9 @@ class Recorded(unittest.TestCase):
             launch.check()
 
     def test_last_programs_reach_the_ends_of_their_tensors_and_no_further(self):
-        launches = without_repetition(recorded())
-        whole = largest(launches)
         found = []
-        for place, launch in enumerate(launches):
-            found += faults(launch, launch.corners() if place in whole else [launch.last()], SHARED)
+        for launch in recorded():
+            found += faults(launch, launch.corners(), SHARED)
         self.assertFalse(found, "\n".join(["", *found]))
 
 
