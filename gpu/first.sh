@@ -193,7 +193,7 @@ C)
   follow "$WORK/selftest-C/selftest.jsonl" "$OUT/selftest.jsonl"
   [ ! -x "$program" ] ||
     step 300 memcheck-selftest compute-sanitizer --tool memcheck --print-limit 5 --target-processes all "$program" \
-      selftest --device "$DEVICE" --parts kernels --out "$WORK/selftest-C" --goldens "$root/tests/golden"
+      selftest --device "$DEVICE" --parts kernels --each 280 --limit 290 --out "$WORK/selftest-C" --goldens "$root/tests/golden"
   followed "$WORK/selftest-C/selftest.jsonl" "$OUT/selftest.jsonl"
   ;;
 esac

@@ -19,8 +19,9 @@ if [ ! -f "$program" ]; then
   exit 2
 fi
 
-rm -rf .gpu
-mkdir .gpu
+# What a run has left in .gpu/out stays.
+mkdir -p .gpu
+rm -f .gpu/*.xz .gpu/*.py .gpu/first.sh .gpu/commit
 if command -v xz >/dev/null; then
   xz -6 -T1 -c "$program" >.gpu/canonc-torch.xz
 else

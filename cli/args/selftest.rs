@@ -25,7 +25,8 @@ On a GPU the steps are those of models with 1.3 B and 100 M parameters in bf16, 
 model's operations, forward and backward, divided by time and by the device's stated operations per second in bf16, on a
 CPU by its measured product: 3 times the forward pass as `canonc show` counts it, attention by the pairs that it sees.
 
-DIR/selftest.jsonl has one line of JSON for each result, written as it comes. `part` says what the others are:
+DIR/selftest.jsonl has one line of JSON for each result, written as it comes; each call begins the file anew. `part` says
+what the others are:
   machine      schema, \"canonc.selftest.v2\"; device, facts, by name
   golden       name, path, bf16, largest, allowed, holds
   kernel       model, name, path, bf16, steps, largest, allowed, holds
@@ -58,6 +59,9 @@ pub struct SelftestArgs {
     /// The script that it runs, with the options of bench_torch.py
     #[arg(long, value_name = "FILE", requires = "python")]
     pub peer: Option<PathBuf>,
+    /// Seconds for each process, for tools that slow it down; one process at a time
+    #[arg(long, hide = true, value_name = "SECONDS", value_parser = within(1u64, 86_400))]
+    pub each: Option<u64>,
     /// Run one process of a part, and print its results
     #[arg(long, hide = true, value_name = "PART/NAME")]
     pub only: Option<String>,

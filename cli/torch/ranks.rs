@@ -111,16 +111,21 @@ const PARENT: &str = "CANONC_RANKS_PARENT";
 
 /// Asks the system to stop this process when the one that started it as a rank ends: nobody else would.
 pub(crate) fn end_with_parent() -> Result<(), Failure> {
-    let Some(parent) = std::env::var(PARENT).ok().and_then(|id| id.parse::<i32>().ok()) else {
+    signalled_with_parent(PARENT, Signal::USR1)
+}
+
+/// Asks the system for a signal when the process that started this one ends. That process has set a variable to its id.
+pub(crate) fn signalled_with_parent(variable: &str, signal: Signal) -> Result<(), Failure> {
+    let Some(parent) = std::env::var(variable).ok().and_then(|id| id.parse::<i32>().ok()) else {
         return Ok(());
     };
     #[cfg(target_os = "linux")]
-    rustix::process::set_parent_process_death_signal(Some(Signal::USR1)).map_err(|error| {
-        Failure::machine(format!("a rank cannot watch the process that started it: {error}"))
+    rustix::process::set_parent_process_death_signal(Some(signal)).map_err(|error| {
+        Failure::machine(format!("a process cannot watch the one that started it: {error}"))
     })?;
     match rustix::process::getppid() {
         Some(now) if now.as_raw_nonzero().get() == parent => Ok(()),
-        Some(_) | None => Err(Failure::machine("the process that started this rank has ended")),
+        Some(_) | None => Err(Failure::machine("the process that started this one has ended")),
     }
 }
 

@@ -20,14 +20,19 @@ use runtime::execute::{KernelRequest, Machine};
 use runtime::selftest::models::{self, Family, Size};
 use runtime::selftest::{goldens, kernels_of};
 
+use rustix::process::{Signal, kill_process_group};
+use signal_hook::consts::SIGTERM;
+use signal_hook::iterator::Signals;
+
 use crate::forward::processor;
+use crate::ranks::signalled_with_parent;
 use canonc::args::{OnDevice, SelftestArgs, SelftestPart};
 use canonc::fail::{Exit, Failure, Outcome, reason, shown};
 use canonc::out::{self, OutputKind};
 use canonc::output;
 use canonc::runs::failure;
 use children::Child;
-use results::{Line, Log, SCHEMA, Within, tables};
+use results::{Line, Log, Process, SCHEMA, Within, tables};
 
 /// The file of results.
 const FILE: &str = "selftest.jsonl";
@@ -36,11 +41,11 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     if let Some(only) = &args.only {
         return child(args, only);
     }
+    // Refuses a device that is not there before anything is written. The checks' processes open it themselves.
+    let _ = machine(args.device)?;
     let goldens = golden_folder(args.goldens.as_deref())?;
     peer_starts(args)?;
     let parts = parts(args)?;
-    // Refuses a device that is not there before anything is written. The checks' processes open it themselves.
-    let _ = machine(args.device)?;
     out::container(&args.out)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
         Failure::machine(format!("the folder cannot be created: {error}")).at(shown(&args.out))
@@ -55,12 +60,19 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     })?;
     let until = args.limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     for part in parts {
-        let checks: Vec<Child> = names(part, args, &goldens)?
+        let names = match names(part, args, &goldens) {
+            Ok(names) => names,
+            Err(failure) => {
+                log.add(Line::Process(Process::not_begun(part.name(), &failure)))?;
+                continue;
+            }
+        };
+        let checks: Vec<Child> = names
             .into_iter()
             .map(|name| Child::new(part, name, args, &goldens))
             .collect::<Result<_, _>>()?;
         output::note(&format!("{}: {} processes", part.name(), checks.len()));
-        children::run(checks, children::at_once(part, args.device), until, &mut log)?;
+        children::run(checks, children::at_once(part, args), until, &mut log)?;
     }
     let holds = results::hold(log.lines());
     log.add(Line::End { holds })?;
@@ -161,9 +173,21 @@ fn names(part: SelftestPart, args: &SelftestArgs, folder: &Path) -> Result<Vec<S
     })
 }
 
+/// Ends this process, and what it has started, when the self-test ends, however that ends.
+fn end_with_parent() -> Result<(), Failure> {
+    let mut signals =
+        Signals::new([SIGTERM]).map_err(|error| Failure::machine(error.to_string()))?;
+    std::thread::spawn(move || {
+        for _ in signals.forever() {
+            let _ = kill_process_group(rustix::process::getpgrp(), Signal::KILL);
+        }
+    });
+    signalled_with_parent(children::PARENT, Signal::TERM)
+}
+
 /// A check in a process of its own. Its results go to standard output, a line each.
 fn child(args: &SelftestArgs, only: &str) -> Outcome {
-    children::end_with_parent()?;
+    end_with_parent()?;
     let unknown = || Failure::bad_input(format!("the self-test has no `{only}`"));
     let (part, name) = only.split_once('/').ok_or_else(unknown)?;
     let part = SelftestPart::ALL.into_iter().find(|known| known.name() == part);

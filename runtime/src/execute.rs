@@ -355,8 +355,8 @@ pub(crate) fn out_of_memory(message: &str) -> Option<String> {
     let asked = memory_asked_for(message)?;
     Some(format!(
         "memory ran out when it asked for {asked}\nhelp: use platform.recompute = \"selective\" or \"layers\", fewer \
-         batch.sequences, batch.in_sequence = batch.micro_batches so that no sums wait, or more ranks with \
-         platform.shard = \"full\"; `canonc run --dry-run` says what a step needs"
+         batch.sequences, batch.in_sequence for several micro-batches, or more ranks with platform.shard = \"full\"; \
+         `canonc run --dry-run` says what a step needs"
     ))
 }
 

@@ -4,12 +4,12 @@ use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Mutex;
-use std::sync::mpsc::{Sender, channel};
-use std::thread::available_parallelism;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::results::{Line, Log, Process};
 use canonc::args::{OnDevice, SelftestArgs, SelftestPart};
@@ -19,8 +19,17 @@ use canonc::output;
 /// How often a process is asked whether it has ended.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Lines kept of what a process writes on standard error.
+/// How long a killed process may take to end. One that waits for a hung driver never does.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Lines kept of what a process prints that is no result.
 const LAST_LINES: usize = 12;
+
+/// The id of the self-test's process, in the environment of a check's.
+pub(super) const PARENT: &str = "CANONC_SELFTEST_PARENT";
+
+/// The start of every result.
+const RESULT: &str = "{\"part\":";
 
 /// A check that will run in a process of its own.
 pub(super) struct Child {
@@ -30,21 +39,22 @@ pub(super) struct Child {
     command: Command,
 }
 
-/// In a check's process: it ends when the self-test does.
-pub(super) fn end_with_parent() -> Result<(), Failure> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|error| Failure::machine(format!("no signal at the end of the parent: {error}")))
+/// What a thread that runs processes tells.
+enum Message {
+    Result(Line),
+    /// There are no more processes for it.
+    Done,
 }
 
 /// How many processes of a part run at a time. Those that are timed run alone.
-pub(super) fn at_once(part: SelftestPart, device: OnDevice) -> usize {
-    match (part, device) {
-        // Most of their time is the reference's, on the CPU.
-        (SelftestPart::Kernels | SelftestPart::Goldens, OnDevice::Cuda) => {
+pub(super) fn at_once(part: SelftestPart, args: &SelftestArgs) -> usize {
+    match (part, args.device, args.each) {
+        // Most of their time is the reference's, on the CPU. Under a tool that needs longer they take turns.
+        (SelftestPart::Kernels | SelftestPart::Goldens, OnDevice::Cuda, None) => {
             (cores() / 4).clamp(1, 4)
         }
-        (SelftestPart::Kernels | SelftestPart::Goldens, OnDevice::Cpu)
-        | (SelftestPart::Runs | SelftestPart::Steps | SelftestPart::Peers, _) => 1,
+        (SelftestPart::Kernels | SelftestPart::Goldens, _, _)
+        | (SelftestPart::Runs | SelftestPart::Steps | SelftestPart::Peers, _, _) => 1,
     }
 }
 
@@ -73,19 +83,21 @@ impl Child {
             }
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // What it starts ends with it.
+        // A group of its own, which ends with it.
         command.process_group(0);
-        Ok(Child { name, limit: Duration::from_secs(part.limit(args.device)), command })
+        command.env(PARENT, std::process::id().to_string());
+        let limit = Duration::from_secs(args.each.unwrap_or(part.limit(args.device)));
+        Ok(Child { name, limit, command })
     }
 
     /// Runs the process and sends each of its results, then how it ended. The error is that nobody receives them.
-    fn run(mut self, until: Option<Instant>, results: &Sender<Line>) -> Result<(), ()> {
+    fn run(mut self, until: Option<Instant>, messages: &Sender<Message>) -> Result<(), ()> {
         let began = Instant::now();
         let left = until.map(|until| until.saturating_duration_since(began));
         let limit = left.map_or(self.limit, |left| left.min(self.limit));
         let failure = match limit.is_zero() {
             true => Some("not begun: no time was left".to_owned()),
-            false => self.results(limit, results)?,
+            false => self.results(limit, messages)?,
         };
         let process = Process {
             name: self.name,
@@ -93,11 +105,15 @@ impl Child {
             limit: limit.as_secs_f64(),
             failure,
         };
-        results.send(Line::Process(process)).map_err(|_| ())
+        messages.send(Message::Result(Line::Process(process))).map_err(|_| ())
     }
 
     /// Sends the results of the process. Returns why it has fewer than it should.
-    fn results(&mut self, limit: Duration, results: &Sender<Line>) -> Result<Option<String>, ()> {
+    fn results(
+        &mut self,
+        limit: Duration,
+        messages: &Sender<Message>,
+    ) -> Result<Option<String>, ()> {
         let until = Instant::now() + limit;
         let mut child = match self.command.spawn() {
             Ok(child) => child,
@@ -105,69 +121,117 @@ impl Child {
         };
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let kill = || group.map(|group| kill_process_group(group, Signal::KILL));
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        std::thread::scope(|scope| {
-            let lines = scope.spawn(|| forward(stdout, results));
-            let messages = scope.spawn(|| last_lines(stderr));
-            let mut timed_out = false;
-            let status = loop {
-                match child.try_wait() {
-                    Ok(Some(status)) => break Ok(status),
-                    Ok(None) if Instant::now() >= until => {
-                        timed_out = true;
-                        let _ = kill();
-                    }
-                    Ok(None) => {}
-                    Err(error) => break Err(reason(&error)),
+        let printed = lines_of(child.stdout.take(), child.stderr.take());
+        let mut output = Printed::default();
+        let mut timed_out = false;
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) if Instant::now() >= until + GRACE => {
+                    return Ok(Some(format!("{}, and does not end when killed", at_limit(limit))));
                 }
-                std::thread::sleep(POLL);
-            };
-            // Processes that it left behind would keep its output open.
-            let _ = kill();
-            let sent = lines.join().unwrap_or(Err(()));
-            let messages = messages.join().unwrap_or_default();
-            sent?;
-            Ok(match status {
-                _ if timed_out => {
-                    Some(format!("ended at its limit of {:.0} s", limit.as_secs_f64()))
+                Ok(None) if Instant::now() >= until => {
+                    timed_out = true;
+                    let _ = kill();
                 }
-                Ok(status) => ending(status, &messages),
-                Err(error) => Some(error),
-            })
+                Ok(None) => {}
+                Err(error) => break Err(reason(&error)),
+            }
+            output.take(&printed, Instant::now() + POLL, messages)?;
+        };
+        // Processes that it left behind would keep its output open, but one that left its group still may.
+        let _ = kill();
+        output.take(&printed, Instant::now() + GRACE, messages)?;
+        Ok(match status {
+            Ok(_) if timed_out => Some(at_limit(limit)),
+            Ok(status) => ending(status, &output),
+            Err(error) => Some(error),
         })
     }
 }
 
-/// Sends each line that is a result.
-fn forward(stdout: Option<impl Read>, results: &Sender<Line>) -> Result<(), ()> {
-    let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
-    for line in lines.map_while(Result::ok) {
-        if let Ok(line) = serde_json::from_str(&line) {
-            results.send(line).map_err(|_| ())?;
-        }
-    }
-    Ok(())
+fn at_limit(limit: Duration) -> String {
+    format!("ended at its limit of {:.0} s", limit.as_secs_f64())
 }
 
-fn last_lines(stderr: Option<impl Read>) -> Vec<String> {
-    let mut last = Vec::new();
-    let lines = stderr.into_iter().flat_map(|stderr| BufReader::new(stderr).lines());
-    for line in lines.map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
-        if last.len() == LAST_LINES {
-            last.remove(0);
+/// What a process has printed.
+#[derive(Default)]
+struct Printed {
+    results: usize,
+    /// The last lines that are no results.
+    rest: Vec<String>,
+}
+
+impl Printed {
+    /// Takes lines until a time, or until there will be none. The error is that nobody receives the results.
+    fn take(
+        &mut self,
+        lines: &Receiver<String>,
+        until: Instant,
+        messages: &Sender<Message>,
+    ) -> Result<(), ()> {
+        loop {
+            let line = match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    // The process may live on with its output closed.
+                    thread::sleep(POLL.min(until.saturating_duration_since(Instant::now())));
+                    return Ok(());
+                }
+            };
+            // A library may have begun the line.
+            let result =
+                line.rfind(RESULT).and_then(|at| serde_json::from_str(line.get(at..)?).ok());
+            match result {
+                Some(result) => {
+                    self.results += 1;
+                    messages.send(Message::Result(result)).map_err(|_| ())?;
+                }
+                None if line.trim().is_empty() => {}
+                None => {
+                    if self.rest.len() == LAST_LINES {
+                        self.rest.remove(0);
+                    }
+                    self.rest.push(line);
+                }
+            }
         }
-        last.push(line);
     }
-    last
+}
+
+/// The lines that a process prints, of both streams. Bytes that are no text are replaced.
+fn lines_of(
+    stdout: Option<impl Read + Send + 'static>,
+    stderr: Option<impl Read + Send + 'static>,
+) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    let streams: [Option<Box<dyn Read + Send>>; 2] =
+        [stdout.map(|it| Box::new(it) as _), stderr.map(|it| Box::new(it) as _)];
+    for stream in streams.into_iter().flatten() {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    receiver
 }
 
 /// Why a process that ended by itself failed: its error, or its last line.
-fn ending(status: ExitStatus, messages: &[String]) -> Option<String> {
-    if status.success() {
-        return None;
-    }
-    let error = messages.iter().rev().find(|line| line.starts_with("error: ")).or(messages.last());
+fn ending(status: ExitStatus, printed: &Printed) -> Option<String> {
+    let rest = &printed.rest;
+    let error = rest.iter().rev().find(|line| line.starts_with("error: ")).or(rest.last());
     let error = error.map(|line| line.trim_start_matches("error: ").to_owned());
+    if status.success() {
+        return (printed.results == 0).then(|| match error {
+            Some(error) => format!("it printed no result: {error}"),
+            None => "it printed no result".to_owned(),
+        });
+    }
     Some(match (status.signal(), error) {
         (Some(signal), None) => format!("ended by signal {signal}"),
         (Some(signal), Some(error)) => format!("ended by signal {signal}: {error}"),
@@ -192,28 +256,37 @@ pub(super) fn run(
         }
         child
     });
-    let queue = Mutex::new(children.collect::<Vec<_>>().into_iter());
+    let queue = Arc::new(Mutex::new(children.collect::<Vec<_>>().into_iter()));
     let (sender, receiver) = channel();
-    std::thread::scope(|scope| {
-        for _ in 0..at_once {
-            let (queue, sender) = (&queue, sender.clone());
-            scope.spawn(move || {
-                let next = || queue.lock().ok()?.next();
-                while let Some(child) = next() {
-                    if child.run(until, &sender).is_err() {
-                        break;
-                    }
+    for _ in 0..at_once {
+        let (queue, sender) = (queue.clone(), sender.clone());
+        // The thread lives as long as its process, which the system would end with it.
+        thread::spawn(move || {
+            let next = || queue.lock().ok()?.next();
+            while let Some(child) = next() {
+                if child.run(until, &sender).is_err() {
+                    break;
                 }
-            });
-        }
-        drop(sender);
-        for line in receiver {
-            if let Line::Process(process) = &line {
-                let ending = process.failure.as_deref().unwrap_or("done");
-                output::note(&format!("  {}, {:.0} s: {ending}", process.name, process.seconds));
             }
-            log.add(line)?;
+            let _ = sender.send(Message::Done);
+        });
+    }
+    let mut running = at_once;
+    while running > 0 {
+        match receiver.recv() {
+            Ok(Message::Result(line)) => {
+                if let Line::Process(process) = &line {
+                    let ending = process.failure.as_deref().unwrap_or("done");
+                    output::note(&format!(
+                        "  {}, {:.0} s: {ending}",
+                        process.name, process.seconds
+                    ));
+                }
+                log.add(line)?;
+            }
+            Ok(Message::Done) => running -= 1,
+            Err(_) => return Err(Failure::machine("the self-test's threads ended early")),
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }

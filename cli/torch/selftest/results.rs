@@ -97,6 +97,15 @@ pub(super) struct Process {
     pub(super) failure: Option<String>,
 }
 
+impl Process {
+    /// A part whose processes are not known.
+    pub(super) fn not_begun(part: &str, failure: &Failure) -> Process {
+        let message = failure.message.clone().unwrap_or_default();
+        let name = format!("{part}/all");
+        Process { name, seconds: 0.0, limit: 0.0, failure: Some(message) }
+    }
+}
+
 impl Line {
     pub(super) fn text(&self) -> Result<String, Failure> {
         serde_json::to_string(self).map_err(|error| Failure::machine(error.to_string()))

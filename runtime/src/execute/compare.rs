@@ -7,12 +7,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use compiler::plan::{DType, Input, Plan, Sizes, Step, ValId, Value};
+use compiler::plan::{DType, Input, Kernel, Plan, Sizes, Step, ValId, Value};
 use tch::{Device, Kind, Tensor};
 
 use super::dispatch::Context;
 use super::{Choice, ExecuteError, KernelRequest, Machine, choose, dispatch, widen};
 use crate::kernels::arrange::copy;
+use crate::kernels::path::Path;
 
 /// The kernels of a plan that ran by one path, in one dtype.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,8 +83,20 @@ pub fn compare(
                 step.outputs.iter().map(|id| value(plan, *id)).collect::<Result<Vec<_>, _>>()?;
             let kinds: Vec<Kind> =
                 outputs.iter().map(|value| machine.kind_of(value.dtype)).collect();
-            let context =
-                Context { machine, sizes, consumes_first: false, copy: None, tables: &tables };
+            // On a GPU the update also writes the parameter in bf16.
+            let rounded = match (&step.kernel, choice, here.first()) {
+                (Kernel::AdamW { .. }, Choice::Ours(Path::Cuda(_)), Some(p)) => {
+                    Some(Tensor::f_empty(p.size(), (Kind::BFloat16, machine.device))?)
+                }
+                (_, _, _) => None,
+            };
+            let context = Context {
+                machine,
+                sizes,
+                consumes_first: false,
+                copy: rounded.as_ref(),
+                tables: &tables,
+            };
             let made = widen::run(
                 &step.kernel,
                 choice,
@@ -106,6 +119,11 @@ pub fn compare(
                 // NaN stays.
                 entry.largest =
                     if off > entry.largest || off.is_nan() { off } else { entry.largest };
+            }
+            if let (Some(rounded), Some(p)) = (&rounded, made.first())
+                && !p.f_to_kind(Kind::BFloat16)?.f_equal(rounded)?
+            {
+                entry.largest = f64::INFINITY;
             }
         }
         for (id, result) in step.outputs.iter().zip(&results) {

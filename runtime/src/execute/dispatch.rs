@@ -105,10 +105,10 @@ pub(super) fn run(
 
         Kernel::Pointwise(function) => vec![pointwise::apply(*function, x(0)?)?],
         Kernel::PointwiseGrad(function) => {
-            let single = pointwise::single_gradient(*function);
-            vec![match single.filter(|_| choice == Choice::SingleOperation) {
-                Some(gradient) => gradient(x(0)?, x(1)?)?,
-                None => pointwise::gradient(*function, x(0)?, x(1)?)?,
+            vec![match (choice, pointwise::single_gradient(*function)) {
+                (Choice::SingleOperation, Some(gradient)) => gradient(x(0)?, x(1)?)?,
+                (Choice::SingleOperation, None) => return Err(not_for(choice)),
+                (_, _) => pointwise::gradient(*function, x(0)?, x(1)?)?,
             }]
         }
         // If ranks differ, the smaller one is broadcast over the other's leading axes.

@@ -64,5 +64,5 @@ pub fn single_gradient(function: Function) -> Option<Gradient> {
 
 /// dy σ(beta x), and dy where beta x is above 20.
 fn softplus_backward(dy: &Tensor, x: &Tensor, beta: i64) -> Result<Tensor, TchError> {
-    Tensor::f_softplus_backward(dy, x, beta, 20)
+    x.f_softplus_backward(dy, beta, 20)
 }

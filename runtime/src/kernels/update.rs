@@ -80,12 +80,15 @@ pub(crate) fn sums_by_block(gradients: &[Tensor]) -> Result<Vec<Vec<f64>>, Kerne
     let sums = cuda::update::square_sums(launcher, &gradients.iter().collect::<Vec<_>>())?;
     let sums: Vec<f64> = Vec::try_from(&sums.f_to_device(Device::Cpu)?)?;
     let mut rest = sums.as_slice();
-    let mut of = |g: &Tensor| {
-        let (own, others) = rest.split_at_checked(g.numel().div_ceil(CHUNK)).unwrap_or_default();
+    let mut blocks_of = |g: &Tensor| {
+        let count = g.numel().div_ceil(CHUNK);
+        let (blocks, others) = rest.split_at_checked(count).ok_or_else(|| {
+            KernelError::new(format!("{} sums of squares for {count} blocks", rest.len()))
+        })?;
         rest = others;
-        own.to_vec()
+        Ok(blocks.to_vec())
     };
-    Ok(gradients.iter().map(&mut of).collect())
+    gradients.iter().map(&mut blocks_of).collect()
 }
 
 /// The norm from all blocks' sums, with the bits that [`grad_norm`] of whole gradients has on this device.

@@ -411,7 +411,7 @@ impl Largest {
 
 const UPDATE: &str = "CANONC_UPDATE_GPU_STEPS";
 
-/// Compares each section with that of a committed file, or writes the file if that is asked for.
+/// Compares with a committed file, or writes it if that is asked for.
 fn committed(file: &str, text: &str) {
     let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gpu").join(file);
     if std::env::var_os(UPDATE).is_some() {
@@ -419,11 +419,15 @@ fn committed(file: &str, text: &str) {
         return;
     }
     let known = std::fs::read_to_string(&path).unwrap_or_default();
-    for section in text.split("\n\n") {
-        let (section, known) = (section.trim_end(), known.trim_end());
-        let is_there = known.split("\n\n").any(|known| known == section);
-        assert!(is_there, "gpu/{file} does not have, and {UPDATE}=1 writes:\n{section}");
+    let mut lines = known.lines().zip(text.lines()).zip(1..);
+    if let Some(((known, new), line)) = lines.find(|((known, new), _)| known != new) {
+        panic!("line {line} of gpu/{file} is\n{known}\nnot\n{new}\n{UPDATE}=1 writes it");
     }
+    assert_eq!(
+        known.len(),
+        text.len(),
+        "gpu/{file} has other lines at its end; {UPDATE}=1 writes it"
+    );
 }
 
 /// A comment, and what the columns are.
@@ -465,12 +469,7 @@ fn steps_of_eight_ranks_launch_what_is_committed() {
     let mut text = String::from(
         "# What the first rank of eight launches in a step of two micro-batches, with platform.shard = \"full\"; as steps.tsv.\n",
     );
-    // A larger batch changes sizes alone, which one GPU has too.
-    let updates = std::env::var_os(UPDATE).is_some();
     for (model, batch) in MODELS.into_iter().flat_map(|model| BATCHES.map(|batch| (model, batch))) {
-        if batch != BATCHES[0] && !updates {
-            continue;
-        }
         let step = format!("{model} {batch}x{SEQ_LEN}");
         let ranks = together(model, batch, Shard::Full);
         for (rank, seen) in (0..).zip(&ranks) {
@@ -498,6 +497,19 @@ fn a_misaligned_operand_is_found() {
         let problems = problems(&seen);
         assert_eq!(problems.len(), wanted, "{problems:?}");
         assert!(problems.iter().all(|problem| problem.contains("takes the plain image: x = ")));
+    }
+}
+
+#[test]
+fn a_grid_that_no_gpu_has_is_found() {
+    let weight = Tensor::zeros([2048], (Kind::BFloat16, Device::Cpu));
+    let x = Tensor::zeros([2, 64, 2048], (Kind::BFloat16, Device::Cpu));
+    for (grid, wanted) in [([1, 65_535, 1], 0), ([1, 65_536, 1], 1), ([1 << 31, 1, 1], 1)] {
+        let mut seen = seen(|| {
+            let _ = norm::forward(launcher(Device::Cpu).unwrap(), &x, None, &weight, 1e-5).unwrap();
+        });
+        seen.launched[0].0.grid = grid;
+        assert_eq!(problems(&seen).len(), wanted, "{grid:?}");
     }
 }
 
