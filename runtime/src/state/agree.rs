@@ -206,13 +206,13 @@ mod tests {
     fn swapped_elements_change_a_digest() {
         let gradient = gradient(PIECE + 5);
         // Opposite numbers differ in one bit, the highest.
-        let _ = gradient.narrow(0, 9, 1).copy_(&-gradient.narrow(0, 8, 1));
-        let _ = gradient.narrow(0, PIECE, 1).copy_(&-gradient.narrow(0, 0, 1));
+        gradient.narrow(0, 9, 1).copy_(&-gradient.narrow(0, 8, 1));
+        gradient.narrow(0, PIECE, 1).copy_(&-gradient.narrow(0, 0, 1));
         let wanted = number(&gradient);
         for (one, other) in [(8, 9), (0, PIECE), (0, 1), (5, PIECE + 4), (1 << 10, 1 << 19)] {
             let changed = gradient.copy();
-            let _ = changed.narrow(0, one, 1).copy_(&gradient.narrow(0, other, 1));
-            let _ = changed.narrow(0, other, 1).copy_(&gradient.narrow(0, one, 1));
+            changed.narrow(0, one, 1).copy_(&gradient.narrow(0, other, 1));
+            changed.narrow(0, other, 1).copy_(&gradient.narrow(0, one, 1));
             assert_ne!(number(&changed), wanted, "elements {one} and {other}");
         }
     }
