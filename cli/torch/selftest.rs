@@ -11,7 +11,7 @@ mod steps;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use compiler::plan::Precision;
@@ -32,7 +32,7 @@ use canonc::out::{self, OutputKind};
 use canonc::output;
 use canonc::runs::failure;
 use children::Child;
-use results::{Line, Log, Process, SCHEMA, Within, tables};
+use results::{Line, Log, SCHEMA, Within, tables};
 
 /// The file of results.
 const FILE: &str = "selftest.jsonl";
@@ -41,11 +41,15 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     if let Some(only) = &args.only {
         return child(args, only);
     }
+    let until = args.limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let parts = parts(args)?;
     // Refuses a device that is not there before anything is written. The checks' processes open it themselves.
     let _ = machine(args.device)?;
-    let goldens = golden_folder(args.goldens.as_deref())?;
+    let goldens = match parts.contains(&SelftestPart::Goldens) {
+        true => Some(golden_folder(args.goldens.as_deref())?),
+        false => None,
+    };
     peer_starts(args)?;
-    let parts = parts(args)?;
     out::container(&args.out)?;
     std::fs::create_dir_all(&args.out).map_err(|error| {
         Failure::machine(format!("the folder cannot be created: {error}")).at(shown(&args.out))
@@ -58,18 +62,10 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
         device: device_name(args.device).to_owned(),
         facts: runtime::train::machine_facts(),
     })?;
-    let until = args.limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     for part in parts {
-        let names = match names(part, args, &goldens) {
-            Ok(names) => names,
-            Err(failure) => {
-                log.add(Line::Process(Process::not_begun(part.name(), &failure)))?;
-                continue;
-            }
-        };
-        let checks: Vec<Child> = names
+        let checks: Vec<Child> = names(part, args, goldens.as_deref())
             .into_iter()
-            .map(|name| Child::new(part, name, args, &goldens))
+            .map(|name| Child::new(part, name, args, goldens.as_deref()))
             .collect::<Result<_, _>>()?;
         output::note(&format!("{}: {} processes", part.name(), checks.len()));
         children::run(checks, children::at_once(part, args), until, &mut log)?;
@@ -112,6 +108,9 @@ fn parts(args: &SelftestArgs) -> Result<Vec<SelftestPart>, Failure> {
     Ok(parts)
 }
 
+/// The longest wait for a Python that imports PyTorch, in seconds.
+const PYTHON_STARTS: u64 = 120;
+
 /// Refuses a Python or a script that would only fail after all the tests.
 fn peer_starts(args: &SelftestArgs) -> Result<(), Failure> {
     if let Some(peer) = args.peer.as_ref().filter(|peer| !peer.is_file()) {
@@ -120,13 +119,14 @@ fn peer_starts(args: &SelftestArgs) -> Result<(), Failure> {
     }
     let Some(python) = &args.python else { return Ok(()) };
     let mut command = Command::new(python);
-    command.args(["-c", "import torch"]).stdin(Stdio::null());
-    let problem = match command.output() {
-        Ok(output) if output.status.success() => return Ok(()),
-        Ok(output) => {
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            stderr.lines().last().unwrap_or("it imports no torch").to_owned()
+    command.args(["-c", "import torch"]);
+    let seconds = args.limit.unwrap_or(PYTHON_STARTS).min(PYTHON_STARTS);
+    let problem = match children::run_program(command, Some(Duration::from_secs(seconds))) {
+        Ok((Some(status), _)) if status.success() => return Ok(()),
+        Ok((Some(_), lines)) => {
+            lines.errors.last().cloned().unwrap_or_else(|| "it imports no torch".to_owned())
         }
+        Ok((None, _)) => format!("`import torch` takes more than {seconds} s"),
         Err(error) => reason(&error),
     };
     Err(Failure::bad_input(format!(
@@ -156,10 +156,10 @@ fn golden_folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
 const DTYPES: [(&str, Precision); 2] = [("bf16", Precision::Bf16), ("f32", Precision::F32)];
 
 /// What each process of a part checks, the most important first.
-fn names(part: SelftestPart, args: &SelftestArgs, folder: &Path) -> Result<Vec<String>, Failure> {
+fn names(part: SelftestPart, args: &SelftestArgs, folder: Option<&Path>) -> Vec<String> {
     let on_gpu = args.device == OnDevice::Cuda;
-    Ok(match part {
-        SelftestPart::Goldens => goldens::names(folder).map_err(failure)?,
+    match part {
+        SelftestPart::Goldens => folder.map(goldens::names).unwrap_or_default(),
         SelftestPart::Kernels => {
             let families = |dtype| Family::ALL.map(|family| format!("{} {dtype}", family.name()));
             DTYPES.into_iter().flat_map(|(dtype, _)| families(dtype)).collect()
@@ -170,7 +170,7 @@ fn names(part: SelftestPart, args: &SelftestArgs, folder: &Path) -> Result<Vec<S
             .map(|(family, size)| steps::model_name(family, size))
             .collect(),
         SelftestPart::Peers => peers::names(args, on_gpu),
-    })
+    }
 }
 
 /// Ends this process, and what it has started, when the self-test ends, however that ends.

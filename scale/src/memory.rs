@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use compiler::plan::{Input, Output, ParamUpdate, Plan, Sizes};
+use compiler::plan::{Input, Output, ParamUpdate, Plan, Sizes, UpdateRule};
 use lab::experiment::Shard;
 
 use crate::schedule::{Action, Exchange, Schedule, Transfer, Way};
@@ -146,9 +146,19 @@ impl Walk<'_> {
         let (whole, own) = (all(None), all(Some(rank)));
         let rounded = micro.inputs.iter().filter(|(input, _)| matches!(input, Input::Rounded(_)));
         let rounded: i128 = rounded.map(|(_, id)| micro.bytes(*id, sizes)).sum();
+        // On GPUs AdamW writes what a rank owns in bf16 too.
+        let pieces = micro.inputs.iter().map(|(input, _)| match (input, network) {
+            (Input::Rounded(param), Network::Nccl)
+                if ParamUpdate::of(updates, param.0 as usize).rule == UpdateRule::AdamW =>
+            {
+                2 * i128::from(shards.length(param.0 as usize, rank))
+            }
+            (_, _) => 0,
+        });
+        let rounded_pieces: i128 = pieces.sum();
         let weights = match schedule.shard {
             Shard::None | Shard::Optimizer => whole + rounded,
-            Shard::Full => own,
+            Shard::Full => own + rounded_pieces,
         };
         let moments = i128::from(moments(schedule, updates, rank));
         let tokens = i128::from(sizes.batch) * i128::from(sizes.time);

@@ -28,6 +28,12 @@ const LAST_LINES: usize = 12;
 /// The id of the self-test's process, in the environment of a check's.
 pub(super) const PARENT: &str = "CANONC_SELFTEST_PARENT";
 
+/// Characters kept of such a line.
+const LONGEST: usize = 2000;
+
+/// Bytes of a line that are read at once: a process may print without end.
+const PIECE: u64 = 1 << 16;
+
 /// The start of every result.
 const RESULT: &str = "{\"part\":";
 
@@ -67,7 +73,7 @@ impl Child {
         part: SelftestPart,
         name: String,
         args: &SelftestArgs,
-        goldens: &Path,
+        goldens: Option<&Path>,
     ) -> Result<Child, Failure> {
         let program = std::env::current_exe().map_err(|error| {
             Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
@@ -76,8 +82,13 @@ impl Child {
         let mut command = Command::new(program);
         command.args(["selftest", "--only", &name, "--device"]);
         command.arg(super::device_name(args.device));
-        command.arg("--out").arg(&args.out).arg("--goldens").arg(goldens);
-        for (flag, path) in [("--python", &args.python), ("--peer", &args.peer)] {
+        command.arg("--out").arg(&args.out);
+        let paths = [
+            ("--goldens", goldens),
+            ("--python", args.python.as_deref()),
+            ("--peer", args.peer.as_deref()),
+        ];
+        for (flag, path) in paths {
             if let Some(path) = path {
                 command.arg(flag).arg(path);
             }
@@ -166,12 +177,16 @@ impl Printed {
     /// Takes lines until a time, or until there will be none. The error is that nobody receives the results.
     fn take(
         &mut self,
-        lines: &Receiver<String>,
+        lines: &Receiver<Printing>,
         until: Instant,
         messages: &Sender<Message>,
     ) -> Result<(), ()> {
         loop {
-            let line = match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let (stream, line) = match lines.recv_timeout(left) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -181,9 +196,9 @@ impl Printed {
                 }
             };
             // A library may have begun the line.
-            let result =
-                line.rfind(RESULT).and_then(|at| serde_json::from_str(line.get(at..)?).ok());
-            match result {
+            let at = line.rfind(RESULT).filter(|_| stream == Stream::Output);
+            let result: Option<Line> = at.and_then(|at| serde_json::from_str(line.get(at..)?).ok());
+            match result.filter(Line::is_result) {
                 Some(result) => {
                     self.results += 1;
                     messages.send(Message::Result(result)).map_err(|_| ())?;
@@ -193,32 +208,101 @@ impl Printed {
                     if self.rest.len() == LAST_LINES {
                         self.rest.remove(0);
                     }
-                    self.rest.push(line);
+                    self.rest.push(line.chars().take(LONGEST).collect());
                 }
             }
         }
     }
 }
 
+/// A stream of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    Output,
+    Error,
+}
+
+/// A line that a process has printed, or a part of a long one.
+type Printing = (Stream, String);
+
 /// The lines that a process prints, of both streams. Bytes that are no text are replaced.
 fn lines_of(
     stdout: Option<impl Read + Send + 'static>,
     stderr: Option<impl Read + Send + 'static>,
-) -> Receiver<String> {
+) -> Receiver<Printing> {
     let (sender, receiver) = channel();
-    let streams: [Option<Box<dyn Read + Send>>; 2] =
-        [stdout.map(|it| Box::new(it) as _), stderr.map(|it| Box::new(it) as _)];
-    for stream in streams.into_iter().flatten() {
-        let sender = sender.clone();
-        thread::spawn(move || {
-            for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
-                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                    break;
-                }
-            }
-        });
+    if let Some(stdout) = stdout {
+        send_lines(Stream::Output, stdout, sender.clone());
+    }
+    if let Some(stderr) = stderr {
+        send_lines(Stream::Error, stderr, sender);
     }
     receiver
+}
+
+fn send_lines(stream: Stream, from: impl Read + Send + 'static, sender: Sender<Printing>) {
+    thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while from.by_ref().take(PIECE).read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+            if sender.send((stream, text)).is_err() {
+                break;
+            }
+            line.clear();
+        }
+    });
+}
+
+/// The last lines of a program's output and of its errors.
+#[derive(Default)]
+pub(super) struct LastLines {
+    pub(super) output: Vec<String>,
+    pub(super) errors: Vec<String>,
+}
+
+impl LastLines {
+    fn keep(&mut self, (stream, line): Printing) {
+        let lines = match stream {
+            Stream::Output => &mut self.output,
+            Stream::Error => &mut self.errors,
+        };
+        if lines.len() == LAST_LINES {
+            lines.remove(0);
+        }
+        lines.push(line.chars().take(LONGEST).collect());
+    }
+}
+
+/// Runs another program: its status, `None` if it was ended at its limit, and its last lines. What it leaves running does
+/// not delay this.
+pub(super) fn run_program(
+    mut command: Command,
+    limit: Option<Duration>,
+) -> std::io::Result<(Option<ExitStatus>, LastLines)> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let printed = lines_of(child.stdout.take(), child.stderr.take());
+    let until = limit.map(|limit| Instant::now() + limit);
+    let mut lines = LastLines::default();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            child.kill()?;
+            break None;
+        }
+        match printed.recv_timeout(POLL) {
+            Ok(line) => lines.keep(line),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL),
+        }
+    };
+    while let Ok(line) = printed.recv_timeout(Duration::from_secs(1)) {
+        lines.keep(line);
+    }
+    Ok((status, lines))
 }
 
 /// Why a process that ended by itself failed: its error, or its last line.

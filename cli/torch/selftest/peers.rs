@@ -1,9 +1,10 @@
 //! The same training step by other programs: PyTorch by the script of the command line, and flash-linear-attention's layers.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use runtime::selftest::models::{self, Family, Shape, Size};
 
+use super::children;
 use super::results::{Line, PeerTime};
 use super::steps::{ROUNDS, model_name, model_named, models, shape};
 use canonc::args::{OnDevice, SelftestArgs};
@@ -80,21 +81,20 @@ fn words(device: OnDevice, size: Size, heads: i64) -> Vec<String> {
 }
 
 /// Runs a script that ends with a line of JSON: its milliseconds, or the package that is missing.
-fn step(mut command: Command) -> Result<(Option<f64>, Option<String>), Failure> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| {
-        let program = command.get_program().to_string_lossy().into_owned();
-        Failure::machine(format!("`{program}`: {}", reason(&error)))
-    })?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().next_back().unwrap_or_default();
-    let line = serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
-    match (output.status.success(), line["step_s"].as_f64(), line["missing"].as_str()) {
+fn step(command: Command) -> Result<(Option<f64>, Option<String>), Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let (status, lines) = children::run_program(command, None)
+        .map_err(|error| Failure::machine(format!("`{program}`: {}", reason(&error))))?;
+    let line = lines.output.last();
+    let line = line.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let line = line.unwrap_or_default();
+    let success = status.is_some_and(|status| status.success());
+    match (success, line["step_s"].as_f64(), line["missing"].as_str()) {
         (true, Some(seconds), _) => Ok((Some(seconds * 1e3), None)),
         (true, None, Some(name)) => Ok((None, Some(name.to_owned()))),
         (_, _, _) => {
-            let stderr = String::from_utf8_lossy(&output.stderr);
-            let last = stderr.lines().next_back().unwrap_or("it printed no time");
-            Err(Failure::machine(last))
+            let last = lines.errors.last().cloned();
+            Err(Failure::machine(last.unwrap_or_else(|| "it printed no time".to_owned())))
         }
     }
 }

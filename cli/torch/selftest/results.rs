@@ -1,13 +1,13 @@
 //! Results of the self-test: lines of JSON as they come, and the tables at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use canonc::fail::Failure;
+use canonc::fail::{Failure, shown};
 use canonc::output;
 
 pub(super) const SCHEMA: &str = "canonc.selftest.v2";
@@ -97,16 +97,20 @@ pub(super) struct Process {
     pub(super) failure: Option<String>,
 }
 
-impl Process {
-    /// A part whose processes are not known.
-    pub(super) fn not_begun(part: &str, failure: &Failure) -> Process {
-        let message = failure.message.clone().unwrap_or_default();
-        let name = format!("{part}/all");
-        Process { name, seconds: 0.0, limit: 0.0, failure: Some(message) }
-    }
-}
-
 impl Line {
+    /// Whether a check's process may print it.
+    pub(super) fn is_result(&self) -> bool {
+        match self {
+            Line::Golden(_)
+            | Line::Kernel(_)
+            | Line::Run(_)
+            | Line::Memory(_)
+            | Line::Step(_)
+            | Line::Peer(_) => true,
+            Line::Machine { .. } | Line::Process(_) | Line::End { .. } => false,
+        }
+    }
+
     pub(super) fn text(&self) -> Result<String, Failure> {
         serde_json::to_string(self).map_err(|error| Failure::machine(error.to_string()))
     }
@@ -122,7 +126,15 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn create(path: &Path) -> Result<Log, Failure> {
-        let file = File::create(path).map_err(|error| Failure::cannot_write(path, &error))?;
+        let cannot = |error: std::io::Error| Failure::cannot_write(path, &error);
+        let mut options = File::options();
+        let file = options.create(true).append(true).open(path).map_err(cannot)?;
+        if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(Failure::bad_input("another self-test writes to this file")
+                .at(shown(path))
+                .help("name another folder with --out, or wait for it"));
+        }
+        file.set_len(0).map_err(cannot)?;
         Ok(Log { path: path.to_owned(), file, lines: Vec::new() })
     }
 

@@ -42,44 +42,45 @@ enum Source {
     Mixer(Scan, PathBuf),
     /// A file that says by which formulas a scan's operands are made; whether they are bf16.
     Scan(Scan, PathBuf, bool),
+    /// What cannot be listed. The others can.
+    Unreadable(RunError),
 }
 
 /// The names of all goldens in a folder that has `checkpoints`, `mixers` and `scans`.
-pub fn names(folder: &Path) -> Result<Vec<String>, RunError> {
-    Ok(all(folder)?.into_iter().map(|(name, _)| name).collect())
+pub fn names(folder: &Path) -> Vec<String> {
+    all(folder).into_iter().map(|(name, _)| name).collect()
 }
 
 /// The golden of this name.
 pub fn one(folder: &Path, name: &str, machine: Machine) -> Result<Golden, RunError> {
-    let all = all(folder)?;
-    let Some((_, source)) = all.iter().find(|(known, _)| known == name) else {
+    let mut all = all(folder);
+    let Some(at) = all.iter().position(|(known, _)| known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| known.as_str()).collect();
         return Err(RunError::input(
             format!("{} has no golden `{name}`", folder.display()),
             format!("name one of {}", known.join(", ")),
         ));
     };
-    match source {
+    match all.swap_remove(at).1 {
+        Source::Unreadable(error) => Err(error),
         Source::Checkpoint(source, allowed) => {
-            let largest = checkpoint(source, machine)?;
-            Ok(Golden {
-                name: name.to_owned(),
-                path: None,
-                bf16: false,
-                largest,
-                allowed: *allowed,
-            })
+            let largest = checkpoint(&source, machine)?;
+            Ok(Golden { name: name.to_owned(), path: None, bf16: false, largest, allowed })
         }
-        Source::Mixer(scan, path) => mixer(name, *scan, path, machine),
-        Source::Scan(scan, path, bf16) => formula(name, *scan, path, *bf16, machine),
+        Source::Mixer(scan, path) => mixer(name, scan, &path, machine),
+        Source::Scan(scan, path, bf16) => formula(name, scan, &path, bf16, machine),
     }
 }
 
-fn all(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
-    let mut all = checkpoints(&folder.join("checkpoints"))?;
-    all.extend(mixers(&folder.join("mixers"))?);
-    all.extend(scans(&folder.join("scans"))?);
-    Ok(all)
+fn all(folder: &Path) -> Vec<(String, Source)> {
+    type List = fn(&Path) -> Result<Vec<(String, Source)>, RunError>;
+    let lists: [(&str, List); 3] =
+        [("checkpoints", checkpoints), ("mixers", mixers), ("scans", scans)];
+    let of_list = |(name, list): (&str, List)| {
+        list(&folder.join(name))
+            .unwrap_or_else(|error| vec![(name.to_owned(), Source::Unreadable(error))])
+    };
+    lists.into_iter().flat_map(of_list).collect()
 }
 
 fn broken(path: &Path, problem: impl std::fmt::Display) -> RunError {
@@ -148,10 +149,15 @@ fn scans(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
     files.sort();
     let mut all = Vec::new();
     for path in files {
-        let metadata = file::metadata(&path)?;
-        let (name, state) = (text(&path, &metadata, "scan")?, text(&path, &metadata, "state")?);
-        let scan = Scan::ALL.iter().find(|scan| scan.definition().name == name);
-        let scan = *scan.ok_or_else(|| broken(&path, format!("there is no scan `{name}`")))?;
+        // SCAN_STATE.safetensors
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let (name, state) = stem.rsplit_once('_').unwrap_or((&stem, ""));
+        let Some(scan) = Scan::ALL.iter().copied().find(|scan| scan.definition().name == name)
+        else {
+            let error = broken(&path, format!("there is no scan `{name}`"));
+            all.push((stem, Source::Unreadable(error)));
+            continue;
+        };
         for (dtype, bf16) in [("f32", false), ("bf16", true)] {
             all.push((format!("{name} {state} {dtype}"), Source::Scan(scan, path.clone(), bf16)));
         }
@@ -407,7 +413,7 @@ mod tests {
 
     /// Name, scan, file and whether it is in bf16 of those with operands by formula.
     fn by_formula() -> Vec<(String, Scan, PathBuf, bool)> {
-        let goldens = all(Path::new(FOLDER)).unwrap().into_iter().filter_map(|(name, source)| {
+        let goldens = all(Path::new(FOLDER)).into_iter().filter_map(|(name, source)| {
             if let Source::Scan(scan, path, bf16) = source {
                 Some((name, scan, path, bf16))
             } else {
@@ -420,7 +426,7 @@ mod tests {
     #[test]
     fn every_golden_holds_on_the_cpu() {
         let folder = Path::new(FOLDER);
-        let names = names(folder).unwrap();
+        let names = names(folder);
         for name in ["hf_llamacanon", "dplr_scan", "gla_scan 128x256 bf16", "ssd_scan 256x128 f32"]
         {
             assert!(names.iter().any(|known| known == name), "{name} is not among {names:?}");
