@@ -3,8 +3,9 @@
 #     gpu/first.sh A|B|C [SECONDS]      ends within SECONDS [550]
 #
 # It needs the tree and .gpu (gpu/pack.sh), and a python3 with torch 2.11. Results go to $OUT [.gpu/out/PART], at most 8
-# files that are written while a step runs, so a kill loses nothing that was finished. Every step has a limit, none stops
-# the others, and those of most worth come first. No setting of the card is changed.
+# files that are written while a step runs, so a kill loses nothing that was finished; parts with the same OUT add to
+# them. Every step has a limit, none stops the others, and those of most worth come first. No setting of the card is
+# changed.
 #   A  facts; our kernels without the program; what libtorch reaches; `canonc selftest`; steps of the 1 B models
 #   B  whole runs; the same steps in PyTorch; the linear families; where the time of a step goes
 #   C  compute-sanitizer: which kernel reads or writes a wrong address
@@ -29,7 +30,38 @@ probe="$here/probe.py" peer="$here/peer.py" program="$WORK/canonc-torch"
 everything=$((${2:-550} * PERCENT / 100)) # seconds
 kept=400000                               # bytes that a step may say
 
-log() { echo "[$(date -u +%T) +${SECONDS} s] $*" | tee -a "$OUT/log.txt"; }
+# Nobody may be reading stdout: what it says is in the files too. A handler, as children would inherit that PIPE is ignored.
+trap : PIPE
+{ : >&1; } 2>/dev/null || exec >/dev/null
+
+log() {
+  local line
+  line="[$(date -u +%T) +${SECONDS} s] $*"
+  echo "$line" >>"$OUT/log.txt"
+  echo "$line" 2>/dev/null
+}
+
+# A step runs in the background, in the process group that `timeout` makes, so that a signal ends it too.
+running="" facts="" following=""
+stopped() {
+  trap '' TERM INT HUP
+  log "stopped by a signal"
+  local process
+  for process in $running $facts; do kill "$process" 2>/dev/null; done
+  [ -z "$running" ] || sleep 1
+  for process in $running $facts; do kill -KILL -- "-$process" 2>/dev/null; done
+  [ -z "$following" ] || followed
+  exit 143
+}
+trap stopped TERM INT HUP
+await() { # the last process that was started
+  local code
+  running=$!
+  wait "$running"
+  code=$?
+  running=""
+  return $code
+}
 
 # step SECONDS NAME COMMAND...: says everything to said.txt at once; its own part is then in $said.
 step() {
@@ -45,7 +77,8 @@ step() {
   log "begin $name, at most $limit s"
   echo "=== $name: $*" >>"$OUT/said.txt"
   before=$(stat -c %s "$OUT/said.txt")
-  timeout -k 5 "$limit" "$@" >>"$OUT/said.txt" 2>&1 </dev/null
+  timeout -k 5 "$limit" "$@" >>"$OUT/said.txt" 2>&1 </dev/null &
+  await
   code=$?
   said="$WORK/$name.said"
   tail -c +$((before + 1)) "$OUT/said.txt" >"$said"
@@ -57,50 +90,67 @@ step() {
   return $code
 }
 
-# follow FILE COPY: what is written to FILE is in COPY at once, also if this script is killed.
+# follow FILE COPY: what is written to FILE is added to COPY at once, also if this script is killed.
 follow() {
-  mkdir -p "$(dirname "$1")"
-  rm -f "$1"
-  tail -n +1 -s 0.2 -F --pid=$$ "$1" >"$2" 2>/dev/null &
+  source="$1" copy="$2"
+  mkdir -p "$(dirname "$source")"
+  rm -f "$source"
+  # A part that was killed may have left half a line.
+  [ -z "$(tail -c 1 "$copy" 2>/dev/null)" ] || echo >>"$copy"
+  copied=$(stat -c %s "$copy" 2>/dev/null || echo 0)
+  tail -n +1 -s 0.2 -F --pid=$$ "$source" >>"$copy" 2>/dev/null &
   following=$!
 }
-followed() { # FILE COPY
+followed() {
   kill "$following" 2>/dev/null
   wait "$following" 2>/dev/null
-  if [ -s "$1" ]; then cp "$1" "$2"; else rm -f "$2"; fi
+  following=""
+  copied=$(($(stat -c %s "$copy" 2>/dev/null || echo 0) - copied))
+  [ ! -f "$source" ] || tail -c +$((copied + 1)) "$source" >>"$copy"
+  [ -s "$copy" ] || rm -f "$copy"
 }
 
-# What the driver says of the card; empty fields without one.
-card="$(timeout 20 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)"
+# What the driver says of the card; empty fields without one. Where this hangs, nvidia-smi is not asked again.
+card_limit=$((15 * PERCENT / 100))
+card="$(timeout -k 2 $((card_limit > 3 ? card_limit : 3)) nvidia-smi --query-gpu=name,driver_version \
+  --format=csv,noheader 2>/dev/null)"
+case $? in 124 | 137) hangs=1 ;; *) hangs="" ;; esac
+card="${card%%$'\n'*}"
 heading="$(date -u +%FT%TZ), ${card:-no card, no driver}, commit $(cat "$root/.gpu/commit" 2>/dev/null || echo unknown)"
-for file in log facts said; do echo "$heading" >"$OUT/$file.txt"; done
-echo "$heading"
+heading="$heading, part $part"
+for file in log facts said; do echo "$heading" >>"$OUT/$file.txt"; done
+echo "$heading" 2>/dev/null
+[ -z "$hangs" ] || log "nvidia-smi hangs: it is not asked again"
+# Found, not imported: that can take a minute.
+torch="$(timeout -k 2 10 python3 -c 'import importlib.util, os
+print(os.path.dirname(importlib.util.find_spec("torch").origin))' 2>>"$OUT/said.txt")"
+[ -n "$torch" ] || log "python3 has no torch: nothing here can run without it"
 
 # The program, unless this machine has it from an earlier call.
-packed="$(cksum <"$root/.gpu/canonc-torch.xz")"
-if [ ! -x "$program" ] || [ "$packed" != "$(cat "$WORK/packed" 2>/dev/null)" ]; then
-  log "unpack canonc-torch"
-  if python3 -c 'import lzma, shutil, sys
+unpack() {
+  local packed libraries missing
+  packed="$(cksum <"$root/.gpu/canonc-torch.xz")"
+  if [ ! -x "$program" ] || [ "$packed" != "$(cat "$WORK/packed" 2>/dev/null)" ]; then
+    log "unpack canonc-torch"
+    timeout -k 2 60 python3 -c 'import lzma, shutil, sys
 shutil.copyfileobj(lzma.open(sys.argv[1]), open(sys.argv[2], "wb"), 1 << 20)' "$root/.gpu/canonc-torch.xz" "$program" \
-    2>>"$OUT/said.txt" && chmod +x "$program"; then
-    echo "$packed" >"$WORK/packed"
-  else
-    log "canonc-torch was not unpacked: only the steps in Python remain"
+      2>>"$OUT/said.txt" &
+    if await && chmod +x "$program"; then
+      echo "$packed" >"$WORK/packed"
+    else
+      log "canonc-torch was not unpacked: only the steps in Python remain"
+      rm -f "$program"
+    fi
+  fi
+  export LD_LIBRARY_PATH="$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+  libraries="$(timeout -k 2 10 ldd "$program" 2>&1)"
+  printf '%s\n' "== canonc-torch's libraries (torch's come from $torch/lib)" "$libraries" >>"$OUT/facts.txt"
+  missing="$(grep -E '=> not found|version .* not found' <<<"$libraries")"
+  if [ -n "$missing" ]; then
+    log "libraries that canonc-torch needs are not found, only the steps in Python remain: $missing"
     rm -f "$program"
   fi
-fi
-torch="$(timeout 90 python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))' 2>>"$OUT/said.txt")"
-[ -n "$torch" ] || log "python3 cannot import torch: nothing here can run without it"
-export LD_LIBRARY_PATH="$torch/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-{
-  echo "== canonc-torch's libraries (torch's come from $torch/lib)"
-  ldd "$program"
-} >>"$OUT/facts.txt" 2>&1
-missing="$(grep "not found" "$OUT/facts.txt")"
-if [ -n "$missing" ]; then
-  log "libraries that canonc-torch needs are not found, only the steps in Python remain: $missing"
-  rm -f "$program"
-fi
+}
 
 # program_step SECONDS NAME WORD...: a step of canonc-torch, if it can start.
 program_step() {
@@ -119,7 +169,7 @@ selftest() {
   program_step "$1" "selftest-${2/,/-}" selftest --device "$DEVICE" --parts "$2" --limit $((limit > 20 ? limit - 8 : limit)) \
     --out "$folder" --goldens "$root/tests/golden" "${@:3}"
   code=$?
-  followed "$folder/selftest.jsonl" "$OUT/selftest.jsonl"
+  followed
   return $code
 }
 
@@ -133,14 +183,14 @@ bench() {
   return $code
 }
 
-# probe SECONDS SECTION: in a new process behind an entry that lost the context (code 7) or hung, at most three in all.
+# probe SECONDS SECTION: in a new process behind an entry that lost the context (code 7), crashed or hung, at most three in all.
 probe() {
   local attempt
   for attempt in 1 2 3; do
     step "$1" "probe-$2-$attempt" python3 "$probe" --gpu "$root/gpu" --out "$OUT" --only "$2"
     case $? in
     7) ;;
-    124 | 137) [ "$attempt" = 1 ] || return ;;
+    124 | 134 | 137 | 139) [ "$attempt" = 1 ] || return ;;
     *) return ;;
     esac
   done
@@ -156,27 +206,36 @@ peer() {
 
 case "$part" in
 A)
-  while read -r words; do
-    echo "== $words"
-    timeout 30 $words </dev/null 2>&1 | head -n 80
-  done >>"$OUT/facts.txt" <<FACTS
-nvidia-smi
+  asked="nvidia-smi
 nvidia-smi -q -d CLOCK,MEMORY,ECC
+python3 -m torch.utils.collect_env" # asks nvidia-smi
+  [ -z "$hangs" ] || asked="echo nvidia-smi hangs"
+  left=$((everything - SECONDS - 3))
+  # Beside the first probe, which times nothing.
+  timeout -k 2 $((left < 1 ? 1 : left < 60 ? left : 60)) bash -c 'while read -r words; do
+    echo "== $words"
+    timeout --foreground -k 2 30 $words </dev/null 2>&1 | head -n 80
+  done' >>"$OUT/facts.txt" 2>&1 <<FACTS &
 df -h $WORK
 nproc
 ldd --version
-python3 -m torch.utils.collect_env
+$asked
 FACTS
+  facts=$!
+  probe 30 images
+  unpack
   program_step 40 doctor doctor
   [ -z "$said" ] || cat "$said" >>"$OUT/facts.txt"
-  probe 30 images
   probe 80 kernels
   probe 70 torch
   selftest 120 kernels,goldens
   bench 80 llama_1B 4
   bench 80 llamacanon_1B 4
+  wait "$facts"
+  facts=""
   ;;
 B)
+  unpack
   selftest 70 runs
   peer 100 ""
   peer 100 ABCD
@@ -188,13 +247,14 @@ B)
       "$root/arch/llamacanon_1B.canon" --device "$DEVICE" --dtype bf16 --batch 2 --seq-len 4096 --rounds 1
   ;;
 C)
+  unpack
   step 200 memcheck-probe compute-sanitizer --tool memcheck --print-limit 5 python3 "$probe" --gpu "$root/gpu" \
     --out "$OUT" --only kernels --tokens 4096
   follow "$WORK/selftest-C/selftest.jsonl" "$OUT/selftest.jsonl"
   [ ! -x "$program" ] ||
     step 300 memcheck-selftest compute-sanitizer --tool memcheck --print-limit 5 --target-processes all "$program" \
       selftest --device "$DEVICE" --parts kernels --each 280 --limit 290 --out "$WORK/selftest-C" --goldens "$root/tests/golden"
-  followed "$WORK/selftest-C/selftest.jsonl" "$OUT/selftest.jsonl"
+  followed
   ;;
 esac
 

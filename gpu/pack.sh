@@ -5,21 +5,22 @@
 # Python with torch 2.11, and no Rust: .gpu holds canonc-torch, compressed, and what gpu/first.sh starts. All of it has
 # to fit in 60 MiB. PROGRAM=FILE packs that canonc-torch as it is, instead of one that is built now.
 set -euo pipefail
+program="${PROGRAM:-}"
+case "$program" in "" | /*) ;; *) program="$PWD/$program" ;; esac
 cd "$(dirname "$0")/.."
 limit="${LIMIT:-62914560}" # bytes
-program="${PROGRAM:-}"
 if [ -z "$program" ]; then
   # Always: cargo alone knows whether a program is older than its sources.
   "${CARGO:-cargo}" build --release --locked --bin canonc-torch
   program="${CARGO_TARGET_DIR:-target}/release/canonc-torch"
 fi
 if [ ! -f "$program" ]; then
-  echo "error: there is no program \`$program\`" >&2
+  echo "error: there is no program \`${PROGRAM:-$program}\`" >&2
   echo "help: leave out PROGRAM, or name a canonc-torch" >&2
   exit 2
 fi
 
-# What a run has left in .gpu/out stays.
+# What a run has left in .gpu/out stays, and travels.
 mkdir -p .gpu
 rm -f .gpu/*.xz .gpu/*.py .gpu/first.sh .gpu/commit
 if command -v xz >/dev/null; then
@@ -45,7 +46,7 @@ listed = subprocess.run(
     ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], stdout=subprocess.PIPE, check=True
 ).stdout
 paths = {pathlib.Path(name.decode(errors="surrogateescape")) for name in listed.split(b"\0") if name}
-paths |= set(pathlib.Path(".gpu").iterdir())
+paths |= set(pathlib.Path(".gpu").rglob("*"))
 # A tracked file that was deleted does not travel; a link travels as a link.
 sizes = {path: path.lstat().st_size for path in paths if path.is_symlink() or path.is_file()}
 total, folders = sum(sizes.values()), collections.Counter()
@@ -59,7 +60,7 @@ if total > limit:
     print(f"error: {total:,} bytes would travel, {total - limit:,} more than the limit. The largest files:", file=sys.stderr)
     for path, size in sorted(sizes.items(), key=lambda item: -item[1])[:10]:
         print(f"{size:12,}  {path}", file=sys.stderr)
-    print("help: make them smaller, or let git ignore what the GPU does not need", file=sys.stderr)
+    print("help: make them smaller, let git ignore what the GPU does not need, or move results out of .gpu/out", file=sys.stderr)
     sys.exit(1)
 PYTHON
 echo "packed $(cut -d' ' -f1 .gpu/commit) ($tree): copy the tree and .gpu, and run \`bash gpu/first.sh A\` there"

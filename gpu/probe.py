@@ -150,12 +150,23 @@ class Record:
     def __init__(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "probe.jsonl"
-        before = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        text = path.read_text(errors="replace") if path.exists() else ""
+        before = [row for row in map(self.parse, text.splitlines()) if isinstance(row, dict)]
         self.done = {row["name"] for row in before if "name" in row and "begin" not in row}
         lost = {row["name"] for row in before if "begin" in row} - self.done
         self.file = path.open("a", buffering=1)
+        if text and not text.endswith("\n"):
+            self.file.write("\n")
         for name in sorted(lost):
             self.say(name=name, error="it did not come back")
+
+    @staticmethod
+    def parse(line):
+        """None for half a line, which a kill leaves."""
+        try:
+            return json.loads(line)
+        except ValueError:
+            return None
 
     def begin(self, name):
         self.file.write(json.dumps({"name": name, "begin": True}) + "\n")

@@ -28,6 +28,7 @@ case "$1" in
     echo '{"name": "lost kernel", "error": "700", "CONTEXT_LOST": "700"}' >>"$out/probe.jsonl"
     exit 7
   fi
+  if [ "$only" = torch ] && [ -n "$CRASH" ] && [ ! -e "$CRASH" ]; then echo >"$CRASH"; kill -SEGV $$; fi
   echo "{\\"name\\": \\"all of $only\\", \\"ms\\": 1.5}" >>"$out/probe.jsonl" ;;
 *peer.py) echo '{"step_s": 0.5}' ;;
 -m) echo "an environment" ;;
@@ -84,13 +85,14 @@ class First(unittest.TestCase):
             "REAL_PYTHON": sys.executable,
             "WORK": str(self.folder / "work"),
             "HANG": "",
+            "CRASH": "",
             # The step that hangs has 4 of 80 s.
             "PERCENT": "5",
         }
 
     def run_part(self, part, **variables):
         """The log of a part, and its results."""
-        out = self.folder / f"out-{part}"
+        out = Path(variables.get("OUT", self.folder / f"out-{part}"))
         words = ["bash", ".gpu/first.sh", part]
         environment = {**self.variables, "OUT": str(out), **variables}
         done = subprocess.run(words, cwd=self.root, env=environment, capture_output=True, text=True, timeout=60)
@@ -104,7 +106,7 @@ class First(unittest.TestCase):
         self.assertTrue(all(path.parent == out for path in files), files)
         for name in ("log.txt", "facts.txt", "said.txt"):
             first = (out / name).read_text().splitlines()[0]
-            self.assertRegex(first, r"^\d{4}-\d\d-\d\dT[\d:]+Z, Card X, 580\.0, commit abc123 clean$")
+            self.assertRegex(first, r"^\d{4}-\d\d-\d\dT[\d:]+Z, Card X, 580\.0, commit abc123 clean, part [ABC]$")
 
     def lines(self, path):
         return [json.loads(line) for line in path.read_text().splitlines()]
@@ -179,6 +181,73 @@ class First(unittest.TestCase):
     def finished(self, out):
         results = out / "selftest.jsonl"
         return len(results.read_text().splitlines()) if results.exists() else 0
+
+    def test_a_second_part_adds_to_the_results_of_the_first(self):
+        out = self.folder / "out"
+        out.mkdir()
+        # As a part leaves it that was killed.
+        (out / "selftest.jsonl").write_text('{"part": "earlier", "n": 1}\n{"part": "ear')
+        self.run_part("B", OUT=str(out), PERCENT="100")
+        log, _ = self.run_part("C", OUT=str(out), PERCENT="100")
+        self.assertIn("end selftest-runs, code 0", log)
+        self.assertIn("end memcheck-probe, code 0", log)
+        for name in ("log.txt", "facts.txt", "said.txt"):
+            self.assertRegex((out / name).read_text(), r"(?s)clean, part B\n.*clean, part C\n")
+        lines = (out / "selftest.jsonl").read_text().splitlines()
+        self.assertEqual(lines[:2], ['{"part": "earlier", "n": 1}', '{"part": "ear'])
+        self.assertEqual([json.loads(line)["n"] for line in lines[2:]], [1, 2, 3])
+
+    def test_an_nvidia_smi_that_hangs_is_asked_once(self):
+        asked, out = self.folder / "asked", self.folder / "out"
+        text = f"#!/bin/sh\ntrap '' TERM\necho asked >>{asked}\nwhile :; do sleep 1; done\n"
+        (self.tools / "nvidia-smi").write_text(text)
+        words = ["bash", ".gpu/first.sh", "A"]
+        environment = {**self.variables, "OUT": str(out)}
+        subprocess.run(words, cwd=self.root, env=environment, capture_output=True, timeout=60, check=True)
+        self.assertEqual(asked.read_text(), "asked\n")
+        self.assertIn("no card, no driver", (out / "log.txt").read_text())
+        self.assertIn("nvidia-smi hangs", (out / "facts.txt").read_text())
+        self.assertIn("all of torch", (out / "probe.jsonl").read_text())
+
+    def test_a_probe_that_crashes_is_started_again(self):
+        log, out = self.run_part("A", CRASH=str(self.folder / "crash"))
+        self.assertIn("end probe-torch-1, code 139", log)
+        self.assertIn("all of torch", (out / "probe.jsonl").read_text())
+
+    def test_a_signal_ends_the_step_too(self):
+        out, hangs = self.folder / "out", self.folder / "hangs"
+        environment = {**self.variables, "OUT": str(out), "HANG": str(hangs), "PERCENT": "100"}
+        words = ["bash", ".gpu/first.sh", "B"]
+        script = subprocess.Popen(words, cwd=self.root, env=environment, stdout=subprocess.DEVNULL)
+        self.addCleanup(script.kill)
+        until = time.monotonic() + 60
+        while not hangs.exists() or not hangs.read_text():
+            self.assertLess(time.monotonic(), until, "the selftest did not begin")
+            time.sleep(0.05)
+        step = Path("/proc") / hangs.read_text().strip() / "cmdline"
+        self.assertTrue(step.read_bytes())
+        script.send_signal(signal.SIGTERM)
+        self.assertEqual(script.wait(30), 143)
+        # Gone, or a zombie that nobody has waited for.
+        self.assertFalse(step.exists() and step.read_bytes())
+        self.assertEqual([row["n"] for row in self.lines(out / "selftest.jsonl")], [1, 2])
+        self.assertIn("stopped by a signal", (out / "log.txt").read_text().splitlines()[-1])
+
+    def test_a_closed_stdout_does_not_end_it(self):
+        out, (end, stdout) = self.folder / "out", os.pipe()
+        os.close(end)
+        words = ["bash", ".gpu/first.sh", "C"]
+        environment = {**self.variables, "OUT": str(out)}
+        # Python ignores SIGPIPE; the script has to meet it.
+        done = subprocess.run(words, cwd=self.root, env=environment, stdout=stdout, restore_signals=True, timeout=60)
+        os.close(stdout)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("done", (out / "log.txt").read_text().splitlines()[-1])
+
+    def test_without_ldd_the_program_is_run(self):
+        (self.tools / "ldd").write_text("#!/bin/sh\necho 'ldd: command not found'\nexit 127\n")
+        log, _ = self.run_part("B", PERCENT="100")
+        self.assertIn("end selftest-runs, code 0", log)
 
     def test_another_part_is_refused(self):
         done = subprocess.run(["bash", ".gpu/first.sh", "D"], cwd=self.root, capture_output=True, text=True)

@@ -60,6 +60,19 @@ class Pack(unittest.TestCase):
         (self.root / "target/ignored").write_bytes(bytes(99999))
         self.assertEqual(self.total() - before, 12345)
 
+    def test_counts_the_results_of_earlier_runs(self):
+        before = self.total()
+        (self.root / ".gpu/out/A").mkdir(parents=True)
+        (self.root / ".gpu/out/A/said.txt").write_bytes(bytes(12345))
+        self.assertEqual(self.total() - before, 12345)
+
+    def test_the_program_may_be_named_from_another_folder(self):
+        environment = {**os.environ, "PROGRAM": "canonc-torch"}
+        words = [str(self.root / "gpu/pack.sh")]
+        done = subprocess.run(words, cwd=self.program.parent, env=environment, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(lzma.open(self.root / ".gpu/canonc-torch.xz").read(), self.program.read_bytes())
+
     def test_too_much_is_refused_with_the_largest_files(self):
         total = self.total()
         (self.root / "large").write_bytes(bytes(50000))

@@ -139,6 +139,15 @@ class Probe(unittest.TestCase):
         self.assertEqual(passed, wanted)
         self.assertEqual(launch.grid, (2, 1, 1))
 
+    def test_half_a_line_of_an_earlier_run_is_passed_over(self):
+        path = self.out / "probe.jsonl"
+        path.write_text('{"name": "a", "ms": 1}\n{"name": "b", "m')
+        record = probe.Record(self.out)
+        self.addCleanup(record.file.close)
+        self.assertEqual(record.done, {"a"})
+        record.begin("c")
+        self.assertEqual(json.loads(path.read_text().splitlines()[-1]), {"name": "c", "begin": True})
+
     def test_every_entry_is_measured_and_not_twice(self):
         driver = Driver()
         self.run_kernels(driver)
