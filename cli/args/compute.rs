@@ -389,6 +389,16 @@ pub enum OnDevice {
     Cuda,
 }
 
+impl OnDevice {
+    /// Its word in locks and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnDevice::Cpu => "cpu",
+            OnDevice::Cuda => "cuda",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum WithKernels {
     #[default]

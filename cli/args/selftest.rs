@@ -83,14 +83,6 @@ pub enum SelftestPart {
 }
 
 impl SelftestPart {
-    pub const ALL: [SelftestPart; 5] = [
-        SelftestPart::Kernels,
-        SelftestPart::Goldens,
-        SelftestPart::Runs,
-        SelftestPart::Steps,
-        SelftestPart::Peers,
-    ];
-
     pub fn name(self) -> &'static str {
         match self {
             SelftestPart::Kernels => "kernels",

@@ -282,7 +282,7 @@ fn several(args: &RunArgs) -> Outcome {
         option("--ranks", ranks.map(|n| n.to_string().into()));
         option("--rank-timeout", Some(rank_timeout.to_string().into()));
         option("--fault", fault.as_ref().map(OsString::from));
-        option("--device", device.map(|device| device_word(device).into()));
+        option("--device", device.map(|device| device.name().into()));
         words.extend(by_node.then(|| "--by-node".into()));
         words.extend(dry_run.then(|| "--dry-run".into()));
         words.extend(output::quiet().then(|| "--quiet".into()));
@@ -296,13 +296,6 @@ fn several(args: &RunArgs) -> Outcome {
         }
     }
     Ok(all)
-}
-
-fn device_word(device: OnDevice) -> &'static str {
-    match device {
-        OnDevice::Cpu => "cpu",
-        OnDevice::Cuda => "cuda",
-    }
 }
 
 /// Refuses a lock of another kind, and names the command for it.
@@ -325,7 +318,7 @@ fn trains(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// The experiment for another device: the same id, another platform section.
 fn on_device(experiment: Experiment, device: Option<OnDevice>) -> Result<Experiment, Failure> {
-    let Some(word) = device.map(device_word) else { return Ok(experiment) };
+    let Some(word) = device.map(OnDevice::name) else { return Ok(experiment) };
     let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
     experiment.with(experiment.name.clone(), &values).map_err(|problems| {
         let first = problems.into_iter().next();

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum as _;
 use compiler::plan::Precision;
 use records::platform::peak_memory;
 use runtime::execute::{KernelRequest, Machine};
@@ -59,7 +60,7 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     let mut log = Log::create(&file)?;
     log.add(Line::Machine {
         schema: SCHEMA.to_owned(),
-        device: device_name(args.device).to_owned(),
+        device: args.device.name().to_owned(),
         facts: runtime::train::machine_facts(),
     })?;
     for part in parts {
@@ -75,13 +76,6 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
     output::data(&tables(log.lines()))?;
     output::note(&format!("{} has the same as lines of JSON", shown(&file)));
     Ok(if holds { Exit::Fine } else { Exit::Finding })
-}
-
-fn device_name(device: OnDevice) -> &'static str {
-    match device {
-        OnDevice::Cpu => "cpu",
-        OnDevice::Cuda => "cuda",
-    }
 }
 
 fn machine(device: OnDevice) -> Result<Machine, Failure> {
@@ -102,7 +96,7 @@ fn parts(args: &SelftestArgs) -> Result<Vec<SelftestPart>, Failure> {
     }
     if parts.is_empty() {
         let with_peers = args.python.is_some();
-        parts = SelftestPart::ALL.into();
+        parts = SelftestPart::value_variants().to_vec();
         parts.retain(|part| with_peers || *part != SelftestPart::Peers);
     }
     Ok(parts)
@@ -190,7 +184,7 @@ fn child(args: &SelftestArgs, only: &str) -> Outcome {
     end_with_parent()?;
     let unknown = || Failure::bad_input(format!("the self-test has no `{only}`"));
     let (part, name) = only.split_once('/').ok_or_else(unknown)?;
-    let part = SelftestPart::ALL.into_iter().find(|known| known.name() == part);
+    let part = SelftestPart::from_str(part, false).ok();
     let mut print = |line: Line| -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "{}", line.text()?)

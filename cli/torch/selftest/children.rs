@@ -81,7 +81,7 @@ impl Child {
         let name = format!("{}/{name}", part.name());
         let mut command = Command::new(program);
         command.args(["selftest", "--only", &name, "--device"]);
-        command.arg(super::device_name(args.device));
+        command.arg(args.device.name());
         command.arg("--out").arg(&args.out);
         let paths = [
             ("--goldens", goldens),

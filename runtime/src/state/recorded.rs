@@ -5,13 +5,12 @@ use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 
 use compiler::program::{Program, Std};
-use dsl::Sources;
 use gpu::{Launched, Value};
-use lab::experiment::{Experiment, LockedArch, Shard};
+use lab::experiment::{Experiment, Shard};
 use lab::lock::{self, Lock};
-use lab::recipe;
 use records::job::Job;
 use scale::shard::BLOCK;
+use support::experiments::experiments;
 use tch::{Device, Kind};
 
 use super::{Ahead, Division, State, Together};
@@ -58,18 +57,8 @@ policy = "bf16"
 fn experiment() -> Experiment {
     let text = models::text(Family::LlamaCanon, Size::Small);
     let program = Program::new([("model.canon".to_owned(), text)], Std::Embedded);
-    let mut sources = Sources::new();
-    let file = sources.add("run.toml", RECIPE);
-    let (read, found) = recipe::read(&sources, file);
-    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
-    let compile = |wanted: &recipe::ArchRef| {
-        let (compiled, found) = program.compile("model.canon", wanted.name.as_deref().unwrap());
-        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
-        Some(Rc::new(LockedArch::new(&compiled).unwrap()))
-    };
-    let (experiments, found) = read.experiments("run", "run.toml", &compile);
-    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
-    experiments.into_iter().next().unwrap()
+    let experiments = experiments(&program, "run", "run.toml", RECIPE);
+    experiments.unwrap_or_else(|findings| panic!("{findings}")).remove(0)
 }
 
 /// What a rank did in one step.

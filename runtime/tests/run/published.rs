@@ -1,14 +1,11 @@
 //! The release's 64 experiments, shrunk: their own recipes and archs with small widths, a few documents and two steps.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use compiler::program::{Program, Std};
 use data::text::index::TextIndex;
-use dsl::Sources;
-use lab::experiment::{Experiment, LockedArch};
+use lab::experiment::Experiment;
 use lab::field::{FieldValue, Fields};
-use lab::recipe;
 use records::metrics::Record;
 
 use super::support::*;
@@ -57,21 +54,10 @@ fn experiments() -> Vec<(Experiment, Arc<TextIndex>)> {
     let mut all = Vec::new();
     let recipes = support::programs::files("recipes/published", ".toml");
     for name in recipes.iter().filter(|name| !name.contains("twins")) {
-        let mut sources = Sources::new();
         let text = small_recipe(&support::programs::read(name));
         let index = documents(&text);
-        let file = sources.add(name, text);
-        let (read, found) = recipe::read(&sources, file);
-        let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
-        let compile = |wanted: &recipe::ArchRef| {
-            let file = wanted.path.rsplit('/').next().unwrap();
-            let arch = file.strip_suffix(".canon").unwrap();
-            let (compiled, found) = program.compile(file, arch);
-            let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
-            Some(Rc::new(LockedArch::new(&compiled).unwrap()))
-        };
-        let (made, found) = read.experiments("small", name, &compile);
-        assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
+        let made = support::experiments::experiments(&program, "small", name, &text);
+        let made = made.unwrap_or_else(|findings| panic!("{findings}"));
         all.extend(made.iter().map(|open| (small(open, &index), index.clone())));
     }
     all

@@ -3,24 +3,22 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
 use compiler::program::{Program, Std};
 use data::text::index::{OnBadLine, SourceFiles, TextIndex};
-use dsl::Sources;
-use lab::experiment::{Experiment, LockedArch};
+use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use lab::lock::{self, Lock};
-use lab::recipe;
 use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Record, Step, read};
 use records::run::{Event, Paths, RunError};
 use runtime::train::{Observer, Options, TrainOutcome, machine, train};
+use support::experiments::experiments;
 
 const ARCH: &str = "
 arch small {
@@ -143,22 +141,8 @@ pub(crate) fn attempt(arch: &str, recipe_text: &str) -> Result<Experiment, Strin
 pub(crate) fn attempt_in(archs: &str, arch: &str, recipe_text: &str) -> Result<Experiment, String> {
     let text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
     let program = Program::new([("archs.canon".to_owned(), archs.to_owned())], Std::Embedded);
-    let mut sources = Sources::new();
-    let file = sources.add("small.toml", &text);
-    let (read, found) = recipe::read(&sources, file);
-    let Some(read) = read else { return Err(dsl::render(&sources, &found)) };
-    let compile = |wanted: &recipe::ArchRef| {
-        let name = wanted.name.as_deref().unwrap();
-        let (compiled, found) = program.compile("archs.canon", name);
-        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
-        Some(Rc::new(LockedArch::new(&compiled).unwrap()))
-    };
-    let (experiments, found) = read.experiments("small", "small.toml", &compile);
-    if found.is_empty() {
-        Ok(experiments.into_iter().next().unwrap())
-    } else {
-        Err(dsl::render(&sources, &found))
-    }
+    let experiments = experiments(&program, "small", "small.toml", &text)?;
+    Ok(experiments.into_iter().next().unwrap())
 }
 
 pub(crate) fn depo(changes: &[(&str, &str)]) -> Experiment {

@@ -1,8 +1,9 @@
-//! Helpers that tests of several crates share: programs made of texts and files, random architectures, the reference
-//! vectors under `tests/golden`.
+//! Helpers that tests of several crates share: programs and experiments made of texts and files, random architectures, the
+//! reference vectors under `tests/golden`.
 
 pub mod archs;
 pub mod cases;
+pub mod experiments;
 pub mod generate;
 pub mod golden;
 pub mod programs;

@@ -14,10 +14,10 @@ use compiler::graph::Graph;
 use compiler::plan::Work;
 use compiler::program::{Program, Std};
 use gpu::{Constant, ParamType};
-use lab::experiment::{Experiment, LockedArch, Shard};
+use lab::experiment::{Experiment, Shard};
 use lab::lock::{self, Lock};
-use lab::recipe;
 use records::job::Job;
+use support::experiments::experiments;
 
 use super::*;
 use crate::kernels::cuda::recorder::{Extent, Recorder};
@@ -242,19 +242,8 @@ fn experiment(model: &str, batch: i64, shard: &str) -> Experiment {
         2 * RANKS
     );
     let program = Program::new(arch_texts(), Std::Embedded);
-    let mut sources = dsl::Sources::new();
-    let file = sources.add("step.toml", &text);
-    let (read, found) = recipe::read(&sources, file);
-    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
-    let compile = |wanted: &recipe::ArchRef| {
-        let name = wanted.name.as_deref().unwrap();
-        let (compiled, found) = program.compile(&format!("{name}.canon"), name);
-        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
-        Some(Rc::new(LockedArch::new(&compiled).unwrap()))
-    };
-    let (experiments, found) = read.experiments("step", "step.toml", &compile);
-    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
-    experiments.into_iter().next().unwrap()
+    let experiments = experiments(&program, "step", "step.toml", &text);
+    experiments.unwrap_or_else(|findings| panic!("{findings}")).remove(0)
 }
 
 /// The first step of each of eight ranks.
