@@ -42,10 +42,10 @@ test: libtorch ## every test
 	$(CARGO) test --workspace
 
 test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
-	$(CARGO) test --test transformers -- --nocapture
+	$(CARGO) test --workspace --test transformers -- --nocapture
 
 test-serve: libtorch ## canonc serve with the real openai client and lm-eval (uses test-transformers' environment, or makes one: 5 minutes, 6 GB)
-	$(CARGO) test --test clients -- --nocapture
+	$(CARGO) test --workspace --test clients -- --nocapture
 
 gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 740 MB once; no GPU needed)
 	env=$$(gpu/env.sh) && "$$env/bin/python" gpu/build.py
@@ -54,12 +54,13 @@ gpu-pack: libtorch ## what the first run on a GPU needs, in .gpu; with the tree 
 	gpu/pack.sh
 
 test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run, and that the committed images follow from their sources
-	env=$$(gpu/env.sh) && "$$env/bin/python" -W ignore -m unittest discover -t . -s gpu/tests && \
+	env=$$(gpu/env.sh) && "$$env/bin/python" -W ignore -m pytest -q -p no:cacheprovider -n auto --dist worksteal gpu/tests && \
 	  "$$env/bin/python" gpu/build.py --check
 
 test-editors: ## canonc lsp driven by a Python client, and the tree-sitter grammar (pip, once; no libtorch)
-	$(CARGO) build --no-default-features
-	env=$$(editors/env.sh) && cd editors && CANONC="$(abspath $(or $(CARGO_TARGET_DIR),target))/debug/canonc" \
+	$(if $(LANGUAGE_SERVER),,$(CARGO) build --no-default-features)
+	env=$$(editors/env.sh) && cd editors && \
+	  CANONC="$(abspath $(or $(LANGUAGE_SERVER),$(or $(CARGO_TARGET_DIR),target)/debug/canonc))" \
 	  "$$env/bin/python" -m unittest test_client test_grammars
 	$(GENERATE) --check
 
@@ -88,5 +89,6 @@ demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train b
 check: libtorch ## formatting, lints with libtorch and without, and the API documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --test transformers --test clients -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::folders::{BYTES, drawn, lay_out};
 use super::{python, run};
