@@ -14,7 +14,7 @@ Examples:
   canonc selftest --out selftest                    on the CPU, about two minutes
   canonc selftest --device cuda --out selftest      on a GPU, under ten minutes
   canonc selftest --device cuda --out selftest --parts kernels,steps --limit 300
-  canonc selftest --device cuda --out selftest --python python3 --peer bench_torch.py
+  canonc selftest --device cuda --out selftest --python python3 --peer cli/torch/bench/peers/step.py
 
 Exit codes: 0 everything holds, 1 something does not, 3 the device or a file that it needs is missing.
 
@@ -56,7 +56,7 @@ pub struct SelftestArgs {
     /// it has them
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// The script that it runs, with the options of bench_torch.py
+    /// The script that it runs: cli/torch/bench/peers/step.py, or one with its options
     #[arg(long, value_name = "FILE", requires = "python")]
     pub peer: Option<PathBuf>,
     /// Seconds for each process, for tools that slow it down; one process at a time

@@ -11,7 +11,7 @@ use ::scale::device::{self, Device};
 use ::scale::memory::Held;
 use ::scale::predict::{Prediction, Question, Seconds, predict};
 use ::scale::schedule::Received;
-use compiler::plan::{ParamUpdate, Processor, Recompute, UpdateRule};
+use compiler::plan::{ParamUpdate, Recompute, UpdateRule};
 use compiler::plans;
 use lab::experiment::{Experiment, Shard};
 use lab::lock::Lock;
@@ -74,10 +74,7 @@ fn predicted(
             }
         };
     }
-    options.common.processor = match question.device.name {
-        "cpu" => Processor::Cpu,
-        _ => Processor::Gpu,
-    };
+    options.common.processor = question.device.processor;
     let plans = plans::train(&experiment.arch.compiled.graph, &options);
     Ok(predict(experiment, &plans, question))
 }

@@ -109,7 +109,7 @@ const PYTHON_STARTS: u64 = 120;
 fn peer_starts(args: &SelftestArgs) -> Result<(), Failure> {
     if let Some(peer) = args.peer.as_ref().filter(|peer| !peer.is_file()) {
         return Err(Failure::bad_input(format!("`--peer {}` is not a file", shown(peer)))
-            .help("name a script with the options of bench_torch.py, or leave --peer out"));
+            .help("name cli/torch/bench/peers/step.py or a script with its options, or leave --peer out"));
     }
     let Some(python) = &args.python else { return Ok(()) };
     let mut command = Command::new(python);

@@ -3,11 +3,15 @@
 //! In: a name. Out: the manufacturer's figures, and the share of each that a training step is assumed to reach. Must stay
 //! true: these are assumptions, not measurements; docs/scale.md repeats them with their sources.
 
+use compiler::plan::Processor;
+
 /// A device, and how it is connected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Device {
     /// Its name on the command line.
     pub name: &'static str,
+    /// Whose kernels run on it.
+    pub processor: Processor,
     /// Operations per second of matrix products in bf16, without sparsity.
     pub bf16: f64,
     /// Operations per second of matrix products in f32.
@@ -40,6 +44,7 @@ const TERA: f64 = 1e12;
 pub const ALL: [Device; 4] = [
     Device {
         name: "h100",
+        processor: Processor::Gpu,
         bf16: 989.4 * TERA,
         f32: 66.9 * TERA,
         memory: 3350.0 * GB,
@@ -51,6 +56,7 @@ pub const ALL: [Device; 4] = [
     },
     Device {
         name: "h200",
+        processor: Processor::Gpu,
         bf16: 989.4 * TERA,
         f32: 66.9 * TERA,
         memory: 4800.0 * GB,
@@ -62,6 +68,7 @@ pub const ALL: [Device; 4] = [
     },
     Device {
         name: "a100",
+        processor: Processor::Gpu,
         bf16: 312.0 * TERA,
         f32: 19.5 * TERA,
         memory: 2039.0 * GB,
@@ -74,6 +81,7 @@ pub const ALL: [Device; 4] = [
     // Two cores of a server with AVX-512, which have no fast products in bf16, and its loopback interface.
     Device {
         name: "cpu",
+        processor: Processor::Cpu,
         bf16: 0.2 * TERA,
         f32: 0.2 * TERA,
         memory: 20.0 * GB,

@@ -65,7 +65,7 @@ impl Family {
         }
     }
 
-    /// The slots that hold Canon layers in `bench_torch.py`'s terms; `None` if it has no such model.
+    /// The slots that hold Canon layers in the words of `cli/torch/bench/peers/step.py`; `None` if that has no such model.
     pub fn peer_slots(self) -> Option<&'static str> {
         match self {
             Family::Llama => Some(""),
