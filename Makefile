@@ -54,7 +54,7 @@ gpu-pack: libtorch ## what the first run on a GPU needs, in .gpu; with the tree 
 	gpu/pack.sh
 
 test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run, and that the committed images follow from their sources
-	env=$$(gpu/env.sh) && "$$env/bin/python" -W ignore -m pytest -q -p no:cacheprovider -n auto --dist worksteal gpu/tests && \
+	env=$$(gpu/env.sh) && "$$env/bin/python" -m pytest -q -W ignore -p no:cacheprovider -n auto --dist worksteal gpu/tests && \
 	  "$$env/bin/python" gpu/build.py --check
 
 test-editors: ## canonc lsp driven by a Python client, and the tree-sitter grammar (pip, once; no libtorch)

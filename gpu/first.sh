@@ -125,6 +125,10 @@ echo "$heading" 2>/dev/null
 torch="$(timeout -k 2 10 python3 -c 'import importlib.util, os
 print(os.path.dirname(importlib.util.find_spec("torch").origin))' 2>>"$OUT/said.txt")"
 [ -n "$torch" ] || log "python3 has no torch: nothing here can run without it"
+if [ ! -f "$root/.gpu/canonc-torch.xz" ]; then
+  log "there is no .gpu/canonc-torch.xz: run \`make gpu-pack\` where Rust is, and copy .gpu here with the tree"
+  [ -n "$torch" ] || exit 3
+fi
 
 # The program, unless this machine has it from an earlier call.
 unpack() {

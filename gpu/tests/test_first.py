@@ -151,6 +151,21 @@ class First(unittest.TestCase):
         self.assertIn("canonc-torch was not unpacked", log)
         self.assertIn("all of torch", (out / "probe.jsonl").read_text())
 
+    def test_what_a_missing_pack_leaves_is_run(self):
+        (self.root / ".gpu/canonc-torch.xz").unlink()
+        log, out = self.run_part("A")
+        self.assertIn("there is no .gpu/canonc-torch.xz: run `make gpu-pack`", log)
+        self.assertIn("all of torch", (out / "probe.jsonl").read_text())
+
+    def test_with_neither_pack_nor_torch_nothing_is_run(self):
+        (self.root / ".gpu/canonc-torch.xz").unlink()
+        (self.tools / "python3").write_text("#!/bin/sh\nexit 1\n")
+        words, out = ["bash", ".gpu/first.sh", "A"], self.folder / "out"
+        done = subprocess.run(words, cwd=self.root, env={**self.variables, "OUT": str(out)}, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("python3 has no torch", done.stdout)
+        self.assertNotIn("begin", (out / "log.txt").read_text())
+
     def test_ends_within_its_seconds(self):
         # Five seconds: the step that hangs is cut short, and what does not fit is left out.
         out = self.folder / "out"

@@ -10,6 +10,10 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -194,6 +198,10 @@ void install() {
   static const torch::Library library = [] {
     torch::Library made(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
     made.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+#ifdef __linux__
+    // A huge page would be cleared whole for the one number that is touched in it.
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
+#endif
     return made;
   }();
 }
