@@ -108,8 +108,9 @@ const PYTHON_STARTS: u64 = 120;
 /// Refuses a Python or a script that would only fail after all the tests.
 fn peer_starts(args: &SelftestArgs) -> Result<(), Failure> {
     if let Some(peer) = args.peer.as_ref().filter(|peer| !peer.is_file()) {
-        return Err(Failure::bad_input(format!("`--peer {}` is not a file", shown(peer)))
-            .help("name cli/torch/bench/peers/step.py or a script with its options, or leave --peer out"));
+        return Err(Failure::bad_input(format!("`--peer {}` is not a file", shown(peer))).help(
+            "name cli/torch/bench/peers/step.py or a script with its options, or leave --peer out",
+        ));
     }
     let Some(python) = &args.python else { return Ok(()) };
     let mut command = Command::new(python);
