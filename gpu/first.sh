@@ -125,7 +125,8 @@ echo "$heading" 2>/dev/null
 torch="$(timeout -k 2 10 python3 -c 'import importlib.util, os
 print(os.path.dirname(importlib.util.find_spec("torch").origin))' 2>>"$OUT/said.txt")"
 [ -n "$torch" ] || log "python3 has no torch: nothing here can run without it"
-if [ ! -f "$root/.gpu/canonc-torch.xz" ]; then
+pack="$root/.gpu/canonc-torch.xz"
+if [ ! -f "$pack" ]; then
   log "there is no .gpu/canonc-torch.xz: run \`make gpu-pack\` where Rust is, and copy .gpu here with the tree"
   [ -n "$torch" ] || exit 3
 fi
@@ -133,11 +134,15 @@ fi
 # The program, unless this machine has it from an earlier call.
 unpack() {
   local packed libraries missing
-  packed="$(cksum <"$root/.gpu/canonc-torch.xz")"
+  if [ ! -f "$pack" ]; then
+    rm -f "$program"
+    return
+  fi
+  packed="$(cksum <"$pack")"
   if [ ! -x "$program" ] || [ "$packed" != "$(cat "$WORK/packed" 2>/dev/null)" ]; then
     log "unpack canonc-torch"
     timeout -k 2 60 python3 -c 'import lzma, shutil, sys
-shutil.copyfileobj(lzma.open(sys.argv[1]), open(sys.argv[2], "wb"), 1 << 20)' "$root/.gpu/canonc-torch.xz" "$program" \
+shutil.copyfileobj(lzma.open(sys.argv[1]), open(sys.argv[2], "wb"), 1 << 20)' "$pack" "$program" \
       2>>"$OUT/said.txt" &
     if await && chmod +x "$program"; then
       echo "$packed" >"$WORK/packed"

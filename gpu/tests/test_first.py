@@ -155,6 +155,7 @@ class First(unittest.TestCase):
         (self.root / ".gpu/canonc-torch.xz").unlink()
         log, out = self.run_part("A")
         self.assertIn("there is no .gpu/canonc-torch.xz: run `make gpu-pack`", log)
+        self.assertNotIn("unpack", log)
         self.assertIn("all of torch", (out / "probe.jsonl").read_text())
 
     def test_with_neither_pack_nor_torch_nothing_is_run(self):

@@ -10,7 +10,7 @@ use compiler::plan::Processor;
 pub struct Device {
     /// Its name on the command line.
     pub name: &'static str,
-    /// Whose kernels run on it.
+    /// The processor that its plans are made for.
     pub processor: Processor,
     /// Operations per second of matrix products in bf16, without sparsity.
     pub bf16: f64,
