@@ -142,7 +142,8 @@ pub enum Command {
 Examples:
   canonc new          into this folder, if it is empty
   canonc new demo     into ./demo, which is created if missing
-  canonc new mine --task text    an experiment on your own text")]
+  canonc new mine --task text    an experiment on your own text
+  canonc new mine --matched      also Canon layers at equal size, with the arms that separate both effects")]
 pub struct NewArgs {
     /// The folder to create; it must be empty or missing
     #[arg(default_value = ".", value_name = "DIR")]
@@ -150,6 +151,9 @@ pub struct NewArgs {
     /// What the experiment learns
     #[arg(long, value_enum, value_name = "TASK", default_value_t)]
     pub task: NewTask,
+    /// Also write a comparison at equal size: plain, added, narrow, and matched
+    #[arg(long)]
+    pub matched: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -459,13 +463,15 @@ the exit code stays 0. If the lock has a stopping rule, looks are recorded in lo
 anytime-valid, and an arm's first decisive look counts: later seeds are not in its rows.
 
 Schema of --json: {schema: \"canonc.compare.v2\", controlled, attributable, comparisons: [...], together:
-[{comparison, arm, metric, judged}]}, where controlled is true only if every arm is, attributable only
-if each treatment is one factor, and together judges the primary rows of all comparisons as one family.
+[{comparison, arm, metric, judged}]}, where controlled is true only if every judged pair is, attributable only
+if each differs in one factor, and together judges the primary rows of all comparisons as one family.
 Each comparison has
   name, lock   name and id of the comparison's lock
-  controlled, attributable, verdict
-               about the design: how the arms differ, not how large the effect is
-  arms         each {name, role (base, treated, replicate), verdict, controlled, attributable, factors,
+  design, controlled, attributable, verdict
+               how the arms differ where they are judged, not how large the effect is; design is
+               controlled, compensated (a size was adjusted to keep a quantity equal), bundle (several
+               factors), tuned (each arm at its own best of the same points) or not_controlled
+  arms         each {name, role (base, treated, replicate), verdict, design (at equal points), controlled, attributable, factors,
                matched: {on, path, within, base, arm, apart}, costs: {parameters, flops, activations,
                tokens}, measured: {step_seconds, peak_memory_bytes}, tuning: {points, runs, tokens},
                runs (at each point), best_point, at_the_edge: [{path, end (lowest, highest)}]}; a member
@@ -476,13 +482,14 @@ Each comparison has
                whether it selects on the windows that are reported
   analysis     {primary, family, margin, confidence, max_seeds (of a stopping rule), declared}
   interval     {level, method, fewest, secondary}
-  pairs        by the locked rule, every metric: each {arm, base, title, controlled, attributable,
-               verdict, arm_point, base_point (places in points), seeds: {pairs, base, treated, both: of the pairs,
+  pairs        by the locked rule, every metric: each {arm, base, title, design, controlled,
+               attributable, verdict, arm_point, base_point (places in points), seeds: {pairs, base, treated, both: of the pairs,
                how many diverged}, rows: [{metric, label (the metric, and
                why it is not held-out), unit (nats, share, count, seconds: differences are ratios), base,
                treated, replicate (means), paired (by seed),
                n, difference, lowest, highest, better (less, more), interval: {low, high, n,
-               standard_error, sd, p, anytime, covers_percent} or null, no_interval (why), sign_flip,
+               standard_error, sd, p, anytime, chosen_among: {treated, base, best_of_each} (points, if
+               these runs chose them: interval and p allow for it), covers_percent} or null, no_interval (why), sign_flip,
                bootstrap, bootstrap_covers_percent, judged: {effect (better, worse, equivalent,
                undecided), p_adjusted, p_equivalence, within_margin, open} of rows of the family,
                noise, no_noise (why), asked (questions, tokens or targets), over: {fewest, most,

@@ -221,7 +221,7 @@ fn say(
     found: &Found,
     json: bool,
 ) -> Result<String, Failure> {
-    let heading = heading(comparison);
+    let heading = heading(comparison, compared);
     let mut said = format!("design: {}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));

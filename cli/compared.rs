@@ -116,8 +116,8 @@ fn point(comparison: &Comparison, run: &Run) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-pub fn heading(comparison: &Comparison) -> Heading {
-    let proved = Proved::from_lock(comparison);
+/// The heading of a comparison's tables: the designs at the points where its arms are judged.
+pub fn heading(comparison: &Comparison, compared: &compare::Comparison) -> Heading {
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
@@ -132,9 +132,8 @@ pub fn heading(comparison: &Comparison) -> Heading {
     }
     Heading {
         title: comparison.name.clone(),
-        verdict: proved.verdict(&comparison.base),
-        controlled: proved.all_controlled(),
-        attributable: proved.all_attributable(),
+        verdict: compared.verdict(),
+        design: compared.design(),
         lock_id: comparison.id().to_string(),
         notes,
     }

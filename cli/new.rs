@@ -16,6 +16,8 @@ use crate::{files, out, output};
 struct Template {
     files: &'static [(&'static str, &'static str)],
     next: &'static [&'static str],
+    /// Further files and commands: the arms of a comparison at equal size.
+    matched: (&'static [(&'static str, &'static str)], &'static [&'static str]),
 }
 
 macro_rules! files {
@@ -41,6 +43,10 @@ const DEPO: Template = Template {
         "canonc run --lock lockfiles/depo_first.lock",
         "canonc compare lockfiles/depo.lock",
     ],
+    matched: (
+        files!("depo": "arch/matched.canon", "recipes/depo_matched.toml"),
+        &["canonc build recipes/depo_matched.toml", "canonc compare lockfiles/depo_matched.lock"],
+    ),
 };
 
 /// Text: twenty fables, to be replaced by one's own text.
@@ -62,17 +68,26 @@ const TEXT: Template = Template {
         "canonc run --lock lockfiles/text_first.lock",
         "canonc compare lockfiles/text.lock",
     ],
+    matched: (
+        files!("text": "arch/matched.canon", "recipes/text_matched.toml"),
+        &[
+            "canonc build recipes/text_matched.toml",
+            "canonc bind lockfiles/text_matched.lock --data data/fables.index",
+            "canonc compare lockfiles/text_matched.lock",
+        ],
+    ),
 };
 
 pub fn new(args: &NewArgs) -> Outcome {
     let dir = args.dir.as_path();
     out::container(dir)?;
     refuse_occupied(dir)?;
-    let Template { files, next } = match args.task {
+    let Template { files, next, matched } = match args.task {
         NewTask::Depo => DEPO,
         NewTask::Text => TEXT,
     };
-    for (path, text) in files {
+    let (more_files, more_commands) = if args.matched { matched } else { (&[][..], &[][..]) };
+    for (path, text) in files.iter().chain(more_files) {
         let path = dir.join(path);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
@@ -84,7 +99,7 @@ pub fn new(args: &NewArgs) -> Outcome {
     if dir != Path::new(".") {
         then += &format!("  cd {}\n", shown(dir));
     }
-    for command in next {
+    for command in next.iter().chain(more_commands) {
         then += &format!("  {command}\n");
     }
     output::notes(then.trim_end());

@@ -294,7 +294,8 @@ fn part(
             logged: logged.map_err(failure)?,
         });
     }
-    Ok(Part::new(heading(locked), compared, locked.treatment.clone(), runs))
+    let entries = locked.treatment.keys().map(|arm| (arm.clone(), locked.entries(arm))).collect();
+    Ok(Part::new(heading(locked, compared), compared, entries, runs))
 }
 
 /// The comparison lock with a folder's name.

@@ -13,7 +13,7 @@ use lab::experiment::Experiment;
 use lab::field::{Class, FieldValue, Origin, TABLE};
 use lab::lock;
 use records::run::{Paths, read_lock};
-use report::compare;
+use report::compare::{self, Design};
 use report::statistics::Confidence;
 use report::statistics::scaling::{self, Curve, Fit, Model, Size};
 use serde::Serialize;
@@ -38,7 +38,7 @@ struct Document {
     label: String,
     base: String,
     treated: String,
-    /// Whether the treated arm is controlled at every size.
+    /// Whether the treated arm differs from the base only in what was declared, at every size.
     controlled: bool,
     sizes: Vec<OneSize>,
     fit: Option<OneFit>,
@@ -52,6 +52,8 @@ struct Document {
 struct OneSize {
     name: String,
     lock: String,
+    /// How the arms differ at the points of the grid where they are judged.
+    design: Design,
     /// Size of the base.
     at: f64,
     treated_over_base: f64,
@@ -107,9 +109,6 @@ pub fn scaling(args: &ScalingArgs) -> Outcome {
     let found = all.iter().map(|one| size(one, args)).collect::<Result<Vec<_>, _>>()?;
     let (mut sizes, runs): (Vec<OneSize>, Vec<Vec<compare::Run>>) = found.into_iter().unzip();
     sizes.sort_by(|a, b| a.at.total_cmp(&b.at));
-    let controlled = |one: &One| {
-        one.locked.verdicts.get(&one.arm).is_some_and(|verdict| verdict.is_controlled())
-    };
     let name = |of: fn(&One) -> &str| -> String {
         let names: BTreeSet<&str> = all.iter().map(of).collect();
         names.into_iter().collect::<Vec<_>>().join(", ")
@@ -124,7 +123,7 @@ pub fn scaling(args: &ScalingArgs) -> Outcome {
         ),
         base: name(|one| &one.locked.base),
         treated: name(|one| &one.arm),
-        controlled: all.iter().all(controlled),
+        controlled: sizes.iter().all(|size| size.design.is_controlled()),
         sizes,
         fit: None,
         compute_ratio: None,
@@ -179,7 +178,7 @@ fn list(names: &[&String]) -> String {
 /// Refuses comparisons with different treatments or data: their losses are not points of one curve.
 fn alike(all: &[One]) -> Result<(), Failure> {
     let Some(first) = all.first() else { return Ok(()) };
-    let treatment = |one: &One| one.locked.treatment.get(&one.arm).cloned().unwrap_or_default();
+    let treatment = |one: &One| one.locked.entries(&one.arm);
     for other in all {
         let (a, b) = (treatment(first), treatment(other));
         if a != b {
@@ -329,6 +328,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), F
     let size = OneSize {
         name: locked.name.clone(),
         lock: locked.id().to_string(),
+        design: pairs.iter().map(|pair| pair.design()).max().unwrap_or(Design::NotControlled),
         at: of_base,
         treated_over_base: of_treated / of_base,
         base: losses.iter().map(|(base, _)| *base).collect(),
@@ -401,7 +401,7 @@ fn used(size: &OneSize) -> String {
 }
 
 fn text(document: &Document) -> String {
-    let Document { by, label, base, treated, controlled, sizes, refused, warnings, .. } = document;
+    let Document { by, label, base, treated, sizes, refused, warnings, .. } = document;
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len().max(1) as f64;
     let unit = match *by {
         "flops" => "training FLOPs",
@@ -430,7 +430,15 @@ fn text(document: &Document) -> String {
             size.diverged, size.listed, size.name
         ));
     }
-    if !controlled {
+    let tuned = sizes.iter().filter(|size| size.design == Design::Tuned).count();
+    if tuned > 0 {
+        said.push_str(&format!(
+            "Tuned at {tuned} of {} sizes: each arm is at its own best point of the grid, so the arms also differ in the \
+             grid's fields, and both losses are better than they would be on other seeds.\n",
+            sizes.len()
+        ));
+    }
+    if sizes.iter().any(|size| size.design == Design::NotControlled) {
         said.push_str(
             "NOT CONTROLLED at every size: the gain cannot be attributed to the treatment.\n",
         );

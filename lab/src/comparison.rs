@@ -25,7 +25,7 @@ use sound::{equal_seeds, unjudged, unmeasured, unsound_grid};
 
 pub use analysis::{Analysis, DeclaredAnalysis, Stop};
 pub(crate) use facts::{grid_row, seed_list, zip_seeds};
-pub use matched::{Match, Matched, Quantity};
+pub use matched::{Match, MatchScope, Matched, Quantity};
 
 const TAG: &str = "canonc.comparison.v1";
 
@@ -54,6 +54,8 @@ pub struct Comparison {
     pub analysis: Analysis,
     /// The quantity in which the arms must be matched, if any.
     pub matching: Option<Match>,
+    /// Which arms are matched, and by what.
+    pub scope: MatchScope,
     /// The declared trainer of the arms.
     pub trainer: Trainer,
     /// The verdict of each arm except the base: controlled, or a bundle.
@@ -158,6 +160,8 @@ pub struct Declared {
     pub analysis: DeclaredAnalysis,
     /// The quantity in which the arms must be matched, if any.
     pub matching: Option<Match>,
+    /// Which arms are matched, and by what.
+    pub scope: MatchScope,
     /// The declared trainer of the arms.
     pub trainer: Trainer,
 }
@@ -179,6 +183,7 @@ impl Comparison {
             selection,
             analysis,
             matching,
+            scope,
             trainer,
         } = declared;
         let mut unsound = equal_seeds(&seeds, &replicate);
@@ -220,6 +225,7 @@ impl Comparison {
             analysis,
             declared_analysis,
             matching,
+            scope,
             trainer,
             verdicts: BTreeMap::new(),
             matched: BTreeMap::new(),
@@ -233,16 +239,44 @@ impl Comparison {
         comparison.runs = comparison.make_runs(&points).map_err(NoComparison::Problems)?;
         comparison.judge_elsewhere()?;
         comparison.matched = comparison.match_arms().map_err(NoComparison::Problems)?;
+        comparison.check_compensation().map_err(NoComparison::Problems)?;
         Ok(comparison)
     }
 
     /// The verdict of an arm other than the base, with the quantity that is matched.
     pub fn headline(&self, arm: &str) -> String {
-        let verdict = self.verdicts.get(arm).map_or_else(String::new, Verdict::headline);
+        let verdict = match (self.matching, self.verdicts.get(arm)) {
+            (_, None) => String::new(),
+            (Some(matching), Some(verdict)) if self.is_compensated(arm) => {
+                verdict.compensated(&self.scope.compensate, matching.on.called())
+            }
+            (Some(_) | None, Some(verdict)) => verdict.headline(),
+        };
         match (self.matching, self.matched.get(arm)) {
             (Some(matching), Some(matched)) => format!("{verdict}; {}", matched.text(matching)),
             (Some(_) | None, Some(_) | None) => verdict,
         }
+    }
+
+    /// What an arm may differ in: its treatment, and what compensates for it.
+    pub fn entries(&self, arm: &str) -> Vec<String> {
+        let mut entries = self.treatment.get(arm).cloned().unwrap_or_default();
+        if self.matching.is_some() && self.scope.covers(arm) {
+            entries.extend(self.scope.compensate.iter().cloned());
+        }
+        entries
+    }
+
+    /// Whether an arm has one factor beside what compensates for it.
+    pub fn is_compensated(&self, arm: &str) -> bool {
+        let compensates = |entry: &str| self.scope.compensate.iter().any(|known| known == entry);
+        let Some(verdict) = self.verdicts.get(arm).filter(|_| self.matching.is_some()) else {
+            return false;
+        };
+        let (sizes, treated): (Vec<_>, Vec<_>) =
+            verdict.treatment.iter().partition(|declared| compensates(&declared.entry));
+        let factors = treated.iter().map(|declared| declared.factors).sum::<usize>();
+        verdict.is_controlled() && !sizes.is_empty() && factors == 1
     }
 
     /// Checks that every arm except the base is controlled.
@@ -254,12 +288,11 @@ impl Comparison {
         };
         let mut verdicts = BTreeMap::new();
         for arm in self.arms.iter().filter(|arm| arm.name != self.base) {
-            let empty = Vec::new();
-            let treatment = self.treatment.get(&arm.name).unwrap_or(&empty);
+            let treatment = self.entries(&arm.name);
             let sides =
                 [Side::arm(&base.name, &base.experiment), Side::arm(&arm.name, &arm.experiment)]
                     .map(|side| side.run_by(self.trainer));
-            let verdict = controlled(&sides[0], &sides[1], treatment)
+            let verdict = controlled(&sides[0], &sides[1], &treatment)
                 .map_err(|refusal| NoComparison::Treatment(arm.name.clone(), refusal))?;
             if !verdict.is_controlled() {
                 return Err(NoComparison::Confounded(arm.name.clone(), Box::new(verdict)));
@@ -284,9 +317,8 @@ impl Comparison {
                 let sides =
                     [Side::arm(of_base, &base.experiment), Side::arm(of_arm, &run.experiment)]
                         .map(|side| side.run_by(self.trainer));
-                let empty = Vec::new();
-                let treatment = self.treatment.get(arm).unwrap_or(&empty);
-                let verdict = controlled(&sides[0], &sides[1], treatment).map_err(|refusal| {
+                let treatment = self.entries(arm);
+                let verdict = controlled(&sides[0], &sides[1], &treatment).map_err(|refusal| {
                     let message = format!("in {of_arm}: {}", refusal.message);
                     NoComparison::Treatment(arm.clone(), Refusal { message, ..refusal })
                 })?;
@@ -317,7 +349,7 @@ impl Comparison {
     fn match_arms(&self) -> Result<BTreeMap<String, Matched>, Vec<Problem>> {
         let (mut matched, mut problems) = (BTreeMap::new(), Vec::new());
         let Some(matching) = self.matching else { return Ok(matched) };
-        for arm in self.verdicts.keys() {
+        for arm in self.verdicts.keys().filter(|arm| self.scope.covers(arm)) {
             for (base, run) in self.first_seeds(arm) {
                 let sides = [(base.arm.as_str(), &base.experiment), (arm, &run.experiment)];
                 let place = Some(run.experiment.name.as_str()).filter(|_| !self.grid.is_empty());
@@ -333,6 +365,20 @@ impl Comparison {
             }
         }
         if problems.is_empty() { Ok(matched) } else { Err(problems) }
+    }
+
+    /// Checks that what is said to compensate does.
+    fn check_compensation(&self) -> Result<(), Vec<Problem>> {
+        let (Some(matching), Some(base)) = (self.matching, self.arm(&self.base)) else {
+            return Ok(());
+        };
+        let arms = self.verdicts.iter().filter(|(arm, _)| self.scope.covers(arm));
+        let declared = arms.flat_map(|(_, verdict)| &verdict.treatment);
+        let sizes = declared.filter(|declared| self.scope.compensate.contains(&declared.entry));
+        let problems: Vec<Problem> = sizes
+            .filter_map(|declared| matching.check_compensates(&base.experiment, declared).err())
+            .collect();
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     fn arm(&self, name: &str) -> Option<&Arm> {
@@ -405,6 +451,7 @@ impl Comparison {
             selection: self.selection.clone(),
             analysis: self.declared_analysis.clone(),
             matching: self.matching,
+            scope: self.scope.clone(),
             trainer: self.trainer,
         };
         Comparison::new(self.name.clone(), self.source.clone(), arms, declared).map_err(no_longer)

@@ -13,6 +13,7 @@ mod claims;
 #[cfg(test)]
 mod concludes;
 mod costs;
+mod design;
 mod diverged;
 mod effect;
 pub mod interval;
@@ -54,6 +55,7 @@ pub use analysis::{Analysis, Member, analysis_of, together};
 pub(crate) use analysis::{better, strictest};
 pub(crate) use caption::level;
 pub use costs::Costs;
+pub use design::{ChosenAmong, Design, Rule};
 pub use diverged::DivergedSeeds;
 pub(crate) use diverged::diverged;
 pub use effect::{AaNoise, NoInterval, NoNoise, STEADY, Varied};
@@ -160,6 +162,8 @@ pub struct Pair<'a> {
     pub base_point: usize,
     /// The number of seeds that a stopping rule needed to decide; later ones are not shown. `None` means all.
     pub seeds: Option<usize>,
+    /// The rule that chose the points by the values of these runs; `None` for points that nothing chose.
+    pub chosen_by: Option<Rule>,
 }
 
 /// A mean, and the number of runs that had the value.
@@ -184,10 +188,12 @@ pub struct Row {
     pub paired: Vec<f64>,
     /// Whether the result is valid at every look, as under a stopping rule.
     pub anytime: bool,
+    /// The points among which a rule chose those of the row by values of these runs; the interval and p allow for it.
+    pub chosen_among: Option<ChosenAmong>,
     /// Whether lower or higher values are better.
     pub better: Better,
-    /// The mean difference and its interval (the t interval, or the anytime-valid one), or why there is none. For
-    /// seconds, of the logarithms of ratios.
+    /// The mean difference and its interval (the t interval, the anytime-valid one, or one that allows for a choice of
+    /// points), or why there is none. For seconds, of the logarithms of ratios.
     pub result: Result<Paired, NoInterval>,
     /// Present for six or more seeds.
     pub sign_flip: Option<SignFlip>,
@@ -443,13 +449,11 @@ impl Comparison {
         self.arms
             .iter()
             .filter(|arm| arm.role == Role::Treatment)
-            .flat_map(|arm| {
-                let points = match (self.chosen(arm), self.chosen(base)) {
-                    (Some(own), Some(of_base)) => vec![(own, of_base)],
-                    (Some(_) | None, _) => (0..self.points.len()).map(|p| (p, p)).collect(),
-                };
-                let pair = move |(own, of_base)| self.pair(base, arm, own, of_base);
-                points.into_iter().map(pair).collect::<Vec<_>>()
+            .flat_map(|arm| match (self.chosen(arm), self.chosen(base)) {
+                (Some(own), Some(of_base)) => vec![self.pair(base, arm, own, of_base, self.rule())],
+                (Some(_) | None, _) => {
+                    (0..self.points.len()).map(|p| self.pair(base, arm, p, p, None)).collect()
+                }
             })
             .collect()
     }
@@ -460,16 +464,22 @@ impl Comparison {
         points == (Some(pair.arm_point), Some(pair.base_point))
     }
 
+    /// The declared rule, where there are several points to choose from.
+    fn rule(&self) -> Option<Rule> {
+        (self.points.len() > 1).then(|| Rule::new(self.selection.per_arm))
+    }
+
     fn pair<'a>(
         &'a self,
         base: &'a Arm,
         arm: &'a Arm,
         arm_point: usize,
         base_point: usize,
+        chosen_by: Option<Rule>,
     ) -> Pair<'a> {
         let replicate = self.arms.iter().find(|arm| arm.role == Role::Replicate);
         let seeds = self.decided_after(base, arm);
-        Pair { of: self, arm, base, replicate, arm_point, base_point, seeds }
+        Pair { of: self, arm, base, replicate, arm_point, base_point, seeds, chosen_by }
     }
 }
 
@@ -536,6 +546,8 @@ impl<'a> Pair<'a> {
         let of_itself = values(base, replicate, &metric);
         let varied = self.of.proved.varied;
         let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
+        let chosen_among = self.chosen_among(&metric);
+        let single_look = !anytime && chosen_among.is_none();
         let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
         Row {
             result: effect::result(
@@ -545,17 +557,18 @@ impl<'a> Pair<'a> {
                 self.of.proved.steady(),
                 confidence,
                 anytime,
-            ),
+            )
+            .and_then(|pair| self.allowing_for_choice(&metric, pair, chosen_among)),
             sign_flip: match unit {
-                // The sign-flip test and the bootstrap are not valid under repeated looks.
-                Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown if anytime => None,
-                Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
+                // The sign-flip test and the bootstrap allow neither for repeated looks nor for a choice of points.
+                Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown if single_look => {
                     sign_flip::sign_flip(&paired)
                 }
-                Unit::Seconds => None,
+                Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown | Unit::Seconds => None,
             },
-            bootstrap: if anytime { None } else { interval(&paired) },
+            bootstrap: if single_look { interval(&paired) } else { None },
             anytime,
+            chosen_among,
             itself: self.replicate.map(noise),
             asked: asked.min().copied(),
             over: over::over(base, arm, &metric),

@@ -11,8 +11,9 @@ use std::fmt::Write as _;
 use compiler::draw::escaped;
 
 use crate::compare::{
-    Comparison, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged, effect_cells,
-    interval_head, judged, level, mean_cell, over_cell, p_cell, percent, strictest, together,
+    Comparison, Design, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged,
+    effect_cells, interval_head, judged, level, mean_cell, over_cell, p_cell, percent, strictest,
+    together,
 };
 use crate::statistics::{Confidence, Judged};
 
@@ -38,8 +39,8 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    fn controlled(&self) -> bool {
-        self.comparison.is_controlled(&self.pair.arm.name)
+    fn is_proved(&self) -> bool {
+        self.pair.design() != Design::NotControlled
     }
 }
 
@@ -118,7 +119,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
             effect,
             of_row(Row::itself_cell),
             of_row(over_cell),
-            comparison.standing(&pair.arm.name),
+            pair.standing(),
         ]
     });
     let effects = lines.iter().map(|line| line.judged.map_or("", |word| word.effect.word()));
@@ -211,7 +212,7 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
         }
     }
     let y = height - 14.0;
-    let open = lines.iter().any(|line| !line.controlled());
+    let open = lines.iter().any(|line| !line.is_proved());
     let open =
         if open { "; dashed: not controlled, so more than the treatment differs" } else { "" };
     let _ = write!(
@@ -290,7 +291,7 @@ fn panel(svg: &mut String, (left, right): (f64, f64), task: &str, lines: &[&Line
                 "<rect x=\"{x:.1}\" y=\"{height:.1}\" width=\"{bar:.1}\" height=\"{:.1}\" fill=\"{fill}\" fill-opacity=\"0.75\" \
                  stroke=\"{}\"/>",
                 y(0.0) - height,
-                if line.controlled() { "#0550ae" } else { "#b35900\" stroke-dasharray=\"4 3" }
+                if line.is_proved() { "#0550ae" } else { "#b35900\" stroke-dasharray=\"4 3" }
             );
             for (seed, value) in runs.iter().enumerate() {
                 let x = x + bar * (seed as f64 + 1.0) / (runs.len() as f64 + 1.0);
@@ -325,10 +326,15 @@ fn panel(svg: &mut String, (left, right): (f64, f64), task: &str, lines: &[&Line
                 counts.join(", ")
             );
         }
-        if !line.controlled() {
+        let design = match line.pair.design() {
+            Design::NotControlled => Some(NOT_CONTROLLED),
+            Design::Tuned => Some("tuned"),
+            Design::Controlled | Design::Compensated | Design::Bundle => None,
+        };
+        if let Some(design) = design {
             let _ = writeln!(
                 svg,
-                "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#b35900\">{NOT_CONTROLLED}</text>",
+                "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#b35900\">{design}</text>",
                 TOP + HEIGHT + 44.0
             );
         }

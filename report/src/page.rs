@@ -23,7 +23,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::compare::{
-    AaNoise, Comparison, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
+    AaNoise, Comparison, Design, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
 };
 use crate::overview::{self, Entry};
 use crate::samples::Sample;
@@ -42,10 +42,8 @@ pub struct Heading {
     pub title: String,
     /// The verdicts of all arms in one line.
     pub verdict: String,
-    /// Whether every treated arm is controlled.
-    pub controlled: bool,
-    /// Whether each treatment is one factor, so that a difference can be attributed to it.
-    pub attributable: bool,
+    /// The design of all judged pairs together.
+    pub design: Design,
     /// The id of the comparison's lock.
     pub lock_id: String,
     /// One line each: consequences, and the differences between the arms' platforms.

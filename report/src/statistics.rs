@@ -23,6 +23,7 @@ pub mod sign_flip;
 mod simulation;
 mod special;
 pub mod student;
+pub mod tuned;
 
 pub use equivalence::{Better, Effect, Judged, Margin};
 pub use noise::Noise;

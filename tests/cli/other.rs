@@ -89,6 +89,28 @@ fn new_text_is_prepared_bound_and_ready_to_run() {
 }
 
 #[test]
+fn new_matched_separates_what_is_added_from_what_is_narrowed() {
+    for task in ["depo", "text"] {
+        let dir = folder(&[]);
+        let ran = canonc(dir.path(), &["new", ".", "--task", task, "--matched"]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("canonc compare lockfiles/{task}_matched.lock")));
+        let file = format!("recipes/{task}_matched.toml");
+        let built = canonc(dir.path(), &["build", &file]);
+        assert_eq!(built.code, 0, "{}", built.stderr);
+        let lock = dir.path().join(format!("lockfiles/{task}_matched.lock"));
+        let lock = std::fs::read_to_string(lock).unwrap();
+        for verdict in [
+            "added = \"controlled for canon",
+            "narrow = \"controlled for mlp.hidden",
+            "matched = \"compensated: canon at equal parameters (mlp.hidden 192 to 178)",
+        ] {
+            assert!(lock.contains(verdict), "{verdict}");
+        }
+    }
+}
+
+#[test]
 fn completions_of_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ran = canonc(&root(), &["completions", shell]);

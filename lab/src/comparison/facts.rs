@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 use super::{
-    Arm, Comparison, Declared, DeclaredAnalysis, Grid, Match, NoComparison, Quantity, SEED_KINDS,
-    Selection, SelectionMode, seed_value,
+    Arm, Comparison, Declared, DeclaredAnalysis, Grid, Match, MatchScope, NoComparison, Quantity,
+    SEED_KINDS, Selection, SelectionMode, seed_value,
 };
 use crate::error::{self, LockError};
 use crate::experiment::Seeds;
@@ -72,6 +72,13 @@ impl Comparison {
         if let Some(Match { on, within }) = self.matching {
             facts.push(("match.on".to_owned(), field::quote(on.word())));
             facts.push(("match.within".to_owned(), within.to_string()));
+            let MatchScope { arms, compensate } = &self.scope;
+            for (key, names) in [("arms", arms), ("compensate", compensate)] {
+                if !names.is_empty() {
+                    let names = &mut names.iter().map(|name| field::quote(name));
+                    facts.push((format!("match.{key}"), list(names)));
+                }
+            }
         }
         if let Some(trainer) = self.trainer.word() {
             facts.push(("trainer".to_owned(), field::quote(trainer)));
@@ -100,6 +107,7 @@ impl Comparison {
             selection: Selection { metric: String::new(), mode: SelectionMode::Min, per_arm: true },
             analysis: DeclaredAnalysis::default(),
             matching: None,
+            scope: MatchScope::default(),
             trainer: Trainer::Any,
         };
         let (mut on, mut within) = (None, None);
@@ -134,12 +142,14 @@ impl Comparison {
                 (Some(("match", "within")), value) => {
                     within = Some(Match::share(value).map_err(wrong)?);
                 }
-                (Some(("treatment", arm)), DeValue::Array(entries)) => {
-                    let text = |entry: &toml::Spanned<DeValue<'_>>| {
-                        let not = || wrong(format!("{} is not a string", shown(entry.get_ref())));
-                        field::string(entry.get_ref()).map(str::to_owned).ok_or_else(not)
-                    };
-                    let entries = entries.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+                (Some(("match", "arms")), value) => {
+                    declared.scope.arms = strings(value).map_err(wrong)?;
+                }
+                (Some(("match", "compensate")), value) => {
+                    declared.scope.compensate = strings(value).map_err(wrong)?;
+                }
+                (Some(("treatment", arm)), value) => {
+                    let entries = strings(value).map_err(wrong)?;
                     declared.treatment.insert(arm.to_owned(), entries);
                 }
                 (_, value) => return Err(wrong(format!("{} cannot be used here", shown(value)))),
@@ -157,6 +167,18 @@ impl Comparison {
             .map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
         Comparison::new(name, source, arms, declared).map_err(no_longer)
     }
+}
+
+/// A list of strings.
+fn strings(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let DeValue::Array(items) = value else {
+        return Err(format!("{} is not a list", shown(value)));
+    };
+    let text = |item: &toml::Spanned<DeValue<'_>>| {
+        let not = || format!("{} is not a string", shown(item.get_ref()));
+        field::string(item.get_ref()).map(str::to_owned).ok_or_else(not)
+    };
+    items.iter().map(text).collect()
 }
 
 /// The error for a locked comparison that cannot be rebuilt from its own text.

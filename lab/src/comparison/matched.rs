@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use crate::error::Problem;
 use crate::experiment::{Experiment, LockedArch};
 use crate::field::{self, Bounds, FieldValue, Kind, shown};
-use crate::verdict::percent;
+use crate::verdict::{Change, Declared, percent};
 use compiler::analyse::analyse;
 use compiler::program::{Program, Std};
 
@@ -34,6 +34,23 @@ pub struct Match {
     pub on: Quantity,
     /// Largest difference, as a share of the base's value.
     pub within: Decimal,
+}
+
+/// Which arms are matched, and what was adjusted in them to that end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MatchScope {
+    /// The arms, by name; all treated arms if empty.
+    pub arms: Vec<String>,
+    /// Entries of a treatment that compensate for it: sizes that an arm changed to have as much of the quantity as the
+    /// base.
+    pub compensate: Vec<String>,
+}
+
+impl MatchScope {
+    /// Whether an arm is matched.
+    pub fn covers(&self, arm: &str) -> bool {
+        self.arms.is_empty() || self.arms.iter().any(|name| name == arm)
+    }
 }
 
 /// The quantity in the base and in one arm.
@@ -161,7 +178,7 @@ impl Match {
         let help = match help {
             Some(help) => format!("{short}: {help}; or raise within, or leave [match] out"),
             None => format!(
-                "{short}: change its arch by that much and declare the change in its treatment; or raise \
+                "{short}: change its arch by that much and declare the change as compensate under [match]; or raise \
                  within, or leave [match] out"
             ),
         };
@@ -182,7 +199,7 @@ impl Match {
             return Some(format!("{how}, the nearest possible value ({})", spent.apart()));
         }
         Some(format!(
-            "{how} ({} FLOPs, {}) and declare budget.steps in its treatment",
+            "{how} ({} FLOPs, {}) and compensate = \"budget.steps\" under [match]",
             digits(spent.arm),
             spent.apart()
         ))
@@ -211,7 +228,9 @@ impl Match {
             let how = format!("mlp.hidden {hidden} instead of {now} in its arch");
             let gives = format!("gives {} ({})", digits(made.arm), made.apart());
             if self.holds(made) {
-                return Some(format!("{how} {gives}; declare `mlp.hidden` in its treatment"));
+                return Some(format!(
+                    "{how} {gives}; write compensate = \"mlp.hidden\" under [match]"
+                ));
             }
             if finest {
                 return Some(format!("{how} {gives}, the nearest possible value"));
@@ -220,12 +239,54 @@ impl Match {
         None
     }
 
+    /// Checks that an entry compensates: that the base has another quantity with the arm's values of this entry alone.
+    pub(super) fn check_compensates(
+        self,
+        base: &Experiment,
+        declared: &Declared,
+    ) -> Result<(), Problem> {
+        let entry = declared.entry.as_str();
+        if self.within.compare(Decimal::new(5, -2).unwrap_or(Decimal::ZERO)).is_gt() {
+            let message = format!(
+                "[match] allows {} of the base's {}, which is not equal enough to say that `{entry}` compensates",
+                self.within,
+                self.on.called()
+            );
+            let help = "write within = 0.05 or less, or leave compensate out";
+            return Err(Problem::new("match", "loose-compensation", message, help));
+        }
+        let is_budget = entry.starts_with("budget.");
+        let changes = match (is_budget, self.on) {
+            (true, on) => on == Quantity::TrainFlops,
+            (false, _) => {
+                let here = self.with_edits(base, "");
+                let there = edits(declared).and_then(|edits| self.with_edits(base, &edits));
+                here.is_some() && there.is_some() && here != there
+            }
+        };
+        if changes {
+            return Ok(());
+        }
+        let message = format!(
+            "`{entry}` alone does not change the {} of the base, so it cannot compensate",
+            self.on.called()
+        );
+        let help =
+            "name a size such as mlp.hidden, or move it to the treatment, which makes a bundle";
+        Err(Problem::new("match", "no-compensation", message, help))
+    }
+
     /// The quantity of the arm's arch with another MLP width.
     fn with_hidden(self, arm: &Experiment, hidden: i128) -> Option<i128> {
+        self.with_edits(arm, &format!("mlp.hidden {hidden}"))
+    }
+
+    /// The quantity of an arch after edits.
+    fn with_edits(self, arm: &Experiment, edits: &str) -> Option<i128> {
         const FILE: &str = "matched";
-        const NAME: &str = "matched_on_width";
+        const NAME: &str = "matched_on_size";
         let LockedArch { name, text, compiled: _ } = &*arm.arch;
-        let text = format!("{text}\narch {NAME} = {name} with {{ mlp.hidden {hidden} }}\n");
+        let text = format!("{text}\narch {NAME} = {name} with {{ {edits} }}\n");
         let program = Program::new([(FILE.to_owned(), text)], Std::None);
         let graph = program.compile(FILE, NAME).0?.graph;
         let analysis = analyse(&graph, i64::try_from(arm.data.seq_len).ok()?);
@@ -235,6 +296,29 @@ impl Match {
             Quantity::Flops | Quantity::TrainFlops => analysis.train_flops_per_token,
         })
     }
+}
+
+/// The changes of an entry from the base to the arm as edits of an arch: `layers[0..2].mlp.hidden 178`.
+fn edits(declared: &Declared) -> Option<String> {
+    let edit = |change: &Change| {
+        let path = change.path.strip_prefix("arch.")?;
+        let path = match path.strip_prefix("layers.") {
+            Some(rest) => {
+                let field =
+                    rest.trim_start_matches(|c: char| c.is_ascii_digit() || "./".contains(c));
+                let layers = rest.strip_suffix(field)?.trim_end_matches('.');
+                let layers = match layers.split_once("..").zip(layers.split_once('/')) {
+                    Some(((first, _), (_, step))) => format!("every {step} from {first}"),
+                    None => layers.to_owned(),
+                };
+                format!("layers[{layers}].{field}")
+            }
+            None => path.to_owned(),
+        };
+        Some(format!("{path} {}", change.b.as_ref()?))
+    };
+    let edits: Option<Vec<String>> = declared.changes.iter().map(edit).collect();
+    edits.map(|edits| edits.join("   "))
 }
 
 impl Matched {

@@ -16,8 +16,8 @@ use toml::de::DeValue;
 
 use super::{ArchRef, diag};
 use crate::comparison::{
-    Arm, Comparison, Declared, DeclaredAnalysis, Match, NoComparison, Quantity, Selection,
-    SelectionMode,
+    Arm, Comparison, Declared, DeclaredAnalysis, Match, MatchScope, NoComparison, Quantity,
+    Selection, SelectionMode,
 };
 use crate::comparison::{grid_row, seed_list, zip_seeds};
 use crate::experiment::{Experiment, Seeds};
@@ -72,7 +72,7 @@ const MISSING: [&str; 4] = ["missing-key", "no-such-arm", "seed-counts", "too-fe
 /// The keys that are tables.
 pub const SECTIONS: [&str; 9] =
     ["analysis", "arms", "grid", "match", "replicate", "seeds", "selection", "sweep", "treatment"];
-const MATCH: [&str; 2] = ["match.on", "match.within"];
+const MATCH: [&str; 4] = ["match.arms", "match.compensate", "match.on", "match.within"];
 const SELECTION: [&str; 3] = ["selection.metric", "selection.mode", "selection.per_arm"];
 
 /// The keys of a section of a comparison file; of the file itself for an empty name. Names of arms are not listed.
@@ -147,6 +147,7 @@ impl Reader<'_> {
         let mut chosen = None;
         let mut base = None;
         let (mut on, mut within) = (None, None);
+        let mut scope = MatchScope::default();
         let mut trainer = Trainer::Any;
         for fact in leaves {
             let (key, at) = (self.span(&fact.key), self.span(&fact.at));
@@ -224,6 +225,13 @@ impl Reader<'_> {
                 (Some(("match", "within")), value) => {
                     within = self.written(path, at, Match::share(value));
                 }
+                (Some(("match", "arms")), value) => scope.arms = self.strings(path, value, at),
+                (Some(("match", "compensate")), DeValue::String(entry)) => {
+                    scope.compensate = vec![entry.to_string()];
+                }
+                (Some(("match", "compensate")), value) => {
+                    scope.compensate = self.strings(path, value, at);
+                }
                 (_, value) => self.unknown(path, value, key, at),
             }
         }
@@ -231,7 +239,8 @@ impl Reader<'_> {
             Some(within) => Match { on, within },
             None => Match::usual(on),
         });
-        if matching.is_none() && self.spans.contains_key("match.within") {
+        let needs_quantity = |key: &&&str| self.spans.contains_key(**key) && **key != "match.on";
+        if matching.is_none() && MATCH.iter().any(|key| needs_quantity(&key)) {
             let at = self.place("match");
             self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
         }
@@ -250,6 +259,7 @@ impl Reader<'_> {
         }
         let base = self.base(base, arms);
         let treatment = self.treatment(treatment, arms, &base);
+        self.check_scope(&scope, &treatment);
         let (seeds, replicate) = self.seeds(&seeds);
         for path in grid.iter().flat_map(|row: &crate::comparison::Grid| &row.paths) {
             if treatment.values().flatten().any(|entry| entry == path) {
@@ -266,6 +276,7 @@ impl Reader<'_> {
             selection,
             analysis,
             matching,
+            scope,
             trainer,
         };
         (rows, declared)
@@ -465,6 +476,21 @@ impl Reader<'_> {
             }
         }
         treatment
+    }
+
+    /// Reports matched arms that are not treated, and what is declared twice.
+    fn check_scope(&mut self, scope: &MatchScope, treatment: &BTreeMap<String, Vec<String>>) {
+        let names: Vec<&str> = treatment.keys().map(String::as_str).collect();
+        let at = self.place("match.arms");
+        for arm in scope.arms.iter().filter(|arm| !treatment.contains_key(*arm)) {
+            self.diagnostics.push(diag::no_such_arm(at, arm, &names));
+        }
+        let at = self.place("match.compensate");
+        for (arm, entries) in treatment.iter().filter(|(arm, _)| scope.covers(arm)) {
+            for entry in entries.iter().filter(|entry| scope.compensate.contains(entry)) {
+                self.diagnostics.push(diag::compensates_itself(at, arm, entry));
+            }
+        }
     }
 
     fn seeds(&mut self, lists: &BTreeMap<String, Vec<u64>>) -> (Vec<Seeds>, Vec<Seeds>) {

@@ -383,6 +383,14 @@ pub(super) fn bad_match(at: Span, path: &str, why: &str) -> Diagnostic {
     )
 }
 
+pub(super) fn compensates_itself(at: Span, arm: &str, entry: &str) -> Diagnostic {
+    let message = format!("`{entry}` is in the treatment of `{arm}` and compensates for it");
+    Diagnostic::error("compensates-itself", at, message).help(
+        "leave it out of the treatment: compensate declares it for the matched arms. Where another arm has it as its \
+         treatment, name the matched ones with arms = [\"...\"] under [match]",
+    )
+}
+
 pub(super) fn bad_analysis(at: Span, path: &str, why: &str) -> Diagnostic {
     Diagnostic::error("bad-value", at, format!("`{path}`: {why}")).help(
         "write `[analysis]` with primary = \"eval_loss\", family = [\"eval_loss\", \"exact_match\"], margin = 0.01, \

@@ -234,6 +234,25 @@ impl Verdict {
         }
     }
 
+    /// The headline of a bundle in which some entries compensate for the others, to keep a quantity equal.
+    pub fn compensated(&self, compensate: &[String], quantity: &str) -> String {
+        let compensates = |entry: &str| compensate.iter().any(|known| known == entry);
+        let (sizes, treated): (Vec<&Declared>, Vec<&Declared>) =
+            self.treatment.iter().partition(|declared| compensates(&declared.entry));
+        let treated: Vec<&str> = treated.iter().map(|declared| declared.entry.as_str()).collect();
+        let size = |declared: &&Declared| match declared.changes.as_slice() {
+            [Change { a: Some(a), b: Some(b), .. }] => format!("{} {a} to {b}", declared.entry),
+            _ => declared.entry.clone(),
+        };
+        let sizes: Vec<String> = sizes.iter().map(size).collect();
+        let data = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
+        format!(
+            "compensated: {} at equal {quantity} ({}){data}",
+            treated.join(", "),
+            sizes.join(", ")
+        )
+    }
+
     /// The treatment that would make everything that differs a bundle, in the notation of recipes.
     pub fn declaration(&self) -> Vec<String> {
         let mut entries: Vec<String> = self.treatment.iter().map(|d| d.entry.clone()).collect();

@@ -75,6 +75,10 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
         };
         let _ = writeln!(out, "\nhelp: if canonc runs both arms, declare it: {how}");
     }
+    if let Outcome::Bundle(_) = verdict.outcome {
+        out += "\nhelp: for each factor's own effect, compare arms that differ in one of them; if one only keeps a size equal, declare \
+                it as `compensate` under `[match]` of the comparison file (`canonc new --matched` writes both)\n";
+    }
     if exploratory && !verdict.is_controlled() {
         let declaration = verdict.declaration();
         if declaration.len() == verdict.treatment.len() {

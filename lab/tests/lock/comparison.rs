@@ -434,7 +434,7 @@ fn equal_training_flops_are_declared_as_steps_of_the_treatment() {
     let refused = families(declared, "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
     assert!(refused.contains("FLOPs of the whole training"), "{refused}");
     let steps = after(&refused, "steps = ");
-    assert!(refused.contains("declare budget.steps in its treatment"), "{refused}");
+    assert!(refused.contains("compensate = \"budget.steps\" under [match]"), "{refused}");
     let recipe = DEPO.replace("steps = 600", &format!("steps = {steps}"));
     // A different number of steps is a confound until it is declared, even if other quantities are equal.
     let refused = families(declared, "[\"mixer\"]", ("gla", &recipe)).unwrap_err();
@@ -458,6 +458,98 @@ fn equal_training_flops_are_declared_as_steps_of_the_treatment() {
     let exact = "[match]\non = \"train_flops\"\nwithin = 0\n";
     let refused = families(exact, "[\"mixer\", \"budget.steps\"]", ("gla", &recipe)).unwrap_err();
     assert!(refused.contains("the nearest possible value"), "{refused}");
+}
+
+/// A small arch, with Canon layers, with a narrower MLP, and with both, of as many parameters as the first.
+const SIZES: &str = "arch plain {\n  vocab 10000   dim 64   norm_eps 1e-5\n  init lingua\n  layers 2 of decoder {\n    \
+    mixer attention { heads 4 }\n    mlp swiglu { hidden 192 }\n  }\n}\n\
+    arch added = plain with { canon A, B, C, D }\narch narrow = plain with { mlp.hidden 178 }\n\
+    arch matched = added with { mlp.hidden 178 }\narch turned = added with { mixer.rope.dims 8 }\n\
+    arch uneven = added with { layers[0].mlp.hidden 176   layers[1].mlp.hidden 180 }\n";
+
+fn sizes(treatment: &str, matching: &str, arms: &[&str]) -> Result<Comparison, String> {
+    let listed: String = arms.iter().map(|arm| format!("{arm} = \"a.toml\"\n")).collect();
+    let file = format!(
+        "base = \"plain\"\n[arms]\n{listed}[treatment]\n{treatment}\n[match]\n{matching}\n\
+         [seeds]\ninit = [1]\ndata = [5]\n"
+    );
+    let arms: Vec<(&str, &str, &str)> = arms.iter().map(|arm| (*arm, *arm, DEPO)).collect();
+    compare_archs(SIZES, &file, &arms)
+}
+
+#[test]
+fn a_size_that_compensates_for_a_treatment_is_a_design_of_its_own() {
+    let equal = "on = \"parameters\"\ncompensate = \"mlp.hidden\"";
+    let made = sizes("matched = [\"canon\"]", equal, &["plain", "matched"]).unwrap();
+    let headline = made.headline("matched");
+    let said = "compensated: canon at equal parameters (mlp.hidden 192 to 178); matched on parameters within 0.01: ";
+    assert!(headline.starts_with(said), "{headline}");
+    assert!(made.is_compensated("matched") && made.verdicts["matched"].is_controlled());
+    let text = write(&Lock::Comparison(made));
+    assert!(text.contains("match.compensate = [\"mlp.hidden\"]\nmatch.on = "), "{text}");
+    assert_eq!(write(&read("c", &text).unwrap()), text);
+    // The four arms that separate the effects.
+    let treatments = "added = [\"canon\"]\nnarrow = [\"mlp.hidden\"]\nmatched = [\"canon\"]";
+    let some = format!("{equal}\narms = [\"matched\"]");
+    let made = sizes(treatments, &some, &["plain", "added", "narrow", "matched"]).unwrap();
+    assert_eq!(made.headline("added"), "controlled for canon");
+    assert_eq!(made.headline("narrow"), "controlled for mlp.hidden");
+    assert!(made.headline("matched").starts_with("compensated: canon at equal parameters"));
+    assert!(!made.is_compensated("added") && !made.is_compensated("narrow"));
+    let text = write(&Lock::Comparison(made));
+    assert_eq!(write(&read("c", &text).unwrap()), text);
+    // Widths that differ by layer have no single pair of values.
+    let made = sizes("uneven = [\"canon\"]", equal, &["plain", "uneven"]).unwrap();
+    assert!(
+        made.headline("uneven")
+            .starts_with("compensated: canon at equal parameters (mlp.hidden); ")
+    );
+}
+
+#[test]
+fn what_does_not_change_the_quantity_cannot_compensate() {
+    for (treatment, matching, arms, what) in [
+        // RoPE has no parameters: cutting it is the confound of the published twins.
+        (
+            "turned = [\"canon\"]",
+            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mixer.rope.dims\"",
+            ["plain", "turned"],
+            "`mixer.rope.dims` alone does not change the parameters of the base",
+        ),
+        (
+            "matched = [\"mlp.hidden\"]",
+            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"optimizer.lr\"",
+            ["plain", "matched"],
+            "optimizer.lr",
+        ),
+        (
+            "matched = [\"canon\"]",
+            "on = \"parameters\"\nwithin = 0.2\ncompensate = \"mlp.hidden\"",
+            ["plain", "matched"],
+            "not equal enough to say that `mlp.hidden` compensates",
+        ),
+        (
+            "matched = [\"canon\", \"mlp.hidden\"]",
+            "on = \"parameters\"\ncompensate = \"mlp.hidden\"",
+            ["plain", "matched"],
+            "`mlp.hidden` is in the treatment of `matched` and compensates for it",
+        ),
+        (
+            "matched = [\"canon\"]",
+            "compensate = \"mlp.hidden\"",
+            ["plain", "matched"],
+            "the comparison has no `match.on`",
+        ),
+        (
+            "matched = [\"canon\"]",
+            "on = \"parameters\"\narms = [\"other\"]\ncompensate = \"mlp.hidden\"",
+            ["plain", "matched"],
+            "other",
+        ),
+    ] {
+        let refused = sizes(treatment, matching, &arms).unwrap_err();
+        assert!(refused.contains(what), "{what}: {refused}");
+    }
 }
 
 /// Matched at every point of a grid: arms that match at one sequence length need not match at another.

@@ -204,10 +204,11 @@ fn input(pair: &Pair<'_>, metric: &str, analysis: &Analysis) -> equivalence::Row
         Some(Row { result: Err(NoInterval::Time(_)), .. }) | None => Err(nothing),
     };
     let margin = analysis.margin.filter(|_| metric == analysis.primary);
-    let p_equivalence = row
-        .filter(|row| row.anytime)
-        .zip(margin)
-        .and_then(|(row, margin)| super::effect::beyond(&row.paired, margin, analysis.confidence));
+    let p_equivalence = row.zip(margin).and_then(|(row, margin)| match row.chosen_among {
+        Some(among) => pair.equivalence_allowing_for_choice(&row, among, margin),
+        None if row.anytime => super::effect::beyond(&row.paired, margin, analysis.confidence),
+        None => None,
+    });
     let lost = pair.lost();
     equivalence::Row {
         result,

@@ -13,8 +13,8 @@ use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::table::percent;
 use super::{
-    Analysis, Comparison, NoInterval, NoParts, Pair, Role, Row, Run, STEADY, Unit, Varied,
-    analysis_of, paired,
+    Analysis, ChosenAmong, Comparison, Design, NoInterval, NoParts, Pair, Role, Row, Run, STEADY,
+    Unit, Varied, analysis_of, paired,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::{Asked, Split};
@@ -50,15 +50,14 @@ pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Mem
 /// A bundle can be controlled, but its difference is still not due to one factor.
 fn bundles(comparison: &Comparison) -> Option<String> {
     let bundle = |arm: &&super::Arm| {
-        arm.role == Role::Treatment
-            && comparison.is_controlled(&arm.name)
-            && !comparison.is_attributable(&arm.name)
+        arm.role == Role::Treatment && comparison.proved.design(&arm.name) == Design::Bundle
     };
     let names: Vec<&str> =
         comparison.arms.iter().filter(bundle).map(|arm| arm.name.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "Treatments of several factors: a difference of {} cannot be attributed to one of them.",
+            "Treatments of several factors: a difference of {} cannot be attributed to one of them. If one of the factors \
+             only keeps a size equal, declare it as compensate under [match].",
             names.join(", ")
         )
     })
@@ -83,6 +82,9 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
             "A stopping rule is declared, so the {level} interval and p are anytime-valid: they hold at all looks \
              together, and are wider than those of one look. In simulations with 30 looks, the share of sequences in which every 95% interval contains the true mean is {normal}% for normal differences and {skewed}% for differences as skewed as an exponential distribution."
         );
+    }
+    if let Some(among) = rows.iter().find_map(|row| row.chosen_among) {
+        return allowing_for_choice(among, rows, &level);
     }
     let mut said = format!("The {level} interval is the paired t interval of the mean difference.");
     if confidence == Confidence::NINETY_FIVE {
@@ -110,6 +112,34 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
             flat.into_iter().collect::<Vec<_>>().join(", ")
         ));
     }
+    said
+}
+
+/// How intervals and p values allow for a choice of points by the runs that they report.
+fn allowing_for_choice(among: ChosenAmong, rows: &[Row], level: &str) -> String {
+    let points = among.base;
+    let best = rows.iter().find(|row| row.chosen_among.is_some_and(|among| among.best_of_each));
+    let mut said = match best {
+        Some(row) => format!(
+            "Each arm is judged at its own best of the same {points} points, by the runs that are reported: the {level} \
+             interval and p of {} are those of the difference between the best of each arm, whichever points these are. A \
+             treated point counts by its largest p against all points of the base, and the smallest of these {points} \
+             times, so that more points do not make a difference easier to find. ",
+            row.metric
+        ),
+        None => String::new(),
+    };
+    let pairs = among.treated * among.base;
+    let others = rows.iter().any(|row| row.chosen_among.is_some_and(|among| !among.best_of_each));
+    if others {
+        let whose = if among.treated > 1 { "pairs of points" } else { "points of the base" };
+        said.push_str(&format!(
+            "{} the paired t interval at the chosen points, at the level divided by {pairs}, the number of {whose} that \
+             could have been chosen. ",
+            if best.is_some() { "Of other metrics they are those of" } else { "The interval and p are those of" },
+        ));
+    }
+    said.push_str("Times are not adjusted: nothing is chosen by them.");
     said
 }
 
@@ -397,8 +427,9 @@ fn rule(comparison: &Comparison) -> String {
         return format!(
             "By the locked rule {rule} (*), on the evaluation windows that are reported here: the declared rule is \
              \"{name}\", and the other rule is shown only for comparison. A best point is selected from {} on the \
-             reported windows themselves, so its value is biased; the differences paired at each point are not. \
-             The replicate is judged at the base's point.",
+             reported windows themselves, so its mean is biased towards a good value; intervals and p values allow for the \
+             choice, and the differences paired at each point need no allowance. The replicate is judged at the base's \
+             point.",
             comparison.points.len()
         );
     }

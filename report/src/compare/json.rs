@@ -12,9 +12,9 @@ use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
-    AaNoise, Analysis, ArmLook, Comparison, DivergedSeeds, EXACT_MATCH, Edge, Equal, Interval,
-    MeasuredOn, Member, NoInterval, NoNoise, NoParts, Pair, Role, Row, Siblings, TrainingOverlap,
-    analysis_of, at, extreme, label, methods, summary, together,
+    AaNoise, Analysis, ArmLook, ChosenAmong, Comparison, Design, DivergedSeeds, EXACT_MATCH, Edge,
+    Equal, Interval, MeasuredOn, Member, NoInterval, NoNoise, NoParts, Pair, Role, Row, Siblings,
+    TrainingOverlap, analysis_of, at, extreme, label, methods, summary, together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Split;
@@ -57,9 +57,11 @@ pub struct One {
     pub name: String,
     /// The id of the comparison's lock.
     pub lock: String,
-    /// Whether every treated arm is controlled.
+    /// The design of all judged pairs together.
+    pub design: Design,
+    /// Whether every judged pair differs only in what was declared.
     pub controlled: bool,
-    /// Whether every treated arm is controlled for one factor.
+    /// Whether in each of them that is one factor.
     pub attributable: bool,
     /// The verdicts of all arms in one line.
     pub verdict: String,
@@ -108,7 +110,9 @@ pub struct OneArm {
     pub role: &'static str,
     /// Null for the base and its replicate.
     pub verdict: Option<String>,
-    /// Whether the lock proves that only the treatment differs; null for the base and its replicate.
+    /// The design at equal points of the grid; null for the base and its replicate.
+    pub design: Option<Design>,
+    /// Whether the lock proves that only the treatment differs at equal points; null for the base and its replicate.
     pub controlled: Option<bool>,
     /// Whether the arm is controlled for one factor; null for the base and its replicate.
     pub attributable: Option<bool>,
@@ -180,11 +184,13 @@ pub struct OnePair {
     pub base: String,
     /// The arms with their points, as named in tables.
     pub title: String,
-    /// Whether the lock proves that only the treatment differs.
+    /// What these points show: `controlled`, `compensated`, `bundle`, `tuned` or `not_controlled`.
+    pub design: Design,
+    /// Whether the lock proves that at these points only what was declared differs.
     pub controlled: bool,
-    /// Whether the arm is controlled for one factor.
+    /// Whether that is one factor.
     pub attributable: bool,
-    /// The verdict in one line.
+    /// The design in one line.
     pub verdict: String,
     /// An index into `points`.
     pub arm_point: usize,
@@ -269,6 +275,8 @@ pub struct OneInterval {
     pub p: f64,
     /// Whether the interval and p hold at all looks together, as under a stopping rule.
     pub anytime: bool,
+    /// The points among which the row's were chosen by these runs; interval and p allow for the choice.
+    pub chosen_among: Option<ChosenAmong>,
     /// The measured coverage of intervals at 0.95.
     pub covers_percent: Option<Coverage>,
 }
@@ -308,13 +316,13 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         kept.map(|pair| one_pair(comparison, pair, row(pair), &[])).collect()
     };
     let selection = &comparison.selection;
-    let treated = || comparison.arms.iter().filter(|arm| arm.role == Role::Treatment);
     One {
         name: name.to_owned(),
         methods: methods(name, &lock, comparison),
         lock,
-        controlled: comparison.not_controlled().is_empty(),
-        attributable: treated().all(|arm| comparison.is_attributable(&arm.name)),
+        design: comparison.design(),
+        controlled: comparison.design().is_controlled(),
+        attributable: comparison.design() == Design::Controlled,
         verdict: comparison.verdict(),
         arms: arms(comparison),
         points: comparison.points.clone(),
@@ -333,6 +341,15 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         interval: Method {
             level: analysis.confidence.share(),
             method: match analysis.max_seeds {
+                None if comparison.points.len() > 1 && selection.per_arm => {
+                    "interval of the difference between each arm's best point, over seeds; of other metrics, the \
+                     paired t interval at the chosen points, at the level divided by the pairs of points; of times, \
+                     of log ratios"
+                }
+                None if comparison.points.len() > 1 => {
+                    "paired t interval of the mean difference over seeds, at the level divided by the points that \
+                     the base's was chosen from; of times, of log ratios"
+                }
                 None => {
                     "paired t interval of the mean difference over seeds; of times, of log ratios"
                 }
@@ -375,8 +392,10 @@ fn arms(comparison: &Comparison) -> Vec<OneArm> {
                 Role::Replicate => "replicate",
             },
             verdict: treated.then(|| comparison.standing(&arm.name)),
+            design: treated.then(|| comparison.proved.design(&arm.name)),
             controlled: treated.then(|| comparison.is_controlled(&arm.name)),
-            attributable: treated.then(|| comparison.is_attributable(&arm.name)),
+            attributable: treated
+                .then(|| comparison.proved.design(&arm.name) == Design::Controlled),
             costs: comparison.costs(arm),
             measured: comparison.measured(arm),
             tuning: comparison.tuning(arm),
@@ -411,9 +430,10 @@ fn one_pair(
             at(comparison, &pair.arm.name, pair.arm_point),
             at(comparison, &pair.base.name, pair.base_point)
         ),
-        controlled: comparison.is_controlled(&pair.arm.name),
-        attributable: comparison.is_attributable(&pair.arm.name),
-        verdict: comparison.standing(&pair.arm.name),
+        design: pair.design(),
+        controlled: pair.design().is_controlled(),
+        attributable: pair.design() == Design::Controlled,
+        verdict: pair.standing(),
         arm_point: pair.arm_point,
         base_point: pair.base_point,
         seeds: pair.lost(),
@@ -431,8 +451,10 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
         sd: found.sd,
         p: found.p,
         anytime: row.anytime,
+        chosen_among: row.chosen_among,
         covers_percent: if row.anytime { Some(sequential::COVERS) } else { covers(found.n) }
-            .filter(|_| found.confidence == crate::statistics::Confidence::NINETY_FIVE),
+            .filter(|_| found.confidence == crate::statistics::Confidence::NINETY_FIVE)
+            .filter(|_| row.chosen_among.is_none()),
     });
     OneRow {
         label: label(&row.metric, row.seen),

@@ -66,7 +66,11 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
             said.extend(order(comparison));
         }
     }
-    let test = if analysis.max_seeds.is_some() { "anytime-valid t tests" } else { "t tests" };
+    let test = match analysis.max_seeds {
+        Some(_) => "anytime-valid t tests",
+        None if comparison.points.len() > 1 => "t tests that allow for the choice of points",
+        None => "t tests",
+    };
     let members = comparison.family();
     let tests =
         format!("{} ({} of each treated arm)", counted(members.len(), "test"), family.join(", "));
@@ -114,6 +118,12 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
 
 fn interval(rows: &[Row], confidence: Confidence) -> String {
     let level = percent(confidence);
+    if let Some(among) = rows.iter().find_map(|row| row.chosen_among) {
+        return format!(
+            "{level} intervals and p values hold for the chosen points ({}).",
+            among.text()
+        );
+    }
     let least = rows.iter().filter_map(|row| row.result.ok()).map(|found| found.n).min();
     let Some(n) = least else {
         return format!(

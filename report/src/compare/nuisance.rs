@@ -4,7 +4,7 @@
 //! stay true: the lock fixes one rule, and the tables name it; the other rules are shown for comparison only; an
 //! optimum at the end of an axis, or shared by several points, is always reported.
 
-use super::{Arm, Claim, Comparison, Equal, Pair, Role, at};
+use super::{Arm, Claim, Comparison, Equal, Pair, Role, Rule, at};
 
 /// Warn if a match allows more than this share.
 const LOOSE: f64 = 0.05;
@@ -40,7 +40,7 @@ impl Comparison {
     /// Each treated arm against the base at equal points, point by point, without a choice.
     pub fn at_each_point(&self) -> Vec<Pair<'_>> {
         let Some(base) = self.base() else { return Vec::new() };
-        let at = |arm, point| self.pair(base, arm, point, point);
+        let at = |arm, point| self.pair(base, arm, point, point, None);
         self.treated()
             .flat_map(|arm| (0..self.points.len()).map(move |point| at(arm, point)))
             .collect()
@@ -52,7 +52,8 @@ impl Comparison {
         let pair = |arm| {
             let arm_point = self.chosen_by(arm, per_arm)?;
             let base_point = self.chosen_by(base, per_arm)?;
-            Some(self.pair(base, arm, arm_point, base_point))
+            let rule = (self.points.len() > 1).then(|| Rule::new(per_arm));
+            Some(self.pair(base, arm, arm_point, base_point, rule))
         };
         self.treated().filter_map(pair).collect()
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Analysis, Arm, Comparison, Costs, Role, Siblings, Varied};
+use super::{Analysis, Arm, Comparison, Costs, Design, Pair, Role, Siblings, Varied};
 use crate::statistics::questions::Asked;
 use tasks::metric::of_suite;
 
@@ -44,6 +44,10 @@ pub struct Claim {
     pub factors: usize,
     /// The quantity that the lock matches, if any.
     pub matched: Option<Equal>,
+    /// Whether one factor is treated and sizes were adjusted to match it.
+    pub compensated: bool,
+    /// Whether one run of the arm trains on as many tokens as one of the base.
+    pub equal_budget: bool,
 }
 
 /// A quantity that is matched between the arms.
@@ -73,9 +77,14 @@ pub struct Axis {
 }
 
 impl Claim {
-    /// A difference can be attributed to the treatment only if it is one factor.
-    pub fn is_attributable(&self) -> bool {
-        self.controlled && self.factors <= 1
+    /// The design at equal points of the grid.
+    pub fn design(&self) -> Design {
+        match self.controlled {
+            false => Design::NotControlled,
+            true if self.compensated => Design::Compensated,
+            true if self.factors <= 1 => Design::Controlled,
+            true => Design::Bundle,
+        }
     }
 }
 
@@ -135,6 +144,10 @@ impl Proved {
 
     /// What a comparison's lock proves.
     pub fn from_lock(locked: &lab::comparison::Comparison) -> Proved {
+        let tokens = |arm: &str| {
+            let arm = locked.arms.iter().find(|known| known.name == arm);
+            arm.and_then(|arm| Costs::from_experiment(&arm.experiment).tokens)
+        };
         let claims = locked.verdicts.iter().map(|(arm, verdict)| {
             let matched = locked.matching.zip(locked.matched.get(arm));
             let matched = matched.map(|(of, found)| Equal {
@@ -150,6 +163,8 @@ impl Proved {
                 controlled: verdict.is_controlled(),
                 factors: verdict.treatment.iter().map(|declared| declared.factors).sum(),
                 matched,
+                compensated: locked.is_compensated(arm),
+                equal_budget: tokens(arm) == tokens(&locked.base),
             };
             (arm.clone(), claim)
         });
@@ -185,32 +200,25 @@ impl Proved {
         self.time_bound.unwrap_or(super::STEADY)
     }
 
-    /// Whether every arm is controlled for one factor, so that its difference is due to that factor.
-    pub fn all_attributable(&self) -> bool {
-        !self.claims.is_empty() && self.claims.values().all(Claim::is_attributable)
+    /// An arm's design at equal points of the grid.
+    pub(crate) fn design(&self, arm: &str) -> Design {
+        self.claims.get(arm).map_or(Design::NotControlled, Claim::design)
+    }
+
+    /// Whether an arm and the base train on equally many tokens.
+    pub(crate) fn has_equal_budget(&self, arm: &str) -> bool {
+        self.claims.get(arm).is_some_and(|claim| claim.equal_budget)
     }
 
     /// The verdict on an arm, in one line.
     pub fn standing(&self, arm: &str) -> String {
         match self.claims.get(arm) {
-            Some(Claim { verdict, controlled: true, factors: _, matched: _ }) => verdict.clone(),
-            Some(Claim { verdict, controlled: false, factors: _, matched: _ }) => {
+            Some(Claim { verdict, controlled: true, .. }) => verdict.clone(),
+            Some(Claim { verdict, controlled: false, .. }) => {
                 format!("{NOT_CONTROLLED}: {verdict}")
             }
             None => format!("{NOT_CONTROLLED}: nothing proves how this arm differs"),
         }
-    }
-
-    /// Whether every known arm has a proof.
-    pub fn all_controlled(&self) -> bool {
-        !self.claims.is_empty() && self.claims.values().all(|claim| claim.controlled)
-    }
-
-    /// The verdicts of all arms in one line, for headings.
-    pub fn verdict(&self, base: &str) -> String {
-        let each =
-            self.claims.keys().map(|arm| format!("{arm} against {base}: {}", self.standing(arm)));
-        each.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -218,11 +226,6 @@ impl Comparison {
     /// The verdict on an arm, in one line.
     pub fn standing(&self, arm: &str) -> String {
         self.proved.standing(arm)
-    }
-
-    /// Whether the arm's difference can be attributed to one factor.
-    pub fn is_attributable(&self, arm: &str) -> bool {
-        self.proved.claims.get(arm).is_some_and(Claim::is_attributable)
     }
 
     /// Whether the lock proves that only the treatment of this arm differs from the base.
@@ -237,13 +240,27 @@ impl Comparison {
         names.filter(|name| !self.is_controlled(name)).collect()
     }
 
-    /// The verdicts of all treated arms in one line, with or without a proof.
+    /// The verdicts of all treated arms in one line, with or without a proof. Where each arm was judged at its own point of
+    /// the grid, the verdict is that of these points.
     pub fn verdict(&self) -> String {
         let base = self.base().map_or("", |arm| arm.name.as_str());
-        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
-        let each =
-            treated.map(|arm| format!("{} against {base}: {}", arm.name, self.standing(&arm.name)));
+        let pairs = self.pairs();
+        let each = self.tested().into_iter().map(|arm| {
+            let mut of_arm =
+                pairs.iter().filter(|pair| pair.arm.name == arm && pair.chosen_by.is_some());
+            let standing = of_arm.next().map_or_else(|| self.standing(&arm), Pair::standing);
+            format!("{arm} against {base}: {standing}")
+        });
         each.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The design of all pairs that are judged, together; of an arm without runs, that of its lock.
+    pub fn design(&self) -> Design {
+        let of_pairs = self.pairs().iter().map(Pair::design).max();
+        let has_runs = |arm: &str| self.arms.iter().any(|known| known.name == arm);
+        let of_lock = self.tested().into_iter().filter(|arm| !has_runs(arm));
+        let of_lock = of_lock.map(|arm| self.proved.design(&arm)).max();
+        of_pairs.max(of_lock).unwrap_or(Design::NotControlled)
     }
 }
 

@@ -12,8 +12,8 @@ use super::diverged::{of_none, of_runs};
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    AaNoise, Comparison, DivergedSeeds, Mean, MeasuredOn, NoInterval, NoNoise, Pair, Role, Row,
-    Run, Unit, analysis_of, costs, label, mean, mean_of, parts, unit,
+    AaNoise, Comparison, Design, DivergedSeeds, Mean, MeasuredOn, NoInterval, NoNoise, Pair, Role,
+    Row, Run, Unit, analysis_of, costs, label, mean, mean_of, parts, unit,
 };
 use crate::statistics::paired::{Coverage, Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged, sequential};
@@ -84,7 +84,7 @@ pub(crate) fn at(comparison: &Comparison, name: &str, point: usize) -> String {
 /// A pair's title; empty for the only pair.
 pub(crate) fn title(comparison: &Comparison, pair: &Pair<'_>) -> String {
     let treated = comparison.arms.iter().filter(|arm| arm.role == Role::Treatment).count();
-    let controlled = comparison.is_controlled(&pair.arm.name);
+    let controlled = pair.design() != Design::NotControlled;
     if treated == 1 && comparison.points.len() == 1 && controlled {
         return String::new();
     }
@@ -93,7 +93,11 @@ pub(crate) fn title(comparison: &Comparison, pair: &Pair<'_>) -> String {
         at(comparison, &pair.arm.name, pair.arm_point),
         at(comparison, &pair.base.name, pair.base_point)
     );
-    if controlled { named } else { format!("{named}: {NOT_CONTROLLED}") }
+    match pair.design() {
+        Design::NotControlled => format!("{named}: {NOT_CONTROLLED}"),
+        Design::Tuned => format!("{named}: tuned"),
+        Design::Controlled | Design::Bundle | Design::Compensated => named,
+    }
 }
 
 /// Of intervals at another level than 95%.
@@ -106,6 +110,9 @@ pub(crate) fn interval_head<'r>(
 ) -> String {
     let level = percent(confidence);
     let rows: Vec<&Row> = rows.collect();
+    if let Some(among) = rows.iter().find_map(|row| row.chosen_among) {
+        return format!("{level} interval ({})", among.text());
+    }
     if rows.iter().any(|row| row.anytime) {
         let Coverage { normal, skewed } = sequential::COVERS;
         let reached = match confidence == Confidence::NINETY_FIVE {
@@ -517,7 +524,7 @@ mod tests {
         assert_eq!(
             titles,
             [
-                "left (optimizer.lr 0.02) against base (optimizer.lr 0.01)",
+                "left (optimizer.lr 0.02) against base (optimizer.lr 0.01): tuned",
                 "right (optimizer.lr 0.01) against base (optimizer.lr 0.01)",
                 "eval_loss, paired at each point of the grid",
                 "eval_loss, best per arm and best of the base for all",

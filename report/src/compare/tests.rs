@@ -93,6 +93,8 @@ pub(crate) fn proved(arms: &[&str], rates: &[f64]) -> Proved {
         controlled: true,
         factors: 1,
         matched: None,
+        compensated: false,
+        equal_budget: true,
     };
     let values = rates.iter().copied().map(Some).collect();
     let axis = Axis { path: "optimizer.lr".to_owned(), values };
@@ -215,6 +217,8 @@ fn confounded(mut comparison: Comparison, arm: &str) -> Comparison {
         controlled: false,
         factors: 1,
         matched: None,
+        compensated: false,
+        equal_budget: true,
     };
     comparison.proved.claims.insert(arm.to_owned(), claim);
     comparison
@@ -248,10 +252,11 @@ mod what_is_not_controlled_is_called_so {
         }
         assert_eq!(two_seeds().verdict(), "canon against llama: controlled for canon");
         // The lock's own statement, before any run.
-        let proved = confounded(two_seeds(), "canon").proved;
-        assert_eq!(proved.verdict("llama"), format!("canon against llama: {SAID}"));
-        assert!(!proved.all_controlled() && !Proved::default().all_controlled());
-        assert!(two_seeds().proved.all_controlled());
+        let mut comparison = confounded(two_seeds(), "canon");
+        comparison.arms.truncate(1);
+        assert_eq!(comparison.verdict(), format!("canon against llama: {SAID}"));
+        assert_eq!(comparison.design(), Design::NotControlled);
+        assert_eq!(two_seeds().design(), Design::Controlled);
     }
 
     #[test]
@@ -276,12 +281,11 @@ mod what_is_not_controlled_is_called_so {
             let heading = Heading {
                 title: "c".to_owned(),
                 verdict: comparison.verdict(),
-                controlled: comparison.not_controlled().is_empty(),
-                attributable: false,
+                design: comparison.design(),
                 lock_id: "00".to_owned(),
                 notes: Vec::new(),
             };
-            assert!(!heading.controlled);
+            assert_eq!(heading.design, Design::NotControlled);
             let part = page::Part::new(heading, &comparison, BTreeMap::new(), Vec::new());
             let report = page::Report { parts: vec![part], ..page::Report::default() };
             let page = page::page(&report).unwrap();
@@ -462,8 +466,31 @@ fn the_document_has_what_the_tables_have() {
     let text = serde_json::to_string(&json([("c", "00".to_owned(), &comparison)])).unwrap();
     assert!(text.contains("\"base\":1180591620717411303424"), "{text}");
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(value["controlled"], true);
     let one = &value["comparisons"][0];
+    // Each arm is at its own best point: at equal points they are controlled, but these are not equal.
+    let designs = [&value, one, &one["pairs"][0], &one["best_per_arm"][0]];
+    for (part, controlled) in designs.iter().zip([false; 4]) {
+        assert_eq!(
+            (&part["controlled"], &part["attributable"]),
+            (&controlled.into(), &false.into())
+        );
+    }
+    assert_eq!((&one["design"], &one["pairs"][0]["design"]), (&"tuned".into(), &"tuned".into()));
+    let verdict = one["pairs"][0]["verdict"].as_str().unwrap();
+    assert!(
+        verdict.starts_with("tuned: canon (")
+            && verdict.ends_with("at equal points controlled for canon")
+    );
+    for equal in ["paired_at_each_point", "best_of_base_for_all"] {
+        for pair in one[equal].as_array().unwrap() {
+            assert_eq!(
+                (&pair["design"], &pair["controlled"]),
+                (&"controlled".into(), &true.into())
+            );
+            assert_eq!(pair["verdict"], "controlled for canon");
+        }
+    }
+    assert_eq!(one["arms"][1]["design"], "controlled", "of an arm, at equal points");
     let count = |list: &str| one[list].as_array().unwrap().len();
     assert_eq!(
         ["arms", "points", "pairs", "paired_at_each_point", "best_per_arm", "best_of_base_for_all"]
@@ -474,7 +501,6 @@ fn the_document_has_what_the_tables_have() {
     assert_eq!(one["selection"]["points"], 3);
     assert_eq!(one["interval"]["fewest"], 3);
     assert_eq!(one["selection"]["selected_on_reported"], true);
-    assert_eq!(one["attributable"], true);
     let arm = &one["arms"][1];
     assert_eq!((&arm["best_point"], &arm["role"]), (&2.into(), &"treated".into()));
     assert_eq!(arm["at_the_edge"][0]["end"], "highest");

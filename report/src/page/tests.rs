@@ -12,7 +12,7 @@ use lab::field::{FieldValue, Fields};
 use super::*;
 use crate::compare::tests::show;
 use crate::compare::tests::{by, grid, run, two_seeds};
-use crate::compare::{Curves, Role, TrainingOverlap};
+use crate::compare::{Curves, Design, Role, TrainingOverlap};
 
 const ARCHS: &str = "
 arch small {
@@ -88,8 +88,7 @@ fn report(comparison: &Comparison) -> Report {
     let heading = Heading {
         title: "a </script><b> & c".to_owned(),
         verdict: "controlled".to_owned(),
-        controlled: true,
-        attributable: true,
+        design: Design::Controlled,
         lock_id: "00".to_owned(),
         notes: vec!["treatment: <canon>".to_owned()],
     };
@@ -161,10 +160,10 @@ fn what_is_bundled_is_what_its_readme_says() {
 fn every_arm_has_its_table_its_pairs_and_its_noise() {
     let page = page(&report(&grid(by("eval_loss", SelectionMode::Min, true)))).unwrap();
     for what in [
-        "<h3>left (optimizer.lr 0.02) against base (optimizer.lr 0.01)</h3>",
+        "<h3>left (optimizer.lr 0.02) against base (optimizer.lr 0.01): tuned</h3>",
         "<h3>right (optimizer.lr 0.01) against base (optimizer.lr 0.01)</h3>",
         "<h3>eval_loss at every point of the grid</h3>",
-        "left (optimizer.lr 0.02) against base (optimizer.lr 0.01): paired differences",
+        "left (optimizer.lr 0.02) against base (optimizer.lr 0.01): tuned: paired differences",
     ] {
         assert!(page.contains(what), "{what}");
     }
@@ -268,15 +267,18 @@ fn declared_pairs_are_judged_at_any_number_of_runs() {
 
 #[test]
 fn a_design_is_never_shown_as_success() {
-    let shown = |controlled: bool, attributable: bool| {
+    for (design, class) in [
+        (Design::Controlled, ""),
+        (Design::Compensated, ""),
+        (Design::Bundle, " amber"),
+        (Design::Tuned, " amber"),
+        (Design::NotControlled, " bad"),
+    ] {
         let mut report = report(&two_seeds());
-        report.parts[0].heading.controlled = controlled;
-        report.parts[0].heading.attributable = attributable;
-        page(&report).unwrap()
-    };
-    assert!(shown(true, true).contains("<p class=\"design\">design: controlled</p>"));
-    assert!(shown(true, false).contains("<p class=\"design amber\">"));
-    assert!(shown(false, false).contains("<p class=\"design bad\">"));
+        report.parts[0].heading.design = design;
+        let shown = page(&report).unwrap();
+        assert!(shown.contains(&format!("<p class=\"design{class}\">design: controlled</p>")));
+    }
     let style = include_str!("../../page/style.css");
     assert!(!style.contains(".design.good") && !style.contains(".verdict"));
 }
