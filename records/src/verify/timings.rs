@@ -87,7 +87,8 @@ pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
             }
         };
         // The line that is torn was of the step that is missing.
-        if at != before + 1 && !std::mem::take(&mut torn) {
+        let explained = std::mem::take(&mut torn);
+        if at != before + 1 && !explained {
             breaks.push(format!(
                 "line {number} has {} after {}",
                 what.text(),
@@ -191,4 +192,65 @@ fn seconds(members: &Map<String, Value>, key: &str) -> Result<f64, String> {
 
 fn shown(line: &str) -> String {
     line.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use compiler::digest::Digest;
+    use compiler::plan::TERMS;
+
+    use super::*;
+    use crate::metrics::Step;
+
+    fn records(steps: u64) -> Vec<Record> {
+        let step = |step| {
+            let (batch, terms) = (Digest::of("test", ""), [None; TERMS.len()]);
+            let (loss, grad_norm, lr, counted) = (Some(1.0), 1.0, 1.0, 1);
+            Record::Step(Step { step, loss, grad_norm, lr, batch, counted, terms })
+        };
+        (1..=steps).map(step).collect()
+    }
+
+    /// `12|3` are the times of steps 1 and 2, a torn line, and that of step 3.
+    fn lines(steps: &str) -> String {
+        let line = |step: char| match step {
+            '|' => "{\"step\":9,\"sec\n".to_owned(),
+            step => format!("{{\"step\":{step},\"seconds\":0.5}}\n"),
+        };
+        steps.chars().map(line).collect()
+    }
+
+    #[test]
+    fn a_gap_needs_a_process_that_continued_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::new(folder.path());
+        let records = records(4);
+        for (steps, fewest) in [
+            ("1234", 1),
+            // It was killed between the log and the time, with a torn line, or before the last time.
+            ("134", 2),
+            ("1|34", 2),
+            ("123", 2),
+            ("234", 2),
+            // After a power failure the log had fewer steps than the times.
+            ("123234", 2),
+            ("12|1234", 2),
+            ("12121234", 3),
+        ] {
+            std::fs::write(paths.timings(), lines(steps)).unwrap();
+            for processes in 0..5 {
+                let run = TimedRun { records: &records, processes, steps: 4, finished: true };
+                let ok = timed_seconds(&paths, run).is_ok();
+                assert_eq!(ok, processes.max(1) >= fewest, "{steps} {processes}");
+            }
+        }
+        // An unfinished run: times may end anywhere, and a process may log more meanwhile.
+        for text in ["", "1", "12", "1234", &lines("123")[..60]] {
+            let text = if text.starts_with('{') { text.to_owned() } else { lines(text) };
+            std::fs::write(paths.timings(), text).unwrap();
+            let few = &records[..2];
+            let run = TimedRun { records: few, processes: 1, steps: 4, finished: false };
+            assert!(timed_seconds(&paths, run).is_ok());
+        }
+    }
 }
