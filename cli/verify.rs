@@ -260,6 +260,12 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
 fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     let Report { broken, about_signature, about_strays, .. } = report;
     let mut help = Vec::new();
+    if beside::runs_of(what).is_some() {
+        return vec![
+            "restore the folder from a copy; `canonc compare` on its lock trains what is missing"
+                .to_owned(),
+        ];
+    }
     if broken.len() > about_signature + about_strays {
         help.push(
             "restore it from a copy, or run the lock again in a new folder (--dir)".to_owned(),
