@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::args::{ExportArgs, ExportDtype, ExportTo};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::import::failure;
-use crate::{load, locks, named, out, output, runs, weights};
+use crate::{beside, load, locks, named, out, output, runs, weights};
 
 pub fn export(args: &ExportArgs) -> Outcome {
     let folder = out::real_folder(&args.out)?;
@@ -236,6 +236,7 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
         return Err(Failure::bad_input("a run has its own weights")
             .help("remove --weights, or name the run's lock instead of its folder"));
     }
+    beside::refuse_others(folder)?;
     let text = runs::read_text(&paths.lock())?;
     let experiment = read_experiment("lock", &text).map_err(runs::failure)?;
     let (attestation, _) = finished::read(&paths, (&experiment).into()).map_err(runs::failure)?;

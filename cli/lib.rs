@@ -8,6 +8,7 @@
 pub mod args;
 pub mod artifacts;
 pub mod audit;
+pub mod beside;
 pub mod bind;
 pub mod build;
 pub mod check;

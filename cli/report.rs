@@ -17,6 +17,7 @@ use report::scores::Scores;
 use report::{compare, tensorboard};
 
 use crate::args::ReportArgs;
+use crate::beside;
 use crate::compared::{arm_of, compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::files;
@@ -311,6 +312,7 @@ fn comparison_of(folder: &Path) -> Option<Comparison> {
 
 /// A single run, from its folder.
 fn alone(folder: &Path) -> Result<page::Run, Failure> {
+    beside::refuse_others(folder)?;
     let path = Paths::new(folder).lock();
     let experiment = read_experiment(&shown(&path), &read_text(&path)?).map_err(failure)?;
     of_lock(folder, experiment)

@@ -16,7 +16,7 @@ use records::checkpoint::Manifest;
 use records::run::{Paths, RunError, RunErrorKind, read_experiment};
 
 use crate::fail::{Exit, Failure, shown};
-use crate::{locks, named};
+use crate::{beside, locks, named};
 
 /// Folder of runs; each run is in a folder of its lock's name.
 pub const FOLDER: &str = "runs";
@@ -86,6 +86,7 @@ pub fn weights(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
         return Err(Failure::bad_input("no weights are given")
             .help("give `--weights FILE`, or name a run's folder instead of a file"));
     };
+    beside::refuse_others(&run.folder)?;
     let folder = shown(&run.folder);
     let broken = |what: String| {
         let failure = Failure::bad_input(what);

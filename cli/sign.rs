@@ -8,10 +8,11 @@ use records::sign::{Signed, sign_run};
 use crate::args::SignArgs;
 use crate::fail::{Exit, Outcome, shown};
 use crate::runs::{self, failure};
-use crate::{named, output};
+use crate::{beside, named, output};
 
 pub fn sign(args: &SignArgs) -> Outcome {
     let folder = named::run_or_path(&args.run)?;
+    beside::refuse_others(&folder)?;
     // An unreadable lock is reported with the other faults.
     let documents = match runs::locked_in(&folder) {
         Some((experiment, _)) => runs::documents_if_there(&experiment, None)?,

@@ -16,13 +16,12 @@ use crate::args::VerifyArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::runs::{self, failure, read_text};
 use crate::tensors::{Tensors, Work};
-use crate::{locks, named, output};
+use crate::{beside, locks, named, output};
 
 pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     let (mut whats, replay) = meant(args)?;
     if replay.is_none() {
-        whats =
-            whats.into_iter().flat_map(|what| runs::all_in(&what).unwrap_or(vec![what])).collect();
+        whats = whats.into_iter().flat_map(with_runs).collect();
     }
     if let [what] = whats.as_slice() {
         let (report, help) = one(what, replay, args, tensors)?;
@@ -64,6 +63,15 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     if worst == Exit::Fine { Ok(worst) } else { Err(Failure::shown(worst)) }
 }
 
+/// A folder of a comparison and the runs in it, or what is named itself.
+fn with_runs(what: PathBuf) -> Vec<PathBuf> {
+    let folder = named::run_or_path(&what).unwrap_or_else(|_| what.clone());
+    match beside::runs_of(&folder).filter(|_| folder.is_dir()) {
+        Some(runs) => std::iter::once(folder).chain(runs).collect(),
+        None => runs::all_in(&what).unwrap_or(vec![what]),
+    }
+}
+
 /// Verifies one run or lock; for an unreadable lock, also returns what to do about it.
 fn one(
     what: &Path,
@@ -71,7 +79,13 @@ fn one(
     args: &VerifyArgs,
     tensors: &dyn Tensors,
 ) -> Result<(Report, Option<String>), Failure> {
-    match place(what)? {
+    let place = place(what)?;
+    if let (Place::Run(folder), None) = (&place, replay)
+        && let Some(report) = beside::report(folder)
+    {
+        return Ok((report, None));
+    }
+    match place {
         Place::Run(folder) if runs::holds_runs(&folder) => Err(runs::not_a_run(&folder)),
         Place::Run(folder) => {
             let lock = Paths::new(&folder).lock();
@@ -84,6 +98,7 @@ fn one(
             }
             let mut report = of_run(&folder, args.data.as_deref(), which)?;
             signature(&folder, args, &mut report)?;
+            report.broken.extend(beside::faults(&folder));
             if let Some(amount) = replay {
                 // Steps are trained again from the run's own files, so those must be intact.
                 if report.broken.is_empty() {
@@ -245,6 +260,12 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
 fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     let Report { broken, about_signature, about_strays, .. } = report;
     let mut help = Vec::new();
+    if beside::runs_of(what).is_some() {
+        return vec![
+            "restore the folder from a copy; `canonc compare` on its lock trains what is missing"
+                .to_owned(),
+        ];
+    }
     if broken.len() > about_signature + about_strays {
         help.push(
             "restore it from a copy, or run the lock again in a new folder (--dir)".to_owned(),

@@ -16,7 +16,7 @@ Examples:
   canonc verify runs/* lockfiles/*.lock    several; all are checked, whatever is found
   canonc verify --all runs/depo_llama      also the data of every step
   canonc verify --replay runs/depo_llama   also train 32 steps again, bit for bit
-  canonc verify --replay 8 runs/depo_llama     8 steps
+  canonc verify --replay 8 runs/depo_llama     8 steps, or as many as lead to the last weights
   canonc verify --replay all runs/depo_llama   every step and every evaluation
   canonc verify runs/depo_llama --signers allowed_signers --identity ada@lab.org
   canonc verify lockfiles/depo_llama.lock  derives every line of the lock; reports open inputs
@@ -24,12 +24,20 @@ Examples:
 Recomputed from the lock: every line of it, the plan, the initial weights, all learning rates, the targets and
 answers of evaluations, and the batches of the last step and of 64 steps spread evenly over the run (of all
 steps if there are at most 64, or with --all). Recomputed from the bytes on disk: the digest of every tensor of
-every checkpoint. A missing or extra file, line or tensor is a finding.
+every checkpoint. A missing or extra file, line or tensor is a finding, also in timings.jsonl (each logged step and
+evaluation has one plausible time; each process that continued the run explains one gap), events.jsonl and writer.
+
+Of a comparison's folder, each run is checked, and also that NAME/lock, NAME.lock and the folder NAME are the same run,
+that no run is a copy of another, and that none is missing that has a lock there or whose results were shown. A single
+run in such a folder is compared with its name and its lock, too; export, generate, eval, forward, serve, report,
+sign and reproduce refuse a run in another's place.
 
 The line before the last lists claims that were recomputed, claims that were only checked against digests, and claims taken
 on trust because no file of a run can prove them. Only training again finds a loss that was edited together with
-every digest above it. --replay trains N steps, in turn from the initial weights and from each kept checkpoint,
-and compares losses, gradient norms, evaluations and the tensors of the next checkpoint bit for bit. On a machine
+every digest above it. --replay trains all steps between the last two kept checkpoints, since only they lead to the
+last weights, and two from the initial weights, even if that is more than N; the rest of N in turn from the initial
+weights and each kept checkpoint. It compares losses, gradient norms, evaluations, the tensors of the next checkpoint
+and the recorded path of each kernel, bit for bit. On a machine
 other than the attested one (CPU, threads, libtorch) bits can differ: a difference that rounding may explain is
 undecided there.
 
@@ -46,7 +54,7 @@ pub struct VerifyArgs {
     /// Recompute the data of every step, instead of the last one and 64 spread over the run
     #[arg(long)]
     pub all: bool,
-    /// Train N steps again [default: 32], or all, and compare their bits with the log and checkpoints
+    /// Train N steps again [default: 32] or those to the last weights, if they are more, or all; compare their bits
     #[arg(long, value_name = "N|all", num_args = 0..=1)]
     pub replay: Option<Option<String>>,
     /// Prepared documents, if the run trains on text [default: data/SOURCE.index]

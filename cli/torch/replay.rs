@@ -12,7 +12,7 @@ use records::job::Job;
 use records::run::Paths;
 use records::suites;
 use records::verify::Report;
-use runtime::replay;
+use runtime::replay::{self, Progress};
 use runtime::train::machine;
 
 use crate::run::start_again;
@@ -48,13 +48,20 @@ fn replayed(
     data: Option<&Path>,
     amount: Option<u64>,
 ) -> Result<replay::Replay, Failure> {
+    let asked = amount;
     let amount = amount.map_or(replay::Amount::All, replay::Amount::Steps);
     let documents = documents(experiment, data)?;
     let terminal = std::io::stderr().is_terminal();
-    let mut told = |step: u64| {
-        if terminal {
+    let mut told = |progress: Progress| match (progress, asked) {
+        (Progress::Begins(steps), Some(asked)) if steps > asked => output::note(&format!(
+            "replay: {}, more than {asked}: all steps after the checkpoint before the last one, since only they lead to \
+             the last weights, and two from the initial weights",
+            output::counted(steps, "step")
+        )),
+        (Progress::Step(step), _) if terminal => {
             output::draw(&format!("\r\x1b[2Kreplayed step {step}"));
         }
+        (Progress::Begins(_) | Progress::Step(_), _) => {}
     };
     let paths = Paths::new(folder);
     let suites = suites::of(experiment, documents.as_deref()).map_err(failure)?;

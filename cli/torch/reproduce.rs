@@ -28,15 +28,17 @@ use canonc::args::ReproduceArgs;
 use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::runs::{self, documents, failure, read_text};
 use canonc::signals::stop_on_signals;
-use canonc::{named, out, output};
+use canonc::{beside, named, out, output};
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let folder = named::run_or_path(&args.run)?;
+    beside::refuse_others(&folder)?;
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
     sound(&folder, runs::documents_if_there(&experiment, args.data.as_deref())?)?;
     if let Some(other) = &args.against {
         let other = named::run_or_path(other)?;
+        beside::refuse_others(&other)?;
         sound(&other, runs::documents_if_there(&experiment, args.data.as_deref())?)?;
         let found = compared(&folder, &other, &experiment)?;
         return finish(args, &folder, &found, false);

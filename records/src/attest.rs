@@ -152,6 +152,11 @@ impl Attestation {
 
     /// Reads a file's text, which must be exactly as canonc writes it; an error says how it differs.
     pub fn parse(text: &str) -> Result<Attestation, String> {
+        Attestation::parse_with_circumstances(text).map(|(attestation, _)| attestation)
+    }
+
+    /// Like [`Attestation::parse`], with what is below the seal.
+    pub fn parse_with_circumstances(text: &str) -> Result<(Attestation, Circumstances), String> {
         let sealed = unseal(TAG, text)?;
         let attestation = Attestation::parse_claims(sealed)?;
         // Anyone can write below the seal, so only the four circumstances are read from there.
@@ -159,7 +164,7 @@ impl Attestation {
         let Below { unsealed, _seal } =
             toml::from_str(text.get(sealed.len()..).unwrap_or_default()).map_err(toml)?;
         refuse_other_text(text, &attestation.file(&unsealed))?;
-        Ok(attestation)
+        Ok((attestation, unsealed))
     }
 
     fn parse_claims(sealed: &str) -> Result<Attestation, String> {

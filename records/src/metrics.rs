@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use compiler::digest::Digest;
 
 use crate::fault::{Faults, Point};
-use crate::run::{RunError, cannot_read, cannot_write, parent, sync_folder};
+use crate::run::{RunError, cannot_read, cannot_write, in_place, parent, sync_folder};
 
 pub use questions::Asked;
 pub use questions::Questions;
@@ -199,6 +199,7 @@ impl Log {
 
     /// Makes every line so far durable.
     pub fn sync(&self) -> Result<(), RunError> {
+        in_place(&self.file, &self.path)?;
         self.file.sync_all().map_err(|error| cannot_write(&self.path, &error))
     }
 }

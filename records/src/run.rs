@@ -10,11 +10,13 @@ mod event;
 mod kernels;
 mod owner;
 mod seal;
+mod watch;
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use data::DataError;
 
@@ -25,9 +27,11 @@ pub use errors::{cannot_read, cannot_write, digest_of};
 pub use event::Event;
 pub use kernels::{KernelNames, Kernels, kernel_lines};
 pub use kernels::{is_path, parse as parse_kernels, wrong as wrong_kernels};
+pub(crate) use watch::in_place;
 
 pub use owner::{belongs, of_another_version, read_experiment, read_lock};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
+use watch::Watched;
 
 /// Why a run stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +160,8 @@ pub struct RunFolder {
     /// The names in the folder.
     pub paths: Paths,
     /// The system releases this file's lock however the process ends.
-    _writer: File,
+    writer: File,
+    watched: Mutex<Watched>,
 }
 
 impl RunFolder {
@@ -193,7 +198,7 @@ impl RunFolder {
         fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
         sweep(&paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
         sync_folder(folder).and_then(|()| sync_folder(parent(folder))).map_err(io(folder))?;
-        Ok(RunFolder { paths, _writer: writer })
+        Ok(RunFolder { paths, writer, watched: Mutex::default() })
     }
 
     /// Writes a file of the run, unless it already has this content.
@@ -204,9 +209,33 @@ impl RunFolder {
         replace(path, text.as_bytes(), || Ok(())).map_err(|error| cannot_write(path, &error))
     }
 
+    /// Opens the logs of times and events, and watches them from now on.
+    pub fn watch(&self) -> Result<(), RunError> {
+        let mut watched = self.watched();
+        [self.paths.timings(), self.paths.events()].iter().try_for_each(|path| watched.open(path))
+    }
+
     /// Adds a line to `events.jsonl`.
     pub fn record(&self, event: &Event) -> Result<(), RunError> {
-        append_line(&self.paths.events(), &event.line())
+        // Durable before any time of this process, so that the times of each process have its start.
+        self.watched().append(&self.paths.events(), &event.line(), true)
+    }
+
+    /// Adds a line to `timings.jsonl`.
+    pub fn time(&self, line: &str) -> Result<(), RunError> {
+        in_place(&self.writer, &self.paths.writer())?;
+        self.watched().append(&self.paths.timings(), line, false)
+    }
+
+    /// Refuses to go on if another program has changed a log or taken the writer's file away; with `whole`, every byte of
+    /// them is compared.
+    pub fn check(&self, whole: bool) -> Result<(), RunError> {
+        in_place(&self.writer, &self.paths.writer())?;
+        self.watched().check(whole)
+    }
+
+    fn watched(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -8,6 +8,7 @@ mod ended;
 mod log;
 mod own;
 mod report;
+mod timings;
 
 use std::io;
 use std::path::Path;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use lab::experiment::{DataSource, Experiment};
 
-use crate::attest::Attestation;
+use crate::attest::{Attestation, Circumstances};
 use crate::checkpoint::{self, name_of};
 use crate::init;
 use crate::job::{Job, check_documents};
@@ -26,6 +27,7 @@ use data::text::index::TextIndex;
 pub use log::{REMADE, Remake, plausible};
 pub use own::{check as check_own, last_state};
 pub use report::{Claim, Report, Subject};
+pub use timings::{TimedRun, timed_seconds};
 
 /// Whether a run's folder passes every check that needs neither documents nor training.
 pub fn holds(folder: &Path) -> bool {
@@ -59,7 +61,11 @@ pub fn verify(
         Subject::Lock,
         format!("lock {}: every line follows from its text", experiment.id().short()),
     );
-    let attestation = attestation(&paths);
+    let (attestation, circumstances) = match attestation(&paths) {
+        None => (None, None),
+        Some(Ok((attestation, circumstances))) => (Some(Ok(attestation)), Some(circumstances)),
+        Some(Err(why)) => (Some(Err(why)), None),
+    };
     // Before the log, because a concurrent training process saves a checkpoint after its log lines.
     let names = checkpoint::names(&paths.checkpoints())?;
     let diverged = attestation.as_ref().and_then(|read| read.as_ref().ok()?.diverged);
@@ -105,7 +111,20 @@ pub fn verify(
     let saved = checkpoints::check(&paths, &experiment, &names, log.as_ref(), ends, &mut report)?;
     let last_is_there = paths.checkpoints().join(name_of(last)).exists();
     let begun = finished || log.as_ref().is_some_and(|log| log.steps().next().is_some());
-    let events = ended::check_events(&paths, begun, other_canonc, &mut report);
+    let told = attestation.as_ref().and_then(|read| read.as_ref().ok());
+    let run = ended::Ran { begun, finished, other_canonc, steps: experiment.budget.steps, told };
+    let events = ended::check_events(&paths, run, &mut report);
+    ended::check_writer(&paths.writer(), begun, &mut report);
+    if let Some(log) = log.as_ref().filter(|_| !other_canonc) {
+        let run = TimedRun {
+            records: &log.records,
+            processes: events.processes,
+            steps: experiment.budget.steps,
+            finished,
+        };
+        let seconds = timed_seconds(&paths, run);
+        ended::check_times(&events, circumstances, seconds, &mut report);
+    }
     if !finished {
         ended::check_unattested(&paths, last, log.as_ref(), saved.is_some(), events, &mut report);
     }
@@ -218,9 +237,9 @@ fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunEr
 }
 
 /// The attestation: `None` if there is none, otherwise its content or why it is invalid.
-fn attestation(paths: &Paths) -> Option<Result<Attestation, String>> {
+fn attestation(paths: &Paths) -> Option<Result<(Attestation, Circumstances), String>> {
     match read(&paths.attestation()) {
-        Ok(Some(text)) => Some(Attestation::parse(&text)),
+        Ok(Some(text)) => Some(Attestation::parse_with_circumstances(&text)),
         Ok(None) => None,
         Err(error) => Some(Err(error.to_string())),
     }

@@ -45,7 +45,7 @@ use records::attest::Attestation;
 use records::finished;
 use records::metrics::{Record, Score};
 use records::run::{Paths, RunError};
-use records::verify::plausible;
+use records::verify::{TimedRun, plausible, timed_seconds};
 use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
 use crate::statistics::questions::Split;
@@ -102,6 +102,8 @@ pub struct Curves {
     pub step_seconds: Option<f64>,
     /// The number of steps with a time.
     pub timed_steps: Option<u64>,
+    /// Why the run's times are not used, if its file of times is not one that a run writes.
+    pub untimed: Option<String>,
     /// The platform and machine of the timings; `None` if several machines worked on the run.
     pub timed_on: Option<String>,
     /// The step at which training diverged. Such a run has no metric values, and ranks below all runs that have.
@@ -229,10 +231,21 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
     let mut curves = Curves::from_records(&records);
     (curves.windows, curves.samples) =
         (Some(experiment.evaluation.windows), Some(experiment.evaluation.samples));
-    let times = median_step_seconds(&paths.timings());
-    (curves.step_seconds, curves.timed_steps) =
-        (times.map(|(median, _)| median), times.map(|(_, n)| n));
-    curves.peak_bytes = peak_bytes(&paths.timings());
+    let run = TimedRun {
+        records: &records,
+        processes: started(&paths.events()),
+        steps: experiment.budget.steps,
+        finished: true,
+    };
+    match timed_seconds(&paths, run) {
+        Ok(_) => {
+            let times = median_step_seconds(&paths.timings());
+            (curves.step_seconds, curves.timed_steps) =
+                (times.map(|(median, _)| median), times.map(|(_, n)| n));
+            curves.peak_bytes = peak_bytes(&paths.timings());
+        }
+        Err(why) => curves.untimed = Some(format!("{}: {why}", folder.display())),
+    }
     curves.timed_on = timed_on(&attestation);
     // Older versions attested a run even if its last loss was NaN.
     let last = experiment.budget.steps;
@@ -282,6 +295,13 @@ impl Curves {
         }
         curves
     }
+}
+
+/// The number of processes that trained a run.
+fn started(events: &Path) -> usize {
+    let is_start =
+        |event: &&serde_json::Value| event.get("event").is_some_and(|event| event == "started");
+    json_lines(events).iter().filter(is_start).count()
 }
 
 /// The timings of two runs are comparable if these texts are equal.

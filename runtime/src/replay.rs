@@ -7,19 +7,19 @@ mod near;
 mod platform;
 mod segment;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::digest::Digest;
 
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::train;
-use records::attest::Attestation;
+use records::attest::{Attestation, RANKS_FACT};
 use records::checkpoint::{SavedCheckpoint, Store};
 use records::job::{Job, estimate, fits};
 use records::metrics::{self, Evaluation, Record, Start, Step};
 use records::platform::memory_limit;
-use records::run::{Paths, RunError};
+use records::run::{Kernels, Paths, RunError};
 use records::verify::{Report, Subject};
 
 pub(crate) use near::{is_near, scores_are_near};
@@ -36,6 +36,15 @@ pub enum Amount {
 
 /// Number of steps to replay by default.
 pub const STEPS: u64 = 32;
+
+/// How far a replay is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It will train this many steps.
+    Begins(u64),
+    /// It has trained this step.
+    Step(u64),
+}
 
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +63,8 @@ pub struct Replay {
     pub kept: usize,
     pub differences: Vec<Difference>,
     pub platform: Platform,
+    /// How many kernels were computed again by the recorded paths; `None` if this machine cannot decide that.
+    pub kernels: Option<usize>,
 }
 
 /// A result that differs from the run's.
@@ -144,13 +155,53 @@ impl Replayer {
     }
 }
 
-/// Computes steps again, from the initial weights and from every kept checkpoint. Calls `observer` after each step.
+impl Replayer {
+    /// Compares the recorded paths of each kernel with those that the replay took, where this machine decides both: one
+    /// process of the same machine, which trained and evaluated.
+    fn kernels(&self, replay: &mut Replay) {
+        let Some(Attestation { kernels, machine, .. }) = &self.attestation else { return };
+        let alone = !machine.contains_key(RANKS_FACT);
+        if self.platform != Platform::Same || !alone || replay.steps == 0 || replay.evaluations == 0
+        {
+            return;
+        }
+        let mut paths = self.trainer.paths();
+        paths.merge(&self.measurer.paths());
+        let mut taken = Kernels::new();
+        for (kernel, path, _) in paths.iter() {
+            taken.entry(kernel.to_owned()).or_default().insert(path.to_owned());
+        }
+        let text = |paths: Option<&BTreeSet<String>>| {
+            paths.map_or_else(
+                || "nothing".to_owned(),
+                |paths| paths.iter().map(String::as_str).collect::<Vec<_>>().join(" and "),
+            )
+        };
+        for (kernel, paths) in &taken {
+            if kernels.get(kernel) != Some(paths) {
+                replay.differences.push(Difference {
+                    text: format!(
+                        "attestation.toml records that {kernel} was computed by {}, but the same machine takes {}",
+                        text(kernels.get(kernel)),
+                        text(Some(paths))
+                    ),
+                    maybe_rounding: false,
+                    slight: false,
+                });
+            }
+        }
+        replay.kernels = Some(taken.len());
+    }
+}
+
+/// Computes steps again, from the initial weights and from every kept checkpoint. Calls `told` before the first and after
+/// each step.
 pub fn replay(
     paths: &Paths,
     job: Job,
     machine: Machine,
     amount: Amount,
-    told: &mut dyn FnMut(u64),
+    told: &mut dyn FnMut(Progress),
 ) -> Result<Replay, RunError> {
     let mut replayer = Replayer::new(paths, job, machine)?;
     let last = replayer.log.last();
@@ -168,7 +219,9 @@ pub fn replay(
         kept: replayer.kept.iter().filter(|found| found.manifest.step > 0).count(),
         differences: Vec::new(),
         platform: replayer.platform.clone(),
+        kernels: None,
     };
+    told(Progress::Begins(shares.iter().map(|(_, steps)| steps).sum()));
     for (start, steps) in shares {
         let origin = match replayer.kept.iter().find(|found| found.manifest.step == start) {
             Some(found) if start > 0 => Origin::Kept(Box::new(found.clone())),
@@ -176,6 +229,7 @@ pub fn replay(
         };
         replayer.stretch(&origin, steps, &mut replay, told)?;
     }
+    replayer.kernels(&mut replay);
     // A checkpoint that comes out to the bit shows that this machine rounds as the run's did.
     if !replay.reached.is_empty() {
         for difference in &mut replay.differences {
@@ -185,9 +239,10 @@ pub fn replay(
     Ok(replay)
 }
 
-/// How many steps to compute from each start. The update of a step shows in the step after it, or in the checkpoint
-/// after it, so each start gets two steps, or all up to the next start: the initial weights first, then the latest. What
-/// is left goes to the same starts, one step each in turn.
+/// How many steps to compute from each start. All steps between the last kept checkpoint and the one before it are among
+/// them, whatever they cost: only they lead to the last state, which is what others use. So are two from the initial
+/// weights. The update of a step shows in the step after it, or in the checkpoint after it, so each other start gets two
+/// steps, or all up to the next start, the latest first. What is left goes to the same starts, one step each in turn.
 fn shares(starts: &[u64], last: u64, amount: Amount) -> Vec<(u64, u64)> {
     let ends = starts.iter().skip(1).copied().chain([last]);
     let room: Vec<u64> =
@@ -197,13 +252,23 @@ fn shares(starts: &[u64], last: u64, amount: Amount) -> Vec<(u64, u64)> {
         Amount::All => total,
         Amount::Steps(steps) => steps.min(total),
     };
+    let leads_to_last = room.len().checked_sub(2);
+    let from_initial = if leads_to_last.is_some() { 2 } else { left.min(2) };
     let mut shares = vec![0; room.len()];
-    for at in (0..room.len()).take(1).chain((1..room.len()).rev()) {
+    for (at, (room, share)) in room.iter().zip(&mut shares).enumerate() {
+        *share = match at {
+            at if Some(at) == leads_to_last => *room,
+            0 => from_initial.min(*room),
+            _ => 0,
+        };
+        left = left.saturating_sub(*share);
+    }
+    for at in (1..room.len()).rev().filter(|at| Some(*at) != leads_to_last) {
         let (Some(room), Some(share)) = (room.get(at), shares.get_mut(at)) else { continue };
         let unit = 2.min(*room);
-        if unit <= left || at == 0 {
-            *share = unit.min(left);
-            left -= *share;
+        if unit <= left {
+            *share = unit;
+            left -= unit;
         }
     }
     while left > 0 {
@@ -256,6 +321,7 @@ impl Replay {
             kept,
             differences,
             platform,
+            kernels,
         } = self;
         let other = match platform {
             Platform::Same => String::new(),
@@ -332,6 +398,15 @@ impl Replay {
                 }
             }
         }
+        if let Some(kernels) = kernels {
+            report.proved(
+                Subject::Kernels,
+                format!(
+                    "kernels: the recorded paths of {} are those that this machine takes",
+                    dsl::counted(*kernels, "kernel")
+                ),
+            );
+        }
         if reached.is_empty() {
             return;
         }
@@ -366,16 +441,18 @@ mod tests {
         for (starts, last, amount, wanted) in [
             (&[0][..], 8, Amount::All, vec![(0, 8)]),
             (&[0], 8, Amount::Steps(3), vec![(0, 3)]),
+            (&[0], 8, Amount::Steps(1), vec![(0, 1)]),
             (&[0, 6, 8], 8, Amount::All, vec![(0, 6), (6, 2), (8, 0)]),
             (&[0, 6, 8], 8, Amount::Steps(100), vec![(0, 6), (6, 2), (8, 0)]),
-            (&[0, 6, 8], 8, Amount::Steps(1), vec![(0, 1), (6, 0), (8, 0)]),
+            (&[0, 6, 8], 8, Amount::Steps(1), vec![(0, 2), (6, 2), (8, 0)]),
             (&[0, 6, 8], 8, Amount::Steps(5), vec![(0, 3), (6, 2), (8, 0)]),
-            (&[0, 500, 600], 600, Amount::Steps(32), vec![(0, 16), (500, 16), (600, 0)]),
-            (&[0, 200, 400], 600, Amount::Steps(8), vec![(0, 3), (200, 2), (400, 3)]),
-            (&[0, 200, 400], 600, Amount::Steps(0), vec![(0, 0), (200, 0), (400, 0)]),
-            (&[0, 2, 4, 6], 8, Amount::Steps(4), vec![(0, 2), (2, 0), (4, 0), (6, 2)]),
-            (&[0, 2, 4, 6], 8, Amount::Steps(3), vec![(0, 2), (2, 0), (4, 0), (6, 1)]),
-            (&[0, 3, 6], 9, Amount::Steps(3), vec![(0, 3), (3, 0), (6, 0)]),
+            (&[0, 500, 600], 600, Amount::Steps(32), vec![(0, 2), (500, 100), (600, 0)]),
+            (&[0, 60, 120], 120, Amount::Steps(8), vec![(0, 2), (60, 60), (120, 0)]),
+            (&[0, 60, 120], 120, Amount::Steps(80), vec![(0, 20), (60, 60), (120, 0)]),
+            (&[0, 120], 120, Amount::Steps(8), vec![(0, 120), (120, 0)]),
+            // An unfinished run: its last state is that of its last checkpoint.
+            (&[0, 2, 4], 60, Amount::Steps(8), vec![(0, 2), (2, 2), (4, 4)]),
+            (&[0, 2, 4, 6, 8], 8, Amount::Steps(6), vec![(0, 2), (2, 0), (4, 2), (6, 2), (8, 0)]),
             (
                 &[0, 1_000_000],
                 2_000_000_000_000,

@@ -30,8 +30,8 @@ use records::job::{Estimate, Job, PLAN_TAG, estimate, fits};
 use records::metrics::{Appended, Evaluation, Log, Record, Start, Step};
 use records::platform::memory_limit;
 use records::run::{
-    Difference, Event, Kernels, Paths, RunError, RunFolder, append_line, belongs, cannot_read,
-    first_difference, kernel_lines, parse_kernels, wrong_kernels,
+    Difference, Event, Kernels, Paths, RunError, RunFolder, belongs, cannot_read, first_difference,
+    kernel_lines, parse_kernels, wrong_kernels,
 };
 use records::verify;
 
@@ -160,6 +160,7 @@ fn attested(
     let why = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             let records = finished::records(&folder.paths, job.into(), &attestation)?;
+            end_events(folder, &attestation, &records, job.steps)?;
             // Checkpoints may have been deleted to save space; an existing one must match the attestation.
             if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
                 verify::last_state(&folder.paths, job, &attestation)
@@ -174,6 +175,23 @@ fn attested(
     observer.event(&event);
     folder.record(&event)?;
     Ok(None)
+}
+
+/// Writes the last event of a finished run, if the process that attested it ended before that.
+fn end_events(
+    folder: &RunFolder,
+    attestation: &Attestation,
+    records: &[Record],
+    last: u64,
+) -> Result<(), RunError> {
+    let step = attestation.steps;
+    let (kind, event) = match diverged(records, last).filter(|_| attestation.diverged.is_some()) {
+        None => ("finished", Event::Finished { step }),
+        Some((step, why)) => ("diverged", Event::Diverged { step, why }),
+    };
+    let events = disk::json_lines(&folder.paths.events());
+    let ended = events.last().and_then(|last| last.get("event")?.as_str()) == Some(kind);
+    if ended || events.is_empty() { Ok(()) } else { folder.record(&event) }
 }
 
 /// A run in this process.
@@ -217,6 +235,7 @@ impl<'a> Run<'a> {
             observer.event(&event);
             folder.record(&event)
         };
+        folder.watch()?;
         let mut log = Log::open(&folder.paths.metrics())?;
         if let Some(line) = log.cut() {
             tell(Event::MetricsCut { line: line.to_owned() })?;
@@ -454,6 +473,8 @@ impl<'a> Run<'a> {
                 "raise budget.steps in the recipe and build it again",
             ));
         };
+        self.folder.check(true)?;
+        self.log.sync()?;
         let History { machines: sessions, proved, seconds } = history(&self.folder);
         let facts = facts_of(self.options);
         let here = machine::line(&facts);
@@ -482,7 +503,7 @@ impl<'a> Run<'a> {
                 .collect(),
         };
         // The attestation covers the data on disk, not this process's memory.
-        verify::check_own(&self.folder.paths, self.job, &attestation)?;
+        verify::check_own(&self.folder.paths, self.job, &attestation, sessions.len())?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
         let circumstances =
             Circumstances { finished: now, seconds, processes: sessions.len() as u64, proved };
@@ -504,7 +525,7 @@ impl<'a> Run<'a> {
     }
 
     fn time(&self, line: &str) -> Result<(), RunError> {
-        append_line(&self.folder.paths.timings(), line)
+        self.folder.time(line)
     }
 
     fn tell(&mut self, event: Event) -> Result<(), RunError> {

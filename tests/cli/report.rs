@@ -163,6 +163,8 @@ fn finish_as(
         }));
         timings.push_str(&format!("{{\"step\":{step},\"seconds\":{SECONDS}}}\n"));
         if step % 20 == 0 {
+            let line = format!("{{\"evaluation\":{step},\"evaluation_seconds\":{SECONDS}}}\n");
+            timings.push_str(&line);
             append(Record::Evaluation(Evaluation {
                 step,
                 nll: Some(loss(step) + 0.5),

@@ -1,9 +1,11 @@
 //! A run's folder in place of a lock, several locks at once, and runs that one process cannot do.
 
 use std::fs;
+use std::path::Path;
 
 use lab::lock::Lock;
 
+use super::compare::{SHORT, two_arms};
 use crate::{ARCH, DEPO, Place, experiment};
 
 #[test]
@@ -86,7 +88,7 @@ fn an_arm_that_was_trained_for_one_comparison_serves_another() {
     // The runs of a folder are all verified; what canonc writes beside them is no run.
     let said = place.exits(0, "verify runs/one");
     for run in ["runs/one/one-plain-seed1\n", "runs/one/one-other-seed1\n"] {
-        assert!(said.contains(run) && said.matches("no fault found").count() == 2, "{said}");
+        assert!(said.contains(run) && said.matches("no fault found").count() == 3, "{said}");
     }
     let said = place.exits(2, "verify runs/one page.html");
     assert!(said.contains("`page.html` is not a run or a lock"), "{said}");
@@ -110,4 +112,132 @@ fn an_unfinished_run_is_shown_and_says_so() {
     let page = fs::read_to_string(place.path("page.html")).unwrap();
     assert!(!page.contains("unfinished"));
     assert!(place.path("events/small").is_dir());
+}
+
+/// Each run of a comparison is the one of its folder's name and of the lock beside it.
+#[test]
+fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
+    let place = two_arms(&[SHORT]);
+    place.exits(0, "build both.toml");
+    place.exits(0, "compare lockfiles/both.lock");
+    place.exits(0, "verify runs/both");
+    place.exits(0, "verify both/both-treated-seed1");
+    let whole = place.path("whole");
+    copy(&place.path("runs/both"), &whole);
+    let (plain, treated) = ("both-plain-seed1", "both-treated-seed1");
+    type Damage<'a> = (&'a str, &'a [&'a str], &'a dyn Fn(&Path));
+    let again = |folder: &Path, from: &str, to: &str| {
+        fs::remove_dir_all(folder.join(to)).unwrap();
+        copy(&folder.join(from), &folder.join(to));
+    };
+    let damages: [Damage<'_>; 9] = [
+        ("a copy of another arm", &[plain, treated, "have one attestation"], &|folder| {
+            again(folder, plain, treated);
+        }),
+        (
+            "a copy with its lock",
+            &["beside both-treated-seed1.lock (\"both-plain-seed1\""],
+            &|folder| {
+                again(folder, plain, treated);
+                let lock = folder.join(format!("{plain}.lock"));
+                fs::copy(lock, folder.join(format!("{treated}.lock"))).unwrap();
+            },
+        ),
+        ("a link to another arm", &[plain, treated], &|folder| {
+            fs::remove_dir_all(folder.join(treated)).unwrap();
+            std::os::unix::fs::symlink(plain, folder.join(treated)).unwrap();
+        }),
+        ("two swapped", &["folder both-treated-seed1 holds run \"both-plain-seed1\""], &|folder| {
+            fs::rename(folder.join(plain), folder.join("away")).unwrap();
+            fs::rename(folder.join(treated), folder.join(plain)).unwrap();
+            fs::rename(folder.join("away"), folder.join(treated)).unwrap();
+        }),
+        (
+            "another lock",
+            &["folder both-treated-seed1 holds run \"both-treated-seed1\""],
+            &|folder| {
+                let lock = folder.join(format!("{plain}.lock"));
+                fs::copy(lock, folder.join(format!("{treated}.lock"))).unwrap();
+            },
+        ),
+        ("no lock", &["no readable lock both-treated-seed1.lock"], &|folder| {
+            fs::remove_file(folder.join(format!("{treated}.lock"))).unwrap();
+        }),
+        ("a run less", &["run both-treated-seed1 is missing"], &|folder| {
+            fs::remove_dir_all(folder.join(treated)).unwrap();
+        }),
+        ("a run and its lock less", &["run both-treated-seed1 is missing"], &|folder| {
+            fs::remove_dir_all(folder.join(treated)).unwrap();
+            fs::remove_file(folder.join(format!("{treated}.lock"))).unwrap();
+        }),
+        ("a file of lines that are none", &["reported.jsonl: line 1"], &|folder| {
+            fs::write(folder.join("reported.jsonl"), "nothing\n").unwrap();
+        }),
+    ];
+    for (what, wanted, damage) in damages {
+        let folder = place.path("runs/both");
+        fs::remove_dir_all(&folder).unwrap();
+        copy(&whole, &folder);
+        damage(&folder);
+        let said = place.exits(1, "verify runs/both");
+        for words in wanted {
+            assert!(said.contains(words), "{what}: {words}: {said}");
+        }
+        if folder.join(treated).exists() && !what.starts_with("a file") {
+            let said = place.exits(1, &format!("verify both/{treated}"));
+            assert!(said.contains(treated), "{what}: {said}");
+        }
+    }
+    // What reads one run refuses it too.
+    let folder = place.path("runs/both");
+    fs::remove_dir_all(&folder).unwrap();
+    copy(&whole, &folder);
+    again(&folder, plain, treated);
+    for words in [
+        "export runs/both/both-treated-seed1 --to hf --out h",
+        "generate runs/both/both-treated-seed1 --prompt-tokens 1 --max-tokens 1",
+        "report runs/both/both-treated-seed1 --out page.html",
+        "reproduce runs/both/both-treated-seed1",
+    ] {
+        let said = place.exits(1, words);
+        assert!(said.contains("holds run \"both-plain-seed1\""), "{words}: {said}");
+    }
+    assert!(!place.path("h").exists());
+}
+
+/// `compare` says that it does not use the times of a run whose file of times no run writes.
+#[test]
+fn times_that_no_run_takes_are_reported_and_not_compared() {
+    let place = two_arms(&[SHORT]);
+    place.exits(0, "build both.toml");
+    place.exits(0, "compare lockfiles/both.lock");
+    let timings = place.path("runs/both/both-treated-seed1/timings.jsonl");
+    let whole = fs::read_to_string(&timings).unwrap();
+    for seconds in ["-5", "1e999", "0.0", "1e-300"] {
+        let lines = whole.lines().map(|line| match line.split_once("\"seconds\":") {
+            Some((before, _)) => format!("{before}\"seconds\":{seconds}}}\n"),
+            None => format!("{line}\n"),
+        });
+        fs::write(&timings, lines.collect::<String>()).unwrap();
+        let said = place.exits(0, "compare lockfiles/both.lock");
+        assert!(
+            said.contains("the times of a run are not used") && said.contains("timings.jsonl"),
+            "{said}"
+        );
+        assert!(!said.contains("×0.00"), "{said}");
+    }
+    place.exits(1, "verify runs/both");
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use compiler::digest::Digest;
-use lab::experiment::Experiment;
+use lab::experiment::{Device, Experiment, KernelPath};
 
 use super::log::Log;
 use super::{Report, Subject, read};
@@ -215,9 +215,13 @@ fn check_claims(
         agrees.push("kernels".to_owned());
     }
     wrong.extend(wrong_machine(attestation, experiment));
+    if other_canonc(Some(attestation)).is_none() {
+        wrong.extend(wrong_paths(attestation, experiment));
+    }
     report.trusted(
         Subject::Kernels,
-        "the implementation of each kernel: only the attestation and kernels.txt name it",
+        "the implementation of each kernel: the lock's device and settings allow it, but only a replay on such a \
+         machine (--replay) shows that it was taken",
     );
     report.trusted(
         Subject::Machine,
@@ -242,6 +246,53 @@ fn check_claims(
         );
     }
     report.broken.extend(wrong.into_iter().map(|what| format!("attestation.toml: {what}")));
+}
+
+/// Instructions that fused kernels of the CPU are compiled for.
+const INSTRUCTIONS: [&str; 3] = ["avx512", "avx2", "portable"];
+/// The path of a kernel that the platform section turns off.
+const ASKED: &str = "reference (asked for)";
+
+/// Paths of kernels that the lock's platform section or the attested instructions exclude. A run that was continued on
+/// another machine has the paths of both.
+fn wrong_paths(attestation: &Attestation, experiment: &Experiment) -> Vec<String> {
+    let Attestation { kernels, machine, other_machines, .. } = attestation;
+    let platform = &experiment.platform;
+    let of_machine = machine.get("kernels").filter(|_| other_machines.is_empty());
+    let plain = |kernel: &str| match kernel {
+        name if name.starts_with("causal_conv") || name.starts_with("conv_swiglu") => {
+            platform.canon == KernelPath::Reference
+        }
+        name if name.starts_with("gated_rms_norm") => platform.gated_norm == KernelPath::Reference,
+        _ => false,
+    };
+    let excluded = |kernel: &str, path: &str| {
+        let on_gpu =
+            ["fused/cuda/", "libtorch flash", "(on Cuda"].iter().any(|of| path.contains(of))
+                && path != "libtorch flash, masked";
+        let isa = INSTRUCTIONS.iter().find(|isa| path.contains(&format!("fused/{isa}")));
+        match (platform.device, isa, of_machine) {
+            _ if path == ASKED && !plain(kernel) => {
+                Some("the lock's platform section does not ask for that".to_owned())
+            }
+            _ if path.starts_with("fused/") && plain(kernel) => {
+                Some("the lock's platform section asks for the plain one".to_owned())
+            }
+            (Device::Cpu, _, _) if on_gpu => Some("the lock runs on the CPU".to_owned()),
+            (Device::Cuda, Some(_), _) => Some("the lock runs on a GPU".to_owned()),
+            (Device::Cpu, Some(isa), Some(known)) if isa != known => {
+                Some(format!("its machine has the kernels of {known}"))
+            }
+            (Device::Cpu | Device::Cuda, _, _) => None,
+        }
+    };
+    let paths =
+        kernels.iter().flat_map(|(kernel, paths)| paths.iter().map(move |path| (kernel, path)));
+    let wrong = paths.filter_map(|(kernel, path)| {
+        let why = excluded(kernel, path)?;
+        Some(format!("it claims {kernel} computed by `{path}`, but {why}"))
+    });
+    wrong.collect()
 }
 
 /// Contradictions in the attested machine: a missing fact that every run records, or one that the lock forbids.

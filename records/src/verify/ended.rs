@@ -5,46 +5,83 @@
 use std::fs::TryLockError;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::log::Log;
 use super::{Report, Subject, read};
+use crate::attest::{Attestation, Circumstances};
 use crate::finished;
 use crate::run::Paths;
 
-/// The end of a run according to its events.
+/// A run as its events tell it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
     /// It finished or diverged; both events are written after the attestation.
     ended: bool,
+    /// Processes that began to train.
+    pub(super) processes: usize,
+    /// Logged lines that were computed again.
+    proved: u64,
 }
 
+/// What the events are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Ran<'a> {
+    /// Whether a process has trained.
+    pub(super) begun: bool,
+    pub(super) finished: bool,
+    pub(super) other_canonc: bool,
+    /// Steps of the lock.
+    pub(super) steps: u64,
+    /// The attestation, if it can be read.
+    pub(super) told: Option<&'a Attestation>,
+}
+
+/// The kind of a member.
+#[derive(Clone, Copy)]
+enum Member {
+    Number,
+    Text,
+}
+
+use Member::{Number, Text};
+
 /// Events, each with the members of its line other than the time and the process.
-const EVENTS: [(&str, &[&str]); 9] = [
-    ("started", &["step", "machine"]),
-    ("metrics cut", &["line"]),
-    ("checkpoint refused", &["name", "why"]),
-    ("saves alone", &["rank"]),
-    ("proved", &["step", "lines"]),
-    ("interrupted", &["step"]),
-    ("failed", &["step", "why"]),
-    ("diverged", &["step", "why"]),
-    ("finished", &["step"]),
+const EVENTS: [(&str, &[(&str, Member)]); 9] = [
+    ("started", &[("step", Number), ("machine", Text)]),
+    ("metrics cut", &[("line", Text)]),
+    ("checkpoint refused", &[("name", Text), ("why", Text)]),
+    ("saves alone", &[("rank", Number)]),
+    ("proved", &[("step", Number), ("lines", Number)]),
+    ("interrupted", &[("step", Number)]),
+    ("failed", &[("step", Number), ("why", Text)]),
+    ("diverged", &[("step", Number), ("why", Text)]),
+    ("finished", &[("step", Number)]),
 ];
-/// Members of every event.
-const ALWAYS: [&str; 3] = ["event", "process", "unix_time"];
+/// Members of every event, besides its time.
+const ALWAYS: [(&str, Member); 2] = [("event", Text), ("process", Number)];
+const TIME: &str = "unix_time";
 /// Possible first events of a process.
 const FIRST: [&str; 3] = ["started", "metrics cut", "checkpoint refused"];
+/// Last events of a process.
+const LAST: [&str; 4] = ["interrupted", "failed", "diverged", "finished"];
+const NAME: &str = "events.jsonl";
+
+/// An event of canonc.
+struct Known {
+    kind: &'static str,
+    members: Map<String, Value>,
+}
+
+impl Known {
+    fn number(&self, key: &str) -> Option<u64> {
+        self.members.get(key)?.as_u64()
+    }
+}
 
 /// Checks each line of the events against canonc's forms. The process that wrote a line may have ended in the middle of
 /// it; then the next line is another process's first one.
-pub(super) fn check_events(
-    paths: &Paths,
-    begun: bool,
-    other_canonc: bool,
-    report: &mut Report,
-) -> Told {
-    const NAME: &str = "events.jsonl";
+pub(super) fn check_events(paths: &Paths, run: Ran<'_>, report: &mut Report) -> Told {
     let text = match read(&paths.events()) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) => {
@@ -54,41 +91,164 @@ pub(super) fn check_events(
     };
     let lines: Vec<&str> = text.lines().collect();
     if lines.is_empty() {
-        if begun {
+        if run.begun {
             report
                 .broken(format!("{NAME} is missing or empty; every run that has started has one"));
         }
         return Told::default();
     }
-    let kinds: Vec<Option<&str>> = lines.iter().map(|line| kind(line)).collect();
-    for (at, (line, kind)) in lines.iter().zip(&kinds).enumerate() {
-        let next = kinds.get(at + 1).copied();
-        let new_process = |kind: Option<&str>| kind.is_some_and(|kind| FIRST.contains(&kind));
-        let torn = is_torn(line) && next.is_none_or(new_process);
-        if kind.is_none() && !torn && !other_canonc {
-            let shown: String = line.chars().take(80).collect();
+    let known: Vec<Option<Known>> = lines.iter().map(|line| known(line)).collect();
+    if !run.other_canonc {
+        check_lines(&lines, &known, run, report);
+        if run.finished {
+            check_end(&text, known.last().and_then(Option::as_ref), run, report);
+        }
+    }
+    let of = |kind: &'static str| known.iter().flatten().filter(move |event| event.kind == kind);
+    Told {
+        ended: of("finished").chain(of("diverged")).next().is_some(),
+        processes: of("started").count(),
+        proved: of("proved").filter_map(|event| event.number("lines")).fold(0, u64::saturating_add),
+    }
+}
+
+fn check_lines(lines: &[&str], known: &[Option<Known>], run: Ran<'_>, report: &mut Report) {
+    let begins = |event: &Known| FIRST.contains(&event.kind);
+    for (at, (line, event)) in (1..).zip(lines.iter().zip(known)) {
+        let next = known.get(at).map(Option::as_ref);
+        match event {
+            None => {
+                let ends = !run.finished && next.is_none() || next.flatten().is_some_and(begins);
+                if !is_torn(line) || !ends {
+                    let shown: String = line.chars().take(80).collect();
+                    report.broken(format!(
+                        "{NAME}: line {at} is not an event that canonc writes: {shown}"
+                    ));
+                }
+            }
+            Some(event) => {
+                if let Some(step) = event.number("step").filter(|step| *step > run.steps) {
+                    report.broken(format!(
+                        "{NAME}: line {at} is {} at step {step}, but the lock has {}",
+                        event.kind, run.steps
+                    ));
+                }
+                if let Some(Some(next)) = next
+                    && LAST.contains(&event.kind)
+                    && !begins(next)
+                {
+                    report.broken(format!(
+                        "{NAME}: line {} is {}, but the process before it ended with {}",
+                        at + 1,
+                        next.kind,
+                        event.kind
+                    ));
+                }
+            }
+        }
+    }
+    if run.begun && !known.iter().flatten().any(|event| event.kind == "started") {
+        report.broken(format!("{NAME} has no started process, but the log has steps"));
+    }
+}
+
+/// Checks that the last event of a finished run is its end.
+fn check_end(text: &str, last: Option<&Known>, run: Ran<'_>, report: &mut Report) {
+    let Some(told) = run.told else { return };
+    let (kind, step) = match told.diverged {
+        Some(step) => ("diverged", step),
+        None => ("finished", told.steps),
+    };
+    let ends = last.is_some_and(|last| last.kind == kind && last.number("step") == Some(step));
+    if !ends || !text.ends_with('\n') {
+        let last = last.map_or("not an event", |last| last.kind);
+        report.broken(format!(
+            "{NAME}: its last line is {last}, but the attested run ended with {kind} at step {step}; `canonc run` on \
+             its lock writes that line if a process ended before it could"
+        ));
+    }
+}
+
+/// Checks what the lines below the attestation's seal count against the events and the timings.
+pub(super) fn check_times(
+    told: &Told,
+    circumstances: Option<Circumstances>,
+    seconds: Result<f64, String>,
+    report: &mut Report,
+) {
+    let timed = match seconds {
+        Ok(timed) => timed,
+        Err(why) => {
+            report.broken(why);
+            return;
+        }
+    };
+    let Some(Circumstances { finished: _, seconds, processes, proved }) = circumstances else {
+        return;
+    };
+    if seconds.to_bits() != timed.to_bits() {
+        report.broken(format!(
+            "timings.jsonl: its seconds add up to {timed:?}, but attestation.toml has seconds = {seconds:?}"
+        ));
+    }
+    for (what, attested, counted) in
+        [("processes", processes, told.processes as u64), ("proved", proved, told.proved)]
+    {
+        if attested != counted {
             report.broken(format!(
-                "{NAME}: line {} is not an event that canonc writes: {shown}",
-                at + 1
+                "{NAME}: it counts {counted}, but attestation.toml has {what} = {attested}"
             ));
         }
     }
-    if begun && !other_canonc && !kinds.contains(&Some("started")) {
-        report.broken(format!("{NAME} has no started process, but the log has steps"));
-    }
-    let ended = kinds.iter().any(|kind| matches!(kind, Some("finished" | "diverged")));
-    Told { ended }
 }
 
-/// The kind of event in a line, if it is one.
-fn kind(line: &str) -> Option<&'static str> {
+/// Checks the file that the writing process holds.
+pub(super) fn check_writer(writer: &Path, begun: bool, report: &mut Report) {
+    // A process that has just taken it writes its number next.
+    if !begun || at_work(writer) {
+        return;
+    }
+    let text = match read(writer) {
+        Ok(Some(text)) => text,
+        Ok(None) => {
+            report.broken(
+                "writer is missing; every run that has started has one, and `canonc run` on its lock writes it",
+            );
+            return;
+        }
+        Err(error) => {
+            report.broken(format!("writer cannot be read: {error}"));
+            return;
+        }
+    };
+    let number = text.strip_prefix("process ").and_then(|rest| rest.strip_suffix('\n'));
+    let parsed = number.and_then(|number| number.parse::<u32>().ok());
+    let written =
+        parsed.filter(|process| *process > 0).map(|process| format!("process {process}\n"));
+    if written.as_ref() != Some(&text) && !at_work(writer) {
+        let shown: String = text.chars().take(80).collect();
+        report.broken(format!(
+            "writer contains {shown:?}, but canonc writes `process N`; `canonc run` on its lock writes it again"
+        ));
+    }
+}
+
+/// The event in a line, if it is one.
+fn known(line: &str) -> Option<Known> {
     let value: Value = serde_json::from_str(line).ok()?;
     let members = value.as_object()?;
     let named = members.get("event")?.as_str()?;
     let (kind, own) = EVENTS.iter().find(|(kind, _)| *kind == named)?;
-    let wanted = || ALWAYS.iter().chain(*own);
-    let whole = wanted().count() == members.len() && wanted().all(|key| members.contains_key(*key));
-    whole.then_some(*kind)
+    let mut wanted = ALWAYS.iter().chain(*own);
+    let is_whole = members.len() == ALWAYS.len() + own.len() + 1
+        && members.get(TIME)?.as_f64().is_some_and(|time| time > 0.0)
+        && wanted.all(|(key, member)| {
+            members.get(*key).is_some_and(|value| match member {
+                Number => value.is_u64(),
+                Text => value.is_string(),
+            })
+        });
+    is_whole.then(|| Known { kind, members: members.clone() })
 }
 
 /// Whether a line can be the beginning of an event.

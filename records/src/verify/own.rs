@@ -2,6 +2,7 @@
 //! contradict the attestation. Must stay true: everything is read back from disk and computed again, and nothing is
 //! taken from the memory of the process that wrote it.
 
+use super::timings::{TimedRun, timed_seconds};
 use crate::attest::Attestation;
 use crate::checkpoint::{self, Manifest, PARTS, Pointer, name_of};
 use crate::finished;
@@ -11,11 +12,20 @@ use crate::metrics::{Record, Start};
 use crate::run::{Difference, Paths, RunError, first_difference, kernel_lines, wrong_kernels};
 
 /// Refuses to attest a run that its folder does not support.
-pub fn check(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), RunError> {
+pub fn check(
+    paths: &Paths,
+    job: &Job,
+    attestation: &Attestation,
+    processes: usize,
+) -> Result<(), RunError> {
     let records = finished::records(paths, job.into(), attestation)?;
     texts(paths, job, attestation)
         .and_then(|()| kernels(job, attestation))
         .and_then(|()| start(job, &records))
+        .and_then(|()| {
+            let (records, steps) = (records.as_slice(), job.steps);
+            timed_seconds(paths, TimedRun { records, processes, steps, finished: true }).map(|_| ())
+        })
         .and_then(|()| last_state(paths, job, attestation).map(|_| ()))
         .map_err(|why| refused(paths, &why))
 }

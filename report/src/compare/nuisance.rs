@@ -105,6 +105,13 @@ impl Comparison {
         let mut warnings = self.proved.siblings.warnings();
         warnings.extend(self.proved.repeated.iter().cloned());
         warnings.extend(self.divergences());
+        let runs = self.arms.iter().flat_map(|arm| arm.points.iter().flatten());
+        warnings.extend(runs.filter_map(|run| {
+            let why = run.curves.untimed.as_ref()?;
+            Some(format!(
+                "Warning: the times of a run are not used: {why}; `canonc verify` lists its faults."
+            ))
+        }));
         warnings.extend(self.other_machines());
         warnings.extend(self.loosely_matched());
         if self.points.len() < 2 {

@@ -21,6 +21,7 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
         peak_bytes: None,
         step_seconds: Some(0.01),
         timed_steps: Some(20),
+        untimed: None,
         timed_on: Some("here".to_owned()),
         diverged: None,
         batches: Vec::new(),

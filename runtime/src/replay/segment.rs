@@ -4,7 +4,7 @@
 //! known state.
 
 use super::near::{is_near, scores_are_near};
-use super::{Difference, Platform, Replay, Replayer};
+use super::{Difference, Platform, Progress, Replay, Replayer};
 use crate::state::State;
 use records::checkpoint::{SavedCheckpoint, compare};
 use records::metrics::{Evaluation, Record, Step};
@@ -47,7 +47,7 @@ impl Replayer {
         origin: &Origin,
         steps: u64,
         replay: &mut Replay,
-        told: &mut dyn FnMut(u64),
+        told: &mut dyn FnMut(Progress),
     ) -> Result<(), RunError> {
         let measures = match origin {
             Origin::Initial => false,
@@ -78,7 +78,7 @@ impl Replayer {
         let (mut first, mut differing) = (None, 0);
         for at in 0..steps {
             let step = state.advance(&mut self.job, &self.trainer)?;
-            told(step.step);
+            told(Progress::Step(step.step));
             replay.steps += 1;
             if let Some(text) = self.step_differs(&step) {
                 differing += 1;

@@ -16,6 +16,7 @@ impl Run<'_> {
     /// Makes the log durable, then saves the state, then deletes old states.
     pub(super) fn checkpoint(&mut self) -> Result<(), RunError> {
         self.log.sync()?;
+        self.folder.check(false)?;
         self.keep_kernels()?;
         let Some(chain) = self.log.head() else { return Ok(()) };
         let faults = self.options.faults;

@@ -153,9 +153,10 @@ impl Forger {
     pub(super) fn reattest(&self, change: impl FnOnce(&mut Attestation)) {
         let path = self.paths.attestation();
         let Ok(text) = fs::read_to_string(&path) else { return };
-        let mut attestation = Attestation::parse(&text).unwrap();
+        let (mut attestation, circumstances) =
+            Attestation::parse_with_circumstances(&text).unwrap();
         change(&mut attestation);
-        let circumstances = Circumstances { finished: 1e9, seconds: 2.5, processes: 1, proved: 0 };
+        let circumstances = Circumstances { finished: 1e9, ..circumstances };
         attestation.write(&path, circumstances, &Faults::none()).unwrap();
     }
 

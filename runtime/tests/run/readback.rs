@@ -36,10 +36,17 @@ fn replaced(path: &std::path::Path, from: &str, to: &str) {
     fs::write(path, text.replacen(from, to, 1)).unwrap();
 }
 
+/// Puts a copy in the place of a file.
+fn swapped(path: &std::path::Path) {
+    let copy = path.with_extension("copy");
+    fs::copy(path, &copy).unwrap();
+    fs::rename(copy, path).unwrap();
+}
+
 #[test]
 fn a_run_attests_only_what_it_reads_back() {
     type Meddle = fn(&Paths);
-    let cases: [(&str, Meddle); 9] = [
+    let cases: [(&str, Meddle); 18] = [
         ("but the run wrote nothing", |paths| {
             replaced(&paths.kernels(), "swiglu_grad", "zebra = fast\nswiglu_grad");
             let text = fs::read_to_string(paths.kernels()).unwrap();
@@ -63,8 +70,44 @@ fn a_run_attests_only_what_it_reads_back() {
             let end = text.trim_end().rfind('\n').unwrap() + 1;
             fs::write(paths.metrics(), &text[..end]).unwrap();
         }),
-        ("metrics lines with a chain that ends in", |paths| {
-            fs::remove_file(paths.metrics()).unwrap()
+        (
+            "metrics.jsonl was changed by another program while this process wrote it: it is missing",
+            |paths| fs::remove_file(paths.metrics()).unwrap(),
+        ),
+        (
+            "metrics.jsonl was changed by another program while this process wrote it: another",
+            |paths| swapped(&paths.metrics()),
+        ),
+        (
+            "timings.jsonl was changed by another program while this process wrote it: it is missing",
+            |paths| fs::remove_file(paths.timings()).unwrap(),
+        ),
+        (
+            "timings.jsonl was changed by another program while this process wrote it: another",
+            |paths| swapped(&paths.timings()),
+        ),
+        (
+            "timings.jsonl was changed by another program while this process wrote it: it has",
+            |paths| fs::write(paths.timings(), "").unwrap(),
+        ),
+        (
+            "timings.jsonl was changed by another program while this process wrote it: its lines",
+            |paths| replaced(&paths.timings(), "\"step\":3", "\"step\":4"),
+        ),
+        (
+            "events.jsonl was changed by another program while this process wrote it: it is missing",
+            |paths| fs::remove_file(paths.events()).unwrap(),
+        ),
+        (
+            "events.jsonl was changed by another program while this process wrote it: another",
+            |paths| swapped(&paths.events()),
+        ),
+        (
+            "writer was changed by another program while this process wrote it: it is missing",
+            |paths| fs::remove_file(paths.writer()).unwrap(),
+        ),
+        ("writer was changed by another program while this process wrote it: another", |paths| {
+            swapped(&paths.writer())
         }),
         ("continues after its last complete line", |paths| {
             let text = fs::read_to_string(paths.metrics()).unwrap();

@@ -236,10 +236,42 @@ fn a_changed_update_is_found_among_many_checkpoints() {
     let found = replayed(&honest, &experiment, Amount::Steps(4));
     assert_eq!((found.differences.len(), found.steps, found.updates), (0, 4, 4));
     let found = replayed(&honest, &experiment, Amount::Steps(1));
-    assert_eq!((found.steps, found.updates), (1, 0));
-    let mut report = verify(&honest.path(), None, Remake::Spread).unwrap();
-    found.tell(&mut report);
-    assert!(format!("{report:?}").contains("no update of the weights compared"), "{report:?}");
+    // The two steps that lead to the last state, and two from the initial weights.
+    assert_eq!((found.steps, found.stretches), (4, vec![(1, 2), (7, 8)]));
+}
+
+#[test]
+fn the_last_state_is_trained_again_whatever_the_number_of_steps() {
+    let experiment = depo(&[("every = 3", "every = 5")]);
+    for amount in [Amount::Steps(1), Amount::Steps(2), Amount::Steps(32), Amount::All] {
+        let folder = Folder::finished(&experiment);
+        let honest = replayed(&folder, &experiment, amount);
+        assert_eq!((honest.differences.as_slice(), honest.reached.last()), (&[][..], Some(&8)));
+        // Other last weights, with every digest and the scores that follow from them.
+        let forger = Forger::at(&folder.path(), &experiment);
+        forger.flip(8, Part::Weights);
+        forger.correct();
+        assert_eq!(forger.verify().broken, Vec::<String>::new());
+        let found = replayed(&folder, &experiment, amount);
+        let last = format!("checkpoints/{} differs from training", name_of(8));
+        assert!(found.differences.iter().any(|found| found.text.contains(&last)), "{found:?}");
+    }
+}
+
+#[test]
+fn recorded_kernels_are_compared_with_those_of_the_same_machine() {
+    let experiment = depo(&[]);
+    let folder = Folder::finished(&experiment);
+    let found = replayed(&folder, &experiment, Amount::Steps(2));
+    assert!(found.kernels.is_some_and(|kernels| kernels > 0), "{found:?}");
+    assert!(!reported(&folder, &found).trusts(Subject::Kernels));
+    Forger::at(&folder.path(), &experiment).kernels(|kernels| {
+        drop(kernels.insert("rope".to_owned(), ["libtorch".to_owned()].into()));
+    });
+    let found = replayed(&folder, &experiment, Amount::Steps(2));
+    let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
+    let says = "records that rope was computed by libtorch, but the same machine takes fused/";
+    assert!(difference.text.contains(says) && !difference.maybe_rounding, "{difference:?}");
 }
 
 #[test]

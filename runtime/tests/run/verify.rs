@@ -81,6 +81,9 @@ fn a_run_that_a_process_works_on_is_unfinished() {
 #[test]
 fn half_an_event_before_the_next_process_is_no_finding() {
     let folder = Folder::finished(&depo(&[]));
+    let attestation = folder.paths().attestation();
+    let attested = fs::read_to_string(&attestation).unwrap();
+    fs::write(&attestation, attested.replacen("processes = 1", "processes = 2", 1)).unwrap();
     let events = fs::read_to_string(folder.paths().events()).unwrap();
     let start = events.lines().find(|line| line.contains("started")).unwrap();
     for torn in ["{", "{\"event\":\"proved\",\"li"] {

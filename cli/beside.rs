@@ -1,0 +1,293 @@
+//! The folder of a comparison's runs: whether each run is the one that its folder's name and the lock beside it promise.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use disk::SMALL;
+use lab::comparison::{Comparison, Stop};
+use lab::experiment::Experiment;
+use lab::lock::Lock;
+use records::run::{Paths, read_lock};
+use records::verify::{Report, Subject};
+
+use crate::fail::{Exit, Failure, shown};
+use crate::found::{Found, folders};
+use crate::{claims, locks};
+
+/// Files that `canonc compare` writes beside the runs, each with a member of its lines if it has lines.
+const FILES: [(&str, Option<&str>); 4] = [
+    ("report.html", None),
+    ("reported.jsonl", Some("runs")),
+    ("overlap.jsonl", Some("of")),
+    ("looks.jsonl", Some("decision")),
+];
+const REPORTED: &str = "reported.jsonl";
+const PAGE: &str = "report.html";
+
+/// A folder of a comparison's runs.
+struct Folder {
+    path: PathBuf,
+    name: String,
+    /// The comparison's lock, if it is among the locks here and its runs are these.
+    locked: Option<Comparison>,
+}
+
+/// The lock of one experiment at this path, if there is a readable one.
+fn experiment_at(path: &Path) -> Option<Experiment> {
+    let text = disk::read_text(path, SMALL).ok()?;
+    match read_lock(&shown(path), &text).ok()? {
+        Lock::Experiment(experiment) => Some(experiment),
+        Lock::Comparison(_) | Lock::Arch(_) => None,
+    }
+}
+
+impl Folder {
+    /// The folder at this path, if it is one of a comparison's runs.
+    fn at(path: &Path) -> Option<Folder> {
+        let path = std::path::absolute(path).ok()?;
+        let name = path.file_name()?.to_str()?.to_owned();
+        if Paths::new(&path).lock().is_file() {
+            return None;
+        }
+        let lock = Path::new(locks::FOLDER).join(format!("{name}.lock"));
+        let text = disk::read_text(&lock, SMALL).ok();
+        let locked = text.and_then(|text| match read_lock(&shown(&lock), &text).ok()? {
+            Lock::Comparison(comparison) => Some(comparison),
+            Lock::Experiment(_) | Lock::Arch(_) => None,
+        });
+        let wrote = |file: &str| std::fs::symlink_metadata(path.join(file)).is_ok();
+        let folder = Folder { locked: None, path: path.clone(), name };
+        let prefix = format!("{}-", folder.name);
+        let beside = folder.locks();
+        let is_one = FILES.iter().any(|(file, _)| wrote(file))
+            || wrote(claims::FOLDER)
+            || beside.iter().any(|run| run.starts_with(&prefix));
+        let runs = locked.as_ref().map(Comparison::runs).unwrap_or_default();
+        // A lock that was built again since has other runs, which says nothing about these.
+        let known = runs.iter().filter(|run| {
+            let own = folder.lock_of(&run.experiment.name);
+            own.is_some_and(|own| own.digests == run.experiment.digests)
+        });
+        let is_of_these = known.count() > 0;
+        is_one.then(|| Folder { locked: locked.filter(|_| is_of_these), ..folder })
+    }
+
+    /// The names of the locks in the folder.
+    fn locks(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            names.filter_map(|name| name.strip_suffix(".lock").map(str::to_owned)).collect();
+        names.sort();
+        names
+    }
+
+    fn lock_of(&self, run: &str) -> Option<Experiment> {
+        experiment_at(&self.path.join(format!("{run}.lock")))
+    }
+
+    /// The run folders, also those without a lock.
+    fn runs(&self) -> Vec<String> {
+        let beside = self.locks();
+        let inside = folders(&self.path).into_iter().filter_map(|run| {
+            let name = run.file_name()?.to_str()?.to_owned();
+            (Paths::new(&run).lock().is_file() || beside.contains(&name)).then_some(name)
+        });
+        inside.collect()
+    }
+
+    /// What contradicts that the folder `name` holds the run of that name.
+    fn faults_of(&self, name: &str) -> Vec<String> {
+        let lock = Paths::new(self.path.join(name)).lock();
+        let beside = self.path.join(format!("{name}.lock"));
+        // An unreadable lock in the run's folder is a finding about the run.
+        let Some(held) = experiment_at(&lock) else { return Vec::new() };
+        let held_text = said(&held);
+        let mut faults = Vec::new();
+        if std::fs::symlink_metadata(&beside).is_ok_and(|found| !found.is_file()) {
+            faults.push(format!("{name}.lock beside the folder is a link or a folder, not a lock"));
+        }
+        match experiment_at(&beside) {
+            None => faults.push(format!(
+                "folder {name} holds run {held_text}, but there is no readable lock {name}.lock beside it; \
+                 `canonc compare` writes one for each of its runs"
+            )),
+            Some(lock) if lock.digests != held.digests || lock.name != name || held.name != name => {
+                faults.push(format!(
+                    "folder {name} holds run {held_text}, beside {name}.lock ({})",
+                    said(&lock)
+                ));
+            }
+            Some(_) => {}
+        }
+        let runs = self.locked.as_ref().map(Comparison::runs).unwrap_or_default();
+        if let Some(run) = runs.iter().find(|run| run.experiment.name == name)
+            && run.experiment.digests != held.digests
+            && faults.is_empty()
+        {
+            faults.push(format!(
+                "folder {name} holds run {held_text}, but {}/{}.lock has {} under that name",
+                locks::FOLDER,
+                self.name,
+                said(&run.experiment)
+            ));
+        }
+        faults.extend(self.copies_of(name, &held));
+        faults
+    }
+
+    /// Other folders with the same lock or the same attestation.
+    fn copies_of(&self, name: &str, held: &Experiment) -> Vec<String> {
+        let attested =
+            |run: &str| disk::read_text(&Paths::new(self.path.join(run)).attestation(), SMALL).ok();
+        let own = attested(name);
+        let runs = self.locked.as_ref().map(Comparison::runs).unwrap_or_default();
+        let locked = |name: &str| runs.iter().find(|run| run.experiment.name == name);
+        let others = self.runs().into_iter().filter(|other| other != name);
+        let copy = |other: String| {
+            if own.is_some() && own == attested(&other) {
+                return Some(format!(
+                    "folders {name} and {other} have one attestation: one is a copy"
+                ));
+            }
+            let theirs = experiment_at(&Paths::new(self.path.join(&other)).lock())?;
+            // A comparison may have one run under two names.
+            let may_be = match (locked(name), locked(&other)) {
+                (Some(one), Some(other)) => one.experiment.digests == other.experiment.digests,
+                (None, _) | (_, None) => false,
+            };
+            (theirs.digests == held.digests && !may_be).then(|| {
+                format!("folders {name} and {other} hold the run of one lock, {}", said(held))
+            })
+        };
+        others.filter_map(copy).collect()
+    }
+
+    /// Runs that the folder has a lock for, that were reported or that the comparison needs, and that are not there.
+    fn missing(&self) -> Vec<String> {
+        let runs = self.runs();
+        // A run of another comparison is used where it was trained.
+        let found = Found::under(self.path.parent().unwrap_or(Path::new("")));
+        let is_there = |name: &str, experiment: &Experiment| {
+            runs.iter().any(|run| run == name) || found.finished(experiment).is_some()
+        };
+        let mut missing = BTreeMap::new();
+        for name in self.locks() {
+            match self.lock_of(&name) {
+                None => drop(
+                    missing.insert(name.clone(), format!("{name}.lock is not the lock of a run")),
+                ),
+                Some(lock) if !is_there(&name, &lock) => drop(missing.insert(
+                    name.clone(),
+                    format!(
+                        "run {name} is missing: {name}.lock is there, but no folder has its run"
+                    ),
+                )),
+                Some(_) => {}
+            }
+        }
+        let Some(comparison) = &self.locked else { return missing.into_values().collect() };
+        let reported = disk::json_lines(&self.path.join(REPORTED));
+        let id = comparison.id().to_string();
+        let was_reported = |run: &Experiment| {
+            reported.iter().any(|line| {
+                let of = line.get("lock").and_then(serde_json::Value::as_str) == Some(&id);
+                let runs = line.get("runs").and_then(serde_json::Value::as_array);
+                let own = run.id().to_string();
+                of && runs.is_some_and(|runs| runs.iter().any(|run| run.as_str() == Some(&own)))
+            })
+        };
+        let all = self.path.join(PAGE).is_file() && comparison.analysis.stop == Stop::Fixed;
+        for run in comparison.runs() {
+            let run = &run.experiment;
+            if (all || was_reported(run)) && !is_there(&run.name, run) {
+                missing.entry(run.name.clone()).or_insert_with(|| {
+                    format!(
+                        "run {} is missing: {}/{}.lock has it, and its results were shown",
+                        run.name,
+                        locks::FOLDER,
+                        self.name
+                    )
+                });
+            }
+        }
+        missing.into_values().collect()
+    }
+
+    /// Files of the comparison that canonc did not write so.
+    fn files(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (file, member) in FILES {
+            let path = self.path.join(file);
+            let Ok(found) = std::fs::symlink_metadata(&path) else { continue };
+            if !found.is_file() {
+                faults.push(format!(
+                    "{file} is a link, a folder or a device, not a file of a comparison"
+                ));
+                continue;
+            }
+            let Some(member) = member else { continue };
+            let text = match disk::read_text(&path, disk::TEXT) {
+                Ok(text) => text,
+                Err(error) => {
+                    faults.push(format!("{file} cannot be read: {error}"));
+                    continue;
+                }
+            };
+            let is_line = |line: &str| {
+                serde_json::from_str::<serde_json::Value>(line)
+                    .is_ok_and(|line| line.get(member).is_some())
+            };
+            let wrong = (1..).zip(text.lines()).find(|(_, line)| !is_line(line));
+            faults.extend(wrong.map(|(number, _)| {
+                format!("{file}: line {number} is not a line that canonc writes")
+            }));
+        }
+        faults
+    }
+}
+
+/// A run in words.
+fn said(experiment: &Experiment) -> String {
+    format!("\"{}\" (lock {})", experiment.name, experiment.id().short())
+}
+
+/// The run folders of a comparison's folder, also those without a lock; `None` for any other folder.
+pub fn runs_of(folder: &Path) -> Option<Vec<PathBuf>> {
+    let of = Folder::at(folder)?;
+    Some(of.runs().into_iter().map(|name| folder.join(name)).collect())
+}
+
+/// What is wrong with a comparison's folder as a whole; `None` for any other folder.
+pub fn report(folder: &Path) -> Option<Report> {
+    let of = Folder::at(folder)?;
+    let mut report = Report::default();
+    report.broken.extend(of.missing());
+    report.broken.extend(of.files());
+    if report.broken.is_empty() {
+        report.checked(
+            Subject::OtherFiles,
+            "runs: each lock in the folder has its run; files beside them are not sealed",
+        );
+    }
+    Some(report)
+}
+
+/// What contradicts that this folder, in a comparison's, holds the run of its name.
+pub fn faults(run: &Path) -> Vec<String> {
+    let Ok(run) = std::path::absolute(run) else { return Vec::new() };
+    let (Some(above), Some(name)) = (run.parent(), run.file_name().and_then(|name| name.to_str()))
+    else {
+        return Vec::new();
+    };
+    Folder::at(above).map(|folder| folder.faults_of(name)).unwrap_or_default()
+}
+
+/// Refuses a run of a comparison that is in another run's place.
+pub fn refuse_others(run: &Path) -> Result<(), Failure> {
+    let Some(fault) = faults(run).into_iter().next() else { return Ok(()) };
+    let failure = Failure::bad_input(fault);
+    Err(Failure { exit: Exit::Finding, ..failure }.at(shown(run)).help(
+        "restore the run's own folder from a copy, or move this one away, and `canonc compare` trains it again",
+    ))
+}

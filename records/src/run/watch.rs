@@ -1,0 +1,137 @@
+//! The logs that a process appends to, watched: it stops if another program removes, replaces or changes one meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::{RunError, cannot_write, parent, sync_folder};
+
+/// The logs that this process has opened, by path.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    logs: BTreeMap<PathBuf, Own>,
+}
+
+/// A log with the content that this process knows.
+#[derive(Debug)]
+struct Own {
+    file: File,
+    content: blake3::Hasher,
+    bytes: u64,
+    /// Whether the last line lacks its end, since a process ended in it.
+    torn: bool,
+}
+
+impl Watched {
+    /// Opens a log, or begins it, durably.
+    pub(super) fn open(&mut self, path: &Path) -> Result<(), RunError> {
+        let write = |error: io::Error| cannot_write(path, &error);
+        let own = Own::open(path).map_err(write)?;
+        sync_folder(parent(path)).map_err(write)?;
+        self.logs.insert(path.to_owned(), own);
+        Ok(())
+    }
+
+    /// Adds a line. A line torn by the end of a process stays on a line of its own.
+    pub(super) fn append(&mut self, path: &Path, line: &str, synced: bool) -> Result<(), RunError> {
+        if !self.logs.contains_key(path) {
+            self.open(path)?;
+        }
+        let Some(own) = self.logs.get_mut(path) else { return Ok(()) };
+        own.check(path)?;
+        let before = if own.torn { "\n" } else { "" };
+        let text = format!("{before}{line}\n");
+        own.file
+            .write_all(text.as_bytes())
+            .and_then(|()| if synced { own.file.sync_all() } else { Ok(()) })
+            .map_err(|error| cannot_write(path, &error))?;
+        own.content.update(text.as_bytes());
+        own.bytes += text.len() as u64;
+        own.torn = false;
+        Ok(())
+    }
+
+    /// Refuses to go on if a log is missing, another file or of another length; with `whole`, also if its content differs.
+    pub(super) fn check(&self, whole: bool) -> Result<(), RunError> {
+        for (path, own) in &self.logs {
+            own.check(path)?;
+            if whole
+                && Own::open(path).is_ok_and(|now| now.content.finalize() != own.content.finalize())
+            {
+                return Err(changed(path, "its lines are others than this process read and wrote"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Own {
+    fn open(path: &Path) -> io::Result<Own> {
+        let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
+        let (mut content, mut bytes, mut torn) = (blake3::Hasher::new(), 0, false);
+        let mut block = vec![0; 1 << 16];
+        loop {
+            let length = file.read(&mut block)?;
+            let Some(read) = block.get(..length).filter(|read| !read.is_empty()) else { break };
+            content.update(read);
+            bytes += length as u64;
+            torn = read.last() != Some(&b'\n');
+        }
+        Ok(Own { file, content, bytes, torn })
+    }
+
+    fn check(&self, path: &Path) -> Result<(), RunError> {
+        in_place(&self.file, path)?;
+        match self.file.metadata().map(|found| found.len()) {
+            Ok(bytes) if bytes == self.bytes => Ok(()),
+            Ok(bytes) => {
+                let wrote = dsl::counted(self.bytes, "byte");
+                Err(changed(
+                    path,
+                    &format!("it has {}, but should have {wrote}", dsl::counted(bytes, "byte")),
+                ))
+            }
+            Err(error) => Err(cannot_write(path, &error)),
+        }
+    }
+}
+
+/// Refuses to go on if an open file is no longer the one at its path.
+pub(crate) fn in_place(file: &File, path: &Path) -> Result<(), RunError> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(changed(path, "it is missing"))
+        }
+        Err(error) => Err(cannot_write(path, &error)),
+        Ok(there) if file.metadata().is_ok_and(|own| !is_same(&own, &there)) => {
+            Err(changed(path, "another file is in its place"))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+fn is_same(own: &std::fs::Metadata, there: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (own.dev(), own.ino()) == (there.dev(), there.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same(own: &std::fs::Metadata, there: &std::fs::Metadata) -> bool {
+    own.len() == there.len()
+}
+
+fn changed(path: &Path, how: &str) -> RunError {
+    let folder = parent(path).display();
+    RunError::finding(
+        format!(
+            "{} was changed by another program while this process wrote it: {how}",
+            path.display()
+        ),
+        format!(
+            "restore the file and let no other program write to {folder}, then the same command continues from the last \
+             checkpoint; or move {folder} away and run the lock again"
+        ),
+    )
+}

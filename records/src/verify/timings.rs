@@ -1,0 +1,256 @@
+//! Checks the lines of `timings.jsonl` against the log: their form, their order, and that no step is missing or added.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::read;
+use crate::metrics::Record;
+use crate::run::Paths;
+
+const NAME: &str = "timings.jsonl";
+/// Shortest time of a step or an evaluation, in seconds: one cannot even be started in less.
+const LEAST_SECONDS: f64 = 1e-6;
+/// Longest one: about a month.
+const MOST_SECONDS: f64 = 3e6;
+
+/// The forms of a line: members that it has, and members that it may have.
+const FORMS: [(&[&str], &[&str]); 4] = [
+    (&["step", "seconds"], &["received", "computing", "slowest"]),
+    (&["evaluation", "evaluation_seconds"], &[]),
+    (&["checkpoint", "peak_memory_bytes"], &["ranks_peak_memory_bytes"]),
+    (&["beside"], &[]),
+];
+
+/// A step or an evaluation of the log.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timed {
+    Step(u64),
+    Evaluation(u64),
+}
+
+/// What the timings are compared with.
+#[derive(Clone, Copy)]
+pub struct TimedRun<'a> {
+    /// The run's log.
+    pub records: &'a [Record],
+    /// The number of processes that trained it, by its events.
+    pub processes: usize,
+    /// Steps of the lock.
+    pub steps: u64,
+    /// Whether the run is finished: then all of its steps are in the log.
+    pub finished: bool,
+}
+
+/// The sum of the seconds in the timings of a run, or their first fault. A process that is killed leaves the step that it
+/// logged last without a time, or a torn line, and after a power failure times of steps that the log lost; so there are at
+/// most as many of these as processes that continued the run.
+pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
+    let text = match read(&paths.timings()) {
+        Ok(Some(text)) => text,
+        // The first step is timed after it is logged.
+        Ok(None) if run.finished || run.records.iter().filter_map(timed).count() > 1 => {
+            return Err(format!("{NAME} is missing; every run that has trained has one"));
+        }
+        Ok(None) => return Ok(0.0),
+        Err(error) => return Err(format!("{NAME} cannot be read: {error}")),
+    };
+    let of_log: BTreeMap<Timed, usize> = run.records.iter().filter_map(timed).zip(1..).collect();
+    let (mut before, mut breaks, mut sum) = (0, Vec::new(), 0.0);
+    let mut torn = false;
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        let Some(body) = line.strip_suffix('\n').filter(|body| !is_torn(body)) else {
+            if line.ends_with('\n') {
+                torn = true;
+                breaks.push(format!("line {number} is torn"));
+            } else if run.finished {
+                return Err(format!("{NAME}: its last line is torn, but the run is finished"));
+            }
+            continue;
+        };
+        let refused = |why: String| format!("{NAME}: line {number} {why}: {}", shown(body));
+        let (what, seconds) = one(body).map_err(refused)?;
+        sum += seconds.unwrap_or(0.0);
+        let what = match what {
+            Line::Timed(what) => what,
+            Line::Checkpoint(step) if step > run.steps => {
+                return Err(refused(format!("is of a step after the last, {}", run.steps)));
+            }
+            Line::Checkpoint(_) | Line::Beside => continue,
+        };
+        let at = match of_log.get(&what) {
+            Some(at) => *at,
+            // The log was read before, and a process may work on the run; a log that lost lines gets them again.
+            None if !run.finished && what.step() <= run.steps => continue,
+            None => {
+                return Err(refused(format!("is of {}, which the log does not have", what.text())));
+            }
+        };
+        // The line that is torn was of the step that is missing.
+        let explained = std::mem::take(&mut torn);
+        if at != before + 1 && !explained {
+            breaks.push(format!(
+                "line {number} has {} after {}",
+                what.text(),
+                name(&of_log, before)
+            ));
+        }
+        before = at;
+    }
+    if run.finished && before != of_log.len() {
+        breaks.push(format!("it ends with {}", name(&of_log, before)));
+    }
+    match breaks.first() {
+        Some(first) if breaks.len() >= run.processes.max(1) => Err(format!(
+            "{NAME}: lines are missing, added, torn or out of order: {first}; each process that continues a run \
+             explains one such place, but there are {} and {}",
+            dsl::counted(breaks.len(), "place"),
+            dsl::counted(run.processes, "process")
+        )),
+        Some(_) | None => Ok(sum),
+    }
+}
+
+impl Timed {
+    fn step(self) -> u64 {
+        match self {
+            Timed::Step(step) | Timed::Evaluation(step) => step,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Timed::Step(step) => format!("step {step}"),
+            Timed::Evaluation(step) => format!("the evaluation after step {step}"),
+        }
+    }
+}
+
+fn timed(record: &Record) -> Option<Timed> {
+    match record {
+        Record::Start(_) => None,
+        Record::Step(step) => Some(Timed::Step(step.step)),
+        Record::Evaluation(evaluation) => Some(Timed::Evaluation(evaluation.step)),
+    }
+}
+
+/// The name of the timed record with this number; 0 is before the first.
+fn name(of_log: &BTreeMap<Timed, usize>, number: usize) -> String {
+    let known = of_log.iter().find(|(_, at)| **at == number);
+    known.map_or_else(|| "nothing".to_owned(), |(what, _)| what.text())
+}
+
+enum Line {
+    Timed(Timed),
+    Checkpoint(u64),
+    Beside,
+}
+
+/// Whether a process can have ended while it wrote this.
+fn is_torn(body: &str) -> bool {
+    ("{\"".starts_with(body) || body.starts_with("{\""))
+        && !body.ends_with('}')
+        && serde_json::from_str::<Value>(body).is_err()
+}
+
+/// A whole line's content, with its seconds if it has any.
+fn one(body: &str) -> Result<(Line, Option<f64>), String> {
+    let nothing = || "is not a line that canonc writes".to_owned();
+    let value: Value = serde_json::from_str(body).map_err(|_| nothing())?;
+    let members = value.as_object().ok_or_else(nothing)?;
+    let is_of = |(always, sometimes): &(&[&str], &[&str])| {
+        always.iter().all(|key| members.contains_key(*key))
+            && members.keys().all(|key| always.iter().chain(*sometimes).any(|known| known == key))
+    };
+    if !FORMS.iter().any(is_of) {
+        return Err(nothing());
+    }
+    let number = |key: &str| members.get(key).map(|value| value.as_u64().ok_or_else(nothing));
+    if let Some(beside) = number("beside") {
+        return beside.map(|_| (Line::Beside, None));
+    }
+    if let Some(step) = number("checkpoint") {
+        number("peak_memory_bytes").unwrap_or_else(|| Err(nothing()))?;
+        return Ok((Line::Checkpoint(step?), None));
+    }
+    let (what, seconds) = match number("step") {
+        Some(step) => (Timed::Step(step?), seconds(members, "seconds")?),
+        None => {
+            let step = number("evaluation").unwrap_or_else(|| Err(nothing()))?;
+            (Timed::Evaluation(step), seconds(members, "evaluation_seconds")?)
+        }
+    };
+    Ok((Line::Timed(what), Some(seconds)))
+}
+
+fn seconds(members: &Map<String, Value>, key: &str) -> Result<f64, String> {
+    let seconds = members.get(key).and_then(Value::as_f64);
+    seconds
+        .filter(|seconds| (LEAST_SECONDS..=MOST_SECONDS).contains(seconds))
+        .ok_or_else(|| "has a time that no step takes".to_owned())
+}
+
+fn shown(line: &str) -> String {
+    line.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use compiler::digest::Digest;
+    use compiler::plan::TERMS;
+
+    use super::*;
+    use crate::metrics::Step;
+
+    fn records(steps: u64) -> Vec<Record> {
+        let step = |step| {
+            let (batch, terms) = (Digest::of("test", ""), [None; TERMS.len()]);
+            let (loss, grad_norm, lr, counted) = (Some(1.0), 1.0, 1.0, 1);
+            Record::Step(Step { step, loss, grad_norm, lr, batch, counted, terms })
+        };
+        (1..=steps).map(step).collect()
+    }
+
+    /// `12|3` are the times of steps 1 and 2, a torn line, and that of step 3.
+    fn lines(steps: &str) -> String {
+        let line = |step: char| match step {
+            '|' => "{\"step\":9,\"sec\n".to_owned(),
+            step => format!("{{\"step\":{step},\"seconds\":0.5}}\n"),
+        };
+        steps.chars().map(line).collect()
+    }
+
+    #[test]
+    fn a_gap_needs_a_process_that_continued_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = Paths::new(folder.path());
+        let records = records(4);
+        for (steps, fewest) in [
+            ("1234", 1),
+            // It was killed between the log and the time, with a torn line, or before the last time.
+            ("134", 2),
+            ("1|34", 2),
+            ("123", 2),
+            ("234", 2),
+            // After a power failure the log had fewer steps than the times.
+            ("123234", 2),
+            ("12|1234", 2),
+            ("12121234", 3),
+        ] {
+            std::fs::write(paths.timings(), lines(steps)).unwrap();
+            for processes in 0..5 {
+                let run = TimedRun { records: &records, processes, steps: 4, finished: true };
+                let ok = timed_seconds(&paths, run).is_ok();
+                assert_eq!(ok, processes.max(1) >= fewest, "{steps} {processes}");
+            }
+        }
+        // An unfinished run: times may end anywhere, and a process may log more meanwhile.
+        for text in ["", "1", "12", "1234", &lines("123")[..60]] {
+            let text = if text.starts_with('{') { text.to_owned() } else { lines(text) };
+            std::fs::write(paths.timings(), text).unwrap();
+            let few = &records[..2];
+            let run = TimedRun { records: few, processes: 1, steps: 4, finished: false };
+            assert!(timed_seconds(&paths, run).is_ok());
+        }
+    }
+}
