@@ -58,17 +58,20 @@ impl Folder {
         let wrote = |file: &str| std::fs::symlink_metadata(path.join(file)).is_ok();
         let folder = Folder { locked: None, path: path.clone(), name };
         let prefix = format!("{}-", folder.name);
-        let beside = folder.locks();
-        let is_one = FILES.iter().any(|(file, _)| wrote(file))
-            || wrote(claims::FOLDER)
-            || beside.iter().any(|run| run.starts_with(&prefix));
         let runs = locked.as_ref().map(Comparison::runs).unwrap_or_default();
         // A lock that was built again since has other runs, which says nothing about these.
-        let known = runs.iter().filter(|run| {
-            let own = folder.lock_of(&run.experiment.name);
-            own.is_some_and(|own| own.digests == run.experiment.digests)
-        });
-        let is_of_these = known.count() > 0;
+        let is_there = |run: &Experiment| {
+            let held = experiment_at(&Paths::new(path.join(&run.name)).lock());
+            let own = [folder.lock_of(&run.name), held];
+            own.into_iter().flatten().any(|own| own.digests == run.digests)
+        };
+        let id = locked.as_ref().map(|locked| locked.id().to_string());
+        let is_reported = folder.reported().iter().any(|(lock, _)| Some(lock) == id.as_ref());
+        let is_of_these = is_reported || runs.iter().any(|run| is_there(&run.experiment));
+        let is_one = is_of_these
+            || FILES.iter().any(|(file, _)| wrote(file))
+            || wrote(claims::FOLDER)
+            || folder.locks().iter().any(|run| run.starts_with(&prefix));
         is_one.then(|| Folder { locked: locked.filter(|_| is_of_these), ..folder })
     }
 
@@ -80,6 +83,17 @@ impl Folder {
             names.filter_map(|name| name.strip_suffix(".lock").map(str::to_owned)).collect();
         names.sort();
         names
+    }
+
+    /// The locks whose results were shown, with the ids of their runs.
+    fn reported(&self) -> Vec<(String, Vec<String>)> {
+        let lines = disk::json_lines(&self.path.join(REPORTED));
+        let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+        let one = |line: &serde_json::Value| {
+            let runs = line.get("runs")?.as_array()?.iter().filter_map(text).collect();
+            Some((text(line.get("lock")?)?, runs))
+        };
+        lines.iter().filter_map(one).collect()
     }
 
     fn lock_of(&self, run: &str) -> Option<Experiment> {
@@ -187,15 +201,10 @@ impl Folder {
             }
         }
         let Some(comparison) = &self.locked else { return missing.into_values().collect() };
-        let reported = disk::json_lines(&self.path.join(REPORTED));
-        let id = comparison.id().to_string();
+        let (reported, id) = (self.reported(), comparison.id().to_string());
         let was_reported = |run: &Experiment| {
-            reported.iter().any(|line| {
-                let of = line.get("lock").and_then(serde_json::Value::as_str) == Some(&id);
-                let runs = line.get("runs").and_then(serde_json::Value::as_array);
-                let own = run.id().to_string();
-                of && runs.is_some_and(|runs| runs.iter().any(|run| run.as_str() == Some(&own)))
-            })
+            let run = run.id().to_string();
+            reported.iter().any(|(lock, runs)| *lock == id && runs.contains(&run))
         };
         let all = self.path.join(PAGE).is_file() && comparison.analysis.stop == Stop::Fixed;
         for run in comparison.runs() {

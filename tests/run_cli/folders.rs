@@ -130,7 +130,7 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
         fs::remove_dir_all(folder.join(to)).unwrap();
         copy(&folder.join(from), &folder.join(to));
     };
-    let damages: [Damage<'_>; 9] = [
+    let damages: [Damage<'_>; 11] = [
         ("a copy of another arm", &[plain, treated, "have one attestation"], &|folder| {
             again(folder, plain, treated);
         }),
@@ -170,6 +170,31 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
             fs::remove_dir_all(folder.join(treated)).unwrap();
             fs::remove_file(folder.join(format!("{treated}.lock"))).unwrap();
         }),
+        (
+            "every lock less, and what was reported",
+            &["no readable lock both-treated-seed1.lock"],
+            &|folder| {
+                for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                    if entry.file_type().unwrap().is_file() {
+                        fs::remove_file(entry.path()).unwrap();
+                    }
+                }
+            },
+        ),
+        (
+            "every run and lock less",
+            &["run both-treated-seed1 is missing", "run both-plain-seed1 is missing"],
+            &|folder| {
+                for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                    let name = entry.file_name().into_string().unwrap();
+                    if entry.file_type().unwrap().is_dir() {
+                        fs::remove_dir_all(entry.path()).unwrap();
+                    } else if name.ends_with(".lock") {
+                        fs::remove_file(entry.path()).unwrap();
+                    }
+                }
+            },
+        ),
         ("a file of lines that are none", &["reported.jsonl: line 1"], &|folder| {
             fs::write(folder.join("reported.jsonl"), "nothing\n").unwrap();
         }),
