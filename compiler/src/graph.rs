@@ -188,33 +188,6 @@ impl Body {
 }
 
 impl Body {
-    /// Its own calls of `dropout` before this node, without those in fills.
-    pub(crate) fn dropouts_before(&self, node: u32) -> u32 {
-        let before = self.nodes.iter().take(node as usize);
-        let calls = before.filter(|node| match &node.kind {
-            NodeKind::Op { primitive, .. } => primitive.name == op::DROPOUT,
-            NodeKind::Input(_)
-            | NodeKind::Param(_)
-            | NodeKind::Slot { .. }
-            | NodeKind::Layer { .. } => false,
-        });
-        calls.count() as u32
-    }
-
-    /// Calls of `dropout` in the fills of slots before this node.
-    pub(crate) fn dropouts_in_fills(&self, node: u32) -> u32 {
-        let before = self.nodes.iter().take(node as usize);
-        before
-            .map(|node| match &node.kind {
-                NodeKind::Slot { fill, .. } => fill.dropouts_before(fill.nodes.len() as u32),
-                NodeKind::Op { .. }
-                | NodeKind::Input(_)
-                | NodeKind::Param(_)
-                | NodeKind::Layer { .. } => 0,
-            })
-            .sum()
-    }
-
     /// Wanted calls, in it and in bodies inside it.
     fn count_calls(&self, wanted: &dyn Fn(&Primitive) -> bool) -> u32 {
         let count = |node: &Node| match &node.kind {
