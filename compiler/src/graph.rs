@@ -270,6 +270,12 @@ impl Graph {
         self.top.count_calls(&|primitive| primitive.name == op::AHEAD)
     }
 
+    /// Those of them inside layers and fills.
+    pub fn ahead_heads_below(&self) -> u32 {
+        let own = |node: &&Node| matches!(&node.kind, NodeKind::Op { primitive, .. } if primitive.name == op::AHEAD);
+        self.ahead_heads() - self.top.nodes.iter().filter(own).count() as u32
+    }
+
     /// Whether it calls `dropout`, with any rate.
     pub fn has_dropout(&self) -> bool {
         self.top.any_call(&|primitive, _| primitive.name == op::DROPOUT)
