@@ -318,13 +318,7 @@ impl<'g> Lower<'g> {
         let graph = self.graph;
         let dims = vec![Extent::Batch, Extent::Time];
         let tokens = self.input(Input::Tokens, "tokens", dims, DType::I64);
-        let top = Placed {
-            body: &graph.top,
-            params: None,
-            states: None,
-            layer: None,
-            slot: None,
-        };
+        let top = Placed { body: &graph.top, params: None, states: None, layer: None, slot: None };
         let outputs = self.body(&top, &[tokens]);
         self.source = None;
         outputs[0]
