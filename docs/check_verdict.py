@@ -34,7 +34,7 @@ EMPTY = "empty"
 CANON = "arch.layers.*.slots.*"
 
 # The operand of each projection and table that is its weight.
-DECAYED = {"linear": 1, "embed": 1, "expert_linear": 2, "latent_attention": 3, "ngram": 1}
+DECAYED = {"embed": 1, "expert_linear": 2, "latent_attention": 3, "linear": 1, "ngram": 1}
 
 
 class Bad(Exception):
@@ -259,7 +259,7 @@ class Graph:
         return [node for node in body.nodes if node.kind == "slot" and node.name == name] if body else []
 
     def decayed(self):
-        """The digest of the paths of all matrices and tables, in the manifest's order."""
+        """The paths of all matrices and tables, in the manifest's order, one a line."""
         weights, places = set(), self.params(self.top)
         work = [(self.top, {number: number for number in places})]
         while work:
@@ -273,7 +273,7 @@ class Graph:
                     work.append((self.bodies[node.body], inner))
         _, order_of_use, _ = self.rewritten(self.top, {}, False)
         paths = [places[number][0] for number in order_of_use if number in weights]
-        return digest("canonc.decayed.v1", "".join(f"{path}\n" for path in paths))
+        return "".join(f"{path}\n" for path in paths)
 
     def is_canon(self, name):
         """Whether a fill is the Canon convolution and nothing else."""
@@ -438,8 +438,22 @@ class Lock:
                     text += f"{path.removeprefix(f'data.{task}.')} = {value}\n"
             same("train.data.task_digest", train["data.task_digest"], f'"{digest("canonc.task.v1", text)}"')
 
-        if "optimizer.decayed" in train:
-            same("train.optimizer.decayed", train["optimizer.decayed"], f'"{self.graph.decayed()}"')
+        self.updates(train, data.get("updates", {}))
+
+    def updates(self, train, listed):
+        """How the optimizer treats parameters, by path: which decay, and the groups; None if the lock does not say."""
+        for name in listed:
+            if f"optimizer.{name}" not in train:
+                raise Bad(f"[updates] lists {name}, but [train] has no optimizer.{name}")
+        texts = {"decayed": self.graph.decayed(), "groups": None, **listed}
+        self.update = {}
+        for name, text in texts.items():
+            line = train.get(f"optimizer.{name}")
+            if line is not None and text is not None:
+                same(f"train.optimizer.{name}", line, f'"{digest(f"canonc.{name}.v1", text)}"')
+            rows = (text or "").splitlines() if line is not None else []
+            unknown = line is not None and text is None
+            self.update[name] = None if unknown else {row.partition(" ")[0]: row.partition(" ")[2] for row in rows}
 
     def fields(self):
         """The arch's fields by general path and layer."""
@@ -603,6 +617,7 @@ def verdict(a, b, treatment, canonc_runs_both=False):
         if key[0].endswith(".share") and a.cells.get(key) != b.cells.get(key):
             left.append(f"{key[0]} of layer {key[1]}: {a.cells.get(key)} in a, {b.cells.get(key)} in b")
     if a.kind == "experiment":
+        left += updates_left(a, b, treated)
         follow = ["arch.graph", "arch.manifest", "optimizer.decayed", "optimizer.groups", "train"]
         for section in ("train", "eval"):
             ours, theirs = facts(a.lines[section]), facts(b.lines[section])
@@ -664,6 +679,26 @@ def graphs_left(a, b, treated):
             left += changed("manifest", our_manifest, their_manifest)
         if left:
             break
+    return left
+
+
+def updates_left(a, b, treated):
+    """Parameters outside the treated slots that the optimizer treats in two ways: their roles differ, which no
+    graph shows."""
+    paths = {line.partition(" ")[0] for arm in (a, b) for line in arm.graph.form(treated)[1].splitlines()}
+    left = []
+    for name in ("decayed", "groups"):
+        digests = [facts(arm.lines["train"]).get(f"optimizer.{name}") for arm in (a, b)]
+        ours, theirs = a.update[name], b.update[name]
+        if digests[0] == digests[1]:
+            continue
+        if ours is None or theirs is None:
+            raise Bad("a lock without [updates] does not list its optimizer.groups: `canonc build` writes it again")
+        left += [
+            f"optimizer.{name} of {path}: {ours.get(path, 'no line') or 'a line'} in a, {theirs.get(path, 'no line') or 'a line'} in b"
+            for path in sorted(paths)
+            if ours.get(path) != theirs.get(path)
+        ]
     return left
 
 

@@ -17,6 +17,7 @@ mod frame;
 mod layers;
 mod observe;
 mod prim;
+mod sites;
 mod slot;
 
 use std::cell::RefCell;
@@ -406,6 +407,7 @@ impl Elaborator<'_> {
             passed: BTreeMap::new(),
             init: None,
             path: path.to_owned(),
+            draws: path.to_owned(),
             field: field.map(Rc::from),
             slots: slots.clone(),
             fill: None,

@@ -188,33 +188,6 @@ impl Body {
 }
 
 impl Body {
-    /// Its own calls of `dropout` before this node, without those in fills.
-    pub(crate) fn dropouts_before(&self, node: u32) -> u32 {
-        let before = self.nodes.iter().take(node as usize);
-        let calls = before.filter(|node| match &node.kind {
-            NodeKind::Op { primitive, .. } => primitive.name == op::DROPOUT,
-            NodeKind::Input(_)
-            | NodeKind::Param(_)
-            | NodeKind::Slot { .. }
-            | NodeKind::Layer { .. } => false,
-        });
-        calls.count() as u32
-    }
-
-    /// Calls of `dropout` in the fills of slots before this node.
-    pub(crate) fn dropouts_in_fills(&self, node: u32) -> u32 {
-        let before = self.nodes.iter().take(node as usize);
-        before
-            .map(|node| match &node.kind {
-                NodeKind::Slot { fill, .. } => fill.dropouts_before(fill.nodes.len() as u32),
-                NodeKind::Op { .. }
-                | NodeKind::Input(_)
-                | NodeKind::Param(_)
-                | NodeKind::Layer { .. } => 0,
-            })
-            .sum()
-    }
-
     /// Wanted calls, in it and in bodies inside it.
     fn count_calls(&self, wanted: &dyn Fn(&Primitive) -> bool) -> u32 {
         let count = |node: &Node| match &node.kind {
@@ -295,6 +268,12 @@ impl Graph {
     /// Its calls of `ahead_loss`: the heads that predict later tokens.
     pub fn ahead_heads(&self) -> u32 {
         self.top.count_calls(&|primitive| primitive.name == op::AHEAD)
+    }
+
+    /// Those of them inside layers and fills.
+    pub fn ahead_heads_below(&self) -> u32 {
+        let own = |node: &&Node| matches!(&node.kind, NodeKind::Op { primitive, .. } if primitive.name == op::AHEAD);
+        self.ahead_heads() - self.top.nodes.iter().filter(own).count() as u32
     }
 
     /// Whether it calls `dropout`, with any rate.

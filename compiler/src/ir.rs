@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 use dsl::Decimal;
 
@@ -150,6 +151,8 @@ pub enum Attr {
     Bool(bool),
     /// A word from the primitive's own list.
     Word(&'static str),
+    /// The path of a call, from the layer down; empty for the layer's own.
+    Path(Rc<str>),
     /// Integers, in order.
     Ints(Vec<i64>),
     /// Nothing (`none`).
@@ -164,6 +167,8 @@ impl fmt::Display for Attr {
             Attr::Root(root) => write!(f, "{root}"),
             Attr::Bool(b) => write!(f, "{b}"),
             Attr::Word(w) => write!(f, "{w}"),
+            Attr::Path(path) if path.is_empty() => write!(f, "."),
+            Attr::Path(path) => write!(f, "{path}"),
             Attr::Ints(ns) => {
                 write!(f, "[")?;
                 for (i, n) in ns.iter().enumerate() {
@@ -194,6 +199,8 @@ pub trait AttrsExt {
     fn flag(&self, name: &str) -> bool;
     /// A word from the primitive's own list.
     fn word(&self, name: &str) -> &'static str;
+    /// The path of a call.
+    fn path(&self, name: &str) -> Option<&Rc<str>>;
     /// A list of integers.
     fn ints(&self, name: &str) -> &[i64];
 }
@@ -207,7 +214,14 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Int(n)) => Some(*n),
             Some(Attr::Decimal(d)) => d.to_int(),
-            Some(Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None)
+            Some(
+                Attr::Root(_)
+                | Attr::Bool(_)
+                | Attr::Word(_)
+                | Attr::Path(_)
+                | Attr::Ints(_)
+                | Attr::None,
+            )
             | None => None,
         }
     }
@@ -216,7 +230,14 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Decimal(d)) => *d,
             Some(Attr::Int(n)) => Decimal::from(*n),
-            Some(Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None)
+            Some(
+                Attr::Root(_)
+                | Attr::Bool(_)
+                | Attr::Word(_)
+                | Attr::Path(_)
+                | Attr::Ints(_)
+                | Attr::None,
+            )
             | None => Decimal::ZERO,
         }
     }
@@ -250,10 +271,27 @@ impl AttrsExt for Attrs {
                 | Attr::Decimal(_)
                 | Attr::Root(_)
                 | Attr::Bool(_)
+                | Attr::Path(_)
                 | Attr::Ints(_)
                 | Attr::None,
             )
             | None => "none",
+        }
+    }
+
+    fn path(&self, name: &str) -> Option<&Rc<str>> {
+        match self.get(name) {
+            Some(Attr::Path(path)) => Some(path),
+            Some(
+                Attr::Int(_)
+                | Attr::Decimal(_)
+                | Attr::Root(_)
+                | Attr::Bool(_)
+                | Attr::Word(_)
+                | Attr::Ints(_)
+                | Attr::None,
+            )
+            | None => None,
         }
     }
 
@@ -266,6 +304,7 @@ impl AttrsExt for Attrs {
                 | Attr::Root(_)
                 | Attr::Bool(_)
                 | Attr::Word(_)
+                | Attr::Path(_)
                 | Attr::None,
             )
             | None => &[],
@@ -548,7 +587,7 @@ impl Shown<'_> {
 pub(crate) fn set(attrs: &Attrs) -> String {
     let words = attrs.iter().filter_map(|(name, value)| match value {
         Attr::Bool(true) => Some((*name).to_owned()),
-        Attr::Bool(false) | Attr::None | Attr::Word("none") => None,
+        Attr::Bool(false) | Attr::None | Attr::Path(_) | Attr::Word("none") => None,
         Attr::Int(_) | Attr::Decimal(_) | Attr::Root(_) | Attr::Word(_) | Attr::Ints(_) => {
             Some(format!("{name} {value}"))
         }

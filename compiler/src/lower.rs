@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use crate::graph::{Body, Graph, Node, NodeKind, Out, ParamId, StateId};
 use crate::number::Root;
-use crate::op::{self, Attr, Attrs, Primitive, State, Type};
+use crate::op::{self, Attr, Attrs, AttrsExt, Primitive, State, Type};
 use crate::plan::{
     DType, Extent, Input, Kernel, Loss, Output, Phase, Plan, Precision, Recompute, Source,
     StatePart, Step, Stream, TERMS, ValId, Value, ahead_term, infer,
@@ -30,7 +30,7 @@ pub struct Call<'g> {
     pub past: Vec<ValId>,
     /// Whether the final state is needed.
     pub keeps_state: bool,
-    /// For a call that draws numbers, its name: `layers.3.dropout.0`.
+    /// For a call that draws numbers, its name: `layers.3.mixer.dropout`.
     pub place: Option<Rc<str>>,
 }
 
@@ -111,8 +111,6 @@ pub(crate) struct Placed<'g> {
     states: Option<Vec<StateId>>,
     layer: Option<u32>,
     slot: Option<Rc<str>>,
-    /// For a fill: calls of `dropout` in the fills before it in its layer.
-    dropouts: u32,
 }
 
 impl<'g> Lower<'g> {
@@ -320,14 +318,7 @@ impl<'g> Lower<'g> {
         let graph = self.graph;
         let dims = vec![Extent::Batch, Extent::Time];
         let tokens = self.input(Input::Tokens, "tokens", dims, DType::I64);
-        let top = Placed {
-            body: &graph.top,
-            params: None,
-            states: None,
-            layer: None,
-            slot: None,
-            dropouts: 0,
-        };
+        let top = Placed { body: &graph.top, params: None, states: None, layer: None, slot: None };
         let outputs = self.body(&top, &[tokens]);
         self.source = None;
         outputs[0]
@@ -374,7 +365,7 @@ impl<'g> Lower<'g> {
             NodeKind::Param(id) => vec![self.param(placed.param(*id))],
             NodeKind::Op { primitive, attrs, state } => {
                 self.source = source(primitive.name);
-                self.place = (primitive.name == op::DROPOUT).then(|| placed.dropout(index));
+                self.place = attrs.path(op::DRAWN_AT).map(|at| placed.drawn_at(at));
                 let attrs = Cow::Borrowed(attrs);
                 let results = Cow::Borrowed(node.types.as_slice());
                 self.call(primitive, attrs, operands, results, state.map(|id| placed.state(id)))
@@ -386,7 +377,6 @@ impl<'g> Lower<'g> {
                     states: Some(states.iter().map(|id| placed.state(*id)).collect()),
                     layer: placed.layer,
                     slot: Some(Rc::from(name.as_str())),
-                    dropouts: placed.body.dropouts_in_fills(index),
                 };
                 self.slot(&fill, operands, &node.types, source("slot"))
             }
@@ -397,7 +387,6 @@ impl<'g> Lower<'g> {
                     states: Some(states.iter().map(|id| placed.state(*id)).collect()),
                     layer: Some(*index),
                     slot: None,
-                    dropouts: 0,
                 };
                 self.layer(layer, operands)
             }
@@ -509,13 +498,13 @@ impl Placed<'_> {
         self.states.as_ref().map_or(id, |states| states[id.0 as usize])
     }
 
-    /// The name of a call of `dropout`: its number in canonical order, apart for what is in a fill, so that a filled slot
-    /// changes the draws of no other call.
-    fn dropout(&self, node: u32) -> Rc<str> {
-        let number = self.dropouts + self.body.dropouts_before(node);
-        let layer = self.layer.map_or_else(String::new, |layer| format!("layers.{layer}."));
-        let fill = if self.slot.is_some() { "slots." } else { "" };
-        Rc::from(format!("{layer}{fill}dropout.{number}"))
+    /// The name of a call that draws: its path below the arch.
+    fn drawn_at(&self, at: &str) -> Rc<str> {
+        match self.layer {
+            Some(layer) if at.is_empty() => Rc::from(format!("layers.{layer}")),
+            Some(layer) => Rc::from(format!("layers.{layer}.{at}")),
+            None => Rc::from(at),
+        }
     }
 }
 

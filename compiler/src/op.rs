@@ -181,6 +181,9 @@ pub(crate) const AHEAD: &str = "ahead_loss";
 /// The primitive that draws numbers.
 pub(crate) const DROPOUT: &str = "dropout";
 
+/// The attribute of `dropout` that keys its draws: the path of the call, from the layer down.
+pub(crate) const DRAWN_AT: &str = "at";
+
 /// The primitive with this name.
 pub fn find(name: &str) -> Option<&'static Primitive> {
     ALL.iter().copied().find(|p| p.name == name)

@@ -16,6 +16,7 @@ mod name;
 mod objective;
 mod parts;
 mod task;
+pub mod updates;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -298,11 +298,20 @@ impl FieldDef {
         parts.unwrap_or(("", self.path))
     }
 
+    /// Whether it says how results are measured, or when. Such a field is no treatment, wherever one can be given:
+    /// arms that are measured differently cannot be compared.
+    pub fn is_measurement(&self) -> bool {
+        self.class == Class::Measured || self.section() == MEASUREMENTS
+    }
+
     /// `optimizer` of `optimizer.lr`.
     pub fn section(&self) -> &'static str {
         self.path.split_once('.').map_or(self.path, |(section, _)| section)
     }
 }
+
+/// The section about what is measured.
+pub(crate) const MEASUREMENTS: &str = "evaluation";
 
 /// A rule that affects results but is neither a field, nor a primitive or generator, which have their
 /// own revisions.

@@ -20,6 +20,7 @@ mod overlap;
 mod proof;
 mod refusal;
 mod report;
+mod roles;
 mod substitute;
 mod table;
 mod trainer;

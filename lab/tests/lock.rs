@@ -13,6 +13,7 @@ mod lock {
     mod comparison;
     mod controlled;
     mod effects;
+    mod experiments;
     mod fields;
     mod files;
     mod forms;
@@ -29,5 +30,6 @@ mod lock {
     mod support;
     mod symmetric;
     mod treatment;
+    mod updates;
     mod verdicts;
 }

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use dsl::{Arg, BinaryOp, Diagnostic, Expr, ExprKind, FileId, Name, Span};
 
 use super::frame::{Callee, Frame, Slots};
+use super::sites::sites;
 use super::{Building, Elaborator, Field, MAX_DEPTH, join};
 use crate::diag;
 use crate::graph::Out;
@@ -31,6 +32,8 @@ pub(super) struct Call {
     pub(super) passed: BTreeMap<String, (Value, Span)>,
     pub(super) init: Option<InitExpr>,
     pub(super) path: String,
+    /// The path that keys draws: from the layer down, with a number for each call of one name, whatever it owns.
+    pub(super) draws: String,
     pub(super) field: Option<Rc<str>>,
     pub(super) slots: Rc<Slots>,
     pub(super) fill: Option<String>,
@@ -79,6 +82,7 @@ impl Elaborator<'_> {
             tensors,
             passed,
             init,
+            draws: f.draws_of(name, callee.span),
             path: if second.is_some() { format!("{path}#") } else { path.clone() },
             field,
             slots: f.slots.clone(),
@@ -339,6 +343,8 @@ impl Elaborator<'_> {
     ) -> Option<Vec<Out>> {
         let def = &item.def;
         let mut frame = Frame::new(item.file, call.path.clone(), call.slots.clone());
+        frame.draws.clone_from(&call.draws);
+        frame.sites = sites(&def.body);
         frame.fill.clone_from(&call.fill);
         frame.again = call.again;
         let configured = self.configuration(b, item, applied, &call, &mut frame);

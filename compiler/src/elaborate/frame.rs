@@ -12,6 +12,7 @@ use std::rc::Rc;
 
 use dsl::{Expr, FileId, Name, Span, Statement};
 
+use super::sites::Sites;
 use super::{Building, Elaborator, join};
 use crate::arch;
 use crate::diag;
@@ -29,6 +30,9 @@ pub(super) struct Frame {
     pub(super) names: BTreeMap<String, Value>,
     /// Instance path of this call; empty at the root of a body.
     pub(super) path: String,
+    /// The path that keys draws.
+    pub(super) draws: String,
+    pub(super) sites: Sites,
     pub(super) slots: Rc<Slots>,
     /// The slot of this fill, if the frame is one.
     pub(super) fill: Option<String>,
@@ -69,6 +73,8 @@ impl Frame {
             file,
             names: BTreeMap::new(),
             path,
+            draws: String::new(),
+            sites: Sites::new(),
             slots,
             fill: None,
             again: false,
@@ -112,6 +118,15 @@ impl Frame {
     /// Binds the names of a branch that is not taken, without values.
     pub(super) fn skip(&mut self, statements: &[Statement]) {
         self.bound.extend(names::bound_by(statements));
+    }
+
+    /// The path that keys the draws of a call whose instance has this name.
+    pub(super) fn draws_of(&self, name: &Name, place: Span) -> String {
+        let path = join(&self.draws, &name.text);
+        match self.sites.get(&place).copied() {
+            Some(number @ 2..) => format!("{path}#{number}"),
+            Some(_) | None => path,
+        }
     }
 
     /// The names of this body that an expression in it mentions. Tensors are left out: they are not configuration.

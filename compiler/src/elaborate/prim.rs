@@ -235,7 +235,11 @@ impl Elaborator<'_> {
             }
         }
         let state = shaped.state.clone().map(|state| b.add_state(call.path.clone(), state));
-        let kind = NodeKind::Op { primitive, attrs: shaped.attrs, state };
+        let mut attrs = shaped.attrs;
+        if primitive.name == op::DROPOUT {
+            attrs.insert(op::DRAWN_AT, Attr::Path(Rc::from(call.draws)));
+        }
+        let kind = NodeKind::Op { primitive, attrs, state };
         self.push(b, kind, inputs, shaped.outputs, call.span)
     }
 

@@ -85,6 +85,7 @@ impl Elaborator<'_> {
             passed: Default::default(),
             init: None,
             path: String::new(),
+            draws: f.draws_of(name, name.span),
             field: Some(Rc::from(field.as_str())),
             slots: slots.clone(),
             fill: Some(name.text.clone()),

@@ -1,6 +1,6 @@
 //! `dropout(x, rate)`: x; in training each element is 0 with this probability, and the others are x / (1 − rate)
 //! (Srivastava et al. 2014, section 4). It is a primitive because it draws numbers, which no text can: an element's draw is
-//! a function of seed, place in the graph, window, position and channel, and of nothing else, so that neither micro-batches
+//! a function of seed, path of the call, window, position and channel, and of nothing else, so that neither micro-batches
 //! and ranks nor recomputation change a bit. In every plan but a training plan it is the identity.
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "dropout",
-    revision: 1,
+    revision: 2,
     doc: "x; in training 0 with probability `rate`, else x / (1 − rate) (Srivastava et al. 2014, section 4)",
     why: "no text draws numbers",
     tensors: Arity::Exactly(1),

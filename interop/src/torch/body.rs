@@ -385,6 +385,7 @@ fn python(value: &Attr) -> String {
         Attr::Bool(true) => "True".to_owned(),
         Attr::Bool(false) => "False".to_owned(),
         Attr::Word(word) => format!("{word:?}"),
+        Attr::Path(path) => format!("{path:?}"),
         Attr::Ints(ns) => format!("{ns:?}"),
         Attr::None => "None".to_owned(),
     }

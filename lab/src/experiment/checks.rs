@@ -127,6 +127,14 @@ pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<
             "one, such as `head two_tokens`, or `ahead_loss(logits, more, 2)`".to_owned(),
         );
     }
+    // Each head's loss has an equal share, so a head in a layer or a fill would change the share of all others.
+    if graph.ahead_heads_below() > 0 {
+        lacks(
+            "loss.ahead",
+            "`ahead_loss` inside a layer or the fill of a slot".to_owned(),
+            "it in the arch's head alone".to_owned(),
+        );
+    }
     if real(fields, "loss.ahead").is_zero() {
         let hidden = |term: &str| graph.has_term(term) && !graph.has_term_without_heads(term);
         for term in MEANS.into_iter().filter(|term| hidden(term)) {

@@ -10,12 +10,13 @@ use dsl::{Decimal, FileId, Span};
 
 use super::access::{int, real, text};
 use super::parts::Budget;
+use super::updates::matrices;
 use super::{LockedArch, groups, task};
 use crate::field::{FieldValue, Fields};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 use compiler::number::Ratio;
-use compiler::plan::{Decays, ParamUpdate, decayed};
+use compiler::plan::ParamUpdate;
 
 const DECAYED_TAG: &str = "canonc.decayed.v1";
 
@@ -99,10 +100,7 @@ pub(super) fn derived(
         out.insert("schedule.warmup_share", quotient(warmup, steps));
     }
     if text(fields, "optimizer.decay") == "matrices" {
-        let params = arch.compiled.graph.params().iter();
-        let paths = params.filter(|param| decayed(param, Decays::Matrices));
-        let lines: String = paths.map(|param| format!("{}\n", param.path)).collect();
-        let digest = Digest::of(DECAYED_TAG, &lines);
+        let digest = Digest::of(DECAYED_TAG, &matrices(arch.compiled.graph.params()));
         out.insert("optimizer.decayed", FieldValue::text(digest.to_string()));
     }
     let params = arch.compiled.graph.params();

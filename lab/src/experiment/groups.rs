@@ -101,19 +101,26 @@ fn whole_matrices(
     }
 }
 
-/// A line for each parameter whose update is not the plain one, hashed; `None` if there is none.
+/// The digest of [`text_of`]; `None` if all updates are the plain one.
 pub(super) fn digest(params: &[Param], updates: &[ParamUpdate]) -> Option<Digest> {
-    let lines: String = params
-        .iter()
-        .zip(updates)
-        .filter(|(_, update)| **update != ParamUpdate::PLAIN)
-        .map(|(param, update)| match update.rule {
-            UpdateRule::Frozen => format!("{} frozen\n", param.path),
-            UpdateRule::Muon(_) => format!("{} muon {} {}\n", param.path, update.lr, update.decay),
-            UpdateRule::AdamW => format!("{} adamw {} {}\n", param.path, update.lr, update.decay),
-        })
-        .collect();
+    let lines = text_of(params, updates);
     (!lines.is_empty()).then(|| Digest::of(TAG, &lines))
+}
+
+/// A line for each parameter whose update is not the plain one.
+pub(super) fn text_of(params: &[Param], updates: &[ParamUpdate]) -> String {
+    let changed = params.iter().zip(updates).filter(|(_, update)| **update != ParamUpdate::PLAIN);
+    changed.map(|(param, update)| format!("{} {}\n", param.path, shown(update))).collect()
+}
+
+/// An update in one line: its rule, and its factors of learning rate and weight decay.
+fn shown(update: &ParamUpdate) -> String {
+    let ParamUpdate { rule, lr, decay } = update;
+    match rule {
+        UpdateRule::Frozen => "frozen".to_owned(),
+        UpdateRule::Muon(_) => format!("muon {lr} {decay}"),
+        UpdateRule::AdamW => format!("adamw {lr} {decay}"),
+    }
 }
 
 /// By parameter, the entry that matches it.

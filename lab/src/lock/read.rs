@@ -11,7 +11,7 @@ use dsl::limits::MAX_SOURCE_BYTES;
 use tasks::task::Definition;
 use toml::de::DeValue;
 
-use super::text::{VERSION, write};
+use super::text::{VERSION, write, write_without_updates};
 use super::{ArchLock, Lock};
 use crate::comparison::{Arm, Comparison};
 use crate::error::{self, LockError};
@@ -76,7 +76,7 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
         Some(_) | None => error,
     })?;
     let derived = write(&lock);
-    if text != derived {
+    if text != derived && text != write_without_updates(&lock) {
         same(text, &derived, source)?;
     }
     Ok(lock)
@@ -284,7 +284,17 @@ impl<'a, 'i> Reader<'a, 'i> {
 
     /// Refuses unknown facts, so that no line is ignored.
     fn known(&self, prefix: &str, more: &[&str]) -> Result<(), LockError> {
-        let own = ["kind", "name", "source", "version", "arch.name", "arch.text", "open.text"];
+        let own = [
+            "kind",
+            "name",
+            "source",
+            "version",
+            "arch.name",
+            "arch.text",
+            "open.text",
+            "updates.decayed",
+            "updates.groups",
+        ];
         for fact in self.facts {
             let Some(path) = fact.path.strip_prefix(prefix) else { continue };
             let field = sections().find_map(|section| path.strip_prefix(section));

@@ -29,6 +29,14 @@ pub fn write(lock: &Lock) -> String {
     written(lock, &sections)
 }
 
+/// The lock as it was written before locks listed how the optimizer treats each parameter.
+pub(super) fn write_without_updates(lock: &Lock) -> String {
+    let mut sections = sections(lock);
+    open(lock, &mut sections);
+    sections.retain(|section| !format!(".{}", section.name).ends_with(".updates"));
+    written(lock, &sections)
+}
+
 fn sections(lock: &Lock) -> Vec<Section> {
     match lock {
         Lock::Arch(lock) => arch(lock),
@@ -185,6 +193,11 @@ pub(super) fn experiment(lock: &Experiment, prefix: &str) -> Vec<Section> {
         section("derived", follows),
         section("revisions", revisions(arch, task.as_deref())),
     ];
+    let updates = lock.listed_updates();
+    if !updates.is_empty() {
+        let updates = updates.into_iter().map(|(name, text)| fact(name, block(&text)));
+        sections.push(section("updates", updates.collect()));
+    }
     sections.extend(arch_text(arch, prefix));
     sections
 }
@@ -260,7 +273,7 @@ fn rank(key: &str) -> Rank {
     let of_arm = key.strip_prefix("arm.").and_then(|rest| rest.split_once('.'));
     let key = of_arm.map_or(key, |(_, key)| key);
     let begins = |sections: &[&str]| sections.iter().any(|section| key.starts_with(section));
-    if begins(&["digests.", "runs.", "graph.", "manifest.", "open.", "train.arch."])
+    if begins(&["digests.", "runs.", "graph.", "manifest.", "open.", "train.arch.", "updates."])
         || key == "eval.train"
     {
         Rank::Given

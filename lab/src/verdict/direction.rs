@@ -91,6 +91,9 @@ impl Judge<'_> {
             &mut out.consequences,
             &mut out.cosmetic,
         );
+        if let Some(made) = made {
+            out.confounds.extend(self.other_roles(made));
+        }
         if !equal && out.confounds.is_empty() {
             out.confounds.push(self.first_difference(out.made.as_ref()));
         }

@@ -13,7 +13,7 @@ use super::names::Namesake;
 use super::nodes::NodeChange;
 use super::treatment::CANON;
 use crate::experiment::{Experiment, LockedArch, costs, layer_sets, line_of};
-use crate::field::{self, Class, FieldValue};
+use crate::field::{self, FieldValue};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 
@@ -261,9 +261,8 @@ impl Verdict {
             let entry = match &change.subject {
                 Subject::Cell { canon: true, .. } if !canon_declared => Some(CANON.to_owned()),
                 Subject::Cell { general, .. } => Some(short_entry(general)),
-                // A measured field cannot be a treatment.
                 Subject::Field => field::find(&change.path)
-                    .filter(|def| def.class != Class::Measured)
+                    .filter(|def| !def.is_measurement())
                     .map(|def| def.path.to_owned()),
                 Subject::Definition | Subject::Whole => None,
             };

@@ -62,6 +62,20 @@ impl Refusal {
         refusal("derived-treatment", message, format!("declare the fields it follows from ({doc})"))
     }
 
+    /// A field of what is measured.
+    pub(super) fn measured(entry: &str, path: &str) -> Refusal {
+        let which = if entry == path { "it is" } else { &format!("`{path}` is") };
+        refusal(
+            "measured-treatment",
+            format!(
+                "treatment `{entry}`: {which} how results are measured, and what is measured is no treatment"
+            ),
+            format!(
+                "give both arms one value of `{path}`, and declare what they train differently"
+            ),
+        )
+    }
+
     /// A default that differs because of another field.
     pub(super) fn follows(entry: &str, path: &str) -> Refusal {
         let message = format!("treatment `{entry}`: `{path}` is a default in both arms");

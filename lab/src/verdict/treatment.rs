@@ -141,6 +141,7 @@ pub(super) fn resolve(
         (None, Some(def)) if def.origin == Origin::Derived => {
             return Err(Refusal::derived(text, def.doc));
         }
+        (None, Some(def)) if def.is_measurement() => return Err(Refusal::measured(text, def.path)),
         (None, Some(def)) if tables.is_some() => fields.push(def.path),
         (None, Some(_)) => return Err(Refusal::not_of_archs(text)),
         (None, None) => {
@@ -153,9 +154,14 @@ pub(super) fn resolve(
                 fields.extend(free().map(|def| def.path).filter(|path| ends(path)));
                 let section = free().filter(|def| def.section() == full).map(|def| def.path);
                 let section: Vec<&str> = section.collect();
+                measurement(text, &fields)?;
+                if found.is_empty() && full == field::MEASUREMENTS {
+                    return Err(Refusal::measured(text, full));
+                }
                 if found.is_empty() && !section.is_empty() {
                     let differing = section.iter().copied();
                     let differing = differing.filter(|path| differs(tables[0], tables[1], path));
+                    let differing = differing.filter(|path| measurement(text, &[path]).is_ok());
                     return Err(Refusal::section(text, &fields, &differing.collect::<Vec<_>>()));
                 }
             }
@@ -233,6 +239,15 @@ pub(super) fn resolve(
     Ok(Entry { text: text.to_owned(), cells, fields, brought: Vec::new(), factors })
 }
 
+/// Refuses an entry that covers a field of what is measured.
+fn measurement(text: &str, fields: &[&str]) -> Result<(), Refusal> {
+    let mut defs = fields.iter().filter_map(|path| field::find(path));
+    match defs.find(|def| def.is_measurement()) {
+        Some(def) => Err(Refusal::measured(text, def.path)),
+        None => Ok(()),
+    }
+}
+
 /// Whether a slot holds a Canon layer in one arm, and the same or nothing in the other.
 pub(super) fn canon(fills: [&Fills; 2], path: &str, layer: Layer) -> bool {
     let (Some(layer), Some(slot)) = (layer, slot_of(path)) else { return false };
@@ -307,7 +322,8 @@ fn unknown(text: &str, known: &BTreeSet<&String>, table: bool) -> Refusal {
     }
     words.insert(CANON);
     if table {
-        words.extend(field::writable().map(|def| def.path));
+        let treatable = field::writable().filter(|def| !def.is_measurement());
+        words.extend(treatable.map(|def| def.path));
     }
     let alias = field::suggest(text).filter(|_| table);
     let last = text.rsplit('.').next().unwrap_or(text);

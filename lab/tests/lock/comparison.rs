@@ -295,6 +295,20 @@ fn a_grid_lists_each_value_once_and_is_judged_by_a_metric() {
     assert_eq!(write(&read("c", &text).unwrap()), text);
 }
 
+/// A comparison's treatment may not name what is measured, whatever else it names.
+#[test]
+fn what_is_measured_is_no_treatment_of_a_comparison() {
+    let wider = format!("{DEPO}evaluation = {{ windows = 128 }}\n");
+    let arms = [("llama", "small", DEPO), ("canon", "smallcanon", wider.as_str())];
+    let file = PAIR.replace("[\"canon\"]", "[\"canon\", \"evaluation.windows\"]");
+    assert_ne!(file, PAIR);
+    let refused = compare(&file, &arms).unwrap_err();
+    assert!(refused.contains("what is measured is no treatment"), "{refused}");
+    // Nor is it proposed.
+    let refused = compare(PAIR, &arms).unwrap_err();
+    assert!(!refused.contains("treatment = [\"canon\", "), "{refused}");
+}
+
 /// The budgets are equal at the first point of the grid and differ at the second, and no treatment declares it.
 #[test]
 fn a_confound_at_any_point_of_the_grid_is_one() {

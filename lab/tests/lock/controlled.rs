@@ -356,7 +356,12 @@ fn measurements_must_be_equal() {
     let verdict = of_recipes(DEPO, &other, &[]);
     assert_eq!(paths(&verdict), ["evaluation.windows"]);
     assert_eq!(verdict.confounds[0].note, "measured differently");
-    assert_eq!(of_recipes(DEPO, &other, &["evaluation.windows"]).outcome, Outcome::Controlled);
+    // What is measured is no treatment, however it is named.
+    let locks = [DEPO, &other].map(|text| Lock::Experiment(experiment_of(text, &small())));
+    for entry in ["evaluation.windows", "windows", "evaluation", "seeds.eval", "evaluation.every"] {
+        let refused = judge(&locks[0], &locks[1], &[entry]).unwrap_err();
+        assert_eq!(refused.code, "measured-treatment", "{entry}: {}", refused.message);
+    }
 }
 
 #[test]

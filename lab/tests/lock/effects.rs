@@ -114,6 +114,29 @@ fn a_loss_inside_a_head_that_does_not_count_has_no_weight() {
     experiment_of(&weighed.replace("balance", "ahead = 0.5, balance"), &arch);
 }
 
+/// Heads of later tokens share their loss's weight, so one inside a layer or a fill would change the weight of others.
+#[test]
+fn a_head_of_later_tokens_belongs_to_the_head() {
+    let dense = DEPO.replace("seq_len", "ids = \"dense\", seq_len");
+    let weighed = format!("{dense}loss = {{ ahead = 0.25 }}\n");
+    let text = |edits: &str| {
+        format!(
+            "block guess(x) {{ ahead_loss(x, linear w (x, vocab), 2) }}
+             arch base {{ vocab 104  dim 104  norm_eps 1e-5  init lingua
+               head two_tokens {{ extra decoder {{ mixer attention {{ heads 2 }}  mlp swiglu {{ hidden 16 }} }} }}
+               layers 2 of decoder {{ mixer attention {{ heads 2 }}  mlp swiglu {{ hidden 16 }} }} }}
+             arch small = base with {{ dim 104  {edits} }}"
+        )
+    };
+    let arch = |edits: &str| locked(&compiled_text(&text(edits), "small"));
+    experiment_of(&weighed, &arch("canon A"));
+    for edits in ["fill A with guess", "fill layers[0].C with guess"] {
+        let refused = wrong(&weighed, &arch(edits));
+        assert!(refused.contains("`ahead_loss` inside a layer or the fill of a slot"), "{refused}");
+        experiment_of(&dense, &arch(edits));
+    }
+}
+
 /// A weight is exact or refused, never dropped.
 #[test]
 fn a_weight_with_too_many_digits_is_refused() {

@@ -35,7 +35,7 @@ struct Said {
     assumed: Vec<String>,
 }
 
-fn script() -> std::path::PathBuf {
+pub(super) fn script() -> std::path::PathBuf {
     root().join("docs/check_verdict.py")
 }
 
@@ -63,7 +63,7 @@ fn by_script(name: &str, work: &Work) -> Option<Vec<Said>> {
 }
 
 /// The verdict of `diff`, in the script's words.
-fn by_diff(
+pub(super) fn by_diff(
     a: &(Lock, String),
     b: &(Lock, String),
     treatment: &[String],
@@ -87,7 +87,7 @@ fn by_diff(
 
 /// Compares the script with `diff` in both orders, and the script with itself. Returns the verdicts; `None` without
 /// Python.
-fn compare(
+pub(super) fn compare(
     name: &str,
     locks: &BTreeMap<String, (Lock, String)>,
     pairs: &[(String, String, Vec<String>)],
@@ -160,7 +160,7 @@ fn random_pairs(name: &str, seed: u8, count: usize) {
 }
 
 /// Some hundreds of pairs in every test run; set `PROPTEST_CASES=10000` for more.
-fn cases() -> usize {
+pub(super) fn cases() -> usize {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
 

@@ -81,3 +81,17 @@ fn seeds_and_rates_key_the_draws() {
     let data = dropping("dropping", &[("data = 2", "data = 5")]);
     assert_ne!(key(&base), key(&data));
 }
+
+/// Calls in treated slots and mixers move no mask of others: an arm whose treated part adds nothing yet has the loss of
+/// the other arm, and one whose treated part drops nothing trains to the same bits.
+#[test]
+fn a_treatment_moves_no_mask_that_it_does_not_name() {
+    let of = |arch: &str| losses(&Folder::finished(&dropping(arch, &[])));
+    for [a, b] in [["zero_a", "drop_zero_a"], ["zero_c", "drop_zero_c"]] {
+        let (one, other) = (of(a), of(b));
+        assert_eq!(one[0], other[0], "{a} {b}");
+        assert_ne!(one, other, "{a} {b}");
+    }
+    assert_eq!(of("mixed"), of("mixed_idle"));
+    assert_ne!(of("mixed")[0], of("dropping")[0]);
+}

@@ -41,6 +41,18 @@ arch dropping {
 arch ahead = small with { head = two_tokens { extra decoder { mixer attention { heads 2 }  mlp swiglu { hidden 32 } } } }
 arch dropping_canon = dropping with { canon A, B, C, D }
 
+block zero(x) { x + linear w (x, dim, init = zeros) }
+block drop_zero(x; rate = 0.25) { x + dropout(linear w (x, dim, init = zeros), rate) }
+block dropped(x; rate = 0.25) { x + dropout(linear w (x, dim), rate) }
+arch zero_a = small with { fill A with zero  fill C with dropped }
+arch drop_zero_a = small with { fill A with drop_zero  fill C with dropped }
+arch zero_c = small with { fill C with zero  fill A with dropped }
+arch drop_zero_c = small with { fill C with drop_zero  fill A with dropped }
+mixer projected(x) { linear wo (silu(linear wv (x, dim)), dim) }
+mixer idle_drop(x; rate = 0) { linear wo (dropout(silu(linear wv (x, dim)), rate), dim) }
+arch mixed = dropping with { mixer = projected }
+arch mixed_idle = dropping with { mixer = idle_drop }
+
 block linear_attention = decoder { mixer gla { heads 2 }  mlp swiglu { hidden 32 } }
 block delta = decoder { mixer gated_deltanet { heads 2 }  mlp swiglu { hidden 32 } }
 block state_space = decoder { mixer mamba2 { heads 2  state 8 }  mlp swiglu { hidden 32 } }

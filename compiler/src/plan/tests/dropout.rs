@@ -139,26 +139,85 @@ fn rows_do_not_see_their_micro_batch() {
 
 #[test]
 fn each_call_draws_for_itself_and_a_filled_slot_changes_no_other() {
-    let of = |fill: &str| train(&arch(fill), &dropping(false, Recompute::Nothing)).micro;
+    let of = |fill: &str| places(&train(&arch(fill), &dropping(false, Recompute::Nothing)).micro);
     let plain = of("");
-    let own = ["layers.0.dropout.0", "layers.0.dropout.1", "layers.0.dropout.2"];
-    let own = own.into_iter().chain(own).enumerate().map(|(i, name)| match i {
-        0..3 => name.to_owned(),
-        _ => name.replace("layers.0", "layers.1"),
-    });
-    let own: BTreeSet<String> = own.chain(["dropout.0".to_owned()]).collect();
-    assert_eq!(places(&plain).into_iter().collect::<BTreeSet<_>>(), own);
+    let layer = ["dropout", "dropout#2", "dropout#3"];
+    let own: BTreeSet<String> = ["layers.0", "layers.1"]
+        .into_iter()
+        .flat_map(|at| layer.map(|call| format!("{at}.{call}")))
+        .chain(["head.dropout".to_owned()])
+        .collect();
+    assert_eq!(plain.iter().cloned().collect::<BTreeSet<_>>(), own);
     // Each is there twice: forward and in the gradient.
-    assert_eq!(places(&plain).len(), 14);
-    assert_eq!(places(&of("canon A")), places(&plain));
-    let filled = places(&of("fill A with dropped"));
-    let fills: Vec<&String> = filled.iter().filter(|place| place.contains("slots")).collect();
-    let [a, b] = ["layers.0.slots.dropout.0", "layers.1.slots.dropout.0"];
+    assert_eq!(plain.len(), 14);
+    assert_eq!(of("canon A"), plain);
+    let (fills, others): (Vec<String>, Vec<String>) =
+        of("fill A with dropped").into_iter().partition(|place| place.contains(".A."));
+    let [a, b] = ["layers.0.A.dropout", "layers.1.A.dropout"];
     assert_eq!(fills, [a, b, b, a]);
+    assert_eq!(others, plain);
+}
+
+/// The places of a block with these statements, which may call `f`, each once.
+fn drawn_by(body: &str) -> BTreeSet<String> {
+    let graph = graph(&format!(
+        "block f(x) {{ dropout(x, 0.3) + dropout(-x, 0.3) }}
+         block g(x) {{ x }}
+         block p(x) {{ linear w (dropout(x, 0.3), dim) }}
+         block layer(x; n = g, on = true) {{
+           {body}
+         }}
+         arch tiny {{ vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [layer] }}"
+    ));
+    places(&train(&graph, &dropping(false, Recompute::Nothing)).micro).into_iter().collect()
+}
+
+/// A call is numbered among the calls of its name in its own definition, by what reads what.
+#[test]
+fn what_numbers_a_call() {
+    let at = |calls: &[&str]| calls.iter().map(|at| format!("layers.0.{at}")).collect();
+    // What another definition calls counts there.
+    assert_eq!(drawn_by("dropout(n(x), 0.1)"), at(&["dropout"]));
     assert_eq!(
-        filled.iter().filter(|p| !p.contains("slots")).cloned().collect::<Vec<_>>(),
-        places(&plain)
+        drawn_by("y = f(x)  dropout(f(x) + y, 0.1)"),
+        at(&["dropout", "f.dropout", "f.dropout#2", "f#2.dropout", "f#2.dropout#2"])
     );
+    assert_eq!(
+        drawn_by("p one (p two (x)) + dropout(x, 0.5)"),
+        at(&["dropout", "one.dropout", "two.dropout"])
+    );
+    // A shared instance draws at each of its calls; an instance may have a name of its own.
+    assert_eq!(drawn_by("share q = p  q(q(x))"), at(&["q.dropout", "q#2.dropout"]));
+    assert_eq!(
+        drawn_by("dropout a (x, 0.5) + dropout(x, 0.5) + dropout a (x, 0.5)"),
+        at(&["a", "a#2", "dropout"])
+    );
+    // The call counts that drops nothing, and so does a branch that is not taken.
+    assert_eq!(drawn_by("dropout(dropout(x, 0), 0.5)"), at(&["dropout#2"]));
+    for (on, calls) in [("on", ["dropout", "dropout#2"].as_slice()), ("not on", &["dropout#2"])] {
+        let body = format!("if {on} {{ x = dropout(x, 0.1) }}  dropout(x, 0.2)");
+        assert_eq!(drawn_by(&body), at(calls), "{on}");
+    }
+    assert_eq!(drawn_by("carry v = dropout(x, 0.2)  dropout(x, 0.1)"), at(&["dropout"]));
+}
+
+/// The order of independent statements, and statements that nothing reads, leave no trace in a graph's text.
+#[test]
+fn statements_in_another_order_draw_alike() {
+    let text = |body: &str| {
+        let graph = graph(&format!(
+            "block layer(x) {{ {body} }}
+             arch tiny {{ vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [layer] }}"
+        ));
+        crate::canonical::identify(&graph).graph_text
+    };
+    let one = text("a = dropout(x, 0.1)  b = dropout(x, 0.2)  a * b");
+    assert!(one.contains("dropout@2 {at dropout, rate 0.1}"), "{one}");
+    assert_eq!(text("b = dropout(x, 0.2)  a = dropout(x, 0.1)  a * b"), one);
+    assert_eq!(text("dropout(x, 0.1) * dropout(x, 0.2)"), one);
+    assert_eq!(text("c = dropout(x, 0.5)  b = dropout(x, 0.2)  dropout(x, 0.1) * b"), one);
+    assert_ne!(text("dropout a (x, 0.1) * dropout(x, 0.2)"), one);
+    assert_ne!(text("a = dropout(x, 0.1)  b = dropout(x, 0.2)  b * a"), one);
 }
 
 #[test]
@@ -181,7 +240,7 @@ fn the_share_of_zeros_is_the_rate() {
     let ones = Tensor::from_fn(vec![4, 50, 100], |_| 1.0);
     for rate in [0.1, 0.5, 0.9] {
         let [key, window] = [3.0, 9.0].map(Tensor::number);
-        let y = dropout(&[&ones, &key, &window], rate, "dropout.0");
+        let y = dropout(&[&ones, &key, &window], rate, "dropout");
         let share = y.data.iter().filter(|y| **y == 0.0).count() as f64 / 20_000.0;
         let noise = libm::sqrt(rate * (1.0 - rate) / 20_000.0);
         assert!((share - rate).abs() < 4.0 * noise, "{rate}: {share}");
