@@ -25,6 +25,7 @@ pub(super) fn yaml(path: &Path, text: &str, names: &Names) -> Result<Experiment,
     if lingua {
         // Lingua replaces interpolation: such a file is no recipe yet.
         keys = flat(&yaml::read(&source, text.as_bytes()).map_err(foreign)?);
+        keys.iter_mut().filter(|(_, _, cell)| cell == "null").for_each(|(_, _, cell)| cell.clear());
     }
     let mut experiment = experiment(path, &keys, names)?;
     let comments = yaml::comments(text);
@@ -38,6 +39,12 @@ pub(super) fn toml(path: &Path, text: &str, names: &Names) -> Result<Option<Expe
         return Ok(None);
     }
     let keys = audit::toml(text).map_err(|bad| refused(&shown(path), bad))?;
+    let of_rules = ["invariant.0.of", "pairs.0.treatment", "range.0.of"];
+    if keys.iter().any(|(_, key, _)| of_rules.contains(&key.as_str())) {
+        return Err(Failure::bad_input("these are rules, not a configuration")
+            .at(shown(path))
+            .help("name a file of rules after --rules"));
+    }
     experiment(path, &keys, names).map(Some)
 }
 
@@ -74,8 +81,11 @@ pub(super) fn json_lines(
     let source = shown(path);
     let mut nodes = Vec::new();
     for (line, at) in text.lines().zip(1..).filter(|(line, _)| !line.trim().is_empty()) {
-        let node = json::read(&source, line.as_bytes())
-            .map_err(|error| Failure::bad_input(error.message).at(format!("{source}:{at}")).help("write one JSON object a line"))?;
+        let node = json::read(&source, line.as_bytes()).map_err(|error| {
+            Failure::bad_input(error.message)
+                .at(format!("{source}:{at}"))
+                .help("write one JSON object a line")
+        })?;
         nodes.push(Node { line: at, ..node });
     }
     records(&source, nodes.iter(), names)

@@ -12,8 +12,8 @@ use lab::audit::{self, BadInput, Experiment, Names, Origin};
 use lab::lock::Lock;
 use report::curves::Curves;
 
-use crate::fail::{Failure, shown};
 use super::configuration;
+use crate::fail::{Failure, shown};
 use crate::{files, locks, named};
 
 const RECIPES: &str = include_str!("../../recipes/published/data/recipes.tsv");
@@ -42,9 +42,17 @@ const LINES: [&str; 2] = ["jsonl", "ndjson"];
 
 /// Files that lie beside configurations and are none.
 const BESIDE: [&str; 11] = [
-    "Cargo.toml", "added_tokens.json", "generation_config.json", "package-lock.json", "package.json",
-    "preprocessor_config.json", "pyproject.toml", "special_tokens_map.json", "tokenizer.json",
-    "tokenizer_config.json", "vocab.json",
+    "Cargo.toml",
+    "added_tokens.json",
+    "generation_config.json",
+    "package-lock.json",
+    "package.json",
+    "preprocessor_config.json",
+    "pyproject.toml",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
 ];
 
 /// The experiments at a path: those of a lock, a table's rows, a configuration, or those of a folder's files.
@@ -97,7 +105,8 @@ fn folder(path: &Path, names: &Names) -> Result<Vec<Experiment>, Failure> {
     let entries = entries.map_err(|error| Failure::cannot_read(path, &error))?;
     let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     let read = [&TABLES[..], &MARKDOWN, &YAML, &LINES, &["lock", "json", "toml"]].concat();
-    let beside = |path: &Path| path.file_name().is_some_and(|name| BESIDE.iter().any(|b| name == *b));
+    let beside =
+        |path: &Path| path.file_name().is_some_and(|name| BESIDE.iter().any(|b| name == *b));
     found.retain(|path| is(path, &read) && !beside(path));
     found.sort();
     if found.len() > MAX_FILES {
@@ -112,7 +121,8 @@ fn folder(path: &Path, names: &Names) -> Result<Vec<Experiment>, Failure> {
     let mut used = false;
     for path in &found {
         // Notes without a table, and canonc's own recipes, lie beside locks.
-        if is(path, &MARKDOWN) && audit::markdown("", &text(path)?, names).is_err_and(|bad| bad.line == 0)
+        if is(path, &MARKDOWN)
+            && audit::markdown("", &text(path)?, names).is_err_and(|bad| bad.line == 0)
             || is(path, &["toml"]) && configuration::is_recipe(&text(path)?)
         {
             continue;

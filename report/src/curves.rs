@@ -147,8 +147,20 @@ fn cells(line: &str, separator: char) -> Vec<String> {
 /// Whether a column gives the position in the training.
 fn is_step(column: &str) -> bool {
     const STEPS: [&str; 14] = [
-        "_step", "epoch", "examples", "global_step", "iter", "iteration", "iterations", "samples", "step", "steps",
-        "tokens", "tokens_b", "train/global_step", "x",
+        "_step",
+        "epoch",
+        "examples",
+        "global_step",
+        "iter",
+        "iteration",
+        "iterations",
+        "samples",
+        "step",
+        "steps",
+        "tokens",
+        "tokens_b",
+        "train/global_step",
+        "x",
     ];
     STEPS.contains(&column.to_lowercase().replace(' ', "_").as_str())
 }

@@ -87,13 +87,19 @@ fn keys_of_a_launch_that_choose_what_runs_are_confounds() {
 fn every_format_gives_the_same_answer() {
     let pair = |lr: &str| {
         let yaml = |lr: &str, canon: &str| {
-            format!("model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nlearning_rate: {lr}\nreport_to: none\n{canon}")
+            format!(
+                "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nlearning_rate: {lr}\nreport_to: none\n{canon}"
+            )
         };
         let toml = |lr: &str, canon: &str| {
-            format!("model_type = \"llama\"\nhidden_size = 64\nnum_hidden_layers = 2\nlearning_rate = {lr}\n{canon}")
+            format!(
+                "model_type = \"llama\"\nhidden_size = 64\nnum_hidden_layers = 2\nlearning_rate = {lr}\n{canon}"
+            )
         };
         let json = |name: &str, lr: &str, canon: &str| {
-            format!("{{\"name\": \"{name}\", \"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"learning_rate\": {lr}, \"canon_set\": \"{canon}\", \"eval_loss\": 2.31}}")
+            format!(
+                "{{\"name\": \"{name}\", \"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"learning_rate\": {lr}, \"canon_set\": \"{canon}\", \"eval_loss\": 2.31}}"
+            )
         };
         let rows = |separator: &str| {
             let row = |cells: [&str; 6]| cells.join(separator);
@@ -111,21 +117,31 @@ fn every_format_gives_the_same_answer() {
             ("toml/run_canon.toml".to_owned(), toml(lr, "canon_set = \"ABCD\"\n")),
             ("json/run.json".to_owned(), json("a", "1e-3", "")),
             ("json/run_canon.json".to_owned(), json("b", lr, "ABCD")),
-            ("list/runs.json".to_owned(), format!("[{},\n{}]", json("run", "1e-3", ""), json("run_canon", lr, "ABCD"))),
-            ("lines/runs.jsonl".to_owned(), format!("{}\n{}\n", json("run", "1e-3", ""), json("run_canon", lr, "ABCD"))),
+            (
+                "list/runs.json".to_owned(),
+                format!("[{},\n{}]", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
+            ),
+            (
+                "lines/runs.jsonl".to_owned(),
+                format!("{}\n{}\n", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
+            ),
             ("comma/runs.csv".to_owned(), rows(",")),
             ("semicolon/runs.csv".to_owned(), rows(";")),
             (
                 "markdown/runs.md".to_owned(),
-                format!("# Runs\n\n| name | hidden_size | `learning_rate` | num_hidden_layers | canon_set |\n|---|---:|---|---|---|\n| run | 64 | 1e-3 | 2 | |\n| **run_canon** | 64 | {lr} | 2 | ABCD |\n"),
+                format!(
+                    "# Runs\n\n| name | hidden_size | `learning_rate` | num_hidden_layers | canon_set |\n|---|---:|---|---|---|\n| run | 64 | 1e-3 | 2 | |\n| **run_canon** | 64 | {lr} | 2 | ABCD |\n"
+                ),
             ),
         ]
     };
     for (lr, code, clean) in [("0.001", 0, 1), ("0.002", 1, 0)] {
         let files = pair(lr);
-        let named: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+        let named: Vec<(&str, &str)> =
+            files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
         let dir = folder(&named);
-        let mut folders: Vec<&str> = named.iter().filter_map(|(p, _)| p.split('/').next()).collect();
+        let mut folders: Vec<&str> =
+            named.iter().filter_map(|(p, _)| p.split('/').next()).collect();
         folders.dedup();
         for format in folders {
             let ran = audit(dir.path(), &[format]);
@@ -154,8 +170,14 @@ fn a_hydra_file_keeps_its_own_words() {
 #[test]
 fn equal_columns_and_results_leave_a_pair_clean() {
     let dir = folder(&[
-        ("runs.csv", "name,canon_set,optim.lr,steps,status\nllama,,0.003,1000,finished\nllama-canon,ABCD,0.003,1000,finished\n"),
-        ("results.csv", "name,canon_set,model.dim,optim.lr,steps,eval_loss,Runtime,State,Created\nllama,,1024,0.003,1000,2.31,3600,finished,2024-01-01\nllama-canon,ABCD,1024,0.003,1000,2.29,3700,finished,2024-01-02\n"),
+        (
+            "runs.csv",
+            "name,canon_set,optim.lr,steps,status\nllama,,0.003,1000,finished\nllama-canon,ABCD,0.003,1000,finished\n",
+        ),
+        (
+            "results.csv",
+            "name,canon_set,model.dim,optim.lr,steps,eval_loss,Runtime,State,Created\nllama,,1024,0.003,1000,2.31,3600,finished,2024-01-01\nllama-canon,ABCD,1024,0.003,1000,2.29,3700,finished,2024-01-02\n",
+        ),
     ]);
     let mut text = String::new();
     for table in ["runs.csv", "results.csv"] {
@@ -174,7 +196,10 @@ fn curves_without_an_experiment_or_steps_are_errors() {
         ("other.csv", "model,step,loss\ngpt,1,2.0\ngpt,2,1.9\n"),
         ("chart.csv", "\"llama - loss\",\"llama-canon - loss\"\n\"2.0\",\"1.9\"\n"),
         ("three.csv", "model,time,loss\nllama,1,2.0\n"),
-        ("good.csv", "\"Step\",\"llama - loss\",\"llama - loss__MIN\",\"llama-canon - loss\"\n1,2.0,1.0,1.9\n2,1.9,1.0,1.8\n"),
+        (
+            "good.csv",
+            "\"Step\",\"llama - loss\",\"llama - loss__MIN\",\"llama-canon - loss\"\n1,2.0,1.0,1.9\n2,1.9,1.0,1.8\n",
+        ),
     ]);
     for (curves, says) in [
         ("other.csv", "no curve belongs to an experiment: the curves are of `gpt`"),
@@ -210,7 +235,7 @@ fn recipe(arch: &str, task: &str) -> String {
 }
 
 const DEPO: &str = "task = \"depo\", depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2";
-const MANO: &str = "task = \"mano\"";
+const MANO: &str = "task = \"mano\", mano.L = 10";
 
 /// A comparison's lock says what its arms are meant to differ in.
 #[test]
@@ -245,5 +270,9 @@ fn locks_that_share_neither_data_nor_name_are_no_twins() {
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     let ran = audit(dir.path(), &["lockfiles"]);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
-    assert!(ran.stdout.contains("no two of them share data or a word of their names"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("no two of them share data or a word of their names"),
+        "{}",
+        ran.stdout
+    );
 }

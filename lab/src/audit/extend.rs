@@ -205,7 +205,10 @@ impl Reader<'_> {
                         format!("{} is neither a topic nor a field", written(value.get_ref()));
                     let help = match word.contains('.').then(|| suggested(word)).flatten() {
                         Some(near) => format!("did you mean `{near}`?"),
-                        None => format!("write one of {}, or a field such as \"optimizer.lr\"", words.join(", ")),
+                        None => format!(
+                            "write one of {}, or a field such as \"optimizer.lr\"",
+                            words.join(", ")
+                        ),
                     };
                     self.bad(&value.span(), message, help);
                 }

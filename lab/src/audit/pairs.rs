@@ -262,8 +262,11 @@ fn share_data(a: &Subject, b: &Subject) -> bool {
     if locks && a.value("data.task") != b.value("data.task") {
         return false;
     }
-    let text = |subject: &Subject| subject.value("data.task").is_some_and(|task| task.to_string() == "text");
-    let mut both = both.by_ref().filter(|path| !(locks && text(a) && *path == "data.task")).peekable();
+    let text = |subject: &Subject| {
+        subject.value("data.task").is_some_and(|task| task.to_string() == "text")
+    };
+    let mut both =
+        both.by_ref().filter(|path| !(locks && text(a) && *path == "data.task")).peekable();
     both.peek().is_none() || both.any(|path| a.value(path) == b.value(path))
 }
 
@@ -461,7 +464,9 @@ pub(super) fn unpaired(
     declared: &Pairs,
 ) -> Option<String> {
     let treated = |at: usize| subjects.get(at).is_some_and(|s| s.treated(&declared.treatment));
-    if subjects.len() < locked.len() + 2 || pairs.iter().any(|pair| treated(pair.without) != treated(pair.with)) {
+    if subjects.len() < locked.len() + 2
+        || pairs.iter().any(|pair| treated(pair.without) != treated(pair.with))
+    {
         return None;
     }
     let treatment = declared.treatment.join(" and ");

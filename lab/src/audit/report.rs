@@ -120,7 +120,8 @@ fn vocabularies(subjects: &[Subject]) -> Vec<String> {
         let of = subjects.iter().filter(|subject| subject.vocabulary == *vocabulary);
         let title = vocabulary.title;
         let count = of.count();
-        (count > 0).then(|| format!("{}: {title}; {}", vocabulary.name, dsl::counted(count, "experiment")))
+        (count > 0)
+            .then(|| format!("{}: {title}; {}", vocabulary.name, dsl::counted(count, "experiment")))
     };
     let others = VOCABULARIES.iter().filter(|vocabulary| ***vocabulary != LINGUA);
     others.filter_map(said).collect()

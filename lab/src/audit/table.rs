@@ -56,12 +56,19 @@ pub fn markdown(source: &str, text: &str, names: &Names) -> Result<Vec<Experimen
         let ruled = rows.get(1).is_some_and(|(_, cells)| cells.iter().all(|cell| is_rule(cell)));
         let mut rows = rows.into_iter();
         let header = rows.next().filter(|_| ruled);
-        let Some(header) = header.filter(|(_, cells)| name_column(cells).is_some()) else { continue };
-        found.extend(experiments(source, [header].into_iter().chain(rows.skip(1)).collect(), names)?);
+        let Some(header) = header.filter(|(_, cells)| name_column(cells).is_some()) else {
+            continue;
+        };
+        found.extend(experiments(
+            source,
+            [header].into_iter().chain(rows.skip(1)).collect(),
+            names,
+        )?);
     }
     if found.is_empty() {
         let message = "it has no table with a column `name` or `model`".to_owned();
-        let help = "write `| name | optimizer.lr |`, a line `|---|---|`, then a line for each experiment";
+        let help =
+            "write `| name | optimizer.lr |`, a line `|---|---|`, then a line for each experiment";
         return Err(BadInput::new(0, message, help));
     }
     Ok(found)
@@ -80,8 +87,7 @@ fn is_rule(cell: &str) -> bool {
 }
 
 fn separator(header: &str) -> char {
-    let outside: String =
-        header.split('"').step_by(2).collect::<Vec<_>>().join("");
+    let outside: String = header.split('"').step_by(2).collect::<Vec<_>>().join("");
     match (outside.contains('\t'), outside.matches(';').count(), outside.matches(',').count()) {
         (true, ..) => '\t',
         (false, semicolons, commas) if semicolons > commas => ';',
@@ -139,9 +145,10 @@ fn push(rows: &mut Vec<Row>, line: usize, cells: Vec<String>) {
 /// The column that names experiments. W&B's `Name` goes before a column `model`, which is then a key.
 fn name_column(columns: &[String]) -> Option<usize> {
     let exact = columns.iter().position(|c| matches!(c.trim(), "model" | "name"));
-    let wandb = columns.iter().any(|c| c.trim() == "State").then(|| {
-        columns.iter().position(|c| c.trim() == "Name")
-    });
+    let wandb = columns
+        .iter()
+        .any(|c| c.trim() == "State")
+        .then(|| columns.iter().position(|c| c.trim() == "Name"));
     let any = || {
         NAME_COLUMNS.iter().find_map(|name| {
             columns.iter().position(|c| c.trim().to_lowercase().replace([' ', '-'], "_") == *name)

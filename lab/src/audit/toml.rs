@@ -73,7 +73,8 @@ mod tests {
 
     #[test]
     fn keys_are_flat_and_have_lines() {
-        let text = "a = 3e-4\n[training]\nseq_len = 8192\nnames = [\"x\", \"y\"]\n[[runs]]\nb = true\n";
+        let text =
+            "a = 3e-4\n[training]\nseq_len = 8192\nnames = [\"x\", \"y\"]\n[[runs]]\nb = true\n";
         let found = toml(text).unwrap();
         let found: Vec<(usize, &str, &str)> =
             found.iter().map(|(at, key, cell)| (*at, key.as_str(), cell.as_str())).collect();

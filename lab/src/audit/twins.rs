@@ -67,7 +67,9 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
             Topic::Setup
         }
         // Every run has a folder of its own: nothing of another run lies there.
-        _ if is_run_folder(path) && [a, b].iter().all(|subject| own_folder(subject, path)) => Topic::Setup,
+        _ if is_run_folder(path) && [a, b].iter().all(|subject| own_folder(subject, path)) => {
+            Topic::Setup
+        }
         _ if idle => Topic::Setup,
         // Only another trainer reads it, and the comparison declares that canonc runs both.
         _ if a.canonc_runs.is_some() && a.canonc_runs == b.canonc_runs && carried => Topic::Setup,

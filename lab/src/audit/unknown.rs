@@ -9,7 +9,9 @@ use super::vocabulary;
 /// Reports a key in which twins differ.
 pub(super) fn difference(a: &Subject, b: &Subject, key: &str, found: &mut Findings) {
     let message = match vocabulary::suggest(a.vocabulary, key) {
-        Some(near) => format!("an unknown key, assumed to affect the result; did you mean `{near}`?"),
+        Some(near) => {
+            format!("an unknown key, assumed to affect the result; did you mean `{near}`?")
+        }
         None => "an unknown key, assumed to affect the result".to_owned(),
     };
     let says = format!("{key} {} | {}", a.shown(key), b.shown(key));

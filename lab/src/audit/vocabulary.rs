@@ -4,10 +4,10 @@
 //! `diff` uses as well. Must stay true: this is the only table; recipes/AUDIT.md documents it (a test
 //! compares them); a key without a row is reported, and assumed to affect the result.
 
-pub use crate::field::{Absent, Topic};
-use crate::field::{Class, FOREIGN, FieldDef, Kind, TABLE};
 use crate::field::vocabularies::{self, Meaning};
 pub use crate::field::vocabularies::{GENERIC, LINGUA, VOCABULARIES, Vocabulary};
+pub use crate::field::{Absent, Topic};
+use crate::field::{Class, FOREIGN, FieldDef, Kind, TABLE};
 use crate::field::{LAUNCH_CHOICES, LAUNCH_COMMANDS, LAUNCH_HARMLESS, LAUNCH_PARTS, LAUNCHERS};
 
 use super::value::Value;
@@ -186,7 +186,8 @@ pub(super) fn suggest(vocabulary: &'static Vocabulary, key: &str) -> Option<&'st
     // Files of no known trainer are not asked to use Lingua's names.
     let theirs = *vocabulary == LINGUA;
     let names = || {
-        let foreign = move |row: &'static FieldDef| row.foreign.iter().copied().filter(move |_| theirs);
+        let foreign =
+            move |row: &'static FieldDef| row.foreign.iter().copied().filter(move |_| theirs);
         rows().flat_map(move |row| foreign(row).chain([row.path]))
     };
     if let Some(name) = names().find(|name| last(name)) {

@@ -114,9 +114,14 @@ impl Vocabulary {
                 best = (score, vocabulary);
             }
         }
-        match keys.iter().any(|key| is_ours(key)) {
-            true if *best.1 == GENERIC => &LINGUA,
-            _ => best.1,
+        if *best.1 != GENERIC || !keys.iter().any(|key| is_ours(key)) {
+            return best.1;
+        }
+        // Whoever adds slots to another trainer's table writes one of our words in it.
+        let theirs = VOCABULARIES.into_iter().find(|vocabulary| score(vocabulary) > 0);
+        match keys.iter().any(|key| is_of_section(key)) {
+            true => &LINGUA,
+            false => theirs.unwrap_or(&LINGUA),
         }
     }
 
@@ -176,10 +181,18 @@ fn is_ours(key: &str) -> bool {
     matches!(key, "canon_set" | "model.canon_set") || key.starts_with("arch.")
 }
 
+/// Whether a key has a name of canonc or Lingua in a section.
+fn is_of_section(key: &str) -> bool {
+    let ours = super::FOREIGN.iter().chain(super::TABLE.iter());
+    key.contains('.') && ours.into_iter().any(|row| row.path == key || row.foreign.contains(&key))
+}
+
 /// Whether keys are those of Lingua: a width under its name, and a setting of another section.
 fn is_lingua(keys: &[&str]) -> bool {
-    let lingua = |key: &str| super::FOREIGN.iter().any(|row| row.foreign.contains(&key))
-        || super::TABLE.iter().any(|row| row.foreign.contains(&key));
+    let lingua = |key: &str| {
+        super::FOREIGN.iter().any(|row| row.foreign.contains(&key))
+            || super::TABLE.iter().any(|row| row.foreign.contains(&key))
+    };
     let of = |section: &str| keys.iter().any(|key| key.starts_with(section) && lingua(key));
     keys.contains(&"model.dim") && (of("optim.") || of("data.") || of("distributed."))
 }
@@ -215,6 +228,8 @@ mod tests {
         for (keys, name) in [
             (&["model.dim", "model.n_layers", "optim.lr", "data.seq_len"] as &[&str], "lingua"),
             (&["canon_set", "optim.lr"], "lingua"),
+            (&["canon_set", "lr"], "lingua"),
+            (&["canon_set", "learning_rate", "per_device_train_batch_size"], "transformers"),
             (&["model.num_layers", "model.hidden", "optimizer.lr"], "generic"),
             (&["model.n_layers", "model.d_model", "optim.lr", "data.seq_len"], "generic"),
             (&["model_type", "hidden_size", "num_hidden_layers"], "transformers"),

@@ -1,6 +1,8 @@
 //! Columns that follow from keys, empty cells as Python and YAML write them, and evaluations.
 
-use lab::audit::{Experiment, Findings, Names, Report, Rules, Severity, audit, subjects, table, vocabulary};
+use lab::audit::{
+    Experiment, Findings, Names, Report, Rules, Severity, audit, subjects, table, vocabulary,
+};
 
 fn audited(experiments: &[Experiment]) -> Report {
     audit(&subjects(experiments), &Rules::default(), Findings::default())

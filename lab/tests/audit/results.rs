@@ -61,7 +61,11 @@ fn results_and_records_are_listed_and_not_compared() {
         ("out_dir", ["/a", "/b"]),
     ] {
         let found = report(&column(name, cells));
-        assert!(found.findings.is_empty() && found.clean.len() == 1, "{name}: {:?}", found.findings);
+        assert!(
+            found.findings.is_empty() && found.clean.len() == 1,
+            "{name}: {:?}",
+            found.findings
+        );
         assert_eq!(found.results, [name]);
     }
     // The number of parameters follows from the treatment, if it hardly changes.
@@ -100,7 +104,17 @@ fn a_wandb_export_is_read_as_it_is() {
     assert_eq!((read[0].name.as_str(), read[1].source.as_str()), ("gpt", "export.csv:4"));
     let found = audit(&subjects(&read), &Rules::default(), Findings::default());
     assert!(found.findings.is_empty() && found.clean.len() == 1, "{:?}", found.findings);
-    let results = ["Created", "Notes", "Runtime", "State", "Sweep", "Tags", "User", "eval/loss", "train/loss"];
+    let results = [
+        "Created",
+        "Notes",
+        "Runtime",
+        "State",
+        "Sweep",
+        "Tags",
+        "User",
+        "eval/loss",
+        "train/loss",
+    ];
     assert_eq!(found.results, results);
     let other = text.replace("0.0003\",\"8\",\"1\",\"ABCD", "0.001\",\"8\",\"1\",\"ABCD");
     let read = table_in("export.csv", &other, &Names::default()).unwrap();

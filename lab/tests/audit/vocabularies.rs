@@ -348,7 +348,11 @@ fn as_table(arms: [&Keys; 2], separator: char) -> Vec<Experiment> {
                 .join(&separator.to_string()),
         }
     };
-    let rule = if separator == '|' { format!("|{}\n", "---|".repeat(columns.len() + 1)) } else { String::new() };
+    let rule = if separator == '|' {
+        format!("|{}\n", "---|".repeat(columns.len() + 1))
+    } else {
+        String::new()
+    };
     let text = format!(
         "{}\n{rule}{}\n{}\n",
         row("name", None),
@@ -368,7 +372,8 @@ fn as_records(arms: [&Keys; 2]) -> Vec<Experiment> {
         cells.extend(keys.iter().filter(|(_, value)| value != "null").cloned());
         (1, cells)
     };
-    records("t.jsonl", &[row("run", arms[0]), row("run_canon", arms[1])], &Names::default()).unwrap()
+    records("t.jsonl", &[row("run", arms[0]), row("run_canon", arms[1])], &Names::default())
+        .unwrap()
 }
 
 fn report(set: &[Experiment]) -> Report {
@@ -381,7 +386,10 @@ fn sets(one: &Keys, other: &Keys) -> Vec<(&'static str, Vec<Experiment>)> {
     let untreated = with(one, "canon_set", "null");
     let table = |separator| as_table([&untreated, &treated], separator);
     vec![
-        ("configuration", vec![configuration("run", &untreated), configuration("run_canon", &treated)]),
+        (
+            "configuration",
+            vec![configuration("run", &untreated), configuration("run_canon", &treated)],
+        ),
         ("csv", table(',')),
         ("csv with semicolons", table(';')),
         ("tsv", table('\t')),
@@ -436,8 +444,12 @@ fn planted_confounds_are_found_and_harmless_differences_are_not() {
 /// What follows from the keys of one file, and nothing else.
 #[test]
 fn nothing_is_invented_about_files_of_public_projects() {
-    const DERIVED: [&str; 4] =
-        ["batch.tokens_per_step", "budget.tokens", "optimizer.lr_wd_steps", "schedule.warmup_share"];
+    const DERIVED: [&str; 4] = [
+        "batch.tokens_per_step",
+        "budget.tokens",
+        "optimizer.lr_wd_steps",
+        "schedule.warmup_share",
+    ];
     for Planted { vocabulary, base, .. } in PLANTED {
         let base = keys(base);
         let subject = &subjects(&[configuration("run", &base)])[0];
@@ -460,9 +472,14 @@ fn nothing_is_invented_about_files_of_public_projects() {
 #[test]
 fn a_model_of_a_hydra_file_keeps_its_size() {
     let keys = |width: &str| -> Keys {
-        [("model.layers", "12"), ("model.width", width), ("optimizer.lr", "3e-4"), ("trainer.max_steps", "1000")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .to_vec()
+        [
+            ("model.layers", "12"),
+            ("model.width", width),
+            ("optimizer.lr", "3e-4"),
+            ("trainer.max_steps", "1000"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .to_vec()
     };
     let set = [configuration("small", &keys("768")), configuration("large", &keys("1024"))];
     assert!(set.iter().all(|experiment| experiment.vocabulary.name == "generic"));
@@ -488,7 +505,9 @@ fn a_vocabulary_can_be_named() {
 /// `train.lr is optimizer.lr`, in a rules file.
 #[test]
 fn a_rules_file_says_what_a_key_is() {
-    let rules = lab::audit::rules("[keys]\n\"train.lr\" = \"optimizer.lr\"\n\"train.x\" = \"setup\"\n").unwrap();
+    let rules =
+        lab::audit::rules("[keys]\n\"train.lr\" = \"optimizer.lr\"\n\"train.x\" = \"setup\"\n")
+            .unwrap();
     let names = Names { vocabulary: None, own: rules.is.clone() };
     let text = "name,canon_set,train.lr,train.x\na,,0.1,1\na_canon,ABCD,0.2,2\n";
     let mut set = table_in("t.csv", text, &names).unwrap();
@@ -499,7 +518,10 @@ fn a_rules_file_says_what_a_key_is() {
     assert_eq!(keys, [("twin-training", "optimizer.lr"), ("twin-cosmetic", "train.x")]);
     for (text, says) in [
         ("[keys]\n\"train.lr\" = \"optimizer.lrr\"\n", "did you mean `optimizer.lr`?"),
-        ("[keys]\n\"optimizer.lr\" = \"optimizer.eps\"\n", "give our names only to keys of another program"),
+        (
+            "[keys]\n\"optimizer.lr\" = \"optimizer.eps\"\n",
+            "give our names only to keys of another program",
+        ),
         ("[keys]\n\"train.lr\" = \"data.sources.*\"\n", "write the field's whole name"),
     ] {
         assert_eq!(lab::audit::rules(text).unwrap_err()[0].help, says);

@@ -442,7 +442,12 @@ fn half_a_launch_is_reported() {
             report(&[launched("run", &counted(one), ""), launched("runcanon", &counted(two), "")]);
         assert_eq!(found.clean.len(), 1, "{key}: {found:?}");
     }
-    let twice = Experiment::of_keys("run", "x.yaml", &lingua(), [(1, "nodes", "16"), (2, "slurm.nodes", "2")]);
+    let twice = Experiment::of_keys(
+        "run",
+        "x.yaml",
+        &lingua(),
+        [(1, "nodes", "16"), (2, "slurm.nodes", "2")],
+    );
     let found = report(&[twice.unwrap()]);
     let (_, disagree) = found.findings.iter().find(|(_, f)| f.rule == "devices-disagree").unwrap();
     assert_eq!(disagree.places[0].says, "`nodes` is 16, `slurm.nodes` is 2");

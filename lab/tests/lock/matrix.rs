@@ -217,7 +217,8 @@ fn lingua() -> lab::audit::Names {
 }
 
 fn as_configuration(name: &str, keys: &[(&str, &str)]) -> Audited {
-    Audited::of_keys(name, "x.yaml", &lingua(), keys.iter().map(|(key, value)| (1, *key, *value))).unwrap()
+    Audited::of_keys(name, "x.yaml", &lingua(), keys.iter().map(|(key, value)| (1, *key, *value)))
+        .unwrap()
 }
 
 /// Both arms as rows of one table.

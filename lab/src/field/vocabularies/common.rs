@@ -38,7 +38,14 @@ pub(crate) const HARMLESS: &[(&str, &str)] = &[
 
 /// Names for the number of parameters.
 pub(crate) const MODEL_SIZE: &[&str] = &[
-    "model_params", "n_parameters", "n_params", "num_parameters", "num_params", "parameters", "params", "total_params",
+    "model_params",
+    "n_parameters",
+    "n_params",
+    "num_parameters",
+    "num_params",
+    "parameters",
+    "params",
+    "total_params",
 ];
 
 /// Words for a measurement.
@@ -87,7 +94,10 @@ fn lower(key: &str) -> String {
 pub(crate) fn is_record(key: &str, numeric: bool) -> bool {
     let lower = lower(key);
     let known = |list: &[&str]| list.contains(&lower.as_str());
-    known(RECORDS) || (!numeric && known(RECORDS_IN_WORDS)) || key.starts_with("_wandb") || key.starts_with("system/")
+    known(RECORDS)
+        || (!numeric && known(RECORDS_IN_WORDS))
+        || key.starts_with("_wandb")
+        || key.starts_with("system/")
 }
 
 /// Whether a key is named like a measurement. Its values have to be numbers, too.
@@ -100,12 +110,14 @@ pub(crate) fn is_metric(key: &str) -> bool {
     let number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
     let setting = words.iter().any(|word| of(SETTINGS, word));
     let metric = words.iter().any(|word| of(METRICS, word));
-    let qualified =
-        words.iter().all(|word| of(METRICS, word) || of(QUALIFIERS, word) || of(BENCHMARKS, word) || number(word));
+    let qualified = words.iter().all(|word| {
+        of(METRICS, word) || of(QUALIFIERS, word) || of(BENCHMARKS, word) || number(word)
+    });
     if setting || (words.len() == 1 && of(QUALIFIERS, first)) {
         return false;
     }
-    let benchmark = of(BENCHMARKS, first) || words.iter().any(|word| of(BENCHMARKS, word)) && qualified;
+    let benchmark =
+        of(BENCHMARKS, first) || words.iter().any(|word| of(BENCHMARKS, word)) && qualified;
     (metric && (qualified || of(MEASURED, first))) || benchmark
 }
 
@@ -116,16 +128,55 @@ mod tests {
     #[test]
     fn measurements_are_told_from_settings() {
         for key in [
-            "loss", "eval_loss", "final_loss", "val_loss", "train/loss", "ppl", "mmlu", "accuracy", "hellaswag/acc",
-            "arc_easy", "val/c4_loss", "best val loss", "eval/perplexity", "test_acc", "lambada_openai/acc", "score",
-            "arc_challenge/acc_norm", "bpb", "eval.loss", "gsm8k_exact_match",
+            "loss",
+            "eval_loss",
+            "final_loss",
+            "val_loss",
+            "train/loss",
+            "ppl",
+            "mmlu",
+            "accuracy",
+            "hellaswag/acc",
+            "arc_easy",
+            "val/c4_loss",
+            "best val loss",
+            "eval/perplexity",
+            "test_acc",
+            "lambada_openai/acc",
+            "score",
+            "arc_challenge/acc_norm",
+            "bpb",
+            "eval.loss",
+            "gsm8k_exact_match",
         ] {
             assert!(is_metric(key), "{key}");
         }
         for key in [
-            "z_loss", "aux_loss", "loss_weight", "label_smoothing", "grad_acc_steps", "score_func", "loss_scale", "kl_loss",
-            "target_loss", "loss_type", "eval_every", "train_iters", "val", "test", "max", "eval_batch_size", "router_aux_loss_coef",
-            "train/lr", "train_tokens", "moe_z_loss", "loss_chunks", "em_steps", "lr", "val_set_size", "eval_tasks",
+            "z_loss",
+            "aux_loss",
+            "loss_weight",
+            "label_smoothing",
+            "grad_acc_steps",
+            "score_func",
+            "loss_scale",
+            "kl_loss",
+            "target_loss",
+            "loss_type",
+            "eval_every",
+            "train_iters",
+            "val",
+            "test",
+            "max",
+            "eval_batch_size",
+            "router_aux_loss_coef",
+            "train/lr",
+            "train_tokens",
+            "moe_z_loss",
+            "loss_chunks",
+            "em_steps",
+            "lr",
+            "val_set_size",
+            "eval_tasks",
         ] {
             assert!(!is_metric(key), "{key}");
         }
@@ -133,7 +184,19 @@ mod tests {
 
     #[test]
     fn records_are_told_from_settings() {
-        for key in ["State", "Runtime", "Created", "User", "Notes", "Tags", "url", "GPU hours", "host", "out_dir", "group"] {
+        for key in [
+            "State",
+            "Runtime",
+            "Created",
+            "User",
+            "Notes",
+            "Tags",
+            "url",
+            "GPU hours",
+            "host",
+            "out_dir",
+            "group",
+        ] {
             assert!(is_record(key, false), "{key}");
         }
         for key in ["gpu_hours", "id", "date", "Runtime", "tokens_per_second"] {

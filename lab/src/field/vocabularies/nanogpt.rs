@@ -7,8 +7,14 @@ pub(super) static NANOGPT: Vocabulary = Vocabulary {
     name: "nanogpt",
     title: "nanoGPT's `train.py`",
     marks: &[
-        "always_save_checkpoint", "block_size", "decay_lr", "eval_iters", "lr_decay_iters", "max_iters",
-        "wandb_log", "warmup_iters",
+        "always_save_checkpoint",
+        "block_size",
+        "decay_lr",
+        "eval_iters",
+        "lr_decay_iters",
+        "max_iters",
+        "wandb_log",
+        "warmup_iters",
     ],
     rows: &[
         is("arch.dim", &["n_embd = 768"]),
@@ -24,10 +30,19 @@ pub(super) static NANOGPT: Vocabulary = Vocabulary {
         is("optimizer.lr", &["learning_rate = 6e-4"]),
         is("optimizer.weight_decay", &["weight_decay = 0.1"]),
         is("schedule.warmup", &["warmup_iters = 2000"]),
-        about(Training, &[
-            "bias = false", "decay_lr = true", "dropout = 0", "init_from = scratch", "lr_decay_iters = 600000",
-            "min_lr = 6e-5", "seed", "seed_offset",
-        ]),
+        about(
+            Training,
+            &[
+                "bias = false",
+                "decay_lr = true",
+                "dropout = 0",
+                "init_from = scratch",
+                "lr_decay_iters = 600000",
+                "min_lr = 6e-5",
+                "seed",
+                "seed_offset",
+            ],
+        ),
         about(Data, &["data_dir", "dataset = openwebtext"]),
         // Divided by the number of processes, so it is no accumulation for each device.
         about(Budget, &["eval_only = false", "gradient_accumulation_steps = 40"]),
@@ -38,6 +53,9 @@ pub(super) static NANOGPT: Vocabulary = Vocabulary {
         about(super::super::Topic::Evaluation, &["eval_iters = 200"]),
         harmless("a folder to write to, read only with init_from resume", &["out_dir = out"]),
         harmless("says when files are written", &["always_save_checkpoint = true"]),
-        harmless("reports to W&B", &["wandb_log = false", "wandb_project = owt", "wandb_run_name = gpt2"]),
+        harmless(
+            "reports to W&B",
+            &["wandb_log = false", "wandb_project = owt", "wandb_run_name = gpt2"],
+        ),
     ],
 };
