@@ -198,7 +198,11 @@ fn chart(
     let mut curves = Curves::default();
     for (line, cells) in rows {
         if cells.len() != columns.len() {
-            let message = format!("{} columns, but {} cells", columns.len(), cells.len());
+            let message = format!(
+                "{} columns, but {} in this line",
+                columns.len(),
+                dsl::counted(cells.len(), "cell")
+            );
             return Err(bad(*line, message));
         }
         let x = cells.get(step).map_or("", String::as_str);
@@ -276,17 +280,24 @@ mod tests {
     #[test]
     fn lines_that_are_no_curves() {
         for (text, line, want) in [
-            ("", 1, "these have 1"),
+            ("", 1, "no column gives the run or the step"),
             ("model,x\n", 1, "these have 2"),
+            ("model,time,loss\n", 1, "no column gives the step"),
+            ("step,a\n1,2\n2\n", 3, "2 columns, but 1 cell in this line"),
+            ("step\n1\n", 1, "no column gives a loss"),
             ("model,x,loss\na,1\n", 2, "cells in 2 of them"),
             ("model,x,loss\na,1,nan\n", 2, "the loss of `a` is `nan`"),
-            ("model,x,loss\na,one,2\n", 2, "the place of `a` is `one`"),
+            ("model,x,loss\na,one,2\n", 2, "the step of `a` is `one`"),
             ("model,x,loss\na,2,2\na,1,2\n", 3, "`a` goes from 2 to 1"),
         ] {
             let bad = Curves::parse(text).unwrap_err();
             assert_eq!(bad.line, line, "{text}");
             assert!(bad.message.contains(want), "{}", bad.message);
         }
+        let chart = "\"Step\",\"a - loss\",\"a - loss__MIN\",\"b - loss\"\n1,2,0,3\n2,1,0,\n";
+        let chart = Curves::parse(chart).unwrap();
+        assert_eq!(chart.runs().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(chart.get("a"), Some(&vec![(1.0, 2.0), (2.0, 1.0)]));
         let mut curves = Curves::parse("model\tx\tloss\na\t1\t2\n").unwrap();
         assert!(curves.extend(curves.clone()).unwrap_err().contains("two curves of `a`"));
     }

@@ -301,6 +301,9 @@ fn difference(
         ),
         SLOT_PLACES => format!("the slots are in different places, even without {treatment}"),
         _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
+        _ if declared.locked.is_some() => {
+            format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key))
+        }
         _ if treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment) => {
             format!("{} | {}, although {treatment} is the same", a.shown(key), b.shown(key))
         }

@@ -45,7 +45,7 @@ fn results_and_records_are_listed_and_not_compared() {
         ("Tags", ["a", "b"]),
         ("id", ["abc", "def"]),
         ("run_id", ["1", "2"]),
-        ("url", ["https://a", "https://b"]),
+        ("url", ["https://localhost/a", "https://localhost/b"]),
         ("date", ["2024-01-01", "2024-01-02"]),
         ("created_at", ["2024-01-01", "2024-01-02"]),
         ("Created", ["2024-01-01", "2024-01-02"]),
