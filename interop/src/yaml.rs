@@ -263,10 +263,8 @@ impl Builder {
             return Ok(());
         }
         let value = if self.as_written {
-            match style {
-                ScalarStyle::Plain => plain(text).unwrap_or_else(|_| Value::Text(text.to_owned())),
-                _ => Value::Text(text.to_owned()),
-            }
+            let read = (style == ScalarStyle::Plain).then(|| plain(text).ok()).flatten();
+            read.unwrap_or_else(|| Value::Text(text.to_owned()))
         } else if style == ScalarStyle::Plain {
             plain(text).map_err(|why| (line, why))?
         } else {

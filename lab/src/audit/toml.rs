@@ -48,7 +48,11 @@ fn leaf(
             let cells: Vec<String> = items.iter().map(|item| cell(item.get_ref())).collect();
             found.push((at, path.to_owned(), cells.join(",")));
         }
-        value => found.push((at, path.to_owned(), cell(value))),
+        DeValue::String(_)
+        | DeValue::Integer(_)
+        | DeValue::Float(_)
+        | DeValue::Boolean(_)
+        | DeValue::Datetime(_) => found.push((at, path.to_owned(), cell(value))),
     }
 }
 
