@@ -1,14 +1,14 @@
 //! `canonc audit`: problems across experiments that no pairwise diff shows.
 //!
-//! In: locks, tables, folders of them, or the published set; curves; rules. Out: findings on standard
-//! output, as text or JSON; exit 1 if any of them is a confound or an error. Must stay true: every file of a folder is
-//! read or reported; the release's published data is embedded in the binary.
+//! The release's published data is embedded in the binary.
 
+mod configuration;
 mod read;
 
 use std::path::Path;
 
-use lab::audit::{self, Findings, MAX_EXPERIMENTS, Rules};
+use lab::audit::vocabulary::Vocabulary;
+use lab::audit::{self, Findings, MAX_EXPERIMENTS, Names, Rules};
 use report::curves::{self, Curves};
 
 use crate::args::AuditArgs;
@@ -20,10 +20,12 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         output::data(&audit::document())?;
         return Ok(Exit::Fine);
     }
-    let rules = match &args.rules {
+    let mut rules = match &args.rules {
         Some(path) => rules(path)?,
         None => Rules::default(),
     };
+    let vocabulary = args.vocabulary.as_deref().and_then(Vocabulary::named);
+    let names = Names { vocabulary, own: rules.is.clone() };
     let mut experiments = Vec::new();
     let mut curves = Curves::default();
     if args.published {
@@ -34,8 +36,8 @@ pub fn audit(args: &AuditArgs) -> Outcome {
     for path in &args.paths {
         // With several files, locks of architectures are skipped, as in a folder.
         experiments.extend(match args.paths.len() {
-            1 => read::experiments(path)?,
-            _ => read::experiments_of(path)?,
+            1 => read::experiments(path, &names)?,
+            _ => read::experiments_of(path, &names)?,
         });
     }
     if let (true, Some(first)) = (experiments.is_empty() && !args.published, args.paths.first()) {
@@ -43,8 +45,11 @@ pub fn audit(args: &AuditArgs) -> Outcome {
             .at(shown(first))
             .help("an architecture alone cannot be audited: build a recipe"));
     }
+    let mut own = Vec::new();
     if let Some(path) = &args.curves {
-        curves.extend(read::curves(path)?).map_err(|why| {
+        let read = read::curves(path)?;
+        own.extend(read.runs().map(str::to_owned));
+        curves.extend(read).map_err(|why| {
             Failure::bad_input(why).at(shown(path)).help("give each run its own name")
         })?;
     }
@@ -59,6 +64,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
     read::told_apart(&mut experiments);
     experiments.iter_mut().for_each(|experiment| experiment.declare(&rules.keys));
     let subjects = audit::subjects(&experiments);
+    rules.resolve(&subjects);
     if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {
         let failure =
             Failure::bad_input(format!("a rule uses the key `{key}`, which no experiment has"))
@@ -67,6 +73,15 @@ pub fn audit(args: &AuditArgs) -> Outcome {
             Some(near) => failure.help(format!("did you mean `{near}`?")),
             None => failure.help("`canonc audit --list` lists the keys"),
         });
+    }
+    if let (Some(path), false) = (&args.curves, subjects.iter().any(|s| own.contains(&s.name))) {
+        let run = own.first().map_or("", String::as_str);
+        let experiment = subjects.first().map_or("", |subject| subject.name.as_str());
+        return Err(Failure::bad_input(format!(
+            "no curve belongs to an experiment: the curves are of `{run}` and others, the experiments are `{experiment}` and others"
+        ))
+        .at(shown(path))
+        .help("give runs the same names in both files"));
     }
     let mut found = Findings::default();
     curves::findings(&curves, &subjects, &mut found);

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 mod cli {
     mod audit;
+    mod audit_foreign;
     mod bad_input;
     mod check;
     mod data;

@@ -5,6 +5,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use lab::audit::vocabulary::VOCABULARIES;
+
+fn vocabularies() -> PossibleValuesParser {
+    PossibleValuesParser::new(VOCABULARIES.map(|vocabulary| vocabulary.name))
+}
 
 /// Audit a set of experiments for faults that no pairwise diff shows: confounds, broken invariants, false claims
 #[derive(Args, Debug)]
@@ -13,7 +19,7 @@ use clap::Args;
 Examples:
   canonc audit --published                       the 64 experiments of the release, with their curves
   canonc audit lockfiles/*.lock                  experiments, and the arms of comparisons
-  canonc audit lockfiles                         every lock, table and Lingua recipe in a folder
+  canonc audit lockfiles                         every lock, table and configuration in a folder
   canonc audit runs.tsv --curves losses.csv.gz   a table: one row per experiment, one column per key
   canonc audit runs.tsv --rules mine.toml        with your own rules
 
@@ -23,23 +29,28 @@ Exit codes: 0 only notes and warnings, 1 a confound or an error, 2 bad input.
 Examples:
   canonc audit --published                       the 64 experiments of the release, with their curves
   canonc audit lockfiles/*.lock                  experiments, and the arms of comparisons
-  canonc audit lockfiles                         every lock, table and Lingua recipe in a folder
+  canonc audit lockfiles                         every lock, table and configuration in a folder
   canonc audit runs.tsv --curves losses.csv.gz   a table: one row per experiment, one column per key
   canonc audit runs.tsv --rules mine.toml        with your own rules
 
-A table has a line of column names, then a line for each experiment; cells are separated by tabs, or by
-commas if there is no tab. `model` (or `name`) is the experiment's name; other columns are keys, by canonc's
-names (optimizer.lr) or Lingua's (optim.lr). An empty cell is an absent key. An unknown column is reported,
-and no pair that has it is clean. A column with a name ending in `_from_comment` is not a key.
+A table has a line of column names, then a line for each experiment: CSV with `,`, `;` or tabs, a table of a
+Markdown file, or JSON objects, one a line or in a list. `name` (or `model`) is the experiment's name; other
+columns are keys: canonc's (optimizer.lr), or those of a trainer, which is recognised by its keys (`--list`
+shows them; --as names one). An empty cell is an absent key. Results (losses, scores, dates, users) are listed
+and not compared. Twins that differ in an unknown column are not clean. A column with a name ending in
+`_from_comment` is not a key. A W&B export is such a table as it is.
 
-Curves are a header line and lines `model,x,loss`, plain or gzip; x is steps or tokens, the same for a whole
-group.
+A configuration (YAML, TOML, JSON) is one experiment, named after its file.
+
+Curves are a header line and lines `model,step,loss`, plain or gzip; or a column of steps and one column for
+each run, as W&B exports a chart.
 
 A rules file is TOML:
   off = [\"twin-cosmetic\"]                  built-in rules to switch off
   [keys]                                   your own keys, each with its topic
   \"my.flag\" = \"training\"                 or data, budget, numerics, kernel, revision, evaluation,
                                            cadence, setup
+  \"train.lr\" = \"optimizer.lr\"            or the field that the key is
   [severity]
   missing-twin = \"error\"                   \"error\", \"confound\", \"warning\" or \"note\"
   [[pairs]]                                more twins, by the fields that are meant to differ
@@ -62,13 +73,18 @@ Schema of --json, one object on standard output:
   experiments  number of experiments
   fails        whether there is a confound or an error
   pairs        each {without, with, clean}: names, and whether no other difference can affect results
+  unpaired     treatments without pairs, and why
+  unseen       facts that the files do not contain
+  vocabularies how the keys of other trainers were read
+  results      keys that hold results, which are not compared
+  unknown      unknown keys in which no twins differ
   rules        changes to the built-in rules
   findings     the most severe first, each
     rule, severity, key (null for the whole experiment), message, why, help
     places     each {experiment, against (the other one of a pair, or null), says}"
 )]
 pub struct AuditArgs {
-    /// Locks, tables (.tsv, .csv), Lingua recipes (.yaml), or folders that contain some
+    /// Locks, tables (.csv, .tsv, .md, .jsonl), configurations (.yaml, .toml, .json), or folders that contain some
     #[arg(value_name = "PATH", required_unless_present_any = ["published", "list"])]
     pub paths: Vec<PathBuf>,
     /// Audit the 64 experiments of the release and the loss curves of 48 of them, which are built in
@@ -80,8 +96,11 @@ pub struct AuditArgs {
     /// A file of rules that change or extend the built-in ones
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+    /// Read the keys of files and tables as those of a trainer, instead of recognising it
+    #[arg(long = "as", value_name = "NAME", value_parser = vocabularies())]
+    pub vocabulary: Option<String>,
     /// List every rule and key instead, as in recipes/AUDIT.md
-    #[arg(long, conflicts_with_all = ["paths", "published", "curves", "rules", "json"])]
+    #[arg(long, conflicts_with_all = ["paths", "published", "curves", "rules", "vocabulary", "json"])]
     pub list: bool,
     /// Print JSON (`--help` shows the schema)
     #[arg(long)]

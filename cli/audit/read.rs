@@ -1,8 +1,6 @@
-//! Reads the inputs of an audit: locks, tables, recipes of Lingua, folders, and the published set.
+//! Reads the inputs of an audit: locks, tables, configurations, folders, and the published set.
 //!
-//! In: paths. Out: experiments and curves. Must stay true: file sizes are bounded, also after
-//! decompression; a folder is read in the order of its names; a file that cannot be used is an error
-//! that names it and its line.
+//! File sizes are bounded, also after decompression. A folder is read in the order of its names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,11 +8,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use interop::yaml;
-use lab::audit::{BadInput, Experiment, Origin, table};
+use lab::audit::{self, BadInput, Experiment, Names, Origin};
 use lab::lock::Lock;
 use report::curves::Curves;
 
+use super::configuration;
 use crate::fail::{Failure, shown};
 use crate::{files, locks, named};
 
@@ -28,7 +26,7 @@ const MAX_FILES: usize = 10_000;
 
 /// The 64 experiments of the release.
 pub(super) fn published() -> Result<Vec<Experiment>, Failure> {
-    rows("published", RECIPES)
+    audit::table("published", RECIPES).map_err(|bad| refused("published", bad))
 }
 
 /// The loss curves of 48 of them.
@@ -36,27 +34,64 @@ pub(super) fn published_curves() -> Result<Curves, Failure> {
     parse(Path::new("published"), CURVES)
 }
 
-/// The experiments at a path: those of a lock, a table's rows, or those of a folder's files.
-pub(super) fn experiments(path: &Path) -> Result<Vec<Experiment>, Failure> {
+/// Extensions of tables, of configurations, and of records in JSON.
+const TABLES: [&str; 2] = ["tsv", "csv"];
+const MARKDOWN: [&str; 2] = ["md", "markdown"];
+const YAML: [&str; 2] = ["yaml", "yml"];
+const LINES: [&str; 2] = ["jsonl", "ndjson"];
+
+/// Files that lie beside configurations and are none.
+const BESIDE: [&str; 11] = [
+    "Cargo.toml",
+    "added_tokens.json",
+    "generation_config.json",
+    "package-lock.json",
+    "package.json",
+    "preprocessor_config.json",
+    "pyproject.toml",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+];
+
+/// The experiments at a path: those of a lock, a table's rows, a configuration, or those of a folder's files.
+pub(super) fn experiments(path: &Path, names: &Names) -> Result<Vec<Experiment>, Failure> {
     let path = &named::lock(path)?;
-    let metadata = fs::metadata(path).map_err(|error| match is(path, &["tsv", "csv"]) {
+    let foreign = [&TABLES[..], &MARKDOWN, &YAML, &LINES, &["json"]].concat();
+    let metadata = fs::metadata(path).map_err(|error| match is(path, &foreign) {
         true => files::missing(path, &error),
         false => locks::missing(path, &error),
     })?;
     if metadata.is_dir() {
-        return folder(path);
+        return folder(path, names);
     }
-    if is(path, &["tsv", "csv"]) {
-        return rows(&shown(path), &text(path)?);
+    let source = shown(path);
+    if is(path, &TABLES) {
+        return audit::table_in(&source, &text(path)?, names).map_err(|bad| refused(&source, bad));
     }
-    if is(path, &["yaml", "yml"]) {
-        return Ok(vec![lingua(path)?]);
+    if is(path, &MARKDOWN) {
+        return audit::markdown(&source, &text(path)?, names).map_err(|bad| refused(&source, bad));
+    }
+    if is(path, &YAML) {
+        return Ok(vec![configuration::yaml(path, &text(path)?, names)?]);
+    }
+    if is(path, &["json"]) {
+        return configuration::json(path, &text(path)?, names);
+    }
+    if is(path, &LINES) {
+        return configuration::json_lines(path, &text(path)?, names);
+    }
+    if is(path, &["toml"])
+        && let Some(experiment) = configuration::toml(path, &text(path)?, names)?
+    {
+        return Ok(vec![experiment]);
     }
     if locks::is_lock(path) || is(path, &["canon", "toml"]) {
         return lock(path);
     }
-    Err(Failure::bad_input(format!("`{}` is neither a lock nor a table", shown(path))).help(
-        "name locks (.lock), tables (.tsv, .csv), Lingua's recipes (.yaml), or folders of them",
+    Err(Failure::bad_input(format!("`{source}` is neither a lock, a table nor a configuration")).help(
+        "name locks (.lock), tables (.csv, .tsv, .md, .jsonl), configurations (.yaml, .toml, .json), or folders of them",
     ))
 }
 
@@ -65,30 +100,42 @@ fn is(path: &Path, extensions: &[&str]) -> bool {
     extension.is_some_and(|extension| extensions.contains(&extension))
 }
 
-fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
+fn folder(path: &Path, names: &Names) -> Result<Vec<Experiment>, Failure> {
     let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| Failure::cannot_read(path, &error))?;
     let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
-    found.retain(|path| is(path, &["lock", "tsv", "csv", "yaml", "yml"]));
+    let read = [&TABLES[..], &MARKDOWN, &YAML, &LINES, &["lock", "json", "toml"]].concat();
+    let beside =
+        |path: &Path| path.file_name().is_some_and(|name| BESIDE.iter().any(|b| name == *b));
+    found.retain(|path| is(path, &read) && !beside(path));
     found.sort();
-    if found.is_empty() {
-        return Err(Failure::bad_input(format!(
-            "`{}` contains no lock, table or Lingua recipe",
-            shown(path)
-        ))
-        .help("`canonc build recipes/*.toml` writes locks; subfolders are not searched"));
-    }
     if found.len() > MAX_FILES {
         return Err(Failure::bad_input(format!(
-            "`{1}` contains {0} locks and tables; at most {MAX_FILES} are read",
+            "`{1}` contains {0} locks, tables and configurations; at most {MAX_FILES} are read",
             found.len(),
             shown(path)
         ))
         .help("name a smaller folder"));
     }
     let mut experiments = Vec::new();
+    let mut used = false;
     for path in &found {
-        experiments.extend(experiments_of(path)?);
+        // Notes without a table, and canonc's own recipes, lie beside locks.
+        if is(path, &MARKDOWN)
+            && audit::markdown("", &text(path)?, names).is_err_and(|bad| bad.line == 0)
+            || is(path, &["toml"]) && configuration::is_recipe(&text(path)?)
+        {
+            continue;
+        }
+        used = true;
+        experiments.extend(experiments_of(path, names)?);
+    }
+    if !used {
+        return Err(Failure::bad_input(format!(
+            "`{}` contains no lock, table or configuration",
+            shown(path)
+        ))
+        .help("`canonc build recipes/*.toml` writes locks; subfolders are not searched"));
     }
     if experiments.is_empty() {
         return Err(Failure::bad_input(format!("`{}` contains no experiment", shown(path)))
@@ -97,28 +144,8 @@ fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
     Ok(experiments)
 }
 
-pub(super) fn experiments_of(path: &Path) -> Result<Vec<Experiment>, Failure> {
-    if is(path, &["lock"]) { lock_or_arch(path) } else { experiments(path) }
-}
-
-/// A recipe of Lingua: named after its file, with its own keys. The number of devices is known only if a comment
-/// gives it.
-fn lingua(path: &Path) -> Result<Experiment, Failure> {
-    let (source, text) = (shown(path), text(path)?);
-    let keys = yaml::flat(&source, text.as_bytes())
-        .map_err(|error| Failure::bad_input(error.message).at(error.place).help(error.help))?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let cells = keys.iter().map(|flat| (flat.line, flat.key.as_str(), cell(&flat.value)));
-    let mut experiment =
-        Experiment::of_keys(&name, &source, cells).map_err(|bad| refused(&source, bad))?;
-    let comments = yaml::comments(&text);
-    experiment.read_devices(comments.iter().map(|(line, text)| (*line, text.as_str())));
-    Ok(experiment)
-}
-
-/// A cell of the table; Lingua writes an absent value as `null`.
-fn cell(value: &str) -> &str {
-    if value == "null" { "" } else { value }
+pub(super) fn experiments_of(path: &Path, names: &Names) -> Result<Vec<Experiment>, Failure> {
+    if is(path, &["lock"]) { lock_or_arch(path) } else { experiments(path, names) }
 }
 
 fn lock(path: &Path) -> Result<Vec<Experiment>, Failure> {
@@ -142,20 +169,32 @@ fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
     })
 }
 
-/// Drops the arms of comparisons that also have their own lock, so that each experiment counts once.
+/// Drops the arms of comparisons that also have their own lock, so that each experiment counts once. What a comparison
+/// declares about them stays.
 pub(super) fn once(experiments: Vec<Experiment>) -> Vec<Experiment> {
     let (arms, mut rest): (Vec<_>, Vec<_>) =
         experiments.into_iter().partition(|experiment| experiment.name.contains('/'));
     let own = rest.len();
+    let mut kept: BTreeMap<String, String> = BTreeMap::new();
     for arm in arms {
-        if !rest.iter().take(own).any(|experiment| experiment.values == arm.values) {
-            rest.push(arm);
+        let same = rest.iter_mut().take(own).find(|experiment| experiment.values == arm.values);
+        match same {
+            Some(same) => {
+                kept.insert(arm.name, same.name.clone());
+                same.declared.extend(arm.declared);
+            }
+            None => rest.push(arm),
+        }
+    }
+    for declared in rest.iter_mut().flat_map(|experiment| &mut experiment.declared) {
+        if let Some(name) = kept.get(&declared.base) {
+            declared.base.clone_from(name);
         }
     }
     rest
 }
 
-/// Names recipes of Lingua that have one file name (`a/recipe.yaml`, `b/recipe.yaml`) by their key `name`, or if that does
+/// Names configurations that have one file name (`a/recipe.yaml`, `b/recipe.yaml`) by their key `name`, or if that does
 /// not tell them apart, by their folders.
 pub(super) fn told_apart(experiments: &mut [Experiment]) {
     let mut shared: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -193,11 +232,7 @@ fn folder_name(experiment: &Experiment) -> Option<String> {
     Some(folder.to_string_lossy().into_owned())
 }
 
-fn rows(source: &str, text: &str) -> Result<Vec<Experiment>, Failure> {
-    table(source, text).map_err(|bad| refused(source, bad))
-}
-
-fn refused(source: &str, bad: BadInput) -> Failure {
+pub(super) fn refused(source: &str, bad: BadInput) -> Failure {
     let place = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
     Failure::bad_input(bad.message).at(place).help(bad.help)
 }

@@ -70,6 +70,16 @@ fn closing(chars: &[char], start: usize, mark: char) -> Option<usize> {
 
 /// Reads one document.
 pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
+    document(name, bytes, false)
+}
+
+/// Reads one document of another program, to compare it with others of its kind: interpolation, and words that two
+/// versions of YAML read differently, are texts as they are written.
+pub fn read_as_written(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
+    document(name, bytes, true)
+}
+
+fn document(name: &str, bytes: &[u8], as_written: bool) -> Result<Node, ForeignError> {
     let fail = |line: usize, why: &str| {
         ForeignError::new(
             format!("{name}:{line}"),
@@ -83,7 +93,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Err(fail(1, "it is not UTF-8"));
     };
-    let mut builder = Builder { stack: Vec::new(), root: None, documents: 0 };
+    let mut builder = Builder { stack: Vec::new(), root: None, documents: 0, as_written };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             fail(error.marker().line(), &format!("it is not YAML: {}", error.info()))
@@ -182,6 +192,7 @@ struct Builder {
     stack: Vec<Open>,
     root: Option<Node>,
     documents: usize,
+    as_written: bool,
 }
 
 impl Builder {
@@ -238,7 +249,7 @@ impl Builder {
             if text == "<<" && style == ScalarStyle::Plain {
                 return Err((line, "a merge key (`<<`)".to_owned()));
             }
-            if text.is_empty() || text.contains('.') {
+            if text.is_empty() || (text.contains('.') && !self.as_written) {
                 return Err((line, format!("{text:?} as a key")));
             }
             if !once.new_name(text) {
@@ -251,7 +262,10 @@ impl Builder {
             *key = Some(text.to_owned());
             return Ok(());
         }
-        let value = if style == ScalarStyle::Plain {
+        let value = if self.as_written {
+            let read = (style == ScalarStyle::Plain).then(|| plain(text).ok()).flatten();
+            read.unwrap_or_else(|| Value::Text(text.to_owned()))
+        } else if style == ScalarStyle::Plain {
             plain(text).map_err(|why| (line, why))?
         } else {
             interpolated(text).map_err(|why| (line, why))?;

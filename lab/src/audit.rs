@@ -5,6 +5,8 @@
 //! experiment; both values are shown; arithmetic is exact; the same set gives the same report,
 //! in whatever order it was read.
 
+use std::collections::BTreeSet;
+
 mod across;
 mod budget;
 mod claims;
@@ -26,6 +28,8 @@ mod repeated;
 mod report;
 mod rules;
 mod sweep;
+mod table;
+mod toml;
 mod twins;
 mod unknown;
 mod value;
@@ -35,13 +39,15 @@ mod words;
 pub use claims::{ARM_WORDS, NAME_WORDS};
 pub use devices::{Reading, devices};
 pub use document::document;
-pub use experiment::{BadInput, Experiment, MAX_EXPERIMENTS, Origin, table};
+pub use experiment::{BadInput, Declared, Experiment, MAX_EXPERIMENTS, Names, Origin};
 pub use extend::{BadRules, rules};
 pub use facts::Subject;
 pub use finding::{Finding, Findings, Occurrence, Scope};
 pub use pairs::Pair;
 pub use report::{Json, Report, json, text};
 pub use rules::{Own, Rule, Rules, Severity, TABLE};
+pub use table::{markdown, records, table, table_in};
+pub use toml::toml;
 pub use value::Value;
 
 /// Prepares experiments for the rules, sorted by name.
@@ -54,14 +60,19 @@ pub fn subjects(experiments: &[Experiment]) -> Vec<Subject> {
 /// Applies every rule. `curves` are the findings from the experiments' curves, if any.
 pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
     let mut found = curves;
-    unknown::unknown(subjects, &mut found);
     names::names(subjects, &mut found);
     budget::budgets(subjects, &mut found);
     devices::findings(subjects, &mut found);
     let (mut pairs, mut unpaired) = (Vec::new(), Vec::new());
+    let mut locked = BTreeSet::new();
+    for (pair, declared) in pairs::locked(subjects) {
+        twins::twins(subjects, &[pair], &declared, &mut found);
+        locked.extend([pair.without, pair.with]);
+        pairs.push(pair);
+    }
     for declared in &rules.pairs {
-        let mut partners = pairs::partners(subjects, declared);
-        unpaired.extend(pairs::unpaired(subjects, &partners.pairs, declared));
+        let mut partners = pairs::partners(subjects, declared, &locked);
+        unpaired.extend(pairs::unpaired(subjects, &partners.pairs, &locked, declared));
         pairs::missing(subjects, &partners, declared, &mut found);
         pairs::unclear(subjects, &partners, declared, &mut found);
         twins::twins(subjects, &partners.pairs, declared, &mut found);

@@ -31,13 +31,16 @@ mod suite_task;
 mod table;
 mod topic;
 mod value;
+pub mod vocabularies;
 
 use std::collections::BTreeMap;
 
 use tasks::task::Definition;
 
 pub use foreign::FOREIGN;
-pub(crate) use launch::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
+pub(crate) use launch::{
+    LAUNCH_CHOICES, LAUNCH_COMMANDS, LAUNCH_HARMLESS, LAUNCH_PARTS, LAUNCHERS,
+};
 pub(crate) use pattern::Pattern;
 pub use suite_task::SuiteTask;
 pub use table::TABLE;

@@ -1,4 +1,4 @@
-//! Audits of sets built in the tests: pairs, names, comments.
+//! Audits of sets built in the tests: pairs, names, comments, the words of other trainers.
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
@@ -12,3 +12,7 @@ mod derived;
 mod names;
 #[path = "audit/published.rs"]
 mod published;
+#[path = "audit/results.rs"]
+mod results;
+#[path = "audit/vocabularies.rs"]
+mod vocabularies;

@@ -40,37 +40,55 @@ const LEAST_GROUP: usize = 4;
 const LEAST_POINTS: usize = 60;
 
 impl Curves {
-    /// Parses `run,x,loss` below a header line; fields are separated by commas or tabs.
+    /// Parses lines `run,step,loss` below a header, or a chart: a column of steps, then one for each run. Fields are
+    /// separated by commas, semicolons or tabs.
     pub fn parse(text: &str) -> Result<Curves, BadCurves> {
-        let bad = |line: usize, message: String| {
-            let help = "write a header line, then lines `model,tokens,loss`".to_owned();
-            BadCurves { line, message, help }
-        };
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
         let header = lines.next().map_or("", |(_, line)| line);
-        let separator = if header.contains('\t') { '\t' } else { ',' };
-        if header.split(separator).count() != 3 {
-            let columns = header.split(separator).count();
-            return Err(bad(1, format!("curves have three columns, but these have {columns}")));
-        }
-        let mut curves = Curves::default();
-        for (line, cells) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-            let cells: Vec<&str> = cells.split(separator).map(str::trim).collect();
-            let [run, x, loss] = cells.as_slice() else {
-                return Err(bad(line, format!("3 columns, but cells in {} of them", cells.len())));
+        let separator = ['\t', ';'].into_iter().find(|c| header.contains(*c)).unwrap_or(',');
+        let columns = cells(header, separator);
+        let rows = lines.filter(|(_, line)| !line.trim().is_empty());
+        let rows: Vec<(usize, Vec<String>)> =
+            rows.map(|(line, text)| (line, cells(text, separator))).collect();
+        let Some(step) = columns.iter().position(|column| is_step(column)) else {
+            let message = match columns.iter().any(|column| is_run(column)) {
+                true => format!("no column gives the step; the columns are {}", columns.join(", ")),
+                false => format!(
+                    "no column gives the run or the step; the columns are {}",
+                    columns.join(", ")
+                ),
             };
-            let number = |name: &str, cell: &str| match cell.parse::<f64>() {
-                Ok(number) if number.is_finite() => Ok(number),
-                Ok(_) | Err(_) => Err(bad(line, format!("the {name} of `{run}` is `{cell}`"))),
-            };
-            let (x, loss) = (number("place", x)?, number("loss", loss)?);
-            let points = curves.0.entry((*run).to_owned()).or_default();
-            if let Some((before, _)) = points.last().filter(|(before, _)| *before >= x) {
-                return Err(bad(line, format!("`{run}` goes from {before} to {x}")));
+            return Err(bad(1, message));
+        };
+        match columns.iter().any(|column| is_run(column)) {
+            true if columns.len() == 3 => long(&columns, step, &rows),
+            true => {
+                let message =
+                    format!("curves have three columns, but these have {}", columns.len());
+                Err(bad(1, message))
             }
-            points.push((x, loss));
+            false => chart(&columns, step, &rows),
         }
-        Ok(curves)
+    }
+
+    /// The names of the runs.
+    pub fn runs(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// Adds a point of a run. Steps must grow.
+    fn push(&mut self, line: usize, run: &str, x: &str, loss: &str) -> Result<(), BadCurves> {
+        let number = |name: &str, cell: &str| match cell.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(number),
+            Ok(_) | Err(_) => Err(bad(line, format!("the {name} of `{run}` is `{cell}`"))),
+        };
+        let (x, loss) = (number("step", x)?, number("loss", loss)?);
+        let points = self.0.entry(run.to_owned()).or_default();
+        if let Some((before, _)) = points.last().filter(|(before, _)| *before >= x) {
+            return Err(bad(line, format!("`{run}` goes from {before} to {x}")));
+        }
+        points.push((x, loss));
+        Ok(())
     }
 
     /// Adds the curves of other runs.
@@ -112,6 +130,94 @@ impl Curves {
             group.runs.len() >= LEAST_GROUP && group.places.len() >= LEAST_POINTS
         };
         groups.into_values().filter(large).collect()
+    }
+}
+
+fn bad(line: usize, message: String) -> BadCurves {
+    let help = "write a header line `model,step,loss` and lines below it, or a column `step` and one for each run";
+    BadCurves { line, message, help: help.to_owned() }
+}
+
+/// The cells of a line, without quotation marks around them.
+fn cells(line: &str, separator: char) -> Vec<String> {
+    let plain = |cell: &str| cell.trim().trim_matches('"').trim().to_owned();
+    line.split(separator).map(plain).collect()
+}
+
+/// Whether a column gives the position in the training.
+fn is_step(column: &str) -> bool {
+    const STEPS: [&str; 14] = [
+        "_step",
+        "epoch",
+        "examples",
+        "global_step",
+        "iter",
+        "iteration",
+        "iterations",
+        "samples",
+        "step",
+        "steps",
+        "tokens",
+        "tokens_b",
+        "train/global_step",
+        "x",
+    ];
+    STEPS.contains(&column.to_lowercase().replace(' ', "_").as_str())
+}
+
+/// Whether a column names the run.
+fn is_run(column: &str) -> bool {
+    ["experiment", "model", "name", "run", "run_name"].contains(&column.to_lowercase().as_str())
+}
+
+/// One point a line.
+fn long(
+    columns: &[String],
+    step: usize,
+    rows: &[(usize, Vec<String>)],
+) -> Result<Curves, BadCurves> {
+    let run = columns.iter().position(|column| is_run(column));
+    let loss = (0..columns.len()).find(|at| *at != step && Some(*at) != run);
+    let mut curves = Curves::default();
+    for (line, cells) in rows {
+        if cells.len() != 3 {
+            return Err(bad(*line, format!("3 columns, but cells in {} of them", cells.len())));
+        }
+        let cell = |at: Option<usize>| at.and_then(|at| cells.get(at)).map_or("", String::as_str);
+        curves.push(*line, cell(run), cell(Some(step)), cell(loss))?;
+    }
+    Ok(curves)
+}
+
+/// A chart: a column for each run. W&B adds the metric to a run's name, and columns `__MIN` and `__MAX`.
+fn chart(
+    columns: &[String],
+    step: usize,
+    rows: &[(usize, Vec<String>)],
+) -> Result<Curves, BadCurves> {
+    let mut curves = Curves::default();
+    for (line, cells) in rows {
+        if cells.len() != columns.len() {
+            let message = format!(
+                "{} columns, but {} in this line",
+                columns.len(),
+                dsl::counted(cells.len(), "cell")
+            );
+            return Err(bad(*line, message));
+        }
+        let x = cells.get(step).map_or("", String::as_str);
+        let drawn = columns.iter().zip(cells).enumerate().filter(|(at, (column, cell))| {
+            let range = column.ends_with("__MIN") || column.ends_with("__MAX");
+            *at != step && !range && !cell.is_empty() && !column.ends_with("_step")
+        });
+        for (_, (column, cell)) in drawn {
+            let run = column.rsplit_once(" - ").map_or(column.as_str(), |(run, _)| run);
+            curves.push(*line, run, x, cell)?;
+        }
+    }
+    match curves.0.is_empty() {
+        true => Err(bad(1, "no column gives a loss".to_owned())),
+        false => Ok(curves),
     }
 }
 
@@ -174,17 +280,24 @@ mod tests {
     #[test]
     fn lines_that_are_no_curves() {
         for (text, line, want) in [
-            ("", 1, "these have 1"),
+            ("", 1, "no column gives the run or the step"),
             ("model,x\n", 1, "these have 2"),
+            ("model,time,loss\n", 1, "no column gives the step"),
+            ("step,a\n1,2\n2\n", 3, "2 columns, but 1 cell in this line"),
+            ("step\n1\n", 1, "no column gives a loss"),
             ("model,x,loss\na,1\n", 2, "cells in 2 of them"),
             ("model,x,loss\na,1,nan\n", 2, "the loss of `a` is `nan`"),
-            ("model,x,loss\na,one,2\n", 2, "the place of `a` is `one`"),
+            ("model,x,loss\na,one,2\n", 2, "the step of `a` is `one`"),
             ("model,x,loss\na,2,2\na,1,2\n", 3, "`a` goes from 2 to 1"),
         ] {
             let bad = Curves::parse(text).unwrap_err();
             assert_eq!(bad.line, line, "{text}");
             assert!(bad.message.contains(want), "{}", bad.message);
         }
+        let chart = "\"Step\",\"a - loss\",\"a - loss__MIN\",\"b - loss\"\n1,2,0,3\n2,1,0,\n";
+        let chart = Curves::parse(chart).unwrap();
+        assert_eq!(chart.runs().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(chart.get("a"), Some(&vec![(1.0, 2.0), (2.0, 1.0)]));
         let mut curves = Curves::parse("model\tx\tloss\na\t1\t2\n").unwrap();
         assert!(curves.extend(curves.clone()).unwrap_err().contains("two curves of `a`"));
     }

@@ -160,7 +160,7 @@ fn numbers_that_are_none() {
         ("nan.tsv", "name\toptimizer.lr\nA\t0.1\nB\tNaN\n"),
         ("large.csv", "model,optim.weight_decay\nA,1e400\n"),
         ("run.yaml", &yaml),
-        ("mine.tsv", "name\tmine.note\nA\tNaN\nB\t1e400\n"),
+        ("mine.tsv", "name\tarch.canon\tmine.note\nA\t\tNaN\nB\tA\t1e400\n"),
     ]);
     let mut text = String::new();
     for path in ["nan.tsv", "large.csv", "run.yaml"] {
@@ -169,7 +169,7 @@ fn numbers_that_are_none() {
         text += &format!("$ canonc audit {path}\n{}", shown(&ran, dir.path()));
     }
     insta::assert_snapshot!("audit_no_numbers", text);
-    // An unknown key may matter, so it is reported.
+    // A difference in an unknown key may matter, so it is reported.
     let ran = canonc(dir.path(), &["audit", "mine.tsv"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("mine.note: an unknown key"), "{}", ran.stdout);

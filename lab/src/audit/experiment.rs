@@ -1,15 +1,15 @@
 //! Experiments as flat maps, read from tables, foreign files or locks.
 //!
-//! In: rows of a table, keys of a foreign file, an experiment's lock. Out: [`Experiment`]s with the
-//! vocabulary's keys. Must stay true: no key is dropped: one without a row is kept and listed as
-//! unknown; if a key is given under two names, both values must agree; a value from a comment is marked.
+//! No key is dropped: one without a row is kept as unknown, and results are listed. If a key of Lingua is given under
+//! two names, both values must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::devices::Reading;
 use super::launch;
 use super::value::Value;
-use super::vocabulary::{self, CANON, Topic};
+use super::vocabulary::{self, CANON, GENERIC, LINGUA, Topic, Vocabulary};
+use crate::field::vocabularies::Meaning;
 use crate::verdict;
 use compiler::canonical;
 use compiler::digest::Digest;
@@ -45,6 +45,46 @@ pub struct Experiment {
     pub own: BTreeMap<String, Topic>,
     /// The kind of file it was read from.
     pub origin: Origin,
+    /// Whose names its keys are. Only Lingua's have defaults that are filled in.
+    pub vocabulary: &'static Vocabulary,
+    /// Keys that hold results, which no rule compares.
+    pub results: BTreeSet<String>,
+    /// Comparisons that declare it as an arm.
+    pub declared: Vec<Declared>,
+}
+
+/// What a comparison's lock declares about one of its arms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Name of the experiment that the arm is compared with.
+    pub base: String,
+    /// The treatment as declared: `canon`, `mlp.hidden`.
+    pub treatment: Vec<String>,
+    /// The fields that it covers.
+    pub fields: Vec<String>,
+    /// Whether it covers any part of the arch.
+    pub arch: bool,
+}
+
+/// Names for the keys of files and tables.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The vocabulary; None to recognise it by the keys.
+    pub vocabulary: Option<&'static Vocabulary>,
+    /// Our names for keys of a user's own: `train.lr` is `optimizer.lr`.
+    pub own: BTreeMap<String, String>,
+}
+
+impl Names {
+    /// The names of one vocabulary.
+    pub fn of(vocabulary: &'static Vocabulary) -> Names {
+        Names { vocabulary: Some(vocabulary), own: BTreeMap::new() }
+    }
+
+    /// The vocabulary of a file or table with these keys.
+    pub(super) fn for_keys(&self, keys: &[&str]) -> &'static Vocabulary {
+        self.vocabulary.unwrap_or_else(|| Vocabulary::recognise(keys))
+    }
 }
 
 /// Where an experiment was read from.
@@ -74,7 +114,7 @@ impl BadInput {
         BadInput { line, message, help: help.into() }
     }
 
-    fn at(self, name: &str, line: usize) -> BadInput {
+    pub(super) fn at(self, name: &str, line: usize) -> BadInput {
         BadInput { line, message: format!("`{name}`: {}", self.message), help: self.help }
     }
 }
@@ -97,10 +137,6 @@ pub(super) const BARE: [&str; 3] = [BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES];
 /// Most experiments in one set.
 pub const MAX_EXPERIMENTS: usize = 10_000;
 
-/// Most columns and rows of a table.
-const MAX_COLUMNS: usize = 1000;
-const MAX_ROWS: usize = MAX_EXPERIMENTS;
-
 impl Experiment {
     /// An experiment without values, read from a row of a table.
     pub fn new(name: impl Into<String>, source: impl Into<String>) -> Experiment {
@@ -118,6 +154,9 @@ impl Experiment {
             empty: BTreeSet::new(),
             own: BTreeMap::new(),
             origin: Origin::Table,
+            vocabulary: &LINGUA,
+            results: BTreeSet::new(),
+            declared: Vec::new(),
         }
     }
 
@@ -134,25 +173,111 @@ impl Experiment {
     pub fn of_keys<'a>(
         name: &str,
         source: &str,
+        names: &Names,
         keys: impl IntoIterator<Item = (usize, &'a str, &'a str)>,
     ) -> Result<Experiment, BadInput> {
+        let keys: Vec<(usize, &str, &str)> = keys.into_iter().collect();
+        let all: Vec<&str> = keys.iter().map(|(_, key, _)| *key).collect();
+        let vocabulary = names.for_keys(&all);
         let origin = Origin::Configuration;
-        let mut experiment = Experiment { origin, ..Experiment::new(name, source) };
+        let mut experiment = Experiment { origin, vocabulary, ..Experiment::new(name, source) };
         for (line, key, cell) in keys {
-            experiment.write(key, cell).map_err(|bad| bad.at(name, line))?;
+            experiment.write(key, cell, names).map_err(|bad| bad.at(name, line))?;
         }
         experiment.finish();
         Ok(experiment)
     }
 
     /// Adds one foreign key.
-    pub fn write(&mut self, key: &str, cell: &str) -> Result<(), BadInput> {
+    pub fn write(&mut self, key: &str, cell: &str, names: &Names) -> Result<(), BadInput> {
         if key == "model.canon_set" || key == "canon_set" {
             let cell = if is_null(cell) { "" } else { cell };
             let (slots, conv) = canon_set(cell).ok_or_else(|| not_slots(key, cell))?;
             self.put(CANON, key, Value::text(slots))?;
-            return self.put("arch.mixer.short_conv", key, Value::Bool(conv));
+            // Where no default is known, a file without the key says the same as one without the convolution.
+            return match conv || *self.vocabulary == LINGUA {
+                true => self.put("arch.mixer.short_conv", key, Value::Bool(conv)),
+                false => Ok(()),
+            };
         }
+        if let Some(path) = names.own.get(key) {
+            return match Value::parse(cell) {
+                Some(value) => self.put(path, key, value),
+                None => Ok(()),
+            };
+        }
+        if *self.vocabulary != LINGUA {
+            return self.write_foreign(key, cell);
+        }
+        if vocabulary::path_of(key).is_none() && self.is_result(key, cell) {
+            return Ok(());
+        }
+        self.write_known(key, cell)
+    }
+
+    /// Adds a key of another trainer than Lingua: its values are not checked, and no other key follows from it.
+    fn write_foreign(&mut self, key: &str, cell: &str) -> Result<(), BadInput> {
+        let meaning = vocabulary::foreign(self.vocabulary, key);
+        let decides = || vocabulary::known(key).is_some_and(|row| row.topic.decides());
+        let known = vocabulary::is_shared(key) || (*self.vocabulary == GENERIC && decides());
+        if meaning.is_none() && known {
+            return self.write_known(key, cell);
+        }
+        if meaning.is_none() && self.is_result(key, cell) {
+            return Ok(());
+        }
+        let default = meaning.and_then(|(_, default)| default).and_then(Value::parse);
+        // No value, where the default is a number, is a setting of its own. So it is where nothing is known of the key.
+        let nothing = is_null(cell) && self.origin == Origin::Configuration;
+        let kept = nothing && (meaning.is_none() || matches!(default, Some(Value::Number(_))));
+        let value = match is_null(cell) {
+            true => kept.then(|| Value::text("null")),
+            false => Value::parse(cell),
+        };
+        let Some(value) = value else { return Ok(()) };
+        match meaning {
+            Some((Meaning::Is(path), _)) => {
+                let ours = vocabulary::normal(path, value.clone());
+                // A trainer may have two keys for one quantity, and read only one of them.
+                if self.values.get(path).is_none_or(|before| *before == ours) {
+                    return self.put(path, key, ours);
+                }
+                self.own.insert(key.to_owned(), vocabulary::class(path));
+            }
+            Some((Meaning::About(topic), _)) => {
+                self.own.insert(key.to_owned(), topic);
+            }
+            Some((Meaning::Harmless(_), _)) => {
+                self.own.insert(key.to_owned(), Topic::Setup);
+            }
+            None => {
+                self.unknown.insert(key.to_owned());
+            }
+        }
+        self.values.insert(key.to_owned(), value);
+        Ok(())
+    }
+
+    /// Keeps a result or a count of parameters apart from the keys of rules.
+    fn is_result(&mut self, key: &str, cell: &str) -> bool {
+        if vocabulary::is_model_size(key) {
+            if let Some(value) = Value::parse(cell) {
+                self.written_as.insert("arch.parameters".to_owned(), key.to_owned());
+                self.values.insert("arch.parameters".to_owned(), value);
+            }
+            return true;
+        }
+        let result = vocabulary::is_result(key, cell, self.origin == Origin::Table);
+        if result {
+            self.results.insert(key.to_owned());
+        }
+        result
+    }
+
+    /// Adds a key of the field table.
+    fn write_known(&mut self, key: &str, cell: &str) -> Result<(), BadInput> {
+        let lingua = *self.vocabulary == LINGUA;
+        let checked = lingua || (*self.vocabulary == GENERIC && self.origin == Origin::Table);
         let known = vocabulary::path_of(key);
         let path = known.as_deref().unwrap_or(key);
         let row = known.as_deref().and_then(vocabulary::row);
@@ -164,7 +289,9 @@ impl Experiment {
             cell => cell,
         };
         let value = if words { Value::words(cell) } else { Value::parse(cell) };
-        if known.is_none() && (value.is_some() || self.origin == Origin::Configuration) {
+        let null = self.origin == Origin::Configuration && known.is_none();
+        let value = value.or_else(|| null.then(|| Value::text("null")));
+        if known.is_none() && value.is_some() {
             self.unknown.insert(key.to_owned());
         }
         let Some(value) = value else {
@@ -175,7 +302,7 @@ impl Experiment {
             self.launched(path, key, value);
             return Ok(());
         }
-        if let Some(words) = vocabulary::numeric(path) {
+        if let Some(words) = vocabulary::numeric(path).filter(|_| checked) {
             // Lingua's switch loss.nll_square is a factor in a lock.
             let switch = matches!(value, Value::Bool(_)) && vocabulary::is_switch(path);
             let normal = vocabulary::normal(path, value.clone());
@@ -192,12 +319,13 @@ impl Experiment {
         if key.ends_with(launch::COMMENT) {
             self.comments.insert(path.to_owned());
         }
-        self.put(path, key, synonym(path, value))
+        let value = if lingua { synonym(path, value) } else { value };
+        self.put(path, key, value)
     }
 
     /// Derives values that need all keys: shares of sources, devices of a launch, and slots and family if
     /// no other key gives them.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         let shares: Vec<(String, Ratio)> = self
             .values
             .iter()
@@ -222,6 +350,7 @@ impl Experiment {
             self.written_as.insert(CANON.to_owned(), "canon".to_owned());
         }
         let family = self.values.get("reported.family").cloned();
+        let family = family.filter(|_| *self.vocabulary == LINGUA);
         if let Some(family) = family.filter(|_| !self.values.contains_key("arch.mixer")) {
             let ours = synonym("arch.mixer", family.clone());
             if ours != family {
@@ -252,7 +381,9 @@ impl Experiment {
         let arm = |arm: &crate::comparison::Arm| {
             let name = format!("{}/{}", lock.name, arm.name);
             let canonc_runs = canonc_runs.clone();
-            Experiment { canonc_runs, ..Experiment::of_lock(&name, source, &arm.experiment) }
+            let declared = declaration(lock, &arm.name).into_iter().collect();
+            let experiment = Experiment::of_lock(&name, source, &arm.experiment);
+            Experiment { canonc_runs, declared, ..experiment }
         };
         lock.arms.iter().map(arm).collect()
     }
@@ -302,6 +433,21 @@ impl Experiment {
         }
         experiment
     }
+}
+
+/// What a lock declares about an arm other than the base. Its verdict proves that nothing else differs.
+fn declaration(lock: &crate::comparison::Comparison, arm: &str) -> Option<Declared> {
+    let treatment = lock.treatment.get(arm)?.clone();
+    let verdict = lock.verdicts.get(arm)?;
+    let changes = || verdict.treatment.iter().flat_map(|entry| &entry.changes);
+    let of_arch = |path: &str| path.starts_with("arch.");
+    let fields = changes().map(|change| change.path.clone()).filter(|path| !of_arch(path));
+    Some(Declared {
+        base: format!("{}/{}", lock.name, lock.base),
+        treatment,
+        fields: fields.collect(),
+        arch: changes().any(|change| of_arch(&change.path)),
+    })
 }
 
 /// Checks that a numeric key holds a number or one of its words. Rules would skip anything else.
@@ -437,158 +583,4 @@ fn layer_set(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("layers.")?;
     let end = rest.find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |at| at - 1);
     rest.get(..end)
-}
-
-/// Reads a table with a header line. Cells are separated by tabs, or by commas if the header has no tab.
-pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
-    let Some((_, header)) = lines.next().filter(|(_, line)| !line.trim().is_empty()) else {
-        let help = "the first line must name the columns: `model`, then keys such as `optim.lr`";
-        return Err(BadInput::new(0, "the table is empty".to_owned(), help));
-    };
-    let separator = if header.contains('\t') { '\t' } else { ',' };
-    let columns: Vec<String> = cells(header, separator)
-        .map_err(|why| BadInput::new(1, why, QUOTES))?
-        .iter()
-        .map(|column| column.trim().to_owned())
-        .collect();
-    let name_at = columns.iter().position(|c| matches!(c.as_str(), "model" | "name"));
-    let Some(name_at) = name_at else {
-        let message =
-            format!("no column is called `model` or `name`; the columns are {}", columns.len());
-        return Err(BadInput::new(1, message, "name the experiments in a column `model`"));
-    };
-    if columns.len() > MAX_COLUMNS {
-        let message = format!("the table has {} columns; at most {MAX_COLUMNS}", columns.len());
-        return Err(BadInput::new(1, message, "leave out columns that no rule needs"));
-    }
-    for (at, column) in columns.iter().enumerate() {
-        if columns.iter().take(at).any(|before| before == column) {
-            let message = format!("two columns are called `{column}`");
-            return Err(BadInput::new(1, message, "keep one of the two"));
-        }
-    }
-    let mut experiments = Vec::new();
-    for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-        if experiments.len() == MAX_ROWS {
-            let message = format!("the table has more than {MAX_ROWS} rows");
-            return Err(BadInput::new(number, message, "split it"));
-        }
-        let row = cells(line, separator).map_err(|why| BadInput::new(number, why, QUOTES))?;
-        if row.len() != columns.len() {
-            let message = format!(
-                "the table has {}, but this row has {}",
-                dsl::counted(columns.len(), "column"),
-                dsl::counted(row.len(), "cell")
-            );
-            return Err(BadInput::new(
-                number,
-                message,
-                "write one cell for each column, empty if the value is absent",
-            ));
-        }
-        let name = row.get(name_at).map_or("", String::as_str);
-        if name.trim().is_empty() {
-            let help = "give every experiment a unique name";
-            return Err(BadInput::new(number, "this row has no name".to_owned(), help));
-        }
-        let mut experiment = Experiment::new(name, format!("{source}:{number}"));
-        for (column, cell) in columns.iter().zip(&row).filter(|(c, _)| *c != &columns[name_at]) {
-            experiment.write(column, cell).map_err(|bad| bad.at(name, number))?;
-        }
-        experiment.finish();
-        experiments.push(experiment);
-    }
-    if experiments.is_empty() {
-        let help = "write one row for each experiment";
-        return Err(BadInput::new(1, "the table has no rows".to_owned(), help));
-    }
-    Ok(experiments)
-}
-
-const QUOTES: &str = "close the quotation mark, and double one inside the quotes";
-
-/// The cells of one line. Comma-separated cells may be quoted; tab-separated ones have no quoting.
-fn cells(line: &str, separator: char) -> Result<Vec<String>, String> {
-    if separator == '\t' {
-        return Ok(line.split('\t').map(str::to_owned).collect());
-    }
-    let mut out = vec![String::new()];
-    let mut quoted = false;
-    let mut rest = line.chars().peekable();
-    while let Some(c) = rest.next() {
-        let fresh = out.last().is_some_and(String::is_empty);
-        match c {
-            '"' if quoted && rest.peek() == Some(&'"') => {
-                rest.next();
-                out.last_mut().into_iter().for_each(|cell| cell.push('"'));
-            }
-            '"' if quoted || fresh => quoted = !quoted,
-            ',' if !quoted => out.push(String::new()),
-            c => out.last_mut().into_iter().for_each(|cell| cell.push(c)),
-        }
-    }
-    if quoted { Err("a quotation mark is not closed".to_owned()) } else { Ok(out) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn foreign_keys_become_ours() {
-        let text = "model\tmodel.canon_set\toptim.lr\tmodel.model_name\tmine.key\tgpus_from_comment\n\
-                    a\tAbbCD\t2e-3\tGLA5\tx\t128\n";
-        let read = table("t.tsv", text).unwrap();
-        let say = |path: &str| read[0].values.get(path).map(Value::to_string);
-        assert_eq!(say("arch.canon").as_deref(), Some("ACD"));
-        assert_eq!(say("arch.mixer.short_conv").as_deref(), Some("true"));
-        assert_eq!(say("optimizer.lr").as_deref(), Some("0.002"));
-        assert_eq!(say("arch.mixer").as_deref(), Some("gla"));
-        assert_eq!(say("mine.key").as_deref(), Some("x"));
-        assert!(read[0].unknown.iter().eq(["mine.key"]));
-        assert!(read[0].comments.contains("platform.devices"));
-        assert_eq!(read[0].source, "t.tsv:2");
-    }
-
-    #[test]
-    fn invalid_tables() {
-        for (text, want) in [
-            ("", "the table is empty"),
-            ("a\tb\n1\t2\n", "no column is called `model`"),
-            ("model\ta\ta\n", "two columns are called `a`"),
-            ("model\ta\nx\n", "the table has 2 columns, but this row has 1 cell"),
-            ("model\ta\n\t1\n", "this row has no name"),
-            ("model\ta\n", "the table has no rows"),
-            ("model,a\nx,\"1\n", "a quotation mark is not closed"),
-            (
-                "model\toptimizer.lr\nx\tNaN\n",
-                "`x`: `optimizer.lr` is `NaN`, which is not a finite number",
-            ),
-            (
-                "model\toptim.weight_decay\nx\t1e400\n",
-                "`optim.weight_decay` is `1e400`, which is out",
-            ),
-            ("model\tlr\tsteps\nx\tNaN\tinf\n", "`steps` is `inf`, which is not a finite number"),
-            (
-                "model\tseeds.data\nx\ttrue\n",
-                "`seeds.data` is `true`, which is not a finite number",
-            ),
-            ("model\tarch.canon.kernel.A\nx\tNaN\n", "`arch.canon.kernel.A` is `NaN`"),
-            ("model\tcanon\nx\tmaybe\n", "`x`: `canon` is `maybe`, which does not name slots"),
-            ("model\tcanon\nx\twithout\n", "`canon` is `without`"),
-            ("model\tcanon\nx\t0.5\n", "`canon` is `0.5`"),
-            ("model\tarch.canon\nx\tperhaps\n", "`arch.canon` is `perhaps`"),
-            ("model\tmodel.canon_set\nx\tmaybe\n", "`model.canon_set` is `maybe`"),
-            ("model\tmodel.canon_set\nx\tabcd\n", "`model.canon_set` is `abcd`"),
-            ("model\tmodel.canon_set\nx\tAZ\n", "`model.canon_set` is `AZ`"),
-            ("model\tsteps\tbudget.steps\nx\t1\t2\n", "`steps` is 1, but `budget.steps`"),
-        ] {
-            let error = table("t", text).unwrap_err();
-            assert!(error.message.contains(want), "{text:?}: {}", error.message);
-        }
-        let read = table("t", "model,a\nx,\"1,\"\"2\"\"\"\n").unwrap();
-        assert_eq!(read[0].values["a"], Value::text("1,\"2\""));
-    }
 }

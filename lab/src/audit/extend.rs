@@ -50,6 +50,11 @@ pub fn rules(text: &str) -> Result<Rules, Vec<BadRules>> {
     if reader.bad.is_empty() { Ok(reader.rules) } else { Err(reader.bad) }
 }
 
+/// The field that was probably meant.
+fn suggested(word: &str) -> Option<&'static str> {
+    dsl::suggest(word, vocabulary::rows().map(|row| row.path).filter(|path| !path.ends_with(".*")))
+}
+
 struct Reader<'t> {
     text: &'t str,
     rules: Rules,
@@ -166,16 +171,28 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the topics of user-defined keys.
+    /// Reads what user-defined keys are: one of our fields, or a setting with a topic.
     fn keys(&mut self, keys: &DeTable<'_>) {
         for (key, value) in keys {
             let (name, at) = (key.get_ref().as_ref(), key.span());
+            let word = value.get_ref().as_str().unwrap_or("");
+            if let Some(field) = vocabulary::find(word).filter(|field| field.path != name) {
+                if vocabulary::find(name).is_some() {
+                    let message = format!("`{name}` is canonc's own name for another field");
+                    self.bad(&at, message, "give our names only to keys of another program");
+                } else if field.path.ends_with(".*") {
+                    let message = format!("`{word}` is a section, not a field");
+                    self.bad(&value.span(), message, "write the field's whole name");
+                } else {
+                    self.rules.is.insert(name.to_owned(), field.path.to_owned());
+                }
+                continue;
+            }
             if let Some(row) = vocabulary::known(name) {
                 let message = format!("`{name}` is a known key, about {}", row.topic.word());
                 self.bad(&at, message, "list only keys that no table has");
                 continue;
             }
-            let word = value.get_ref().as_str().unwrap_or("");
             let topics = Topic::ALL.into_iter().filter(|topic| *topic != Topic::Reported);
             match topics.clone().find(|topic| topic.word() == word) {
                 Some(topic) => {
@@ -184,8 +201,16 @@ impl Reader<'_> {
                 None => {
                     let words: Vec<String> =
                         topics.map(|topic| format!("\"{}\"", topic.word())).collect();
-                    let message = format!("{} is not a topic", written(value.get_ref()));
-                    self.bad(&value.span(), message, format!("write one of {}", words.join(", ")));
+                    let message =
+                        format!("{} is neither a topic nor a field", written(value.get_ref()));
+                    let help = match word.contains('.').then(|| suggested(word)).flatten() {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => format!(
+                            "write one of {}, or a field such as \"optimizer.lr\"",
+                            words.join(", ")
+                        ),
+                    };
+                    self.bad(&value.span(), message, help);
                 }
             }
         }
@@ -237,7 +262,8 @@ impl Reader<'_> {
             self.key(path, at);
         }
         let paths = |list: Vec<(String, At)>| list.into_iter().map(|(path, _)| path).collect();
-        self.rules.pairs.push(Pairs { treatment: paths(treatment), ignore: paths(ignore) });
+        let (treatment, ignore) = (paths(treatment), paths(ignore));
+        self.rules.pairs.push(Pairs { treatment, ignore, locked: None });
     }
 
     /// Checks that a foreign key is given by our name. Whether the set has the key is checked later.
@@ -408,7 +434,7 @@ mod tests {
             ("off = [\"twin-kernels\"]", 1, "`twin-kernels` is not a rule"),
             ("\noff = 3", 2, "`off` is not a list of strings"),
             ("offf = []", 1, "a rules file has no `offf`"),
-            ("[keys]\n\"my.flag\" = \"bad\"", 2, "\"bad\" is not a topic"),
+            ("[keys]\n\"my.flag\" = \"bad\"", 2, "\"bad\" is neither a topic nor a field"),
             ("[keys]\n\"optim.lr\" = \"setup\"", 2, "`optim.lr` is a known key"),
             ("keys = 3", 1, "`keys` is not a section"),
             ("[severity]\nmissing-twin = \"bad\"", 2, "\"bad\" is not a severity"),

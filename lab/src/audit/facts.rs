@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::claims::Claims;
 use super::devices::Reading;
-use super::experiment::{Experiment, Origin};
+use super::experiment::{Declared, Experiment, Origin};
 use super::value::Value;
-use super::vocabulary::{self, Absent, Topic};
+use super::vocabulary::{self, Absent, LINGUA, Topic, Vocabulary};
 use crate::field::FieldDef;
 use compiler::number::Ratio;
 
@@ -69,8 +69,14 @@ pub struct Subject {
     pub origin: Origin,
     /// Keys without a row in any table.
     pub unknown: BTreeSet<String>,
-    /// Topics that a rules file gives to unknown keys.
+    /// Topics that a rules file or another vocabulary gives to keys without a field of ours.
     pub own: BTreeMap<String, Topic>,
+    /// Whose names its keys are.
+    pub vocabulary: &'static Vocabulary,
+    /// Keys that hold results.
+    pub results: BTreeSet<String>,
+    /// Comparisons that declare it as an arm.
+    pub declared: Vec<Declared>,
 }
 
 impl Subject {
@@ -90,6 +96,9 @@ impl Subject {
             empty,
             own,
             origin,
+            vocabulary,
+            results,
+            declared,
         } = experiment;
         let written = values
             .iter()
@@ -100,7 +109,7 @@ impl Subject {
         let counted = facts.contains_key(TOKENS_PER_STEP);
         // Keys for which another trainer's default applies.
         let has_default = |path: &str| *origin == Origin::Configuration || empty.contains(path);
-        derive(&mut facts, &has_default);
+        derive(&mut facts, *vocabulary == &LINGUA, &has_default);
         let text = |path: &str| facts.get(path).map(|fact| fact.value.to_string());
         // If layers differ, list every mixer.
         let layers = facts.iter().filter(|(path, _)| path.ends_with(".mixer"));
@@ -129,6 +138,9 @@ impl Subject {
             origin: *origin,
             unknown: unknown.clone(),
             own: own.clone(),
+            vocabulary,
+            results: results.clone(),
+            declared: declared.clone(),
             size: size.unwrap_or_else(|| "?".to_owned()),
             facts,
         }
@@ -142,6 +154,22 @@ impl Subject {
     /// The effective value of a key.
     pub fn value(&self, path: &str) -> Option<&Value> {
         self.facts.get(path).map(|fact| &fact.value)
+    }
+
+    /// Whether two experiments have one value at a key. A documented default is the same as no value.
+    pub(super) fn agrees(&self, other: &Subject, path: &str) -> bool {
+        match (self.value(path), other.value(path)) {
+            (None, Some(value)) => self.default_of(path).as_ref() == Some(value),
+            (Some(value), None) => other.default_of(path).as_ref() == Some(value),
+            (one, two) => one == two,
+        }
+    }
+
+    /// Another trainer's default, which no report shows.
+    fn default_of(&self, path: &str) -> Option<Value> {
+        let of_key = || self.vocabulary.find(path).and_then(|(_, default)| default);
+        let text = self.vocabulary.default_of(path).or_else(of_key)?;
+        Value::parse(text).map(|value| vocabulary::normal(path, value))
     }
 
     /// The effective value of a key, if it is a number.
@@ -245,7 +273,8 @@ fn drop_unread(facts: &mut BTreeMap<String, Fact>, by_layer: bool) {
     }
 }
 
-fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool) {
+/// Adds what follows from the keys. `ours`: keys of canonc or Lingua, where an absent key has a meaning.
+fn derive(facts: &mut BTreeMap<String, Fact>, ours: bool, has_default: &dyn Fn(&str) -> bool) {
     let number = |facts: &BTreeMap<String, Fact>, path: &str| facts.get(path)?.value.number();
     let put = |facts: &mut BTreeMap<String, Fact>, path: &str, value: Option<Value>| {
         if let Some(value) = value
@@ -257,7 +286,7 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
     let over = |a: Option<Ratio>, b: Option<Ratio>| Some(Value::Number(a?.div(b?)?));
     // If layers differ, each one has its own keys.
     let by_layer = facts.keys().any(|path| path.starts_with("arch.layers."));
-    for key in vocabulary::rows() {
+    for key in vocabulary::rows().filter(|_| ours) {
         let value = match key.absent {
             // The empty text is a value: no slot is filled.
             Absent::Is(text) => {
@@ -274,8 +303,8 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
         }
     }
     let head_dim = over(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
-    put(facts, "arch.mixer.head_dim", head_dim);
-    for key in vocabulary::rows() {
+    put(facts, "arch.mixer.head_dim", head_dim.filter(|_| ours));
+    for key in vocabulary::rows().filter(|_| ours) {
         if let Absent::As(other) = key.absent
             && speaks(facts, key.path, by_layer)
         {
@@ -283,7 +312,9 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
             put(facts, key.path, value);
         }
     }
-    drop_unread(facts, by_layer);
+    if ours {
+        drop_unread(facts, by_layer);
+    }
     let share = over(number(facts, ROPE_DIMS), number(facts, "arch.mixer.head_dim"));
     put(facts, ROPE_SHARE, share);
     let many = number(facts, "batch.micro_batches").or_else(|| number(facts, DEVICES));

@@ -111,11 +111,13 @@ impl Experiment {
 
 #[cfg(test)]
 mod tests {
+    use super::super::experiment::Names;
+    use super::super::vocabulary::LINGUA;
     use super::*;
 
     fn read(keys: &[(&str, &str)]) -> Experiment {
         let keys = keys.iter().zip(1..).map(|((key, cell), line)| (line, *key, *cell));
-        let mut experiment = Experiment::of_keys("a", "a.yaml", keys).unwrap();
+        let mut experiment = Experiment::of_keys("a", "a.yaml", &Names::of(&LINGUA), keys).unwrap();
         experiment.read_devices([]);
         experiment
     }

@@ -8,12 +8,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::experiment::{BARE, BARE_GRAPH};
+use super::experiment::{BARE, BARE_GRAPH, Origin};
 use super::facts::Subject;
 use super::finding::{Findings, Occurrence, Scope};
 use super::rules::Pairs;
 use super::value::Value;
-use super::vocabulary;
+use super::vocabulary::{self, Topic};
 
 /// Twins, as indices in the set: without and with the treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,9 +127,15 @@ fn typed(value: &Value) -> String {
 }
 
 /// Finds pairs and experiments without a partner. If the set has no pair, none is reported as lacking one.
-pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
+/// Experiments that a lock pairs are left out.
+pub(super) fn partners(
+    subjects: &[Subject],
+    declared: &Pairs,
+    locked: &BTreeSet<usize>,
+) -> Partners {
     let treated = |at: &usize| subjects.get(*at).is_some_and(|s| s.treated(&declared.treatment));
-    let (with, without): (Vec<usize>, Vec<usize>) = (0..subjects.len()).partition(treated);
+    let open = (0..subjects.len()).filter(|at| !locked.contains(at));
+    let (with, without): (Vec<usize>, Vec<usize>) = open.partition(treated);
     let contents = Contents::new(subjects, declared);
     let mut found = Partners::default();
     let mut open: BTreeSet<usize> = with.iter().copied().collect();
@@ -141,7 +147,7 @@ pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
     }
     equal(&contents, &mut open, &mut free, &mut found.pairs);
     nearest(subjects, &contents, &mut open, &mut free, &mut found);
-    if let ([_, _], []) = (subjects, found.pairs.as_slice()) {
+    if let ([_, _], [], true) = (subjects, found.pairs.as_slice(), locked.is_empty()) {
         found.pairs.extend(only_two(subjects, declared, &contents));
     }
     found.pairs.sort_unstable();
@@ -153,6 +159,11 @@ pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
 /// even if only in the treatment itself. If they are equal, or differ only in seeds, they do not form a pair.
 fn only_two(subjects: &[Subject], declared: &Pairs, contents: &Contents<'_>) -> Option<Pair> {
     let [a, b] = subjects else { return None };
+    // Whoever names two locks of unrelated experiments does not ask how they differ.
+    let locks = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
+    if locks && words(a).is_disjoint(&words(b)) && !share_data(a, b) {
+        return None;
+    }
     let repeats = contents.differing(0, 1).iter().all(|path| path.starts_with("seeds."));
     let mut treatment =
         a.compared().chain(b.compared()).filter(|path| of_treatment(&declared.treatment, path));
@@ -228,6 +239,37 @@ fn equal(
 /// indices without and with the treatment.
 type Candidate = ((Reverse<usize>, usize, usize), usize, usize);
 
+/// The words of a name, without those for arms.
+fn words(subject: &Subject) -> BTreeSet<&str> {
+    subject.claims.stem.split('-').filter(|part| !part.is_empty()).collect()
+}
+
+/// Whether two experiments may have read the same data: a key that says which data agrees, or none says it.
+fn share_data(a: &Subject, b: &Subject) -> bool {
+    let locks = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
+    let says = |subject: &Subject, path: &str| {
+        let names = match locks {
+            true => ["data.task", "data.source", "data.digest"].contains(&path),
+            false => path == "data.task" || subject.own.get(path) == Some(&Topic::Data),
+        };
+        names && subject.facts.get(path).is_some_and(|fact| fact.written)
+    };
+    let which = |subject: &'_ Subject| -> BTreeSet<String> {
+        subject.compared().filter(|path| says(subject, path)).map(str::to_owned).collect()
+    };
+    let (ours, theirs) = (which(a), which(b));
+    let mut both = ours.intersection(&theirs).peekable();
+    if locks && a.value("data.task") != b.value("data.task") {
+        return false;
+    }
+    let text = |subject: &Subject| {
+        subject.value("data.task").is_some_and(|task| task.to_string() == "text")
+    };
+    let mut both =
+        both.by_ref().filter(|path| !(locks && text(a) && *path == "data.task")).peekable();
+    both.peek().is_none() || both.any(|path| a.value(path) == b.value(path))
+}
+
 /// Pairs the remaining experiments: most shared words in the name first, then nearest contents. Names do
 /// not change with contents, so a further confound does not move an arm to another base.
 fn nearest(
@@ -237,13 +279,9 @@ fn nearest(
     free: &mut BTreeSet<usize>,
     found: &mut Partners,
 ) {
-    let words = |at: &usize| {
-        let stem = subjects.get(*at).map_or("", |subject| subject.claims.stem.as_str());
-        let parts = stem.split('-').filter(|part| !part.is_empty());
-        parts.collect::<BTreeSet<&str>>()
-    };
+    let of = |at: &usize| subjects.get(*at).map(words).unwrap_or_default();
     let names: BTreeMap<usize, BTreeSet<&str>> =
-        open.iter().chain(free.iter()).map(|at| (*at, words(at))).collect();
+        open.iter().chain(free.iter()).map(|at| (*at, of(at))).collect();
     let shared = |a: &usize, b: &usize| match (names.get(a), names.get(b)) {
         (Some(a), Some(b)) => a.intersection(b).count(),
         (None, _) | (_, None) => 0,
@@ -251,6 +289,11 @@ fn nearest(
     let mut candidates: Vec<Candidate> = Vec::with_capacity(open.len().saturating_mul(free.len()));
     for (rank, with) in open.iter().enumerate() {
         for (place, without) in free.iter().enumerate() {
+            let both = subjects.get(*with).zip(subjects.get(*without));
+            let related = both.is_some_and(|(with, without)| share_data(with, without));
+            if shared(without, with) == 0 && !related {
+                continue;
+            }
             let apart = contents.apart(*without, *with);
             let order = (Reverse(shared(without, with)), apart, rank.abs_diff(place));
             candidates.push((order, *without, *with));
@@ -317,7 +360,9 @@ fn lonely(
             .map(|(path, fact)| format!("{path} {} {}\n", fact.written, typed(&fact.value)));
         Some(lines.collect::<String>())
     };
-    let alone: Vec<usize> = (0..subjects.len()).filter(|at| !has_it(*at)).collect();
+    let mut alone: Vec<usize> = with.iter().chain(without).copied().collect();
+    alone.retain(|at| !has_it(*at));
+    alone.sort_unstable();
     if alone.is_empty() {
         return Vec::new();
     }
@@ -330,6 +375,23 @@ fn lonely(
             (at, near.copied())
         })
         .collect()
+}
+
+/// The pairs that locks declare, each with its declaration.
+pub(super) fn locked(subjects: &[Subject]) -> Vec<(Pair, Pairs)> {
+    let mut found = Vec::new();
+    for (with, subject) in subjects.iter().enumerate() {
+        for declared in &subject.declared {
+            let base = subjects.iter().position(|other| other.name == declared.base);
+            let Some(without) = base.filter(|base| *base != with) else { continue };
+            let mut treatment = declared.fields.clone();
+            treatment.extend(declared.arch.then(|| "arch".to_owned()));
+            let locked = Some(declared.treatment.clone());
+            let pairs = Pairs { treatment, ignore: Vec::new(), locked };
+            found.push((Pair { without, with }, pairs));
+        }
+    }
+    found
 }
 
 /// Reports pairs with an equally good alternative.
@@ -395,9 +457,16 @@ pub(super) fn missing(
 }
 
 /// Explains why no pair was found, if several experiments could have formed one.
-pub(super) fn unpaired(subjects: &[Subject], pairs: &[Pair], declared: &Pairs) -> Option<String> {
+pub(super) fn unpaired(
+    subjects: &[Subject],
+    pairs: &[Pair],
+    locked: &BTreeSet<usize>,
+    declared: &Pairs,
+) -> Option<String> {
     let treated = |at: usize| subjects.get(at).is_some_and(|s| s.treated(&declared.treatment));
-    if subjects.len() < 2 || pairs.iter().any(|pair| treated(pair.without) != treated(pair.with)) {
+    if subjects.len() < locked.len() + 2
+        || pairs.iter().any(|pair| treated(pair.without) != treated(pair.with))
+    {
         return None;
     }
     let treatment = declared.treatment.join(" and ");
@@ -412,8 +481,10 @@ pub(super) fn unpaired(subjects: &[Subject], pairs: &[Pair], declared: &Pairs) -
         format!("no column or key `{treatment}`{other} shows which experiments are treated")
     } else if !treated {
         "no experiment is treated".to_owned()
-    } else {
+    } else if subjects.iter().all(|s| s.treated(&declared.treatment)) {
         "every experiment is treated".to_owned()
+    } else {
+        "no two of them share data or a word of their names".to_owned()
     };
     Some(format!("{treatment}: {why}"))
 }

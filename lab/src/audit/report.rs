@@ -14,6 +14,8 @@ use super::facts::Subject;
 use super::finding::{Finding, Findings, Scope};
 use super::pairs::Pair;
 use super::rules::{Own, Rules, Severity, TABLE};
+use super::unknown;
+use super::vocabulary::{LINGUA, VOCABULARIES, Vocabulary};
 
 /// Places listed for one finding. Further ones are only counted.
 const MAX_PLACES: usize = 8;
@@ -35,7 +37,16 @@ pub struct Report {
     pub unpaired: Vec<String>,
     /// Limits: facts that the audited files do not contain.
     pub unseen: Vec<String>,
+    /// Vocabularies of other trainers, with the number of experiments in each.
+    pub vocabularies: Vec<String>,
+    /// Keys that hold results.
+    pub results: Vec<String>,
+    /// Unknown keys in which no twins differ.
+    pub unknown: Vec<String>,
 }
+
+/// Names of keys listed in one line. Further ones are only counted.
+const MAX_LISTED: usize = 12;
 
 /// Facts that a lock does not contain.
 const LOCKS: &str = "locks contain no curves, no comments and no revision of foreign code: to check these, audit \
@@ -81,6 +92,9 @@ pub(super) fn report(
             && !spoilt.contains(&(b, None))
     };
     let clean = pairs.iter().filter(is_clean).cloned().collect();
+    let listed: Vec<&Finding> = findings.iter().map(|(_, finding)| finding).collect();
+    let unknown = unknown::rest(subjects, &listed);
+    let results: BTreeSet<String> = subjects.iter().flat_map(|s| s.results.clone()).collect();
     let from = |origin: Origin| subjects.iter().any(|subject| subject.origin == origin);
     let unseen = [
         from(Origin::Lock).then(|| LOCKS.to_owned()),
@@ -94,7 +108,33 @@ pub(super) fn report(
         changes: rules.changes(),
         unpaired,
         unseen: unseen.into_iter().flatten().collect(),
+        vocabularies: vocabularies(subjects),
+        results: results.into_iter().collect(),
+        unknown,
     }
+}
+
+/// How keys of other trainers were read.
+fn vocabularies(subjects: &[Subject]) -> Vec<String> {
+    let said = |vocabulary: &&'static Vocabulary| {
+        let of = subjects.iter().filter(|subject| subject.vocabulary == *vocabulary);
+        let title = vocabulary.title;
+        let count = of.count();
+        (count > 0)
+            .then(|| format!("{}: {title}; {}", vocabulary.name, dsl::counted(count, "experiment")))
+    };
+    let others = VOCABULARIES.iter().filter(|vocabulary| ***vocabulary != LINGUA);
+    others.filter_map(said).collect()
+}
+
+/// Names in one line.
+fn names(list: &[String]) -> String {
+    let shown: Vec<String> = list.iter().take(MAX_LISTED).map(|name| line(name)).collect();
+    let more = match list.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        Some(more) => format!(", and {more} more; --json lists all"),
+        None => String::new(),
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 impl Report {
@@ -118,7 +158,18 @@ impl Report {
 
 /// The report as text.
 pub fn text(report: &Report) -> String {
-    let Report { experiments, pairs, clean, findings, changes, unpaired, unseen } = report;
+    let Report {
+        experiments,
+        pairs,
+        clean,
+        findings,
+        changes,
+        unpaired,
+        unseen,
+        vocabularies,
+        results,
+        unknown,
+    } = report;
     let mut out = format!("{}\n{}", report.headline(), dsl::counted(*experiments, "experiment"));
     if !pairs.is_empty() {
         let _ = write!(
@@ -132,6 +183,16 @@ pub fn text(report: &Report) -> String {
         let _ = write!(out, "; no pairs by {why}");
     }
     out.push('\n');
+    for what in vocabularies {
+        let _ = writeln!(out, "keys read as {what}");
+    }
+    if !results.is_empty() {
+        let _ = writeln!(out, "results, not compared: {}", names(results));
+    }
+    if !unknown.is_empty() {
+        let where_equal = if pairs.is_empty() { "" } else { ", equal in every pair" };
+        let _ = writeln!(out, "unknown keys{where_equal}: {}", names(unknown));
+    }
     for what in unseen {
         let _ = writeln!(out, "not checked: {what}");
     }
@@ -200,6 +261,9 @@ pub struct Json<'a> {
     /// Each line: a treatment, a colon, and why it has no pair.
     unpaired: &'a [String],
     unseen: &'a [String],
+    vocabularies: &'a [String],
+    results: &'a [String],
+    unknown: &'a [String],
     rules: &'a [String],
     findings: Vec<JsonFinding<'a>>,
 }
@@ -261,6 +325,9 @@ pub fn json(report: &Report) -> Json<'_> {
         pairs: pairs.collect(),
         unpaired: &report.unpaired,
         unseen: &report.unseen,
+        vocabularies: &report.vocabularies,
+        results: &report.results,
+        unknown: &report.unknown,
         rules: &report.changes,
         findings: findings.collect(),
     }

@@ -95,9 +95,9 @@ pub const TABLE: &[Rule] = &[
         "People tell the arms of a comparison by their names.",
         "correct the name or the slots"),
     rule("unknown-key", Severity::Confound,
-        "A key or column that canonc does not know.",
-        "Nobody knows whether a difference in it affects the result, so no pair with such a difference is clean.",
-        "correct its name, or give its topic in a rules file: `[keys]`, then `\"my.flag\" = \"training\"`"),
+        "Twins differ in a key or column that canonc does not know.",
+        "Nobody knows whether the difference affects the result, so the pair is not clean.",
+        "correct its name, or say what it is in a rules file: `[keys]`, then `\"my.flag\" = \"training\"` or `\"train.lr\" = \"optimizer.lr\"`"),
     rule("budget-ambiguous", Severity::Error,
         "Experiments with equal keys, but different tokens.",
         "Whoever runs the file again gets one of the two budgets, without knowing which.",
@@ -207,7 +207,7 @@ pub const TABLE: &[Rule] = &[
         "The computation follows from the definition, not from its name.",
         "give different definitions different names"),
     rule("twin-cosmetic", Severity::Note,
-        "Twins differ in how often something is measured or written, or in the paths of files.",
+        "Twins differ in how often something is measured or written, in names, or in what is logged.",
         "No loss, weight or score depends on it.",
         "nothing"),
 ];
@@ -219,6 +219,15 @@ pub struct Pairs {
     pub treatment: Vec<String>,
     /// Keys that may also differ.
     pub ignore: Vec<String>,
+    /// The declaration of a lock, whose verdict proves that its arms differ in nothing else that changes a result.
+    pub locked: Option<Vec<String>>,
+}
+
+impl Pairs {
+    /// The treatment as its author declared it.
+    pub(super) fn named(&self) -> String {
+        self.locked.as_ref().unwrap_or(&self.treatment).join(" and ")
+    }
 }
 
 /// A quantity that should be constant over a sweep.
@@ -269,6 +278,8 @@ pub struct Rules {
     pub own: BTreeMap<String, Own>,
     /// Topics of user-defined keys.
     pub keys: BTreeMap<String, Topic>,
+    /// Our names for user-defined keys: `train.lr` is `optimizer.lr`.
+    pub is: BTreeMap<String, String>,
 }
 
 impl Default for Rules {
@@ -284,7 +295,11 @@ impl Default for Rules {
         Rules {
             off: BTreeSet::new(),
             severity: BTreeMap::new(),
-            pairs: vec![Pairs { treatment: vec![CANON.to_owned()], ignore: Vec::new() }],
+            pairs: vec![Pairs {
+                treatment: vec![CANON.to_owned()],
+                ignore: Vec::new(),
+                locked: None,
+            }],
             invariants: vec![
                 invariant("lr-wd-steps", Quantity::product(&lr_wd_steps, &[]), &["task"]),
                 invariant(
@@ -301,6 +316,7 @@ impl Default for Rules {
             ranges: Vec::new(),
             own: BTreeMap::new(),
             keys: BTreeMap::new(),
+            is: BTreeMap::new(),
         }
     }
 }
@@ -323,6 +339,25 @@ impl Rules {
     /// The position of a rule in a report.
     pub(super) fn place(&self, id: &str) -> usize {
         TABLE.iter().position(|rule| rule.id == id).unwrap_or(TABLE.len())
+    }
+
+    /// Puts our names for treatments that a rules file names as their author wrote them.
+    pub fn resolve(&mut self, subjects: &[Subject]) {
+        let ours = |key: &str| {
+            let of = |subject: &Subject| {
+                let mut written = subject.written_as.iter();
+                written.find(|(_, name)| *name == key).map(|(path, _)| path.clone())
+            };
+            subjects.iter().find_map(of)
+        };
+        let known = |key: &str| subjects.iter().any(|subject| subject.facts.contains_key(key));
+        for pairs in &mut self.pairs {
+            for key in pairs.treatment.iter_mut().chain(&mut pairs.ignore) {
+                if let Some(path) = ours(key).filter(|_| !known(key)) {
+                    *key = path;
+                }
+            }
+        }
     }
 
     /// Keys in a user's rules that no experiment has, each with the key probably meant.
@@ -359,6 +394,7 @@ impl Rules {
         let added = self.own.keys().map(|id| format!("{id} was added"));
         let keys =
             self.keys.iter().map(|(key, topic)| format!("`{key}` is about {}", topic.word()));
-        off.chain(changed).chain(added).chain(keys).collect()
+        let is = self.is.iter().map(|(key, path)| format!("`{key}` is {path}"));
+        off.chain(changed).chain(added).chain(keys).chain(is).collect()
     }
 }

@@ -18,7 +18,7 @@ use super::repeated;
 use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
-use super::words;
+use super::{unknown, words};
 use crate::field::{self, Class};
 
 /// The rule and kind for differences in a topic.
@@ -38,7 +38,9 @@ fn rule_of(topic: Topic) -> Option<(&'static str, Scope)> {
 
 /// The topic of a key for two experiments. A key that neither of them uses has no effect.
 fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
-    let topic = a.topic(path);
+    // A vocabulary's topic is known where the key is written.
+    let writes = if a.own.contains_key(path) { a } else { b };
+    let topic = writes.topic(path);
     let only = vocabulary::row(path).and_then(|row| row.only);
     let idle = only.is_some_and(|(on, words)| {
         // Another trainer's word may mean any of ours.
@@ -64,11 +66,32 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
         {
             Topic::Setup
         }
+        // Every run has a folder of its own: nothing of another run lies there.
+        _ if is_run_folder(path) && [a, b].iter().all(|subject| own_folder(subject, path)) => {
+            Topic::Setup
+        }
         _ if idle => Topic::Setup,
         // Only another trainer reads it, and the comparison declares that canonc runs both.
         _ if a.canonc_runs.is_some() && a.canonc_runs == b.canonc_runs && carried => Topic::Setup,
         _ => topic,
     }
+}
+
+/// Whether a key gives the folder that a trainer writes to and resumes from.
+fn is_run_folder(path: &str) -> bool {
+    ["dump_dir", "checkpoint.path", "job.dump_folder"].contains(&path)
+}
+
+/// Whether a configuration's folder is named after the run.
+fn own_folder(subject: &Subject, path: &str) -> bool {
+    let words = |text: &str| -> BTreeSet<String> {
+        let parts = text.split(|c: char| !c.is_ascii_alphanumeric());
+        parts.filter(|part| !part.is_empty()).map(str::to_lowercase).collect()
+    };
+    let name = words(&subject.name);
+    let folder = subject.value(path).map(Value::to_string).unwrap_or_default();
+    subject.origin == Origin::Configuration
+        && folder.split('/').any(|part| !name.is_empty() && name.is_subset(&words(part)))
 }
 
 pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, found: &mut Findings) {
@@ -81,9 +104,7 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
         let differs = |path: &&str| {
             (!of_treatment(&declared.treatment, path) || treatment.contains(path))
                 && !of_treatment(&declared.ignore, path)
-                // An unknown key is a separate finding, with its value in each.
-                && ![a, b].iter().any(|subject| subject.unknown.contains(*path))
-                && a.value(path) != b.value(path)
+                && !a.agrees(b, path)
         };
         let keys: Vec<&str> = keys.into_iter().filter(differs).collect();
         let arch = keys.iter().any(|path| path.starts_with("arch.") && !BARE.contains(path));
@@ -95,6 +116,11 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
         let keys: Vec<&str> = keys.into_iter().filter(told).collect();
         let one_change = one_change(a, b, &keys, declared);
         for path in keys {
+            let unknown = [a, b].iter().any(|subject| subject.unknown.contains(path));
+            if unknown && one_change != Some(path) {
+                unknown::difference(a, b, path, found);
+                continue;
+            }
             let topic = topic_of(a, b, path);
             difference(a, b, path, topic, one_change == Some(path), declared, found);
         }
@@ -107,7 +133,7 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
 /// other. Settings of a treatment that only one arm has come with it.
 fn treated_alike<'s>(a: &'s Subject, b: &'s Subject, declared: &Pairs) -> BTreeSet<&'s str> {
     let treated = |subject: &Subject| subject.treated(&declared.treatment);
-    if treated(a) != treated(b) {
+    if declared.locked.is_some() || treated(a) != treated(b) {
         return BTreeSet::new();
     }
     let whole = treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment);
@@ -128,7 +154,7 @@ fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) 
         declared.treatment.iter().map(|path| claims(subject, path)).collect()
     };
     let treated = |subject: &Subject| subject.treated(&declared.treatment);
-    if treated(a) != treated(b) || claims(a) != claims(b) {
+    if declared.locked.is_some() || treated(a) != treated(b) || claims(a) != claims(b) {
         return None;
     }
     let decides = |path: &&&str| {
@@ -156,7 +182,7 @@ fn claims(subject: &Subject, path: &str) -> bool {
 /// Names of definitions that differ between the arms, or from canonc's.
 /// If no digest differs, the definitions compute the same here.
 fn definitions(a: &Subject, b: &Subject, computes: bool, declared: &Pairs, found: &mut Findings) {
-    let treatment = declared.treatment.join(" and ");
+    let treatment = declared.named();
     let names: BTreeSet<&String> = a.definitions.keys().chain(b.definitions.keys()).collect();
     for name in names {
         let redefined = a.redefined.contains(name) || b.redefined.contains(name);
@@ -267,7 +293,7 @@ fn difference(
         }
         _ => (path, None),
     };
-    let treatment = declared.treatment.join(" and ");
+    let treatment = declared.named();
     let message = match path {
         BARE_GRAPH => format!("the graphs differ although no key except {treatment} does"),
         BARE_MANIFEST => format!(
@@ -275,6 +301,9 @@ fn difference(
         ),
         SLOT_PLACES => format!("the slots are in different places, even without {treatment}"),
         _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
+        _ if declared.locked.is_some() => {
+            format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key))
+        }
         _ if treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment) => {
             format!("{} | {}, although {treatment} is the same", a.shown(key), b.shown(key))
         }

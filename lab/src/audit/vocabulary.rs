@@ -4,9 +4,11 @@
 //! `diff` uses as well. Must stay true: this is the only table; recipes/AUDIT.md documents it (a test
 //! compares them); a key without a row is reported, and assumed to affect the result.
 
+use crate::field::vocabularies::{self, Meaning};
+pub use crate::field::vocabularies::{GENERIC, LINGUA, VOCABULARIES, Vocabulary};
 pub use crate::field::{Absent, Topic};
 use crate::field::{Class, FOREIGN, FieldDef, Kind, TABLE};
-use crate::field::{LAUNCH_COMMANDS, LAUNCH_KEYS, LAUNCH_LISTS, LAUNCH_PARTS, LAUNCHERS};
+use crate::field::{LAUNCH_CHOICES, LAUNCH_COMMANDS, LAUNCH_HARMLESS, LAUNCH_PARTS, LAUNCHERS};
 
 use super::value::Value;
 
@@ -63,15 +65,70 @@ fn launch(name: &str) -> Option<&'static FieldDef> {
     if whole.starts_with("env.") {
         return rows().find(|row| row.foreign.contains(&whole));
     }
-    // Parts of the section, one key, and below a list anything.
+    // Parts of the section, then one key, or a list with anything below.
     let at = parts.iter().position(|part| !LAUNCH_PARTS.contains(part)).unwrap_or(parts.len() - 1);
-    let rest = parts.get(at..).unwrap_or_default();
-    let known = match rest {
-        [key] => LAUNCH_KEYS.contains(key) || LAUNCH_LISTS.contains(key),
-        [list, ..] => LAUNCH_LISTS.contains(list),
-        [] => false,
+    let rest = parts.get(at..).unwrap_or_default().join(".");
+    let listed = |keys: &[&str]| {
+        keys.iter().any(|key| match key.strip_suffix('*') {
+            Some(start) => rest.starts_with(start),
+            None => *key == rest,
+        })
     };
-    find("lingua.launch.*").filter(|_| known)
+    if let Some((path, _)) = LAUNCH_CHOICES.iter().find(|(_, keys)| listed(keys)) {
+        return find(path);
+    }
+    let harmless = LAUNCH_HARMLESS.iter().any(|(_, keys)| listed(keys));
+    find("lingua.launch.*").filter(|_| harmless)
+}
+
+/// Whether a key means the same in every trainer's files: a name of ours, a column that repeats a key, or a key of a
+/// launch.
+pub(super) fn is_shared(key: &str) -> bool {
+    let launched = key.split_once('.').is_some_and(|(section, _)| LAUNCHERS.contains(&section));
+    let row = known(key);
+    let named = row.is_some_and(|row| row.path == key || row.topic == Topic::Reported);
+    let counts = row.is_some_and(|row| super::launch::COUNTS.contains(&row.path));
+    named || counts || (row.is_some() && (launched || key.starts_with("env.")))
+}
+
+/// What a key means in a vocabulary, and the default there.
+pub(super) fn foreign(
+    vocabulary: &Vocabulary,
+    key: &str,
+) -> Option<(Meaning, Option<&'static str>)> {
+    let common = |(name, reason): &(&'static str, &'static str)| {
+        let covers = match name.strip_suffix('*') {
+            Some(start) => key.starts_with(start),
+            None => *name == key,
+        };
+        covers.then_some((Meaning::Harmless(reason), None))
+    };
+    vocabulary.find(key).or_else(|| vocabularies::HARMLESS.iter().find_map(common))
+}
+
+/// Whether a column has one of canonc's names, in a section that other trainers hardly have.
+pub(super) fn is_ours(key: &str) -> bool {
+    const SECTIONS: [&str; 6] = ["arch.", "batch.", "budget.", "precision.", "schedule.", "seeds."];
+    SECTIONS.iter().any(|section| key.starts_with(section)) && find(key).is_some()
+}
+
+/// Whether a row's name counts the parameters of a model.
+pub(super) fn is_model_size(key: &str) -> bool {
+    let lower = key.to_lowercase().replace([' ', '-', '.', '/'], "_");
+    vocabularies::MODEL_SIZE.contains(&lower.as_str())
+}
+
+/// Whether a key without a row is a result: a measurement, or in a table a record of the run.
+pub(super) fn is_result(key: &str, cell: &str, in_table: bool) -> bool {
+    let value = Value::parse(cell);
+    let not_a_number = ["nan", "inf", "-inf", "infinity", "-infinity"];
+    let numeric = match &value {
+        None | Some(Value::Number(_)) => true,
+        Some(_) => not_a_number.contains(&cell.trim().to_lowercase().as_str()),
+    };
+    let empty = value.is_none();
+    (numeric && vocabularies::is_metric(key))
+        || (in_table && vocabularies::is_record(key, numeric && !empty))
 }
 
 /// The row that covers a whole section: the longest match.
@@ -112,39 +169,31 @@ pub fn row(path: &str) -> Option<&'static FieldDef> {
     find(path).or_else(|| find(plain()?.0)).or_else(|| known(path))
 }
 
-/// The key that was probably meant by a wrong one.
-pub(super) fn suggest(key: &str) -> Option<&'static str> {
+/// The key that was probably meant by a wrong one, in the words of a vocabulary.
+pub(super) fn suggest(vocabulary: &'static Vocabulary, key: &str) -> Option<&'static str> {
     // A field without its section, or by a short name: `lr`, `wd`.
     let last = |path: &str| path.rsplit('.').next() == Some(key);
+    if *vocabulary != LINGUA && *vocabulary != GENERIC {
+        return vocabulary
+            .names()
+            .find(|name| last(name))
+            .or_else(|| dsl::suggest(key, vocabulary.names()));
+    }
     let short = |row: &&FieldDef| row.also.contains(&key) || last(row.path);
     if let Some(row) = rows().find(short) {
         return Some(row.path);
     }
-    let names = || rows().flat_map(|row| row.foreign.iter().copied().chain([row.path]));
+    // Files of no known trainer are not asked to use Lingua's names.
+    let theirs = *vocabulary == LINGUA;
+    let names = || {
+        let foreign =
+            move |row: &'static FieldDef| row.foreign.iter().copied().filter(move |_| theirs);
+        rows().flat_map(move |row| foreign(row).chain([row.path]))
+    };
     if let Some(name) = names().find(|name| last(name)) {
         return Some(name);
     }
     dsl::suggest(key, names().filter(|name| !name.ends_with(".*")))
-}
-
-/// Whether a key is named like a result, which no table of settings contains.
-pub(super) fn is_result(key: &str) -> bool {
-    const RESULTS: [&str; 12] = [
-        "acc",
-        "accuracy",
-        "bleu",
-        "bpb",
-        "em",
-        "f1",
-        "loss",
-        "perplexity",
-        "ppl",
-        "result",
-        "score",
-        "scores",
-    ];
-    let words = key.split(|c: char| !c.is_ascii_alphanumeric());
-    words.into_iter().any(|word| RESULTS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 /// Whether a key has a word for none.
@@ -257,7 +306,7 @@ mod tests {
         ] {
             assert_eq!(path_of(key), None, "{key}");
         }
-        assert_eq!(suggest("optim.lrr"), Some("optim.lr"));
+        assert_eq!(suggest(&LINGUA, "optim.lrr"), Some("optim.lr"));
         for (short, path) in [
             ("lr", "optimizer.lr"),
             ("wd", "optimizer.weight_decay"),
@@ -265,9 +314,8 @@ mod tests {
             ("n_layers", "model.n_layers"),
             ("warmup", "schedule.warmup"),
         ] {
-            assert_eq!(suggest(short), Some(path), "{short}");
+            assert_eq!(suggest(&LINGUA, short), Some(path), "{short}");
         }
-        assert!(is_result("score") && is_result("val_loss") && !is_result("class"));
         for key in [
             "cmd",
             "launch.overrides",
@@ -284,13 +332,19 @@ mod tests {
             assert_eq!(class(key), Topic::Training, "{key}");
             assert_eq!(path_of(key).as_deref(), Some(key));
         }
-        for key in [
-            "stool.override",
-            "launcher.slurm-partition",
-            "launch.resources.cpus",
-            "sbatch.exclude.0",
-        ] {
+        for key in ["launcher.slurm-account", "launch.resources.cpus", "sbatch.mail_type.0"] {
             assert_eq!(class(key), Topic::Setup, "{key}");
+        }
+        for (key, topic) in [
+            ("stool.override", Topic::Training),
+            ("launcher.slurm-partition", Topic::Kernel),
+            ("sbatch.exclude.0", Topic::Kernel),
+            ("slurm.container_image", Topic::Training),
+            ("launch.container_mounts.0", Topic::Data),
+            ("env.CUDA_VISIBLE_DEVICES", Topic::Budget),
+            ("launch.env.PYTHONPATH", Topic::Training),
+        ] {
+            assert_eq!(class(key), topic, "{key}");
         }
         assert_eq!(class("slurm.comment"), Topic::Setup);
         assert_eq!(class("logging.wandb.project"), Topic::Setup);

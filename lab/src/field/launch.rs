@@ -1,8 +1,8 @@
-//! Keys of a launcher's section that change no result: names, places, limits, mail, logs.
+//! Keys of a launcher's section: the few that change no result, each group with its reason, and those that choose
+//! what runs, where, and on what data.
 //!
-//! In: nothing. Out: the lists. Must stay true: sorted, in lower case with `_`. A key that counts devices has a row of
-//! its own. A key that can set another key, a variable of the environment or the code that runs is not listed: an audit
-//! reports it as unknown.
+//! Names are in lower case with `_`. A key that counts devices has a row of its own; any key that is not listed is
+//! unknown, and a difference in it may affect the result.
 
 /// Sections of launchers.
 pub(crate) const LAUNCHERS: &[&str] = &["launch", "launcher", "sbatch", "slurm", "stool"];
@@ -15,43 +15,59 @@ pub(crate) const LAUNCH_PARTS: &[&str] = &[
     "srun", "ssh", "stool", "submitit", "torchrun",
 ];
 
-/// Keys that hold a list, or a map with keys of the user's own.
+/// Keys that change no result, with the reason. `.*` at the end covers what is below a key.
 #[rustfmt::skip]
-pub(crate) const LAUNCH_LISTS: &[&str] = &[
-    "annotations", "constraint", "constraints", "container_mounts", "exclude", "exclude_nodes", "file_mounts", "hosts",
-    "labels", "licenses", "mail_type", "mounts", "node_list", "node_selector", "nodelist", "nodes_exclude", "ports",
-    "rdzv_conf", "rdzv_configs", "tags", "tolerations", "volumes",
+pub(crate) const LAUNCH_HARMLESS: &[(&str, &[&str])] = &[
+    ("who pays for the job, and when it starts", &[
+        "account", "array_parallelism", "begin", "billing", "dependency", "hold", "nice", "priority", "qos", "queue",
+        "queue_name", "requeue", "reservation", "usage", "wckey",
+    ]),
+    ("how long it may run or wait", &[
+        "deadline", "rdzv_timeout", "signal", "signal_delay_s", "time", "time_limit", "time_min", "timelimit", "timeout",
+        "timeout_hour", "timeout_min", "walltime",
+    ]),
+    ("names and notes", &[
+        "annotations.*", "author", "comment", "description", "email", "experiment_name", "job_name", "jobname", "label", "labels.*",
+        "mail_type", "mail_type.*", "mail_user", "name", "notes", "owner", "project", "run_name", "tag", "tags", "tags.*", "team", "user", "username",
+    ]),
+    ("where logs go", &[
+        "error", "log_dir", "log_file", "log_level", "log_path", "logdir", "logs_dir", "open_mode", "output", "stderr",
+        "stderr_to_stdout", "stdout", "submitit_folder", "tee", "verbose",
+    ]),
+    ("memory, CPUs and disk of the host", &[
+        "cores", "cpu", "cpus", "cpus_per_gpu", "cpus_per_task", "disk_size", "exclusive", "mem", "mem_gb", "mem_per_cpu", "mem_per_gpu", "memory",
+        "ncpu", "ncpus", "num_cpus", "tmp",
+    ]),
+    ("how processes find each other and start again", &[
+        "auto_requeue", "main_process_ip", "main_process_port", "master_addr", "master_port", "max_restarts", "max_retries", "monitor_interval",
+        "port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_port", "restarts", "retries", "wait_all_nodes",
+    ]),
+    ("a copy of the same code", &["copy_code", "dirs_exists_ok"]),
 ];
 
-/// Keys with one value: those of Lingua's `StoolArgs`, options of sbatch, srun and torchrun, and names that submitit,
-/// SkyPilot, Hydra's launchers and clusters use. A prefix `slurm_` is left out.
+/// A row of the field table, and the keys of a launcher's section that it covers.
 #[rustfmt::skip]
-pub(crate) const LAUNCH_KEYS: &[&str] = &[
-    "account", "acctg_freq", "anaconda", "array_parallelism", "author", "auto_requeue", "autostop", "backend",
-    "backoff_limit", "bb", "bbf", "begin", "billing", "chdir", "cloud", "cluster", "cluster_name", "clusters",
-    "comment", "conda", "conda_env", "constraint", "container", "container_id", "container_image", "container_name",
-    "container_workdir", "contiguous", "copy_code", "core_spec", "cores", "cores_per_socket", "cpu", "cpu_bind",
-    "cpu_freq", "cpus", "cpus_per_gpu", "cpus_per_task", "cwd", "date", "deadline", "delay_boot", "dependency",
-    "description", "dirs_exists_ok", "disk_size", "disk_tier", "distribution", "docker_image", "dry_run", "dump_base",
-    "dump_dir", "email", "enabled", "engine", "env_name", "error", "exclude", "exclusive", "experiment",
-    "experiment_name", "extra", "extra_node_info", "features", "folder", "force", "get_user_env", "gid", "gpu_bind",
-    "gpu_freq", "gres_flags", "group", "hint", "hold", "host", "hostfile", "hostname", "id", "image", "image_id",
-    "job_dir", "job_id", "job_name", "jobname", "kill_on_bad_exit", "kill_on_invalid_dep", "kind", "label", "launcher",
-    "local_addr", "log_dir", "log_file", "log_level", "log_path", "logdir", "logs_dir", "mail_user", "main_process_ip",
-    "main_process_port", "master_addr", "master_port", "max_num_timeout", "max_restarts", "max_retries", "mcs_label",
-    "mem", "mem_bind", "mem_gb", "mem_per_cpu", "mem_per_gpu", "memory", "mincpus", "mode", "monitor_interval", "name",
-    "namespace", "ncpu", "ncpus", "network", "nice", "no_kill", "no_requeue", "node_rank", "nodefile", "note", "notes",
-    "num_cpus", "open_mode", "output", "output_dir", "overcommit", "override", "oversubscribe", "owner", "parsable",
-    "partition", "pod_name", "poll_interval", "pool", "port", "power", "preempt", "prefer", "priority",
-    "priority_class", "profile", "project", "project_name", "propagate", "provider", "qos", "queue", "queue_name",
-    "quiet", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_port", "rdzv_timeout", "reboot", "redirects", "region",
-    "requeue", "reservation", "restart_policy", "restarts", "retries", "role", "run_id", "run_name", "save_dir",
-    "scheduler", "segment", "service_account", "shared_folder", "signal", "signal_delay_s", "sockets_per_node",
-    "spot_recovery", "spread_job", "standalone", "start_method", "stderr", "stderr_to_stdout", "stdout",
-    "submitit_folder", "switches", "tag", "team", "tee", "test_only", "thread_spec", "threads_per_core", "time",
-    "time_limit", "time_min", "timelimit", "timeout", "timeout_hour", "timeout_min", "tmp", "tmp_dir", "ttl", "type",
-    "uid", "unbuffered", "usage", "use_min_nodes", "use_spot", "use_srun", "user", "user_name", "username", "venv",
-    "verbose", "wait", "wait_all_nodes", "walltime", "wckey", "work_dir", "workdir", "working_dir", "zone",
+pub(crate) const LAUNCH_CHOICES: &[(&str, &[&str])] = &[
+    ("lingua.launch_code.*", &[
+        "branch", "chdir", "code_dir", "commit", "cwd", "folder", "git_commit", "git_ref", "repo", "revision", "work_dir", "workdir", "working_dir", "container_workdir",
+    ]),
+    ("lingua.launch_libraries.*", &[
+        "anaconda", "conda", "conda_env", "container", "container_id", "container_image", "container_name", "docker_image", "env_name",
+        "image", "image_id", "modules", "modules.*", "python", "singularity_image", "venv", "virtualenv",
+    ]),
+    ("lingua.launch_data.*", &[
+        "bind", "bind.*", "container_mounts", "container_mounts.*", "file_mounts", "file_mounts.*", "mounts", "mounts.*", "volumes", "volumes.*",
+    ]),
+    ("lingua.launch_hosts.*", &[
+        "accelerator", "accelerators", "cloud", "clusters", "cluster_name", "constraint", "constraint.*", "constraints", "constraints.*", "exclude", "exclude.*",
+        "exclude_nodes", "exclude_nodes.*", "gpu_type", "host", "hostfile", "hostname", "hosts", "hosts.*", "instance_type", "node_list", "node_list.*",
+        "node_selector", "node_selector.*", "nodefile", "nodelist", "nodelist.*", "nodes_exclude", "nodes_exclude.*", "partition", "pool", "prefer", "region",
+        "zone",
+    ]),
+    ("lingua.launch_mode.*", &[
+        "backend", "dump_base", "dump_dir", "engine", "extra", "extra.*", "features", "features.*", "kind", "mode", "output_dir", "override", "profile", "role", "save_dir",
+        "shared_folder", "start_method", "type",
+    ]),
 ];
 
 /// Keys of a launcher that name the program it starts, or files and shell commands that can set anything.

@@ -1,6 +1,8 @@
 //! Columns that follow from keys, empty cells as Python and YAML write them, and evaluations.
 
-use lab::audit::{Experiment, Findings, Report, Rules, Severity, audit, subjects, table};
+use lab::audit::{
+    Experiment, Findings, Names, Report, Rules, Severity, audit, subjects, table, vocabulary,
+};
 
 fn audited(experiments: &[Experiment]) -> Report {
     audit(&subjects(experiments), &Rules::default(), Findings::default())
@@ -8,7 +10,7 @@ fn audited(experiments: &[Experiment]) -> Report {
 
 fn yaml(name: &str, keys: &[(&str, &str)]) -> Experiment {
     let keys = keys.iter().zip(1..).map(|((key, cell), line)| (line, *key, *cell));
-    Experiment::of_keys(name, "a.yaml", keys).unwrap()
+    Experiment::of_keys(name, "a.yaml", &Names::of(&vocabulary::LINGUA), keys).unwrap()
 }
 
 fn rows(columns: &[(&str, &str)]) -> Vec<Experiment> {

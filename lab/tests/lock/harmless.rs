@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use lab::audit::{
-    Experiment, Findings, Report, Rules, Severity, audit, subjects, table, vocabulary,
+    Experiment, Findings, Names, Report, Rules, Severity, audit, subjects, table, vocabulary,
 };
 
 /// `TrainArgs` and its parts: keys with their defaults.
@@ -154,7 +154,6 @@ const DEFAULTS: &[(&str, &str)] = &[
 /// Keys of logs, profiles and launches, with any value.
 const IDLE: &[(&str, &str)] = &[
     ("name", "my-run"),
-    ("dump_dir", "/elsewhere"),
     ("gc_collect_freq", "50"),
     ("probe_freq", "100"),
     ("async_eval_gpus", "16"),
@@ -171,7 +170,6 @@ const IDLE: &[(&str, &str)] = &[
     ("profiling.trace_folder", "traces"),
     ("profiling.mem_steps", "7"),
     ("profiling.profile_steps", "7"),
-    ("checkpoint.path", "/elsewhere"),
     ("checkpoint.dump.every", "77"),
     ("checkpoint.dump.keep", "7"),
     ("checkpoint.eval.every", "77"),
@@ -183,52 +181,36 @@ const IDLE: &[(&str, &str)] = &[
     ("env.OMP_NUM_THREADS", "8"),
     ("launcher", "bash"),
     ("copy_code", "false"),
-    ("override", "true"),
     ("ncpu", "32"),
     ("mem", "100G"),
-    ("anaconda", "mine"),
-    ("constraint", "volta32gb"),
-    ("exclude", "node7"),
     ("time", "4320"),
     ("account", "mine"),
     ("qos", "high"),
-    ("partition", "learn"),
     ("stdout", "true"),
-    ("slurm.partition", "learn"),
     ("slurm.mail_user", "me"),
     ("slurm.mail-type", "END"),
     ("slurm.cpus_per_task", "4"),
     ("slurm.exclusive", "true"),
     ("slurm.requeue", "true"),
     ("slurm.mem_per_cpu", "4G"),
-    ("slurm.nodelist", "n[1-4]"),
     ("slurm.job_name", "x"),
     ("slurm.signal", "USR1@60"),
     ("slurm.reservation", "r"),
     ("slurm.output", "log.txt"),
     ("slurm.dependency", "afterok:1"),
-    ("slurm.container_image", "t.sqsh"),
-    ("slurm.container.mounts", "/data"),
     ("slurm.comment", "hi"),
     ("sbatch.comment", "hi"),
     ("sbatch.time", "24:00:00"),
-    ("stool.anaconda", "mine"),
     ("stool.copy_code", "false"),
     ("stool.dirs_exists_ok", "true"),
-    ("stool.override", "true"),
-    ("launch.partition", "b"),
     ("launch.time_limit", "3"),
     ("launch.name", "x"),
-    ("launch.image", "t"),
     ("launch.rdzv_backend", "c10d"),
     ("launch.rdzv_endpoint", "h:1"),
     ("launch.max_restarts", "3"),
-    ("launch.region", "eu"),
     ("launch.resources.memory", "64"),
     ("launch.env.NCCL_DEBUG", "WARN"),
-    ("launcher.type", "slurm"),
     ("launcher.queue", "q"),
-    ("launcher.slurm_partition", "learn"),
     ("launcher.timeout_min", "60"),
     ("launcher.submitit_folder", "/x"),
     ("launcher.tags.mine", "x"),
@@ -259,8 +241,12 @@ const KEYS: &[(&str, &str)] = &[
     ("gpus_from_comment", "128"),
 ];
 
+fn lingua() -> Names {
+    Names::of(&vocabulary::LINGUA)
+}
+
 fn configuration(name: &str, keys: &[(&str, &str)]) -> Experiment {
-    Experiment::of_keys(name, "x.yaml", keys.iter().map(|(k, v)| (1, *k, *v))).unwrap()
+    Experiment::of_keys(name, "x.yaml", &lingua(), keys.iter().map(|(k, v)| (1, *k, *v))).unwrap()
 }
 
 fn report(set: &[Experiment]) -> Report {
@@ -339,6 +325,24 @@ fn a_command_of_the_launch_decides() {
         ("slurm.export", "ALL,SEED=3", "twin-training"),
         ("slurm.setup", "export X=1", "twin-training"),
         ("slurm.srun_args", "x", "twin-training"),
+        ("dump_dir", "/elsewhere", "twin-training"),
+        ("checkpoint.path", "/elsewhere", "twin-training"),
+        ("override", "true", "twin-training"),
+        ("anaconda", "mine", "twin-training"),
+        ("constraint", "volta32gb", "twin-kernel"),
+        ("exclude", "node7", "twin-kernel"),
+        ("partition", "learn", "twin-kernel"),
+        ("slurm.partition", "learn", "twin-kernel"),
+        ("slurm.nodelist", "n[1-4]", "twin-kernel"),
+        ("slurm.container_image", "t.sqsh", "twin-training"),
+        ("slurm.container.mounts", "/data", "twin-data"),
+        ("stool.anaconda", "mine", "twin-training"),
+        ("stool.override", "true", "twin-training"),
+        ("launch.partition", "b", "twin-kernel"),
+        ("launch.image", "t", "twin-training"),
+        ("launch.region", "eu", "twin-kernel"),
+        ("launcher.type", "slurm", "twin-training"),
+        ("launcher.slurm_partition", "learn", "twin-kernel"),
         ("my.flag", "7", "unknown-key"),
         ("launch.optim.lr", "0.1", "unknown-key"),
         ("launch.seed", "3", "unknown-key"),
@@ -349,7 +353,7 @@ fn a_command_of_the_launch_decides() {
         ("launcher.env", "A=1", "unknown-key"),
         ("launch.accelerate.mixed_precision", "fp16", "unknown-key"),
         ("launch.deepspeed_config", "x.json", "unknown-key"),
-        ("launch.git_commit", "abc", "unknown-key"),
+        ("launch.git_commit", "abc", "twin-training"),
         ("slurm.gres", "gpu:4", "unknown-key"),
         ("slurm.array", "0-3", "unknown-key"),
         ("slurm.anything", "x", "unknown-key"),
@@ -438,7 +442,12 @@ fn half_a_launch_is_reported() {
             report(&[launched("run", &counted(one), ""), launched("runcanon", &counted(two), "")]);
         assert_eq!(found.clean.len(), 1, "{key}: {found:?}");
     }
-    let twice = Experiment::of_keys("run", "x.yaml", [(1, "nodes", "16"), (2, "slurm.nodes", "2")]);
+    let twice = Experiment::of_keys(
+        "run",
+        "x.yaml",
+        &lingua(),
+        [(1, "nodes", "16"), (2, "slurm.nodes", "2")],
+    );
     let found = report(&[twice.unwrap()]);
     let (_, disagree) = found.findings.iter().find(|(_, f)| f.rule == "devices-disagree").unwrap();
     assert_eq!(disagree.places[0].says, "`nodes` is 16, `slurm.nodes` is 2");

@@ -212,8 +212,13 @@ fn names(row: &FieldDef) -> Vec<String> {
     names
 }
 
+fn lingua() -> lab::audit::Names {
+    lab::audit::Names::of(&vocabulary::LINGUA)
+}
+
 fn as_configuration(name: &str, keys: &[(&str, &str)]) -> Audited {
-    Audited::of_keys(name, "x.yaml", keys.iter().map(|(key, value)| (1, *key, *value))).unwrap()
+    Audited::of_keys(name, "x.yaml", &lingua(), keys.iter().map(|(key, value)| (1, *key, *value)))
+        .unwrap()
 }
 
 /// Both arms as rows of one table.
@@ -286,12 +291,16 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
 }
 
 #[test]
-fn unknown_keys_are_reported_and_no_pair_with_them_is_clean() {
-    for key in ["my.flag", "optim.lrr", "data.shuffle_seed", "env.NVIDIA_TF32_OVERRIDE", "note"] {
+fn differences_in_unknown_keys_are_reported_and_equal_values_are_not() {
+    for key in ["my.flag", "optim.lrr", "data.shuffle_seed", "env.NVIDIA_TF32_OVERRIDE", "remark"] {
         let mut first = KEYS.to_vec();
         first.push((key, "x"));
         let mut arm = first.clone();
         arm.push(("model.canon_set", "ABCD"));
+        let equal = report(&as_table([&first, &arm]));
+        assert!(!equal.fails() && equal.clean.len() == 1 && equal.unknown.len() == 1, "{key}");
+        let last = arm.len() - 2;
+        arm[last].1 = "y";
         for set in [
             vec![as_configuration("run", &first), as_configuration("runcanon", &arm)],
             as_table([&first, &arm]),
@@ -311,8 +320,9 @@ fn unknown_keys_are_reported_and_no_pair_with_them_is_clean() {
         }
     }
     // A null value is not ignored.
-    let null = as_configuration("run", &[("my.flag", "")]);
+    let null = as_configuration("run", &[("my.flag", "null")]);
     assert!(null.unknown.contains("my.flag"));
+    assert_eq!(null.values["my.flag"], lab::audit::Value::text("null"));
 }
 
 #[test]

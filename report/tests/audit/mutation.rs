@@ -78,7 +78,10 @@ fn key_of(row: &FieldDef) -> String {
         (None, _) => row.path.to_owned(),
         (Some(_), Some(section)) => format!("{section}any"),
         // Sections of other trainers' keys that are known one by one.
-        (Some(own), None) if own.starts_with("lingua.") => row.foreign[0].to_owned(),
+        (Some(own), None) if own.starts_with("lingua.") => {
+            // A launcher's section has the others.
+            row.foreign.first().unwrap_or(&"slurm.container_mounts").to_string()
+        }
         (Some(own), None) => format!("{own}any"),
     }
 }

@@ -1,0 +1,209 @@
+//! Words that mean the same in every trainer's files and tables: records of a run, measurements, names.
+
+/// Columns of a table that record when, where and by whom a run was made, or what came of it.
+#[rustfmt::skip]
+const RECORDS: &[&str] = &[
+    "_runtime", "_step", "_timestamp", "commit_message", "created", "created_at", "date", "display_name", "duration",
+    "elapsed", "end_time", "ended_at", "epoch", "exit_code", "experiment_id", "finished", "finished_at", "global_step",
+    "gpu_days", "gpu_hours", "heartbeat", "id", "job_id", "last_step", "link", "mfu", "peak_memory", "peak_memory_gb", "report_url",
+    "run_id", "runtime", "samples_per_second", "slurm_job_id", "start_time", "started", "started_at", "steps_per_second",
+    "throughput", "timestamp", "tok_per_s", "tokens_per_s", "tokens_per_sec", "tokens_per_second", "total_flos", "train_runtime",
+    "train_samples_per_second", "train_steps_per_second", "trial_id", "updated", "updated_at", "url", "uuid", "wall_clock",
+    "wall_time", "walltime", "wandb_id", "wandb_url", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second",
+];
+
+/// The same, if the column holds words: a number under such a name may be a setting.
+#[rustfmt::skip]
+const RECORDS_IN_WORDS: &[&str] = &[
+    "author", "cluster", "comment", "comments", "created_by", "creator", "description", "entity", "experiment",
+    "experiment_name", "group", "host", "hostname", "job_name", "job_type", "log_dir", "machine", "node_name", "note", "notes", "out_dir",
+    "output_dir", "owner", "project", "run", "run_name", "state", "status", "submitted_by", "sweep", "sweep_name", "tag", "tags", "user",
+    "username", "wandb_project", "wandb_run_name",
+];
+
+/// Names and notes that no trainer reads, in a file of any trainer.
+pub(crate) const HARMLESS: &[(&str, &str)] = &[
+    ("description", "a note to people"),
+    ("exp_name", "a name for people"),
+    ("experiment_name", "a name for people"),
+    ("log_dir", "a folder to write to"),
+    ("name", "a name for people"),
+    ("notes", "a note to people"),
+    ("project_name", "a name for people"),
+    ("run_name", "a name for people"),
+    ("tags", "a note to people"),
+    ("wandb.*", "says what is reported to W&B"),
+    ("wandb_*", "says what is reported to W&B"),
+];
+
+/// Names for the number of parameters.
+pub(crate) const MODEL_SIZE: &[&str] = &[
+    "model_params",
+    "n_parameters",
+    "n_params",
+    "num_parameters",
+    "num_params",
+    "parameters",
+    "params",
+    "total_params",
+];
+
+/// Words for a measurement.
+#[rustfmt::skip]
+const METRICS: &[&str] = &[
+    "acc", "accuracy", "auc", "bleu", "bpb", "bpc", "bpt", "cer", "em", "f1", "loss", "losses", "mae", "mse", "nll", "perplexity", "ppl",
+    "rmse", "rouge", "rouge1", "rouge2", "rougel", "score", "scores", "wer",
+];
+
+/// Words for a benchmark.
+#[rustfmt::skip]
+const BENCHMARKS: &[&str] = &[
+    "agieval", "arc", "arcc", "arce", "bbh", "blimp", "boolq", "ceval", "cmmlu", "commonsenseqa", "copa", "csqa", "gpqa", "gsm8k",
+    "hellaswag", "humaneval", "ifeval", "lambada", "mbpp", "mmlu", "obqa", "openbookqa", "piqa", "sciq", "siqa", "squad",
+    "triviaqa", "truthfulqa", "wikitext", "winogrande",
+];
+
+/// Words that say which measurement.
+#[rustfmt::skip]
+const QUALIFIERS: &[&str] = &[
+    "0shot", "5shot", "at", "avg", "average", "best", "ce", "challenge", "char", "chars", "cross", "dev", "easy", "ema", "end", "entropy", "eval", "evaluation", "exact", "final",
+    "heldout", "in", "last", "lm", "match", "max", "mean", "median", "min", "norm", "openai", "out", "result", "shot", "smoothed", "std", "stderr", "test", "token", "top1",
+    "top5", "train", "training", "val", "valid", "validation", "word",
+];
+
+/// Words that begin the name of a measurement, whatever follows.
+const MEASURED: &[&str] =
+    &["best", "dev", "eval", "evaluation", "final", "test", "train", "val", "valid", "validation"];
+
+/// Words of a setting: `loss_weight`, `score_func`, `eval_every`.
+#[rustfmt::skip]
+const SETTINGS: &[&str] = &[
+    "accum", "accumulation", "alpha", "aux", "auxiliary", "balance", "balancing", "batch", "beta", "chunk", "chunks", "coef", "coeff", "coefficient",
+    "decay", "delay", "dim", "dropout", "every", "factor", "fn", "freq", "frequency", "func", "function", "gamma", "grad", "gradient",
+    "heads", "interval", "iters", "kind", "lambda", "layers", "len", "length", "limit", "lr", "margin", "micro", "mode", "num", "parallel", "patience",
+    "penalty", "per", "rate", "ratio", "reduction", "router", "samples", "scale", "scaling", "seed", "size", "smoothing", "split", "steps", "target", "tasks", "tau",
+    "temperature", "threshold", "tokens", "tolerance", "type", "warmup", "wd", "weight", "weights", "workers", "z",
+];
+
+/// A column's name in small letters with `_` between words.
+fn lower(key: &str) -> String {
+    key.trim().to_lowercase().replace([' ', '-', '/', '.'], "_")
+}
+
+/// Whether a column records something about a run, rather than a setting of it.
+pub(crate) fn is_record(key: &str, numeric: bool) -> bool {
+    let lower = lower(key);
+    let known = |list: &[&str]| list.contains(&lower.as_str());
+    known(RECORDS)
+        || (!numeric && known(RECORDS_IN_WORDS))
+        || key.starts_with("_wandb")
+        || key.starts_with("system/")
+}
+
+/// Whether a key is named like a measurement. Its values have to be numbers, too.
+pub(crate) fn is_metric(key: &str) -> bool {
+    let lower = lower(key);
+    let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
+    let of = |list: &[&str], word: &str| list.contains(&word);
+    let Some(first) = words.first() else { return false };
+    // `eval_loss__MIN` of a chart, `mmlu_5_shot`.
+    let number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
+    let setting = words.iter().any(|word| of(SETTINGS, word));
+    let metric = words.iter().any(|word| of(METRICS, word));
+    let qualified = words.iter().all(|word| {
+        of(METRICS, word) || of(QUALIFIERS, word) || of(BENCHMARKS, word) || number(word)
+    });
+    if setting || (words.len() == 1 && of(QUALIFIERS, first)) {
+        return false;
+    }
+    let benchmark =
+        of(BENCHMARKS, first) || words.iter().any(|word| of(BENCHMARKS, word)) && qualified;
+    (metric && (qualified || of(MEASURED, first))) || benchmark
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measurements_are_told_from_settings() {
+        for key in [
+            "loss",
+            "eval_loss",
+            "final_loss",
+            "val_loss",
+            "train/loss",
+            "ppl",
+            "mmlu",
+            "accuracy",
+            "hellaswag/acc",
+            "arc_easy",
+            "val/c4_loss",
+            "best val loss",
+            "eval/perplexity",
+            "test_acc",
+            "lambada_openai/acc",
+            "score",
+            "arc_challenge/acc_norm",
+            "bpb",
+            "eval.loss",
+            "gsm8k_exact_match",
+        ] {
+            assert!(is_metric(key), "{key}");
+        }
+        for key in [
+            "z_loss",
+            "aux_loss",
+            "loss_weight",
+            "label_smoothing",
+            "grad_acc_steps",
+            "score_func",
+            "loss_scale",
+            "kl_loss",
+            "target_loss",
+            "loss_type",
+            "eval_every",
+            "train_iters",
+            "val",
+            "test",
+            "max",
+            "eval_batch_size",
+            "router_aux_loss_coef",
+            "train/lr",
+            "train_tokens",
+            "moe_z_loss",
+            "loss_chunks",
+            "em_steps",
+            "lr",
+            "val_set_size",
+            "eval_tasks",
+        ] {
+            assert!(!is_metric(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn records_are_told_from_settings() {
+        for key in [
+            "State",
+            "Runtime",
+            "Created",
+            "User",
+            "Notes",
+            "Tags",
+            "url",
+            "GPU hours",
+            "host",
+            "out_dir",
+            "group",
+        ] {
+            assert!(is_record(key, false), "{key}");
+        }
+        for key in ["gpu_hours", "id", "date", "Runtime", "tokens_per_second"] {
+            assert!(is_record(key, true), "{key}");
+        }
+        for key in ["group", "tag", "dump_dir", "snapshot", "data_url", "steps", "epochs"] {
+            assert!(!is_record(key, true), "{key}");
+        }
+    }
+}

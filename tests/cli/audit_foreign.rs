@@ -1,0 +1,278 @@
+//! `canonc audit` of other trainers' files: launches, results, formats, charts, and what a lock declares.
+
+use std::path::Path;
+
+use super::super::{Ran, canonc, folder};
+
+const RUN: &str = "\
+steps: 240000
+seed: 777
+world_size: 128
+model:
+  dim: 2048
+  n_heads: 32
+  n_layers: 24
+optim:
+  lr: 0.003
+data:
+  root_dir: /data
+  batch_size: 8
+  seq_len: 4096
+";
+
+fn audit(dir: &Path, arguments: &[&str]) -> Ran {
+    canonc(dir, &[&["audit"], arguments].concat())
+}
+
+/// A key of a launch that chooses code, libraries, data, hosts or devices is a confound. Names, limits, logs and copies
+/// are not.
+#[test]
+fn keys_of_a_launch_that_choose_what_runs_are_confounds() {
+    let cases = [
+        ("env", "PYTHONPATH: /code/a", "PYTHONPATH: /code/b", 1),
+        ("slurm", "container_image: pytorch:23.05", "container_image: pytorch:25.01", 1),
+        ("slurm", "docker_image: a", "docker_image: b", 1),
+        ("stool", "anaconda: /envs/a", "anaconda: /envs/b", 1),
+        ("launch", "conda_env: a", "conda_env: b", 1),
+        ("launch", "venv: a", "venv: b", 1),
+        ("slurm", "container_mounts: /lake/v1:/data", "container_mounts: /lake/v2:/data", 1),
+        ("launch", "file_mounts: {/data: s3://a}", "file_mounts: {/data: s3://b}", 1),
+        ("slurm", "chdir: /home/a", "chdir: /home/b", 1),
+        ("launch", "extra: --optim.lr=0.1", "extra: \"\"", 1),
+        ("launch", "mode: train", "mode: finetune", 1),
+        ("launch", "features: fp8", "features: bf16", 1),
+        ("slurm", "partition: a100", "partition: h100", 1),
+        ("launch", "hosts: 2", "hosts: 4", 1),
+        ("slurm", "nodelist: n[1-16]", "nodelist: n[1-8]", 1),
+        ("slurm", "dump_dir: /a", "dump_dir: /b", 1),
+        ("slurm", "copy_code: true", "copy_code: false", 0),
+        ("slurm", "array_parallelism: 4", "array_parallelism: 8", 0),
+        ("slurm", "account: a", "account: b", 0),
+        ("slurm", "job_name: a", "job_name: b", 0),
+        ("slurm", "time: 100", "time: 200", 0),
+        ("slurm", "mem: 0", "mem: 100G", 0),
+        ("slurm", "mail_user: a", "mail_user: b", 0),
+        ("slurm", "output: a.log", "output: b.log", 0),
+        ("env", "NCCL_DEBUG: INFO", "NCCL_DEBUG: WARN", 0),
+        ("env", "OMP_NUM_THREADS: 1", "OMP_NUM_THREADS: 8", 0),
+    ];
+    let mut files = Vec::new();
+    for (at, (section, one, other, _)) in cases.iter().enumerate() {
+        let with = |keys: &str| format!("{RUN}{section}:\n  {keys}\n");
+        let canon = with(other).replace("  dim:", "  canon_set: ABCD\n  dim:");
+        files.push((format!("c{at}/Llama.yaml"), with(one)));
+        files.push((format!("c{at}/LlamaCanon.yaml"), canon));
+    }
+    // The devices that processes see are all that says how many there are.
+    let alone = RUN.replace("world_size: 128\n", "");
+    let seen = |devices: &str| format!("{alone}env:\n  CUDA_VISIBLE_DEVICES: {devices}\n");
+    files.push(("seen/Llama.yaml".to_owned(), seen("0,1,2,3")));
+    let canon = seen("0,1,2,3,4,5,6,7").replace("  dim:", "  canon_set: ABCD\n  dim:");
+    files.push(("seen/LlamaCanon.yaml".to_owned(), canon));
+    let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    let dir = folder(&files);
+    for (at, (section, one, other, code)) in cases.iter().enumerate() {
+        let ran = audit(dir.path(), &[&format!("c{at}")]);
+        assert_eq!(ran.code, *code, "{section} {one} | {other}: {}{}", ran.stdout, ran.stderr);
+        let clean = ran.stdout.contains("1 pair, 1 of them clean");
+        assert_eq!(clean, *code == 0, "{section} {one}: {}", ran.stdout);
+    }
+    let ran = audit(dir.path(), &["seen"]);
+    assert_eq!(ran.code, 1, "{}", ran.stdout);
+    assert!(ran.stdout.contains("twin-budget"), "{}", ran.stdout);
+}
+
+/// One pair in each format, with a harmless difference, and with another learning rate.
+#[test]
+fn every_format_gives_the_same_answer() {
+    let pair = |lr: &str| {
+        let yaml = |lr: &str, canon: &str| {
+            format!(
+                "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nlearning_rate: {lr}\nreport_to: none\n{canon}"
+            )
+        };
+        let toml = |lr: &str, canon: &str| {
+            format!(
+                "model_type = \"llama\"\nhidden_size = 64\nnum_hidden_layers = 2\nlearning_rate = {lr}\n{canon}"
+            )
+        };
+        let json = |name: &str, lr: &str, canon: &str| {
+            format!(
+                "{{\"name\": \"{name}\", \"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"learning_rate\": {lr}, \"canon_set\": \"{canon}\", \"eval_loss\": 2.31}}"
+            )
+        };
+        let rows = |separator: &str| {
+            let row = |cells: [&str; 6]| cells.join(separator);
+            [
+                row(["name", "model_type", "hidden_size", "learning_rate", "canon_set", "note"]),
+                row(["run", "llama", "64", "1e-3", "", "\"two\nlines\""]),
+                row(["run_canon", "llama", "64", lr, "ABCD", "x"]),
+            ]
+            .join("\n")
+        };
+        vec![
+            ("yaml/run.yaml".to_owned(), yaml("1e-3", "")),
+            ("yaml/run_canon.yml".to_owned(), yaml(lr, "canon_set: ABCD\n")),
+            ("toml/run.toml".to_owned(), toml("1e-3", "")),
+            ("toml/run_canon.toml".to_owned(), toml(lr, "canon_set = \"ABCD\"\n")),
+            ("json/run.json".to_owned(), json("a", "1e-3", "")),
+            ("json/run_canon.json".to_owned(), json("b", lr, "ABCD")),
+            (
+                "list/runs.json".to_owned(),
+                format!("[{},\n{}]", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
+            ),
+            (
+                "lines/runs.jsonl".to_owned(),
+                format!("{}\n{}\n", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
+            ),
+            ("comma/runs.csv".to_owned(), rows(",")),
+            ("semicolon/runs.csv".to_owned(), rows(";")),
+            (
+                "markdown/runs.md".to_owned(),
+                format!(
+                    "# Runs\n\n| name | hidden_size | `learning_rate` | num_hidden_layers | canon_set |\n|---|---:|---|---|---|\n| run | 64 | 1e-3 | 2 | |\n| **run_canon** | 64 | {lr} | 2 | ABCD |\n"
+                ),
+            ),
+        ]
+    };
+    for (lr, code, clean) in [("0.001", 0, 1), ("0.002", 1, 0)] {
+        let files = pair(lr);
+        let named: Vec<(&str, &str)> =
+            files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+        let dir = folder(&named);
+        let mut folders: Vec<&str> =
+            named.iter().filter_map(|(p, _)| p.split('/').next()).collect();
+        folders.dedup();
+        for format in folders {
+            let ran = audit(dir.path(), &[format]);
+            assert_eq!(ran.code, code, "{format}: {}{}", ran.stdout, ran.stderr);
+            let says = format!("2 experiments, 1 pair, {clean} of them clean");
+            assert!(ran.stdout.contains(&says), "{format}: {}", ran.stdout);
+            assert!(ran.stdout.contains("keys read as transformers"), "{format}: {}", ran.stdout);
+        }
+    }
+}
+
+/// A file that Hydra composes: no default of Lingua, and interpolation as it is written.
+#[test]
+fn a_hydra_file_keeps_its_own_words() {
+    let hydra = "defaults:\n  - model: small\nmodel:\n  layers: 12\n  width: 768\noptimizer:\n  lr: 3e-4\ntrainer:\n  dir: ${hydra:runtime.cwd}/x\n  amp: on\n";
+    let other = hydra.replace("width: 768", "width: 512");
+    let dir = folder(&[("a.yaml", hydra), ("b.yaml", &other)]);
+    let ran = audit(dir.path(), &["a.yaml", "b.yaml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    insta::assert_snapshot!("audit_hydra", ran.text(dir.path()));
+    let ran = audit(dir.path(), &["a.yaml", "--as", "nobody"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("torchtitan"), "{}", ran.stderr);
+}
+
+#[test]
+fn equal_columns_and_results_leave_a_pair_clean() {
+    let dir = folder(&[
+        (
+            "runs.csv",
+            "name,canon_set,optim.lr,steps,status\nllama,,0.003,1000,finished\nllama-canon,ABCD,0.003,1000,finished\n",
+        ),
+        (
+            "results.csv",
+            "name,canon_set,model.dim,optim.lr,steps,eval_loss,Runtime,State,Created\nllama,,1024,0.003,1000,2.31,3600,finished,2024-01-01\nllama-canon,ABCD,1024,0.003,1000,2.29,3700,finished,2024-01-02\n",
+        ),
+    ]);
+    let mut text = String::new();
+    for table in ["runs.csv", "results.csv"] {
+        let ran = audit(dir.path(), &[table]);
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        text += &format!("$ canonc audit {table}\n{}", ran.text(dir.path()));
+    }
+    insta::assert_snapshot!("audit_results", text);
+}
+
+/// Curves that belong to nothing, and a chart without steps, are no reason to say that nothing was found.
+#[test]
+fn curves_without_an_experiment_or_steps_are_errors() {
+    let dir = folder(&[
+        ("runs.csv", "name,canon_set\nllama,\nllama-canon,ABCD\n"),
+        ("other.csv", "model,step,loss\ngpt,1,2.0\ngpt,2,1.9\n"),
+        ("chart.csv", "\"llama - loss\",\"llama-canon - loss\"\n\"2.0\",\"1.9\"\n"),
+        ("three.csv", "model,time,loss\nllama,1,2.0\n"),
+        (
+            "good.csv",
+            "\"Step\",\"llama - loss\",\"llama - loss__MIN\",\"llama-canon - loss\"\n1,2.0,1.0,1.9\n2,1.9,1.0,1.8\n",
+        ),
+    ]);
+    for (curves, says) in [
+        ("other.csv", "no curve belongs to an experiment: the curves are of `gpt`"),
+        ("chart.csv", "no column gives the run or the step"),
+        ("three.csv", "no column gives the step; the columns are model, time, loss"),
+    ] {
+        let ran = audit(dir.path(), &["runs.csv", "--curves", curves]);
+        assert_eq!(ran.code, 2, "{curves}: {}", ran.stdout);
+        assert!(ran.stderr.contains(says), "{curves}: {}", ran.stderr);
+    }
+    assert_eq!(audit(dir.path(), &["runs.csv", "--curves", "good.csv"]).code, 0);
+}
+
+const ARCHS: &str = "\
+arch small {
+  vocab 300   dim 8   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 2 }
+    mlp   swiglu { hidden 16 }
+  }
+}
+arch smallcanon = small with { canon A, B, C, D }
+arch narrowcanon = smallcanon with { mlp.hidden 14 }
+";
+
+fn recipe(arch: &str, task: &str) -> String {
+    format!(
+        "arch = \"../arch/small.canon#{arch}\"\ndata = {{ {task}, seq_len = 64, ids = \"dense\" }}\n\
+         batch = {{ sequences = 4 }}\noptimizer = {{ lr = 0.003, weight_decay = 0.1 }}\n\
+         schedule = {{ kind = \"cosine\", warmup = 10 }}\nbudget = {{ steps = 100 }}\nseeds = {{ init = 1, data = 1 }}\n"
+    )
+}
+
+const DEPO: &str = "task = \"depo\", depo.N = 6, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2";
+const MANO: &str = "task = \"mano\", mano.L = 10";
+
+/// A comparison's lock says what its arms are meant to differ in.
+#[test]
+fn what_a_lock_declares_is_judged_as_declared() {
+    let pair = "base = \"small\"\ntreatment = [\"canon\", \"mlp.hidden\"]\n[arms]\nsmall = \"small.toml\"\nnarrowcanon = \"narrowcanon.toml\"\n[seeds]\ninit = [1]\ndata = [1]\n";
+    let (small, narrow) = (recipe("small", DEPO), recipe("narrowcanon", DEPO));
+    let dir = folder(&[
+        ("arch/small.canon", ARCHS),
+        ("recipes/small.toml", &small),
+        ("recipes/narrowcanon.toml", &narrow),
+        ("recipes/pair.toml", pair),
+    ]);
+    let ran = canonc(dir.path(), &["build", "recipes/pair.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    for path in ["lockfiles", "lockfiles/pair.lock"] {
+        let ran = audit(dir.path(), &[path]);
+        assert_eq!(ran.code, 0, "{path}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains("2 experiments, 1 pair, 1 of them clean"), "{}", ran.stdout);
+        assert!(!ran.stdout.contains("no pairs"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn locks_that_share_neither_data_nor_name_are_no_twins() {
+    let (depo, mano) = (recipe("small", DEPO), recipe("smallcanon", MANO));
+    let dir = folder(&[
+        ("arch/small.canon", ARCHS),
+        ("recipes/first.toml", &depo),
+        ("recipes/second.toml", &mano),
+    ]);
+    let ran = canonc(dir.path(), &["build", "recipes/first.toml", "recipes/second.toml"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let ran = audit(dir.path(), &["lockfiles"]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("no two of them share data or a word of their names"),
+        "{}",
+        ran.stdout
+    );
+}
