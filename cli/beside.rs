@@ -110,8 +110,9 @@ impl Folder {
         inside.collect()
     }
 
-    /// What contradicts that the folder `name` holds the run of that name.
-    fn faults_of(&self, name: &str) -> Vec<String> {
+    /// What contradicts that the folder `name` holds the run of that name; if `complete` is set, also that its lock beside
+    /// it is gone.
+    fn faults_of(&self, name: &str, complete: bool) -> Vec<String> {
         let lock = Paths::new(self.path.join(name)).lock();
         let beside = self.path.join(format!("{name}.lock"));
         // An unreadable lock in the run's folder is a finding about the run.
@@ -122,6 +123,10 @@ impl Folder {
             faults.push(format!("{name}.lock beside the folder is a link or a folder, not a lock"));
         }
         match experiment_at(&beside) {
+            None if held.name != name => {
+                faults.push(format!("folder {name} holds run {held_text}"));
+            }
+            None if !complete => {}
             None => faults.push(format!(
                 "folder {name} holds run {held_text}, but there is no readable lock {name}.lock beside it; \
                  `canonc compare` writes one for each of its runs"
@@ -284,17 +289,21 @@ pub fn report(folder: &Path) -> Option<Report> {
 
 /// What contradicts that this folder, in a comparison's, holds the run of its name.
 pub fn faults(run: &Path) -> Vec<String> {
+    faults_of(run, true)
+}
+
+fn faults_of(run: &Path, complete: bool) -> Vec<String> {
     let Ok(run) = std::path::absolute(run) else { return Vec::new() };
     let (Some(above), Some(name)) = (run.parent(), run.file_name().and_then(|name| name.to_str()))
     else {
         return Vec::new();
     };
-    Folder::at(above).map(|folder| folder.faults_of(name)).unwrap_or_default()
+    Folder::at(above).map(|folder| folder.faults_of(name, complete)).unwrap_or_default()
 }
 
 /// Refuses a run of a comparison that is in another run's place.
 pub fn refuse_others(run: &Path) -> Result<(), Failure> {
-    let Some(fault) = faults(run).into_iter().next() else { return Ok(()) };
+    let Some(fault) = faults_of(run, false).into_iter().next() else { return Ok(()) };
     let failure = Failure::bad_input(fault);
     Err(Failure { exit: Exit::Finding, ..failure }.at(shown(run)).help(
         "restore the run's own folder from a copy, or move this one away, and `canonc compare` trains it again",
