@@ -25,8 +25,8 @@ if the interval is not finite. docs/statistics.md explains the method and its co
 
 Exit codes: 0 a fit was made, 1 the sizes or runs do not support one, 2 a lock cannot be used.
 Schema of --json: {schema: \"canonc.scaling.v1\", by, metric, label (with the reason if the
-loss is not held-out), base, treated, controlled, sizes: [{name, lock, at,
-treated_over_base, base: [loss by seed], treated: the same}], fit: {model, base: {floor, factor, exponent,
+loss is not held-out), base, treated, controlled, sizes: [{name, lock, design (as
+in canonc compare), at, treated_over_base, base: [loss by seed], treated: the same}], fit: {model, base: {floor, factor, exponent,
 exponent_error}, treated: the same, unit, sizes, runs, at_loss, df}, compute_ratio: {ratio, low, high, level,
 reaches_beyond_sizes}, compute_saved: {share, low, high}, refused: the reason}; without a fit the first three
 are null, with a fit refused is.")]

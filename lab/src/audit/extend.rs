@@ -13,6 +13,7 @@ use super::quantity::Quantity;
 use super::rules::{Invariant, Own, Pairs, Range, Rules, Severity, TABLE};
 use super::vocabulary::{self, Topic};
 use crate::facts;
+use crate::field;
 use compiler::number::Ratio;
 
 /// One error in a rules file.
@@ -261,6 +262,13 @@ impl Reader<'_> {
         for (path, at) in treatment.iter().chain(&ignore) {
             self.key(path, at);
         }
+        let is_measurement = |path: &str| field::find(path).is_some_and(|def| def.is_measurement());
+        for (path, at) in treatment.iter().filter(|(path, _)| is_measurement(path)) {
+            let message = format!(
+                "`{path}` is how results are measured, and what is measured is no treatment"
+            );
+            self.bad(at, message, "name what the experiments train differently");
+        }
         let paths = |list: Vec<(String, At)>| list.into_iter().map(|(path, _)| path).collect();
         let (treatment, ignore) = (paths(treatment), paths(ignore));
         self.rules.pairs.push(Pairs { treatment, ignore, locked: None });
@@ -439,6 +447,11 @@ mod tests {
             ("keys = 3", 1, "`keys` is not a section"),
             ("[severity]\nmissing-twin = \"bad\"", 2, "\"bad\" is not a severity"),
             ("[[pairs]]\nignore = []", 1, "`[[pairs]]` has no treatment"),
+            (
+                "[[pairs]]\ntreatment = [\"seeds.eval\"]",
+                2,
+                "`seeds.eval` is how results are measured, and what is measured is no treatment",
+            ),
             ("[[range]]\nid = \"a\"\nof = \"optimizer.lr\"", 1, "has no bounds"),
             ("[[range]]\nid = \"a\"\nof = \"optimizer.lr\"\nmin = 2\nmax = 1", 1, "above its max"),
             (
