@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use records::attest::{Attestation, Circumstances};
+use records::attest::Attestation;
 use records::fault::Faults;
 use records::finished;
 use records::metrics::{self, Evaluation, Log, Record};
@@ -34,9 +34,9 @@ fn scores_that_are_not_the_locks_are_found() {
             }
             log.append(&record, &Faults::none()).unwrap();
         }
-        let mut attestation = Attestation::parse(&attested).unwrap();
+        let (mut attestation, below) = Attestation::parse_with_circumstances(&attested).unwrap();
         attestation.metrics = log.head().unwrap();
-        attestation.write(&paths.attestation(), Circumstances::default(), &Faults::none()).unwrap();
+        attestation.write(&paths.attestation(), below, &Faults::none()).unwrap();
         place.type_in("verify runs/small")
     };
     let found = |forge: &dyn Fn(&mut Evaluation), says: &str| {
