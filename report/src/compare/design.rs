@@ -72,6 +72,11 @@ impl Design {
             Design::Tuned | Design::NotControlled => false,
         }
     }
+
+    /// Whether a difference is due to one declared factor.
+    pub fn is_attributable(self) -> bool {
+        self == Design::Controlled
+    }
 }
 
 impl Comparison {
@@ -96,11 +101,6 @@ impl Pair<'_> {
             }
             false => Design::NotControlled,
         }
-    }
-
-    /// Whether the difference is due to one declared factor.
-    pub fn is_attributable(&self) -> bool {
-        self.design() == Design::Controlled
     }
 
     /// The design in one line.
