@@ -460,7 +460,9 @@ Examples:
 Runs are in runs/<comparison>/<run>; an interrupted command continues when repeated. The order of runs is
 random, keyed by the lock's id. A run that diverges is a result: it is attested, the other runs continue, and
 the exit code stays 0. If the lock has a stopping rule, looks are recorded in looks.jsonl, intervals are
-anytime-valid, and an arm's first decisive look counts: later seeds are not in its rows.
+anytime-valid, and an arm's first decisive look counts: later seeds are not in its rows. Before the first missing run
+it says what `canonc build` says of the lock: questions that training will contain, time on this machine, and what the
+seeds can find, if runs of the base are finished.
 
 Schema of --json: {schema: \"canonc.compare.v2\", controlled, attributable, comparisons: [...], together:
 [{comparison, arm, metric, judged}]}, where controlled is true only if every judged pair is, attributable only

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use compiler::program::Compiled;
-use lab::experiment::LockedArch;
+use lab::experiment::{Experiment, LockedArch};
 use lab::lock::{self, ArchLock, Lock};
 use lab::recipe::{self, Source};
 use lab::verdict;
@@ -22,6 +22,8 @@ use serde_json::json;
 
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::forecast::{self, Forecast};
+use crate::found::Found;
 use crate::load::{self, Archs};
 use crate::{locks, out, output, runs};
 
@@ -50,12 +52,15 @@ struct Locked {
     kind: Option<String>,
     id: Option<String>,
     state: LockState,
+    /// What its runs will show and cost, if it was named and can be trained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forecast: Option<Forecast>,
 }
 
 impl Locked {
     fn new(path: &Path, lock: &Lock, state: LockState) -> Locked {
         let (kind, id) = (Some(lock.kind().to_owned()), Some(lock.id().to_string()));
-        Locked { path: shown(path), kind, id, state }
+        Locked { path: shown(path), kind, id, state, forecast: None }
     }
 
     /// A lock that no source makes.
@@ -63,7 +68,7 @@ impl Locked {
         let read = locks::standing(path).ok().flatten();
         match read.and_then(|text| lock::read(&shown(path), &text).ok()) {
             Some(lock) => Locked::new(path, &lock, state),
-            None => Locked { path: shown(path), kind: None, id: None, state },
+            None => Locked { path: shown(path), kind: None, id: None, state, forecast: None },
         }
     }
 
@@ -92,6 +97,9 @@ impl Failed {
     }
 }
 
+/// Most locks that get a forecast, which takes seconds each.
+const MOST_FORECASTS: usize = 4;
+
 pub fn build(args: &BuildArgs) -> Outcome {
     out::container(&args.out)?;
     let mut made: BTreeMap<PathBuf, String> = BTreeMap::new();
@@ -100,6 +108,7 @@ pub fn build(args: &BuildArgs) -> Outcome {
     known.json = args.json;
     let mut sources = BTreeSet::new();
     let (mut listed, mut failed) = (Vec::new(), Vec::new());
+    let mut trained = 0;
     let everything = args.files.is_empty().then(|| check::in_folder(args)).transpose()?;
     let all = match &everything {
         Some(in_folder) => check::sources(args, in_folder)?,
@@ -122,7 +131,10 @@ pub fn build(args: &BuildArgs) -> Outcome {
             let done = match (*before != source, args.check) {
                 (true, _) => Err(two_sources(&path, before, &source)),
                 (false, true) => check::check(&path, lock),
-                (false, false) => write(&path, lock),
+                (false, false) => {
+                    trained += usize::from(!matches!(lock, Lock::Arch(_)));
+                    write(&path, lock, trained <= MOST_FORECASTS && !output::quiet())
+                }
             };
             worst = worst.max(match done {
                 Ok(lock) => {
@@ -140,6 +152,12 @@ pub fn build(args: &BuildArgs) -> Outcome {
             });
         }
         sources.insert(source);
+    }
+    if trained > MOST_FORECASTS {
+        output::note(&format!(
+            "what to expect of {} is left out; `canonc build` of one file tells it",
+            output::counted((trained - MOST_FORECASTS) as u64, "more lock")
+        ));
     }
     let mut left = match everything {
         Some(in_folder) => {
@@ -254,7 +272,7 @@ pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failur
     }
 }
 
-fn write(path: &Path, lock: Lock) -> Result<Locked, Failure> {
+fn write(path: &Path, lock: Lock, forecasts: bool) -> Result<Locked, Failure> {
     let (lock, before) = settled(path, lock)?;
     if before.as_deref().is_some_and(lock::is_older) {
         let bound =
@@ -271,8 +289,31 @@ fn write(path: &Path, lock: Lock) -> Result<Locked, Failure> {
         output::note(&format!("{name}: wrote {} {}", lock.kind(), lock.id().short()));
     }
     describe(path, &lock, &text);
+    let forecast = forecasts.then(|| forecast(&lock)).flatten();
+    for line in forecast.iter().flat_map(Forecast::lines) {
+        output::note(&format!("  {line}"));
+    }
     let state = if same { LockState::UpToDate } else { LockState::Wrote };
-    Ok(Locked::new(path, &lock, state))
+    Ok(Locked { forecast, ..Locked::new(path, &lock, state) })
+}
+
+/// What the runs of a lock will show and cost; `None` if it trains nothing, or nothing more.
+fn forecast(lock: &Lock) -> Option<Forecast> {
+    if !lock.open_inputs().is_empty() {
+        return None;
+    }
+    let runs = Path::new(runs::FOLDER);
+    let found = Found::under(runs);
+    match lock {
+        Lock::Arch(_) => None,
+        Lock::Experiment(experiment) => (!found.is_finished(runs, experiment))
+            .then(|| forecast::of_experiment(experiment, None)),
+        Lock::Comparison(comparison) => {
+            let folder = out::named(runs, &comparison.name, "").ok()?;
+            let finished = |experiment: &Experiment| found.is_finished(&folder, experiment);
+            forecast::of_comparison(comparison, None, runs, finished)
+        }
+    }
 }
 
 /// Prints what is notable about a lock besides its name.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ::report::compare;
 use ::report::overview::{self, Entry};
 use lab::comparison::{Comparison, Run};
-use lab::experiment::{DataSource, Evaluation};
+use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::FieldValue;
 use lab::lock::{self, Lock};
 use records::attest::Attestation;
@@ -26,6 +26,7 @@ use records::verify::holds;
 use crate::args::{CompareArgs, CompareTo};
 use crate::compared::{compared, heading, places, same_data};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::forecast::{self, Forecast};
 use crate::found::Found;
 use crate::looks;
 use crate::out::{self, OutputKind};
@@ -77,6 +78,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
             stop: &stop,
             found: &found,
         };
+        forecast(comparison, args, &folder, &found);
         // With a stopping rule, do the runs of one more seed until it decides.
         let (mut due, mut looks) = looks::due(comparison, &folder, &found)?;
         let mut carried = 0;
@@ -124,6 +126,18 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         })))?;
     }
     Ok(Exit::Fine)
+}
+
+/// Says what the missing runs will show and cost.
+fn forecast(comparison: &Comparison, args: &CompareArgs, folder: &Path, found: &Found) {
+    if output::quiet() {
+        return;
+    }
+    let finished = |experiment: &Experiment| found.is_finished(folder, experiment);
+    let forecast = forecast::of_comparison(comparison, args.data.as_deref(), &args.dir, finished);
+    for line in forecast.iter().flat_map(Forecast::lines) {
+        output::note(&line);
+    }
 }
 
 fn read(path: &Path) -> Result<Comparison, Failure> {

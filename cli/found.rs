@@ -55,6 +55,12 @@ impl Found {
         Ok(self.finished(experiment).unwrap_or(usual))
     }
 
+    /// Whether [`Found::place`] names a finished run.
+    pub fn is_finished(&self, folder: &Path, experiment: &Experiment) -> bool {
+        let place = self.place(folder, experiment);
+        place.is_ok_and(|place| Paths::new(&place).attestation().exists())
+    }
+
     /// The folder of a finished run of this lock, whatever its name.
     pub fn finished(&self, experiment: &Experiment) -> Option<PathBuf> {
         let digests = experiment.digests;

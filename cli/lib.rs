@@ -27,6 +27,7 @@ pub mod export;
 pub mod fail;
 pub mod files;
 pub mod fmt;
+pub mod forecast;
 pub mod found;
 pub mod graph;
 pub mod help;

@@ -5,6 +5,7 @@
 //! support a plan, the reason is given instead of a number.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use lab::comparison::{Comparison, Role, Run, Stop};
 use lab::lock;
@@ -54,14 +55,12 @@ pub fn plan(args: &PlanArgs) -> Outcome {
     let comparison = lock::comparable(locked)
         .map_err(|error| Failure::bad_input(error.message).help(error.help).at(name.as_str()))?;
     let analysis = &comparison.analysis;
-    let confidence = Confidence::new(1.0 - analysis.level.to_f64())
-        .ok_or_else(|| Failure::bad_input("the level of [analysis] is not below 0.5"))?;
-    let tests = comparison.verdicts.len().max(1) * analysis.family.len();
-    let wanted = Wanted { power: args.power, confidence, tests };
+    let wanted = wanted(&comparison, args.power)?;
+    let Wanted { confidence, tests, .. } = wanted;
     let (noise, noise_from) = match args.noise {
         Some(_) => (None, Source { from: "given", of: Vec::new(), aa_pairs: 0 }),
         None => {
-            let (noise, source) = measured(args, &comparison, confidence)?;
+            let (noise, source) = measured(&args.dir, &name, &comparison, confidence)?;
             (Some(noise), source)
         }
     };
@@ -112,15 +111,26 @@ pub fn plan(args: &PlanArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
+/// What a plan with this power must reach, by the lock's analysis. A test at points that the runs choose counts once for
+/// each point that could be chosen.
+pub fn wanted(comparison: &Comparison, power: f64) -> Result<Wanted, Failure> {
+    let analysis = &comparison.analysis;
+    let confidence = Confidence::new(1.0 - analysis.level.to_f64())
+        .ok_or_else(|| Failure::bad_input("the level of [analysis] is not below 0.5"))?;
+    let points = comparison.runs().iter().map(|run| run.point + 1).max().unwrap_or(1);
+    let tests = comparison.verdicts.len().max(1) * analysis.family.len() * points;
+    Ok(Wanted { power, confidence, tests })
+}
+
 fn finding(message: String) -> Failure {
     Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
 }
 
 /// Source of a spread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Source {
+pub struct Source {
     /// `aa_pairs`, `pooled_runs`, or `given` with --noise.
-    from: &'static str,
+    pub from: &'static str,
     /// The pairs of runs, or the runs, that it is measured on.
     of: Vec<String>,
     /// Finished pairs of the base and its replicate with other init and data seeds.
@@ -135,14 +145,15 @@ struct Value {
 }
 
 /// The spread of one paired difference, from pairs of the base and its replicate. If these are too few, from all
-/// finished runs of the base that share no seed.
-fn measured(
-    args: &PlanArgs,
+/// finished runs of the base that share no seed. Runs are in `dir`; `lock` is the lock's path in messages.
+pub fn measured(
+    dir: &Path,
+    lock: &str,
     comparison: &Comparison,
     confidence: Confidence,
 ) -> Result<(Noise, Source), Failure> {
     let metric = compare::called(&comparison.analysis.primary);
-    let values = finished(args, comparison, metric)?;
+    let values = finished(dir, comparison, metric)?;
     let bounds = (compare::unit(metric) == compare::Unit::Share).then_some(noise::Bounds::SHARE);
     let seeds = |value: &Value| match value.role {
         Role::Replicate => comparison.replicate.get(value.seed),
@@ -193,7 +204,7 @@ fn measured(
             .help(format!(
                 "`canonc compare {}` trains runs; needed are at least {} pairs of the base and [replicate] with \
                  other init and data seeds, or as many finished runs of the base",
-                shown(&args.lock),
+                lock,
                 noise::FEWEST
             ))
             .help("or give the standard deviation of one paired difference: --noise 0.01")
@@ -201,10 +212,10 @@ fn measured(
 }
 
 /// The metric of each finished run of the base and of its replicate, at the base's point of the grid.
-fn finished(args: &PlanArgs, comparison: &Comparison, metric: &str) -> Result<Vec<Value>, Failure> {
-    out::folder(&args.dir)?;
-    let folder = out::named(&args.dir, &comparison.name, "")?;
-    let found = Found::under(&args.dir);
+fn finished(dir: &Path, comparison: &Comparison, metric: &str) -> Result<Vec<Value>, Failure> {
+    out::folder(dir)?;
+    let folder = out::named(dir, &comparison.name, "")?;
+    let found = Found::under(dir);
     let mut finished: Vec<&Run> = Vec::new();
     for run in comparison.runs() {
         let place = found.place(&folder, &run.experiment)?;

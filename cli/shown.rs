@@ -41,7 +41,7 @@ const KEYS: &[&str] = &["of", "in_windows", "answers", "windows", "of_windows"];
 const FILE: &str = "overlap.jsonl";
 
 /// How the evaluation questions can occur in training. Documents have no questions.
-fn in_training(experiment: &Experiment) -> InTraining {
+pub fn in_training(experiment: &Experiment) -> InTraining {
     match &experiment.data.source {
         DataSource::Task { task, .. } => task.definition().in_training,
         DataSource::Text { .. } => InTraining::Never,
@@ -74,7 +74,8 @@ pub fn count(
                         if known.len() == before {
                             output::note("counting evaluation questions in the training data");
                         }
-                        let kept = counted(&run.experiment, of.clone())?;
+                        let counts = counted(&run.experiment, of.clone(), MOST_TOKENS)?;
+                        let kept = Kept::from(counts);
                         known.insert(of, kept.clone());
                         kept
                     }
@@ -96,12 +97,25 @@ pub fn count(
     Ok(())
 }
 
-fn counted(experiment: &Experiment, of: String) -> Result<Kept, Failure> {
-    let found = overlap_of_tokens(experiment, MOST_TOKENS, |_, _| {}).map_err(failure)?;
+/// Counts in at most this many tokens of training windows; `of` is their digest.
+pub fn counted(experiment: &Experiment, of: String, most: u64) -> Result<Counted, Failure> {
+    let found = overlap_of_tokens(experiment, most, |_, _| {}).map_err(failure)?;
     let Overlap { windows, of_windows, levels, in_windows, .. } = found;
-    let pair = |Share { questions, shown }| (questions, shown);
-    let answers = levels.into_iter().map(|(level, share)| (level, pair(share))).collect();
-    Ok(Kept { of, in_windows: pair(in_windows), answers, windows, of_windows })
+    Ok(Counted { of, in_windows, answers: levels, windows, of_windows })
+}
+
+impl From<Counted> for Kept {
+    fn from(counted: Counted) -> Kept {
+        let pair = |Share { questions, shown }| (questions, shown);
+        let Counted { of, in_windows, answers, windows, of_windows } = counted;
+        Kept {
+            of,
+            in_windows: pair(in_windows),
+            answers: answers.into_iter().map(|(level, share)| (level, pair(share))).collect(),
+            windows,
+            of_windows,
+        }
+    }
 }
 
 impl From<Kept> for Counted {

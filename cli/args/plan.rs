@@ -19,8 +19,8 @@ data seeds. With fewer pairs it is pooled over all finished runs of the base tha
 which. An estimate from few runs is uncertain, so there are two numbers of seeds: at the estimate, and at a larger
 value that the true standard deviation exceeds in one case of five.
 
-The level, the family of tests, the margin and the stopping rule come from [analysis] in the lock. Arms of a
-comparison share their seeds, which often reduces noise; then the plan asks for too many seeds rather than too
+The level, the family of tests, the margin and the stopping rule come from [analysis] in the lock. With a [grid],
+each test counts once for each point, since the runs choose among them. Arms of a comparison share their seeds, which often reduces noise; then the plan asks for too many seeds rather than too
 few. docs/statistics.md explains each number.
 
 Exit codes: 0 a plan was made, 1 the runs do not allow one, 2 a lock or number cannot be used.

@@ -52,7 +52,12 @@ a kill or a crash loses the steps after the last checkpoint; they are trained ag
 come out the same.
 
 A finished run of the same lock under another name, such as a run of a comparison, is not trained again: the
-output names its folder. `--dir DIR` trains it anyway.")]
+output names its folder. `--dir DIR` trains it anyway.
+
+Schema of --dry-run --json: {schema: \"canonc.run.estimate.v1\", name, lock, folder, device, ranks (null for one
+process), parameters, steps, tokens, memory_bytes, memory_from: \"measured\" or \"plan\", state_bytes, disk_bytes,
+step_seconds, training_seconds, evaluation_seconds, written_answers: whether evaluations also write answers, which
+the seconds do not cover, seconds, timed: \"micro_batches\" or \"flops\"}.")]
 pub struct RunArgs {
     /// Experiment locks, run one after another [default: the only one under lockfiles/]
     #[arg(value_name = "LOCK", conflicts_with = "lock")]
@@ -72,6 +77,9 @@ pub struct RunArgs {
     /// Estimate memory (of each rank, with `--ranks`), disk and time, and write nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Print the estimate of a dry run as JSON
+    #[arg(long, requires = "dry_run")]
+    pub json: bool,
     /// Use another device than the lock's; the id stays the same, the platform section changes
     #[arg(long, value_enum, value_name = "DEVICE")]
     pub device: Option<OnDevice>,

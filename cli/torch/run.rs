@@ -18,7 +18,7 @@ use lab::lock::Lock;
 use records::attest::Attestation;
 use records::checkpoint::{set_aside, step_of};
 use records::fault::Faults;
-use records::job::{Estimate, Job, estimate, fits, repeated};
+use records::job::{Job, estimate, fits, repeated};
 use records::metrics::{Evaluation, Score, Step, SuiteScores};
 use records::platform::{memory_limit, multiplies_bf16, needs_reexec, peak_memory};
 use records::progress::{Progress, bytes, rounded, span};
@@ -34,6 +34,7 @@ use runtime::train::{
 
 use canonc::args::{OnDevice, RunArgs};
 use canonc::fail::{Exit, Failure, Outcome, shown};
+use canonc::forecast::{MemorySource, RunEstimate, Timed};
 use canonc::found::Found;
 use canonc::live::Live;
 use canonc::runs::{self, failure};
@@ -243,6 +244,7 @@ fn several(args: &RunArgs) -> Outcome {
         data,
         tensorboard,
         dry_run,
+        json,
         device,
         ranks,
         by_node,
@@ -285,6 +287,7 @@ fn several(args: &RunArgs) -> Outcome {
         option("--device", device.map(|device| device.name().into()));
         words.extend(by_node.then(|| "--by-node".into()));
         words.extend(dry_run.then(|| "--dry-run".into()));
+        words.extend(json.then(|| "--json".into()));
         words.extend(output::quiet().then(|| "--quiet".into()));
         let end = child::carry_out(&words, None, &stop);
         let (folder, _) = usual_folder(path, experiment)?;
@@ -377,7 +380,7 @@ fn dry_run(
     ranks: Option<u32>,
     args: &RunArgs,
 ) -> Outcome {
-    let estimate = match ranks {
+    let needed = match ranks {
         None => estimate(job),
         Some(ranks) => {
             let platform = &experiment.platform;
@@ -387,77 +390,115 @@ fn dry_run(
             estimate_of_rank(job, local, platform.shard, node)
         }
     };
-    let fits = fits(&estimate, memory_limit().as_ref()).map_err(failure);
-    let Estimate {
-        parameters,
-        state_bytes,
+    let fits = fits(&needed, memory_limit().as_ref()).map_err(failure);
+    let on_cpu = experiment.platform.device == Device::Cpu;
+    // The timed step left its peak behind; the rest is from the plans.
+    let peak = peak_memory().filter(|_| on_cpu && timing.how == TimingMethod::Run);
+    let (memory_bytes, memory_from) = match peak {
+        Some(peak) => {
+            let beside = if ranks.is_some() { 0 } else { BESIDE_STEPS };
+            let whole = peak.saturating_add(needed.memory_bytes + beside);
+            (whole.saturating_sub(needed.step_bytes), MemorySource::Measured)
+        }
+        None => (needed.memory_bytes, MemorySource::Plan),
+    };
+    let token_seconds = timing.step_seconds / experiment.batch.tokens_per_step.max(1) as f64;
+    let training_seconds = timing.step_seconds * experiment.budget.steps as f64;
+    let evaluation_seconds = FORWARD_SHARE * token_seconds * needed.evaluation_tokens as f64;
+    let estimate = RunEstimate {
+        name: experiment.name.clone(),
+        lock: experiment.id().to_string(),
+        folder: shown(folder),
+        device: if on_cpu { "cpu" } else { "cuda" }.to_owned(),
+        ranks,
+        parameters: needed.parameters,
+        steps: experiment.budget.steps,
+        tokens: needed.tokens,
         memory_bytes,
-        step_bytes,
-        host_bytes: _,
-        disk_bytes,
-        tokens,
-        epochs,
-    } = estimate;
-    let seconds = timing.step_seconds * experiment.budget.steps as f64;
-    let how = match timing.how {
-        TimingMethod::Run if ranks.is_some() => "in one process, from micro-batches timed just now",
-        TimingMethod::Run => "from micro-batches timed just now",
-        TimingMethod::Flops => "from FLOPs and the speed of a matrix product, timed just now",
+        memory_from,
+        state_bytes: needed.state_bytes,
+        disk_bytes: needed.disk_bytes,
+        step_seconds: timing.step_seconds,
+        training_seconds,
+        evaluation_seconds,
+        written_answers: job.writing.is_some() || job.answering.is_some(),
+        seconds: training_seconds + evaluation_seconds,
+        timed: match timing.how {
+            TimingMethod::Run => Timed::MicroBatches,
+            TimingMethod::Flops => Timed::Flops,
+        },
     };
-    let there = match Paths::new(folder).lock().exists() {
-        true => format!("{} (begun)", shown(folder)),
-        false => shown(folder),
+    if args.json {
+        output::json(&estimate.document())?;
+        return fits.map(|()| Exit::Fine);
+    }
+    let epochs = match &needed.epochs {
+        None => vec!["generated, never repeated".to_owned()],
+        Some(sources) => sources.iter().map(read_of).collect(),
     };
-    let device = match experiment.platform.device {
-        Device::Cpu => "cpu",
-        Device::Cuda => "cuda",
+    output::data(&estimate_text(experiment, &estimate, epochs))?;
+    fits.map(|()| Exit::Fine)
+}
+
+/// An evaluation's share of the time that training takes for the same tokens: forward, of forward and backward.
+const FORWARD_SHARE: f64 = 1.0 / 3.0;
+
+/// The table of a dry run.
+fn estimate_text(experiment: &Experiment, estimate: &RunEstimate, epochs: Vec<String>) -> String {
+    let RunEstimate { ranks, memory_from, timed, step_seconds, seconds, .. } = estimate;
+    let how = match timed {
+        Timed::MicroBatches if ranks.is_some() => {
+            "in one process, from micro-batches timed just now"
+        }
+        Timed::MicroBatches => "from micro-batches timed just now",
+        Timed::Flops => "from FLOPs and the speed of a matrix product, timed just now",
+    };
+    let begun = match Paths::new(Path::new(&estimate.folder)).lock().exists() {
+        true => " (begun)",
+        false => "",
     };
     let each = ranks.map_or_else(String::new, |ranks| format!(" for each of {ranks} ranks"));
+    let memory = format!(
+        "{}{each} (weights and moments {})",
+        bytes(estimate.memory_bytes),
+        bytes(estimate.state_bytes)
+    );
+    let memory = match memory_from {
+        MemorySource::Measured => {
+            format!("{memory}, with libtorch; measured with a micro-batch and an update")
+        }
+        MemorySource::Plan => format!("{memory} by the plan, in addition to libtorch"),
+    };
+    let speed = rounded(experiment.batch.tokens_per_step as f64 / step_seconds.max(1e-9));
+    let evaluations = span(estimate.evaluation_seconds);
+    let evaluations = match estimate.written_answers {
+        false => format!("{evaluations} of it for evaluations"),
+        true => format!("{evaluations} of it for evaluations, without the answers that they write"),
+    };
     let mut rows = vec![
         ("lock", format!("{} ({})", experiment.name, experiment.id().short())),
-        ("folder", there),
-        ("device", device.to_owned()),
-        ("parameters", output::grouped(i128::from(parameters))),
-        ("steps", output::grouped(i128::from(experiment.budget.steps))),
-        ("tokens", output::grouped(i128::from(tokens))),
-        (
-            "memory",
-            match (timing.how, peak_memory()) {
-                // The timed step left its peak behind; the rest is from the plans.
-                (TimingMethod::Run, Some(peak)) if experiment.platform.device == Device::Cpu => {
-                    let beside = if ranks.is_some() { 0 } else { BESIDE_STEPS };
-                    let whole =
-                        peak.saturating_add(memory_bytes + beside).saturating_sub(step_bytes);
-                    format!(
-                        "{}{each} (weights and moments {}), with libtorch; measured with a micro-batch and an update",
-                        bytes(whole),
-                        bytes(state_bytes)
-                    )
-                }
-                (TimingMethod::Run | TimingMethod::Flops, _) => format!(
-                    "{}{each} (weights and moments {}) by the plan, in addition to libtorch",
-                    bytes(memory_bytes),
-                    bytes(state_bytes)
-                ),
-            },
-        ),
-        ("disk", format!("{} at most", bytes(disk_bytes))),
+        ("folder", format!("{}{begun}", estimate.folder)),
+        ("device", estimate.device.clone()),
+        ("parameters", output::grouped(i128::from(estimate.parameters))),
+        ("steps", output::grouped(i128::from(estimate.steps))),
+        ("tokens", output::grouped(i128::from(estimate.tokens))),
+    ];
+    rows.extend(epochs.into_iter().map(|passes| ("epochs", passes)));
+    rows.extend([
+        ("memory", memory),
+        ("disk", format!("{} at most", bytes(estimate.disk_bytes))),
         (
             "time",
-            format!("{} ({} a step, {} tok/s), {how}", span(seconds), span(timing.step_seconds), {
-                rounded(experiment.batch.tokens_per_step as f64 / timing.step_seconds.max(1e-9))
-            }),
+            format!(
+                "{} ({} a step, {speed} tok/s; {evaluations}), {how}",
+                span(*seconds),
+                span(*step_seconds)
+            ),
         ),
-    ];
-    let passes = match &epochs {
-        None => vec![("epochs", "generated, never repeated".to_owned())],
-        Some(sources) => sources.iter().map(|source| ("epochs", read_of(source))).collect(),
-    };
-    rows.splice(6..6, passes);
+    ]);
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
-    output::data(&output::table(&rows, &[], 0))?;
-    fits.map(|()| Exit::Fine)
+    output::table(&rows, &[], 0)
 }
 
 /// How often the run reads a source.

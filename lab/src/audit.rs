@@ -70,6 +70,7 @@ pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
         locked.extend([pair.without, pair.with]);
         pairs.push(pair);
     }
+    pairs::bundles(subjects, &mut found);
     for declared in &rules.pairs {
         let mut partners = pairs::partners(subjects, declared, &locked);
         unpaired.extend(pairs::unpaired(subjects, &partners.pairs, &locked, declared));

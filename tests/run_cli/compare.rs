@@ -150,6 +150,35 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
     }
 }
 
+/// A norm with a large epsilon makes small outputs, so its arm learns most at the largest rate; the other arm does not.
+#[test]
+fn arms_at_their_own_points_are_tuned_and_not_controlled() {
+    let declared = "base = \"plain\"\ntreatment = [\"norm_eps\"]\n\
+                    [seeds]\ninit = [1, 2, 3]\ndata = [1, 2, 3]\n\
+                    [grid]\n\"optimizer.lr\" = [0.01, 0.5]\n[selection]\nmetric = \"eval_loss\"\n";
+    let place = comparison(&[("plain", "small", &[SHORT]), ("flat", "flat", &[SHORT])], declared);
+    let archs = fs::read_to_string(place.path("archs.canon")).unwrap();
+    let archs = format!("{archs}arch flat = small with {{ norm_eps 10000 }}\n");
+    fs::write(place.path("archs.canon"), archs).unwrap();
+    let said = place.exits(0, "build both.toml");
+    assert!(said.contains("flat against plain: controlled for norm_eps"), "{said}");
+    let said = place.exits(0, COMPARE);
+    let title = "flat (optimizer.lr 0.5) against plain (optimizer.lr 0.01)";
+    assert!(said.contains(&format!("{title}: tuned")), "{said}");
+    let output = place.type_in(&format!("{COMPARE} --json"));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pair = &value["comparisons"][0]["pairs"][0];
+    assert_eq!(pair["title"], title);
+    assert_eq!(pair["design"], "tuned");
+    for word in ["controlled", "attributable"] {
+        assert_eq!(pair[word], false, "{pair}");
+    }
+    // The verdict of their locks is the same.
+    let at = |run: &str| format!("runs/both/both-{run}-seed1");
+    let diff = format!("diff {} {} --treatment norm_eps", at("plain-lr0.01"), at("flat-lr0.5"));
+    place.exits(1, &diff);
+}
+
 #[test]
 fn arms_on_other_platforms_say_so_and_their_seconds_are_not_compared() {
     let place = two_arms(&[SHORT, ("threads = 1", "threads = 1\nfuse = false")]);

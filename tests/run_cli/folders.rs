@@ -223,6 +223,9 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
         "generate runs/both/both-treated-seed1 --prompt-tokens 1 --max-tokens 1",
         "report runs/both/both-treated-seed1 --out page.html",
         "reproduce runs/both/both-treated-seed1",
+        "eval runs/both/both-treated-seed1 --suite task",
+        "serve runs/both/both-treated-seed1",
+        "sign runs/both/both-treated-seed1 --key key",
     ] {
         let said = place.exits(1, words);
         assert!(said.contains("holds run \"both-plain-seed1\""), "{words}: {said}");

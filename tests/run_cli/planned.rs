@@ -112,10 +112,25 @@ fn a_plan_is_made_of_pairs_of_the_base_and_its_repetition() {
     let again = |numbers: &str| format!("[replicate]\ninit = [{numbers}]\ndata = [{numbers}]\n");
     let declared = format!("{HEAD}{}{}", seeds(&[1, 2, 3]), again("11, 12, 13"));
     let place = comparison(&ARMS, &declared);
-    place.exits(0, "build both.toml");
-    let said = place.exits(0, "compare lockfiles/both.lock");
-    for what in ["peak memory", "MiB", "SE: seeds and questions", "Training showed"] {
-        assert!(said.contains(what), "{what}\n{said}");
+    // What is to come is said when the lock is built and when its runs start, and no longer once they are there.
+    let ahead =
+        ["questions  training will show ", "time       less than a minute for 9 runs here\n"];
+    for (command, finished) in [
+        ("build both.toml", false),
+        ("compare lockfiles/both.lock", false),
+        ("compare lockfiles/both.lock", true),
+        ("build both.toml", true),
+    ] {
+        let said = place.exits(0, command);
+        for what in ahead {
+            assert_eq!(said.contains(what), !finished, "{command}: {what}\n{said}");
+        }
+        assert!(!said.contains("seeds      "), "nothing is known of the noise: {said}");
+        if command.starts_with("compare") {
+            for what in ["peak memory", "MiB", "SE: seeds and questions", "Training showed"] {
+                assert!(said.contains(what), "{what}\n{said}");
+            }
+        }
     }
     let plan = "plan lockfiles/both.lock --effect 0.1";
     let said = place.exits(0, plan);
@@ -134,6 +149,66 @@ fn a_plan_is_made_of_pairs_of_the_base_and_its_repetition() {
     let said = place.exits(0, "plan lockfiles/one.lock --effect 0.1");
     let pooled = "from 4 runs of the base, pooled, since 1 of 3 A/A pairs are finished";
     assert!(said.contains(pooled), "{said}");
+    // A lock with one more seed is told what its seeds find, by the noise of the pairs that are there.
+    let margin = "[analysis]\nmargin = 10\n";
+    let more = format!("{margin}{}{}", seeds(&[1, 2, 3, 4]), again("11, 12, 13"));
+    beside(&place, "more", &more);
+    let said = place.exits(0, "build more.toml");
+    let line = said.lines().find(|line| line.starts_with("  seeds      ")).unwrap_or(&said);
+    assert!(line.contains("4 seeds find a difference of "), "{said}");
+    assert!(
+        line.contains(
+            " in eval_loss in 80% of cases; one as large as the margin 10 needs 3 seeds; "
+        )
+    );
+    assert!(line.ends_with(", from 3 A/A pairs"), "{said}");
+    let output = place.type_in("build more.toml --json");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ahead = &value["locks"][0]["forecast"];
+    assert_eq!((&ahead["time"]["runs"], &ahead["seeds"]["listed"]), (&2.into(), &4.into()));
+    let smallest = ahead["seeds"]["smallest"].as_f64().unwrap();
+    let plan = format!("plan lockfiles/more.lock --effect {smallest} --json");
+    let value: Value = serde_json::from_slice(&place.type_in(&plan).stdout).unwrap();
+    assert_eq!(value["plan"]["seeds"], 4, "{value}");
+}
+
+/// A long run is timed here, in moments; a lock that cannot run here says so.
+#[test]
+fn hours_are_told_before_they_are_spent() {
+    let long: [(&str, &str); 1] = [("steps = 6", "steps = 600000")];
+    let arms = [("plain", "small", &long as &[_]), ("treated", "small_canon", &long)];
+    let place = comparison(&arms, &format!("{HEAD}{}", seeds(&[1, 2])));
+    let said = place.exits(0, "build both.toml plain.toml");
+    let time = |runs: &str| {
+        let end = format!(" for {runs} here");
+        said.lines()
+            .filter(|line| line.starts_with("  time       about "))
+            .any(|line| line.contains(&end))
+    };
+    assert!(time("4 runs") && time("1 run"), "{said}");
+    assert!(said.contains(": 2 of plain at ") && said.contains(", 2 of treated at "), "{said}");
+    assert!(said.contains("% of its windows)"), "too long to search whole: {said}");
+    assert_eq!(place.exits(0, "build both.toml -q"), "", "nothing is timed for nobody");
+
+    let output = place.type_in("run --lock lockfiles/plain.lock --dry-run --json");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["schema"], "canonc.run.estimate.v1");
+    assert_eq!((&value["steps"], &value["timed"]), (&600_000.into(), &"micro_batches".into()));
+    let seconds = |name: &str| value[name].as_f64().unwrap();
+    assert!(
+        seconds("step_seconds") > 0.0
+            && seconds("training_seconds") > 600.0 * seconds("step_seconds")
+    );
+    let sum = seconds("training_seconds") + seconds("evaluation_seconds");
+    assert!((seconds("seconds") - sum).abs() < 1e-6 * sum, "{value}");
+    place.exits(2, "run --lock lockfiles/plain.lock --json");
+
+    let recipe = fs::read_to_string(place.path("plain.toml")).unwrap();
+    fs::write(place.path("far.toml"), recipe.replace("threads = 1", "device = \"cuda\"")).unwrap();
+    if runtime::kernels::cuda_devices() == 0 {
+        let said = place.exits(0, "build far.toml");
+        assert!(said.contains("  time       not known for 1 run here: "), "{said}");
+    }
 }
 
 #[test]

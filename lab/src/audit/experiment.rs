@@ -10,7 +10,7 @@ use super::launch;
 use super::value::Value;
 use super::vocabulary::{self, CANON, GENERIC, LINGUA, Topic, Vocabulary};
 use crate::field::vocabularies::Meaning;
-use crate::verdict;
+use crate::verdict::{self, Outcome};
 use compiler::canonical;
 use compiler::digest::Digest;
 use compiler::erase::erase_all;
@@ -64,6 +64,8 @@ pub struct Declared {
     pub fields: Vec<String>,
     /// Whether it covers any part of the arch.
     pub arch: bool,
+    /// Factors between which its effect cannot be divided; 1 if a size compensates for a single one.
+    pub factors: usize,
 }
 
 /// Names for the keys of files and tables.
@@ -447,6 +449,13 @@ fn declaration(lock: &crate::comparison::Comparison, arm: &str) -> Option<Declar
         treatment,
         fields: fields.collect(),
         arch: changes().any(|change| of_arch(&change.path)),
+        factors: match verdict.outcome {
+            Outcome::Bundle(factors) if !lock.is_compensated(arm) => factors,
+            Outcome::Bundle(_)
+            | Outcome::Identical
+            | Outcome::Controlled
+            | Outcome::Confounded(_) => 1,
+        },
     })
 }
 

@@ -377,6 +377,23 @@ fn lonely(
         .collect()
 }
 
+/// Reports the pairs whose declared treatment has several factors.
+pub(super) fn bundles(subjects: &[Subject], found: &mut Findings) {
+    for subject in subjects {
+        for declared in subject.declared.iter().filter(|declared| declared.factors > 1) {
+            let place = Occurrence {
+                experiment: declared.base.clone(),
+                against: Some(subject.name.clone()),
+                says: String::new(),
+            };
+            let treatment = declared.treatment.join(" and ");
+            let message =
+                format!("{treatment} are {} factors, declared as one treatment", declared.factors);
+            found.add("twin-bundle", Scope::Set, "", message, place);
+        }
+    }
+}
+
 /// The pairs that locks declare, each with its declaration.
 pub(super) fn locked(subjects: &[Subject]) -> Vec<(Pair, Pairs)> {
     let mut found = Vec::new();

@@ -22,9 +22,9 @@ use crate::comparison::{
 use crate::comparison::{grid_row, seed_list, zip_seeds};
 use crate::experiment::{Experiment, Seeds};
 use crate::facts::{self, Fact};
-use crate::field::{self, shown};
+use crate::field::{self, FieldDef, shown};
 use crate::grid::is_word;
-use crate::verdict::{Change, Trainer};
+use crate::verdict::{Change, Trainer, Verdict};
 use compiler::resolve::import_target;
 
 pub use rows::Row;
@@ -588,19 +588,7 @@ impl ComparisonFile {
             NoComparison::Confounded(arm, verdict) => {
                 let message =
                     format!("arm `{arm}` differs from the base in more than its treatment");
-                let ours = match verdict.confounds.iter().any(Change::is_carried) {
-                    true => "; or, if canonc runs every arm: trainer = \"canonc\"",
-                    false => "",
-                };
-                let help = format!(
-                    "make the arms agree, or declare it: treatment = [{}]{ours}",
-                    verdict
-                        .declaration()
-                        .iter()
-                        .map(|e| format!("\"{e}\""))
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                );
+                let help = confounded_help(verdict);
                 vec![diag::problem(self.treatment_place(arm), "confounded", &message, &help)]
             }
         }
@@ -609,5 +597,37 @@ impl ComparisonFile {
     fn treatment_place(&self, arm: &str) -> Span {
         let own = self.spans.get(&format!("treatment.{arm}"));
         own.copied().unwrap_or_else(|| self.place("treatment"))
+    }
+}
+
+/// What to do about a confound: agree, or declare what can be declared.
+fn confounded_help(verdict: &Verdict) -> String {
+    let declared = verdict.declaration();
+    let measured: Vec<String> = verdict
+        .confounds
+        .iter()
+        .filter(|change| field::find(&change.path).is_some_and(FieldDef::is_measurement))
+        .map(|change| change.path.clone())
+        .collect();
+    let agree = match measured.as_slice() {
+        [] => "make the arms agree".to_owned(),
+        paths => format!(
+            "make the arms agree in {}, which no treatment covers: it decides what is measured",
+            paths.join(" and ")
+        ),
+    };
+    let ours = match verdict.confounds.iter().any(Change::is_carried) {
+        true => "; or, if canonc runs every arm: trainer = \"canonc\"",
+        false => "",
+    };
+    let is_known = |entry: &String| verdict.treatment.iter().any(|known| known.entry == *entry);
+    if declared.iter().all(is_known) {
+        return format!("{agree}{ours}");
+    }
+    let entries: Vec<String> = declared.iter().map(|entry| format!("\"{entry}\"")).collect();
+    let declare = format!("treatment = [{}]{ours}", entries.join(", "));
+    match measured.is_empty() {
+        true => format!("{agree}, or declare it: {declare}"),
+        false => format!("{agree}; the rest can be declared: {declare}"),
     }
 }

@@ -31,6 +31,8 @@ pub struct Estimate {
     pub disk_bytes: u64,
     /// Training tokens.
     pub tokens: u64,
+    /// Tokens of all evaluations' windows; answers that a model writes are not among them.
+    pub evaluation_tokens: u64,
     /// How often each source's training documents are read; `None` for generated data.
     pub epochs: Option<Vec<SourceEpochs>>,
 }
@@ -95,6 +97,11 @@ pub fn estimate(job: &Job) -> Estimate {
             .saturating_mul(job.cadence.keep as u64 + 1)
             .saturating_add(job.steps.saturating_mul(LINE_BYTES)),
         tokens,
+        evaluation_tokens: job
+            .cadence
+            .evaluations(job.steps)
+            .saturating_mul(job.evaluation_windows)
+            .saturating_mul(job.seq_len),
         epochs: match &job.train {
             Windows::Task(_) => None,
             Windows::Text(windows) => Some(windows.epochs(tokens)),
@@ -144,6 +151,7 @@ mod tests {
             host_bytes,
             disk_bytes: 0,
             tokens: 1,
+            evaluation_tokens: 1,
             epochs: None,
         };
         let limit = MemoryLimit { bytes: 6 << 30, by: "this machine has" };

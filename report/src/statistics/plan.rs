@@ -187,6 +187,28 @@ pub fn difference(spread: Spread, effect: f64, wanted: &Wanted) -> Result<Plan, 
     plan(spread, wanted, |sd, n| power(effect, sd, n, wanted))
 }
 
+/// The smallest true difference that this many seeds find with the power; `None` below three seeds.
+pub fn smallest(spread: Spread, seeds: usize, wanted: &Wanted) -> Option<f64> {
+    let Spread { sd, .. } = spread;
+    let reaches = |effect: f64| power(effect, sd, seeds, wanted) >= wanted.power;
+    let (mut low, mut high) = (0.0, sd);
+    while !reaches(high) {
+        let beyond = seeds < super::paired::FEWEST || wanted.check(high, sd).is_err();
+        if beyond {
+            return None;
+        }
+        (low, high) = (high, 2.0 * high);
+    }
+    for _ in 0..HALVINGS {
+        let middle = 0.5 * (low + high);
+        if reaches(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+/// Halvings of an interval, after which its ends agree to nine digits.
+const HALVINGS: u32 = 32;
+
 /// The seeds needed to call arms equivalent if they truly differ by `difference`, which may be zero.
 pub fn equivalence(
     spread: Spread,
@@ -309,6 +331,18 @@ mod tests {
             assert!(found.power >= 0.8 && power(effect, 1.0, seeds - 1, &wanted(1)) < 0.8);
             assert!(found.cautious_seeds.unwrap() > seeds);
             assert_eq!(difference(ONE, -effect, &wanted(1)), Ok(found), "the sign is no matter");
+        }
+    }
+
+    #[test]
+    fn the_smallest_difference_needs_all_its_seeds() {
+        for seeds in [3, 4, 9, 100] {
+            let effect = smallest(ONE, seeds, &wanted(2)).unwrap();
+            assert_eq!(difference(ONE, 1.0001 * effect, &wanted(2)).unwrap().seeds, seeds);
+            assert!(difference(ONE, 0.999 * effect, &wanted(2)).unwrap().seeds > seeds);
+        }
+        for (spread, seeds) in [(ONE, 2), (ONE, 0), (Spread { sd: 0.0, df: 3.0 }, 3)] {
+            assert_eq!(smallest(spread, seeds, &wanted(1)), None, "{spread:?} {seeds}");
         }
     }
 
