@@ -74,6 +74,13 @@ pub fn audit(args: &AuditArgs) -> Outcome {
             None => failure.help("`canonc audit --list` lists the keys"),
         });
     }
+    if let Some((entry, measured)) = rules.measured(&subjects) {
+        return Err(Failure::bad_input(format!(
+            "the treatment `{entry}` of a rule covers `{measured}`, and what is measured is no treatment"
+        ))
+        .at(args.rules.as_deref().map_or(String::new(), shown))
+        .help("name what the experiments train differently"));
+    }
     if let (Some(path), false) = (&args.curves, subjects.iter().any(|s| own.contains(&s.name))) {
         let run = own.first().map_or("", String::as_str);
         let experiment = subjects.first().map_or("", |subject| subject.name.as_str());
@@ -82,6 +89,18 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         ))
         .at(shown(path))
         .help("give runs the same names in both files"));
+    }
+    let unmatched: Vec<&str> = own
+        .iter()
+        .map(String::as_str)
+        .filter(|run| !subjects.iter().any(|subject| subject.name == *run))
+        .collect();
+    if let [first, rest @ ..] = unmatched.as_slice() {
+        let more =
+            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        output::note(&format!(
+            "warning: no experiment is called `{first}`{more}: its curve is not used"
+        ));
     }
     let mut found = Findings::default();
     curves::findings(&curves, &subjects, &mut found);

@@ -1,5 +1,6 @@
 //! The folder of a comparison's runs: whether each run is the one that its folder's name and the lock beside it promise.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,15 @@ struct Folder {
     name: String,
     /// The comparison's lock, if it is among the locks here and its runs are these.
     locked: Option<Comparison>,
+    /// What each run folder holds, read once.
+    held: OnceCell<BTreeMap<String, Held>>,
+}
+
+/// What a run folder holds.
+struct Held {
+    experiment: Option<Experiment>,
+    /// The text of its attestation.
+    attestation: Option<String>,
 }
 
 /// The lock of one experiment at this path, if there is a readable one.
@@ -56,7 +66,7 @@ impl Folder {
             Lock::Experiment(_) | Lock::Arch(_) => None,
         });
         let wrote = |file: &str| std::fs::symlink_metadata(path.join(file)).is_ok();
-        let folder = Folder { locked: None, path: path.clone(), name };
+        let folder = Folder { locked: None, path: path.clone(), name, held: OnceCell::new() };
         let prefix = format!("{}-", folder.name);
         let runs = locked.as_ref().map(Comparison::runs).unwrap_or_default();
         // A lock that was built again since has other runs, which says nothing about these.
@@ -69,7 +79,8 @@ impl Folder {
         let is_reported = folder.reported().iter().any(|(lock, _)| Some(lock) == id.as_ref());
         let is_of_these = is_reported || runs.iter().any(|run| is_there(&run.experiment));
         let is_one = is_of_these
-            || FILES.iter().any(|(file, _)| wrote(file))
+            // `canonc report` writes a page of that name wherever it is called.
+            || FILES.iter().any(|(file, _)| *file != PAGE && wrote(file))
             || wrote(claims::FOLDER)
             || folder.locks().iter().any(|run| run.starts_with(&prefix));
         is_one.then(|| Folder { locked: locked.filter(|_| is_of_these), ..folder })
@@ -100,6 +111,17 @@ impl Folder {
         experiment_at(&self.path.join(format!("{run}.lock")))
     }
 
+    fn held(&self) -> &BTreeMap<String, Held> {
+        self.held.get_or_init(|| {
+            let held = |run: String| {
+                let paths = Paths::new(self.path.join(&run));
+                let attestation = disk::read_text(&paths.attestation(), SMALL).ok();
+                (run, Held { experiment: experiment_at(&paths.lock()), attestation })
+            };
+            self.runs().into_iter().map(held).collect()
+        })
+    }
+
     /// The run folders, also those without a lock.
     fn runs(&self) -> Vec<String> {
         let beside = self.locks();
@@ -113,11 +135,11 @@ impl Folder {
     /// What contradicts that the folder `name` holds the run of that name; if `complete` is set, also that its lock beside
     /// it is gone.
     fn faults_of(&self, name: &str, complete: bool) -> Vec<String> {
-        let lock = Paths::new(self.path.join(name)).lock();
         let beside = self.path.join(format!("{name}.lock"));
         // An unreadable lock in the run's folder is a finding about the run.
-        let Some(held) = experiment_at(&lock) else { return Vec::new() };
-        let held_text = said(&held);
+        let held = self.held().get(name).and_then(|held| held.experiment.as_ref());
+        let Some(held) = held else { return Vec::new() };
+        let held_text = said(held);
         let mut faults = Vec::new();
         if std::fs::symlink_metadata(&beside).is_ok_and(|found| !found.is_file()) {
             faults.push(format!("{name}.lock beside the folder is a link or a folder, not a lock"));
@@ -151,27 +173,26 @@ impl Folder {
                 said(&run.experiment)
             ));
         }
-        faults.extend(self.copies_of(name, &held));
+        faults.extend(self.copies_of(name, held));
         faults
     }
 
     /// Other folders with the same lock or the same attestation.
     fn copies_of(&self, name: &str, held: &Experiment) -> Vec<String> {
-        let attested =
-            |run: &str| disk::read_text(&Paths::new(self.path.join(run)).attestation(), SMALL).ok();
+        let attested = |run: &str| self.held().get(run)?.attestation.as_ref();
         let own = attested(name);
         let runs = self.locked.as_ref().map(Comparison::runs).unwrap_or_default();
         let locked = |name: &str| runs.iter().find(|run| run.experiment.name == name);
-        let others = self.runs().into_iter().filter(|other| other != name);
-        let copy = |other: String| {
-            if own.is_some() && own == attested(&other) {
+        let others = self.held().iter().filter(|(other, _)| *other != name);
+        let copy = |(other, theirs): (&String, &Held)| {
+            if own.is_some() && own == theirs.attestation.as_ref() {
                 return Some(format!(
                     "folders {name} and {other} have one attestation: one is a copy"
                 ));
             }
-            let theirs = experiment_at(&Paths::new(self.path.join(&other)).lock())?;
+            let theirs = theirs.experiment.as_ref()?;
             // A comparison may have one run under two names.
-            let may_be = match (locked(name), locked(&other)) {
+            let may_be = match (locked(name), locked(other)) {
                 (Some(one), Some(other)) => one.experiment.digests == other.experiment.digests,
                 (None, _) | (_, None) => false,
             };
@@ -287,23 +308,29 @@ pub fn report(folder: &Path) -> Option<Report> {
     Some(report)
 }
 
-/// What contradicts that this folder, in a comparison's, holds the run of its name.
-pub fn faults(run: &Path) -> Vec<String> {
-    faults_of(run, true)
-}
+/// The folders above runs, each read once: a comparison may have many runs.
+#[derive(Default)]
+pub struct Folders(BTreeMap<PathBuf, Option<Folder>>);
 
-fn faults_of(run: &Path, complete: bool) -> Vec<String> {
-    let Ok(run) = std::path::absolute(run) else { return Vec::new() };
-    let (Some(above), Some(name)) = (run.parent(), run.file_name().and_then(|name| name.to_str()))
-    else {
-        return Vec::new();
-    };
-    Folder::at(above).map(|folder| folder.faults_of(name, complete)).unwrap_or_default()
+impl Folders {
+    /// What contradicts that this folder, in a comparison's, holds the run of its name.
+    pub fn faults(&mut self, run: &Path) -> Vec<String> {
+        self.faults_of(run, true)
+    }
+
+    fn faults_of(&mut self, run: &Path, complete: bool) -> Vec<String> {
+        let Ok(run) = std::path::absolute(run) else { return Vec::new() };
+        let name = run.file_name().and_then(|name| name.to_str());
+        let (Some(above), Some(name)) = (run.parent(), name) else { return Vec::new() };
+        let folder = self.0.entry(above.to_owned()).or_insert_with(|| Folder::at(above));
+        folder.as_ref().map(|folder| folder.faults_of(name, complete)).unwrap_or_default()
+    }
 }
 
 /// Refuses a run of a comparison that is in another run's place.
 pub fn refuse_others(run: &Path) -> Result<(), Failure> {
-    let Some(fault) = faults_of(run, false).into_iter().next() else { return Ok(()) };
+    let faults = Folders::default().faults_of(run, false);
+    let Some(fault) = faults.into_iter().next() else { return Ok(()) };
     let failure = Failure::bad_input(fault);
     Err(Failure { exit: Exit::Finding, ..failure }.at(shown(run)).help(
         "restore the run's own folder from a copy, or move this one away, and `canonc compare` trains it again",

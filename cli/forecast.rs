@@ -10,6 +10,7 @@ use std::time::Instant;
 use lab::comparison::{Comparison, Role, Stop};
 use lab::experiment::{Device, Experiment};
 use lab::lock::{self, Lock};
+use records::job::evaluations;
 use records::overlap::Share;
 use records::progress::span;
 use report::compare;
@@ -110,6 +111,10 @@ pub struct Forecast {
 #[serde(rename_all = "snake_case", tag = "in_training")]
 enum Questions {
     ByDesign,
+    /// Why they were not counted.
+    Unknown {
+        reason: String,
+    },
     ByChance {
         /// Names of the runs' arms, or of the experiment.
         of: Vec<String>,
@@ -252,21 +257,34 @@ fn questions(runs: &[Due<'_>]) -> Vec<Questions> {
             }
         }
     }
-    let counted = |(windows, (experiment, of)): (String, (&Experiment, Vec<String>))| {
-        let counted = shown::counted(experiment, windows, MOST_TOKENS).ok()?;
-        let all = counted.answers.values().fold(Share::default(), |sum, share| Share {
-            questions: sum.questions + share.questions,
-            shown: sum.shown + share.shown,
+    let more = groups.len().saturating_sub(MOST_GROUPS);
+    let mut all = Vec::new();
+    for (windows, (experiment, of)) in groups.into_iter().take(MOST_GROUPS) {
+        all.push(match shown::counted(experiment, windows, MOST_TOKENS) {
+            Ok(counted) => by_chance(&counted, of),
+            Err(failure) => Questions::Unknown { reason: failure.message.unwrap_or_default() },
         });
-        Some(Questions::ByChance {
-            of,
-            questions: all.questions,
-            shown: all.shown,
-            windows: counted.windows,
-            of_windows: counted.of_windows,
-        })
-    };
-    groups.into_iter().take(MOST_GROUPS).filter_map(counted).collect()
+    }
+    if more > 0 {
+        let reason =
+            format!("{} are not counted here", output::counted(more as u64, "more data set"));
+        all.push(Questions::Unknown { reason });
+    }
+    all
+}
+
+fn by_chance(counted: &compare::Counted, of: Vec<String>) -> Questions {
+    let all = counted.answers.values().fold(Share::default(), |sum, share| Share {
+        questions: sum.questions + share.questions,
+        shown: sum.shown + share.shown,
+    });
+    Questions::ByChance {
+        of,
+        questions: all.questions,
+        shown: all.shown,
+        windows: counted.windows,
+        of_windows: counted.of_windows,
+    }
 }
 
 /// Everything that the cost of a run depends on.
@@ -291,11 +309,11 @@ fn is_quick(runs: &[Due<'_>]) -> bool {
         if writes || experiment.platform.device != Device::Cpu {
             return f64::INFINITY;
         }
-        let evaluations = budget.steps.checked_div(evaluation.every).unwrap_or(0) + 1;
-        let tokens = (evaluations * evaluation.windows * experiment.data.seq_len) as f64;
+        let evaluations = evaluations(evaluation.every, budget.steps) as f64;
+        let tokens = evaluations * evaluation.windows as f64 * experiment.data.seq_len as f64;
         let flops =
             train_flops(experiment) + experiment.analysis.train_flops_per_token as f64 * tokens;
-        start + step * (budget.steps + evaluations) as f64 + flops / speed
+        start + step * (budget.steps as f64 + evaluations) + flops / speed
     });
     seconds.sum::<f64>() < 60.0
 }
@@ -417,6 +435,7 @@ impl Questions {
             Questions::ByDesign => Cow::Borrowed(
                 "training states what the evaluation asks about, by design, in other sentences",
             ),
+            Questions::Unknown { reason } => Cow::Owned(format!("not counted: {reason}")),
             Questions::ByChance { of, questions, shown, windows, of_windows } => {
                 let share = 100.0 * *shown as f64 / (*questions).max(1) as f64;
                 let whole = windows == of_windows;

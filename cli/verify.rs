@@ -13,6 +13,7 @@ use records::verify::{Claim, Remake, Report, Subject, verify as check};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
+use crate::beside::Folders;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::runs::{self, failure, read_text};
 use crate::tensors::{Tensors, Work};
@@ -24,7 +25,7 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
         whats = whats.into_iter().flat_map(with_runs).collect();
     }
     if let [what] = whats.as_slice() {
-        let (report, help) = one(what, replay, args, tensors)?;
+        let (report, help) = one(what, replay, args, tensors, &mut Folders::default())?;
         say(args, None, &report)?;
         return end(what, &report, help);
     }
@@ -36,8 +37,9 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     }
     let mut all = Vec::new();
     let mut worst = Exit::Fine;
+    let mut folders = Folders::default();
     for what in &whats {
-        let ended = one(what, replay, args, tensors).and_then(|(report, help)| {
+        let ended = one(what, replay, args, tensors, &mut folders).and_then(|(report, help)| {
             if args.json {
                 all.push(json_of(Some(what), &report));
             } else {
@@ -78,6 +80,7 @@ fn one(
     replay: Option<Amount>,
     args: &VerifyArgs,
     tensors: &dyn Tensors,
+    folders: &mut Folders,
 ) -> Result<(Report, Option<String>), Failure> {
     let place = place(what)?;
     if let (Place::Run(folder), None) = (&place, replay)
@@ -98,7 +101,7 @@ fn one(
             }
             let mut report = of_run(&folder, args.data.as_deref(), which)?;
             signature(&folder, args, &mut report)?;
-            report.broken.extend(beside::faults(&folder));
+            report.broken.extend(folders.faults(&folder));
             if let Some(amount) = replay {
                 // Steps are trained again from the run's own files, so those must be intact.
                 if report.broken.is_empty() {

@@ -41,18 +41,24 @@ const YAML: [&str; 2] = ["yaml", "yml"];
 const LINES: [&str; 2] = ["jsonl", "ndjson"];
 
 /// Files that lie beside configurations and are none.
-const BESIDE: [&str; 11] = [
+const BESIDE: [&str; 17] = [
     "Cargo.toml",
+    "adapter_model.safetensors.index.json",
     "added_tokens.json",
+    "chat_template.json",
     "generation_config.json",
+    "model.safetensors.index.json",
     "package-lock.json",
     "package.json",
     "preprocessor_config.json",
     "pyproject.toml",
+    "pytorch_model.bin.index.json",
     "special_tokens_map.json",
     "tokenizer.json",
     "tokenizer_config.json",
+    "trainer_state.json",
     "vocab.json",
+    "wandb-metadata.json",
 ];
 
 /// The experiments at a path: those of a lock, a table's rows, a configuration, or those of a folder's files.

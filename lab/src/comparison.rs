@@ -26,6 +26,7 @@ use sound::{equal_seeds, unjudged, unmeasured, unsound_grid};
 pub use analysis::{Analysis, DeclaredAnalysis, Stop};
 pub(crate) use facts::{grid_row, seed_list, zip_seeds};
 pub use matched::{Match, MatchScope, Matched, Quantity};
+pub use sound::tunes;
 
 const TAG: &str = "canonc.comparison.v1";
 
@@ -373,10 +374,16 @@ impl Comparison {
             return Ok(());
         };
         let arms = self.verdicts.iter().filter(|(arm, _)| self.scope.covers(arm));
-        let declared = arms.flat_map(|(_, verdict)| &verdict.treatment);
-        let sizes = declared.filter(|declared| self.scope.compensate.contains(&declared.entry));
+        let sizes = arms.flat_map(|(name, verdict)| {
+            let entries = verdict.treatment.iter();
+            let sizes = entries.filter(|entry| self.scope.compensate.contains(&entry.entry));
+            sizes.filter_map(move |entry| Some((self.arm(name)?, entry)))
+        });
         let problems: Vec<Problem> = sizes
-            .filter_map(|declared| matching.check_compensates(&base.experiment, declared).err())
+            .filter_map(|(arm, entry)| {
+                let arm = (arm.name.as_str(), &arm.experiment);
+                matching.check_compensates(&base.experiment, arm, entry).err()
+            })
             .collect();
         if problems.is_empty() { Ok(()) } else { Err(problems) }
     }

@@ -153,12 +153,12 @@ impl Cadence {
     pub fn evaluates_after(&self, step: u64, last: u64) -> bool {
         step == last || (self.evaluation > 0 && step.is_multiple_of(self.evaluation))
     }
+}
 
-    /// Number of evaluations of a run with `last` steps.
-    pub fn evaluations(&self, last: u64) -> u64 {
-        let inner = last.saturating_sub(1).checked_div(self.evaluation).unwrap_or(0);
-        inner.saturating_add(1)
-    }
+/// Number of evaluations of a run with this many steps between them, and `last` steps: the last step has one, too.
+pub fn evaluations(every: u64, last: u64) -> u64 {
+    let inner = last.saturating_sub(1).checked_div(every).unwrap_or(0);
+    inner.saturating_add(1)
 }
 
 impl Job {

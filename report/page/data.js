@@ -144,7 +144,7 @@ function judged(a, b) {
     const twin = of(first, second);
     const beside = twin && twin.differs.filter(([group]) => group === "training");
     return twin && {
-      first, second, differs: twin.differs, controlled: !beside.length, attributable: !beside.length, declared: true, other: null,
+      first, second, differs: twin.differs, design: beside.length ? "not_controlled" : "controlled", declared: true, other: null,
       headline: beside.length
         ? `confounded, as published: ${beside.map(([, key]) => key).join(", ")} beside the Canon layers`
         : "as published, no training key differs beside the Canon layers",
@@ -152,7 +152,7 @@ function judged(a, b) {
   }
   const found = PAGE.judged.find(pair => (pair.a === a.index && pair.b === b.index) || (pair.a === b.index && pair.b === a.index));
   return found && {
-    first: RUNS[found.a], second: RUNS[found.b], headline: found.headline, controlled: found.controlled,
-    attributable: found.attributable, declared: found.declared, differs: found.differs, other: found.other_batch,
+    first: RUNS[found.a], second: RUNS[found.b], headline: found.headline, design: found.design,
+    declared: found.declared, differs: found.differs, other: found.other_batch,
   };
 }

@@ -152,7 +152,7 @@ function two() {
   const known = found && found.headline != null;
   const differs = known ? found.differs : FIELDS.filter(({ path }) => (a.fields[path] ?? null) !== (b.fields[path] ?? null)).map(({ path }) => ["differs", path, a.fields[path], b.fields[path], ""]);
   const batches = a.published || b.published || !found ? "" : found.other == null ? "They saw the same batches at every step." : `Their batches differ from step ${found.other} on.`;
-  const verdict = known ? el("p", { class: `design${found.controlled ? found.attributable ? "" : " amber" : " bad"}`, id: "verdict" }, `design: ${found.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
+  const verdict = known ? el("p", { class: `design${{ not_controlled: " bad", bundle: " amber", tuned: " amber" }[found.design] || ""}`, id: "verdict" }, `design: ${found.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
   const cell = value => el("td", {}, value == null ? el("span", { class: "soft" }, "nothing") : el("code", {}, value));
   return [
     el("h2", {}, `What ${first.label} and ${second.label} differ in`), verdict, exploratory(a, b, found), el("p", { class: "soft" }, batches),

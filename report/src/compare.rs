@@ -49,7 +49,7 @@ use records::verify::{TimedRun, plausible, timed_seconds};
 use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
 use crate::statistics::questions::Split;
-use crate::statistics::{Better, Paired, SignFlip, sign_flip};
+use crate::statistics::{Better, Paired, SignFlip, sign_flip, student};
 
 pub use analysis::{Analysis, Member, analysis_of, together};
 pub(crate) use analysis::{better, strictest};
@@ -593,13 +593,28 @@ impl<'a> Pair<'a> {
             asked: asked.min().copied(),
             over: over::over(base, arm, &metric),
             seen: self.seen(&metric),
-            parts: parts::of_metric(base, arm, &metric, confidence),
+            parts: parts::of_metric(base, arm, &metric, confidence)
+                .map(|split| split.map(|split| allowing_for_choice(split, chosen_among))),
             better: better(&metric),
             paired,
             metric,
             unit,
             means,
         }
+    }
+}
+
+/// The split at points that the runs chose: interval and p allow for every pair that could have been chosen.
+fn allowing_for_choice(split: Split, chosen: Option<ChosenAmong>) -> Split {
+    let Some(ChosenAmong { treated, base, .. }) = chosen else { return split };
+    let count = treated * base;
+    let half =
+        student::critical(split.confidence.of_each(count).alpha(), split.df) * split.standard_error;
+    Split {
+        low: split.mean - half,
+        high: split.mean + half,
+        p: (count as f64 * split.p).min(1.0),
+        ..split
     }
 }
 

@@ -79,6 +79,8 @@ struct Paired {
     /// Differences of the final training loss (treated minus base), and the noise of their mean if known.
     finals: Vec<f64>,
     noise: Option<OfMean>,
+    /// Its design and that in words; `None` for runs outside comparisons.
+    design: Option<(Design, String)>,
 }
 
 impl Paired {
@@ -169,6 +171,7 @@ impl Part {
                     Some(Ok(AaNoise::Ratio(_)) | Err(_)) | None => None,
                 }),
                 finals: row.map(|row| row.paired).unwrap_or_default(),
+                design: Some((pair.design(), pair.standing())),
             }
         });
         let pairs = pairs.collect();

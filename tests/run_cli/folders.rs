@@ -233,6 +233,18 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
     assert!(!place.path("h").exists());
 }
 
+/// `canonc report` writes `report.html` where it is called, which makes no comparison of the folders beside it.
+#[test]
+fn a_page_beside_a_run_of_any_name_refuses_nothing() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run --dir try1");
+    place.exits(0, "report try1");
+    assert!(place.path("report.html").is_file());
+    for command in ["verify try1", "report try1 --out again.html", "reproduce try1"] {
+        place.exits(0, command);
+    }
+}
+
 /// `compare` says that it does not use the times of a run whose file of times no run writes.
 #[test]
 fn times_that_no_run_takes_are_reported_and_not_compared() {

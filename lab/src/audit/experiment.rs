@@ -178,9 +178,12 @@ impl Experiment {
         names: &Names,
         keys: impl IntoIterator<Item = (usize, &'a str, &'a str)>,
     ) -> Result<Experiment, BadInput> {
-        let keys: Vec<(usize, &str, &str)> = keys.into_iter().collect();
+        let mut keys: Vec<(usize, &str, &str)> = keys.into_iter().collect();
         let all: Vec<&str> = keys.iter().map(|(_, key, _)| *key).collect();
         let vocabulary = names.for_keys(&all);
+        if has_synonyms(vocabulary) {
+            keys.sort_by_key(|(_, key, _)| *key);
+        }
         let origin = Origin::Configuration;
         let mut experiment = Experiment { origin, vocabulary, ..Experiment::new(name, source) };
         for (line, key, cell) in keys {
@@ -457,6 +460,12 @@ fn declaration(lock: &crate::comparison::Comparison, arm: &str) -> Option<Declar
             | Outcome::Confounded(_) => 1,
         },
     })
+}
+
+/// Whether a vocabulary has several keys for one quantity. Of those that a file has, the first in the alphabet is taken for
+/// it, whatever their order in the file.
+pub(super) fn has_synonyms(vocabulary: &Vocabulary) -> bool {
+    *vocabulary != LINGUA && *vocabulary != GENERIC
 }
 
 /// Checks that a numeric key holds a number or one of its words. Rules would skip anything else.

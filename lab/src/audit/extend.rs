@@ -9,11 +9,11 @@ use std::ops::Range as Span;
 use dsl::Decimal;
 use toml::de::{DeTable, DeValue};
 
+use super::pairs::measured_under;
 use super::quantity::Quantity;
 use super::rules::{Invariant, Own, Pairs, Range, Rules, Severity, TABLE};
 use super::vocabulary::{self, Topic};
 use crate::facts;
-use crate::field;
 use compiler::number::Ratio;
 
 /// One error in a rules file.
@@ -262,11 +262,16 @@ impl Reader<'_> {
         for (path, at) in treatment.iter().chain(&ignore) {
             self.key(path, at);
         }
-        let is_measurement = |path: &str| field::find(path).is_some_and(|def| def.is_measurement());
-        for (path, at) in treatment.iter().filter(|(path, _)| is_measurement(path)) {
-            let message = format!(
-                "`{path}` is how results are measured, and what is measured is no treatment"
-            );
+        for (path, at) in &treatment {
+            let Some(measured) = measured_under(path) else { continue };
+            let message = match measured == path {
+                true => format!(
+                    "`{path}` is how results are measured, and what is measured is no treatment"
+                ),
+                false => {
+                    format!("`{path}` covers `{measured}`, and what is measured is no treatment")
+                }
+            };
             self.bad(at, message, "name what the experiments train differently");
         }
         let paths = |list: Vec<(String, At)>| list.into_iter().map(|(path, _)| path).collect();
@@ -447,6 +452,7 @@ mod tests {
             ("keys = 3", 1, "`keys` is not a section"),
             ("[severity]\nmissing-twin = \"bad\"", 2, "\"bad\" is not a severity"),
             ("[[pairs]]\nignore = []", 1, "`[[pairs]]` has no treatment"),
+            ("[[pairs]]\ntreatment = [\"evaluation\"]", 2, "`evaluation` covers `evaluation."),
             (
                 "[[pairs]]\ntreatment = [\"seeds.eval\"]",
                 2,

@@ -14,6 +14,7 @@ use super::finding::{Findings, Occurrence, Scope};
 use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary::{self, Topic};
+use crate::field;
 
 /// Twins, as indices in the set: without and with the treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +34,13 @@ pub(super) fn of_treatment(treatment: &[String], path: &str) -> bool {
         path.strip_prefix(entry.as_str())
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     })
+}
+
+/// A field of ours that says how results are measured, and that this entry of a treatment covers.
+pub(super) fn measured_under(entry: &str) -> Option<&'static str> {
+    let entry = [entry.to_owned()];
+    let measured = field::TABLE.iter().filter(|def| def.is_measurement());
+    measured.map(|def| def.path).find(|path| of_treatment(&entry, path))
 }
 
 /// The treatment's values as text.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::Subject;
+use super::pairs::{measured_under, of_treatment};
 use super::quantity::Quantity;
 use super::vocabulary::{CANON, Topic};
 use compiler::number::Ratio;
@@ -385,6 +386,23 @@ impl Rules {
         let missing = spoken.into_iter().filter(|path| !known.contains(path) && !below(path));
         let near = |path: &str| dsl::suggest(path, known.iter().copied()).map(str::to_owned);
         missing.map(|path| (path.to_owned(), near(path))).collect()
+    }
+
+    /// A treatment of a user's rules that covers something measured, and what it covers.
+    pub fn measured(&self, subjects: &[Subject]) -> Option<(String, String)> {
+        let keys = |subject: &'_ Subject| -> Vec<String> {
+            let keys = subject.facts.keys();
+            keys.filter(|key| subject.topic(key) == Topic::Evaluation).cloned().collect()
+        };
+        let own: BTreeSet<String> = subjects.iter().flat_map(keys).collect();
+        let entries = self.pairs.iter().flat_map(|pairs| &pairs.treatment);
+        let covers = |entry: &String| {
+            let one = std::slice::from_ref(entry);
+            let of_set = || own.iter().find(|path| of_treatment(one, path)).cloned();
+            let path = measured_under(entry).map(str::to_owned).or_else(of_set)?;
+            Some((entry.clone(), path))
+        };
+        entries.filter_map(covers).next()
     }
 
     /// Differences from the built-in rules, one line each.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::experiment::{BadInput, Experiment, MAX_EXPERIMENTS, Names};
+use super::experiment::{BadInput, Experiment, MAX_EXPERIMENTS, Names, has_synonyms};
 use super::vocabulary::{GENERIC, LINGUA, Vocabulary, is_ours};
 
 /// Most columns and rows of a table.
@@ -188,7 +188,13 @@ fn experiments(source: &str, rows: Vec<Row>, names: &Names) -> Result<Vec<Experi
         let experiment = Experiment::new(name, format!("{source}:{number}"));
         let mut experiment = Experiment { vocabulary, ..experiment };
         let cells = columns.iter().zip(&row).enumerate();
-        for (_, (column, cell)) in cells.filter(|(at, (c, _))| *at != name_at && !c.is_empty()) {
+        let named = |at: usize, column: &str| at == name_at || column.is_empty();
+        let cells = cells.filter(|(at, (column, _))| !named(*at, column)).map(|(_, cell)| cell);
+        let mut cells: Vec<(&String, &String)> = cells.collect();
+        if has_synonyms(vocabulary) {
+            cells.sort();
+        }
+        for (column, cell) in cells {
             experiment.write(column, cell, names).map_err(|bad| bad.at(name, number))?;
         }
         experiment.finish();
@@ -226,7 +232,12 @@ pub fn records(
         let experiment = Experiment::new(name.trim(), format!("{source}:{line}"));
         let mut experiment = Experiment { vocabulary, ..experiment };
         let named = columns.get(at);
-        for (key, cell) in cells.iter().filter(|(key, _)| Some(key) != named) {
+        let mut cells: Vec<&(String, String)> =
+            cells.iter().filter(|(key, _)| Some(key) != named).collect();
+        if has_synonyms(vocabulary) {
+            cells.sort();
+        }
+        for (key, cell) in cells {
             experiment.write(key, cell, names).map_err(|bad| bad.at(name, *line))?;
         }
         experiment.finish();

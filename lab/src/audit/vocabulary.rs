@@ -103,7 +103,10 @@ pub(super) fn foreign(
         };
         covers.then_some((Meaning::Harmless(reason), None))
     };
-    vocabulary.find(key).or_else(|| vocabularies::HARMLESS.iter().find_map(common))
+    let reached =
+        || vocabularies::REACHED.contains(&key).then_some((Meaning::About(Topic::Budget), None));
+    let known = vocabulary.find(key).or_else(reached);
+    known.or_else(|| vocabularies::HARMLESS.iter().find_map(common))
 }
 
 /// Whether a column has one of canonc's names, in a section that other trainers hardly have.
@@ -127,7 +130,7 @@ pub(super) fn is_result(key: &str, cell: &str, in_table: bool) -> bool {
         Some(_) => not_a_number.contains(&cell.trim().to_lowercase().as_str()),
     };
     let empty = value.is_none();
-    (numeric && vocabularies::is_metric(key))
+    (numeric && vocabularies::is_metric(key, in_table))
         || (in_table && vocabularies::is_record(key, numeric && !empty))
 }
 

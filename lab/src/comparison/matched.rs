@@ -239,10 +239,11 @@ impl Match {
         None
     }
 
-    /// Checks that an entry compensates: that the base has another quantity with the arm's values of this entry alone.
+    /// Checks that an entry compensates: that it is a size, and that the arm would be further from the base without it.
     pub(super) fn check_compensates(
         self,
         base: &Experiment,
+        (name, arm): (&str, &Experiment),
         declared: &Declared,
     ) -> Result<(), Problem> {
         let entry = declared.entry.as_str();
@@ -255,24 +256,40 @@ impl Match {
             let help = "write within = 0.05 or less, or leave compensate out";
             return Err(Problem::new("match", "loose-compensation", message, help));
         }
-        let is_budget = entry.starts_with("budget.");
-        let changes = match (is_budget, self.on) {
-            (true, on) => on == Quantity::TrainFlops,
-            (false, _) => {
-                let here = self.with_edits(base, "");
-                let there = edits(declared).and_then(|edits| self.with_edits(base, &edits));
-                here.is_some() && there.is_some() && here != there
-            }
+        let unadjusted = if entry.starts_with("budget.") && self.on == Quantity::TrainFlops {
+            let per_token = arm.analysis.train_flops_per_token;
+            per_token.checked_mul(i128::from(base.budget.tokens))
+        } else if is_size(base, declared) {
+            let of_base = edits(declared, |change| change.a.as_ref());
+            of_base.and_then(|edits| self.with_edits(arm, &edits))
+        } else {
+            None
         };
-        if changes {
+        let help =
+            "name a size such as mlp.hidden, or move it to the treatment, which makes a bundle";
+        let Some(unadjusted) = unadjusted else {
+            let message = format!(
+                "`{entry}` alone does not change the {} of the base, or is not a whole number, so it is no size and \
+                 cannot compensate",
+                match self.on {
+                    Quantity::TrainFlops => "parameters or steps",
+                    Quantity::Parameters | Quantity::NonEmbedding | Quantity::Flops => "parameters",
+                }
+            );
+            return Err(Problem::new("match", "no-compensation", message, help));
+        };
+        let (of_base, of_arm) = (self.on.value_in(base), self.on.value_in(arm));
+        let apart = |value: i128| value.abs_diff(of_base);
+        if apart(of_arm) < apart(unadjusted) {
             return Ok(());
         }
         let message = format!(
-            "`{entry}` alone does not change the {} of the base, so it cannot compensate",
-            self.on.called()
+            "`{entry}` does not compensate in `{name}`: with it the arm has {} {}, without it {}, and the base {}",
+            digits(of_arm),
+            self.on.called(),
+            digits(unadjusted),
+            digits(of_base)
         );
-        let help =
-            "name a size such as mlp.hidden, or move it to the treatment, which makes a bundle";
         Err(Problem::new("match", "no-compensation", message, help))
     }
 
@@ -290,35 +307,55 @@ impl Match {
         let program = Program::new([(FILE.to_owned(), text)], Std::None);
         let graph = program.compile(FILE, NAME).0?.graph;
         let analysis = analyse(&graph, i64::try_from(arm.data.seq_len).ok()?);
-        Some(match self.on {
-            Quantity::Parameters => i128::from(analysis.parameters),
-            Quantity::NonEmbedding => i128::from(analysis.non_embedding),
-            Quantity::Flops | Quantity::TrainFlops => analysis.train_flops_per_token,
-        })
+        match self.on {
+            Quantity::Parameters => Some(i128::from(analysis.parameters)),
+            Quantity::NonEmbedding => Some(i128::from(analysis.non_embedding)),
+            Quantity::Flops => Some(analysis.train_flops_per_token),
+            Quantity::TrainFlops => {
+                analysis.train_flops_per_token.checked_mul(i128::from(arm.budget.tokens))
+            }
+        }
     }
 }
 
-/// The changes of an entry from the base to the arm as edits of an arch: `layers[0..2].mlp.hidden 178`.
-fn edits(declared: &Declared) -> Option<String> {
-    let edit = |change: &Change| {
+/// Whether an entry changes whole numbers, and with them the number of parameters of the base.
+fn is_size(base: &Experiment, declared: &Declared) -> bool {
+    let is_whole =
+        |value: &Option<String>| value.as_ref().is_some_and(|v| v.parse::<u64>().is_ok());
+    let whole = declared.changes.iter().all(|change| is_whole(&change.a) && is_whole(&change.b));
+    let parameters = Match { on: Quantity::Parameters, within: Decimal::ZERO };
+    let here = parameters.with_edits(base, "");
+    let of_arm = edits(declared, |change| change.b.as_ref());
+    let there = of_arm.and_then(|edits| parameters.with_edits(base, &edits));
+    whole && here.is_some() && there.is_some() && here != there
+}
+
+/// The changes of an entry as edits of an arch, with the values of one arm: `layers[0..2].mlp.hidden 178`.
+fn edits<'c>(
+    declared: &'c Declared,
+    value: impl Fn(&'c Change) -> Option<&'c String>,
+) -> Option<String> {
+    let mut edits = Vec::new();
+    for change in &declared.changes {
         let path = change.path.strip_prefix("arch.")?;
-        let path = match path.strip_prefix("layers.") {
-            Some(rest) => {
-                let field =
-                    rest.trim_start_matches(|c: char| c.is_ascii_digit() || "./".contains(c));
-                let layers = rest.strip_suffix(field)?.trim_end_matches('.');
-                let layers = match layers.split_once("..").zip(layers.split_once('/')) {
-                    Some(((first, _), (_, step))) => format!("every {step} from {first}"),
-                    None => layers.to_owned(),
-                };
-                format!("layers[{layers}].{field}")
-            }
-            None => path.to_owned(),
+        let value = value(change)?;
+        let Some(rest) = path.strip_prefix("layers.") else {
+            edits.push(format!("{path} {value}"));
+            continue;
         };
-        Some(format!("{path} {}", change.b.as_ref()?))
-    };
-    let edits: Option<Vec<String>> = declared.changes.iter().map(edit).collect();
-    edits.map(|edits| edits.join("   "))
+        let field = rest.trim_start_matches(|c: char| c.is_ascii_digit() || "./".contains(c));
+        let layers = rest.strip_suffix(field)?.trim_end_matches('.');
+        match layers.split_once('/') {
+            None => edits.push(format!("layers[{layers}].{field} {value}")),
+            Some((range, step)) => {
+                let (first, end) = range.split_once("..")?;
+                let (first, end): (usize, usize) = (first.parse().ok()?, end.parse().ok()?);
+                let every = (first..end).step_by(step.parse::<usize>().ok()?.max(1));
+                edits.extend(every.map(|layer| format!("layers[{layer}].{field} {value}")));
+            }
+        }
+    }
+    Some(edits.join("   "))
 }
 
 impl Matched {

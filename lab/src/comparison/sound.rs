@@ -20,8 +20,6 @@ pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem>
             problems.push(Problem::new("grid", "varied-twice", message, "list it in one row only"));
         }
     }
-    // An arm may choose its tuning, but not its data, its budget or its measurement.
-    let tunes = |path: &str| path.starts_with("optimizer.") || path.starts_with("schedule.");
     if let Some(path) = paths.iter().find(|path| selection.per_arm && !tunes(path)) {
         problems.push(Problem::new(
             "selection.per_arm",
@@ -34,6 +32,12 @@ pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem>
         ));
     }
     problems
+}
+
+/// Whether a field of a grid tunes an arm, which may then be judged at its own best value: not its data, its budget or its
+/// measurement.
+pub fn tunes(path: &str) -> bool {
+    path.starts_with("optimizer.") || path.starts_with("schedule.")
 }
 
 /// Whether an arm reports a metric. An editor knows the suites of a recipe, but does not read their tasks.

@@ -19,8 +19,8 @@ pub(crate) const LAUNCH_PARTS: &[&str] = &[
 #[rustfmt::skip]
 pub(crate) const LAUNCH_HARMLESS: &[(&str, &[&str])] = &[
     ("who pays for the job, and when it starts", &[
-        "account", "array_parallelism", "begin", "billing", "dependency", "hold", "nice", "priority", "qos", "queue",
-        "queue_name", "requeue", "reservation", "usage", "wckey",
+        "account", "array_parallelism", "begin", "billing", "dependency", "hold", "nice", "priority", "qos", "requeue",
+        "usage", "wckey",
     ]),
     ("how long it may run or wait", &[
         "deadline", "rdzv_timeout", "signal", "signal_delay_s", "time", "time_limit", "time_min", "timelimit", "timeout",
@@ -61,7 +61,7 @@ pub(crate) const LAUNCH_CHOICES: &[(&str, &[&str])] = &[
     ("lingua.launch_hosts.*", &[
         "accelerator", "accelerators", "cloud", "clusters", "cluster_name", "constraint", "constraint.*", "constraints", "constraints.*", "exclude", "exclude.*",
         "exclude_nodes", "exclude_nodes.*", "gpu_type", "host", "hostfile", "hostname", "hosts", "hosts.*", "instance_type", "node_list", "node_list.*",
-        "node_selector", "node_selector.*", "nodefile", "nodelist", "nodelist.*", "nodes_exclude", "nodes_exclude.*", "partition", "pool", "prefer", "region",
+        "node_selector", "node_selector.*", "nodefile", "nodelist", "nodelist.*", "nodes_exclude", "nodes_exclude.*", "partition", "pool", "prefer", "queue", "queue_name", "region", "reservation",
         "zone",
     ]),
     ("lingua.launch_mode.*", &[

@@ -14,7 +14,7 @@ mod transformers;
 
 use super::Topic;
 
-pub(crate) use common::{HARMLESS, MODEL_SIZE, is_metric, is_record};
+pub(crate) use common::{HARMLESS, MODEL_SIZE, REACHED, is_metric, is_record};
 
 /// What a foreign key means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ fn covers(name: &str, key: &str) -> bool {
 
 /// Whether a key is canonc's own word.
 fn is_ours(key: &str) -> bool {
-    matches!(key, "canon_set" | "model.canon_set") || key.starts_with("arch.")
+    matches!(key, "canon_set" | "model.canon_set" | "arch.canon") || key.starts_with("arch.canon.")
 }
 
 /// Whether a key has a name of canonc or Lingua in a section.
@@ -231,6 +231,8 @@ mod tests {
             (&["canon_set", "lr"], "lingua"),
             (&["canon_set", "learning_rate", "per_device_train_batch_size"], "transformers"),
             (&["model.num_layers", "model.hidden", "optimizer.lr"], "generic"),
+            (&["arch.depth", "arch.width", "optimizer.lr"], "generic"),
+            (&["arch.layers", "arch.dim", "optim.lr"], "generic"),
             (&["model.n_layers", "model.d_model", "optim.lr", "data.seq_len"], "generic"),
             (&["model_type", "hidden_size", "num_hidden_layers"], "transformers"),
             (&["num_train_epochs", "per_device_train_batch_size"], "transformers"),

@@ -479,7 +479,9 @@ const SIZES: &str = "arch plain {\n  vocab 10000   dim 64   norm_eps 1e-5\n  ini
     mixer attention { heads 4 }\n    mlp swiglu { hidden 192 }\n  }\n}\n\
     arch added = plain with { canon A, B, C, D }\narch narrow = plain with { mlp.hidden 178 }\n\
     arch matched = added with { mlp.hidden 178 }\narch turned = added with { mixer.rope.dims 8 }\n\
-    arch uneven = added with { layers[0].mlp.hidden 176   layers[1].mlp.hidden 180 }\n";
+    arch uneven = added with { layers[0].mlp.hidden 176   layers[1].mlp.hidden 180 }\n\
+    arch wider = added with { mlp.hidden 196 }\narch other = added with { mlp = geglu { hidden 178 } }\n\
+    arch fewer = added with { mixer.heads 2 }\n";
 
 fn sizes(treatment: &str, matching: &str, arms: &[&str]) -> Result<Comparison, String> {
     let listed: String = arms.iter().map(|arm| format!("{arm} = \"a.toml\"\n")).collect();
@@ -529,6 +531,32 @@ fn what_does_not_change_the_quantity_cannot_compensate() {
             "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mixer.rope.dims\"",
             ["plain", "turned"],
             "`mixer.rope.dims` alone does not change the parameters of the base",
+        ),
+        // Nor is it a size where its FLOPs are matched.
+        (
+            "turned = [\"canon\"]",
+            "on = \"flops\"\nwithin = 0.05\ncompensate = \"mixer.rope.dims\"",
+            ["plain", "turned"],
+            "`mixer.rope.dims` alone does not change the parameters of the base",
+        ),
+        (
+            "fewer = [\"canon\"]",
+            "on = \"flops\"\nwithin = 0.05\ncompensate = \"mixer.heads\"",
+            ["plain", "fewer"],
+            "`mixer.heads` alone does not change the parameters of the base",
+        ),
+        // A larger MLP beside Canon layers moves the arms apart.
+        (
+            "wider = [\"canon\"]",
+            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mlp.hidden\"",
+            ["plain", "wider"],
+            "`mlp.hidden` does not compensate in `wider`: with it the arm has ",
+        ),
+        (
+            "other = [\"canon\"]",
+            "on = \"parameters\"\nwithin = 0.05\ncompensate = [\"mlp\", \"mlp.hidden\"]",
+            ["plain", "other"],
+            "is not a whole number",
         ),
         (
             "matched = [\"mlp.hidden\"]",

@@ -7,7 +7,7 @@ use compiler::plan::Sizes;
 
 use lab::experiment::Device;
 
-use super::Job;
+use super::{Job, evaluations};
 use crate::platform::MemoryLimit;
 use crate::progress;
 use crate::run::RunError;
@@ -97,9 +97,7 @@ pub fn estimate(job: &Job) -> Estimate {
             .saturating_mul(job.cadence.keep as u64 + 1)
             .saturating_add(job.steps.saturating_mul(LINE_BYTES)),
         tokens,
-        evaluation_tokens: job
-            .cadence
-            .evaluations(job.steps)
+        evaluation_tokens: evaluations(job.cadence.evaluation, job.steps)
             .saturating_mul(job.evaluation_windows)
             .saturating_mul(job.seq_len),
         epochs: match &job.train {

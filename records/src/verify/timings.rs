@@ -56,13 +56,14 @@ pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
         Err(error) => return Err(format!("{NAME} cannot be read: {error}")),
     };
     let of_log: BTreeMap<Timed, usize> = run.records.iter().filter_map(timed).zip(1..).collect();
-    let (mut before, mut breaks, mut sum) = (0, Vec::new(), 0.0);
-    let mut torn = false;
+    let (mut before, mut breaks, mut sum) = (0, 0usize, 0.0);
+    let (mut torn, mut first) = (false, None);
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let Some(body) = line.strip_suffix('\n').filter(|body| !is_torn(body)) else {
             if line.ends_with('\n') {
                 torn = true;
-                breaks.push(format!("line {number} is torn"));
+                breaks += 1;
+                first.get_or_insert_with(|| format!("line {number} is torn"));
             } else if run.finished {
                 return Err(format!("{NAME}: its last line is torn, but the run is finished"));
             }
@@ -89,22 +90,22 @@ pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
         // The line that is torn was of the step that is missing.
         let explained = std::mem::take(&mut torn);
         if at != before + 1 && !explained {
-            breaks.push(format!(
-                "line {number} has {} after {}",
-                what.text(),
-                name(&of_log, before)
-            ));
+            breaks += 1;
+            first.get_or_insert_with(|| {
+                format!("line {number} has {} after {}", what.text(), name(&of_log, before))
+            });
         }
         before = at;
     }
     if run.finished && before != of_log.len() {
-        breaks.push(format!("it ends with {}", name(&of_log, before)));
+        breaks += 1;
+        first.get_or_insert_with(|| format!("it ends with {}", name(&of_log, before)));
     }
-    match breaks.first() {
-        Some(first) if breaks.len() >= run.processes.max(1) => Err(format!(
+    match first {
+        Some(first) if breaks >= run.processes.max(1) => Err(format!(
             "{NAME}: lines are missing, added, torn or out of order: {first}; each process that continues a run \
              explains one such place, but there are {} and {}",
-            dsl::counted(breaks.len(), "place"),
+            dsl::counted(breaks, "place"),
             dsl::counted(run.processes, "process")
         )),
         Some(_) | None => Ok(sum),

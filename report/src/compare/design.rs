@@ -1,5 +1,7 @@
 //! The design of each pair of points: what its difference can be attributed to, and among what its points were chosen.
 
+use lab::comparison::tunes;
+use lab::verdict::{Outcome, Verdict};
 use serde::Serialize;
 
 use super::proved::NOT_CONTROLLED;
@@ -65,6 +67,15 @@ impl ChosenAmong {
 }
 
 impl Design {
+    /// The design of two runs that no comparison holds, by the verdict on their locks.
+    pub(crate) fn of(verdict: &Verdict) -> Design {
+        match verdict.outcome {
+            Outcome::Identical | Outcome::Controlled => Design::Controlled,
+            Outcome::Bundle(_) => Design::Bundle,
+            Outcome::Confounded(_) => Design::NotControlled,
+        }
+    }
+
     /// Whether the arms differ in nothing but what was declared.
     pub fn is_controlled(self) -> bool {
         match self {
@@ -95,7 +106,8 @@ impl Pair<'_> {
             true => at_equal_points,
             false
                 if at_equal_points.is_controlled()
-                    && self.of.proved.has_equal_budget(&self.arm.name) =>
+                    && self.of.proved.has_equal_budget(&self.arm.name)
+                    && self.of.proved.axes.iter().all(|axis| tunes(&axis.path)) =>
             {
                 Design::Tuned
             }
@@ -120,7 +132,8 @@ impl Pair<'_> {
                 self.of.points.len()
             ),
             false => format!(
-                "{NOT_CONTROLLED}: {arm} and {base} differ in {fields} and in their budgets; at equal points {verdict}"
+                "{NOT_CONTROLLED}: {arm} and {base} differ in {fields}, beyond tuning or beside their budgets; at equal \
+                 points {verdict}"
             ),
         }
     }

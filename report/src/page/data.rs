@@ -32,7 +32,7 @@ pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value 
 }
 
 fn of_pair(pair: &Paired) -> Value {
-    let Paired { title, lines, replicate, finals: _, noise } = pair;
+    let Paired { title, lines, replicate, finals: _, noise, design: _ } = pair;
     json!({ "title": title, "lines": lines, "replicate": replicate, "noise": noise.is_some() })
 }
 
@@ -90,7 +90,7 @@ fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
         "tokens": value("budget.tokens"),
         "tokens_per_step": value("batch.tokens_per_step"),
         "seconds": logged.seconds.as_ref().map(|seconds| of_ends(seconds)),
-        "beside": logged.curves.step_seconds.is_none(),
+        "beside": logged.beside,
         "data": data,
         "diverged": logged.curves.diverged,
         "spikes": logged.spikes,

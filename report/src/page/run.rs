@@ -133,7 +133,11 @@ impl Logged {
                 }
             }
         }
-        logged.seconds = seconds(&paths.timings(), logged.batches.len());
+        // Times that no run writes are not drawn.
+        logged.seconds = match logged.curves.untimed {
+            None => seconds(&paths.timings(), logged.batches.len()),
+            Some(_) => None,
+        };
         logged.beside =
             json_lines(&paths.timings()).iter().any(|line| line.get("beside").is_some());
         logged.spikes = spikes::find(&logged.curves.loss);

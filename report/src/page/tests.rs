@@ -173,6 +173,11 @@ fn every_arm_has_its_table_its_pairs_and_its_noise() {
     assert_eq!(data["pairs"][1]["lines"], serde_json::json!([[4, 0]]));
     assert_eq!(data["pairs"][1]["replicate"], serde_json::json!([[6, 0]]));
     assert_eq!(data["pairs"][0]["noise"], false, "one repetition is not enough");
+    // What the panel says of two runs is the design of their points.
+    let all = data["judged"].as_array().unwrap();
+    let of = |a: usize, b: usize| all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap();
+    assert_eq!([&of(0, 3)["design"], &of(0, 2)["design"]], ["tuned", "controlled"]);
+    assert!(of(0, 3)["headline"].as_str().unwrap().starts_with("tuned: "));
 }
 
 #[test]
@@ -185,13 +190,16 @@ fn two_runs_have_the_verdict_that_diff_gives() {
     // Runs: base 0 and 1, treated 2 and 3, replicate 4.
     let twins = judged(0, 2);
     assert_eq!(
-        (&twins["controlled"], &twins["other_batch"]),
-        (&true.into(), &serde_json::Value::Null)
+        (&twins["design"], &twins["other_batch"]),
+        (&"controlled".into(), &serde_json::Value::Null)
     );
     assert_eq!(twins["headline"], "controlled for canon");
     assert_eq!(twins["differs"][0][0], "treatment");
     let crossed = judged(0, 3);
-    assert_eq!((&crossed["controlled"], &crossed["other_batch"]), (&false.into(), &1.into()));
+    assert_eq!(
+        (&crossed["design"], &crossed["other_batch"]),
+        (&"not_controlled".into(), &1.into())
+    );
     let confounds =
         crossed["differs"].as_array().unwrap().iter().filter(|row| row[0] == "confound");
     assert_eq!(

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::run::{Run, first_other_batch};
 use super::{Paired, Report};
+use crate::compare::Design;
 
 /// Up to this many pairs, all are judged; beyond it, only declared ones. 24 runs have 276 pairs.
 const MOST_PAIRS: usize = 300;
@@ -22,13 +23,16 @@ pub(super) struct Judged {
     verdicts: BTreeMap<(usize, usize), Verdict>,
     batches: BTreeMap<(usize, usize), Option<u64>>,
     declared: BTreeSet<(usize, usize)>,
+    /// What the declared pairs of base and treated run show, and in words.
+    designs: BTreeMap<(usize, usize), (Design, String)>,
 }
 
 /// Judges the pairs of a report.
 pub(super) fn judge(report: &Report) -> Judged {
     let runs = report.runs();
     let declared = declared(report);
-    let mut judged = Judged { verdicts: BTreeMap::new(), batches: BTreeMap::new(), declared };
+    let (verdicts, batches) = (BTreeMap::new(), BTreeMap::new());
+    let mut judged = Judged { verdicts, batches, declared, designs: designs(report) };
     let all = runs.len() * runs.len().saturating_sub(1) / 2 <= MOST_PAIRS;
     let part_of = report.part_numbers();
     for (i, a) in runs.iter().enumerate() {
@@ -97,6 +101,32 @@ fn declared(report: &Report) -> BTreeSet<(usize, usize)> {
     declared
 }
 
+/// The design of each pair of base and treated run: that of the points where they are judged, or at equal points.
+fn designs(report: &Report) -> BTreeMap<(usize, usize), (Design, String)> {
+    let mut designs = BTreeMap::new();
+    let mut first = 0;
+    for part in &report.parts {
+        let of_role = |role: Role| {
+            part.runs.iter().enumerate().filter(move |(_, run)| run.role == Some(role))
+        };
+        for (at, run) in of_role(Role::Treatment) {
+            let base = of_role(Role::Base)
+                .find(|(_, base)| (base.seed, base.point) == (run.seed, run.point));
+            let Some((base, _)) = base else { continue };
+            let design = part.comparison.proved.design(&run.arm);
+            let words = part.comparison.standing(&run.arm);
+            designs.insert((base + first, at + first), (design, words));
+        }
+        for pair in &part.pairs {
+            let Some(design) = &pair.design else { continue };
+            let runs = pair.lines.iter().map(|(treated, base)| (base + first, treated + first));
+            designs.extend(runs.map(|at| (at, design.clone())));
+        }
+        first += part.runs.len();
+    }
+    designs
+}
+
 impl Report {
     /// The part number of each run.
     pub(super) fn part_numbers(&self) -> Vec<Option<usize>> {
@@ -137,6 +167,7 @@ impl Judged {
                 replicate: Vec::new(),
                 finals: Vec::new(),
                 noise: None,
+                design: None,
             });
             pair.lines.push((*b, *a));
             if let [Some(base), Some(treated)] = finals {
@@ -150,17 +181,19 @@ impl Judged {
     pub(super) fn json(&self) -> Value {
         let all = self.batches.iter().map(|((a, b), other)| {
             let verdict = self.verdicts.get(&(*a, *b));
+            let declared = self.designs.get(&(*a, *b)).filter(|_| verdict.is_some());
             json!({
                 "a": a,
                 "b": b,
                 "other_batch": other,
-                "headline": verdict.map(Verdict::headline),
-                "controlled": verdict.map(Verdict::is_controlled),
-                "attributable": verdict.map(|verdict| {
-                    let factors: usize =
-                        verdict.treatment.iter().map(|declared| declared.factors).sum();
-                    verdict.is_controlled() && factors <= 1
-                }),
+                "headline": match declared {
+                    Some((_, words)) => Some(words.clone()),
+                    None => verdict.map(Verdict::headline),
+                },
+                "design": match declared {
+                    Some((design, _)) => Some(*design),
+                    None => verdict.map(Design::of),
+                },
                 "declared": self.declared.contains(&(*a, *b)) || self.declared.contains(&(*b, *a)),
                 "differs": verdict.map(differences).unwrap_or_default(),
             })

@@ -52,7 +52,8 @@ pub fn best_of_each(
     let p = (2.0 * f64::min(below(0.0), above(0.0))).min(1.0);
     let (high, low) = (table.highest(alpha), table.lowest(alpha));
     if !(low.is_finite() && high.is_finite()) {
-        return Err(Undefined::TooFew { have: table.fewest, need: super::paired::FEWEST });
+        let too_few = Undefined::TooFew { have: table.fewest, need: super::paired::FEWEST };
+        return Err(table.undefined.unwrap_or(too_few));
     }
     let (low, high) = if sign > 0.0 { (low, high) } else { (-high, -low) };
     let p_equivalence = margin.map(|margin| f64::max(below(margin.size()), above(-margin.size())));
@@ -66,11 +67,13 @@ struct Table {
     tried: [usize; 2],
     /// Fewest seeds that two points have in common.
     fewest: usize,
+    /// Why a pair has no result, if it has enough seeds: all its differences are equal.
+    undefined: Option<Undefined>,
 }
 
 impl Table {
     fn new(treated: &Points, base: &Points, sign: f64) -> Table {
-        let mut fewest = usize::MAX;
+        let (mut fewest, mut undefined) = (usize::MAX, None);
         let rows = treated.iter().flatten().map(|treated| {
             let row = base.iter().flatten().map(|base| {
                 let both = treated.iter().zip(base);
@@ -78,12 +81,16 @@ impl Table {
                     |(a, b): (&Option<f64>, &Option<f64>)| Some(sign * ((*a)? - (*b)?));
                 let differences: Vec<f64> = both.filter_map(difference).collect();
                 fewest = fewest.min(differences.len());
-                Paired::from_differences(&differences, Confidence::NINETY_FIVE).ok()
+                let result = Paired::from_differences(&differences, Confidence::NINETY_FIVE);
+                let why = result.as_ref().err();
+                undefined = undefined
+                    .or(why.filter(|why| !matches!(why, Undefined::TooFew { .. })).copied());
+                result.ok()
             });
             row.collect()
         });
         let rows = rows.collect();
-        Table { rows, tried: [treated.len(), base.len()], fewest }
+        Table { rows, tried: [treated.len(), base.len()], fewest, undefined }
     }
 
     /// One-sided p value of the hypothesis that best minus best is at least `shift`.
@@ -186,6 +193,16 @@ mod tests {
         }
         let plain = Paired::from_differences(&[-1.0, -0.6, -1.2], AT).unwrap();
         assert_eq!(among(1, plain), plain);
+    }
+
+    /// Three seeds are enough; what is missing is a spread.
+    #[test]
+    fn a_point_that_differs_by_the_same_everywhere_is_the_reason() {
+        let treated = values(&[&[1.0, 1.0, 1.0]]);
+        let base = values(&[&[0.9, 0.95, 1.0], &[0.5, 0.5, 0.5]]);
+        let pair = Paired::from_differences(&[0.1, 0.05, 0.0], AT).unwrap();
+        let found = best_of_each(&treated, &base, pair, Better::More, None);
+        assert!(matches!(found, Err(Undefined::NoVariance { .. })), "{found:?}");
     }
 
     #[test]

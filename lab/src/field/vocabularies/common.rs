@@ -4,8 +4,8 @@
 #[rustfmt::skip]
 const RECORDS: &[&str] = &[
     "_runtime", "_step", "_timestamp", "commit_message", "created", "created_at", "date", "display_name", "duration",
-    "elapsed", "end_time", "ended_at", "epoch", "exit_code", "experiment_id", "finished", "finished_at", "global_step",
-    "gpu_days", "gpu_hours", "heartbeat", "id", "job_id", "last_step", "link", "mfu", "peak_memory", "peak_memory_gb", "report_url",
+    "elapsed", "end_time", "ended_at", "exit_code", "experiment_id", "finished", "finished_at",
+    "gpu_days", "gpu_hours", "heartbeat", "id", "job_id", "link", "mfu", "peak_memory", "peak_memory_gb", "report_url",
     "run_id", "runtime", "samples_per_second", "slurm_job_id", "start_time", "started", "started_at", "steps_per_second",
     "throughput", "timestamp", "tok_per_s", "tokens_per_s", "tokens_per_sec", "tokens_per_second", "total_flos", "train_runtime",
     "train_samples_per_second", "train_steps_per_second", "trial_id", "updated", "updated_at", "url", "uuid", "wall_clock",
@@ -20,6 +20,9 @@ const RECORDS_IN_WORDS: &[&str] = &[
     "output_dir", "owner", "project", "run", "run_name", "state", "status", "submitted_by", "sweep", "sweep_name", "tag", "tags", "user",
     "username", "wandb_project", "wandb_run_name",
 ];
+
+/// How far a run went, in a table: a difference is one of budgets.
+pub(crate) const REACHED: &[&str] = &["epoch", "global_step", "last_step"];
 
 /// Names and notes that no trainer reads, in a file of any trainer.
 pub(crate) const HARMLESS: &[(&str, &str)] = &[
@@ -67,7 +70,7 @@ const BENCHMARKS: &[&str] = &[
 #[rustfmt::skip]
 const QUALIFIERS: &[&str] = &[
     "0shot", "5shot", "at", "avg", "average", "best", "ce", "challenge", "char", "chars", "cross", "dev", "easy", "ema", "end", "entropy", "eval", "evaluation", "exact", "final",
-    "heldout", "in", "last", "lm", "match", "max", "mean", "median", "min", "norm", "openai", "out", "result", "shot", "smoothed", "std", "stderr", "test", "token", "top1",
+    "hard", "heldout", "humanities", "in", "last", "lm", "main", "match", "max", "mean", "median", "min", "norm", "openai", "other", "out", "plus", "pro", "result", "sciences", "shot", "smoothed", "social", "std", "stderr", "stem", "test", "token", "top1",
     "top5", "train", "training", "val", "valid", "validation", "word",
 ];
 
@@ -100,8 +103,12 @@ pub(crate) fn is_record(key: &str, numeric: bool) -> bool {
         || key.starts_with("system/")
 }
 
-/// Whether a key is named like a measurement. Its values have to be numbers, too.
-pub(crate) fn is_metric(key: &str) -> bool {
+/// Whether a key is named like a measurement. Its values have to be numbers, too. The sections of a configuration hold
+/// settings, such as `train.loss.kd`.
+pub(crate) fn is_metric(key: &str, in_table: bool) -> bool {
+    if !in_table && key.contains('.') {
+        return false;
+    }
     let lower = lower(key);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
     let of = |list: &[&str], word: &str| list.contains(&word);
@@ -116,9 +123,9 @@ pub(crate) fn is_metric(key: &str) -> bool {
     if setting || (words.len() == 1 && of(QUALIFIERS, first)) {
         return false;
     }
-    let benchmark =
-        of(BENCHMARKS, first) || words.iter().any(|word| of(BENCHMARKS, word)) && qualified;
-    (metric && (qualified || of(MEASURED, first))) || benchmark
+    let benchmark = words.iter().any(|word| of(BENCHMARKS, word));
+    let of_run = in_table && (of(MEASURED, first) || of(BENCHMARKS, first));
+    (metric && (qualified || of_run)) || (benchmark && qualified)
 }
 
 #[cfg(test)]
@@ -148,8 +155,10 @@ mod tests {
             "bpb",
             "eval.loss",
             "gsm8k_exact_match",
+            "mmlu_stem",
+            "hellaswag/acc_of_ours",
         ] {
-            assert!(is_metric(key), "{key}");
+            assert!(is_metric(key, true), "{key}");
         }
         for key in [
             "z_loss",
@@ -177,8 +186,14 @@ mod tests {
             "lr",
             "val_set_size",
             "eval_tasks",
+            "wikitext_share",
+            "gsm8k_fraction",
+            "squad_upsampling",
         ] {
-            assert!(!is_metric(key), "{key}");
+            assert!(!is_metric(key, true), "{key}");
+        }
+        for (key, result) in [("loss", true), ("final_loss", true), ("train.loss.kd", false)] {
+            assert_eq!(is_metric(key, false), result, "{key} in a configuration");
         }
     }
 
@@ -202,7 +217,8 @@ mod tests {
         for key in ["gpu_hours", "id", "date", "Runtime", "tokens_per_second"] {
             assert!(is_record(key, true), "{key}");
         }
-        for key in ["group", "tag", "dump_dir", "snapshot", "data_url", "steps", "epochs"] {
+        for key in ["group", "tag", "dump_dir", "snapshot", "data_url", "steps", "epochs", "epoch"]
+        {
             assert!(!is_record(key, true), "{key}");
         }
     }

@@ -121,6 +121,7 @@ pub(super) static MEGATRON: Vocabulary = Vocabulary {
             Data,
             &[
                 "create_attention_mask_in_dataloader",
+                "no_create_attention_mask_in_dataloader",
                 "data_args_path",
                 "data_cache_path",
                 "data_path",
@@ -301,7 +302,6 @@ pub(super) static MEGATRON: Vocabulary = Vocabulary {
                 "check_for_nan_in_loss_and_grad",
                 "manual_gc",
                 "rank",
-                "no_create_attention_mask_in_dataloader",
             ],
         ),
         harmless(

@@ -81,6 +81,7 @@ pub(super) static TRANSFORMERS: Vocabulary = Vocabulary {
                 "full_determinism",
                 "hidden_act",
                 "hidden_activation",
+                "greater_is_better",
                 "hidden_dropout",
                 "hidden_dropout_prob",
                 "kv_lora_rank",
@@ -273,7 +274,6 @@ pub(super) static TRANSFORMERS: Vocabulary = Vocabulary {
         harmless(
             "says which files are kept or uploaded",
             &[
-                "greater_is_better",
                 "hub_always_push",
                 "hub_model_id",
                 "hub_private_repo",
