@@ -97,8 +97,8 @@ impl Failed {
     }
 }
 
-/// Most locks that get a forecast, which takes seconds each.
-const MOST_FORECASTS: usize = 4;
+/// Most locks of one kind that get a forecast, which takes seconds each.
+const MOST_FORECASTS: u64 = 4;
 
 pub fn build(args: &BuildArgs) -> Outcome {
     out::container(&args.out)?;
@@ -108,7 +108,7 @@ pub fn build(args: &BuildArgs) -> Outcome {
     known.json = args.json;
     let mut sources = BTreeSet::new();
     let (mut listed, mut failed) = (Vec::new(), Vec::new());
-    let mut trained = 0;
+    let (mut experiments, mut comparisons) = (0, 0);
     let everything = args.files.is_empty().then(|| check::in_folder(args)).transpose()?;
     let all = match &everything {
         Some(in_folder) => check::sources(args, in_folder)?,
@@ -132,8 +132,16 @@ pub fn build(args: &BuildArgs) -> Outcome {
                 (true, _) => Err(two_sources(&path, before, &source)),
                 (false, true) => check::check(&path, lock),
                 (false, false) => {
-                    trained += usize::from(!matches!(lock, Lock::Arch(_)));
-                    write(&path, lock, trained <= MOST_FORECASTS && !output::quiet())
+                    let count = match &lock {
+                        Lock::Arch(_) => None,
+                        Lock::Experiment(_) => Some(&mut experiments),
+                        Lock::Comparison(_) => Some(&mut comparisons),
+                    };
+                    let forecasts = count.is_some_and(|count| {
+                        *count += 1;
+                        *count <= MOST_FORECASTS && !output::quiet()
+                    });
+                    write(&path, lock, forecasts)
                 }
             };
             worst = worst.max(match done {
@@ -153,10 +161,14 @@ pub fn build(args: &BuildArgs) -> Outcome {
         }
         sources.insert(source);
     }
-    if trained > MOST_FORECASTS {
+    let more: u64 = [experiments, comparisons]
+        .map(|count: u64| count.saturating_sub(MOST_FORECASTS))
+        .iter()
+        .sum();
+    if more > 0 {
         output::note(&format!(
             "what to expect of {} is left out; `canonc build` of one file tells it",
-            output::counted((trained - MOST_FORECASTS) as u64, "more lock")
+            output::counted(more, "more lock")
         ));
     }
     let mut left = match everything {

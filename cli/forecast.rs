@@ -437,13 +437,17 @@ impl Questions {
             ),
             Questions::Unknown { reason } => Cow::Owned(format!("not counted: {reason}")),
             Questions::ByChance { of, questions, shown, windows, of_windows } => {
-                let share = 100.0 * *shown as f64 / (*questions).max(1) as f64;
                 let whole = windows == of_windows;
-                let least = if whole { "" } else { "at least " };
-                let mut line = format!(
-                    "training will show {least}{share:.1}% of {} word for word",
-                    output::counted(*questions, "evaluation question")
-                );
+                let asked = output::counted(*questions, "evaluation question");
+                let mut line = match *shown {
+                    0 => format!("training will show none of {asked} word for word"),
+                    shown => format!(
+                        "training will show {}{} of {asked} word for word ({})",
+                        if whole { "" } else { "at least " },
+                        output::grouped(shown),
+                        compare::percent_of(shown as f64 / (*questions).max(1) as f64)
+                    ),
+                };
                 if !whole {
                     let searched = 100.0 * *windows as f64 / (*of_windows).max(1) as f64;
                     line += &format!(" (in the first {searched:.2}% of its windows)");

@@ -12,12 +12,12 @@ Examples:
   canonc build recipes/*.toml               writes one lock for each point of each sweep
   canonc build --check arch/*.canon         writes nothing; exits 1 if a lock is missing or stale
 
-For the first four locks that can be trained, it also says how many evaluation questions training will contain, how
+For the first four experiments and comparisons, it also says how many evaluation questions training will contain, how
 long the missing runs take on this machine (a few steps are timed if they take over a minute), and, once runs of the base
 are finished, what difference the seeds can find. -q leaves this out.
 
 Schema of --json: {schema: \"canonc.build.v1\", locks: [{path, kind, id, state, forecast: {questions, time, seeds}, of the
-first four locks that can be trained}], failed: [{source, state}]}. The
+first four experiments and comparisons}], failed: [{source, state}]}. The
 state of a lock is \"wrote\" or \"up to date\"; with --check also \"stale\" or \"missing\"; \"orphan\" if its source no longer
 makes it, \"unreadable\" (kind and id are null) if it is not a lock. That of a file without locks is \"confounded\" or
 \"error\". Verdicts, notes and errors go to standard error.")]

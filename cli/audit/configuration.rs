@@ -20,7 +20,7 @@ pub(super) fn yaml(path: &Path, text: &str, names: &Names) -> Result<Experiment,
     let mut keys = flat(&node);
     let lingua = {
         let all: Vec<&str> = keys.iter().map(|(_, key, _)| key.as_str()).collect();
-        *names.vocabulary.unwrap_or_else(|| Vocabulary::recognise(&all)) == LINGUA
+        *names.vocabulary.unwrap_or_else(|| Vocabulary::recognise(&all, false)) == LINGUA
     };
     if lingua {
         // Lingua replaces interpolation: such a file is no recipe yet.

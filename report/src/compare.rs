@@ -73,7 +73,7 @@ pub use over::MeasuredOn;
 pub use parts::{NoParts, Single, scores_of};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
-pub use seen::{Counted, RunOverlap, TrainingOverlap, label, seen};
+pub use seen::{Counted, RunOverlap, TrainingOverlap, label, percent_of, seen};
 pub use siblings::{EarlierReport, LeftOut, REPORTED, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{

@@ -43,6 +43,8 @@ fn keys_of_a_launch_that_choose_what_runs_are_confounds() {
         ("launch", "features: fp8", "features: bf16", 1),
         ("slurm", "partition: a100", "partition: h100", 1),
         ("launch", "hosts: 2", "hosts: 4", 1),
+        ("slurm", "queue: a100", "queue: h100", 1),
+        ("slurm", "reservation: four", "reservation: eight", 1),
         ("slurm", "nodelist: n[1-16]", "nodelist: n[1-8]", 1),
         ("slurm", "dump_dir: /a", "dump_dir: /b", 1),
         ("slurm", "copy_code: true", "copy_code: false", 0),
@@ -162,6 +164,16 @@ fn a_hydra_file_keeps_its_own_words() {
     let ran = audit(dir.path(), &["a.yaml", "b.yaml"]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     insta::assert_snapshot!("audit_hydra", ran.text(dir.path()));
+    // Nor where its section has the name of one of ours.
+    let arch = folder(&[
+        ("a.yaml", &hydra.replace("model:\n", "arch:\n")),
+        ("b.yaml", &other.replace("model:\n", "arch:\n")),
+    ]);
+    let named = audit(arch.path(), &["a.yaml", "b.yaml", "--json"]);
+    assert_eq!(named.code, 0, "{}{}", named.stdout, named.stderr);
+    for invented in ["512M", "arch.layers", "arch.dim"] {
+        assert!(!named.stdout.contains(invented), "{invented}: {}", named.stdout);
+    }
     let ran = audit(dir.path(), &["a.yaml", "--as", "nobody"]);
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("torchtitan"), "{}", ran.stderr);
@@ -188,6 +200,39 @@ fn equal_columns_and_results_leave_a_pair_clean() {
     insta::assert_snapshot!("audit_results", text);
 }
 
+/// A weight of a loss, a share of data and the length of a run are named like results.
+#[test]
+fn settings_that_are_named_like_results_are_compared() {
+    let yaml =
+        |kd: &str| format!("model:\n  width: 64\ntrain:\n  loss:\n    kd: {kd}\n    lm: 1.0\n");
+    let table = |column: &str, cells: [&str; 2]| {
+        format!("name,canon_set,{column}\nllama,,{}\nllama-canon,ABCD,{}\n", cells[0], cells[1])
+    };
+    let canon = format!("canon_set: ABCD\n{}", yaml("0.1"));
+    let dir = folder(&[
+        ("kd/llama.yaml", &yaml("0.5")),
+        ("kd/llama-canon.yaml", &canon),
+        ("equal/llama.yaml", &yaml("0.1")),
+        ("equal/llama-canon.yaml", &canon),
+        ("share.csv", &table("wikitext_share", ["0.1", "0.4"])),
+        ("epoch.csv", &table("epoch", ["1", "3"])),
+        ("score.csv", &table("wikitext_ppl", ["11.2", "10.9"])),
+        ("stem.csv", &table("mmlu_stem", ["0.31", "0.33"])),
+    ]);
+    for (path, code, key) in [
+        ("kd", 1, "train.loss.kd"),
+        ("equal", 0, ""),
+        ("share.csv", 1, "wikitext_share"),
+        ("epoch.csv", 1, "epoch"),
+        ("score.csv", 0, ""),
+        ("stem.csv", 0, ""),
+    ] {
+        let ran = audit(dir.path(), &[path]);
+        assert_eq!(ran.code, code, "{path}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(key), "{path}: {}", ran.stdout);
+    }
+}
+
 /// Curves that belong to nothing, and a chart without steps, are no reason to say that nothing was found.
 #[test]
 fn curves_without_an_experiment_or_steps_are_errors() {
@@ -211,6 +256,11 @@ fn curves_without_an_experiment_or_steps_are_errors() {
         assert!(ran.stderr.contains(says), "{curves}: {}", ran.stderr);
     }
     assert_eq!(audit(dir.path(), &["runs.csv", "--curves", "good.csv"]).code, 0);
+    let more = std::fs::read_to_string(dir.path().join("good.csv")).unwrap();
+    let more = more.replace("\"llama-canon - loss\"", "\"gpt - loss\"");
+    std::fs::write(dir.path().join("more.csv"), more).unwrap();
+    let ran = audit(dir.path(), &["runs.csv", "--curves", "more.csv"]);
+    assert!(ran.stderr.contains("no experiment is called `gpt`"), "{}", ran.stderr);
 }
 
 const ARCHS: &str = "\

@@ -84,8 +84,8 @@ impl Names {
     }
 
     /// The vocabulary of a file or table with these keys.
-    pub(super) fn for_keys(&self, keys: &[&str]) -> &'static Vocabulary {
-        self.vocabulary.unwrap_or_else(|| Vocabulary::recognise(keys))
+    pub(super) fn for_keys(&self, keys: &[&str], in_table: bool) -> &'static Vocabulary {
+        self.vocabulary.unwrap_or_else(|| Vocabulary::recognise(keys, in_table))
     }
 }
 
@@ -180,7 +180,7 @@ impl Experiment {
     ) -> Result<Experiment, BadInput> {
         let mut keys: Vec<(usize, &str, &str)> = keys.into_iter().collect();
         let all: Vec<&str> = keys.iter().map(|(_, key, _)| *key).collect();
-        let vocabulary = names.for_keys(&all);
+        let vocabulary = names.for_keys(&all, false);
         if has_synonyms(vocabulary) {
             keys.sort_by_key(|(_, key, _)| *key);
         }

@@ -248,7 +248,7 @@ pub fn records(
 
 /// The vocabulary of a table: canonc's if a column has one of its names.
 fn vocabulary_of(keys: &[&str], names: &Names) -> &'static Vocabulary {
-    match names.for_keys(keys) {
+    match names.for_keys(keys, true) {
         found if names.vocabulary.is_some() || *found != GENERIC => found,
         _ if keys.iter().any(|key| is_ours(key)) => &LINGUA,
         found => found,

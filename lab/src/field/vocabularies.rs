@@ -98,8 +98,9 @@ impl Vocabulary {
         VOCABULARIES.into_iter().find(|vocabulary| vocabulary.name == name)
     }
 
-    /// The vocabulary of a file or table with these keys.
-    pub fn recognise(keys: &[&str]) -> &'static Vocabulary {
+    /// The vocabulary of a configuration with these keys, or of a table with these columns. A column with slots makes a
+    /// table one of ours; whoever adds slots to a configuration may have any trainer.
+    pub fn recognise(keys: &[&str], in_table: bool) -> &'static Vocabulary {
         if is_lingua(keys) {
             return &LINGUA;
         }
@@ -121,7 +122,7 @@ impl Vocabulary {
         let theirs = VOCABULARIES.into_iter().find(|vocabulary| score(vocabulary) > 0);
         match keys.iter().any(|key| is_of_section(key)) {
             true => &LINGUA,
-            false => theirs.unwrap_or(&LINGUA),
+            false => theirs.unwrap_or(if in_table { &LINGUA } else { &GENERIC }),
         }
     }
 
@@ -243,7 +244,13 @@ mod tests {
             (&["base_model", "sequence_len", "micro_batch_size", "lr_scheduler"], "axolotl"),
             (&["lr", "steps"], "generic"),
         ] {
-            assert_eq!(Vocabulary::recognise(keys).name, name, "{keys:?}");
+            assert_eq!(Vocabulary::recognise(keys, true).name, name, "{keys:?}");
+        }
+        for (keys, name) in [
+            (&["canon_set", "train.loss.kd"] as &[&str], "generic"),
+            (&["canon_set", "optim.lr"], "lingua"),
+        ] {
+            assert_eq!(Vocabulary::recognise(keys, false).name, name, "{keys:?}");
         }
     }
 }

@@ -143,9 +143,9 @@ impl TrainingOverlap {
         let share = self.share()?;
         let whole = windows == of_windows;
         match (share > MOST, whole) {
-            (true, true) => Some(format!("seen in training ({} of questions)", percent(share))),
+            (true, true) => Some(format!("seen in training ({} of questions)", percent_of(share))),
             (true, false) => {
-                Some(format!("seen in training (at least {} of questions)", percent(share)))
+                Some(format!("seen in training (at least {} of questions)", percent_of(share)))
             }
             (false, true) => None,
             (false, false) => Some("overlap with training not known".to_owned()),
@@ -181,12 +181,13 @@ impl TrainingOverlap {
         };
         Some(format!(
             "Training showed {shown} of {questions} questions ({}) word for word{looked}: {then}.",
-            percent(share)
+            percent_of(share)
         ))
     }
 }
 
-fn percent(share: f64) -> String {
+/// A share in percent, with one decimal if it is small.
+pub fn percent_of(share: f64) -> String {
     let percent = 100.0 * share;
     if percent >= 9.95 || percent == 0.0 {
         format!("{percent:.0}%")
