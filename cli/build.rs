@@ -11,6 +11,7 @@ mod suites;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use compiler::program::Compiled;
 use lab::experiment::{Experiment, LockedArch};
@@ -323,7 +324,7 @@ fn forecast(lock: &Lock) -> Option<Forecast> {
         Lock::Comparison(comparison) => {
             let folder = out::named(runs, &comparison.name, "").ok()?;
             let finished = |experiment: &Experiment| found.is_finished(&folder, experiment);
-            forecast::of_comparison(comparison, None, runs, finished)
+            forecast::of_comparison(comparison, None, runs, finished, &AtomicBool::new(false))
         }
     }
 }

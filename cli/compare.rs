@@ -78,7 +78,11 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
             stop: &stop,
             found: &found,
         };
-        forecast(comparison, args, &folder, &found);
+        forecast(comparison, args, &folder, &found, &stop);
+        if stop.load(Ordering::Relaxed) {
+            output::note("interrupted before the first run; the same command continues from there");
+            return Ok(Exit::Interrupted);
+        }
         // With a stopping rule, do the runs of one more seed until it decides.
         let (mut due, mut looks) = looks::due(comparison, &folder, &found)?;
         let mut carried = 0;
@@ -129,12 +133,20 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
 }
 
 /// Says what the missing runs will show and cost.
-fn forecast(comparison: &Comparison, args: &CompareArgs, folder: &Path, found: &Found) {
+fn forecast(
+    comparison: &Comparison,
+    args: &CompareArgs,
+    folder: &Path,
+    found: &Found,
+    stop: &AtomicBool,
+) {
     if output::quiet() {
         return;
     }
     let finished = |experiment: &Experiment| found.is_finished(folder, experiment);
-    let forecast = forecast::of_comparison(comparison, args.data.as_deref(), &args.dir, finished);
+    let data = args.data.as_deref();
+    let forecast = forecast::of_comparison(comparison, data, &args.dir, finished, stop);
+    let forecast = forecast.filter(|_| !stop.load(Ordering::Relaxed));
     for line in forecast.iter().flat_map(Forecast::lines) {
         output::note(&line);
     }
@@ -295,6 +307,9 @@ impl Carry<'_> {
             while !halt.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(run) = runs.get(number) else { break };
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(Exit::Interrupted);
+                }
                 output::note(&format!("run {} of {of}: {}", before + number + 1, run.name));
                 let exit = self.one(run);
                 // A diverged run is a result of the comparison like any other.
@@ -357,10 +372,10 @@ impl Carry<'_> {
     fn one(self, run: &Due<'_>) -> Outcome {
         let Carry { folder, data, tensorboard, jobs, stop, found: _ } = self;
         let Due { name, text, place, reads_documents, ranks } = run;
-        let lock = out::named(folder, name, ".lock")?;
-        let before = disk::read_text(&lock, disk::SMALL).ok();
+        let lock = &out::named(folder, name, ".lock")?;
+        let before = disk::read_text(lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
-            out::put(&lock, OutputKind::Lock, text)?;
+            out::put(lock, OutputKind::Lock, text)?;
         }
         let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
         if output::quiet() {
@@ -371,10 +386,15 @@ impl Carry<'_> {
         let data = data.filter(|_| *reads_documents);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
         words.extend(tensorboard.iter().flat_map(|dir| ["--tensorboard".into(), (*dir).into()]));
+        let is_new = before.is_none();
         let timings = Paths::new(place).timings();
         let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());
         let before = length();
         let ended = child::carry_out(&words, (jobs > 1).then_some(name), stop);
+        // A lock without a run would say that one is missing.
+        if is_new && !place.exists() {
+            std::fs::remove_file(lock).map_err(|error| Failure::cannot_write(lock, &error))?;
+        }
         // Its timings were taken while other runs used the machine.
         if jobs > 1 && length() > before {
             append_line(&timings, &compare::ran_beside(jobs - 1)).map_err(failure)?;

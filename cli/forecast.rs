@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use lab::comparison::{Comparison, Role, Stop};
@@ -211,16 +212,18 @@ struct Due<'a> {
 /// The forecast of one experiment.
 pub fn of_experiment(experiment: &Experiment, data: Option<&Path>) -> Forecast {
     let due = [Due { of: &experiment.name, experiment }];
-    Forecast { questions: questions(&due), time: time(&due, data, false), seeds: None }
+    let stop = &AtomicBool::new(false);
+    Forecast { questions: questions(&due, stop), time: time(&due, data, false, stop), seeds: None }
 }
 
 /// The forecast of a comparison; `finished` tells the runs that need no training, and runs are under `dir`. `None` if all
-/// are finished.
+/// are finished. Once `stop` is set, it is incomplete.
 pub fn of_comparison(
     comparison: &Comparison,
     data: Option<&Path>,
     dir: &Path,
     finished: impl Fn(&Experiment) -> bool,
+    stop: &AtomicBool,
 ) -> Option<Forecast> {
     let runs = comparison.runs();
     let first = runs.iter().filter(|run| run.role != Role::Replicate && run.seed == 0);
@@ -236,13 +239,13 @@ pub fn of_comparison(
     }
     let at_most = comparison.analysis.stop != Stop::Fixed;
     Some(Forecast {
-        questions: questions(&first),
-        time: time(&due, data, at_most),
+        questions: questions(&first, stop),
+        time: time(&due, data, at_most, stop),
         seeds: seeds(comparison, dir),
     })
 }
 
-fn questions(runs: &[Due<'_>]) -> Vec<Questions> {
+fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
     let mut groups: BTreeMap<String, (&Experiment, Vec<String>)> = BTreeMap::new();
     for Due { of, experiment } in runs {
         match shown::in_training(experiment) {
@@ -260,6 +263,9 @@ fn questions(runs: &[Due<'_>]) -> Vec<Questions> {
     let more = groups.len().saturating_sub(MOST_GROUPS);
     let mut all = Vec::new();
     for (windows, (experiment, of)) in groups.into_iter().take(MOST_GROUPS) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         all.push(match shown::counted(experiment, windows, MOST_TOKENS) {
             Ok(counted) => by_chance(&counted, of),
             Err(failure) => Questions::Unknown { reason: failure.message.unwrap_or_default() },
@@ -318,7 +324,7 @@ fn is_quick(runs: &[Due<'_>]) -> bool {
     seconds.sum::<f64>() < 60.0
 }
 
-fn time(due: &[Due<'_>], data: Option<&Path>, at_most: bool) -> Time {
+fn time(due: &[Due<'_>], data: Option<&Path>, at_most: bool, stop: &AtomicBool) -> Time {
     let runs = due.len();
     if is_quick(due) {
         return Time::UnderAMinute { runs };
@@ -342,6 +348,9 @@ fn time(due: &[Due<'_>], data: Option<&Path>, at_most: bool) -> Time {
     let mut timed: Vec<Kind> = Vec::new();
     let mut per_flop: Option<f64> = None;
     for (_, experiment, of, runs) in kinds {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let kind = match per_flop.filter(|_| start.elapsed().as_secs_f64() > PATIENCE) {
             Some(per_flop) => {
                 let seconds = per_flop * train_flops(experiment);

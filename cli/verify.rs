@@ -90,6 +90,13 @@ fn one(
     }
     match place {
         Place::Run(folder) if runs::holds_runs(&folder) => Err(runs::not_a_run(&folder)),
+        // The lock beside the folder says whose it is.
+        Place::Run(folder)
+            if !Paths::new(&folder).lock().exists() && lock_beside(&folder).is_file() =>
+        {
+            let broken = vec![format!("the run has no lock, but {}.lock is beside its folder", shown(&folder))];
+            Ok((Report { broken, ..Report::default() }, None))
+        }
         Place::Run(folder) => {
             let lock = Paths::new(&folder).lock();
             if let Ok(text) = disk::read_text(&lock, disk::SMALL) {
@@ -136,6 +143,13 @@ fn one(
             })
         }
     }
+}
+
+/// `NAME.lock` beside the folder `NAME`.
+fn lock_beside(folder: &Path) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    name.push(".lock");
+    PathBuf::from(name)
 }
 
 /// How many steps to train again; `None` for all of them.

@@ -25,7 +25,9 @@ Recomputed from the lock: every line of it, the plan, the initial weights, all l
 answers of evaluations, and the batches of the last step and of 64 steps spread evenly over the run (of all
 steps if there are at most 64, or with --all). Recomputed from the bytes on disk: the digest of every tensor of
 every checkpoint. A missing or extra file, line or tensor is a finding, also in timings.jsonl (each logged step and
-evaluation has one plausible time; each process that continued the run explains one gap), events.jsonl and writer.
+evaluation has one plausible time; each process that continued the run explains one gap), events.jsonl and writer. Not
+found are what a kill explains, such as an event of an interruption that is not there, and other plausible times, dates,
+machines and peaks of memory: nothing leads to them again.
 
 Of a comparison's folder, each run is checked, and also that NAME/lock, NAME.lock and the folder NAME are the same run,
 that no run is a copy of another, and that none is missing that has a lock there or whose results were shown. A single

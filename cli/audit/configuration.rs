@@ -1,5 +1,6 @@
 //! Configurations of trainers as experiments: YAML, TOML and JSON, each with its keys flat.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use interop::node::{Node, Value};
@@ -107,7 +108,9 @@ fn records<'a>(
             true => (key, String::new()),
             false => (key, cell),
         };
-        rows.push((node.line, flat(node).into_iter().map(cell).collect()));
+        let keys = flat(node);
+        once(source, &keys)?;
+        rows.push((node.line, keys.into_iter().map(cell).collect()));
     }
     if rows.is_empty() {
         return Err(Failure::bad_input("it contains no object")
@@ -125,9 +128,24 @@ fn experiment(path: &Path, keys: &Keys, names: &Names) -> Result<Experiment, Fai
             .at(source)
             .help("name the configuration of a run"));
     }
+    once(&source, keys)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let cells = keys.iter().map(|(line, key, cell)| (*line, key.as_str(), cell.as_str()));
     Experiment::of_keys(&name, &source, names, cells).map_err(|bad| refused(&source, bad))
+}
+
+/// Refuses two values of one key: `a.b: 1` beside `b: 2` in a section `a`.
+fn once(source: &str, keys: &Keys) -> Result<(), Failure> {
+    let mut lines = BTreeMap::new();
+    for (line, key, _) in keys {
+        if let Some(before) = lines.insert(key.as_str(), line) {
+            let message = format!("`{key}` is written in lines {before} and {line}");
+            return Err(Failure::bad_input(message)
+                .at(source.to_owned())
+                .help("keep one of the two"));
+        }
+    }
+    Ok(())
 }
 
 /// Every leaf with its dotted key. A list of plain values is one cell; in a list of others, each has a key.

@@ -75,7 +75,12 @@ impl Value {
         match self {
             Value::Text(text) => text.clone(),
             Value::List(items) => {
-                items.iter().map(|n| n.value.plain()).collect::<Vec<_>>().join(",")
+                let item = |node: &Node| match &node.value {
+                    // An item with a comma is not two.
+                    Value::Text(text) if text.contains([',', '"']) => format!("{text:?}"),
+                    value => value.plain(),
+                };
+                items.iter().map(item).collect::<Vec<_>>().join(",")
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Map(_) => self.shown(),
         }

@@ -293,8 +293,18 @@ impl Comparison {
             let sides =
                 [Side::arm(&base.name, &base.experiment), Side::arm(&arm.name, &arm.experiment)]
                     .map(|side| side.run_by(self.trainer));
-            let verdict = controlled(&sides[0], &sides[1], &treatment)
-                .map_err(|refusal| NoComparison::Treatment(arm.name.clone(), refusal))?;
+            let judged = controlled(&sides[0], &sides[1], &treatment);
+            let own = self.treatment.get(&arm.name).cloned().unwrap_or_default();
+            if let (Err(refusal), true) = (&judged, treatment.len() > own.len())
+                && controlled(&sides[0], &sides[1], &own).is_ok()
+            {
+                let message = format!("compensate in arm `{}`: {}", arm.name, refusal.message);
+                let help = "name the arms that have it: arms = [\"…\"] under [match]";
+                let problem = Problem::new("match", "no-compensation", message, help);
+                return Err(NoComparison::Problems(vec![problem]));
+            }
+            let verdict =
+                judged.map_err(|refusal| NoComparison::Treatment(arm.name.clone(), refusal))?;
             if !verdict.is_controlled() {
                 return Err(NoComparison::Confounded(arm.name.clone(), Box::new(verdict)));
             }

@@ -233,6 +233,90 @@ fn settings_that_are_named_like_results_are_compared() {
     }
 }
 
+/// Names that look like numbers, columns without a name, and what W&B writes beside the settings.
+#[test]
+fn tables_of_other_people_are_judged_by_what_their_columns_are() {
+    let head = "name,canon_set,learning_rate,per_device_train_batch_size,num_train_epochs";
+    let rows = |column: &str, one: &str, other: &str| {
+        format!("{head},{column}\ngpt,,1e-3,8,3,{one}\ngpt-canon,ABCD,0.001,8,3,{other}\n")
+    };
+    for (column, one, other, code) in [
+        ("torch", "2.1", "2.10", 1),
+        ("commit", "12e5", "1200000", 1),
+        ("dataset_version", "1.1", "1.10", 1),
+        ("image", "23.10", "23.1", 1),
+        ("dataset", "0123", "123", 1),
+        ("warmup_ratio", "0.10", "0.1", 0),
+        ("State", "finished", "finished", 0),
+        ("State", "finished", "crashed", 1),
+        ("State", "finished", "running", 1),
+        ("_step", "1000", "110", 1),
+        ("train/global_step", "1000", "1000", 0),
+        ("train/grad_norm", "0.512", "0.498", 0),
+        ("train/total_flos", "1.2e15", "1.22e15", 0),
+        ("model/num_parameters", "124439808", "124500000", 0),
+        ("Params", "124M", "125M", 0),
+        ("perf/tokens_per_sec", "100", "120", 0),
+        ("bits_per_byte", "1.01", "0.99", 0),
+        ("\"lm_eval/hellaswag/acc_norm,none\"", "0.31", "0.33", 0),
+        ("accuracy (%)", "31", "33", 0),
+        ("", "", "", 0),
+        ("", "0", "1", 0),
+        ("Unnamed: 0", "0", "1", 0),
+        ("", "adam", "sgd", 2),
+    ] {
+        let dir = folder(&[("runs.csv", &rows(column, one, other))]);
+        let ran = audit(dir.path(), &["runs.csv"]);
+        let said = format!("{column}: {one} | {other}: {}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, code, "{said}");
+    }
+}
+
+/// Lists, keys with dots and words for true, as JSON and YAML have them.
+#[test]
+fn values_of_configurations_are_compared_as_they_are() {
+    let json = |more: &str| format!("{{\"hidden_size\": 64, \"num_hidden_layers\": 2, {more}}}");
+    let yaml =
+        |more: &str| format!("learning_rate: 1e-3\nper_device_train_batch_size: 8\n{more}\n");
+    for (end, one, other, code) in [
+        ("json", "\"layer_types\": [\"a,b\"]", "\"layer_types\": [\"a\", \"b\"]", 1),
+        ("json", "\"betas\": [0.9, 0.95]", "\"betas\": [0.9, 0.950]", 0),
+        (
+            "json",
+            "\"rope_scaling.factor\": 4, \"rope_scaling\": {\"factor\": 1}",
+            "\"rope_scaling\": {\"factor\": 1}",
+            2,
+        ),
+        ("yaml", "bf16: yes", "bf16: true", 0),
+        ("yaml", "seed: 010", "seed: 10", 1),
+        ("yaml", "hydra:\n  run:\n    dir: outputs/a", "hydra:\n  run:\n    dir: outputs/b", 0),
+    ] {
+        let canon = match end {
+            "json" => json(&format!("\"canon_set\": \"ABCD\", {other}")),
+            _ => yaml(&format!("canon_set: ABCD\n{other}")),
+        };
+        let plain = if end == "json" { json(one) } else { yaml(one) };
+        let names = [format!("gpt.{end}"), format!("gpt-canon.{end}")];
+        let dir = folder(&[(&names[0], &plain), (&names[1], &canon)]);
+        let ran = audit(dir.path(), &[&names[0], &names[1]]);
+        assert_eq!(ran.code, code, "{one} | {other}: {}{}", ran.stdout, ran.stderr);
+    }
+}
+
+#[test]
+fn a_rules_file_names_keys_that_are_there() {
+    let table = "name,canon_set,learning_rate,my.flag\ngpt,,1e-3,1\ngpt-canon,ABCD,1e-3,1\n";
+    let dir = folder(&[
+        ("runs.csv", table),
+        ("right.toml", "[keys]\n\"my.flag\" = \"training\"\n"),
+        ("wrong.toml", "[keys]\n\"my.flga\" = \"training\"\n"),
+    ]);
+    assert_eq!(audit(dir.path(), &["runs.csv", "--rules", "right.toml"]).code, 0);
+    let ran = audit(dir.path(), &["runs.csv", "--rules", "wrong.toml"]);
+    assert_eq!(ran.code, 2, "{}", ran.stdout);
+    assert!(ran.stderr.contains("did you mean `my.flag`"), "{}", ran.stderr);
+}
+
 /// Curves that belong to nothing, and a chart without steps, are no reason to say that nothing was found.
 #[test]
 fn curves_without_an_experiment_or_steps_are_errors() {

@@ -130,7 +130,7 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
         fs::remove_dir_all(folder.join(to)).unwrap();
         copy(&folder.join(from), &folder.join(to));
     };
-    let damages: [Damage<'_>; 11] = [
+    let damages: [Damage<'_>; 12] = [
         ("a copy of another arm", &[plain, treated, "have one attestation"], &|folder| {
             again(folder, plain, treated);
         }),
@@ -165,6 +165,10 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
         }),
         ("a run less", &["run both-treated-seed1 is missing"], &|folder| {
             fs::remove_dir_all(folder.join(treated)).unwrap();
+        }),
+        ("an emptied folder", &["the run has no lock, but "], &|folder| {
+            fs::remove_dir_all(folder.join(treated)).unwrap();
+            fs::create_dir(folder.join(treated)).unwrap();
         }),
         ("a run and its lock less", &["run both-treated-seed1 is missing"], &|folder| {
             fs::remove_dir_all(folder.join(treated)).unwrap();

@@ -9,7 +9,7 @@ use super::devices::Reading;
 use super::launch;
 use super::value::Value;
 use super::vocabulary::{self, CANON, GENERIC, LINGUA, Topic, Vocabulary};
-use crate::field::vocabularies::Meaning;
+use crate::field::vocabularies::{self, Meaning};
 use crate::verdict::{self, Outcome};
 use compiler::canonical;
 use compiler::digest::Digest;
@@ -49,6 +49,8 @@ pub struct Experiment {
     pub vocabulary: &'static Vocabulary,
     /// Keys that hold results, which no rule compares.
     pub results: BTreeSet<String>,
+    /// The state of a run that did not reach its end.
+    pub unfinished: Option<String>,
     /// Comparisons that declare it as an arm.
     pub declared: Vec<Declared>,
 }
@@ -64,8 +66,8 @@ pub struct Declared {
     pub fields: Vec<String>,
     /// Whether it covers any part of the arch.
     pub arch: bool,
-    /// Factors between which its effect cannot be divided; 1 if a size compensates for a single one.
-    pub factors: usize,
+    /// Why its effect cannot be attributed to one factor alone, if so.
+    pub bundle: Option<String>,
 }
 
 /// Names for the keys of files and tables.
@@ -158,6 +160,7 @@ impl Experiment {
             origin: Origin::Table,
             vocabulary: &LINGUA,
             results: BTreeSet::new(),
+            unfinished: None,
             declared: Vec::new(),
         }
     }
@@ -237,7 +240,14 @@ impl Experiment {
         let kept = nothing && (meaning.is_none() || matches!(default, Some(Value::Number(_))));
         let value = match is_null(cell) {
             true => kept.then(|| Value::text("null")),
-            false => Value::parse(cell),
+            false if vocabulary::is_name(key) && !matches!(meaning, Some((Meaning::Is(_), _))) => {
+                Value::named(cell)
+            }
+            false => match self.origin {
+                // YAML 1.1, which most trainers read, has more words for true and false.
+                Origin::Configuration => Value::parse(cell).map(Value::switched),
+                Origin::Table | Origin::Lock => Value::parse(cell),
+            },
         };
         let Some(value) = value else { return Ok(()) };
         match meaning {
@@ -266,7 +276,7 @@ impl Experiment {
     /// Keeps a result or a count of parameters apart from the keys of rules.
     fn is_result(&mut self, key: &str, cell: &str) -> bool {
         if vocabulary::is_model_size(key) {
-            if let Some(value) = Value::parse(cell) {
+            if let Some(value) = Value::parse(&vocabulary::whole(cell)) {
                 self.written_as.insert("arch.parameters".to_owned(), key.to_owned());
                 self.values.insert("arch.parameters".to_owned(), value);
             }
@@ -275,6 +285,12 @@ impl Experiment {
         let result = vocabulary::is_result(key, cell, self.origin == Origin::Table);
         if result {
             self.results.insert(key.to_owned());
+            let state = cell.trim().to_lowercase();
+            if ["state", "status"].contains(&key.to_lowercase().as_str())
+                && vocabularies::UNFINISHED.contains(&state.as_str())
+            {
+                self.unfinished = Some(state);
+            }
         }
         result
     }
@@ -293,7 +309,11 @@ impl Experiment {
             _ if is_null(cell) => "",
             cell => cell,
         };
-        let value = if words { Value::words(cell) } else { Value::parse(cell) };
+        let value = match words {
+            true => Value::words(cell),
+            false if known.is_none() && vocabulary::is_name(key) => Value::named(cell),
+            false => Value::parse(cell),
+        };
         let null = self.origin == Origin::Configuration && known.is_none();
         let value = value.or_else(|| null.then(|| Value::text("null")));
         if known.is_none() && value.is_some() {
@@ -446,18 +466,21 @@ fn declaration(lock: &crate::comparison::Comparison, arm: &str) -> Option<Declar
     let verdict = lock.verdicts.get(arm)?;
     let changes = || verdict.treatment.iter().flat_map(|entry| &entry.changes);
     let of_arch = |path: &str| path.starts_with("arch.");
-    let fields = changes().map(|change| change.path.clone()).filter(|path| !of_arch(path));
+    // What follows from it differs, too: tokens and FLOPs of another number of steps.
+    let all = changes().chain(&verdict.consequences);
+    let fields = all.map(|change| change.path.clone()).filter(|path| !of_arch(path));
     Some(Declared {
         base: format!("{}/{}", lock.name, lock.base),
         treatment,
         fields: fields.collect(),
         arch: changes().any(|change| of_arch(&change.path)),
-        factors: match verdict.outcome {
-            Outcome::Bundle(factors) if !lock.is_compensated(arm) => factors,
-            Outcome::Bundle(_)
-            | Outcome::Identical
-            | Outcome::Controlled
-            | Outcome::Confounded(_) => 1,
+        bundle: match verdict.outcome {
+            Outcome::Bundle(_) if lock.is_compensated(arm) => Some(lock.headline(arm)),
+            Outcome::Bundle(factors) => Some(format!(
+                "{} are {factors} factors, declared as one treatment",
+                lock.entries(arm).join(" and ")
+            )),
+            Outcome::Identical | Outcome::Controlled | Outcome::Confounded(_) => None,
         },
     })
 }

@@ -75,6 +75,8 @@ pub struct Subject {
     pub vocabulary: &'static Vocabulary,
     /// Keys that hold results.
     pub results: BTreeSet<String>,
+    /// The state of a run that did not reach its end.
+    pub unfinished: Option<String>,
     /// Comparisons that declare it as an arm.
     pub declared: Vec<Declared>,
 }
@@ -98,6 +100,7 @@ impl Subject {
             origin,
             vocabulary,
             results,
+            unfinished,
             declared,
         } = experiment;
         let written = values
@@ -140,6 +143,7 @@ impl Subject {
             own: own.clone(),
             vocabulary,
             results: results.clone(),
+            unfinished: unfinished.clone(),
             declared: declared.clone(),
             size: size.unwrap_or_else(|| "?".to_owned()),
             facts,

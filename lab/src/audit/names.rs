@@ -24,6 +24,11 @@ pub(super) fn names(subjects: &[Subject], found: &mut Findings) {
         }
     }
     for subject in subjects {
+        if let Some(state) = &subject.unfinished {
+            let place = Occurrence { says: format!("it is {state}"), ..alone(subject) };
+            let message = "a run did not reach its end".to_owned();
+            found.add("unfinished", Scope::Run, "", message, place);
+        }
         for NumberClaim { path, values, word } in &subject.claims.numbers {
             let Some(value) = subject.number(path).filter(|value| !values.contains(value)) else {
                 continue;

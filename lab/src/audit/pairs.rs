@@ -385,19 +385,17 @@ fn lonely(
         .collect()
 }
 
-/// Reports the pairs whose declared treatment has several factors.
+/// Reports the pairs whose declared treatment has several factors, or a size that compensates for it.
 pub(super) fn bundles(subjects: &[Subject], found: &mut Findings) {
     for subject in subjects {
-        for declared in subject.declared.iter().filter(|declared| declared.factors > 1) {
+        for declared in &subject.declared {
+            let Some(bundle) = &declared.bundle else { continue };
             let place = Occurrence {
                 experiment: declared.base.clone(),
                 against: Some(subject.name.clone()),
                 says: String::new(),
             };
-            let treatment = declared.treatment.join(" and ");
-            let message =
-                format!("{treatment} are {} factors, declared as one treatment", declared.factors);
-            found.add("twin-bundle", Scope::Set, "", message, place);
+            found.add("twin-bundle", Scope::Set, "", bundle.clone(), place);
         }
     }
 }

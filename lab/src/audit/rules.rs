@@ -167,6 +167,10 @@ pub const TABLE: &[Rule] = &[
         "Twins differ in how another trainer evaluates them: tasks, examples in the prompt, number formats.",
         "Weights do not depend on it, but scores do: a difference between two scores may come from the evaluations.",
         "evaluate both in the same way, or compare only scores that both measured in the same way"),
+    rule("unfinished", Severity::Confound,
+        "A table says that a run crashed, failed, was killed or still runs.",
+        "Its results are those of a shorter run.",
+        "finish it, or leave the pair out"),
     rule("missing-twin", Severity::Warning,
         "An experiment has no partner, in a set that has pairs.",
         "Means over pairs leave it out; best-of tables do not.",
@@ -208,7 +212,7 @@ pub const TABLE: &[Rule] = &[
         "The computation follows from the definition, not from its name.",
         "give different definitions different names"),
     rule("twin-bundle", Severity::Note,
-        "Locks declare a treatment of several factors.",
+        "Locks declare a treatment of several factors, or one with a size that compensates for it.",
         "Nothing else differs, but the difference between the twins cannot be attributed to one of them.",
         "add arms with one factor each"),
     rule("twin-cosmetic", Severity::Note,
@@ -377,6 +381,11 @@ impl Rules {
             spoken.extend(rule.within.iter().map(String::as_str).filter(labels));
         }
         spoken.extend(self.ranges.iter().flat_map(|rule| rule.of.keys()));
+        let named = subjects.iter().flat_map(|subject| subject.written_as.values());
+        let results = subjects.iter().flat_map(|subject| &subject.results);
+        let known: BTreeSet<&str> =
+            known.into_iter().chain(named.chain(results).map(String::as_str)).collect();
+        spoken.extend(self.keys.keys().chain(self.is.keys()).map(String::as_str));
         let built_in = |path: &&str| *path != CANON;
         let pairs = self.pairs.iter().flat_map(|pairs| pairs.treatment.iter().chain(&pairs.ignore));
         spoken.extend(pairs.map(String::as_str).filter(built_in));

@@ -157,6 +157,19 @@ fn name_column(columns: &[String]) -> Option<usize> {
     wandb.flatten().or(exact).or_else(any)
 }
 
+/// The columns in which pandas numbers the rows: nameless or `Unnamed: 0`, from 0.
+fn numbered(columns: &[String], rows: &[Row]) -> BTreeSet<usize> {
+    let is_one = |at: &usize| {
+        let name = columns.get(*at).map_or("", String::as_str);
+        let numbers = || {
+            let mut cells = (0usize..).zip(rows).map(|(number, (_, row))| (number, row.get(*at)));
+            cells.all(|(number, cell)| cell.is_some_and(|cell| cell.trim() == number.to_string()))
+        };
+        (name.is_empty() || name.starts_with("Unnamed:")) && numbers()
+    };
+    (0..columns.len()).filter(is_one).collect()
+}
+
 /// The experiments of a header and its rows.
 fn experiments(source: &str, rows: Vec<Row>, names: &Names) -> Result<Vec<Experiment>, BadInput> {
     let mut rows = rows.into_iter();
@@ -166,6 +179,16 @@ fn experiments(source: &str, rows: Vec<Row>, names: &Names) -> Result<Vec<Experi
     let keys: Vec<&str> = columns.iter().map(String::as_str).filter(|c| !c.is_empty()).collect();
     let vocabulary = vocabulary_of(&keys, names);
     let mut experiments = Vec::new();
+    let rows: Vec<Row> = rows.collect();
+    let numbered = numbered(&columns, &rows);
+    for (at, _) in columns.iter().enumerate().filter(|(_, column)| column.is_empty()) {
+        let cells = rows.iter().filter_map(|(line, row)| Some((*line, row.get(at)?.trim())));
+        let written = cells.filter(|_| !numbered.contains(&at)).find(|(_, cell)| !cell.is_empty());
+        if let Some((line, cell)) = written {
+            let message = format!("column {} has no name, but `{cell}` in this row", at + 1);
+            return Err(BadInput::new(line, message, "name the column in the first line"));
+        }
+    }
     for (number, row) in rows {
         if experiments.len() == MAX_ROWS {
             let message = format!("the table has more than {MAX_ROWS} rows");
@@ -188,7 +211,8 @@ fn experiments(source: &str, rows: Vec<Row>, names: &Names) -> Result<Vec<Experi
         let experiment = Experiment::new(name, format!("{source}:{number}"));
         let mut experiment = Experiment { vocabulary, ..experiment };
         let cells = columns.iter().zip(&row).enumerate();
-        let named = |at: usize, column: &str| at == name_at || column.is_empty();
+        let named =
+            |at: usize, column: &str| at == name_at || column.is_empty() || numbered.contains(&at);
         let cells = cells.filter(|(at, (column, _))| !named(*at, column)).map(|(_, cell)| cell);
         let mut cells: Vec<(&String, &String)> = cells.collect();
         if has_synonyms(vocabulary) {

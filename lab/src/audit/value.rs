@@ -44,9 +44,15 @@ impl Value {
             "false" | "False" | "FALSE" => Value::Bool(false),
             _ => match number(cell) {
                 Some(ratio) => Value::Number(ratio),
-                None => Value::text(cell),
+                None => numbers(cell).unwrap_or_else(|| Value::text(cell)),
             },
         })
+    }
+
+    /// Like [`Value::parse`], for a key that names something: `2.10` is another version than `2.1`.
+    pub fn named(cell: &str) -> Option<Value> {
+        let cell = cell.trim();
+        (!cell.is_empty()).then(|| Value::text(cell))
     }
 
     /// Parses comma-separated words. Their order is ignored.
@@ -56,6 +62,19 @@ impl Value {
         words.sort_unstable();
         let list = words.into_iter().map(Value::text).collect::<Vec<_>>();
         (!list.is_empty()).then_some(Value::List(list))
+    }
+
+    /// `yes`, `no`, `on` and `off` as true and false.
+    pub(super) fn switched(self) -> Value {
+        let is = |words: [&str; 2]| match &self {
+            Value::Text(text) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
+            Value::Number(_) | Value::Bool(_) | Value::List(_) => false,
+        };
+        match (is(["yes", "on"]), is(["no", "off"])) {
+            (true, _) => Value::Bool(true),
+            (false, true) => Value::Bool(false),
+            (false, false) => self,
+        }
     }
 
     /// The number, if it is one.
@@ -89,8 +108,19 @@ impl Value {
     }
 }
 
-/// `12`, `-0.5`, `1e-5`, `1/30`.
+/// Several numbers with commas between them.
+fn numbers(cell: &str) -> Option<Value> {
+    let items = cell.contains(',').then(|| cell.split(','))?;
+    let numbers = items.map(|item| number(item.trim()).map(Value::Number));
+    numbers.collect::<Option<Vec<Value>>>().map(Value::List)
+}
+
+/// `12`, `-0.5`, `1e-5`, `1/30`; not `012`, which is a name, or a number of base eight.
 fn number(text: &str) -> Option<Ratio> {
+    let digits = text.trim_start_matches(['-', '+']);
+    if digits.starts_with('0') && digits.chars().nth(1).is_some_and(|c| c.is_ascii_digit()) {
+        return None;
+    }
     if let Some((over, under)) = text.split_once('/') {
         let (over, under) = (over.parse::<i64>().ok()?, under.parse::<i64>().ok()?);
         return Ratio::new(i128::from(over), i128::from(under));

@@ -103,8 +103,11 @@ pub(super) fn foreign(
         };
         covers.then_some((Meaning::Harmless(reason), None))
     };
-    let reached =
-        || vocabularies::REACHED.contains(&key).then_some((Meaning::About(Topic::Budget), None));
+    let reached = || {
+        vocabularies::REACHED
+            .contains(&vocabularies::leaf(key))
+            .then_some((Meaning::About(Topic::Budget), None))
+    };
     let known = vocabulary.find(key).or_else(reached);
     known.or_else(|| vocabularies::HARMLESS.iter().find_map(common))
 }
@@ -115,10 +118,30 @@ pub(super) fn is_ours(key: &str) -> bool {
     SECTIONS.iter().any(|section| key.starts_with(section)) && find(key).is_some()
 }
 
+/// A count with a letter for its size as a number: `124M`.
+pub(super) fn whole(cell: &str) -> String {
+    let cell = cell.trim();
+    let zeros = match cell.chars().next_back() {
+        Some('k' | 'K') => 3,
+        Some('m' | 'M') => 6,
+        Some('b' | 'B') => 9,
+        Some(_) | None => return cell.to_owned(),
+    };
+    format!("{}e{zeros}", cell.get(..cell.len() - 1).unwrap_or_default())
+}
+
 /// Whether a row's name counts the parameters of a model.
 pub(super) fn is_model_size(key: &str) -> bool {
-    let lower = key.to_lowercase().replace([' ', '-', '.', '/'], "_");
-    vocabularies::MODEL_SIZE.contains(&lower.as_str())
+    let lower = vocabularies::lower(vocabularies::leaf(key));
+    vocabularies::MODEL_SIZE.contains(&lower.trim_matches('_'))
+}
+
+/// Whether a key holds the name of something, such as a version or a commit, which may look like a number.
+pub(super) fn is_name(key: &str) -> bool {
+    let lower = vocabularies::lower(key);
+    let mut words = lower.split('_').filter(|word| !word.is_empty());
+    words.clone().any(|word| vocabularies::VERSIONS.contains(&word))
+        || words.next_back().is_some_and(|word| vocabularies::NAMES.contains(&word))
 }
 
 /// Whether a key without a row is a result: a measurement, or in a table a record of the run.

@@ -269,7 +269,8 @@ impl Match {
             "name a size such as mlp.hidden, or move it to the treatment, which makes a bundle";
         let Some(unadjusted) = unadjusted else {
             let message = format!(
-                "`{entry}` alone does not change the {} of the base, or is not a whole number, so it is no size and \
+                "`{entry}` alone does not change the {} of the base, is not a whole number, or grows in some layers and \
+                 shrinks in others, so it is no size and \
                  cannot compensate",
                 match self.on {
                     Quantity::TrainFlops => "parameters or steps",
@@ -323,11 +324,16 @@ fn is_size(base: &Experiment, declared: &Declared) -> bool {
     let is_whole =
         |value: &Option<String>| value.as_ref().is_some_and(|v| v.parse::<u64>().is_ok());
     let whole = declared.changes.iter().all(|change| is_whole(&change.a) && is_whole(&change.b));
+    // Layers that lose what others gain are a treatment of their own.
+    let number =
+        |value: &Option<String>| value.as_ref().and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
+    let grows = |change: &Change| number(&change.b) > number(&change.a);
+    let one_way = declared.changes.iter().all(grows) || !declared.changes.iter().any(grows);
     let parameters = Match { on: Quantity::Parameters, within: Decimal::ZERO };
     let here = parameters.with_edits(base, "");
     let of_arm = edits(declared, |change| change.b.as_ref());
     let there = of_arm.and_then(|edits| parameters.with_edits(base, &edits));
-    whole && here.is_some() && there.is_some() && here != there
+    whole && one_way && here.is_some() && there.is_some() && here != there
 }
 
 /// The changes of an entry as edits of an arch, with the values of one arm: `layers[0..2].mlp.hidden 178`.

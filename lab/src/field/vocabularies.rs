@@ -14,7 +14,9 @@ mod transformers;
 
 use super::Topic;
 
-pub(crate) use common::{HARMLESS, MODEL_SIZE, REACHED, is_metric, is_record};
+pub(crate) use common::{
+    HARMLESS, MODEL_SIZE, NAMES, REACHED, UNFINISHED, VERSIONS, is_metric, is_record, leaf, lower,
+};
 
 /// What a foreign key means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +101,7 @@ impl Vocabulary {
     }
 
     /// The vocabulary of a configuration with these keys, or of a table with these columns. A column with slots makes a
-    /// table one of ours; whoever adds slots to a configuration may have any trainer.
+    /// table one of ours. A configuration with slots has the vocabulary of its twin without them.
     pub fn recognise(keys: &[&str], in_table: bool) -> &'static Vocabulary {
         if is_lingua(keys) {
             return &LINGUA;
@@ -115,14 +117,14 @@ impl Vocabulary {
                 best = (score, vocabulary);
             }
         }
-        if *best.1 != GENERIC || !keys.iter().any(|key| is_ours(key)) {
+        if !in_table || *best.1 != GENERIC || !keys.iter().any(|key| is_ours(key)) {
             return best.1;
         }
         // Whoever adds slots to another trainer's table writes one of our words in it.
         let theirs = VOCABULARIES.into_iter().find(|vocabulary| score(vocabulary) > 0);
         match keys.iter().any(|key| is_of_section(key)) {
             true => &LINGUA,
-            false => theirs.unwrap_or(if in_table { &LINGUA } else { &GENERIC }),
+            false => theirs.unwrap_or(&LINGUA),
         }
     }
 
@@ -248,7 +250,8 @@ mod tests {
         }
         for (keys, name) in [
             (&["canon_set", "train.loss.kd"] as &[&str], "generic"),
-            (&["canon_set", "optim.lr"], "lingua"),
+            (&["canon_set", "optim.lr"], "generic"),
+            (&["canon_set", "learning_rate"], "generic"),
         ] {
             assert_eq!(Vocabulary::recognise(keys, false).name, name, "{keys:?}");
         }

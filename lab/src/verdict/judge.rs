@@ -240,9 +240,16 @@ impl Verdict {
         let (sizes, treated): (Vec<&Declared>, Vec<&Declared>) =
             self.treatment.iter().partition(|declared| compensates(&declared.entry));
         let treated: Vec<&str> = treated.iter().map(|declared| declared.entry.as_str()).collect();
-        let size = |declared: &&Declared| match declared.changes.as_slice() {
-            [Change { a: Some(a), b: Some(b), .. }] => format!("{} {a} to {b}", declared.entry),
-            _ => declared.entry.clone(),
+        let size = |declared: &&Declared| {
+            let mut changes: Vec<String> = Vec::new();
+            for change in &declared.changes {
+                let (Some(a), Some(b)) = (&change.a, &change.b) else { continue };
+                let change = format!("{a} to {b}");
+                if !changes.contains(&change) {
+                    changes.push(change);
+                }
+            }
+            format!("{} {}", declared.entry, changes.join(", ")).trim_end().to_owned()
         };
         let sizes: Vec<String> = sizes.iter().map(size).collect();
         let data = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };

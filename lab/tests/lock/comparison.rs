@@ -481,6 +481,7 @@ const SIZES: &str = "arch plain {\n  vocab 10000   dim 64   norm_eps 1e-5\n  ini
     arch matched = added with { mlp.hidden 178 }\narch turned = added with { mixer.rope.dims 8 }\n\
     arch uneven = added with { layers[0].mlp.hidden 176   layers[1].mlp.hidden 180 }\n\
     arch wider = added with { mlp.hidden 196 }\narch other = added with { mlp = geglu { hidden 178 } }\n\
+    arch moved = added with { layers[0].mlp.hidden 20   layers[1].mlp.hidden 336 }\n\
     arch fewer = added with { mixer.heads 2 }\n";
 
 fn sizes(treatment: &str, matching: &str, arms: &[&str]) -> Result<Comparison, String> {
@@ -514,12 +515,11 @@ fn a_size_that_compensates_for_a_treatment_is_a_design_of_its_own() {
     assert!(!made.is_compensated("added") && !made.is_compensated("narrow"));
     let text = write(&Lock::Comparison(made));
     assert_eq!(write(&read("c", &text).unwrap()), text);
-    // Widths that differ by layer have no single pair of values.
+    // Widths that differ by layer are all told.
     let made = sizes("uneven = [\"canon\"]", equal, &["plain", "uneven"]).unwrap();
-    assert!(
-        made.headline("uneven")
-            .starts_with("compensated: canon at equal parameters (mlp.hidden); ")
-    );
+    assert!(made.headline("uneven").starts_with(
+        "compensated: canon at equal parameters (mlp.hidden 192 to 176, 192 to 180); "
+    ));
 }
 
 #[test]
@@ -551,6 +551,13 @@ fn what_does_not_change_the_quantity_cannot_compensate() {
             "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mlp.hidden\"",
             ["plain", "wider"],
             "`mlp.hidden` does not compensate in `wider`: with it the arm has ",
+        ),
+        // Layers that lose what others gain.
+        (
+            "moved = [\"canon\"]",
+            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mlp.hidden\"",
+            ["plain", "moved"],
+            "or grows in some layers and shrinks in others",
         ),
         (
             "other = [\"canon\"]",

@@ -42,6 +42,9 @@ pub struct TimedRun<'a> {
     pub finished: bool,
 }
 
+/// Bytes that a process of this program can have taken at its peak.
+const MEMORY: std::ops::Range<u64> = 1 << 20..1 << 50;
+
 /// The sum of the seconds in the timings of a run, or their first fault. A process that is killed leaves the step that it
 /// logged last without a time, or a torn line, and after a power failure times of steps that the log lost; so there are at
 /// most as many of these as processes that continued the run.
@@ -168,11 +171,15 @@ fn one(body: &str) -> Result<(Line, Option<f64>), String> {
     }
     let number = |key: &str| members.get(key).map(|value| value.as_u64().ok_or_else(nothing));
     if let Some(beside) = number("beside") {
-        return beside.map(|_| (Line::Beside, None));
+        let others = beside?;
+        return if others > 0 { Ok((Line::Beside, None)) } else { Err(nothing()) };
     }
     if let Some(step) = number("checkpoint") {
-        number("peak_memory_bytes").unwrap_or_else(|| Err(nothing()))?;
-        return Ok((Line::Checkpoint(step?), None));
+        let bytes = number("peak_memory_bytes").unwrap_or_else(|| Err(nothing()))?;
+        return match MEMORY.contains(&bytes) {
+            true => Ok((Line::Checkpoint(step?), None)),
+            false => Err("has a memory that no process takes".to_owned()),
+        };
     }
     let (what, seconds) = match number("step") {
         Some(step) => (Timed::Step(step?), seconds(members, "seconds")?),

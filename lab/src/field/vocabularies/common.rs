@@ -3,12 +3,12 @@
 /// Columns of a table that record when, where and by whom a run was made, or what came of it.
 #[rustfmt::skip]
 const RECORDS: &[&str] = &[
-    "_runtime", "_step", "_timestamp", "commit_message", "created", "created_at", "date", "display_name", "duration",
+    "_runtime", "_timestamp", "commit_message", "created", "created_at", "date", "display_name", "duration",
     "elapsed", "end_time", "ended_at", "exit_code", "experiment_id", "finished", "finished_at",
-    "gpu_days", "gpu_hours", "heartbeat", "id", "job_id", "link", "mfu", "peak_memory", "peak_memory_gb", "report_url",
+    "gpu_days", "gpu_hours", "heartbeat", "hours", "id", "max_memory_allocated", "job_id", "link", "mfu", "peak_memory", "peak_memory_gb", "report_url",
     "run_id", "runtime", "samples_per_second", "slurm_job_id", "start_time", "started", "started_at", "steps_per_second",
-    "throughput", "timestamp", "tok_per_s", "tokens_per_s", "tokens_per_sec", "tokens_per_second", "total_flos", "train_runtime",
-    "train_samples_per_second", "train_steps_per_second", "trial_id", "updated", "updated_at", "url", "uuid", "wall_clock",
+    "peak_mem_gb", "peak_memory_mib", "throughput", "timestamp", "tok_per_s", "tokens_per_s", "tokens_per_sec", "tokens_per_second", "total_flos", "train_runtime",
+    "train_samples_per_second", "train_steps_per_second", "train_tokens_per_second", "trial_id", "updated", "updated_at", "url", "uuid", "wall_clock",
     "wall_time", "walltime", "wandb_id", "wandb_url", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second",
 ];
 
@@ -21,13 +21,35 @@ const RECORDS_IN_WORDS: &[&str] = &[
     "username", "wandb_project", "wandb_run_name",
 ];
 
+/// Records in a section of a chart, such as `train/grad_norm`: alone, such a name is a setting.
+const CHARTED: &[&str] = &["grad_norm", "learning_rate", "lr"];
+
 /// How far a run went, in a table: a difference is one of budgets.
-pub(crate) const REACHED: &[&str] = &["epoch", "global_step", "last_step"];
+pub(crate) const REACHED: &[&str] = &["_step", "epoch", "global_step", "last_step", "step"];
+
+/// States of a run that did not reach its end.
+pub(crate) const UNFINISHED: &[&str] =
+    &["aborted", "cancelled", "crashed", "failed", "killed", "preempted", "running", "timeout"];
+
+/// Words anywhere in a key that holds the name of a version.
+pub(crate) const VERSIONS: &[&str] = &["commit", "hash", "revision", "sha", "version", "versions"];
+
+/// Last words of a key that holds the name of something.
+#[rustfmt::skip]
+pub(crate) const NAMES: &[&str] = &[
+    "branch", "container", "corpus", "cuda", "cudnn", "dataset", "datasets", "driver", "id", "image", "jax", "name", "nccl", "path",
+    "python", "pytorch", "ref", "release", "tag", "tokenizer", "torch", "transformers", "triton",
+];
 
 /// Names and notes that no trainer reads, in a file of any trainer.
 pub(crate) const HARMLESS: &[(&str, &str)] = &[
     ("description", "a note to people"),
     ("exp_name", "a name for people"),
+    ("hydra.job.name", "a name for people"),
+    ("hydra.run.dir", "a folder to write to"),
+    ("hydra.sweep.dir", "a folder to write to"),
+    ("hydra.sweep.subdir", "a folder to write to"),
+    ("hydra.verbose", "says what is logged"),
     ("experiment_name", "a name for people"),
     ("log_dir", "a folder to write to"),
     ("name", "a name for people"),
@@ -54,7 +76,7 @@ pub(crate) const MODEL_SIZE: &[&str] = &[
 /// Words for a measurement.
 #[rustfmt::skip]
 const METRICS: &[&str] = &[
-    "acc", "accuracy", "auc", "bleu", "bpb", "bpc", "bpt", "cer", "em", "f1", "loss", "losses", "mae", "mse", "nll", "perplexity", "ppl",
+    "acc", "accuracy", "auc", "bleu", "bpb", "bpc", "bpt", "cer", "em", "error", "f1", "loss", "losses", "mae", "mse", "nll", "pass", "perplexity", "ppl",
     "rmse", "rouge", "rouge1", "rouge2", "rougel", "score", "scores", "wer",
 ];
 
@@ -70,7 +92,7 @@ const BENCHMARKS: &[&str] = &[
 #[rustfmt::skip]
 const QUALIFIERS: &[&str] = &[
     "0shot", "5shot", "at", "avg", "average", "best", "ce", "challenge", "char", "chars", "cross", "dev", "easy", "ema", "end", "entropy", "eval", "evaluation", "exact", "final",
-    "hard", "heldout", "humanities", "in", "last", "lm", "main", "match", "max", "mean", "median", "min", "norm", "openai", "other", "out", "plus", "pro", "result", "sciences", "shot", "smoothed", "social", "std", "stderr", "stem", "test", "token", "top1",
+    "hard", "heldout", "humanities", "in", "l", "last", "lm", "main", "match", "max", "mean", "median", "min", "none", "norm", "openai", "other", "out", "plus", "pro", "result", "sciences", "shot", "smoothed", "social", "std", "stderr", "stem", "test", "token", "top1",
     "top5", "train", "training", "val", "valid", "validation", "word",
 ];
 
@@ -89,15 +111,23 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// A column's name in small letters with `_` between words.
-fn lower(key: &str) -> String {
-    key.trim().to_lowercase().replace([' ', '-', '/', '.'], "_")
+pub(crate) fn lower(key: &str) -> String {
+    let key = key.trim().to_lowercase().replace("bits_per_byte", "bpb");
+    key.replace(|c: char| !c.is_alphanumeric(), "_")
+}
+
+/// The last part of a key: `total_flos` of `train/total_flos`.
+pub(crate) fn leaf(key: &str) -> &str {
+    key.rsplit(['/', '.']).next().unwrap_or(key)
 }
 
 /// Whether a column records something about a run, rather than a setting of it.
 pub(crate) fn is_record(key: &str, numeric: bool) -> bool {
-    let lower = lower(key);
-    let known = |list: &[&str]| list.contains(&lower.as_str());
+    let (whole, part) = (lower(key), lower(leaf(key)));
+    let known = |list: &[&str]| list.contains(&whole.as_str());
     known(RECORDS)
+        || (key.contains('/')
+            && [RECORDS, CHARTED].iter().any(|list| list.contains(&part.as_str())))
         || (!numeric && known(RECORDS_IN_WORDS))
         || key.starts_with("_wandb")
         || key.starts_with("system/")
@@ -120,6 +150,12 @@ pub(crate) fn is_metric(key: &str, in_table: bool) -> bool {
     let qualified = words.iter().all(|word| {
         of(METRICS, word) || of(QUALIFIERS, word) || of(BENCHMARKS, word) || number(word)
     });
+    // A mean over benchmarks.
+    if let ([only], true) = (words.as_slice(), in_table)
+        && ["average", "avg", "mean"].contains(only)
+    {
+        return true;
+    }
     if setting || (words.len() == 1 && of(QUALIFIERS, first)) {
         return false;
     }
@@ -157,6 +193,13 @@ mod tests {
             "gsm8k_exact_match",
             "mmlu_stem",
             "hellaswag/acc_of_ours",
+            "bits_per_byte",
+            "Avg.",
+            "loss (mean)",
+            "accuracy (%)",
+            "Rouge-L",
+            "pass@1",
+            "lm_eval/hellaswag/acc_norm,none",
         ] {
             assert!(is_metric(key, true), "{key}");
         }
@@ -214,11 +257,16 @@ mod tests {
         ] {
             assert!(is_record(key, false), "{key}");
         }
-        for key in ["gpu_hours", "id", "date", "Runtime", "tokens_per_second"] {
+        for key in ["gpu_hours", "id", "date", "Runtime", "tokens_per_second", "perf/mfu"] {
             assert!(is_record(key, true), "{key}");
         }
-        for key in ["group", "tag", "dump_dir", "snapshot", "data_url", "steps", "epochs", "epoch"]
-        {
+        for key in ["train/total_flos", "train/grad_norm", "train/learning_rate"] {
+            assert!(is_record(key, true), "{key}");
+            assert_eq!(is_record(leaf(key), true), key.ends_with("flos"), "{key}");
+        }
+        for key in [
+            "group", "tag", "dump_dir", "snapshot", "data_url", "steps", "epochs", "epoch", "_step",
+        ] {
             assert!(!is_record(key, true), "{key}");
         }
     }
