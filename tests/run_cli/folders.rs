@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use lab::lock::Lock;
+use support::copy_folder;
 
 use super::compare::{SHORT, two_arms};
 use crate::{ARCH, DEPO, Place, experiment};
@@ -123,12 +124,12 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
     place.exits(0, "verify runs/both");
     place.exits(0, "verify both/both-treated-seed1");
     let whole = place.path("whole");
-    copy(&place.path("runs/both"), &whole);
+    copy_folder(&place.path("runs/both"), &whole);
     let (plain, treated) = ("both-plain-seed1", "both-treated-seed1");
     type Damage<'a> = (&'a str, &'a [&'a str], &'a dyn Fn(&Path));
     let again = |folder: &Path, from: &str, to: &str| {
         fs::remove_dir_all(folder.join(to)).unwrap();
-        copy(&folder.join(from), &folder.join(to));
+        copy_folder(&folder.join(from), &folder.join(to));
     };
     let damages: [Damage<'_>; 12] = [
         ("a copy of another arm", &[plain, treated, "have one attestation"], &|folder| {
@@ -206,7 +207,7 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
     for (what, wanted, damage) in damages {
         let folder = place.path("runs/both");
         fs::remove_dir_all(&folder).unwrap();
-        copy(&whole, &folder);
+        copy_folder(&whole, &folder);
         damage(&folder);
         let said = place.exits(1, "verify runs/both");
         for words in wanted {
@@ -220,7 +221,7 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
     // What reads one run refuses it too.
     let folder = place.path("runs/both");
     fs::remove_dir_all(&folder).unwrap();
-    copy(&whole, &folder);
+    copy_folder(&whole, &folder);
     again(&folder, plain, treated);
     for words in [
         "export runs/both/both-treated-seed1 --to hf --out h",
@@ -271,17 +272,4 @@ fn times_that_no_run_takes_are_reported_and_not_compared() {
         assert!(!said.contains("×0.00"), "{said}");
     }
     place.exits(1, "verify runs/both");
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }

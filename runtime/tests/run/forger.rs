@@ -17,6 +17,8 @@ use records::run::{Paths, kernel_lines};
 use records::verify::{Remake, Report, verify};
 use safetensors::SafeTensors;
 
+use ::support::copy_folder;
+
 use super::support::*;
 
 /// A forged run.
@@ -31,7 +33,7 @@ impl Forger {
     pub(super) fn copy(run: &Path, experiment: &Experiment) -> Forger {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("run");
-        copy(run, &folder);
+        copy_folder(run, &folder);
         Forger { _root: Some(root), ..Forger::at(&folder, experiment) }
     }
 
@@ -304,17 +306,4 @@ fn manifest_body(manifest: &Manifest) -> String {
             &format!("\n[{name}]\nbytes = {bytes}\nfile = \"{file}\"\ntensors = \"{tensors}\"\n");
     }
     body
-}
-
-pub(super) fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }

@@ -14,7 +14,9 @@ use records::init;
 use records::metrics::{Evaluation, Record, Step};
 use records::verify::Subject;
 
-use super::forger::{Forger, copy};
+use super::forger::Forger;
+use ::support::copy_folder;
+
 use super::support::*;
 
 /// The expected result of `verify` on a forgery.
@@ -351,10 +353,10 @@ fn table() -> Vec<Forgery> {
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
             run.correct();
         }, Found("the last step, 8, has no checkpoint")),
-        row(MANIFEST, "a copy under another step's name", |run| copy(&run.place(8), &run.place(7)), Found("step-0000000007: it is the state after step 8")),
-        row(MANIFEST, "a copy under a longer name", |run| copy(&run.place(8), &run.paths.checkpoints().join("step-00000000008")), Found("is not a checkpoint")),
+        row(MANIFEST, "a copy under another step's name", |run| copy_folder(&run.place(8), &run.place(7)), Found("step-0000000007: it is the state after step 8")),
+        row(MANIFEST, "a copy under a longer name", |run| copy_folder(&run.place(8), &run.paths.checkpoints().join("step-00000000008")), Found("is not a checkpoint")),
         row(MANIFEST, "a step after the last", |run| {
-            copy(&run.place(8), &run.place(9));
+            copy_folder(&run.place(8), &run.place(9));
             run.remanifest(9, |manifest| manifest.step = 9);
         }, Found("step-0000000009: the run has 8 steps")),
         // A checkpoint's tensors, with every digest above them updated.
@@ -449,7 +451,7 @@ fn finished() -> &'static Path {
     let root = RUN.get_or_init(|| {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::finished(&depo(&[]));
-        copy(&folder.path(), &root.path().join("run"));
+        copy_folder(&folder.path(), &root.path().join("run"));
         root
     });
     static PATH: OnceLock<std::path::PathBuf> = OnceLock::new();
