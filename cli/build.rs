@@ -303,6 +303,9 @@ fn write(path: &Path, lock: Lock, forecasts: bool) -> Result<Locked, Failure> {
     }
     describe(path, &lock, &text);
     let forecast = forecasts.then(|| forecast(&lock)).flatten();
+    if forecasts && forecast.is_none() && lock.open_inputs().is_empty() {
+        output::note("  finished: nothing is left to train");
+    }
     for line in forecast.iter().flat_map(Forecast::lines) {
         output::note(&format!("  {line}"));
     }

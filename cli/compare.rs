@@ -107,6 +107,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         looks::reported(comparison, &folder, &due)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
             out::put(out, OutputKind::Page, &page)?;
+            output::note(&format!("page: {}", shown(out)));
         }
         let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
         done.push((task.map_or_else(String::new, FieldValue::plain), compared));

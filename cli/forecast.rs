@@ -32,6 +32,8 @@ pub struct RunEstimate {
     pub lock: String,
     /// The run's folder.
     pub folder: String,
+    /// How far the run in it is.
+    pub state: RunState,
     /// `cpu` or `cuda`.
     pub device: String,
     /// Number of processes; `None` for one.
@@ -62,6 +64,18 @@ pub struct RunEstimate {
     pub seconds: f64,
     /// How the step was timed.
     pub timed: Timed,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Its folder has no lock.
+    New,
+    /// It is not finished.
+    Begun,
+    /// It is attested.
+    Finished,
 }
 
 /// Where an estimate of memory is from.
@@ -343,7 +357,7 @@ fn time(due: &[Due<'_>], data: Option<&Path>, at_most: bool, stop: &AtomicBool) 
             None => kinds.push((cost, experiment, vec![(*of).to_owned()], 1)),
         }
     }
-    output::note("timing a step here");
+    output::note("timing a step here, some seconds; -q leaves it out");
     let start = Instant::now();
     let mut timed: Vec<Kind> = Vec::new();
     let mut per_flop: Option<f64> = None;
@@ -464,6 +478,9 @@ impl Questions {
                 if several {
                     line += &format!(", of {}", of.join(", "));
                 }
+                if *shown * 100 > *questions {
+                    line += "; no row on them is called held-out";
+                }
                 Cow::Owned(line)
             }
         }
@@ -491,14 +508,20 @@ impl Time {
                 }
                 if kinds.len() > 1 {
                     let each = |kind: &Kind| {
-                        let Kind { of, runs, seconds, .. } = kind;
-                        format!("{runs} of {} at {}", of.join(" and "), span(*seconds))
+                        let Kind { of, runs, seconds, from, .. } = kind;
+                        let by = match from {
+                            TimeSource::MicroBatches => "",
+                            TimeSource::Flops => " at least, by FLOPs",
+                            TimeSource::Scaled => ", by FLOPs",
+                        };
+                        format!("{runs} of {} at {}{by}", of.join(" and "), span(*seconds))
                     };
                     let each: Vec<String> = kinds.iter().map(each).collect();
                     line += &format!(": {}", each.join(", "));
                 }
-                let by_flops = kinds.iter().any(|kind| kind.from != TimeSource::MicroBatches);
-                line += if by_flops { "; estimated from FLOPs" } else { "" };
+                if let [Kind { from: TimeSource::Flops, .. }] = kinds.as_slice() {
+                    line += "; by FLOPs, so it may well take longer";
+                }
                 if kinds.iter().any(|kind| kind.written_answers) {
                     line += "; without the answers that evaluations write";
                 }

@@ -54,7 +54,7 @@ come out the same.
 A finished run of the same lock under another name, such as a run of a comparison, is not trained again: the
 output names its folder. `--dir DIR` trains it anyway.
 
-Schema of --dry-run --json: {schema: \"canonc.run.estimate.v1\", name, lock, folder, device, ranks (null for one
+Schema of --dry-run --json: {schema: \"canonc.run.estimate.v1\", name, lock, folder, state: \"new\", \"begun\" or \"finished\", device, ranks (null for one
 process), parameters, steps, tokens, memory_bytes, memory_from: \"measured\" or \"plan\", state_bytes, disk_bytes,
 step_seconds, training_seconds, evaluation_seconds, written_answers: whether evaluations also write answers, which
 the seconds do not cover, seconds, timed: \"micro_batches\" or \"flops\"}.")]

@@ -41,18 +41,21 @@ const YAML: [&str; 2] = ["yaml", "yml"];
 const LINES: [&str; 2] = ["jsonl", "ndjson"];
 
 /// Files that lie beside configurations and are none.
-const BESIDE: [&str; 17] = [
+const BESIDE: [&str; 20] = [
     "Cargo.toml",
     "adapter_model.safetensors.index.json",
     "added_tokens.json",
     "chat_template.json",
     "generation_config.json",
+    "looks.jsonl",
     "model.safetensors.index.json",
     "package-lock.json",
+    "overlap.jsonl",
     "package.json",
     "preprocessor_config.json",
     "pyproject.toml",
     "pytorch_model.bin.index.json",
+    "reported.jsonl",
     "special_tokens_map.json",
     "tokenizer.json",
     "tokenizer_config.json",

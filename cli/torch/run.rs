@@ -34,7 +34,7 @@ use runtime::train::{
 
 use canonc::args::{OnDevice, RunArgs};
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::forecast::{MemorySource, RunEstimate, Timed};
+use canonc::forecast::{MemorySource, RunEstimate, RunState, Timed};
 use canonc::found::Found;
 use canonc::live::Live;
 use canonc::runs::{self, failure};
@@ -409,6 +409,11 @@ fn dry_run(
         name: experiment.name.clone(),
         lock: experiment.id().to_string(),
         folder: shown(folder),
+        state: match (Paths::new(folder).attestation(), Paths::new(folder).lock()) {
+            (attestation, _) if attestation.exists() => RunState::Finished,
+            (_, lock) if lock.exists() => RunState::Begun,
+            (_, _) => RunState::New,
+        },
         device: if on_cpu { "cpu" } else { "cuda" }.to_owned(),
         ranks,
         parameters: needed.parameters,
@@ -453,9 +458,10 @@ fn estimate_text(experiment: &Experiment, estimate: &RunEstimate, epochs: Vec<St
         Timed::MicroBatches => "from micro-batches timed just now",
         Timed::Flops => "from FLOPs and the speed of a matrix product, timed just now",
     };
-    let begun = match Paths::new(Path::new(&estimate.folder)).lock().exists() {
-        true => " (begun)",
-        false => "",
+    let state = match estimate.state {
+        RunState::New => "",
+        RunState::Begun => " (begun)",
+        RunState::Finished => " (finished: nothing is left to train)",
     };
     let each = ranks.map_or_else(String::new, |ranks| format!(" for each of {ranks} ranks"));
     let memory = format!(
@@ -477,7 +483,7 @@ fn estimate_text(experiment: &Experiment, estimate: &RunEstimate, epochs: Vec<St
     };
     let mut rows = vec![
         ("lock", format!("{} ({})", experiment.name, experiment.id().short())),
-        ("folder", format!("{}{begun}", estimate.folder)),
+        ("folder", format!("{}{state}", estimate.folder)),
         ("device", estimate.device.clone()),
         ("parameters", output::grouped(i128::from(estimate.parameters))),
         ("steps", output::grouped(i128::from(estimate.steps))),
@@ -490,7 +496,8 @@ fn estimate_text(experiment: &Experiment, estimate: &RunEstimate, epochs: Vec<St
         (
             "time",
             format!(
-                "{} ({} a step, {speed} tok/s; {evaluations}), {how}",
+                "{}{} ({} a step, {speed} tok/s; {evaluations}), {how}",
+                if *timed == Timed::Flops { "at least " } else { "" },
                 span(*seconds),
                 span(*step_seconds)
             ),

@@ -71,9 +71,14 @@ pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
         pairs.push(pair);
     }
     pairs::bundles(subjects, &mut found);
-    for declared in &rules.pairs {
-        let mut partners = pairs::partners(subjects, declared, &locked);
-        unpaired.extend(pairs::unpaired(subjects, &partners.pairs, &locked, declared));
+    // The pairs of a rules file go before the built-in ones by Canon layers.
+    let (built_in, own) =
+        rules.pairs.split_first().map_or((None, [].as_slice()), |(first, own)| (Some(first), own));
+    for declared in own.iter().chain(built_in) {
+        let is_first = pairs.is_empty();
+        let mut partners = pairs::partners(subjects, declared, &locked, is_first);
+        let none = pairs::unpaired(subjects, &partners.pairs, &locked, declared);
+        unpaired.extend(none.filter(|_| is_first || built_in != Some(declared)));
         pairs::missing(subjects, &partners, declared, &mut found);
         pairs::unclear(subjects, &partners, declared, &mut found);
         twins::twins(subjects, &partners.pairs, declared, &mut found);

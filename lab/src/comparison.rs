@@ -299,7 +299,10 @@ impl Comparison {
                 && controlled(&sides[0], &sides[1], &own).is_ok()
             {
                 let message = format!("compensate in arm `{}`: {}", arm.name, refusal.message);
-                let help = "name the arms that have it: arms = [\"…\"] under [match]";
+                let help = format!(
+                    "{}; or name the arms that have it: arms = [\"…\"] under [match]",
+                    refusal.help
+                );
                 let problem = Problem::new("match", "no-compensation", message, help);
                 return Err(NoComparison::Problems(vec![problem]));
             }

@@ -140,6 +140,7 @@ pub(super) fn partners(
     subjects: &[Subject],
     declared: &Pairs,
     locked: &BTreeSet<usize>,
+    is_first: bool,
 ) -> Partners {
     let treated = |at: &usize| subjects.get(*at).is_some_and(|s| s.treated(&declared.treatment));
     let open = (0..subjects.len()).filter(|at| !locked.contains(at));
@@ -155,7 +156,9 @@ pub(super) fn partners(
     }
     equal(&contents, &mut open, &mut free, &mut found.pairs);
     nearest(subjects, &contents, &mut open, &mut free, &mut found);
-    if let ([_, _], [], true) = (subjects, found.pairs.as_slice(), locked.is_empty()) {
+    if let ([_, _], [], true, true) =
+        (subjects, found.pairs.as_slice(), locked.is_empty(), is_first)
+    {
         found.pairs.extend(only_two(subjects, declared, &contents));
     }
     found.pairs.sort_unstable();
@@ -501,7 +504,10 @@ pub(super) fn unpaired(
             true => " (nor `model.canon_set`)",
             false => "",
         };
-        format!("no column or key `{treatment}`{other} shows which experiments are treated")
+        format!(
+            "no column or key `{treatment}`{other} shows which experiments are treated; for another treatment, a rules \
+             file has `[[pairs]]`, then `treatment = [\"KEY\"]`"
+        )
     } else if !treated {
         "no experiment is treated".to_owned()
     } else if subjects.iter().all(|s| s.treated(&declared.treatment)) {

@@ -167,6 +167,14 @@ pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findin
             }
             for (value, who) in values.iter().filter(|(value, _)| *value != usual) {
                 for subject in who {
+                    // What a lock declares of an arm is meant to differ.
+                    let is_declared = subject.declared.iter().any(|declared| {
+                        declared.arch && key.starts_with("arch.")
+                            || of_treatment(&declared.fields, key)
+                    });
+                    if is_declared {
+                        continue;
+                    }
                     if reported.contains(&(shown.to_owned(), subject.name.clone())) {
                         continue;
                     }

@@ -304,6 +304,10 @@ fn difference(
         _ if declared.locked.is_some() => {
             format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key))
         }
+        // Nothing says what is compared.
+        _ if ![a, b].iter().any(|subject| says(subject, &declared.treatment)) => {
+            format!("{} | {}", a.shown(key), b.shown(key))
+        }
         _ if treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment) => {
             format!("{} | {}, although {treatment} is the same", a.shown(key), b.shown(key))
         }
@@ -318,6 +322,11 @@ fn difference(
     });
     let place = Occurrence { experiment: a.name.clone(), against: Some(b.name.clone()), says };
     found.add(rule, kind, key, message, place);
+}
+
+/// Whether a subject has a key of the treatment that its file holds.
+fn says(subject: &Subject, treatment: &[String]) -> bool {
+    subject.facts.iter().any(|(path, fact)| fact.written && of_treatment(treatment, path))
 }
 
 /// For two lists, the words that only one of them has.

@@ -52,7 +52,7 @@ fn results_and_records_are_listed_and_not_compared() {
         ("runtime", ["3600", "3700"]),
         ("tokens_per_second", ["1000", "900"]),
         ("user", ["ada", "bob"]),
-        ("state", ["finished", "crashed"]),
+        ("state", ["finished", "completed"]),
         ("group", ["a", "b"]),
         ("job_id", ["1", "2"]),
         ("host", ["n1", "n2"]),

@@ -59,7 +59,7 @@ impl Watched {
             if !whole {
                 continue;
             }
-            let mut file = File::open(path).map_err(|error| cannot_read(path, &error))?;
+            let mut file = disk::open(path).map_err(|error| cannot_read(path, &error))?;
             let mut content = blake3::Hasher::new();
             io::copy(&mut file, &mut content).map_err(|error| cannot_read(path, &error))?;
             if content.finalize() != own.content.finalize() {

@@ -37,6 +37,7 @@ const MICRO_BATCHES: usize = 3;
 pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunError> {
     let speed = matmul_speed(machine)?;
     let step_seconds = flops / speed;
+    // Small products are slower than a large one, so the FLOPs are a lower bound.
     let too_long = step_seconds / job.micro_batches.max(1) as f64 > PATIENCE;
     if too_long || fits(&estimate(job), memory_limit().as_ref()).is_err() {
         return Ok(Timing { step_seconds, how: TimingMethod::Flops });
@@ -54,7 +55,13 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
         let sums = trainer.micro_batch(&state.weights, &inputs, &targets, 1.0)?;
         // Read the value, so that work still queued on a device is done.
         sums.loss_sum()?;
-        fastest = fastest.min(start.elapsed().as_secs_f64());
+        let seconds = start.elapsed().as_secs_f64();
+        fastest = fastest.min(seconds);
+        if seconds > PATIENCE {
+            // An update is short beside it.
+            let step_seconds = fastest * job.micro_batches as f64;
+            return Ok(Timing { step_seconds, how: TimingMethod::Run });
+        }
     }
     let sums =
         gradients(&trainer, &state.weights, batches.get(..1).unwrap_or_default(), &[0], 1, 1)?;

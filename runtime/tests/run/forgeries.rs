@@ -407,7 +407,9 @@ fn table() -> Vec<Forgery> {
             });
         }, Trusted(Subject::Times)),
         row(TIMINGS, "a step after the last", |run| append(&run.paths.timings(), "{\"step\":99,\"seconds\":1.0}\n"), Found("is of step 99, which the log does not have")),
-        row(TIMINGS, "a checkpoint after the last step", |run| append(&run.paths.timings(), "{\"checkpoint\":99,\"peak_memory_bytes\":1}\n"), Found("is of a step after the last, 8")),
+        row(TIMINGS, "a checkpoint after the last step", |run| append(&run.paths.timings(), "{\"checkpoint\":99,\"peak_memory_bytes\":300000000}\n"), Found("is of a step after the last, 8")),
+        row(TIMINGS, "a peak of memory of one byte", |run| append(&run.paths.timings(), "{\"checkpoint\":8,\"peak_memory_bytes\":1}\n"), Found("has a memory that no process takes")),
+        row(TIMINGS, "beside no other run", |run| append(&run.paths.timings(), "{\"beside\":0}\n"), Found("is not a line that canonc writes")),
         row(TIMINGS, "another member", |run| append(&run.paths.timings(), "{\"step\":8,\"seconds\":1.0,\"mood\":1}\n"), Found("is not a line that canonc writes")),
         row(TIMINGS, "a step twice", |run| run.retext(&run.paths.timings(), |text| format!("{}\n{text}", text.lines().next().unwrap())), Found("timings.jsonl: lines are missing")),
         row(TIMINGS, "a step less", |run| run.retext(&run.paths.timings(), |text| text.lines().filter(|line| !line.contains("\"step\":3,")).map(|line| format!("{line}\n")).collect()), Found("timings.jsonl: lines are missing")),

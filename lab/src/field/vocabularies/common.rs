@@ -37,7 +37,7 @@ pub(crate) const VERSIONS: &[&str] = &["commit", "hash", "revision", "sha", "ver
 /// Last words of a key that holds the name of something.
 #[rustfmt::skip]
 pub(crate) const NAMES: &[&str] = &[
-    "branch", "container", "corpus", "cuda", "cudnn", "dataset", "datasets", "driver", "id", "image", "jax", "name", "nccl", "path",
+    "branch", "container", "corpus", "cuda", "cudnn", "dataset", "datasets", "driver", "image", "jax", "name", "nccl", "path",
     "python", "pytorch", "ref", "release", "tag", "tokenizer", "torch", "transformers", "triton",
 ];
 
