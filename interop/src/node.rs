@@ -75,10 +75,10 @@ impl Value {
         match self {
             Value::Text(text) => text.clone(),
             Value::List(items) => {
-                let item = |node: &Node| match &node.value {
+                let item = |node: &Node| match (&node.value, node.value.plain()) {
                     // An item with a comma is not two.
-                    Value::Text(text) if text.contains([',', '"']) => format!("{text:?}"),
-                    value => value.plain(),
+                    (Value::Text(_), text) if text.contains([',', '"']) => format!("{text:?}"),
+                    (_, plain) => plain,
                 };
                 items.iter().map(item).collect::<Vec<_>>().join(",")
             }
