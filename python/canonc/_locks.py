@@ -32,8 +32,9 @@ def build(*paths: Pathlike, out: Pathlike = "lockfiles", check: bool = False) ->
 
     Names of files in a lock are relative to the working folder, as for the command. With `check`, nothing is written;
     without a path, it checks the source of every lock under `out`. A comparison with confounded arms is an `Error`.
+    Nothing is timed: only the command says how long runs will take.
     """
-    options = ["--out", path_argument(out)] + (["--check"] if check else [])
+    options = ["--out", path_argument(out)] + (["--check"] if check else ["--quiet"])
     files = [path_argument(file) for file in paths]
     answer, code, said = run_json(["build", *options, *files], "canonc.build.v1", (0, 1) if check else (0,))
     built = [Built(Path(lock["path"]), lock.get("kind"), lock.get("id"), lock["state"]) for lock in answer["locks"]]
