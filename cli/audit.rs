@@ -81,7 +81,10 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         .at(args.rules.as_deref().map_or(String::new(), shown))
         .help("name what the experiments train differently"));
     }
-    if let (Some(path), false) = (&args.curves, subjects.iter().any(|s| own.contains(&s.name))) {
+    let has_experiment = |run: &str| subjects.iter().any(|subject| subject.name == run);
+    let unmatched: Vec<&str> =
+        own.iter().map(String::as_str).filter(|run| !has_experiment(run)).collect();
+    if let (Some(path), true) = (&args.curves, unmatched.len() == own.len()) {
         let run = own.first().map_or("", String::as_str);
         let experiment = subjects.first().map_or("", |subject| subject.name.as_str());
         return Err(Failure::bad_input(format!(
@@ -90,11 +93,6 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         .at(shown(path))
         .help("give runs the same names in both files"));
     }
-    let unmatched: Vec<&str> = own
-        .iter()
-        .map(String::as_str)
-        .filter(|run| !subjects.iter().any(|subject| subject.name == *run))
-        .collect();
     if let [first, rest @ ..] = unmatched.as_slice() {
         let more =
             if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };

@@ -1,8 +1,6 @@
 //! Says before training what a lock's runs can show and what they cost: questions that training will contain, hours on
 //! this machine, seeds that the noise of finished A/A runs asks for.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +16,7 @@ use report::compare;
 use report::statistics::Noise;
 use report::statistics::plan;
 use serde::{Deserialize, Serialize};
+use tasks::metric::EXACT_MATCH;
 use tasks::task::InTraining;
 
 use crate::plan::{Source, measured, wanted};
@@ -259,29 +258,61 @@ pub fn of_comparison(
     })
 }
 
-fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
-    let mut groups: BTreeMap<String, (&Experiment, Vec<String>)> = BTreeMap::new();
-    for Due { of, experiment } in runs {
-        match shown::in_training(experiment) {
-            InTraining::Never => {}
-            InTraining::ByDesign => return vec![Questions::ByDesign],
-            InTraining::ByChance => {
-                let windows = records::overlap::windows_of(experiment).to_string();
-                let (_, names) = groups.entry(windows).or_insert((experiment, Vec::new()));
-                if !names.iter().any(|name| name == of) {
-                    names.push((*of).to_owned());
-                }
+/// Runs that have something in common.
+struct Group<'a> {
+    experiment: &'a Experiment,
+    /// Their names, each once.
+    of: Vec<String>,
+    runs: usize,
+}
+
+/// Runs with equal keys, in the order of the first of them; those without a key are left out.
+fn grouped<'a, K: PartialEq>(
+    due: &[Due<'a>],
+    key: impl Fn(&Experiment) -> Option<K>,
+) -> Vec<(K, Group<'a>)> {
+    let mut groups: Vec<(K, Group<'a>)> = Vec::new();
+    for Due { of, experiment } in due {
+        let Some(key) = key(experiment) else { continue };
+        let known = match groups.iter().position(|(known, _)| *known == key) {
+            Some(at) => at,
+            None => {
+                groups.push((key, Group { experiment, of: Vec::new(), runs: 0 }));
+                groups.len() - 1
+            }
+        };
+        if let Some((_, group)) = groups.get_mut(known) {
+            group.runs += 1;
+            if !group.of.iter().any(|name| name == of) {
+                group.of.push((*of).to_owned());
             }
         }
     }
+    groups
+}
+
+fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
+    let kind = |run: &Due<'_>| shown::in_training(run.experiment);
+    if runs.iter().any(|run| kind(run) == InTraining::ByDesign) {
+        return vec![Questions::ByDesign];
+    }
+    let windows = |experiment: &Experiment| {
+        let is_counted = shown::in_training(experiment) == InTraining::ByChance;
+        is_counted.then(|| records::overlap::windows_of(experiment).to_string())
+    };
+    let groups = grouped(runs, windows);
     let more = groups.len().saturating_sub(MOST_GROUPS);
     let mut all = Vec::new();
-    for (windows, (experiment, of)) in groups.into_iter().take(MOST_GROUPS) {
+    for (windows, Group { experiment, of, runs: _ }) in groups.into_iter().take(MOST_GROUPS) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         all.push(match shown::counted(experiment, windows, MOST_TOKENS) {
-            Ok(counted) => by_chance(&counted, of),
+            Ok(counted) => {
+                let Share { questions, shown } = counted.share(EXACT_MATCH);
+                let compare::Counted { windows, of_windows, .. } = counted;
+                Questions::ByChance { of, questions, shown, windows, of_windows }
+            }
             Err(failure) => Questions::Unknown { reason: failure.message.unwrap_or_default() },
         });
     }
@@ -291,20 +322,6 @@ fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
         all.push(Questions::Unknown { reason });
     }
     all
-}
-
-fn by_chance(counted: &compare::Counted, of: Vec<String>) -> Questions {
-    let all = counted.answers.values().fold(Share::default(), |sum, share| Share {
-        questions: sum.questions + share.questions,
-        shown: sum.shown + share.shown,
-    });
-    Questions::ByChance {
-        of,
-        questions: all.questions,
-        shown: all.shown,
-        windows: counted.windows,
-        of_windows: counted.of_windows,
-    }
 }
 
 /// Everything that the cost of a run depends on.
@@ -343,25 +360,11 @@ fn time(due: &[Due<'_>], data: Option<&Path>, at_most: bool, stop: &AtomicBool) 
     if is_quick(due) {
         return Time::UnderAMinute { runs };
     }
-    // In the order of the runs.
-    let mut kinds: Vec<(String, &Experiment, Vec<String>, usize)> = Vec::new();
-    for Due { of, experiment } in due {
-        let cost = cost(experiment);
-        match kinds.iter_mut().find(|(known, ..)| *known == cost) {
-            Some((_, _, names, runs)) => {
-                *runs += 1;
-                if !names.iter().any(|name| name == of) {
-                    names.push((*of).to_owned());
-                }
-            }
-            None => kinds.push((cost, experiment, vec![(*of).to_owned()], 1)),
-        }
-    }
     output::note("timing a step here, some seconds; -q leaves it out");
     let start = Instant::now();
     let mut timed: Vec<Kind> = Vec::new();
     let mut per_flop: Option<f64> = None;
-    for (_, experiment, of, runs) in kinds {
+    for (_, Group { experiment, of, runs }) in grouped(due, |experiment| Some(cost(experiment))) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
@@ -444,21 +447,22 @@ impl Forecast {
     pub fn lines(&self) -> Vec<String> {
         let Forecast { questions, time, seeds } = self;
         let several = questions.len() > 1;
-        let mut lines: Vec<(&str, Cow<'_, str>)> = Vec::new();
+        let mut lines: Vec<(&str, String)> = Vec::new();
         lines.extend(questions.iter().map(|of| ("questions", of.line(several))));
-        lines.push(("time", Cow::Owned(time.line())));
-        lines.extend(seeds.iter().map(|seeds| ("seeds", Cow::Owned(seeds.line()))));
+        lines.push(("time", time.line()));
+        lines.extend(seeds.iter().map(|seeds| ("seeds", seeds.line())));
         lines.into_iter().map(|(name, line)| format!("{name:<10} {line}")).collect()
     }
 }
 
 impl Questions {
-    fn line(&self, several: bool) -> Cow<'_, str> {
+    fn line(&self, several: bool) -> String {
         match self {
-            Questions::ByDesign => Cow::Borrowed(
-                "training states what the evaluation asks about, by design, in other sentences",
-            ),
-            Questions::Unknown { reason } => Cow::Owned(format!("not counted: {reason}")),
+            Questions::ByDesign => {
+                "training states what the evaluation asks about, by design, in other sentences"
+                    .to_owned()
+            }
+            Questions::Unknown { reason } => format!("not counted: {reason}"),
             Questions::ByChance { of, questions, shown, windows, of_windows } => {
                 let whole = windows == of_windows;
                 let asked = output::counted(*questions, "evaluation question");
@@ -481,7 +485,7 @@ impl Questions {
                 if *shown * 100 > *questions {
                     line += "; no row on them is called held-out";
                 }
-                Cow::Owned(line)
+                line
             }
         }
     }

@@ -74,8 +74,7 @@ pub fn count(
                         if known.len() == before {
                             output::note("counting evaluation questions in the training data");
                         }
-                        let counts = counted(&run.experiment, of.clone(), MOST_TOKENS)?;
-                        let kept = Kept::from(counts);
+                        let kept = kept(&run.experiment, of.clone(), MOST_TOKENS)?;
                         known.insert(of, kept.clone());
                         kept
                     }
@@ -99,23 +98,15 @@ pub fn count(
 
 /// Counts in at most this many tokens of training windows; `of` is their digest.
 pub fn counted(experiment: &Experiment, of: String, most: u64) -> Result<Counted, Failure> {
-    let found = overlap_of_tokens(experiment, most, |_, _| {}).map_err(failure)?;
-    let Overlap { windows, of_windows, levels, in_windows, .. } = found;
-    Ok(Counted { of, in_windows, answers: levels, windows, of_windows })
+    kept(experiment, of, most).map(Counted::from)
 }
 
-impl From<Counted> for Kept {
-    fn from(counted: Counted) -> Kept {
-        let pair = |Share { questions, shown }| (questions, shown);
-        let Counted { of, in_windows, answers, windows, of_windows } = counted;
-        Kept {
-            of,
-            in_windows: pair(in_windows),
-            answers: answers.into_iter().map(|(level, share)| (level, pair(share))).collect(),
-            windows,
-            of_windows,
-        }
-    }
+fn kept(experiment: &Experiment, of: String, most: u64) -> Result<Kept, Failure> {
+    let found = overlap_of_tokens(experiment, most, |_, _| {}).map_err(failure)?;
+    let Overlap { windows, of_windows, levels, in_windows, .. } = found;
+    let pair = |Share { questions, shown }| (questions, shown);
+    let answers = levels.into_iter().map(|(level, share)| (level, pair(share))).collect();
+    Ok(Kept { of, in_windows: pair(in_windows), answers, windows, of_windows })
 }
 
 impl From<Kept> for Counted {

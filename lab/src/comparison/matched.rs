@@ -321,19 +321,16 @@ impl Match {
 
 /// Whether an entry changes whole numbers, and with them the number of parameters of the base.
 fn is_size(base: &Experiment, declared: &Declared) -> bool {
-    let is_whole =
-        |value: &Option<String>| value.as_ref().is_some_and(|v| v.parse::<u64>().is_ok());
-    let whole = declared.changes.iter().all(|change| is_whole(&change.a) && is_whole(&change.b));
+    let number = |value: &Option<String>| value.as_ref()?.parse::<u64>().ok();
+    let sizes = declared.changes.iter().map(|change| number(&change.a).zip(number(&change.b)));
+    let Some(sizes) = sizes.collect::<Option<Vec<(u64, u64)>>>() else { return false };
     // Layers that lose what others gain are a treatment of their own.
-    let number =
-        |value: &Option<String>| value.as_ref().and_then(|v| v.parse::<u64>().ok()).unwrap_or(0);
-    let grows = |change: &Change| number(&change.b) > number(&change.a);
-    let one_way = declared.changes.iter().all(grows) || !declared.changes.iter().any(grows);
+    let one_way = sizes.iter().all(|(a, b)| b > a) || sizes.iter().all(|(a, b)| b <= a);
     let parameters = Match { on: Quantity::Parameters, within: Decimal::ZERO };
     let here = parameters.with_edits(base, "");
     let of_arm = edits(declared, |change| change.b.as_ref());
     let there = of_arm.and_then(|edits| parameters.with_edits(base, &edits));
-    whole && one_way && here.is_some() && there.is_some() && here != there
+    one_way && here.is_some() && there.is_some() && here != there
 }
 
 /// The changes of an entry as edits of an arch, with the values of one arm: `layers[0..2].mlp.hidden 178`.

@@ -42,7 +42,7 @@ pub struct Counted {
 
 impl Counted {
     /// The questions of a metric.
-    fn share(&self, metric: &str) -> Share {
+    pub fn share(&self, metric: &str) -> Share {
         let levels = self.answers.iter().filter(|(level, _)| match metric {
             EXACT_MATCH => true,
             _ => metric == of_level(**level),
