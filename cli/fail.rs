@@ -7,7 +7,6 @@
 
 use std::io;
 use std::path::Path;
-use std::process::ExitCode;
 
 use crate::output::{disturbs, inline};
 
@@ -27,16 +26,17 @@ pub enum Exit {
     Stopped,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(match exit {
+impl Exit {
+    /// The exit code.
+    pub fn code(self) -> u8 {
+        match self {
             Exit::Fine => 0,
             Exit::Finding => 1,
             Exit::BadInput => 2,
             Exit::Machine => 3,
             Exit::Interrupted => 75,
             Exit::Stopped => 130,
-        })
+        }
     }
 }
 

@@ -60,7 +60,6 @@ pub mod weights;
 pub mod work;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
@@ -72,12 +71,13 @@ use tensors::{Tensors, Work};
 /// Stack size. It is reserved rather than used: pages are allocated when touched.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Runs the command that this process was started with. `tensors` runs the parts that need libtorch.
-pub fn main(tensors: &'static dyn Tensors) -> ExitCode {
+/// Runs the command that this process was started with, and returns its exit code; everything is written by then.
+/// `tensors` runs the parts that need libtorch.
+pub fn main(tensors: &'static dyn Tensors) -> u8 {
     let thread = std::thread::Builder::new().name("canonc".to_owned()).stack_size(STACK_BYTES);
     match thread.spawn(|| start(tensors)) {
         // The panic hook has shown the panic; 101 is Rust's exit code for one.
-        Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
+        Ok(thread) => thread.join().unwrap_or(101),
         Err(error) => finish(Err(Failure::machine(format!(
             "a thread cannot be started: {}",
             fail::reason(&error)
@@ -85,7 +85,7 @@ pub fn main(tensors: &'static dyn Tensors) -> ExitCode {
     }
 }
 
-fn start(tensors: &dyn Tensors) -> ExitCode {
+fn start(tensors: &dyn Tensors) -> u8 {
     let argv: Vec<OsString> = std::env::args_os().collect();
     output::set_colour(colour(&argv));
     let mut command = help::command();
@@ -142,12 +142,13 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
     }
 }
 
-fn finish(outcome: Outcome) -> ExitCode {
-    match outcome {
-        Ok(exit) => exit.into(),
+fn finish(outcome: Outcome) -> u8 {
+    let flushed = output::flush();
+    match outcome.and_then(|exit| flushed.map(|()| exit)) {
+        Ok(exit) => exit.code(),
         Err(failure) => {
             output::failure(&failure);
-            failure.exit.into()
+            failure.exit.code()
         }
     }
 }

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    canonc::main(&canonc::sibling::Sibling)
+    canonc::main(&canonc::sibling::Sibling).into()
 }

@@ -107,6 +107,11 @@ pub fn styled(text: &str) -> Result<(), Failure> {
     write_out(text)
 }
 
+/// Writes what is still in standard output's buffer.
+pub fn flush() -> Result<(), Failure> {
+    write_out("")
+}
+
 fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

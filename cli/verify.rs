@@ -37,6 +37,7 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     }
     let mut all = Vec::new();
     let mut worst = Exit::Fine;
+    let mut faulty = Vec::new();
     let mut folders = Folders::default();
     for what in &whats {
         let ended = one(what, replay, args, tensors, &mut folders).and_then(|(report, help)| {
@@ -57,12 +58,29 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
                 _ => failure.exit,
             };
             output::failure(&failure);
+            faulty.push((what, failure.exit));
         }
     }
     if args.json {
         output::json(&json!({ "schema": "canonc.verify_all.v1", "reports": all }))?;
+    } else {
+        output::data(&summary(whats.len(), &faulty))?;
     }
     if worst == Exit::Fine { Ok(worst) } else { Err(Failure::shown(worst)) }
+}
+
+/// The last line about several: how many have no fault, and which have.
+fn summary(all: usize, faulty: &[(&PathBuf, Exit)]) -> String {
+    let mut text = format!("{} of {all} without a fault", all - faulty.len());
+    for (what, exit) in faulty {
+        let word = match exit {
+            Exit::Finding => "BROKEN",
+            Exit::Machine => "undecided",
+            Exit::BadInput | Exit::Fine | Exit::Interrupted | Exit::Stopped => "unread",
+        };
+        text.push_str(&format!("; {word}: {}", shown(what)));
+    }
+    text + "\n"
 }
 
 /// A folder of a comparison and the runs in it, or what is named itself.

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Compiles every GPU kernel ahead of time.
 
-In: the kernels in gpu/kernels. Out: images.bin (machine code, one LZMA stream for the images of a kernel for one target),
-kernels.json (its manifest) and table.tsv (what the machine code says about each image), beside this file. Must stay true: the files follow from the sources and
+In: the kernels in gpu/kernels. Out, beside this file: images.bin (machine code, one LZMA stream for the images of a
+kernel for one target), kernels.json (its manifest), table.tsv (what the machine code says about each image), and
+build.sha256 (digests of the sources and of these three). Must stay true: the files follow from the sources and
 requirements.txt alone, so that two builds agree (`fix_addresses`); no image spills to local memory, and none uses atomics.
 
-    build.py                 build everything, and write the three files
+    build.py                 build everything, and write the files
     build.py --check         build everything, and compare with the files: exit 1 if they differ
+    build.py --sample N      compare digests of sources and files with build.sha256, and N images, which follow from it,
+                             with what their sources give: exit 1 if one differs
     build.py --only NAME     build the kernels with NAME in their names, print their rows of the table, write nothing
 """
 
@@ -53,6 +56,7 @@ MOST_UNSETTLED, TRIES = 100, 40
 FILTERS = [{"id": lzma.FILTER_LZMA1, "preset": 9, "dict_size": 4 << 20}]
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 FILES = ("images.bin", "kernels.json", "table.tsv")
+SUMS = "build.sha256"
 COLUMNS = (
     "kernel", "constants", "target", "aligned", "warps", "registers", "shared", "wide", "tensor", "local", "stack",
     "atomics", "bytes",
@@ -240,12 +244,15 @@ def fix_addresses() -> None:
         os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
-def settle(made: dict) -> None:
-    """Assembles images that differ from the committed ones again, with random addresses, until they are equal."""
+def settle(made: dict) -> list[tuple]:
+    """Assembles images that differ from the committed ones again, with random addresses, until they are equal.
+
+    Returns the jobs whose images never were.
+    """
     try:
         committed = json.loads((HERE / "kernels.json").read_text())
     except (OSError, ValueError):
-        return
+        return list(made)
     digests = {
         (kernel["name"], json.dumps(kernel["constants"]), image["target"], image["aligned"]): image["sha256"]
         for kernel in committed["kernels"]
@@ -253,17 +260,15 @@ def settle(made: dict) -> None:
     }
     start_worker()
 
-    def wanted(job: tuple) -> str | None:
+    def differs(job: tuple, image: dict) -> bool:
         name, number, capability, aligned = job
         constants = json.dumps(SPECS[name].variants[number])
-        return digests.get((name, constants, TARGETS[capability], aligned))
-
-    def differs(job: tuple, image: dict) -> bool:
-        return hashlib.sha256(image["cubin"]).hexdigest() != wanted(job)
+        wanted = digests.get((name, constants, TARGETS[capability], aligned))
+        return hashlib.sha256(image["cubin"]).hexdigest() != wanted
 
     found = [job for job, image in made.items() if differs(job, image)]
     if len(found) > MOST_UNSETTLED:
-        return  # a source has changed
+        return found  # a source has changed
     library = ctypes.CDLL(None)
     now = library.personality(0xFFFFFFFF)
     if found and now >= 0:
@@ -278,6 +283,54 @@ def settle(made: dict) -> None:
                 break
     if found:
         print(f"{len(found)} images were assembled in another order first", file=sys.stderr)
+    return [job for job in found if differs(job, made[job])]
+
+
+def sums() -> dict[str, str]:
+    """Digests of what the images follow from, and of the files."""
+    sources = sorted(path.relative_to(HERE).as_posix() for path in (HERE / "kernels").glob("*.py"))
+    names = [*FILES, "build.py", "registry.py", "requirements.txt", *sources]
+    return {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in names}
+
+
+def sums_text(digests: dict[str, str]) -> str:
+    """As `sha256sum -c` reads it."""
+    return "".join(f"{digest}  {name}\n" for name, digest in digests.items())
+
+
+def changed(committed: str, now: dict[str, str]) -> list[str]:
+    """The names whose digests are not those of build.sha256."""
+    built = {name: digest for digest, name in (line.split("  ", 1) for line in committed.splitlines())}
+    return [name for name in sorted({*built, *now}) if built.get(name) != now.get(name)]
+
+
+def sample(number: int, workers: int) -> list[str]:
+    """How the committed files differ from the build that build.sha256 is of, and from what a few of their sources give."""
+    try:
+        committed = (HERE / SUMS).read_text()
+        found = changed(committed, sums())
+    except (OSError, ValueError) as error:
+        return [str(error)]
+    if found:
+        return [f"{name} has changed since the build" for name in found]
+    # Others after each build.
+    listed = sorted(jobs(registry.load(), ""), key=lambda job: hashlib.sha256(f"{committed}{job}".encode()).digest())
+    with concurrent.futures.ProcessPoolExecutor(workers, initializer=start_worker) as pool:
+        made = dict(zip(listed[:number], pool.map(compile_image, listed[:number]), strict=True))
+    wrong = settle(made)
+    print(f"{len(made)} of {len(listed)} images were compiled again", file=sys.stderr)
+    return [f"images.bin has another image of {job}" for job in wrong]
+
+
+def report(found: list[str]) -> int:
+    """Says what differs. Returns the exit code."""
+    if not found:
+        print("the committed files follow from the sources", file=sys.stderr)
+        return 0
+    print("error: the committed files do not follow from the sources:", file=sys.stderr)
+    print("  " + "\n  ".join(found[:20]), file=sys.stderr)
+    print("help: run `make gpu-kernels` and commit the result", file=sys.stderr)
+    return 1
 
 
 def build(part: str, workers: int, check: bool) -> tuple[bytes, dict, list[tuple], list[bytes]]:
@@ -424,6 +477,7 @@ def differences(packed: bytes, manifest: dict, rows: list[tuple], plain: list[by
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compile the GPU kernels ahead of time.")
     parser.add_argument("--check", action="store_true", help="compare with the committed files, write nothing")
+    parser.add_argument("--sample", type=int, metavar="N", help="compare digests, and N images")
     parser.add_argument("--only", default="", help="the kernels with this in their names, write nothing")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     options = parser.parse_args()
@@ -433,6 +487,8 @@ def main() -> int:
     if not options.only:
         # Nothing that an earlier build left behind.
         os.environ["TRITON_CACHE_DIR"] = folder.name
+    if options.sample is not None:
+        return report(sample(options.sample, options.workers))
     packed, manifest, rows, plain = build(options.only, options.workers, options.check)
     seconds = time.monotonic() - start
     print(f"{len(rows)} images in {seconds:.0f} s, {len(packed)} bytes compressed", file=sys.stderr)
@@ -443,17 +499,12 @@ def main() -> int:
         print("error: images that spill or use atomics:\n  " + "\n  ".join(bad), file=sys.stderr)
         return 1
     if options.check:
-        found = differences(packed, manifest, rows, plain)
-        if found:
-            print("error: the committed files do not follow from the sources:", file=sys.stderr)
-            print("  " + "\n  ".join(found[:20]), file=sys.stderr)
-            print("help: run `make gpu-kernels` and commit the result", file=sys.stderr)
-            return 1
-        print("the committed files follow from the sources", file=sys.stderr)
-    elif not options.only:
+        return report(differences(packed, manifest, rows, plain))
+    if not options.only:
         (HERE / "images.bin").write_bytes(packed)
         (HERE / "kernels.json").write_text(manifest_text(manifest))
         (HERE / "table.tsv").write_text(table_text(rows))
+        (HERE / SUMS).write_text(sums_text(sums()))
     return 0
 
 

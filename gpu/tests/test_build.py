@@ -1,4 +1,4 @@
-"""Pointers to single elements: what build.py finds in the code, and what it refuses."""
+"""What build.py finds in the code and refuses, and which files it says have changed."""
 
 import os
 import unittest
@@ -49,6 +49,13 @@ class Build(unittest.TestCase):
             made = {("loss_sum", 0, 80, True): {"wide_pointers": wide}}
             with self.assertRaisesRegex(ValueError, "loss_sum: pointers to single elements are"):
                 build.check_scalars([spec], made)
+
+    def test_files_that_changed_since_the_build_are_named(self):
+        now = {"build.py": "a", "kernels/loss.py": "b", "images.bin": "c"}
+        self.assertEqual(build.changed(build.sums_text(now), now), [])
+        self.assertEqual(build.changed(build.sums_text(now), {**now, "kernels/loss.py": "d"}), ["kernels/loss.py"])
+        self.assertEqual(build.changed(build.sums_text(now), {**now, "kernels/new.py": "d"}), ["kernels/new.py"])
+        self.assertEqual(build.changed(build.sums_text({**now, "kernels/old.py": "d"}), now), ["kernels/old.py"])
 
 
 if __name__ == "__main__":

@@ -239,8 +239,8 @@ impl Reader<'_> {
             Some(within) => Match { on, within },
             None => Match::usual(on),
         });
-        let needs_quantity = |key: &&&str| self.spans.contains_key(**key) && **key != "match.on";
-        if matching.is_none() && MATCH.iter().any(|key| needs_quantity(&key)) {
+        let is_given = |key: &str| self.spans.contains_key(key);
+        if !is_given("match.on") && !is_given("match") && MATCH.iter().any(|key| is_given(key)) {
             let at = self.place("match");
             self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
         }
@@ -259,7 +259,7 @@ impl Reader<'_> {
         }
         let base = self.base(base, arms);
         let treatment = self.treatment(treatment, arms, &base);
-        self.check_scope(&scope, &treatment);
+        self.check_scope(&scope, &base, &treatment);
         let (seeds, replicate) = self.seeds(&seeds);
         for path in grid.iter().flat_map(|row: &crate::comparison::Grid| &row.paths) {
             if treatment.values().flatten().any(|entry| entry == path) {
@@ -450,10 +450,12 @@ impl Reader<'_> {
         }
         let names: Vec<&str> =
             arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base).collect();
+        // Of a base that is misspelt, too much would seem to be missing.
+        let has_base = names.len() < arms.len();
         for arm in written.keys().flatten() {
             if !names.contains(&arm.as_str()) {
                 let at = self.place(&format!("treatment.{arm}"));
-                self.diagnostics.push(diag::no_such_arm(at, arm, &names));
+                self.diagnostics.push(diag::not_treated(at, arm, base, &names));
             }
         }
         let mut treatment = BTreeMap::new();
@@ -463,7 +465,7 @@ impl Reader<'_> {
                 Some(entries) => {
                     treatment.insert(name.to_owned(), entries.clone());
                 }
-                None if !written.is_empty() => {
+                None if !written.is_empty() && has_base => {
                     let at = self.place("treatment");
                     let example = format!("{name} = [\"canon\"]");
                     self.diagnostics.push(diag::missing_key(
@@ -479,11 +481,16 @@ impl Reader<'_> {
     }
 
     /// Reports matched arms that are not treated, and what is declared twice.
-    fn check_scope(&mut self, scope: &MatchScope, treatment: &BTreeMap<String, Vec<String>>) {
+    fn check_scope(
+        &mut self,
+        scope: &MatchScope,
+        base: &str,
+        treatment: &BTreeMap<String, Vec<String>>,
+    ) {
         let names: Vec<&str> = treatment.keys().map(String::as_str).collect();
         let at = self.place("match.arms");
         for arm in scope.arms.iter().filter(|arm| !treatment.contains_key(*arm)) {
-            self.diagnostics.push(diag::no_such_arm(at, arm, &names));
+            self.diagnostics.push(diag::not_treated(at, arm, base, &names));
         }
         let at = self.place("match.compensate");
         for (arm, entries) in treatment.iter().filter(|(arm, _)| scope.covers(arm)) {

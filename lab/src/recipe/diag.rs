@@ -329,6 +329,16 @@ pub(super) fn no_such_arm(at: Span, name: &str, arms: &[&str]) -> Diagnostic {
     }
 }
 
+/// An arm without a treatment: the base, or none.
+pub(super) fn not_treated(at: Span, name: &str, base: &str, treated: &[&str]) -> Diagnostic {
+    if name != base {
+        return no_such_arm(at, name, treated);
+    }
+    let message = format!("`{name}` is the base, with which the others are compared");
+    Diagnostic::error("no-such-arm", at, message)
+        .help(format!("the arms that have a treatment are {}", treated.join(", ")))
+}
+
 pub(super) fn too_few_arms(at: Span, arms: usize) -> Diagnostic {
     Diagnostic::error(
         "too-few-arms",

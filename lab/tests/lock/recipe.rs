@@ -363,6 +363,16 @@ fn comparison_files_that_are_wrong() {
             "treatment = [\"canon\"]",
             "treatment = { a = [\"x\"], b = [\"canon\"] }",
         ),
+        (
+            "a misspelt base of treated arms",
+            "base = \"a\"\ntreatment = [\"canon\"]",
+            "base = \"aa\"\ntreatment = { b = [\"canon\"] }",
+        ),
+        (
+            "a quantity that is not known",
+            "[arms]",
+            "[match]\non = \"params\"\narms = [\"a\"]\n[arms]",
+        ),
         ("one arm", "b = \"b.toml\"\n", ""),
         ("arms of one name", "b = \"b.toml\"", "A = \"b.toml\""),
         ("an arm's name", "b = \"b.toml\"", "\"b c\" = \"b.toml\""),
