@@ -42,7 +42,7 @@ test: libtorch ## every test
 	$(CARGO) test --workspace
 
 test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
-	$(CARGO) test --workspace --test transformers -- --nocapture
+	OMP_NUM_THREADS=1 $(CARGO) test --workspace --test transformers -- --nocapture
 
 test-serve: libtorch ## canonc serve with the real openai client and lm-eval (uses test-transformers' environment, or makes one: 5 minutes, 6 GB)
 	$(CARGO) test --workspace --test clients -- --nocapture
@@ -54,7 +54,7 @@ gpu-pack: libtorch ## what the first run on a GPU needs, in .gpu; with the tree 
 	gpu/pack.sh
 
 test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run, and that the committed images follow from their sources (digests, and 100 images compiled again)
-	env=$$(gpu/env.sh) && "$$env/bin/python" -m pytest -q -W ignore -p no:cacheprovider -n auto --dist worksteal gpu/tests && \
+	env=$$(gpu/env.sh) && OPENBLAS_NUM_THREADS=1 "$$env/bin/python" -m pytest -q -W ignore -p no:cacheprovider -n auto --dist worksteal gpu/tests && \
 	  "$$env/bin/python" gpu/build.py --sample 100
 
 test-editors: ## canonc lsp driven by a Python client, and the tree-sitter grammar (pip, once; no libtorch)
