@@ -47,13 +47,13 @@ test-transformers: libtorch ## exported folders in the real transformers (their 
 test-serve: libtorch ## canonc serve with the real openai client and lm-eval (uses test-transformers' environment, or makes one: 5 minutes, 6 GB)
 	$(CARGO) test --workspace --test clients -- --nocapture
 
-gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv (pip, 740 MB once; no GPU needed)
+gpu-kernels: ## compile the GPU kernels again: gpu/images.bin, kernels.json, table.tsv, build.sha256 (pip, 740 MB once; no GPU needed)
 	env=$$(gpu/env.sh) && "$$env/bin/python" gpu/build.py
 
 gpu-pack: libtorch ## what the first run on a GPU needs, in .gpu; with the tree at most 60 MiB (gpu/README.md)
 	gpu/pack.sh
 
-test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run, and that the committed images follow from their sources (digests, and 100 images compiled again)
+test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run, and that the committed images follow from their sources (digests, and a sample compiled again)
 	env=$$(gpu/env.sh) && OPENBLAS_NUM_THREADS=1 "$$env/bin/python" -m pytest -q -W ignore -p no:cacheprovider -n auto --dist worksteal gpu/tests && \
 	  "$$env/bin/python" gpu/build.py --sample 100
 

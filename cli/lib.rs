@@ -77,7 +77,10 @@ pub fn main(tensors: &'static dyn Tensors) -> u8 {
     let thread = std::thread::Builder::new().name("canonc".to_owned()).stack_size(STACK_BYTES);
     match thread.spawn(|| start(tensors)) {
         // The panic hook has shown the panic; 101 is Rust's exit code for one.
-        Ok(thread) => thread.join().unwrap_or(101),
+        Ok(thread) => thread.join().unwrap_or_else(|_| {
+            let _ = output::flush();
+            101
+        }),
         Err(error) => finish(Err(Failure::machine(format!(
             "a thread cannot be started: {}",
             fail::reason(&error)
@@ -144,7 +147,8 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
 
 fn finish(outcome: Outcome) -> u8 {
     let flushed = output::flush();
-    match outcome.and_then(|exit| flushed.map(|()| exit)) {
+    let is_fine = outcome.as_ref().is_ok_and(|exit| *exit == Exit::Fine);
+    match if is_fine { flushed.map(|()| Exit::Fine) } else { outcome } {
         Ok(exit) => exit.code(),
         Err(failure) => {
             output::failure(&failure);

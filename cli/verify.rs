@@ -55,18 +55,19 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
             };
             worst = match (weight(worst), weight(failure.exit)) {
                 (Some(known), Some(new)) if known <= new => worst,
-                _ => failure.exit,
+                (_, Some(_)) => failure.exit,
+                // The reader closed the pipe.
+                (_, None) => worst,
             };
             output::failure(&failure);
             faulty.push((what, failure.exit));
         }
     }
-    if args.json {
-        output::json(&json!({ "schema": "canonc.verify_all.v1", "reports": all }))?;
-    } else {
-        output::data(&summary(whats.len(), &faulty))?;
-    }
-    if worst == Exit::Fine { Ok(worst) } else { Err(Failure::shown(worst)) }
+    let written = match args.json {
+        true => output::json(&json!({ "schema": "canonc.verify_all.v1", "reports": all })),
+        false => output::data(&summary(whats.len(), &faulty)),
+    };
+    if worst == Exit::Fine { written.map(|()| worst) } else { Err(Failure::shown(worst)) }
 }
 
 /// The last line about several: how many have no fault, and which have.
@@ -76,7 +77,7 @@ fn summary(all: usize, faulty: &[(&PathBuf, Exit)]) -> String {
         let word = match exit {
             Exit::Finding => "BROKEN",
             Exit::Machine => "undecided",
-            Exit::BadInput | Exit::Fine | Exit::Interrupted | Exit::Stopped => "unread",
+            Exit::BadInput | Exit::Fine | Exit::Interrupted | Exit::Stopped => "not checked",
         };
         text.push_str(&format!("; {word}: {}", shown(what)));
     }

@@ -49,8 +49,8 @@ PTX = "ptx_80"
 REGISTERS = 65536
 # ADDR_NO_RANDOMIZE of personality(2).
 FIXED = 0x0040000
-# Images that --check assembles again, and how often.
-MOST_UNSETTLED, TRIES = 100, 40
+# The share of images that is assembled again, and how often. If more differ, a source or the assembler is another.
+MOST_UNSETTLED, TRIES = 0.1, 40
 # LZMA: images of one kernel have much in common, a few at distances beyond a window of 32 KiB. The dictionary holds any
 # kernel's images for one target, and is what a reader allocates.
 FILTERS = [{"id": lzma.FILTER_LZMA1, "preset": 9, "dict_size": 4 << 20}]
@@ -267,8 +267,8 @@ def settle(made: dict) -> list[tuple]:
         return hashlib.sha256(image["cubin"]).hexdigest() != wanted
 
     found = [job for job, image in made.items() if differs(job, image)]
-    if len(found) > MOST_UNSETTLED:
-        return found  # a source has changed
+    if len(found) > MOST_UNSETTLED * len(made):
+        return found
     library = ctypes.CDLL(None)
     now = library.personality(0xFFFFFFFF)
     if found and now >= 0:
@@ -288,8 +288,8 @@ def settle(made: dict) -> list[tuple]:
 
 def sums() -> dict[str, str]:
     """Digests of what the images follow from, and of the files."""
-    sources = sorted(path.relative_to(HERE).as_posix() for path in (HERE / "kernels").glob("*.py"))
-    names = [*FILES, "build.py", "registry.py", "requirements.txt", *sources]
+    sources = sorted(path.relative_to(HERE).as_posix() for path in (HERE / "kernels").rglob("*.py"))
+    names = [*FILES, "__init__.py", "build.py", "registry.py", "requirements.txt", *sources]
     return {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in names}
 
 
@@ -305,7 +305,7 @@ def changed(committed: str, now: dict[str, str]) -> list[str]:
 
 
 def sample(number: int, workers: int) -> list[str]:
-    """How the committed files differ from the build that build.sha256 is of, and from what a few of their sources give."""
+    """How the committed files differ from the build that build.sha256 is of, and machine code from what its source gives."""
     try:
         committed = (HERE / SUMS).read_text()
         found = changed(committed, sums())
@@ -318,14 +318,14 @@ def sample(number: int, workers: int) -> list[str]:
     with concurrent.futures.ProcessPoolExecutor(workers, initializer=start_worker) as pool:
         made = dict(zip(listed[:number], pool.map(compile_image, listed[:number]), strict=True))
     wrong = settle(made)
-    print(f"{len(made)} of {len(listed)} images were compiled again", file=sys.stderr)
-    return [f"images.bin has another image of {job}" for job in wrong]
+    if not wrong:
+        print(f"no file has changed since the build, and {len(made)} of {len(listed)} images are as built again", file=sys.stderr)
+    return [f"kernels.json has another digest of the image {job}" for job in wrong]
 
 
 def report(found: list[str]) -> int:
-    """Says what differs. Returns the exit code."""
+    """Says what differs, if anything. Returns the exit code."""
     if not found:
-        print("the committed files follow from the sources", file=sys.stderr)
         return 0
     print("error: the committed files do not follow from the sources:", file=sys.stderr)
     print("  " + "\n  ".join(found[:20]), file=sys.stderr)
@@ -476,11 +476,14 @@ def differences(packed: bytes, manifest: dict, rows: list[tuple], plain: list[by
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compile the GPU kernels ahead of time.")
-    parser.add_argument("--check", action="store_true", help="compare with the committed files, write nothing")
-    parser.add_argument("--sample", type=int, metavar="N", help="compare digests, and N images")
-    parser.add_argument("--only", default="", help="the kernels with this in their names, write nothing")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true", help="compare with the committed files, write nothing")
+    action.add_argument("--sample", type=int, metavar="N", help="compare digests, and N images, from 1; write nothing")
+    action.add_argument("--only", default="", help="the kernels with this in their names, write nothing")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes")
     options = parser.parse_args()
+    if options.sample is not None and options.sample < 1:
+        parser.error("--sample takes a number from 1")
     fix_addresses()
     start = time.monotonic()
     folder = tempfile.TemporaryDirectory(prefix="canonc-gpu-")
@@ -499,7 +502,10 @@ def main() -> int:
         print("error: images that spill or use atomics:\n  " + "\n  ".join(bad), file=sys.stderr)
         return 1
     if options.check:
-        return report(differences(packed, manifest, rows, plain))
+        found = differences(packed, manifest, rows, plain)
+        if not found:
+            print("the committed files follow from the sources", file=sys.stderr)
+        return report(found)
     if not options.only:
         (HERE / "images.bin").write_bytes(packed)
         (HERE / "kernels.json").write_text(manifest_text(manifest))

@@ -34,7 +34,8 @@ that no run is a copy of another, and that none is missing that has a lock there
 run in such a folder is compared with its name and its lock, too; export, generate, eval, forward, serve, report,
 sign and reproduce refuse a run in another's place.
 
-The line before the last lists claims that were recomputed, claims that were only checked against digests, and claims taken
+Several runs and locks end with a line that counts those without a fault and names the others. Of each, the line before
+the last lists claims that were recomputed, claims that were only checked against digests, and claims taken
 on trust because no file of a run can prove them. Only training again finds a loss that was edited together with
 every digest above it. --replay trains all steps between the last two kept checkpoints, since only they lead to the
 last weights, and two from the initial weights, even if that is more than N; the rest of N in turn from the initial

@@ -64,9 +64,9 @@ impl Tensors for Here {
 
 fn main() -> ExitCode {
     let code = canonc::main(&Here);
-    // libtorch's destructors take half as long as loading it, and free what the system frees anyway. With a GPU they
-    // run: that is when profilers collect what they saw.
-    if !runtime::observe::uses_cuda() {
+    // libtorch's destructors take half as long as loading it, and free what the system frees anyway. Nothing else runs
+    // at exit: everything is written. With a GPU it all does, since profilers then collect what they saw.
+    if !runtime::kernels::has_loaded_cuda() {
         signal_hook::low_level::exit(code.into());
     }
     code.into()

@@ -150,10 +150,16 @@ pub enum CudaLibrary {
     Failed(String),
 }
 
+static LIBRARY: OnceLock<CudaLibrary> = OnceLock::new();
+
+/// Whether [`cuda_library`] has been called and found CUDA. Loads nothing.
+pub fn has_loaded_cuda() -> bool {
+    LIBRARY.get() == Some(&CudaLibrary::Loaded)
+}
+
 /// Loads libtorch_cuda from the folder of the loaded libtorch_cpu, once. It must come before any CUDA query: the first
 /// query caches libtorch's stubs, and CUDA is then lost to the process. So ask here, not tch.
 pub fn cuda_library() -> &'static CudaLibrary {
-    static LIBRARY: OnceLock<CudaLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let path = match library_folder() {
             Ok(folder) => folder.join("libtorch_cuda.so"),

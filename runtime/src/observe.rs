@@ -51,11 +51,6 @@ pub fn observe() -> Observed {
     }
 }
 
-/// Whether this process has loaded libtorch's CUDA half and sees a GPU. Loads nothing.
-pub fn uses_cuda() -> bool {
-    tch::utils::has_cuda()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -239,7 +239,8 @@ impl Reader<'_> {
             Some(within) => Match { on, within },
             None => Match::usual(on),
         });
-        let is_given = |key: &str| self.spans.contains_key(key);
+        // A quantity that is given and wrong has been reported. The spans also have tables.
+        let is_given = |key: &str| leaves.iter().any(|fact| fact.path == key);
         if !is_given("match.on") && !is_given("match") && MATCH.iter().any(|key| is_given(key)) {
             let at = self.place("match");
             self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
@@ -259,7 +260,7 @@ impl Reader<'_> {
         }
         let base = self.base(base, arms);
         let treatment = self.treatment(treatment, arms, &base);
-        self.check_scope(&scope, &base, &treatment);
+        self.check_scope(&scope, arms, &base, &treatment);
         let (seeds, replicate) = self.seeds(&seeds);
         for path in grid.iter().flat_map(|row: &crate::comparison::Grid| &row.paths) {
             if treatment.values().flatten().any(|entry| entry == path) {
@@ -450,10 +451,10 @@ impl Reader<'_> {
         }
         let names: Vec<&str> =
             arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base).collect();
-        // Of a base that is misspelt, too much would seem to be missing.
+        // With a misspelt base, the true one would be reported as untreated.
         let has_base = names.len() < arms.len();
         for arm in written.keys().flatten() {
-            if !names.contains(&arm.as_str()) {
+            if !names.contains(&arm.as_str()) && (has_base || arm != base) {
                 let at = self.place(&format!("treatment.{arm}"));
                 self.diagnostics.push(diag::not_treated(at, arm, base, &names));
             }
@@ -480,17 +481,22 @@ impl Reader<'_> {
         treatment
     }
 
-    /// Reports matched arms that are not treated, and what is declared twice.
+    /// Reports matched arms that are the base or none, and what is declared twice.
     fn check_scope(
         &mut self,
         scope: &MatchScope,
+        arms: &[ArmFile],
         base: &str,
         treatment: &BTreeMap<String, Vec<String>>,
     ) {
-        let names: Vec<&str> = treatment.keys().map(String::as_str).collect();
+        let names: Vec<&str> =
+            arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base).collect();
+        let has_base = names.len() < arms.len();
         let at = self.place("match.arms");
-        for arm in scope.arms.iter().filter(|arm| !treatment.contains_key(*arm)) {
-            self.diagnostics.push(diag::not_treated(at, arm, base, &names));
+        for arm in &scope.arms {
+            if !names.contains(&arm.as_str()) && (has_base || arm != base) {
+                self.diagnostics.push(diag::not_treated(at, arm, base, &names));
+            }
         }
         let at = self.place("match.compensate");
         for (arm, entries) in treatment.iter().filter(|(arm, _)| scope.covers(arm)) {

@@ -329,14 +329,14 @@ pub(super) fn no_such_arm(at: Span, name: &str, arms: &[&str]) -> Diagnostic {
     }
 }
 
-/// An arm without a treatment: the base, or none.
-pub(super) fn not_treated(at: Span, name: &str, base: &str, treated: &[&str]) -> Diagnostic {
+/// A name that is the base, which has no treatment, or no arm.
+pub(super) fn not_treated(at: Span, name: &str, base: &str, others: &[&str]) -> Diagnostic {
     if name != base {
-        return no_such_arm(at, name, treated);
+        return no_such_arm(at, name, others);
     }
     let message = format!("`{name}` is the base, with which the others are compared");
     Diagnostic::error("no-such-arm", at, message)
-        .help(format!("the arms that have a treatment are {}", treated.join(", ")))
+        .help(format!("the other arms are {}", others.join(", ")))
 }
 
 pub(super) fn too_few_arms(at: Span, arms: usize) -> Diagnostic {

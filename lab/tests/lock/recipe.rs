@@ -366,7 +366,7 @@ fn comparison_files_that_are_wrong() {
         (
             "a misspelt base of treated arms",
             "base = \"a\"\ntreatment = [\"canon\"]",
-            "base = \"aa\"\ntreatment = { b = [\"canon\"] }",
+            "base = \"aa\"\ntreatment = { aa = [\"x\"], b = [\"canon\"] }",
         ),
         (
             "a quantity that is not known",

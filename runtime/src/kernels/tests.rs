@@ -458,3 +458,9 @@ fn rope_refuses_what_is_no_rotation() {
         assert_eq!(error.to_string(), format!("rope over {dims} channels of heads of 6"));
     }
 }
+
+#[test]
+fn cuda_is_loaded_once_it_was_found() {
+    let found = *cuda_library() == CudaLibrary::Loaded;
+    assert_eq!(has_loaded_cuda(), found);
+}
