@@ -5,7 +5,10 @@ use compiler::plan::{RopeLayout, RopeScaling};
 use tch::{Device, Kind, Tensor};
 
 use super::path::{Path, Reason};
-use super::{Isa, arrange, attention, head_loss, linear, loss, norm, rope, swiglu, update};
+use super::{
+    CudaLibrary, Isa, arrange, attention, cuda_library, has_loaded_cuda, head_loss, linear, loss,
+    norm, rope, swiglu, update,
+};
 
 const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
 const ASKED: Path = Path::Reference(Reason::Asked);
