@@ -266,31 +266,43 @@ fn check_overlap(schedule: &Schedule, actions: &[Action]) {
 
 #[test]
 fn every_rank_has_the_same_exchanges_and_every_gradient_one_owner() {
-    let (published, all) = published();
-    assert_eq!(all, 64);
-    for (experiment, plans) in &published {
-        let layers = experiment.arch.compiled.graph.layers().count() as u64;
-        for ranks in RANKS.into_iter().filter(|ranks| *ranks <= experiment.batch.micro_batches) {
-            for by_node in [false, true] {
-                if by_node && (ranks <= 8 || ranks % 8 != 0) {
-                    continue;
+    // Graphs cannot be shared between threads, so each reads the locks.
+    let threads = std::thread::available_parallelism().unwrap().get();
+    std::thread::scope(|scope| {
+        for first in 0..threads {
+            scope.spawn(move || {
+                let (published, all) = published();
+                assert_eq!(all, 64);
+                let own = published.iter().skip(first).step_by(threads);
+                own.for_each(|(experiment, plans)| check(experiment, plans));
+            });
+        }
+    });
+}
+
+/// Checks the schedules of one experiment, for every number of ranks that it allows.
+fn check(experiment: &Experiment, plans: &TrainPlan) {
+    let layers = experiment.arch.compiled.graph.layers().count() as u64;
+    for ranks in RANKS.into_iter().filter(|ranks| *ranks <= experiment.batch.micro_batches) {
+        for by_node in [false, true] {
+            if by_node && (ranks <= 8 || ranks % 8 != 0) {
+                continue;
+            }
+            for shard in Shard::ALL {
+                let schedule = schedule(experiment, plans, &question(ranks, shard, by_node));
+                let actions = schedule.checked_step();
+                // All pairs of many ranks take long, and depend on the unit's sizes alone.
+                let some: Vec<Action> = match ranks {
+                    0..64 => actions.clone(),
+                    _ => few(&schedule, &actions),
+                };
+                check_exchanges(&schedule, &some);
+                if ranks < 64 || shard == Shard::Full {
+                    check_scatters(&schedule, &actions);
                 }
-                for shard in Shard::ALL {
-                    let schedule = schedule(experiment, plans, &question(ranks, shard, by_node));
-                    let actions = schedule.checked_step();
-                    // All pairs of many ranks take long, and depend on the unit's sizes alone.
-                    let some: Vec<Action> = match ranks {
-                        0..64 => actions.clone(),
-                        _ => few(&schedule, &actions),
-                    };
-                    check_exchanges(&schedule, &some);
-                    if ranks < 64 || shard == Shard::Full {
-                        check_scatters(&schedule, &actions);
-                    }
-                    check_overlap(&schedule, &actions);
-                    if shard == Shard::Full {
-                        check_full(&schedule, &actions, layers);
-                    }
+                check_overlap(&schedule, &actions);
+                if shard == Shard::Full {
+                    check_full(&schedule, &actions, layers);
                 }
             }
         }
