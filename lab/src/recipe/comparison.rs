@@ -454,10 +454,7 @@ impl Reader<'_> {
         // With a misspelt base, the true one would be reported as untreated.
         let has_base = names.len() < arms.len();
         for arm in written.keys().flatten() {
-            if !names.contains(&arm.as_str()) && (has_base || arm != base) {
-                let at = self.place(&format!("treatment.{arm}"));
-                self.diagnostics.push(diag::not_treated(at, arm, base, &names));
-            }
+            self.check_treated(self.place(&format!("treatment.{arm}")), arm, arms, base);
         }
         let mut treatment = BTreeMap::new();
         for name in names {
@@ -481,6 +478,17 @@ impl Reader<'_> {
         treatment
     }
 
+    /// Reports a name that is the base or no arm. A base that is no arm has been reported.
+    fn check_treated(&mut self, at: Span, name: &str, arms: &[ArmFile], base: &str) {
+        let is_arm = |name: &str| arms.iter().any(|arm| arm.name == name);
+        let wrong = if name == base { is_arm(base) } else { !is_arm(name) };
+        if wrong {
+            let others = arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base);
+            let others: Vec<&str> = others.collect();
+            self.diagnostics.push(diag::not_treated(at, name, base, &others));
+        }
+    }
+
     /// Reports matched arms that are the base or none, and what is declared twice.
     fn check_scope(
         &mut self,
@@ -489,15 +497,8 @@ impl Reader<'_> {
         base: &str,
         treatment: &BTreeMap<String, Vec<String>>,
     ) {
-        let names: Vec<&str> =
-            arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base).collect();
-        let has_base = names.len() < arms.len();
         let at = self.place("match.arms");
-        for arm in &scope.arms {
-            if !names.contains(&arm.as_str()) && (has_base || arm != base) {
-                self.diagnostics.push(diag::not_treated(at, arm, base, &names));
-            }
-        }
+        scope.arms.iter().for_each(|arm| self.check_treated(at, arm, arms, base));
         let at = self.place("match.compensate");
         for (arm, entries) in treatment.iter().filter(|(arm, _)| scope.covers(arm)) {
             for entry in entries.iter().filter(|entry| scope.compensate.contains(entry)) {
