@@ -53,7 +53,8 @@ impl Kind {
         }
     }
 
-    /// A version to change when the same file would give other ids than before.
+    /// A version to change when the meaning of a kind changes. A correction towards the published library's ids is none:
+    /// prepared files are identified by their tokens.
     fn rules(self) -> u32 {
         match self {
             Kind::Bytes
@@ -120,13 +121,15 @@ pub struct MarkNames {
 pub struct Tokenizer {
     info: Info,
     engine: Engine,
+    text_vocab: u32,
+    note: Option<String>,
 }
 
 #[derive(Debug)]
 enum Engine {
     Bytes,
     Huggingface(huggingface::Huggingface),
-    Sentencepiece(sentencepiece::Sentencepiece),
+    Sentencepiece(Box<sentencepiece::Sentencepiece>),
     Tiktoken(tiktoken::Tiktoken),
 }
 
@@ -134,8 +137,11 @@ enum Engine {
 struct Found {
     engine: Engine,
     vocab: usize,
+    /// One more than the highest id that a text can become.
+    text_vocab: usize,
     bos: Option<u32>,
     eos: Option<u32>,
+    note: Option<String>,
 }
 
 /// Maximum size of a tokenizer's file. The largest published ones have 30 MB.
@@ -144,7 +150,7 @@ pub const MOST_BYTES: u64 = 256 << 20;
 impl Tokenizer {
     /// The tokenizer that needs no file.
     pub fn bytes() -> Tokenizer {
-        Tokenizer { info: Info::bytes(), engine: Engine::Bytes }
+        Tokenizer { info: Info::bytes(), engine: Engine::Bytes, text_vocab: VOCAB, note: None }
     }
 
     /// Reads a tokenizer's file. Messages call it `name`.
@@ -178,12 +184,13 @@ impl Tokenizer {
                 "a list of base64 tokens and ranks, as Llama-3's tokenizer.model"
             }
         };
-        let Found { engine, vocab, bos, eos } = read.flatten().map_err(|why| {
-            DataError::new(
-                format!("`{name}` cannot be used as a {kind} tokenizer: {why}"),
-                format!("name {what}"),
-            )
-        })?;
+        let Found { engine, vocab, text_vocab, bos, eos, note } =
+            read.flatten().map_err(|why| {
+                DataError::new(
+                    format!("`{name}` cannot be used as a {kind} tokenizer: {why}"),
+                    format!("name {what}"),
+                )
+            })?;
         let vocab = u32::try_from(vocab).ok().filter(|vocab| *vocab <= 1 << 24);
         let vocab = vocab.ok_or_else(|| {
             DataError::new(
@@ -203,7 +210,30 @@ impl Tokenizer {
                 ));
             }
         }
-        Ok(Tokenizer { info: Info::new(kind, file, vocab, bos, eos), engine })
+        let info = Info::new(kind, file, vocab, bos, eos);
+        let text_vocab = u32::try_from(text_vocab).unwrap_or(vocab);
+        let note = note.map(|note| format!("`{name}`: {note}"));
+        Ok(Tokenizer { info, engine, text_vocab, note })
+    }
+
+    /// One more than the highest token id that a text can become. Special tokens that were added at the end of the
+    /// vocabulary, such as one for padding, are not counted.
+    pub fn text_vocab(&self) -> u32 {
+        self.text_vocab
+    }
+
+    /// What a user should know about the file: a part of it that is not used.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// A tokenizer for texts that spell special tokens, as a chat template writes them. `None` for tokenizers whose
+    /// special tokens no text spells.
+    pub fn with_special_tokens(&self) -> Option<SpecialTokens> {
+        match &self.engine {
+            Engine::Huggingface(engine) => Some(SpecialTokens(engine.with_special_tokens())),
+            Engine::Bytes | Engine::Sentencepiece(_) | Engine::Tiktoken(_) => None,
+        }
     }
 
     /// Its kind, digest, vocabulary and marks.
@@ -220,7 +250,10 @@ impl Tokenizer {
                 Ok(())
             }
             Engine::Huggingface(engine) => engine.encode(text, out),
-            Engine::Sentencepiece(engine) => engine.encode(text, out),
+            Engine::Sentencepiece(engine) => {
+                engine.encode(text, out);
+                Ok(())
+            }
             Engine::Tiktoken(engine) => engine.encode(text, out),
         })
         .flatten()?;
@@ -270,6 +303,18 @@ impl Tokenizer {
             Engine::Tiktoken(engine) => engine.decode(ids),
         })
         .flatten()
+    }
+}
+
+/// A tokenizer that reads the text of a special token as that token.
+#[derive(Debug)]
+pub struct SpecialTokens(tokenizers::Tokenizer);
+
+impl SpecialTokens {
+    /// The tokens of a text, without those that the post-processor adds.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+        let encoded = guarded(|| self.0.encode_fast(text, false))?;
+        Ok(encoded.map_err(|error| error.to_string())?.get_ids().to_vec())
     }
 }
 

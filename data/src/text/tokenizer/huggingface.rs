@@ -1,29 +1,45 @@
-//! In: a `tokenizer.json`. Out: tokens as Hugging Face's own library makes them, without those its post-processor adds.
-//! Must stay true: a text has one list of tokens, so a model that drops merges at random is refused; truncation and
-//! padding in the file are refused, since they would silently change a document; marks are the tokens that its
-//! post-processor puts around a text, or the requested ones.
+//! Tokens of a `tokenizer.json`, as Hugging Face's own library makes them, without those that its post-processor adds.
 
-use tokenizers::ModelWrapper;
+use std::collections::BTreeMap;
+
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::tokenizer::Tokenizer;
+use tokenizers::tokenizer::{Decoder, NormalizedString, Normalizer, Tokenizer};
+use tokenizers::{DecoderWrapper, ModelWrapper};
 
 use super::super::losses::Losses;
 use super::{Engine, Found, MarkNames, mark};
 
 #[derive(Debug)]
 pub(super) struct Huggingface {
+    /// It reads the text of a special token as text.
     tokenizer: Box<Tokenizer>,
+    spelling: Spelling,
     /// The token for unknown text.
     unknown: Option<u32>,
     /// Whether the model drops unknown text.
     drops: bool,
 }
 
+/// How tokens spell bytes, so that a part of a character keeps them: the library's decoder would make it `�`.
+#[derive(Debug)]
+enum Spelling {
+    /// A character for each byte, as GPT-2's.
+    Characters(BTreeMap<char, u8>),
+    /// `<0xE2>`, as Llama-2's.
+    Names,
+    Unknown,
+}
+
 pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     super::expansion::check(file)?;
     let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
+    // As in transformers, a text is cut or filled only where a call asks for it.
+    let mut note = None;
     if tokenizer.get_truncation().is_some() || tokenizer.get_padding().is_some() {
-        return Err("it truncates or pads texts: `truncation` or `padding` is set".to_owned());
+        tokenizer.with_padding(None).with_truncation(None).map_err(|error| error.to_string())?;
+        note = Some(
+            "its `truncation` and `padding` are not used: texts keep all their tokens".to_owned(),
+        );
     }
     if let ModelWrapper::BPE(model) = tokenizer.get_model()
         && let Some(share) = model.dropout.filter(|share| *share != 0.0)
@@ -32,21 +48,77 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
             "it tokenizes a text differently each time: `model.dropout` is {share}; set it to null"
         ));
     }
+    refuse_equal_added_tokens(&tokenizer)?;
     tokenizer.set_encode_special_tokens(true);
     // Ids may have gaps, so `vocab` is one more than the highest id.
-    let vocab = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
+    let after = |id: Option<u32>| id.map_or(0, |id| id as usize + 1);
+    let vocab = after(tokenizer.get_vocab(true).into_values().max());
     if vocab == 0 {
         return Err("it has no tokens".to_owned());
     }
+    let added = tokenizer.get_added_tokens_decoder();
+    let in_text = tokenizer.get_vocab(true).into_values();
+    let text_vocab =
+        after(in_text.filter(|id| added.get(id).is_none_or(|token| !token.special)).max());
     let (before, after) = around(&tokenizer)?;
     let special = |name: &str| tokenizer.token_to_id(name);
     let bos = mark(marks.bos.as_ref(), before, special)?;
     let eos = mark(marks.eos.as_ref(), after, special)?;
     let unknown = unknown(&tokenizer);
     let drops = drops(&tokenizer);
-    let engine =
-        Engine::Huggingface(Huggingface { tokenizer: Box::new(tokenizer), unknown, drops });
-    Ok(Found { engine, vocab, bos, eos })
+    let spelling = Spelling::of(tokenizer.get_decoder());
+    let engine = Huggingface { tokenizer: Box::new(tokenizer), spelling, unknown, drops };
+    Ok(Found { engine: Engine::Huggingface(engine), vocab, text_vocab, bos, eos, note })
+}
+
+/// Refuses two added tokens that the normalizer makes equal: the library takes either, differently each time.
+fn refuse_equal_added_tokens(tokenizer: &Tokenizer) -> Result<(), String> {
+    let mut texts: BTreeMap<String, String> = BTreeMap::new();
+    for token in tokenizer.get_added_tokens_decoder().into_values().filter(|token| token.normalized)
+    {
+        let mut text = NormalizedString::from(token.content.as_str());
+        if let Some(normalizer) = tokenizer.get_normalizer() {
+            normalizer.normalize(&mut text).map_err(|error| error.to_string())?;
+        }
+        if let Some(other) = texts.insert(text.get().to_owned(), token.content.clone()) {
+            return Err(format!(
+                "its normalizer makes the added tokens {other:?} and {:?} equal: it would take either",
+                token.content
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Spelling {
+    fn of(decoder: Option<&DecoderWrapper>) -> Spelling {
+        let parts = match decoder {
+            Some(DecoderWrapper::Sequence(sequence)) => sequence.get_decoders(),
+            Some(one) => std::slice::from_ref(one),
+            None => return Spelling::Names,
+        };
+        match parts {
+            [DecoderWrapper::ByteLevel(_)] => Spelling::Characters(characters()),
+            parts if parts.iter().any(|part| matches!(part, DecoderWrapper::ByteFallback(_))) => {
+                Spelling::Names
+            }
+            _ => Spelling::Unknown,
+        }
+    }
+}
+
+/// The byte of each character of [`ByteLevel`]: printable ones stand for themselves, the others are moved up by 256.
+fn characters() -> BTreeMap<char, u8> {
+    let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let moved = (0..=u8::MAX).filter(|byte| !is_printable(byte)).zip('\u{100}'..);
+    let same = (0..=u8::MAX).filter(is_printable).map(|byte| (byte, char::from(byte)));
+    moved.chain(same).map(|(byte, character)| (character, byte)).collect()
+}
+
+/// The byte that a token names: `<0xE2>`.
+fn named_byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// The model's token for unknown text.
@@ -130,20 +202,65 @@ impl Huggingface {
         Ok(losses)
     }
 
+    /// A tokenizer that reads the text of a special token as that token, as a chat template writes it.
+    pub(super) fn with_special_tokens(&self) -> Tokenizer {
+        let mut tokenizer = (*self.tokenizer).clone();
+        tokenizer.set_encode_special_tokens(false);
+        tokenizer
+    }
+
     pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        if self.tokenizer.get_decoder().is_some() {
-            let text = self.tokenizer.decode(ids, false).map_err(|error| error.to_string())?;
-            return Ok(text.into_bytes());
-        }
-        // A file without a decoder is read like SentencePiece's: escaped blanks, and bytes by their names.
-        let mut bytes = Vec::new();
-        for token in ids.iter().filter_map(|id| self.tokenizer.id_to_token(*id)) {
-            let byte = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
-            match byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-                Some(byte) => bytes.push(byte),
-                None => bytes.extend(token.replace('\u{2581}', " ").into_bytes()),
+        let tokens: Vec<String> =
+            ids.iter().filter_map(|id| self.tokenizer.id_to_token(*id)).collect();
+        let Some(decoder) = self.tokenizer.get_decoder() else {
+            // A file without a decoder is read like SentencePiece's.
+            let bytes = |token: String| match named_byte(&token) {
+                Some(byte) => vec![byte],
+                None => token.replace('\u{2581}', " ").into_bytes(),
+            };
+            return Ok(tokens.into_iter().flat_map(bytes).collect());
+        };
+        match &self.spelling {
+            Spelling::Characters(characters) => {
+                let bytes = |token: &String| -> Vec<u8> {
+                    let bytes = token.chars().map(|character| characters.get(&character).copied());
+                    bytes.collect::<Option<_>>().unwrap_or_else(|| token.as_bytes().to_vec())
+                };
+                Ok(tokens.iter().flat_map(bytes).collect())
+            }
+            // Bytes pass through the decoder as characters of a private plane.
+            Spelling::Names if !tokens.iter().any(|token| token.contains(is_private)) => {
+                let hidden = |token: String| match named_byte(&token) {
+                    Some(byte) => String::from(private(byte)),
+                    None => token,
+                };
+                let text = decoder
+                    .decode(tokens.into_iter().map(hidden).collect())
+                    .map_err(|error| error.to_string())?;
+                let mut bytes = Vec::with_capacity(text.len());
+                for character in text.chars() {
+                    match u8::try_from(u32::from(character) ^ PRIVATE) {
+                        Ok(byte) => bytes.push(byte),
+                        Err(_) => bytes.extend(character.encode_utf8(&mut [0; 4]).as_bytes()),
+                    }
+                }
+                Ok(bytes)
+            }
+            Spelling::Names | Spelling::Unknown => {
+                let text = decoder.decode(tokens).map_err(|error| error.to_string())?;
+                Ok(text.into_bytes())
             }
         }
-        Ok(bytes)
     }
+}
+
+/// The first of 256 characters without a meaning.
+const PRIVATE: u32 = 0xf_0000;
+
+fn is_private(character: char) -> bool {
+    u8::try_from(u32::from(character) ^ PRIVATE).is_ok()
+}
+
+fn private(byte: u8) -> char {
+    char::from_u32(PRIVATE | u32::from(byte)).unwrap_or_default()
 }

@@ -1,30 +1,35 @@
-//! In: a SentencePiece model of type BPE, such as Llama-2's `tokenizer.model`. Out: tokens as the SentencePiece library
-//! makes them. The kitoken crate does the merging. Normalisation by the model's own table happens here, since
-//! SentencePiece walks that table by longest match, not by grapheme. Must stay true: features that kitoken handles
-//! differently from SentencePiece (unigram models, pieces with a blank inside, unused pieces) are refused.
+//! Tokens of a SentencePiece model (`tokenizer.model`), as the SentencePiece library makes them: normalisation by the
+//! model's own table, then byte-pair merges.
 
-use kitoken::Kitoken;
+mod segment;
+
 use sentencepiece_model::{ModelType, NormalizerSpec, SentencePieceModel, Type};
 
 use super::{Engine, Found, MarkNames, mark};
+use segment::{Pieces, Symbols};
 
 /// The character for a blank in pieces.
 const BLANK: char = '\u{2581}';
 
 #[derive(Debug)]
 pub(super) struct Sentencepiece {
-    kitoken: Box<Kitoken>,
     normalizer: Normalizer,
-    /// The unknown token, for models without byte pieces. A run of unknown characters becomes one of it.
-    unknown: Option<u32>,
+    pieces: Pieces,
+    /// The ids of the 256 byte pieces, for models that write unknown characters as bytes.
+    bytes: Option<Box<[u32; 256]>>,
+    /// What each id adds to a text.
+    texts: Vec<Box<[u8]>>,
 }
 
 #[derive(Debug)]
 struct Normalizer {
     map: Option<CharsMap>,
-    /// Pieces that normalisation never changes, longest first.
-    user_defined: Vec<String>,
+    /// Pieces that normalisation never changes.
+    user_defined: Symbols,
+    blank: char,
     dummy_prefix: bool,
+    /// Whether a word's blank follows it.
+    suffix: bool,
     remove_extra: bool,
 }
 
@@ -36,45 +41,46 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     if kind != ModelType::Bpe {
         return Err(format!("its type is {kind:?}, but only BPE is supported"));
     }
-    if trainer.treat_whitespace_as_suffix() {
-        return Err("it puts spaces after words".to_owned());
-    }
-    let mut user_defined = Vec::new();
-    let mut bytes = 0;
-    let mut unknown = None;
-    for (id, piece) in model.pieces().iter().enumerate() {
+    let pieces = Pieces::new(model.pieces())?;
+    let mut bytes = Box::new([None; 256]);
+    let mut texts = Vec::with_capacity(model.pieces().len());
+    for (id, piece) in (0..).zip(model.pieces()) {
         let text = piece.piece();
-        match piece.r#type() {
-            Type::Byte => bytes += 1,
-            Type::UserDefined => user_defined.push(text.to_owned()),
-            Type::Unknown if unknown.is_none() => unknown = u32::try_from(id).ok(),
-            Type::Unknown => return Err("it has two unknown tokens".to_owned()),
-            Type::Unused => return Err(format!("its piece {id}, `{text}`, is marked unused")),
-            Type::Control => {}
-            Type::Normal if text.is_empty() => return Err(format!("its piece {id} is empty")),
-            Type::Normal if text.trim_start_matches(BLANK).contains(BLANK) => {
-                return Err(format!("its piece {id}, `{text}`, crosses word boundaries"));
+        texts.push(match piece.r#type() {
+            Type::Byte if !trainer.byte_fallback() => {
+                return Err(format!(
+                    "its piece {id}, `{text}`, is a byte, but it has no byte fallback"
+                ));
             }
-            Type::Normal => {}
+            Type::Byte => {
+                let byte =
+                    byte_of(text).ok_or_else(|| format!("its piece {id}, `{text}`, is no byte"))?;
+                if let Some(slot) = bytes.get_mut(usize::from(byte)) {
+                    *slot = Some(id);
+                }
+                Box::from([byte])
+            }
+            Type::Control | Type::Unknown => Box::default(),
+            Type::Normal | Type::UserDefined | Type::Unused => {
+                text.replace(BLANK, " ").into_bytes().into_boxed_slice()
+            }
+        });
+    }
+    let bytes = match trainer.byte_fallback() {
+        false => None,
+        true => {
+            let present = bytes.iter().flatten().count();
+            let ids: Vec<u32> = bytes.iter().copied().flatten().collect();
+            let ids: Option<Box<[u32; 256]>> = ids.try_into().ok().map(Box::new);
+            Some(ids.ok_or_else(|| format!("it falls back to bytes, but has {present} of 256"))?)
         }
-    }
-    let unknown = unknown.ok_or("it has no unknown token")?;
-    if trainer.byte_fallback() && bytes != 256 {
-        return Err(format!("it falls back to bytes, but has {bytes} of 256"));
-    }
-    user_defined.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    };
     let spec = model.normalizer().ok_or("it does not say how text is normalised")?;
-    let normalizer = Normalizer::from_spec(spec, user_defined)?;
+    let suffix = trainer.treat_whitespace_as_suffix();
+    let normalizer = Normalizer::new(spec, pieces.user_defined().clone(), suffix)?;
 
-    // The last value of a field counts, so this sets a normaliser that changes nothing.
-    let plain = [file, b"\x1a\x0e\x0a\x08identity\x18\x00\x20\x00"].concat();
-    let definition =
-        kitoken::Definition::from_sentencepiece_slice(&plain).map_err(|error| error.to_string())?;
-    let kitoken = Kitoken::from_definition(definition).map_err(|error| error.to_string())?;
-
-    let count = model.pieces().len();
     let declared = |id: i32| {
-        u32::try_from(id).ok().filter(|id| usize::try_from(*id).is_ok_and(|id| id < count))
+        u32::try_from(id).ok().filter(|id| usize::try_from(*id).is_ok_and(|id| id < texts.len()))
     };
     let special = |name: &str| {
         let at = model.pieces().iter().position(|piece| piece.piece() == name)?;
@@ -82,69 +88,64 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     };
     let bos = mark(marks.bos.as_ref(), declared(trainer.bos_id()), special)?;
     let eos = mark(marks.eos.as_ref(), declared(trainer.eos_id()), special)?;
-    let unknown = (!trainer.byte_fallback()).then_some(unknown);
-    let engine = Sentencepiece { kitoken: Box::new(kitoken), normalizer, unknown };
-    Ok(Found { engine: Engine::Sentencepiece(engine), vocab: count, bos, eos })
+    let vocab = texts.len();
+    let engine = Sentencepiece { normalizer, pieces, bytes, texts };
+    Ok(Found {
+        engine: Engine::Sentencepiece(Box::new(engine)),
+        vocab,
+        text_vocab: vocab,
+        bos,
+        eos,
+        note: None,
+    })
+}
+
+/// The byte of a piece `<0xE2>`.
+fn byte_of(piece: &str) -> Option<u8> {
+    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
 impl Sentencepiece {
-    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), String> {
+    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) {
         let text = self.normalizer.normalize(text);
-        if text.is_empty() {
-            return Ok(());
-        }
-        let tokens = self
-            .kitoken
-            .encode(&text, &[kitoken::SpecialTokenKind::Priority][..])
-            .map_err(|error| error.to_string())?;
-        let Some(unknown) = self.unknown else {
-            out.extend(tokens);
-            return Ok(());
-        };
-        let mut before = None;
-        for token in tokens {
-            if token != unknown || before != Some(unknown) {
-                out.push(token);
+        let mut after_unknown = false;
+        self.pieces.segment(&text, &mut |piece: &str, id: u32| {
+            let is_unknown = id == self.pieces.unknown();
+            match &self.bytes {
+                Some(bytes) if is_unknown => {
+                    out.extend(piece.bytes().filter_map(|byte| bytes.get(usize::from(byte))));
+                }
+                // A run of unknown characters becomes one token.
+                _ if is_unknown && after_unknown => {}
+                _ => out.push(id),
             }
-            before = Some(token);
-        }
-        Ok(())
+            after_unknown = is_unknown;
+        });
     }
 
+    /// The token for unknown text, if the model has no byte pieces for it.
     pub(super) fn unknown(&self) -> Option<u32> {
-        self.unknown
+        self.bytes.is_none().then_some(self.pieces.unknown())
     }
 
-    /// Turns escaped blanks into blanks. Keeps the blank that the normaliser puts before a text.
+    /// The text of tokens, with the blank that the normaliser puts before a text. Control tokens and the unknown token
+    /// have none.
     pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        let bytes = self
-            .kitoken
-            .decode(ids, &[kitoken::SpecialTokenKind::Priority][..])
-            .map_err(|error| error.to_string())?;
-        let escaped = BLANK.to_string().into_bytes();
-        let mut text = Vec::with_capacity(bytes.len());
-        let mut rest = &bytes[..];
-        while let Some((first, after)) = rest.split_first() {
-            match rest.strip_prefix(&escaped[..]) {
-                Some(after) => {
-                    text.push(b' ');
-                    rest = after;
-                }
-                None => {
-                    text.push(*first);
-                    rest = after;
-                }
-            }
-        }
-        Ok(text)
+        let text = |id: &u32| {
+            let text = usize::try_from(*id).ok().and_then(|id| self.texts.get(id));
+            text.map(|text| &text[..]).ok_or_else(|| format!("{id} is not one of its tokens"))
+        };
+        ids.iter().map(text).collect::<Result<Vec<_>, _>>().map(|texts| texts.concat())
     }
 }
 
 impl Normalizer {
-    fn from_spec(spec: &NormalizerSpec, user_defined: Vec<String>) -> Result<Normalizer, String> {
-        if !spec.escape_whitespaces() {
-            return Err("it does not escape spaces".to_owned());
-        }
+    fn new(
+        spec: &NormalizerSpec,
+        user_defined: Symbols,
+        suffix: bool,
+    ) -> Result<Normalizer, String> {
         let map = match spec.precompiled_charsmap() {
             [] => None,
             blob => Some(CharsMap::read(blob).ok_or("its character table is damaged")?),
@@ -152,12 +153,14 @@ impl Normalizer {
         Ok(Normalizer {
             map,
             user_defined,
+            blank: if spec.escape_whitespaces() { BLANK } else { ' ' },
+            suffix,
             dummy_prefix: spec.add_dummy_prefix(),
             remove_extra: spec.remove_extra_whitespaces(),
         })
     }
 
-    /// The result of SentencePiece's `Normalizer::Normalize`, with escaped blanks.
+    /// The result of SentencePiece's `Normalizer::Normalize`.
     fn normalize(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + text.len() / 4 + BLANK.len_utf8());
         let mut rest = text;
@@ -180,8 +183,8 @@ impl Normalizer {
         if first.is_none() && rest.is_empty() {
             return out;
         }
-        if self.dummy_prefix {
-            out.push(BLANK);
+        if self.dummy_prefix && !self.suffix {
+            out.push(self.blank);
         }
         let mut after_blank = self.remove_extra;
         while let Some(piece) = first.take().or_else(|| (!rest.is_empty()).then(|| next(&mut rest)))
@@ -191,27 +194,25 @@ impl Normalizer {
                 false => piece.as_str(),
             };
             if !piece.is_empty() {
-                out.extend(piece.chars().map(|c| if c == ' ' { BLANK } else { c }));
+                out.extend(piece.chars().map(|c| if c == ' ' { self.blank } else { c }));
                 after_blank = self.remove_extra && piece.ends_with(' ');
             }
         }
         if self.remove_extra {
-            let kept = out.trim_end_matches(BLANK).len();
+            let kept = out.trim_end_matches(self.blank).len();
             out.truncate(kept);
+        }
+        if self.dummy_prefix && self.suffix {
+            out.push(self.blank);
         }
         out
     }
 
     /// The normalised beginning of a text, and the length of that beginning.
     fn prefix<'a>(&'a self, text: &'a str) -> (&'a str, usize) {
-        if let Some(symbol) = self.user_defined.iter().find(|s| text.starts_with(s.as_str())) {
-            return (symbol, symbol.len());
-        }
-        let found = self.map.as_ref().and_then(|map| map.longest(text));
-        found.unwrap_or_else(|| {
-            let length = text.chars().next().map_or(0, char::len_utf8);
-            (text.get(..length).unwrap_or_default(), length)
-        })
+        let (symbol, is_user_defined) = self.user_defined.prefix(text);
+        let replaced = self.map.as_ref().filter(|_| !is_user_defined);
+        replaced.and_then(|map| map.longest(text)).unwrap_or((symbol, symbol.len()))
     }
 }
 

@@ -74,8 +74,10 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     Ok(Found {
         engine: Engine::Tiktoken(Tiktoken { bpe }),
         vocab: count as usize + SPECIAL as usize,
+        text_vocab: count as usize,
         bos,
         eos,
+        note: None,
     })
 }
 

@@ -1,0 +1,91 @@
+//! Random tokenizers and texts (`peers.py`): ids as the published Python libraries give them.
+//!
+//! `make test-transformers` runs this, not `cargo test`: it makes a Python environment. CANONC_TOKENIZERS and
+//! CANONC_TEXTS set how many tokenizers, and how many texts for each; CANONC_SEED draws others.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use canonc_data::text::tokenizer::{Kind, MarkNames, Tokenizer};
+use serde_json::Value;
+
+fn run(program: &Path, words: &[&str]) {
+    let output = Command::new(program).args(words).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn number(variable: &str, default: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| default.to_owned())
+}
+
+#[test]
+fn ids_of_random_tokenizers_are_the_published_libraries() {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tokenizers");
+    let python = home.join("bin/python");
+    if !home.join("complete").exists() {
+        run(Path::new("python3"), &["-m", "venv", &home.to_string_lossy()]);
+        let words = ["tokenizers==0.23.3", "sentencepiece==0.2.3", "protobuf"];
+        run(&python, &[&["-m", "pip", "install", "-q"], &words[..]].concat());
+        fs::write(home.join("complete"), "").unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers.py");
+    let [tokenizers, texts, seed] =
+        [("CANONC_TOKENIZERS", "60"), ("CANONC_TEXTS", "40"), ("CANONC_SEED", "1")]
+            .map(|(variable, default)| number(variable, default));
+    let path = folder.path().to_string_lossy();
+    run(&python, &[script, &path, "--tokenizers", &tokenizers, "--texts", &texts, "--seed", &seed]);
+
+    let (mut compared, mut differences) = (0, BTreeMap::<String, Vec<String>>::new());
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("json") => "huggingface",
+            Some("model") => "sentencepiece",
+            _ => continue,
+        };
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let file = fs::read(&path).unwrap();
+        let tokenizer = match Tokenizer::read(
+            Kind::parse(kind).unwrap(),
+            &file,
+            &name,
+            &MarkNames::default(),
+        ) {
+            Ok(tokenizer) => tokenizer,
+            Err(error) => {
+                differences.entry(name).or_default().push(format!("refused: {}", error.message));
+                continue;
+            }
+        };
+        for line in fs::read_to_string(path.with_extension("jsonl")).unwrap().lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            let expected: Vec<u32> = row["ids"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|id| id.as_u64().unwrap() as u32)
+                .collect();
+            let text = row["text"].as_str().unwrap();
+            let mut ids = Vec::new();
+            let result = tokenizer.encode(text, &mut ids);
+            if result.is_err() || ids != expected {
+                let told = format!("{text:?}: {result:?} {ids:?}, not {expected:?}");
+                differences.entry(name.clone()).or_default().push(told);
+            }
+            compared += 1;
+        }
+    }
+    let shortest = |(name, all): (&String, &Vec<String>)| {
+        let text = all.iter().min_by_key(|text| text.len()).unwrap();
+        format!("{name}: {} texts differ: {text}\n", all.len())
+    };
+    assert!(
+        differences.is_empty(),
+        "of {compared} texts:\n{}",
+        differences.iter().map(shortest).collect::<String>()
+    );
+    assert!(compared > 1000);
+}
