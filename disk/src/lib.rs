@@ -30,6 +30,7 @@
 #![warn(missing_docs)]
 
 pub mod checked;
+pub mod json;
 mod replace;
 
 use std::fs::File;

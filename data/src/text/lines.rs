@@ -1,9 +1,10 @@
-//! In: a line of JSON, or a file of them. Out: its document, or why it has none. Must stay true: an unusable line is
-//! counted and named, never dropped silently; a line with a duplicate field has no document, even if other readers
-//! accept it; the other fields may hold any JSON.
+//! The document of a line of JSON, or why it has none. An unusable line is counted and named, never dropped silently. A
+//! line with a duplicate field has no document, even if other readers accept it. The other fields may hold any JSON, and
+//! what Python writes for numbers without a value: `NaN`, `Infinity`, `-Infinity`.
 
 use std::fmt;
 
+use disk::json::replace_words;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Maximum length of a line.
@@ -131,7 +132,9 @@ pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
     if line.trim_ascii_start().first() != Some(&b'{') {
         return Err("not a JSON object".to_owned());
     }
-    let mut reader = serde_json::Deserializer::from_slice(line);
+    let words = std::str::from_utf8(line).map(|text| replace_words(text, |_| "null".to_owned()));
+    let mut reader =
+        serde_json::Deserializer::from_slice(words.as_ref().map_or(line, |text| text.as_bytes()));
     let values = Fields(field)
         .deserialize(&mut reader)
         .and_then(|values| reader.end().map(|()| values))
@@ -297,8 +300,10 @@ mod tests {
                 Err("a field is given twice: `text` or `content`"),
             ),
             (r#"{"text": "a", "n": 1, "n": 2}"#, &usual, Ok("a")),
+            (r#"{"text": "NaN", "n": [NaN, Infinity, -Infinity]}"#, &usual, Ok("NaN")),
+            (r#"{"text": NaN}"#, &usual, Err("`text` or `content` is not a string")),
             (
-                r#"{"text": "a", "n": Infinity}"#,
+                r#"{"text": "a", "n": Inf}"#,
                 &usual,
                 Err("not a JSON object: expected value at line 1 column 20"),
             ),

@@ -13,6 +13,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::DataError;
 
@@ -102,8 +103,19 @@ pub enum PrepareOutcome {
     Interrupted(Done),
 }
 
-/// Makes the prepared file `out`. Unfinished work is kept in the folder `out` + `.partial`.
+/// Makes the prepared file `out`. Unfinished work is kept in the folder `out` + `.partial`. After an error or an
+/// interruption, threads may still be inside a document until the process ends.
 pub fn prepare(
+    request: &Request<'_>,
+    out: &Path,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(&News),
+) -> Result<PrepareOutcome, DataError> {
+    prepare_within(work::PATIENCE, request, out, stop, told)
+}
+
+fn prepare_within(
+    patience: Duration,
     request: &Request<'_>,
     out: &Path,
     stop: &AtomicBool,
@@ -113,7 +125,7 @@ pub fn prepare(
         return Ok(PrepareOutcome::Finished { report, losses, tokens });
     }
     let mut partial = partial::Partial::open(request, out, told)?;
-    if work::run(request, &mut partial, stop, told)? == work::Stop::Asked {
+    if work::run(request, &mut partial, stop, patience, told)? == work::Stop::Asked {
         partial.save()?;
         return Ok(PrepareOutcome::Interrupted(partial.done()));
     }

@@ -9,6 +9,7 @@ mod sentencepiece;
 mod tiktoken;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use lab::experiment::TokenizerKind;
 
@@ -116,11 +117,11 @@ pub struct MarkNames {
     pub eos: Option<String>,
 }
 
-/// Turns text into tokens.
-#[derive(Debug)]
+/// Turns text into tokens. A clone shares the file's contents.
+#[derive(Clone, Debug)]
 pub struct Tokenizer {
     info: Info,
-    engine: Engine,
+    engine: Arc<Engine>,
     text_vocab: u32,
     note: Option<String>,
 }
@@ -150,7 +151,12 @@ pub const MOST_BYTES: u64 = 256 << 20;
 impl Tokenizer {
     /// The tokenizer that needs no file.
     pub fn bytes() -> Tokenizer {
-        Tokenizer { info: Info::bytes(), engine: Engine::Bytes, text_vocab: VOCAB, note: None }
+        Tokenizer {
+            info: Info::bytes(),
+            engine: Arc::new(Engine::Bytes),
+            text_vocab: VOCAB,
+            note: None,
+        }
     }
 
     /// Reads a tokenizer's file. Messages call it `name`.
@@ -213,7 +219,7 @@ impl Tokenizer {
         let info = Info::new(kind, file, vocab, bos, eos);
         let text_vocab = u32::try_from(text_vocab).unwrap_or(vocab);
         let note = note.map(|note| format!("`{name}`: {note}"));
-        Ok(Tokenizer { info, engine, text_vocab, note })
+        Ok(Tokenizer { info, engine: Arc::new(engine), text_vocab, note })
     }
 
     /// One more than the highest token id that a text can become. Special tokens that were added at the end of the
@@ -230,7 +236,7 @@ impl Tokenizer {
     /// A tokenizer for texts that spell special tokens, as a chat template writes them. `None` for tokenizers whose
     /// special tokens no text spells.
     pub fn with_special_tokens(&self) -> Option<SpecialTokens> {
-        match &self.engine {
+        match &*self.engine {
             Engine::Huggingface(engine) => Some(SpecialTokens(engine.with_special_tokens())),
             Engine::Bytes | Engine::Sentencepiece(_) | Engine::Tiktoken(_) => None,
         }
@@ -244,7 +250,7 @@ impl Tokenizer {
     /// Appends the tokens of a document, without marks.
     pub fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), String> {
         let before = out.len();
-        guarded(|| match &self.engine {
+        guarded(|| match &*self.engine {
             Engine::Bytes => {
                 out.extend(text.bytes().map(u32::from));
                 Ok(())
@@ -272,7 +278,7 @@ impl Tokenizer {
             Some(unknown) => ids.iter().filter(|id| **id == unknown).count() as u64,
             None => 0,
         };
-        guarded(|| match &self.engine {
+        guarded(|| match &*self.engine {
             Engine::Bytes | Engine::Tiktoken(_) => Ok(Losses::default()),
             Engine::Sentencepiece(engine) => {
                 Ok(Losses { unknown: count(engine.unknown()), ..Losses::default() })
@@ -296,7 +302,7 @@ impl Tokenizer {
 
     /// The bytes of the tokens. If the tokenizer normalizes text first, they may differ from the original text.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        guarded(|| match &self.engine {
+        guarded(|| match &*self.engine {
             Engine::Bytes => Ok(ids.iter().filter_map(|id| u8::try_from(*id).ok()).collect()),
             Engine::Huggingface(engine) => engine.decode(ids),
             Engine::Sentencepiece(engine) => engine.decode(ids),

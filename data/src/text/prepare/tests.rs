@@ -18,6 +18,8 @@ use super::super::{EOS, HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use super::*;
 use crate::Split;
 use crate::batch::{Batch, digest_of_windows};
+use std::time::Duration;
+use support::golden;
 
 pub(super) fn documents(range: Range<usize>) -> Vec<String> {
     range.map(|i| format!("document {i} – {}", "größer ".repeat(i * 7 % 23))).collect()
@@ -260,15 +262,19 @@ fn stopped_anywhere_it_goes_on_to_the_same_file() {
 
     // Another file of the same name, other options or a damaged part: everything starts again, and nothing old is used.
     let interrupt = || {
-        let stop = AtomicBool::new(true);
-        prepare(&request(&sources, &bytes), &out, &stop, &mut |_| ()).unwrap();
+        let stop = AtomicBool::new(false);
+        prepare(&request(&sources, &bytes), &out, &stop, &mut |_| {
+            stop.store(true, Ordering::Relaxed);
+        })
+        .unwrap();
     };
     let anew = |request: &Request<'_>| {
         let mut said = None;
-        prepare(request, &out, &AtomicBool::new(true), &mut |news| {
-            if let News::Anew(why) = news {
-                said = Some(*why);
-            }
+        let stop = AtomicBool::new(false);
+        prepare(request, &out, &stop, &mut |news| match news {
+            News::Anew(why) => said = Some(*why),
+            News::Progress(_) => stop.store(true, Ordering::Relaxed),
+            News::Resumed(_) => {}
         })
         .unwrap();
         said.unwrap_or_default()
@@ -575,4 +581,33 @@ fn what_changes_while_it_is_prepared_is_found() {
     fs::write(path("a.jsonl"), lines(&documents(0..30))).unwrap();
     prepared(&request, &out).unwrap();
     file::load(&out).unwrap().check().unwrap();
+}
+
+/// A pattern that needs the square of a run of digits: each match looks ahead to the run's end.
+fn digits_from_the_right() -> Tokenizer {
+    let mut json = golden::read("tokenizers/llama3");
+    json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] =
+        r"\d{1,3}(?=(?:\d{3})*\b)|\D+".into();
+    let kind = Kind::File(TokenizerKind::HuggingFace);
+    let bytes = serde_json::to_vec(&json).unwrap();
+    Tokenizer::read(kind, &bytes, "it", &MarkNames::default()).unwrap()
+}
+
+#[test]
+fn a_document_that_takes_too_long_is_named_and_a_stop_inside_it_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let lines = format!("{{\"text\": \"a\"}}\n{{\"text\": \"{}\"}}\n", "7".repeat(1 << 17));
+    fs::write(path("a.jsonl"), lines).unwrap();
+    let sources = [source("x", &[&path("a.jsonl")])];
+    let tokenizer = digits_from_the_right();
+    let request = request(&sources, &tokenizer);
+    let stopped = prepare(&request, &path("out"), &AtomicBool::new(true), &mut |_| ()).unwrap();
+    let PrepareOutcome::Interrupted(done) = stopped else { panic!("{stopped:?}") };
+    assert_eq!(done.documents, 0);
+    let run = AtomicBool::new(false);
+    let error =
+        prepare_within(Duration::ZERO, &request, &path("out"), &run, &mut |_| ()).unwrap_err();
+    let expected = "a.jsonl:2: this document of 131072 bytes is not tokenized after 1 s";
+    assert!(error.message.ends_with(expected), "{error}");
 }

@@ -1,11 +1,12 @@
-//! In: a request and its resume point. Out: its documents' tokens, in the order of the input. One thread reads, the
-//! requested number make tokens, the caller's puts them in order. Must stay true: the bytes between reading and writing
-//! are bounded, whichever part is slow; an error is always the first one in input order, whichever thread met it first.
+//! Makes the tokens of a request's documents, in the order of the input: one thread reads, the requested number make
+//! tokens, the caller's puts them in order. The bytes between reading and writing are bounded, whichever part is slow.
+//! An error is the first one in input order, but for a document that takes too long.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::DataError;
 
@@ -19,6 +20,19 @@ use super::{Input, News, Request, SourceInput};
 
 /// Maximum bytes of pieces between reading and writing.
 const IN_FLIGHT: usize = 64 << 20;
+
+/// How long a document may take, besides [`SECONDS_PER_MIB`]. A pattern that looks ahead can take a time that grows with
+/// the square of a document's length.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Tokenizers make more than a MiB in this time, even without optimisation.
+const SECONDS_PER_MIB: f64 = 10.0;
+
+/// Shorter documents are not watched: they end soon with any pattern.
+const WATCHED: usize = 16 << 10;
+
+/// How often a stop is noticed while a document is tokenized.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Why the work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,62 +81,160 @@ pub(super) fn run(
     request: &Request<'_>,
     partial: &mut Partial<'_>,
     stop: &AtomicBool,
+    patience: Duration,
     told: &mut dyn FnMut(&News),
 ) -> Result<Stop, DataError> {
     let gate = Gate::default();
-    let halt = AtomicBool::new(false);
+    let halt = Arc::new(AtomicBool::new(false));
     // Once a line is refused, nothing will be written, and the rest is only counted.
-    let counting = AtomicBool::new(partial.refused());
+    let counting = Arc::new(AtomicBool::new(partial.refused()));
     let start = partial.at();
     let (jobs, waiting) = channel::<Job>();
     let (made, results) = channel::<(u64, MadeOrNot)>();
-    let waiting = Mutex::new(waiting);
-    std::thread::scope(|scope| {
-        let reader_made = made.clone();
-        let (gate, halt, counting, waiting) = (&gate, &halt, &counting, &waiting);
-        scope.spawn(move || read(request, start, gate, halt, &jobs, &reader_made));
-        for _ in 0..request.workers.max(1) {
-            let made = made.clone();
-            scope.spawn(move || work(request, waiting, counting, halt, &made));
-        }
-        drop(made);
-        let ended = write(request, partial, &results, gate, counting, stop, told);
+    let names = inputs(request.sources).into_iter().map(|input| input.name.clone()).collect();
+    let shared = Arc::new(Shared {
+        tokenizer: request.tokenizer.clone(),
+        field: request.field.clone(),
+        names,
+        waiting: Mutex::new(waiting),
+        counting: Arc::clone(&counting),
+        halt: Arc::clone(&halt),
+        watched: Mutex::default(),
+    });
+    // They end with the process, not with this call: nothing can stop the library inside a document.
+    let workers: Vec<_> = (0..request.workers.max(1))
+        .map(|worker| {
+            let (shared, made) = (Arc::clone(&shared), made.clone());
+            std::thread::spawn(move || work(&shared, worker, &made))
+        })
+        .collect();
+    let ended = std::thread::scope(|scope| {
+        let (gate, halt) = (&gate, &*halt);
+        scope.spawn(move || read(request, start, gate, halt, &jobs, &made));
+        let writer = Writer { request, shared: &shared, gate, patience };
+        let ended = writer.write(partial, &results, stop, told);
         halt.store(true, Ordering::Relaxed);
         gate.open();
         ended
-    })
-}
-
-/// Writes results in order.
-fn write(
-    request: &Request<'_>,
-    partial: &mut Partial<'_>,
-    results: &Receiver<(u64, MadeOrNot)>,
-    gate: &Gate,
-    counting: &AtomicBool,
-    stop: &AtomicBool,
-    told: &mut dyn FnMut(&News),
-) -> Result<Stop, DataError> {
-    let mut early: BTreeMap<u64, MadeOrNot> = BTreeMap::new();
-    let mut next = 0;
-    while let Ok((number, result)) = results.recv() {
-        early.insert(number, result);
-        while let Some(result) = early.remove(&next) {
-            let made = result?;
-            next += 1;
-            gate.leave(made.weight);
-            partial.add(made)?;
-            if request.on_bad_line == OnBadLine::Refuse && partial.refused() {
-                counting.store(true, Ordering::Relaxed);
-            }
-            told(&News::Progress(partial.done()));
-            if stop.load(Ordering::Relaxed) {
-                return Ok(Stop::Asked);
+    });
+    if matches!(ended, Ok(Stop::Done)) {
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                std::panic::resume_unwind(panic);
             }
         }
     }
-    // The channel closes early only if the reader or a worker panicked, which the scope passes on.
-    Ok(Stop::Done)
+    ended
+}
+
+/// What the workers share.
+struct Shared {
+    tokenizer: Tokenizer,
+    field: Field,
+    names: Vec<String>,
+    waiting: Mutex<Receiver<Job>>,
+    counting: Arc<AtomicBool>,
+    halt: Arc<AtomicBool>,
+    /// The long document that each worker is at.
+    watched: Mutex<BTreeMap<usize, Watched>>,
+}
+
+/// A long document that is being tokenized.
+struct Watched {
+    name: String,
+    line: u64,
+    bytes: usize,
+    since: Instant,
+}
+
+impl Shared {
+    fn watched(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Watched>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `encode` for a document; the caller's thread sees how long it takes.
+    fn watch<T>(
+        &self,
+        worker: usize,
+        name: &str,
+        line: u64,
+        bytes: usize,
+        encode: impl FnOnce() -> T,
+    ) -> T {
+        if bytes < WATCHED {
+            return encode();
+        }
+        let document = Watched { name: name.to_owned(), line, bytes, since: Instant::now() };
+        self.watched().insert(worker, document);
+        let result = encode();
+        self.watched().remove(&worker);
+        result
+    }
+
+    /// A document that takes longer than it may.
+    fn overdue(&self, patience: Duration) -> Option<DataError> {
+        let watched = self.watched();
+        let (document, seconds) = watched.values().find_map(|document| {
+            let mib = document.bytes as f64 / f64::from(1 << 20);
+            let may = patience + Duration::from_secs_f64(SECONDS_PER_MIB * mib);
+            (document.since.elapsed() > may).then(|| (document, may.as_secs()))
+        })?;
+        Some(DataError::new(
+            format!(
+                "{}:{}: this document of {} bytes is not tokenized after {seconds} s",
+                document.name, document.line, document.bytes
+            ),
+            "split or remove it: a tokenizer whose pattern looks ahead needs the square of a long run of digits or blanks",
+        ))
+    }
+}
+
+/// Puts results in order.
+struct Writer<'a> {
+    request: &'a Request<'a>,
+    shared: &'a Shared,
+    gate: &'a Gate,
+    patience: Duration,
+}
+
+impl Writer<'_> {
+    fn write(
+        &self,
+        partial: &mut Partial<'_>,
+        results: &Receiver<(u64, MadeOrNot)>,
+        stop: &AtomicBool,
+        told: &mut dyn FnMut(&News),
+    ) -> Result<Stop, DataError> {
+        let mut early: BTreeMap<u64, MadeOrNot> = BTreeMap::new();
+        let mut next = 0;
+        loop {
+            match results.recv_timeout(TICK) {
+                Ok((number, result)) => {
+                    early.insert(number, result);
+                }
+                Err(RecvTimeoutError::Timeout) => match self.shared.overdue(self.patience) {
+                    Some(error) => return Err(error),
+                    None if stop.load(Ordering::Relaxed) => return Ok(Stop::Asked),
+                    None => {}
+                },
+                // Before the end only if the reader or a worker panicked, which the caller passes on.
+                Err(RecvTimeoutError::Disconnected) => return Ok(Stop::Done),
+            }
+            while let Some(result) = early.remove(&next) {
+                let made = result?;
+                next += 1;
+                self.gate.leave(made.weight);
+                partial.add(made)?;
+                if self.request.on_bad_line == OnBadLine::Refuse && partial.refused() {
+                    self.shared.counting.store(true, Ordering::Relaxed);
+                }
+                told(&News::Progress(partial.done()));
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(Stop::Asked);
+                }
+            }
+        }
+    }
 }
 
 /// Reads all files from `start` on.
@@ -172,48 +284,26 @@ fn read(
     }
 }
 
-fn work(
-    request: &Request<'_>,
-    waiting: &Mutex<Receiver<Job>>,
-    counting: &AtomicBool,
-    halt: &AtomicBool,
-    made: &Sender<(u64, MadeOrNot)>,
-) {
-    let names: Vec<&str> =
-        inputs(request.sources).into_iter().map(|input| input.name.as_str()).collect();
+fn work(shared: &Shared, worker: usize, made: &Sender<(u64, MadeOrNot)>) {
     let mut ids = Vec::new();
     loop {
-        let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { number, file, piece }) = job else { return };
-        if halt.load(Ordering::Relaxed) {
+        if shared.halt.load(Ordering::Relaxed) {
             return;
         }
-        let name = names.get(file).copied().unwrap_or_default();
-        let result = make(
-            request.tokenizer,
-            &request.field,
-            At { file, place: piece.end },
-            name,
-            piece,
-            counting.load(Ordering::Relaxed),
-            &mut ids,
-        );
-        if made.send((number, result)).is_err() {
+        let after = At { file, place: piece.end };
+        if made.send((number, make(shared, worker, after, piece, &mut ids))).is_err() {
             return;
         }
     }
 }
 
 /// Makes tokens of a piece, or only counts its documents.
-fn make(
-    tokenizer: &Tokenizer,
-    field: &Field,
-    after: At,
-    name: &str,
-    piece: Piece,
-    counting: bool,
-    ids: &mut Vec<u32>,
-) -> MadeOrNot {
+fn make(shared: &Shared, worker: usize, after: At, piece: Piece, ids: &mut Vec<u32>) -> MadeOrNot {
+    let Shared { tokenizer, field, names, .. } = shared;
+    let name = names.get(after.file).map_or("", String::as_str);
+    let counting = shared.counting.load(Ordering::Relaxed);
     let Piece { body, start, end: _, weight, read } = piece;
     let mut made = Made {
         after,
@@ -234,7 +324,8 @@ fn make(
                 report.bytes += text.len() as u64;
                 if !counting {
                     let before = tokens.len();
-                    encode(tokenizer, &text, ids, tokens, losses).map_err(|why| {
+                    let encode = || encode(tokenizer, &text, ids, tokens, losses);
+                    shared.watch(worker, name, line, text.len(), encode).map_err(|why| {
                         DataError::new(
                             format!("{name}:{line}: this document cannot be tokenized: {why}"),
                             "remove it, or use another tokenizer",
