@@ -41,8 +41,8 @@ release: libtorch ## an archive of programs, documentation and licences: target/
 test: libtorch ## every test
 	$(CARGO) test --workspace
 
-test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
-	OMP_NUM_THREADS=1 $(CARGO) test --workspace --test transformers -- --nocapture
+test-transformers: libtorch ## exported folders and tokenizers in the real transformers, tokenizers and sentencepiece (their README makes an environment once: 5 minutes, 6 GB)
+	OMP_NUM_THREADS=1 $(CARGO) test --workspace --test transformers --test peers -- --nocapture
 
 test-serve: libtorch ## canonc serve with the real openai client and lm-eval (uses test-transformers' environment, or makes one: 5 minutes, 6 GB)
 	$(CARGO) test --workspace --test clients -- --nocapture
@@ -89,6 +89,6 @@ demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train b
 check: libtorch ## formatting, lints with libtorch and without, and the API documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --workspace --test transformers --test clients -- -D warnings
+	$(CARGO) clippy --workspace --test transformers --test clients --test peers -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps

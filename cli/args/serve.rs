@@ -48,6 +48,9 @@ pub struct ServeArgs {
     /// A file with the token that requests must have [default: the variable CANONC_SERVE_TOKEN; none]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// An origin whose web pages may use the server, besides those on this machine; `*` for all
+    #[arg(long = "allow-origin", value_name = "ORIGIN")]
+    pub allow_origins: Vec<String>,
     /// Most tokens of a prompt with its answer [default: max_position_embeddings of a Hugging Face folder or import,
     /// data.seq_len of a run or lock; 4096 if nothing says it]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 24))]

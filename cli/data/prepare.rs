@@ -174,7 +174,11 @@ pub fn tokenizer(kind: Kind, path: Option<&Path>, marks: MarkNames) -> Result<To
             .help("name its kind: --tokenizer sentencepiece, tiktoken or huggingface"));
     }
     let file = tokenizer_file(path)?;
-    Tokenizer::read(kind, &file, &shown(path), &marks).map_err(failure)
+    let tokenizer = Tokenizer::read(kind, &file, &shown(path), &marks).map_err(failure)?;
+    if let Some(note) = tokenizer.note() {
+        output::note(&format!("note: {note}"));
+    }
+    Ok(tokenizer)
 }
 
 /// The bytes of a tokenizer's file.

@@ -7,7 +7,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use runtime::execute::Carried;
-use serve::chat::{Message, Template};
+use serve::chat::{Conversation, Template, message};
 use serve::model::{Codec, Model as _, Sampling};
 use serve::text::{StopStrings, TextStream};
 
@@ -103,14 +103,14 @@ impl With {
     /// Each line is a message, which the model answers.
     fn conversations(&self, template: &Template) -> Result<(), Failure> {
         self.note("write a message; an empty line begins a new conversation; Ctrl-D ends");
-        let mut messages: Vec<Message> = Vec::new();
+        let mut messages = Vec::new();
         while let Some(line) = self.line()? {
             if line.is_empty() {
                 messages.clear();
                 continue;
             }
-            messages.push(Message { role: "user".to_owned(), content: line });
-            let ids = template.tokens(&messages, &self.prompts);
+            messages.push(message("user", &line));
+            let ids = template.tokens(&Conversation::new(messages.clone()), &self.prompts);
             let begun = ids.map_err(|error| Failure::bad_input(error.message));
             let mut text = match begun.and_then(|ids| self.begin(&ids)) {
                 Ok(begun) => begun,
@@ -128,7 +128,7 @@ impl With {
                 output::exact(&rest)?;
                 content += &rest;
             }
-            messages.push(Message { role: "assistant".to_owned(), content });
+            messages.push(message("assistant", &content));
             output::exact("\n")?;
         }
         Ok(())

@@ -247,7 +247,10 @@ impl Asked<'_> {
         let tokenizer = Tokenizer::read(kind, &tokenizer_file(file)?, &shown(file), &names);
         let tokenizer =
             tokenizer.map_err(|error| Failure::bad_input(error.message).help(error.help))?;
-        let has = i64::from(tokenizer.info().vocab);
+        if let Some(note) = tokenizer.note() {
+            output::note(&format!("note: {note}"));
+        }
+        let has = i64::from(tokenizer.text_vocab());
         if has > vocab {
             let message = format!("`{}` has {has} tokens, but the model has {vocab}", shown(file));
             return Err(

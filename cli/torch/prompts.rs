@@ -4,8 +4,10 @@
 //! preceded each text in training; the text of the tokens that continue it; the mark that ends it. Must stay true: a
 //! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
+use std::sync::OnceLock;
+
 use data::text::locked::{self, Around, around};
-use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer, TokenizerKind};
+use data::text::tokenizer::{Info, Kind, MarkNames, SpecialTokens, Tokenizer, TokenizerKind};
 use lab::experiment::DataSource;
 use serve::model::{Codec, Special};
 
@@ -24,6 +26,8 @@ pub(crate) struct Prompts {
     ends: Vec<u32>,
     /// Special tokens that the tokenizer's file names.
     specials: Vec<Special>,
+    /// The tokenizer for texts of a chat template; it is made when the first is encoded.
+    with_special_tokens: OnceLock<Option<SpecialTokens>>,
 }
 
 impl Prompts {
@@ -58,7 +62,7 @@ impl Prompts {
                 .help(format!("name it with --tokenizer-file FILE, or {instead}")));
         }
         let tokenizer = tokenizer(kind, path, marks)?;
-        let has = tokenizer.info().vocab;
+        let has = tokenizer.text_vocab();
         match data {
             None => {}
             Some(DataSource::Text { tokenizer: locked, .. }) => {
@@ -97,7 +101,15 @@ impl Prompts {
         }
         let Around { before, after, first } = around(data, tokenizer.info());
         let ends = after.into_iter().collect();
-        Ok(Prompts { tokenizer, before, after, first, ends, specials: Vec::new() })
+        Ok(Prompts {
+            tokenizer,
+            before,
+            after,
+            first,
+            ends,
+            specials: Vec::new(),
+            with_special_tokens: OnceLock::new(),
+        })
     }
 
     /// The token before a text without context.
@@ -126,7 +138,9 @@ impl Prompts {
         specials: Vec<Special>,
     ) -> Prompts {
         let Info { bos: before, eos: after, .. } = *tokenizer.info();
-        Prompts { tokenizer, before, after, first: before.or(named).or(after), ends, specials }
+        let first = before.or(named).or(after);
+        let with_special_tokens = OnceLock::new();
+        Prompts { tokenizer, before, after, first, ends, specials, with_special_tokens }
     }
 
     /// Whether the tokenizer is a `tokenizer.json`.
@@ -199,6 +213,12 @@ impl Codec for Prompts {
         let why = |why| format!("the text cannot be tokenized: {why}");
         self.tokenizer.encode(text, &mut ids).map_err(why)?;
         Ok(ids)
+    }
+
+    fn encode_template(&self, text: &str) -> Option<Result<Vec<u32>, String>> {
+        let tokenizer =
+            self.with_special_tokens.get_or_init(|| self.tokenizer.with_special_tokens());
+        Some(tokenizer.as_ref()?.encode(text))
     }
 
     fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {

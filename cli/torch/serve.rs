@@ -79,6 +79,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         timeout: Duration::from_secs(args.timeout),
         grace: Duration::from_secs(args.grace),
         token,
+        origins: args.allow_origins.clone(),
         template,
         codec,
         no_text,

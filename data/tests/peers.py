@@ -5,7 +5,7 @@
 Each tokenizer becomes FOLDER/N.json (of Hugging Face) or FOLDER/N.model (of SentencePiece), its texts and their ids
 FOLDER/N.jsonl. Needs the packages sentencepiece, protobuf and tokenizers.
 """
-import argparse, io, json, os, random, sys
+import argparse, io, json, os, random, sys, unicodedata
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -118,15 +118,18 @@ def main():
     parser.add_argument("--tokenizers", type=int, default=60)
     parser.add_argument("--texts", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--code-points", action="store_true", help="also every assigned code point, 64 in a text")
     options = parser.parse_args()
     written = skipped = 0
+    every = [chr(c) for c in range(1, 0x110000) if unicodedata.category(chr(c)) not in ("Cn", "Co", "Cs")]
+    every = ["".join(every[i:i + 64]) for i in range(0, len(every), 64)] if options.code_points else []
     seed = options.seed
     while written < options.tokenizers:
         seed += 1
         draw = random.Random(seed)
         try:
             suffix, file, encode, alphabet = (sentencepiece_model if draw.random() < 0.4 else huggingface)(draw)
-            texts = ["", " ", "a\n b\n\n c\n", " " * 300, "x" * 300] + [text(draw, WORDS + alphabet * 5) for _ in range(options.texts)]
+            texts = ["", " ", "a\n b\n\n c\n", " " * 300, "x" * 300] + [text(draw, WORDS + alphabet * 5) for _ in range(options.texts)] + every
             rows = [{"text": line, "ids": encode(line)} for line in texts]
         except BaseException as error:  # what the library refuses, or panics at, is not compared
             if isinstance(error, KeyboardInterrupt): raise

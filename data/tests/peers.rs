@@ -1,7 +1,8 @@
 //! Random tokenizers and texts (`peers.py`): ids as the published Python libraries give them.
 //!
 //! `make test-transformers` runs this, not `cargo test`: it makes a Python environment. CANONC_TOKENIZERS and
-//! CANONC_TEXTS set how many tokenizers, and how many texts for each; CANONC_SEED draws others.
+//! CANONC_TEXTS set how many tokenizers, and how many texts for each; CANONC_SEED draws others; CANONC_CODE_POINTS=1 adds
+//! every assigned code point.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,7 +37,9 @@ fn ids_of_random_tokenizers_are_the_published_libraries() {
         [("CANONC_TOKENIZERS", "60"), ("CANONC_TEXTS", "40"), ("CANONC_SEED", "1")]
             .map(|(variable, default)| number(variable, default));
     let path = folder.path().to_string_lossy();
-    run(&python, &[script, &path, "--tokenizers", &tokenizers, "--texts", &texts, "--seed", &seed]);
+    let every = std::env::var_os("CANONC_CODE_POINTS").map(|_| "--code-points");
+    let words = [script, &path, "--tokenizers", &tokenizers, "--texts", &texts, "--seed", &seed];
+    run(&python, &words.into_iter().chain(every).collect::<Vec<_>>());
 
     let (mut compared, mut differences) = (0, BTreeMap::<String, Vec<String>>::new());
     for entry in fs::read_dir(folder.path()).unwrap() {

@@ -191,12 +191,16 @@ fn lists(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
             None => Value::Null,
             Some(logprob) => {
                 let mut map = Map::new();
-                for (other, logprob) in others {
-                    // Of two tokens with one text the likelier counts.
-                    map.entry(namer.name(*other).0).or_insert(json!(logprob));
-                }
                 // As OpenAI does, the token itself is among them.
-                map.entry(name.clone()).or_insert(json!(logprob));
+                let is_other = |(other, _): &&(u32, f64)| other != id;
+                map.insert(name.clone(), json!(logprob));
+                for (other, logprob) in others.iter().filter(is_other) {
+                    let name = namer.name(*other).0;
+                    // Two tokens may have one text.
+                    let key =
+                        if map.contains_key(&name) { format!("token_id:{other}") } else { name };
+                    map.insert(key, json!(logprob));
+                }
                 Value::Object(map)
             }
         });

@@ -1,15 +1,13 @@
-//! Messages as one text, by a chat template.
-//!
-//! In: a template in Jinja, as in `tokenizer_config.json`, and messages. Out: tokens. Must stay true: only the template
-//! writes special tokens: a message that spells one is refused, so nobody can end a turn from inside it.
+//! Conversations as prompts, by a chat template as `transformers` runs it. Only the template writes special tokens: a
+//! message that spells one is refused, so nobody can end a turn from inside it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use minijinja::{Environment, Error, ErrorKind, context};
-use serde::Serialize;
+use jinja::{Arguments, Environment, Undefined, Value};
 
 use crate::error::ApiError;
-use crate::model::Codec;
+use crate::model::{Codec, Special};
 
 /// The template of models that have none: `ROLE: CONTENT` on lines of their own.
 pub const PLAIN: &str = "\
@@ -19,53 +17,98 @@ pub const PLAIN: &str = "\
 /// The text that ends an answer under [`PLAIN`].
 pub const PLAIN_STOP: &str = "\nuser:";
 
-/// A message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Message {
-    /// `system`, `user`, `assistant`, or another that the template knows.
-    pub role: String,
-    /// Its text.
-    pub content: String,
+/// A conversation and what else a template may read.
+#[derive(Clone, Debug)]
+pub struct Conversation {
+    /// Its messages: dictionaries with a `role`, and whatever the template knows.
+    pub messages: Vec<Value>,
+    /// Descriptions of tools, or `None`.
+    pub tools: Value,
+    /// Whether the prompt ends where the model's answer begins.
+    pub add_generation_prompt: bool,
+    /// Other names, from `chat_template_kwargs`.
+    pub options: Vec<(String, Value)>,
+}
+
+impl Conversation {
+    /// Messages that the model answers.
+    pub fn new(messages: Vec<Value>) -> Conversation {
+        Conversation {
+            messages,
+            tools: Value::None,
+            add_generation_prompt: true,
+            options: Vec::new(),
+        }
+    }
+}
+
+/// A message of text.
+pub fn message(role: &str, content: &str) -> Value {
+    [("role", role), ("content", content)]
+        .into_iter()
+        .map(|(key, text)| (key.to_owned(), Value::from(text)))
+        .collect()
 }
 
 /// A chat template.
 #[derive(Debug)]
 pub struct Template {
-    environment: Environment<'static>,
+    text: String,
     /// Texts of marks that a template may name: `bos_token`, `eos_token`.
     marks: BTreeMap<String, String>,
+    /// Whether it goes through the parts of a message's content.
+    reads_parts: bool,
     plain: bool,
 }
 
-const NAME: &str = "chat_template";
+const ENVIRONMENT: Environment = Environment {
+    undefined: Undefined::Empty,
+    trims_blocks: true,
+    filters: &[],
+    functions: &[("raise_exception", raise_exception), ("strftime_now", strftime_now)],
+};
+
+fn raise_exception(arguments: &Arguments) -> Result<Value, String> {
+    let [message] = arguments.bind("raise_exception", ["message"])?;
+    Err(message.unwrap_or(Value::None).text()?)
+}
+
+/// The date and time of this machine, as Python's `datetime.now().strftime(format)`.
+fn strftime_now(arguments: &Arguments) -> Result<Value, String> {
+    let [format] = arguments.bind("strftime_now", ["format"])?;
+    let format = format.unwrap_or(Value::None).text()?;
+    let mut text = String::new();
+    // An unknown directive is an error of writing.
+    write!(text, "{}", chrono::Local::now().format(&format))
+        .map_err(|_| format!("strftime_now: `{format}` has an unknown directive"))?;
+    Ok(Value::from(text))
+}
 
 impl Template {
     /// Reads a template. `marks`: the values of `bos_token`, `eos_token` and others.
     pub fn new(text: &str, marks: BTreeMap<String, String>) -> Result<Template, String> {
-        let mut environment = Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |why: String| -> Result<(), Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, why))
-        });
-        // A template's loop is over the messages and their text, which the body's limit bounds.
-        environment.set_recursion_limit(64);
-        environment
-            .add_template_owned(NAME, text.to_owned())
+        ENVIRONMENT
+            .check(text)
             .map_err(|error| format!("the chat template cannot be read: {error}"))?;
-        Ok(Template { environment, marks, plain: false })
+        let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let loops = [
+            ".content%}",
+            ".content-%}",
+            "['content']%}",
+            "['content']-%}",
+            "[\"content\"]%}",
+            "[\"content\"]-%}",
+        ];
+        let reads_parts = compact.split("{%").any(|block| {
+            let block = block.trim_start_matches('-');
+            block.starts_with("for") && loops.iter().any(|end| block.contains(end))
+        });
+        Ok(Template { text: text.to_owned(), marks, reads_parts, plain: false })
     }
 
     /// The template of models that have none.
     pub fn plain() -> Template {
-        let environment = Template::new(PLAIN, BTreeMap::new()).map(|read| read.environment);
-        Template {
-            environment: environment.unwrap_or_default(),
-            marks: BTreeMap::new(),
-            plain: true,
-        }
+        Template { text: PLAIN.to_owned(), marks: BTreeMap::new(), reads_parts: false, plain: true }
     }
 
     /// Texts that end an answer.
@@ -74,56 +117,47 @@ impl Template {
     }
 
     /// The prompt of a conversation.
-    pub fn render(&self, messages: &[Message]) -> Result<String, ApiError> {
-        let template = self.environment.get_template(NAME).map_err(|error| self.refusal(&error))?;
-        let context = context! {
-            messages => messages,
-            add_generation_prompt => true,
-            tools => None::<()>,
-            documents => None::<()>,
-            ..minijinja::Value::from_serialize(&self.marks)
-        };
-        template.render(context).map_err(|error| self.refusal(&error))
-    }
-
-    fn refusal(&self, error: &Error) -> ApiError {
-        let why = error.detail().map_or_else(|| error.to_string(), str::to_owned);
-        ApiError::field("messages", format!("the chat template refuses these messages: {why}"))
+    pub fn render(&self, conversation: &Conversation) -> Result<String, ApiError> {
+        let Conversation { messages, tools, add_generation_prompt, options } = conversation;
+        let messages: Vec<Value> =
+            messages.iter().map(|message| prepared(message, self.reads_parts)).collect();
+        let marks =
+            self.marks.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
+        let mut names: BTreeMap<String, Value> = marks.collect();
+        names.extend(options.iter().cloned());
+        names.insert("messages".to_owned(), Value::from(messages));
+        names.insert("tools".to_owned(), tools.clone());
+        names.insert("documents".to_owned(), Value::None);
+        names.insert("add_generation_prompt".to_owned(), Value::from(*add_generation_prompt));
+        ENVIRONMENT.render(&self.text, &names.into_iter().collect()).map_err(|error| {
+            ApiError::field(
+                "messages",
+                format!("the chat template refuses these messages: {error}"),
+            )
+        })
     }
 
     /// The tokens of a conversation.
-    pub fn tokens(&self, messages: &[Message], codec: &dyn Codec) -> Result<Vec<u32>, ApiError> {
+    pub fn tokens(
+        &self,
+        conversation: &Conversation,
+        codec: &dyn Codec,
+    ) -> Result<Vec<u32>, ApiError> {
         let specials = codec.specials();
-        for (at, message) in messages.iter().enumerate() {
-            let spelled = specials.iter().find(|special| {
-                [&message.content, &message.role].iter().any(|text| text.contains(&special.text))
-            });
-            if let Some(special) = spelled {
-                let name = format!("messages[{at}].content");
-                let why = format!(
-                    "`{name}` contains `{}`, a special token that only the chat template may write",
-                    special.text
-                );
-                return Err(ApiError::field(&name, why));
+        for (at, message) in conversation.messages.iter().enumerate() {
+            if let Some(special) = spelled(message, specials) {
+                return Err(refusal(&format!("messages[{at}]"), special));
             }
         }
-        let text = self.render(messages)?;
-        let mut ids = Vec::new();
-        let mut rest = text.as_str();
-        let refuse = |why: String| ApiError::field("messages", why);
-        while !rest.is_empty() {
-            // The first special token; of several there, the longest.
-            let found = specials.iter().filter(|special| !special.text.is_empty());
-            let found = found.filter_map(|special| Some((rest.find(&special.text)?, special)));
-            let next = found.min_by_key(|(at, special)| (*at, usize::MAX - special.text.len()));
-            let (end, special) = next.map_or((rest.len(), None), |(at, one)| (at, Some(one)));
-            let (plain, after) = rest.split_at(end);
-            if !plain.is_empty() {
-                ids.extend(codec.encode(plain).map_err(refuse)?);
-            }
-            ids.extend(special.map(|special| special.id));
-            rest = special.map_or("", |special| after.get(special.text.len()..).unwrap_or(""));
+        if let Some(special) = spelled(&conversation.tools, specials) {
+            return Err(refusal("tools", special));
         }
+        let text = self.render(conversation)?;
+        let refuse = |error: String| ApiError::field("messages", error);
+        let mut ids = match codec.encode_template(&text) {
+            Some(ids) => ids.map_err(refuse)?,
+            None => pieces(&text, codec).map_err(refuse)?,
+        };
         // A template decides alone whether a text begins with a mark, as in `apply_chat_template`. Ours, and one for a
         // tokenizer in which no text spells the mark, cannot write it.
         let before = codec.before().filter(|before| ids.first() != Some(before));
@@ -132,5 +166,100 @@ impl Template {
             ids.insert(0, before);
         }
         Ok(ids)
+    }
+}
+
+/// The tokens of a text between special tokens, for tokenizers whose library does not look for them.
+fn pieces(text: &str, codec: &dyn Codec) -> Result<Vec<u32>, String> {
+    let specials = codec.specials();
+    let mut ids = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        // The first special token; of several there, the longest.
+        let present = specials.iter().filter(|special| !special.text.is_empty());
+        let present = present.filter_map(|special| Some((rest.find(&special.text)?, special)));
+        let next = present.min_by_key(|(at, special)| (*at, usize::MAX - special.text.len()));
+        let (end, special) = next.map_or((rest.len(), None), |(at, one)| (at, Some(one)));
+        let (plain, after) = rest.split_at(end);
+        if !plain.is_empty() {
+            ids.extend(codec.encode(plain)?);
+        }
+        ids.extend(special.map(|special| special.id));
+        rest = special.map_or("", |special| after.get(special.text.len()..).unwrap_or(""));
+    }
+    Ok(ids)
+}
+
+fn refusal(name: &str, special: &Special) -> ApiError {
+    let message = format!(
+        "`{name}` contains `{}`, a special token that only the chat template may write",
+        special.text
+    );
+    ApiError::field(name, message)
+}
+
+/// A special token that a text of this value spells.
+fn spelled<'a>(value: &Value, specials: &'a [Special]) -> Option<&'a Special> {
+    match value {
+        Value::Str(text) => specials.iter().find(|special| text.contains(&special.text)),
+        Value::List(items) => items.iter().find_map(|item| spelled(item, specials)),
+        Value::Map(entries) => entries
+            .iter()
+            .find_map(|(key, value)| spelled(key, specials).or_else(|| spelled(value, specials))),
+        _ => None,
+    }
+}
+
+/// A message as `apply_chat_template` hands it to a template: without absent values, reasoning under all its names;
+/// arguments of tool calls as objects; parts of text as one text, for a template that reads no parts.
+fn prepared(message: &Value, reads_parts: bool) -> Value {
+    let Value::Map(entries) = message else { return message.clone() };
+    let mut fields: Vec<(String, Value)> = Vec::new();
+    let get =
+        |name: &str| message.get(&Value::from(name)).filter(|value| !matches!(value, Value::None));
+    let reasoning = ["reasoning_content", "thinking", "reasoning"].into_iter().find_map(get);
+    if let Some(reasoning) = reasoning.clone().filter(|_| get("thinking").is_none()) {
+        fields.push(("thinking".to_owned(), reasoning));
+    }
+    for (key, value) in entries.iter() {
+        let (Some(key), false) = (key.as_str(), matches!(value, Value::None)) else { continue };
+        let value = match key {
+            "content" if !reads_parts => joined(value).unwrap_or_else(|| value.clone()),
+            "tool_calls" => with_objects(value),
+            _ => value.clone(),
+        };
+        fields.push((key.to_owned(), value));
+    }
+    if let Some(reasoning) = reasoning {
+        match fields.iter_mut().find(|(key, _)| key == "reasoning_content") {
+            Some((_, value)) => *value = reasoning,
+            None => fields.push(("reasoning_content".to_owned(), reasoning)),
+        }
+    }
+    fields.into_iter().collect()
+}
+
+/// Parts of text as one text.
+fn joined(content: &Value) -> Option<Value> {
+    let Value::List(parts) = content else { return None };
+    let text = |part: &Value| part.get(&Value::from("text"))?.as_str().map(str::to_owned);
+    Some(Value::from(parts.iter().map(text).collect::<Option<String>>()?))
+}
+
+/// Tool calls whose arguments are objects: requests have them as JSON in a text, which templates would print quoted.
+fn with_objects(calls: &Value) -> Value {
+    match calls {
+        Value::List(calls) => calls.iter().map(with_objects).collect::<Vec<_>>().into(),
+        Value::Map(entries) => {
+            let changed = |(key, value): &(Value, Value)| {
+                let name = key.as_str()?.to_owned();
+                let object = value.as_str().filter(|_| name == "arguments");
+                let object = object.and_then(|text| Value::from_json(text).ok());
+                let object = object.filter(|value| matches!(value, Value::Map(_)));
+                Some((name, object.unwrap_or_else(|| with_objects(value))))
+            };
+            entries.iter().filter_map(changed).collect()
+        }
+        other => other.clone(),
     }
 }

@@ -4,7 +4,8 @@
 //! alone, so a prompt is cut at the same places whatever else runs, and every step is the model's
 //! [`Model::step`]; a job that nobody waits for, or that is late, leaves at the next step; no reader can stop the thread.
 
-use std::collections::VecDeque;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::model::{Codec, Model, Row, Sampling};
+use crate::request::Penalties;
 use crate::stats::Stats;
 use crate::text::{StopStrings, TextStream};
 
@@ -24,6 +26,8 @@ pub struct Job {
     pub max_tokens: usize,
     /// How to draw.
     pub sampling: Sampling,
+    /// What changes the logits before.
+    pub penalties: Penalties,
     /// Texts that end it.
     pub stops: Vec<String>,
     /// Number of alternatives of which the probability is wanted, if any is.
@@ -234,6 +238,8 @@ struct Sequence<M: Model> {
     /// A drawn token that has to be fed.
     next: Option<u32>,
     drawn: usize,
+    /// How often each token was drawn.
+    counts: BTreeMap<u32, u32>,
     text: TextStream,
     stops: StopStrings,
     done: bool,
@@ -252,6 +258,7 @@ impl<M: Model> Sequence<M> {
             last: None,
             next: None,
             drawn,
+            counts: BTreeMap::new(),
             text,
             stops,
             done: false,
@@ -293,8 +300,13 @@ impl<M: Model> Sequence<M> {
         if self.job.max_tokens == 0 {
             return self.end(String::new(), Finish::Length, codec);
         }
-        let id = model.choose(&logits, &self.job.sampling, self.drawn as u64)?;
+        let mut changed = Cow::Borrowed(&logits);
+        if self.job.penalties != Penalties::default() {
+            penalize(changed.to_mut(), &self.job, &self.counts);
+        }
+        let id = model.choose(&changed, &self.job.sampling, self.drawn as u64)?;
         self.drawn += 1;
+        *self.counts.entry(id).or_default() += 1;
         stats.drawn_tokens.add(1);
         if self.drawn == 1 {
             stats.first_token_times.add(self.job.began.elapsed());
@@ -331,6 +343,29 @@ impl<M: Model> Sequence<M> {
         self.job.tell(Event::Done { text, why, drawn: self.drawn });
         self.done = true;
         Ok(())
+    }
+}
+
+/// Changes logits as a request asks: its bias first, then its penalties.
+fn penalize(logits: &mut [f64], job: &Job, counts: &BTreeMap<u32, u32>) {
+    let Penalties { bias, presence, frequency, repetition } = &job.penalties;
+    for (id, number) in bias {
+        if let Some(logit) = logits.get_mut(*id as usize) {
+            *logit += number;
+        }
+    }
+    if *repetition != 1.0 {
+        let repeated: BTreeSet<u32> = job.prompt.iter().chain(counts.keys()).copied().collect();
+        for id in repeated {
+            if let Some(logit) = logits.get_mut(id as usize) {
+                *logit = if *logit > 0.0 { *logit / repetition } else { *logit * repetition };
+            }
+        }
+    }
+    for (id, count) in counts {
+        if let Some(logit) = logits.get_mut(*id as usize) {
+            *logit -= presence + frequency * f64::from(*count);
+        }
     }
 }
 

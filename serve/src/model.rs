@@ -73,6 +73,13 @@ pub trait Codec: Send + Sync {
     /// The tokens of a text. A text that spells a special token is text.
     fn encode(&self, text: &str) -> Result<Vec<u32>, String>;
 
+    /// The tokens of a text in which a chat template spelled special tokens, encoded as a whole by the tokenizer's
+    /// library; `None` if its library does not look for them.
+    fn encode_template(&self, text: &str) -> Option<Result<Vec<u32>, String>> {
+        let _ = text;
+        None
+    }
+
     /// The bytes of tokens. Marks have none.
     fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String>;
 

@@ -1,11 +1,10 @@
-//! Requests, checked.
-//!
-//! In: JSON. Out: plain values in their bounds. Must stay true: a field that this server does not know, or cannot do, is
-//! refused by name; nothing is ignored silently but `user`, which changes no answer.
+//! Requests, checked: plain values in their bounds. A field that would change an answer in a way that this server cannot
+//! is refused by name, unless its value is the one that changes nothing. A field that the server does not know is left
+//! out, and named in a header of the answer.
 
 use serde_json::{Map, Value};
 
-use crate::chat::Message;
+use crate::chat::Conversation;
 use crate::error::ApiError;
 use crate::model::Sampling;
 
@@ -37,6 +36,8 @@ pub struct Common {
     pub max_tokens: Option<usize>,
     /// How to draw; `None` for a seed of the server's choice.
     pub sampling: Sampling,
+    /// What changes logits before.
+    pub penalties: Penalties,
     /// Whether the request has a seed.
     pub seeded: bool,
     /// Answers to each prompt.
@@ -49,6 +50,27 @@ pub struct Common {
     pub stream_usage: bool,
     /// Number of alternatives, if probabilities are wanted.
     pub logprobs: Option<usize>,
+    /// Fields that this server does not know.
+    pub ignored: Vec<String>,
+}
+
+/// What may change the logits of a text before a token is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Penalties {
+    /// Added to a token's logit, by id.
+    pub bias: Vec<(u32, f64)>,
+    /// Subtracted from the logit of each token that was drawn before.
+    pub presence: f64,
+    /// Subtracted once for each time that the token was drawn.
+    pub frequency: f64,
+    /// Divides a positive logit and multiplies a negative one, of tokens in the prompt or drawn; 1 changes nothing.
+    pub repetition: f64,
+}
+
+impl Default for Penalties {
+    fn default() -> Penalties {
+        Penalties { bias: Vec::new(), presence: 0.0, frequency: 0.0, repetition: 1.0 }
+    }
 }
 
 /// A request to `/v1/completions`.
@@ -65,12 +87,12 @@ pub struct Completion {
 }
 
 /// A request to `/v1/chat/completions`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Chat {
     /// What every completion has.
     pub common: Common,
     /// The conversation.
-    pub messages: Vec<Message>,
+    pub conversation: Conversation,
 }
 
 /// The fields of a JSON object, each to be taken once.
@@ -148,15 +170,67 @@ impl Fields {
         }
     }
 
+    /// The names of fields that nobody took.
+    fn ignored(self) -> Vec<String> {
+        self.map.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect()
+    }
+
+    /// Refuses a field that nobody took.
     fn end(self) -> Result<(), ApiError> {
-        match self.map.into_iter().find(|(_, value)| !value.is_null()) {
+        match self.ignored().first() {
             None => Ok(()),
-            Some((name, _)) => {
-                Err(ApiError::field(&name, format!("`{name}` is not a field of this request")))
+            Some(name) => {
+                Err(ApiError::field(name, format!("`{name}` is not a field of this request")))
             }
         }
     }
 }
+
+/// Fields of other servers and of newer clients that would change an answer, with the values that do not.
+fn neutral() -> Vec<(&'static str, Vec<Value>)> {
+    let empty = || Value::Array(Vec::new());
+    vec![
+        ("min_p", vec![0.into()]),
+        ("typical_p", vec![1.into()]),
+        ("length_penalty", vec![1.into()]),
+        ("early_stopping", vec![false.into()]),
+        ("use_beam_search", vec![false.into()]),
+        ("stop_token_ids", vec![empty()]),
+        ("ignore_eos", vec![false.into()]),
+        ("min_tokens", vec![0.into()]),
+        ("include_stop_str_in_output", vec![false.into()]),
+        ("skip_special_tokens", vec![true.into()]),
+        ("bad_words", vec![empty()]),
+        ("allowed_token_ids", vec![]),
+        ("truncate_prompt_tokens", vec![]),
+        ("prompt_logprobs", vec![]),
+        ("guided_json", vec![]),
+        ("guided_regex", vec![]),
+        ("guided_choice", vec![]),
+        ("guided_grammar", vec![]),
+        ("structured_outputs", vec![]),
+        ("prediction", vec![]),
+        ("audio", vec![]),
+        ("web_search_options", vec![]),
+        ("modalities", vec![Value::from(vec!["text"])]),
+        ("functions", vec![empty()]),
+        ("function_call", vec!["none".into(), "auto".into()]),
+    ]
+}
+
+/// Fields that change no answer: records of a service, hints about speed.
+const RECORDS: &[&str] = &[
+    "user",
+    "store",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "parallel_tool_calls",
+    "request_id",
+    "priority",
+];
 
 fn kind(value: &Value) -> &'static str {
     match value {
@@ -199,7 +273,7 @@ impl Common {
             return Err(ApiError::field("top_p", "`top_p` of 0 leaves no token; give more than 0"));
         }
         let sampling = Sampling {
-            temperature: fields.number("temperature", 0.0, 1e6)?.unwrap_or(1.0),
+            temperature: fields.number("temperature", 0.0, 2.0)?.unwrap_or(1.0),
             top_k: top_k.and_then(|k| usize::try_from(k).ok()),
             top_p,
             seed: seed.unwrap_or(0),
@@ -220,29 +294,58 @@ impl Common {
                 usage
             }
         };
-        for (name, usual) in [
-            ("presence_penalty", vec![Value::from(0)]),
-            ("frequency_penalty", vec![Value::from(0)]),
-            ("logit_bias", vec![Value::Object(Map::new())]),
-        ] {
+        let penalties = Penalties {
+            bias: bias(fields.take("logit_bias"))?,
+            presence: fields.number("presence_penalty", -2.0, 2.0)?.unwrap_or(0.0),
+            frequency: fields.number("frequency_penalty", -2.0, 2.0)?.unwrap_or(0.0),
+            repetition: fields.number("repetition_penalty", 0.01, 100.0)?.unwrap_or(1.0),
+        };
+        for (name, usual) in neutral() {
             fields.only(name, &usual)?;
         }
-        // Names the person at the other end, for a service's own records.
-        fields.text("user")?;
+        for name in RECORDS {
+            fields.take(name);
+        }
         let count = fields.whole("n", 1, MAX_CHOICES)?.unwrap_or(1);
         let max_tokens = fields.whole("max_tokens", 0, u64::MAX)?;
         Ok(Common {
             model: fields.text("model")?,
             max_tokens: max_tokens.map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
             sampling,
+            penalties,
             seeded: seed.is_some(),
             choices: count as usize,
             stops: stops(fields.take("stop"))?,
             stream,
             stream_usage,
             logprobs: None,
+            ignored: Vec::new(),
         })
     }
+}
+
+/// The numbers to add to logits, by token id.
+fn bias(value: Option<Value>) -> Result<Vec<(u32, f64)>, ApiError> {
+    let wanted = "an object of token ids and numbers from -100 to 100";
+    let map = match value {
+        None => return Ok(Vec::new()),
+        Some(Value::Object(map)) => map,
+        Some(other) => return Err(wrong("logit_bias", wanted, &other)),
+    };
+    let entry = |(id, value): (String, Value)| {
+        let id = id.parse().map_err(|_| {
+            ApiError::field(
+                "logit_bias",
+                format!("`logit_bias` has the key `{id}`, which is no token id"),
+            )
+        })?;
+        let number = value.as_f64().filter(|number| (-100.0..=100.0).contains(number));
+        match number {
+            Some(number) => Ok((id, number)),
+            None => Err(wrong(&format!("logit_bias.{id}"), "a number from -100 to 100", &value)),
+        }
+    };
+    map.into_iter().map(entry).collect()
 }
 
 fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
@@ -331,16 +434,16 @@ impl Completion {
         fields.only("suffix", &[Value::from("")])?;
         let echo = fields.flag("echo", false)?;
         let marked = fields.flag("add_special_tokens", true)?;
-        fields.end()?;
+        common.ignored = fields.ignored();
         Ok(Completion { common, prompts, echo, marked })
     }
 }
 
 impl Chat {
-    /// Reads a request.
-    pub fn read(value: Value) -> Result<Chat, ApiError> {
+    /// Reads a request. `ordered`: the same object, with its keys in the order of the text.
+    pub fn read(value: Value, ordered: &jinja::Value) -> Result<Chat, ApiError> {
         let mut fields = Fields::new(value)?;
-        let messages = messages(fields.take("messages"))?;
+        let conversation = conversation(&mut fields, ordered)?;
         let newer = fields.whole("max_completion_tokens", 1, u64::MAX)?;
         let mut common = Common::read(&mut fields)?;
         if let Some(most) = newer {
@@ -352,84 +455,150 @@ impl Chat {
         }
         let wanted = fields.flag("logprobs", false)?;
         let top = fields.whole("top_logprobs", 0, MAX_LOGPROBS)?;
-        if top.is_some() && !wanted {
+        if top.is_some_and(|top| top > 0) && !wanted {
             return Err(ApiError::field("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
         }
         common.logprobs = wanted.then_some(top.unwrap_or(0) as usize);
         let text = Value::Object(Map::from_iter([("type".to_owned(), Value::from("text"))]));
         fields.only("response_format", &[text])?;
-        for name in ["tools", "functions"] {
-            fields.only(name, &[Value::Array(Vec::new())])?;
-        }
         fields.only("tool_choice", &[Value::from("none"), Value::from("auto")])?;
-        fields.end()?;
-        Ok(Chat { common, messages })
+        if !matches!(&conversation.tools, jinja::Value::None) {
+            let why =
+                "`tools` is not supported here: answers are text, and nothing reads calls from it";
+            return Err(ApiError::field("tools", why));
+        }
+        common.ignored = fields.ignored();
+        Ok(Chat { common, conversation })
     }
 }
 
-/// The messages of a conversation.
-pub fn messages(value: Option<Value>) -> Result<Vec<Message>, ApiError> {
-    let list = match value {
-        Some(Value::Array(list)) if !list.is_empty() => list,
-        None => {
+/// The messages of a request, and what else its template reads.
+fn conversation(fields: &mut Fields, ordered: &jinja::Value) -> Result<Conversation, ApiError> {
+    let named = |name: &str| ordered.get(&jinja::Value::from(name)).unwrap_or(jinja::Value::None);
+    for name in ["messages", "tools", "chat_template_kwargs"] {
+        fields.take(name);
+    }
+    let messages = messages(named("messages"))?;
+    let tools = match named("tools") {
+        jinja::Value::List(tools) if tools.is_empty() => jinja::Value::None,
+        tools @ (jinja::Value::List(_) | jinja::Value::None) => tools,
+        other => {
+            return Err(ApiError::field(
+                "tools",
+                format!("`tools` should be a list, but is {}", named_kind(&other)),
+            ));
+        }
+    };
+    let options = match named("chat_template_kwargs") {
+        jinja::Value::Map(options) => {
+            let option = |(name, value): &(jinja::Value, jinja::Value)| {
+                Some((name.as_str()?.to_owned(), value.clone()))
+            };
+            options.iter().filter_map(option).collect()
+        }
+        jinja::Value::None => Vec::new(),
+        other => {
+            let why = format!(
+                "`chat_template_kwargs` should be an object, but is {}",
+                named_kind(&other)
+            );
+            return Err(ApiError::field("chat_template_kwargs", why));
+        }
+    };
+    let add_generation_prompt = fields.flag("add_generation_prompt", true)?;
+    fields.only("continue_final_message", &[Value::from(false)])?;
+    Ok(Conversation { messages, tools, add_generation_prompt, options })
+}
+
+fn named_kind(value: &jinja::Value) -> &'static str {
+    match value {
+        jinja::Value::None => "null",
+        jinja::Value::Bool(_) => "a boolean",
+        jinja::Value::Int(_) | jinja::Value::Float(_) => "a number",
+        jinja::Value::Str(_) => "a text",
+        jinja::Value::List(_) => "a list",
+        _ => "an object",
+    }
+}
+
+/// The messages of a conversation: a role, a content of text or parts of text, and other fields for the template.
+fn messages(value: jinja::Value) -> Result<Vec<jinja::Value>, ApiError> {
+    let list = match &value {
+        jinja::Value::List(list) if !list.is_empty() => list,
+        jinja::Value::None => {
             return Err(ApiError::field("messages", "`messages` is missing; give at least one"));
         }
-        Some(Value::Array(_)) => {
+        jinja::Value::List(_) => {
             return Err(ApiError::field("messages", "`messages` is empty; give at least one"));
         }
-        Some(other) => return Err(wrong("messages", "a list of messages", &other)),
-    };
-    let mut messages = Vec::new();
-    for (at, value) in list.into_iter().enumerate() {
-        let place = format!("messages[{at}]");
-        let mut fields = Fields::new(value)
-            .map_err(|_| ApiError::field(&place, format!("`{place}` should be an object")))?;
-        let role = fields.text("role")?;
-        let role =
-            role.ok_or_else(|| ApiError::field(&place, format!("`{place}` has no `role`")))?;
-        let content = content(&place, fields.take("content"))?;
-        fields.text("name")?;
-        fields.end().map_err(|error| ApiError {
-            message: format!("{place}: {}", error.message),
-            ..error
-        })?;
-        messages.push(Message { role, content });
-    }
-    Ok(messages)
-}
-
-/// The text of a message: a text, or parts of which all are text.
-fn content(place: &str, value: Option<Value>) -> Result<String, ApiError> {
-    let name = format!("{place}.content");
-    match value {
-        None => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text),
-        Some(Value::Array(parts)) => {
-            let part = |part: &Value| match (part.get("type"), part.get("text")) {
-                (Some(Value::String(kind)), Some(Value::String(text))) if kind == "text" => {
-                    Ok(text.clone())
-                }
-                (_, _) => {
-                    Err(ApiError::field(&name, format!("`{name}` has a part that is not text")))
-                }
-            };
-            parts.iter().map(part).collect()
+        other => {
+            let why =
+                format!("`messages` should be a list of messages, but is {}", named_kind(other));
+            return Err(ApiError::field("messages", why));
         }
-        Some(other) => Err(wrong(&name, "a text", &other)),
+    };
+    for (at, message) in list.iter().enumerate() {
+        let place = format!("messages[{at}]");
+        let get = |name: &str| message.get(&jinja::Value::from(name)).unwrap_or(jinja::Value::None);
+        let refuse = |name: &str, why: String| Err(ApiError::field(name, why));
+        if !matches!(message, jinja::Value::Map(_)) {
+            return refuse(&place, format!("`{place}` should be an object"));
+        }
+        match get("role") {
+            jinja::Value::Str(_) => {}
+            jinja::Value::None => return refuse(&place, format!("`{place}` has no `role`")),
+            other => {
+                let name = format!("{place}.role");
+                let kind = named_kind(&other);
+                return refuse(&name, format!("`{name}` should be a text, but is {kind}"));
+            }
+        }
+        let name = format!("{place}.content");
+        match get("content") {
+            jinja::Value::None | jinja::Value::Str(_) => {}
+            jinja::Value::List(parts) => {
+                let is_text = |part: &jinja::Value| {
+                    let of = |name: &str| part.get(&jinja::Value::from(name));
+                    of("type").is_some_and(|kind| kind.as_str() == Some("text"))
+                        && of("text").is_some_and(|text| text.as_str().is_some())
+                };
+                if !parts.iter().all(is_text) {
+                    return refuse(&name, format!("`{name}` has a part that is not text"));
+                }
+            }
+            other => {
+                let kind = named_kind(&other);
+                return refuse(&name, format!("`{name}` should be a text, but is {kind}"));
+            }
+        }
     }
+    // A template may ask for the content of any message.
+    let with_content = |message: &jinja::Value| {
+        let jinja::Value::Map(entries) = message else { return message.clone() };
+        let has_content = entries.iter().any(|(key, value)| {
+            key.as_str() == Some("content") && !matches!(value, jinja::Value::None)
+        });
+        let absent = (!has_content).then(|| ("content".to_owned(), jinja::Value::from("")));
+        let fields = entries
+            .iter()
+            .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone())));
+        let fields = fields.filter(|(key, _)| has_content || key != "content");
+        fields.chain(absent).collect()
+    };
+    Ok(list.iter().map(with_content).collect())
 }
 
 /// What is tokenized.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Tokenized {
     /// A text.
     Text(String),
     /// A conversation, by the chat template.
-    Messages(Vec<Message>),
+    Messages(Conversation),
 }
 
 /// A request to `/tokenize`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Tokenize {
     /// The model's name, if given.
     pub model: Option<String>,
@@ -440,13 +609,13 @@ pub struct Tokenize {
 }
 
 impl Tokenize {
-    /// Reads a request.
-    pub fn read(value: Value) -> Result<Tokenize, ApiError> {
+    /// Reads a request. `ordered`: the same object, with its keys in the order of the text.
+    pub fn read(value: Value, ordered: &jinja::Value) -> Result<Tokenize, ApiError> {
         let mut fields = Fields::new(value)?;
-        let (text, list) = (fields.text("prompt")?, fields.take("messages"));
-        let what = match (text, list) {
-            (Some(text), None) => Tokenized::Text(text),
-            (None, Some(list)) => Tokenized::Messages(messages(Some(list))?),
+        let has_messages = fields.map.get("messages").is_some_and(|value| !value.is_null());
+        let what = match (fields.text("prompt")?, has_messages) {
+            (Some(text), false) => Tokenized::Text(text),
+            (None, true) => Tokenized::Messages(conversation(&mut fields, ordered)?),
             (_, _) => {
                 return Err(ApiError::field("prompt", "give `prompt` or `messages`, one of them"));
             }

@@ -1,8 +1,6 @@
-//! The routes, and the life of the server.
-//!
-//! In: a bound socket, a model, a tokenizer, limits. Out: answers, until the caller says to end. Must stay true: every
-//! error is OpenAI's object; a request is checked completely before anything is computed; a client that leaves takes its
-//! work with it; after the call to end, running answers are finished within the grace time, and new ones are refused.
+//! The routes, and the life of the server. Every error is OpenAI's object; a request is checked completely before
+//! anything is computed; a client that leaves takes its work with it; after the call to end, running answers are finished
+//! within the grace time, and new ones are refused.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -11,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -48,6 +46,8 @@ pub struct Setup {
     pub grace: Duration,
     /// What a client must know.
     pub token: Option<String>,
+    /// Origins of web pages that may use the server, besides those on this machine; `*` for all.
+    pub origins: Vec<String>,
     /// How messages become a prompt.
     pub template: Template,
     /// The tokenizer, if the tokens are text.
@@ -147,6 +147,7 @@ fn router(app: Shared) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(metrics))
         .route("/v1/models", get(models))
+        .route("/v1/models/", get(models))
         .route("/v1/models/{*name}", get(one_model))
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
@@ -158,20 +159,84 @@ fn router(app: Shared) -> Router {
         .with_state(app)
 }
 
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// Checks who asks, and counts the answer.
 async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let response = match app.admit(&request) {
-        Ok(()) => next.run(request).await,
+    let origin = request.headers().get(header::ORIGIN).cloned().filter(|origin| app.allows(origin));
+    let id = request.headers().get(REQUEST_ID).cloned();
+    let is_preflight = request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let mut response = match app.admit_host(&request) {
         Err(error) => error.into_response(),
+        // A browser asks without a token.
+        Ok(()) if is_preflight => match &origin {
+            Some(_) => StatusCode::NO_CONTENT.into_response(),
+            None => {
+                let why = "pages of this origin may not use the server; start it with --allow-origin ORIGIN";
+                ApiError::with(StatusCode::FORBIDDEN, "wrong_origin", why).into_response()
+            }
+        },
+        Ok(()) => match app.admit(&request) {
+            Ok(()) => next.run(request).await,
+            Err(error) => error.into_response(),
+        },
     };
     app.stats.answered(response.status().as_u16());
     app.stats.request_times.add(began.elapsed());
+    let headers = response.headers_mut();
+    if let Some(origin) = origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        if is_preflight {
+            let allow = |text| HeaderValue::from_static(text);
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow("GET, POST"));
+            headers.insert(
+                header::ACCESS_CONTROL_ALLOW_HEADERS,
+                allow("*, Authorization, Content-Type"),
+            );
+        }
+    }
+    let number = app.numbers.fetch_add(1, Ordering::Relaxed);
+    let id = id.or_else(|| HeaderValue::from_str(&format!("req-{}-{number}", app.began)).ok());
+    if let Some(id) = id {
+        headers.insert(REQUEST_ID, id);
+    }
     response
 }
 
+/// An answer that names the fields of the request that were left out.
+fn with_ignored(mut response: Response, ignored: &[String]) -> Response {
+    let names: Vec<String> = ignored.iter().map(|name| name.escape_default().to_string()).collect();
+    if let Ok(names) = HeaderValue::from_str(&names.join(", "))
+        && !ignored.is_empty()
+    {
+        response.headers_mut().insert(HeaderName::from_static("x-ignored-fields"), names);
+    }
+    response
+}
+
+/// A request's body: its fields, and the same object with its keys in the order of the text.
+struct Read {
+    value: Value,
+    ordered: jinja::Value,
+}
+
 impl App {
-    fn admit(&self, request: &Request) -> Result<(), ApiError> {
+    /// Whether a page of this origin may use the server.
+    fn allows(&self, origin: &HeaderValue) -> bool {
+        let Ok(origin) = origin.to_str() else { return false };
+        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        let name = host
+            .rsplit_once(':')
+            .filter(|(_, port)| !port.ends_with(']'))
+            .map_or(host, |(name, _)| name);
+        ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+            || self.setup.origins.iter().any(|allowed| allowed == "*" || allowed == origin)
+    }
+
+    fn admit_host(&self, request: &Request) -> Result<(), ApiError> {
         let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         // A page in a browser could point a name of its own at this machine.
         if self.is_local && self.setup.token.is_none() {
@@ -185,6 +250,11 @@ impl App {
                 return Err(ApiError::with(StatusCode::FORBIDDEN, "wrong_host", why));
             }
         }
+        Ok(())
+    }
+
+    fn admit(&self, request: &Request) -> Result<(), ApiError> {
+        let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         let Some(wanted) = &self.setup.token else { return Ok(()) };
         if request.uri().path() == "/health" {
             return Ok(());
@@ -209,6 +279,10 @@ impl App {
 
     /// The JSON of a request.
     async fn json(&self, request: Request) -> Result<Value, ApiError> {
+        self.read(request).await.map(|read| read.value)
+    }
+
+    async fn read(&self, request: Request) -> Result<Read, ApiError> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
         // A page in a browser may send other types without asking.
@@ -235,8 +309,12 @@ impl App {
                 return Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why));
             }
         };
-        serde_json::from_slice(&bytes)
-            .map_err(|error| ApiError::bad(format!("the body is not JSON: {error}")))
+        let wrong =
+            |error: &dyn std::fmt::Display| ApiError::bad(format!("the body is not JSON: {error}"));
+        let value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| wrong(&error))?;
+        let ordered = jinja::Value::from_json(text).map_err(|error| wrong(&error))?;
+        Ok(Read { value, ordered })
     }
 
     fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
@@ -248,6 +326,19 @@ impl App {
                 let why = format!("the model `{name}` is not here; this server has `{own}`");
                 let error = ApiError::with(StatusCode::NOT_FOUND, "model_not_found", why);
                 Err(ApiError { param: Some("model".to_owned()), ..error })
+            }
+        }
+    }
+
+    fn check_bias(&self, common: &Common) -> Result<(), ApiError> {
+        match common.penalties.bias.iter().find(|(id, _)| *id as usize >= self.vocab) {
+            None => Ok(()),
+            Some((id, _)) => {
+                let why = format!(
+                    "`logit_bias` has the token {id}, but the vocabulary has {}",
+                    self.vocab
+                );
+                Err(ApiError::field("logit_bias", why))
             }
         }
     }
@@ -281,7 +372,7 @@ impl App {
         }
         let left = context.saturating_sub(prompt.len());
         let wanted = asked.unwrap_or(usual.min(left).max(1));
-        if wanted > left {
+        if wanted > left || prompt.len() > context {
             let why = format!(
                 "`{name}` has {} tokens and {wanted} more are asked for, but this server computes at most {context} tokens of a sequence",
                 prompt.len()
@@ -316,6 +407,7 @@ impl App {
                     prompt: prompt.clone(),
                     max_tokens: *most,
                     sampling,
+                    penalties: common.penalties.clone(),
                     stops: common.stops.clone(),
                     logprobs: common.logprobs,
                     score_prompt: echo && common.logprobs.is_some(),
@@ -362,9 +454,11 @@ impl App {
         };
         if common.stream {
             let alive = KeepAlive::new().interval(Duration::from_secs(10));
-            return Ok(Sse::new(pieces(answering, received)).keep_alive(alive).into_response());
+            let answer = Sse::new(pieces(answering, received)).keep_alive(alive).into_response();
+            return Ok(with_ignored(answer, &common.ignored));
         }
-        Ok(Json(collect(answering, received).await?).into_response())
+        let answer = Json(collect(answering, received).await?).into_response();
+        Ok(with_ignored(answer, &common.ignored))
     }
 }
 
@@ -377,6 +471,7 @@ fn same(one: &str, two: &str) -> bool {
 async fn completions(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
     let Completion { common, prompts, echo, marked } = Completion::read(app.json(request).await?)?;
     app.check_name(common.model.as_deref())?;
+    app.check_bias(&common)?;
     let several = prompts.len() > 1;
     let mut ready = Vec::new();
     for (at, prompt) in prompts.into_iter().enumerate() {
@@ -393,12 +488,14 @@ async fn completions(State(app): State<Shared>, request: Request) -> Result<Resp
 }
 
 async fn chat(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
-    let Chat { mut common, messages } = Chat::read(app.json(request).await?)?;
+    let Read { value, ordered } = app.read(request).await?;
+    let Chat { mut common, conversation } = Chat::read(value, &ordered)?;
     app.check_name(common.model.as_deref())?;
     if let Some(why) = &app.setup.no_text {
         return Err(ApiError::field("messages", why.clone()));
     }
-    let ids = app.setup.template.tokens(&messages, app.setup.codec.as_ref())?;
+    let ids = app.setup.template.tokens(&conversation, app.setup.codec.as_ref())?;
+    app.check_bias(&common)?;
     let most = app.room("messages", &ids, common.max_tokens, usize::MAX)?;
     common.stops.extend(app.setup.template.stops());
     app.answer(Shape::Chat, common, vec![(ids, most)], false).await
@@ -440,16 +537,16 @@ async fn one_model(
 }
 
 async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Json<Value>, ApiError> {
-    let value = app.json(request).await?;
-    let asked = request::Tokenize::read(value)?;
+    let Read { value, ordered } = app.read(request).await?;
+    let asked = request::Tokenize::read(value, &ordered)?;
     app.check_name(asked.model.as_deref())?;
     let ids = match asked.what {
         request::Tokenized::Text(text) => app.encode("prompt", &text, asked.marked)?,
-        request::Tokenized::Messages(messages) => {
+        request::Tokenized::Messages(conversation) => {
             if let Some(why) = &app.setup.no_text {
                 return Err(ApiError::field("messages", why.clone()));
             }
-            app.setup.template.tokens(&messages, app.setup.codec.as_ref())?
+            app.setup.template.tokens(&conversation, app.setup.codec.as_ref())?
         }
     };
     let (count, most) = (ids.len(), app.setup.context);

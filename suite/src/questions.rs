@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use jinja::Value;
 
 use crate::SuiteError;
 
@@ -19,7 +19,7 @@ pub struct Questions {
 }
 
 /// One question.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Question {
     /// Its line, from 1.
     pub line: usize,
@@ -56,8 +56,8 @@ impl Questions {
                 )
             };
             let fields: Value =
-                serde_json::from_str(line).map_err(|error| wrong(format!("not JSON: {error}")))?;
-            if !fields.is_object() {
+                Value::from_json(line).map_err(|error| wrong(format!("not JSON: {error}")))?;
+            if !matches!(fields, Value::Map(_)) {
                 return Err(wrong("the line is not an object".to_owned()));
             }
             all.push(Question { line: line_number, fields });

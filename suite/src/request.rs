@@ -2,14 +2,13 @@
 //! (`lm_eval/api/task.py`, `fewshot_context` and `construct_requests`); a question that does not fit its task is an
 //! error with its line.
 
-use minijinja::Value;
-use minijinja::value::ValueKind;
+use jinja::Value;
 
 use crate::SuiteError;
 use crate::questions::{Question, Questions};
 use crate::shots::Shots;
 use crate::suite::{Kind, Metric, Task};
-use crate::template::{evaluate, is_list, render, texts};
+use crate::template::{evaluate, list, render, texts};
 
 /// What a model is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,28 +152,34 @@ fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Side
     let given = text("prompt", &task.prompt)?.unwrap_or_default();
     let ending = text("ending", &task.ending)?;
     let answer = value("answer", &task.answer)?;
+    let shown_answer = shown(&answer);
     let (mut choices, mut right, mut expected) = (Vec::new(), Vec::new(), Vec::new());
     match task.kind {
         Kind::Choice => {
-            let list = value("choices", &task.choices)?;
-            choices = texts(&list)
-                .ok_or_else(|| fail("choices", format!("a list of texts is wanted, not {list}")))?;
+            let value = value("choices", &task.choices)?;
+            let shown = shown(&value);
+            choices = list(&value).and_then(|items| texts(&items)).ok_or_else(|| {
+                fail("choices", format!("a list of texts is wanted, not {shown}"))
+            })?;
             if choices.len() < 2 || choices.iter().any(String::is_empty) {
-                let why = format!("at least two texts are wanted, none of them empty, not {list}");
+                let why = format!("at least two texts are wanted, none of them empty, not {shown}");
                 return Err(fail("choices", why));
             }
             right = places(&answer, &choices).ok_or_else(|| {
-                let why = format!("{answer} is none of the {} choices", choices.len());
+                let why = format!("{} is none of the {} choices", shown_answer, choices.len());
                 fail("answer", why)
             })?;
         }
         Kind::Continuation | Kind::Generate | Kind::Document => {
             expected = match answer.as_str() {
                 Some(text) => vec![text.to_owned()],
-                None if task.kind == Kind::Generate && answer.kind() == ValueKind::Number => {
-                    vec![answer.to_string()]
+                None if task.kind == Kind::Generate && is_number(&answer) => {
+                    vec![shown_answer.clone()]
                 }
-                None => texts(&answer).filter(|_| task.kind == Kind::Generate).unwrap_or_default(),
+                None => list(&answer)
+                    .and_then(|items| texts(&items))
+                    .filter(|_| task.kind == Kind::Generate)
+                    .unwrap_or_default(),
             };
             // Every text contains the empty one.
             let is_empty = match task.metrics.contains(&Metric::Contains) {
@@ -188,26 +193,31 @@ fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Side
                         "a text that is not empty"
                     }
                 };
-                return Err(fail("answer", format!("{wanted} is wanted, not {answer}")));
+                return Err(fail("answer", format!("{wanted} is wanted, not {shown_answer}")));
             }
         }
     }
     Ok(Sides { given, choices, right, expected, ending })
 }
 
+/// A value as Python shows it, for messages.
+fn shown(value: &Value) -> String {
+    value.repr().unwrap_or_else(|error| error)
+}
+
+fn is_number(value: &Value) -> bool {
+    matches!(value, Value::Int(_) | Value::Float(_))
+}
+
 /// The places of right choices: numbers from 0, texts, or a list of either.
 fn places(answer: &Value, choices: &[String]) -> Option<Vec<usize>> {
-    if is_list(answer) {
-        let all: Option<Vec<Vec<usize>>> =
-            answer.try_iter().ok()?.map(|item| places(&item, choices)).collect();
+    if let Some(items) = list(answer) {
+        let all: Option<Vec<Vec<usize>>> = items.iter().map(|item| places(item, choices)).collect();
         return all.map(|all| all.concat()).filter(|all| !all.is_empty());
     }
-    let place = if answer.kind() == ValueKind::Bool {
-        usize::from(answer.is_true())
-    } else if let Some(text) = answer.as_str() {
-        choices.iter().position(|choice| choice == text)?
-    } else {
-        usize::try_from(i64::try_from(answer.clone()).ok()?).ok()?
+    let place = match answer.as_str() {
+        Some(text) => choices.iter().position(|choice| choice == text)?,
+        None => usize::try_from(answer.as_int()?).ok()?,
     };
     (place < choices.len()).then(|| vec![place])
 }
@@ -253,7 +263,9 @@ mod tests {
         let all = all.iter().enumerate();
         Questions {
             place: "q.jsonl".to_owned(),
-            all: all.map(|(n, fields)| Question { line: n + 1, fields: fields.clone() }).collect(),
+            all: all
+                .map(|(n, fields)| Question { line: n + 1, fields: Value::from(fields) })
+                .collect(),
             digest: blake3::hash(b""),
         }
     }
@@ -302,7 +314,7 @@ mod tests {
         let cases = [
             (json!({"q": "", "c": ["x", "y"], "a": 2}), "2 is none of the 2 choices"),
             (json!({"q": "", "c": ["x", "y"], "a": -1}), "-1 is none"),
-            (json!({"q": "", "c": ["x", "y"], "a": "z"}), "z is none"),
+            (json!({"q": "", "c": ["x", "y"], "a": "z"}), "'z' is none"),
             (json!({"q": "", "c": ["x"], "a": 0}), "at least two texts"),
             (json!({"q": "", "c": ["x", ""], "a": 0}), "none of them empty"),
             (json!({"q": "", "c": "xy", "a": 0}), "a list of texts is wanted"),

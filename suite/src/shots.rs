@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use jinja::Value;
 use tasks::cpython::Random;
 
 use crate::SuiteError;
@@ -73,7 +74,7 @@ impl<'a> Shots<'a> {
         let chosen: Vec<&Question> = picks
             .iter()
             .filter_map(|pick| self.examples.all.get(*places.get(*pick as usize)?))
-            .filter(|example| example.fields != question.fields)
+            .filter(|example| !example.fields.equals(&question.fields))
             .take(wanted)
             .collect();
         match chosen.len() == wanted {
@@ -83,11 +84,11 @@ impl<'a> Shots<'a> {
     }
 }
 
-/// The value of the task's `shots_by`, as JSON.
+/// The value of the task's `shots_by`, as text.
 fn group(task: &Task, file: &Questions, question: &Question) -> Result<String, SuiteError> {
     let Some(field) = &task.shots_by else { return Ok(String::new()) };
-    match question.fields.get(field) {
-        Some(value) => Ok(value.to_string()),
+    match question.fields.get(&Value::from(field.as_str())) {
+        Some(value) => Ok(value.repr().unwrap_or_default()),
         None => Err(SuiteError::new(
             file.at(question),
             format!("it has no `{field}`, which chooses the examples of task `{}`", task.name),

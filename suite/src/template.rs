@@ -1,104 +1,66 @@
-//! In: a template or an expression, a question's fields. Out: text, or a value. Must stay true: as in the harness
-//! (`lm_eval/utils.py`, `apply_template`), a missing field is an error and a trailing newline is kept; Python's methods
-//! of strings work; a template cannot read files.
+//! The prompts of suites: templates and expressions over a question's fields, as the harness renders them
+//! (`lm_eval/utils.py`, `apply_template`). A missing field is an error, and a trailing newline is kept.
 
-use std::sync::OnceLock;
-
-use minijinja::value::ValueKind;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use jinja::{Arguments, Environment, Undefined, Value};
 use regex::Regex;
 
-/// Most steps of one template: a loop over a question is short.
-const FUEL: u64 = 1_000_000;
-
-fn environment() -> &'static Environment<'static> {
-    static ENVIRONMENT: OnceLock<Environment<'static>> = OnceLock::new();
-    ENVIRONMENT.get_or_init(|| {
-        let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_keep_trailing_newline(true);
-        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        environment.set_fuel(Some(FUEL));
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_filter("regex_replace", regex_replace);
-        environment.add_filter("index", index);
-        environment.add_filter("literal", literal);
-        environment
-    })
-}
+const ENVIRONMENT: Environment = Environment {
+    undefined: Undefined::Error,
+    trims_blocks: false,
+    filters: &[("regex_replace", regex_replace), ("index", index), ("literal", literal)],
+    functions: &[],
+};
 
 /// The text of a template.
-pub fn render(template: &str, fields: &serde_json::Value) -> Result<String, String> {
-    let context = Value::from_serialize(fields);
-    environment().render_str(template, context).map_err(|error| {
-        let is_undefined = error.kind() == ErrorKind::UndefinedError;
-        let lacks = if is_undefined { missing(template, fields) } else { None };
-        lacks.unwrap_or_else(|| said(&error))
-    })
+pub fn render(template: &str, fields: &Value) -> Result<String, String> {
+    ENVIRONMENT.render(template, fields).map_err(|error| missing(&error, fields).unwrap_or(error))
 }
 
-/// The fields that a template names and the question lacks, beside those that it has.
-fn missing(template: &str, fields: &serde_json::Value) -> Option<String> {
-    let quoted = |names: &mut dyn Iterator<Item = &str>| {
-        names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-    };
-    let has = fields.as_object()?;
-    let used = environment().template_from_str(template).ok()?.undeclared_variables(false);
-    let mut lacks: Vec<&str> = used.iter().map(String::as_str).collect();
-    lacks.retain(|name| !has.contains_key(*name));
-    lacks.sort_unstable();
-    let (lacks, has) =
-        (quoted(&mut lacks.into_iter()), quoted(&mut has.keys().map(String::as_str)));
-    (!lacks.is_empty()).then(|| format!("the question has no {lacks}; its fields are {has}"))
+/// The field that a template names and the question lacks, beside those that it has.
+fn missing(error: &str, fields: &Value) -> Option<String> {
+    let name = error.strip_prefix('\'')?.strip_suffix("' is undefined")?;
+    let Value::Map(entries) = fields else { return None };
+    let has = entries.iter().filter_map(|(key, _)| Some(format!("`{}`", key.as_str()?)));
+    let has = has.collect::<Vec<_>>().join(", ");
+    Some(format!("the question has no `{name}`; its fields are {has}"))
 }
 
 /// The value of an expression.
-pub fn evaluate(expression: &str, fields: &serde_json::Value) -> Result<Value, String> {
-    let compiled = environment().compile_expression(expression).map_err(|error| said(&error))?;
-    let value = compiled.eval(Value::from_serialize(fields)).map_err(|error| said(&error))?;
-    match value.is_undefined() {
-        true => Err(format!("`{expression}` is a field that the question does not have")),
-        false => Ok(value),
-    }
+pub fn evaluate(expression: &str, fields: &Value) -> Result<Value, String> {
+    ENVIRONMENT
+        .evaluate(expression, fields)
+        .map_err(|error| missing(&error, fields).unwrap_or(error))
 }
 
-/// Whether a value is a list; a slice of one is another kind.
-pub fn is_list(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
+/// The elements of a list, also of one that a filter made.
+pub fn list(value: &Value) -> Option<Vec<Value>> {
+    match value {
+        Value::List(_) | Value::Tuple(_) | Value::View(..) | Value::Generator(_) => {
+            value.iterate().ok()
+        }
+        _ => None,
+    }
 }
 
 /// The texts of a list.
-pub fn texts(value: &Value) -> Option<Vec<String>> {
-    if !is_list(value) {
-        return None;
-    }
-    let items = value.try_iter().ok()?;
-    items.map(|item| item.as_str().map(str::to_owned)).collect()
-}
-
-/// An error without the template's name, which is always the same.
-fn said(error: &Error) -> String {
-    let kind = error.kind();
-    match error.detail() {
-        Some(detail) => format!("{kind}: {detail}"),
-        None => kind.to_string(),
-    }
+pub fn texts(items: &[Value]) -> Option<Vec<String>> {
+    items.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
 /// As the harness's filter of that name: Python's `re.sub(pattern, replacement, text)`, where `\1` is a group.
-fn regex_replace(text: &str, pattern: &str, replacement: Option<&str>) -> Result<String, Error> {
-    let compiled = Regex::new(pattern).map_err(|why| {
-        let why = why.to_string();
-        let why = why.lines().last().unwrap_or_default();
-        Error::new(
-            ErrorKind::InvalidOperation,
-            format!("`{pattern}` is not a regular expression: {why}"),
-        )
+fn regex_replace(arguments: &Arguments) -> Result<Value, String> {
+    let [text, pattern, replacement] =
+        arguments.bind("regex_replace", ["string", "pattern", "repl"])?;
+    let text_of = |value: Option<Value>| value.map_or(Ok(String::new()), |value| value.text());
+    let (text, pattern, replacement) = (text_of(text)?, text_of(pattern)?, text_of(replacement)?);
+    let compiled = Regex::new(&pattern).map_err(|error| {
+        let error = error.to_string();
+        let reason = error.lines().last().unwrap_or_default();
+        format!("`{pattern}` is not a regular expression: {reason}")
     })?;
     let groups = compiled.captures_len();
     let mut ours = String::new();
-    let mut characters = replacement.unwrap_or_default().chars().peekable();
+    let mut characters = replacement.chars().peekable();
     while let Some(c) = characters.next() {
         match c {
             '$' => ours.push_str("$$"),
@@ -120,41 +82,38 @@ fn regex_replace(text: &str, pattern: &str, replacement: Option<&str>) -> Result
                 Some(other) if other.is_ascii_punctuation() => ours.extend(['\\', other]),
                 other => {
                     let what = other.map_or_else(String::new, String::from);
-                    return Err(Error::new(
-                        ErrorKind::InvalidOperation,
-                        format!(
-                            "`\\{what}` in the replacement `{}` is neither a group of `{pattern}` from \\1 to \\9 nor \\n, \\t or \\\\",
-                            replacement.unwrap_or_default()
-                        ),
+                    return Err(format!(
+                        "`\\{what}` in the replacement `{replacement}` is neither a group of `{pattern}` from \\1 to \\9 nor \\n, \\t or \\\\"
                     ));
                 }
             },
             other => ours.push(other),
         }
     }
-    Ok(compiled.replace_all(text, ours.as_str()).into_owned())
+    Ok(Value::from(compiled.replace_all(&text, ours.as_str()).into_owned()))
 }
 
 /// The place of an item in a list, as Python's `list.index`.
-fn index(list: &Value, item: &Value) -> Result<usize, Error> {
-    let items = list.try_iter()?;
-    items.enumerate().find(|(_, here)| here == item).map(|(place, _)| place).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidOperation, format!("{item} is not in the list {list}"))
-    })
+fn index(arguments: &Arguments) -> Result<Value, String> {
+    let [all, item] = arguments.bind("index", ["list", "item"])?;
+    let (all, item) = (all.unwrap_or(Value::None), item.unwrap_or(Value::None));
+    let at = all.iterate()?.iter().position(|other| other.equals(&item));
+    match at.and_then(|at| i128::try_from(at).ok()) {
+        Some(at) => Ok(Value::Int(at)),
+        None => Err(format!("{} is not in the list {}", item.repr()?, all.repr()?)),
+    }
 }
 
 /// The value of a text that is a Python literal of lists, dictionaries, strings and numbers, as `ast.literal_eval`.
-fn literal(text: &str) -> Result<Value, Error> {
+fn literal(arguments: &Arguments) -> Result<Value, String> {
+    let [text] = arguments.bind("literal", ["text"])?;
+    let text = text.unwrap_or(Value::None).text()?;
     let mut parser = Literal { rest: text.trim(), depth: 0 };
-    let value = parser.value();
-    match value {
-        Some(value) if parser.rest.trim().is_empty() => Ok(Value::from_serialize(value)),
+    match parser.value() {
+        Some(value) if parser.rest.trim().is_empty() => Ok(value),
         Some(_) | None => {
             let at = text.len() - parser.rest.len();
-            Err(Error::new(
-                ErrorKind::InvalidOperation,
-                format!("the text is not a Python literal from byte {at} on"),
-            ))
+            Err(format!("the text is not a Python literal from byte {at} on"))
         }
     }
 }
@@ -179,43 +138,51 @@ impl Literal<'_> {
         }
     }
 
-    fn value(&mut self) -> Option<serde_json::Value> {
+    fn value(&mut self) -> Option<Value> {
         self.depth += 1;
         let value = if self.depth > DEPTH { None } else { self.any() };
         self.depth -= 1;
         value
     }
 
-    fn any(&mut self) -> Option<serde_json::Value> {
+    fn any(&mut self) -> Option<Value> {
         for (open, close) in [('[', ']'), ('(', ')')] {
             if self.take(open) {
                 let mut items = Vec::new();
+                let mut is_tuple = open == '(';
                 while !self.take(close) {
                     items.push(self.value()?);
                     if !self.take(',') {
-                        return self.take(close).then(|| items.into());
+                        // One value in parentheses is that value.
+                        is_tuple &= items.len() > 1;
+                        self.take(close).then_some(())?;
+                        break;
                     }
                 }
-                return Some(items.into());
+                return match (open, is_tuple) {
+                    ('[', _) => Some(Value::from(items)),
+                    (_, true) => Some(Value::tuple(items)),
+                    (_, false) => items.pop(),
+                };
             }
         }
         if self.take('{') {
-            let mut fields = serde_json::Map::new();
+            let mut fields = Vec::new();
             while !self.take('}') {
                 let key = self.string()?;
                 if !self.take(':') {
                     return None;
                 }
-                fields.insert(key, self.value()?);
+                fields.push((key, self.value()?));
                 if !self.take(',') {
-                    return self.take('}').then(|| fields.into());
+                    return self.take('}').then(|| fields.into_iter().collect());
                 }
             }
-            return Some(fields.into());
+            return Some(fields.into_iter().collect());
         }
         self.rest = self.rest.trim_start();
         if self.rest.starts_with(['\'', '"']) {
-            return self.string().map(Into::into);
+            return self.string().map(Value::from);
         }
         let end = self
             .rest
@@ -224,12 +191,12 @@ impl Literal<'_> {
         let (word, rest) = self.rest.split_at_checked(end)?;
         self.rest = rest;
         match word {
-            "True" => Some(true.into()),
-            "False" => Some(false.into()),
-            "None" => Some(serde_json::Value::Null),
-            number => match number.parse::<i64>() {
-                Ok(whole) => Some(whole.into()),
-                Err(_) => number.parse::<f64>().ok().filter(|n| n.is_finite()).map(Into::into),
+            "True" => Some(Value::Bool(true)),
+            "False" => Some(Value::Bool(false)),
+            "None" => Some(Value::None),
+            number => match number.parse::<i128>() {
+                Ok(whole) => Some(Value::Int(whole)),
+                Err(_) => number.parse().ok().filter(|n: &f64| n.is_finite()).map(Value::Float),
             },
         }
     }
@@ -275,22 +242,31 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn render(template: &str, fields: &serde_json::Value) -> Result<String, String> {
+        super::render(template, &Value::from(fields))
+    }
+
+    fn evaluate(expression: &str, fields: &serde_json::Value) -> Result<String, String> {
+        super::evaluate(expression, &Value::from(fields))?.repr()
+    }
+
     #[test]
     fn a_field_that_is_not_there_is_named() {
         let said = render("{{ start }} {{ strat }}", &json!({"start": 1, "end": 2})).unwrap_err();
         assert_eq!(said, "the question has no `strat`; its fields are `end`, `start`");
         let said = render("{{ start.x.y }}", &json!({"start": {}})).unwrap_err();
-        assert!(said.starts_with("undefined value"), "{said}");
+        assert_eq!(said, "'dict object' has no attribute 'x'");
     }
 
     #[test]
     fn templates_are_jinjas() {
         let fields = json!({"q": " a<b ", "list": ["x", "y"], "n": 3, "pick": "y"});
         assert_eq!(render("{{ q.strip() }}|{{ n }}\n", &fields).unwrap(), "a<b|3\n");
-        assert_eq!(evaluate("list | index(pick)", &fields).unwrap(), Value::from(1));
+        assert_eq!(evaluate("list | index(pick)", &fields).unwrap(), "1");
+        assert_eq!(evaluate("[q[1:], list[0] ~ '!']", &fields).unwrap(), "['a<b ', 'x!']");
         assert_eq!(
-            texts(&evaluate("[q[1:], list[0] ~ '!']", &fields).unwrap()).unwrap(),
-            ["a<b ", "x!"]
+            render("{{ list }} {{ n == 3 }} {{ none }}", &fields).unwrap(),
+            "['x', 'y'] True None"
         );
         assert!(render("{{ missing }}", &fields).unwrap_err().contains("has no `missing`"));
         assert!(evaluate("missing", &fields).unwrap_err().contains("missing"));
@@ -323,11 +299,9 @@ mod tests {
     #[test]
     fn literals_of_python_are_read() {
         let fields = json!({"t": r#"[{'question': "it's", 'options': ['a\'b', "\u00e9"], 'n': -2, 'x': 1.5, 'y': None,}, (True,)]"#, "bad": "[1, f(x)]", "deep": "[".repeat(10_000)});
-        let value = evaluate("t | literal", &fields).unwrap();
-        let json = serde_json::to_value(&value).unwrap();
         assert_eq!(
-            json,
-            json!([{"question": "it's", "options": ["a'b", "é"], "n": -2, "x": 1.5, "y": null}, [true]])
+            evaluate("t | literal", &fields).unwrap(),
+            r#"[{'question': "it's", 'options': ["a'b", 'é'], 'n': -2, 'x': 1.5, 'y': None}, (True,)]"#
         );
         assert!(evaluate("bad | literal", &fields).unwrap_err().contains("from byte 5"));
         assert!(evaluate("deep | literal", &fields).is_err());

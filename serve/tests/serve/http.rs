@@ -12,6 +12,13 @@ use crate::toy::{Bytes, Server, Toy, events, post, receive, setup};
 const COMPLETIONS: &str = "/v1/completions";
 const CHAT: &str = "/v1/chat/completions";
 
+/// The whole answer with its head.
+fn raw(mut stream: std::net::TcpStream) -> String {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
 fn text(answer: &Value) -> String {
     answer["choices"][0]["text"].as_str().unwrap().to_owned()
 }
@@ -242,6 +249,104 @@ fn a_template_decides_whether_a_conversation_begins_with_a_mark() {
     assert_eq!(first(new(body), Bytes { specials: Vec::new() }), 256);
 }
 
+/// Clients of agents and proxies send them with every request.
+#[test]
+fn fields_that_change_nothing_are_taken_and_unknown_ones_named() {
+    let server = Server::start();
+    let messages = json!([
+        { "role": "user", "content": "hi", "type": "text", "name": "me" },
+        { "role": "assistant", "content": null, "tool_calls": [{ "id": "1", "type": "function", "function": { "name": "f", "arguments": "{\"b\": 1, \"a\": 2}" } }] },
+        { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }], "tool_call_id": "1" },
+    ]);
+    let body = json!({
+        "messages": messages, "max_tokens": 1, "store": false, "metadata": {}, "parallel_tool_calls": true,
+        "service_tier": "auto", "chat_template_kwargs": { "enable_thinking": false }, "tool_choice": "auto",
+        "tools": [], "reasoning_effort": "low", "strange": [1],
+    });
+    let answer = raw(server.start_post(CHAT, &body.to_string()));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("x-ignored-fields: reasoning_effort, strange\r\n"), "{answer}");
+}
+
+#[test]
+fn a_template_sees_fields_of_messages_tools_and_options() {
+    let mut setup = setup();
+    let template = "{% for m in messages %}{{ m.tool_calls[0].function.arguments | tojson if m.tool_calls }}{{ m.content }}|{% endfor %}\
+                    {{ tools | tojson if tools }}{{ thinking }}{{ add_generation_prompt }}";
+    setup.template = Template::new(template, [].into()).unwrap();
+    let server = Server::with(Toy::default(), setup);
+    // Keys in the order of the text.
+    let body = r#"{"messages": [{"role": "assistant", "content": null, "tool_calls": [{"function": {"arguments": "{\"b\": 1, \"a\": true}"}}]}, {"role": "user", "content": [{"type": "text", "text": "x"}]}],
+        "tools": [{"z": 1, "a": null}], "chat_template_kwargs": {"thinking": "T"}, "add_generation_prompt": false}"#;
+    let ids = server.answer("/tokenize", body)["tokens"].clone();
+    let bytes: Vec<u8> =
+        ids.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u8).collect();
+    assert_eq!(
+        String::from_utf8(bytes).unwrap(),
+        r#"{"b": 1, "a": true}|x|[{"z": 1, "a": null}]TFalse"#
+    );
+}
+
+#[test]
+fn penalties_and_biases_change_what_is_drawn() {
+    let server = Server::start();
+    let ask = |more: &str| {
+        text(&server.complete(&format!(
+            r#"{{"prompt": "once", "max_tokens": 12, "temperature": 0{more}}}"#
+        )))
+    };
+    let plain = ask("");
+    assert_eq!(ask(r#", "presence_penalty": 0, "repetition_penalty": 1, "logit_bias": {}"#), plain);
+    assert_eq!(ask(r#", "logit_bias": {"113": 100}"#), "q".repeat(12));
+    let penalized = ask(r#", "logit_bias": {"113": 7}, "frequency_penalty": 2"#);
+    assert!(penalized.contains('q') && penalized != "q".repeat(12), "{penalized}");
+    let repeated = ask(r#", "logit_bias": {"113": 100}, "repetition_penalty": 100"#);
+    assert_ne!(repeated, "q".repeat(12));
+}
+
+/// A page of this machine may use a server without being named; others are named at its start.
+#[test]
+fn pages_of_allowed_origins_are_answered() {
+    let mut setup = setup();
+    setup.origins = vec!["https://notebook.example".to_owned()];
+    let server = Server::with(Toy::default(), setup);
+    let preflight = |origin: &str| {
+        raw(server.send(&format!(
+            "OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: POST\r\nConnection: close\r\n\r\n"
+        )))
+    };
+    for origin in [
+        "http://localhost:3000",
+        "http://127.0.0.1",
+        "http://[::1]:8080",
+        "https://notebook.example",
+    ] {
+        let answer = preflight(origin);
+        assert!(answer.starts_with("HTTP/1.1 204"), "{origin}: {answer}");
+        assert!(answer.contains(&format!("access-control-allow-origin: {origin}\r\n")), "{answer}");
+        let body = r#"{"prompt": "a"}"#;
+        let answer = raw(server.send(&post(COMPLETIONS, body, &format!("Origin: {origin}\r\n"))));
+        assert!(answer.contains(&format!("access-control-allow-origin: {origin}\r\n")), "{answer}");
+    }
+    for origin in ["https://evil.example", "http://localhost.evil.example", "null"] {
+        let answer = preflight(origin);
+        assert!(
+            answer.starts_with("HTTP/1.1 403") && !answer.contains("access-control-allow"),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn a_request_keeps_its_id() {
+    let server = Server::start();
+    let named =
+        raw(server.send(&post(COMPLETIONS, r#"{"prompt": "a"}"#, "X-Request-Id: mine-7\r\n")));
+    assert!(named.contains("x-request-id: mine-7\r\n"), "{named}");
+    let other = raw(server.start_post(COMPLETIONS, r#"{"prompt": "a"}"#));
+    assert!(other.contains("x-request-id: req-"), "{other}");
+}
+
 #[test]
 fn text_becomes_tokens_and_tokens_text() {
     let server = Server::start();
@@ -259,7 +364,7 @@ fn models_health_and_metrics() {
     let models: Value = serde_json::from_str(&server.get("/v1/models").1).unwrap();
     assert_eq!(models["data"][0]["id"], "toy");
     assert_eq!(models["data"][0]["max_model_len"], 100);
-    assert_eq!(server.get("/v1/models/toy").0, 200);
+    assert_eq!((server.get("/v1/models/toy").0, server.get("/v1/models/").0), (200, 200));
     let (status, said) = server.get("/v1/models/other");
     assert_eq!(status, 404);
     assert!(said.contains("the model `other` is not here; this server has `toy`"), "{said}");

@@ -50,9 +50,17 @@ fn a_wrong_field_is_named_with_what_would_be_right() {
         (r#"{"prompt": "a", "stop": {"a": 1}}"#, "stop", "but is an object"),
         (r#"{"prompt": "a", "stream_options": {}}"#, "stream_options", "needs `stream`"),
         (r#"{"prompt": "a", "suffix": "b"}"#, "suffix", "is not supported here"),
-        (r#"{"prompt": "a", "presence_penalty": 1}"#, "presence_penalty", "is not supported"),
-        (r#"{"prompt": "a", "logit_bias": {"3": 1}}"#, "logit_bias", "is not supported"),
-        (r#"{"prompt": "a", "promt": 1}"#, "promt", "`promt` is not a field of this request"),
+        (r#"{"prompt": "a", "temperature": 2.5}"#, "temperature", "from 0 to 2, but is 2.5"),
+        (r#"{"prompt": "a", "presence_penalty": 3}"#, "presence_penalty", "from -2 to 2"),
+        (r#"{"prompt": "a", "logit_bias": {"x": 1}}"#, "logit_bias", "`x`, which is no token id"),
+        (r#"{"prompt": "a", "logit_bias": {"3": 101}}"#, "logit_bias.3", "from -100 to 100"),
+        (
+            r#"{"prompt": "a", "logit_bias": {"300": 1}}"#,
+            "logit_bias",
+            "but the vocabulary has 260",
+        ),
+        (r#"{"prompt": "a", "min_p": 0.1}"#, "min_p", "is not supported here"),
+        (r#"{"prompt": "a", "guided_json": {}}"#, "guided_json", "is not supported here"),
     ] {
         let (status, error) = refused(&server, "/v1/completions", body);
         let message = error["message"].as_str().unwrap();
@@ -63,6 +71,7 @@ fn a_wrong_field_is_named_with_what_would_be_right() {
     }
     for good in [
         r#"{"prompt": "a", "presence_penalty": 0.0, "frequency_penalty": 0, "logit_bias": {}, "user": "me"}"#,
+        r#"{"prompt": "a", "store": false, "metadata": {}, "service_tier": "auto", "min_p": 0, "ignore_eos": false}"#,
         r#"{"prompt": "a", "top_p": 1, "top_k": -1, "stop": null, "suffix": null, "n": 1, "best_of": 1}"#,
     ] {
         server.complete(good);
@@ -84,14 +93,21 @@ fn a_wrong_conversation_is_named() {
             json!([{ "role": "user", "content": [{ "type": "image_url" }] }]),
             "a part that is not text",
         ),
-        (json!([{ "role": "user", "content": "x", "weight": 1 }]), "messages[0]: `weight` is not"),
+        (
+            json!([{ "role": 3, "content": "x" }]),
+            "`messages[0].role` should be a text, but is a number",
+        ),
+        (
+            json!([{ "role": "user", "content": {} }]),
+            "`messages[0].content` should be a text, but is an object",
+        ),
         (
             json!([{ "role": "judge", "content": "x" }]),
             "the chat template refuses these messages: no role judge",
         ),
         (
             json!([{ "role": "user", "content": "end<|end|><|user|>" }]),
-            "`messages[0].content` contains `<|user|>`, a special token that only the chat template may write",
+            "`messages[0]` contains `<|user|>`, a special token that only the chat template may write",
         ),
     ] {
         let body = json!({ "messages": messages }).to_string();
@@ -110,6 +126,28 @@ fn a_wrong_conversation_is_named() {
         let (status, error) = refused(&server, "/v1/chat/completions", &body.to_string());
         assert!(status == 400 && error["message"].as_str().unwrap().contains(part), "{error}");
     }
+}
+
+/// Also with 0 tokens to draw, where only the prompt is computed.
+#[test]
+fn a_prompt_beyond_the_context_is_refused_whatever_is_asked() {
+    let server = Server::start();
+    for (path, body) in [
+        (
+            "/v1/completions",
+            json!({ "prompt": vec![97; 101], "max_tokens": 0, "echo": true, "logprobs": 1 }),
+        ),
+        ("/v1/completions", json!({ "prompt": vec![97; 101] })),
+        (
+            "/v1/chat/completions",
+            json!({ "messages": [{ "role": "user", "content": "x".repeat(200) }], "max_tokens": 0 }),
+        ),
+    ] {
+        let (status, error) = refused(&server, path, &body.to_string());
+        assert_eq!((status, &error["code"]), (400, &json!("context_length_exceeded")), "{error}");
+    }
+    let whole = json!({ "prompt": vec![97; 100], "max_tokens": 0, "echo": true });
+    server.complete(&whole.to_string());
 }
 
 #[test]

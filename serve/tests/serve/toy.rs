@@ -148,6 +148,7 @@ pub(crate) fn setup() -> Setup {
         timeout: Duration::from_secs(600),
         grace: Duration::from_secs(600),
         token: None,
+        origins: Vec::new(),
         template: Template::new(TEMPLATE, [].into()).unwrap(),
         codec: Arc::new(Bytes::new()),
         no_text: None,

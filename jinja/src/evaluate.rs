@@ -1,0 +1,777 @@
+//! Runs a parsed template: statements, expressions, scopes, macros.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Stmt, UnaryOpKind};
+use minijinja::value::ValueKind;
+
+use crate::filters::{self, Arguments};
+use crate::operators::{self, Entries, LARGEST};
+use crate::value::{Loop, Value};
+use crate::{Environment, Undefined, methods, tests};
+
+/// Most steps of one template, and most bytes and elements that it makes.
+const STEPS: usize = 5_000_000;
+const MADE: usize = 256 << 20;
+
+/// Deepest nesting of a value.
+const NESTED: usize = 128;
+
+/// Deepest calls of macros.
+const DEPTH: usize = 64;
+
+/// Most elements of `range`, as in Jinja2's sandbox.
+const RANGE: i128 = 100_000;
+
+/// Functions of Jinja2 that are refused by name.
+const REFUSED: &[&str] = &["cycler", "joiner", "lipsum"];
+
+/// Variables, and those around them.
+struct Scope {
+    variables: RefCell<BTreeMap<String, Value>>,
+    parent: Option<Rc<Scope>>,
+}
+
+impl Scope {
+    fn inside(parent: &Rc<Scope>) -> Rc<Scope> {
+        Rc::new(Scope { variables: RefCell::default(), parent: Some(Rc::clone(parent)) })
+    }
+
+    fn get(&self, name: &str) -> Option<Value> {
+        let own = self.variables.borrow().get(name).cloned();
+        own.or_else(|| self.parent.as_ref()?.get(name))
+    }
+
+    fn set(&self, name: &str, value: Value) {
+        self.variables.borrow_mut().insert(name.to_owned(), value);
+    }
+}
+
+/// A macro and the scope around it.
+struct Macro<'a> {
+    declaration: &'a ast::Macro<'a>,
+    scope: Rc<Scope>,
+}
+
+/// What follows a statement.
+#[derive(PartialEq, Eq)]
+enum Flow {
+    Next,
+    Continue,
+    Break,
+}
+
+/// One rendering.
+pub(crate) struct Run<'a> {
+    pub(crate) environment: &'a Environment,
+    global: Rc<Scope>,
+    macros: RefCell<Vec<Rc<Macro<'a>>>>,
+    steps: Cell<usize>,
+    made: Cell<usize>,
+    depth: Cell<usize>,
+    loops: Cell<usize>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(environment: &'a Environment, context: &Value) -> Result<Run<'a>, String> {
+        let Value::Map(fields) = context else {
+            return Err(format!("a template needs named values, not a {}", context.type_name()));
+        };
+        let names = fields
+            .iter()
+            .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone())));
+        let global = Scope { variables: RefCell::new(names.collect()), parent: None };
+        Ok(Run {
+            environment,
+            global: Rc::new(global),
+            macros: RefCell::default(),
+            steps: Cell::new(0),
+            made: Cell::new(0),
+            depth: Cell::new(0),
+            loops: Cell::new(0),
+        })
+    }
+
+    /// The text of a template.
+    pub(crate) fn template(&self, template: &'a ast::Template<'a>) -> Result<String, String> {
+        let mut out = String::new();
+        let scope = Rc::clone(&self.global);
+        self.block(&template.children, &scope, &mut out)?;
+        Ok(out)
+    }
+
+    /// The value of an expression.
+    pub(crate) fn expression(&self, expression: &'a Expr<'a>) -> Result<Value, String> {
+        let value = self.eval(expression, &Rc::clone(&self.global))?;
+        self.used(&value)?;
+        Ok(value)
+    }
+
+    /// Counts steps.
+    pub(crate) fn spend(&self, steps: usize) -> Result<(), String> {
+        self.steps.set(self.steps.get().saturating_add(steps));
+        match self.steps.get() <= STEPS {
+            true => Ok(()),
+            false => Err(format!("the template takes more than {STEPS} steps")),
+        }
+    }
+
+    /// Counts the size of a new value, and bounds what it holds.
+    fn make(&self, value: Value) -> Result<Value, String> {
+        let measure = value.measure();
+        let own = match &value {
+            Value::Str(text) | Value::Markup(text) => text.len(),
+            other => other.len().unwrap_or(0).saturating_mul(size_of::<Value>()),
+        };
+        self.made.set(self.made.get().saturating_add(own));
+        if self.made.get() > MADE || measure.size > LARGEST {
+            return Err(format!(
+                "the template makes more than {} MiB, or a value of more than {} MiB",
+                MADE >> 20,
+                LARGEST >> 20
+            ));
+        }
+        match measure.depth <= NESTED {
+            true => Ok(value),
+            false => Err(format!("a value is nested more than {NESTED} deep")),
+        }
+    }
+
+    /// Refuses the use of what is undefined, where that is an error.
+    fn used(&self, value: &Value) -> Result<(), String> {
+        match value {
+            Value::Undefined(message) if self.environment.undefined == Undefined::Error => {
+                Err(message.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_true(&self, value: &Value) -> Result<bool, String> {
+        self.used(value)?;
+        Ok(value.is_true())
+    }
+
+    fn block(
+        &self,
+        body: &'a [Stmt<'a>],
+        scope: &Rc<Scope>,
+        out: &mut String,
+    ) -> Result<Flow, String> {
+        for statement in body {
+            let flow = self.statement(statement, scope, out)?;
+            if out.len() > LARGEST {
+                return Err(format!("the template writes more than {LARGEST} bytes"));
+            }
+            if flow != Flow::Next {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// The text of a part of a template.
+    fn captured(&self, body: &'a [Stmt<'a>], scope: &Rc<Scope>) -> Result<String, String> {
+        let mut text = String::new();
+        self.block(body, scope, &mut text)?;
+        Ok(text)
+    }
+
+    fn statement(
+        &self,
+        statement: &'a Stmt<'a>,
+        scope: &Rc<Scope>,
+        out: &mut String,
+    ) -> Result<Flow, String> {
+        self.spend(1)?;
+        let refuse = |name: &str| Err(format!("`{{% {name} %}}` is not supported by canonc"));
+        match statement {
+            Stmt::Template(template) => return self.block(&template.children, scope, out),
+            Stmt::EmitRaw(raw) => out.push_str(raw.raw),
+            Stmt::EmitExpr(emit) => {
+                let value = self.eval(&emit.expr, scope)?;
+                self.used(&value)?;
+                match &value {
+                    Value::Str(text) | Value::Markup(text) => out.push_str(text),
+                    other => out.push_str(&other.text()?),
+                }
+            }
+            Stmt::IfCond(branch) => {
+                let condition = self.eval(&branch.expr, scope)?;
+                let body =
+                    if self.is_true(&condition)? { &branch.true_body } else { &branch.false_body };
+                return self.block(body, scope, out);
+            }
+            Stmt::ForLoop(each) => return self.for_loop(each, scope, out),
+            Stmt::WithBlock(with) => {
+                let inside = Scope::inside(scope);
+                for (target, value) in &with.assignments {
+                    let value = self.eval(value, scope)?;
+                    self.assign(target, value, &inside)?;
+                }
+                return self.block(&with.body, &inside, out);
+            }
+            Stmt::Set(set) => {
+                let value = self.eval(&set.expr, scope)?;
+                self.assign(&set.target, value, scope)?;
+            }
+            Stmt::SetBlock(set) => {
+                let mut value = Value::from(self.captured(&set.body, &Scope::inside(scope))?);
+                if let Some(filter) = &set.filter {
+                    value = self.filtered(filter, value, scope)?;
+                }
+                self.assign(&set.target, value, scope)?;
+            }
+            Stmt::FilterBlock(block) => {
+                let text = self.captured(&block.body, &Scope::inside(scope))?;
+                let value = self.filtered(&block.filter, Value::from(text), scope)?;
+                self.used(&value)?;
+                out.push_str(&value.text()?);
+            }
+            Stmt::Macro(declaration) => {
+                let value = self.declare(declaration, scope);
+                scope.set(declaration.name, value);
+            }
+            Stmt::CallBlock(block) => {
+                let caller = self.declare(&block.macro_decl, scope);
+                let callee = self.eval(&block.call.expr, scope)?;
+                let mut arguments = self.arguments(None, &block.call.args, scope)?;
+                arguments.keywords.push(("caller".to_owned(), caller));
+                out.push_str(&self.call(&callee, &arguments)?.text()?);
+            }
+            Stmt::Continue(_) => return Ok(Flow::Continue),
+            Stmt::Break(_) => return Ok(Flow::Break),
+            Stmt::Do(_) => return refuse("do"),
+            Stmt::AutoEscape(_) => return refuse("autoescape"),
+            Stmt::Block(_) => return refuse("block"),
+            Stmt::Import(_) | Stmt::FromImport(_) => return refuse("import"),
+            Stmt::Extends(_) => return refuse("extends"),
+            Stmt::Include(_) => return refuse("include"),
+        }
+        Ok(Flow::Next)
+    }
+
+    fn for_loop(
+        &self,
+        each: &'a ast::ForLoop<'a>,
+        scope: &Rc<Scope>,
+        out: &mut String,
+    ) -> Result<Flow, String> {
+        if each.recursive {
+            return Err("`{% for … recursive %}` is not supported by canonc".to_owned());
+        }
+        let iterated = self.eval(&each.iter, scope)?;
+        self.used(&iterated)?;
+        let mut items = iterated.iterate()?;
+        self.spend(items.len())?;
+        if let Some(condition) = &each.filter_expr {
+            let mut kept = Vec::new();
+            for item in items {
+                let inside = Scope::inside(scope);
+                self.assign(&each.target, item.clone(), &inside)?;
+                let holds = self.eval(condition, &inside)?;
+                if self.is_true(&holds)? {
+                    kept.push(item);
+                }
+            }
+            items = kept;
+        }
+        if items.is_empty() {
+            return self.block(&each.else_body, &Scope::inside(scope), out);
+        }
+        self.loops.set(self.loops.get() + 1);
+        let depth = self.loops.get();
+        let mut state = Arc::new(Loop { items, index: 0, depth, last: Mutex::new(None) });
+        for index in 0..state.items.len() {
+            self.spend(1)?;
+            if let Some(item) = state.items.get(index).cloned() {
+                let inside = Scope::inside(scope);
+                if Arc::get_mut(&mut state).is_none() {
+                    // The template keeps an earlier `loop`.
+                    let last = state.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    let items = state.items.clone();
+                    self.spend(items.len())?;
+                    state = Arc::new(Loop { items, index, depth, last: Mutex::new(last) });
+                }
+                if let Some(state) = Arc::get_mut(&mut state) {
+                    state.index = index;
+                }
+                inside.set("loop", Value::Loop(Arc::clone(&state)));
+                self.assign(&each.target, item, &inside)?;
+                if self.block(&each.body, &inside, out)? == Flow::Break {
+                    break;
+                }
+            }
+        }
+        self.loops.set(self.loops.get() - 1);
+        Ok(Flow::Next)
+    }
+
+    fn assign(&self, target: &'a Expr<'a>, value: Value, scope: &Rc<Scope>) -> Result<(), String> {
+        match target {
+            Expr::Var(variable) => {
+                scope.set(variable.id, value);
+                Ok(())
+            }
+            Expr::List(targets) => {
+                let values = value.iterate()?;
+                if values.len() != targets.items.len() {
+                    return Err(format!(
+                        "cannot unpack {} values into {} names",
+                        values.len(),
+                        targets.items.len()
+                    ));
+                }
+                targets
+                    .items
+                    .iter()
+                    .zip(values)
+                    .try_for_each(|(target, value)| self.assign(target, value, scope))
+            }
+            Expr::GetAttr(attribute) => {
+                let target = self.eval(&attribute.expr, scope)?;
+                operators::set_attribute(&target, attribute.name, value)
+            }
+            other => Err(format!("cannot assign to a {}", other.description())),
+        }
+    }
+
+    fn eval(&self, expression: &'a Expr<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
+        self.spend(1)?;
+        match expression {
+            Expr::Var(variable) => Ok(self.variable(variable.id, scope)),
+            Expr::Const(constant) => literal(&constant.value),
+            Expr::List(list) => {
+                let items = list.items.iter().map(|item| self.eval(item, scope));
+                self.make(Value::from(items.collect::<Result<Vec<_>, _>>()?))
+            }
+            Expr::Map(map) => {
+                let mut entries = Entries::default();
+                for (key, value) in map.keys.iter().zip(&map.values) {
+                    let key = self.eval(key, scope)?;
+                    entries.insert(key, self.eval(value, scope)?);
+                }
+                self.make(entries.into_map())
+            }
+            Expr::UnaryOp(unary) => {
+                let value = self.eval(&unary.expr, scope)?;
+                match unary.op {
+                    UnaryOpKind::Not => Ok(Value::Bool(!self.is_true(&value)?)),
+                    UnaryOpKind::Neg => operators::negate(&value),
+                }
+            }
+            Expr::BinOp(binary) => self.binary(binary, scope),
+            Expr::Compare(chain) => {
+                let mut left = self.eval(&chain.expr, scope)?;
+                for step in &chain.ops {
+                    let right = self.eval(&step.expr, scope)?;
+                    if !self.compare(step.op, &left, &right)? {
+                        return Ok(Value::Bool(false));
+                    }
+                    left = right;
+                }
+                Ok(Value::Bool(true))
+            }
+            Expr::IfExpr(choice) => {
+                let condition = self.eval(&choice.test_expr, scope)?;
+                match (self.is_true(&condition)?, &choice.false_expr) {
+                    (true, _) => self.eval(&choice.true_expr, scope),
+                    (false, Some(otherwise)) => self.eval(otherwise, scope),
+                    (false, None) => Ok(Value::undefined(
+                        "the inline if-expression evaluated to false and no else section was defined.",
+                    )),
+                }
+            }
+            Expr::Filter(filter) => {
+                let value = match &filter.expr {
+                    Some(expression) => self.eval(expression, scope)?,
+                    None => return Err(format!("the filter `{}` has no value", filter.name)),
+                };
+                let arguments = self.arguments(Some(value), &filter.args, scope)?;
+                self.filter(filter.name, &arguments)
+            }
+            Expr::Test(test) => {
+                let value = self.eval(&test.expr, scope)?;
+                let arguments = self.arguments(Some(value), &test.args, scope)?;
+                self.test(test.name, &arguments).map(Value::Bool)
+            }
+            Expr::GetAttr(attribute) => {
+                let value = self.eval(&attribute.expr, scope)?;
+                operators::attribute(&value, attribute.name)
+            }
+            Expr::GetItem(item) => {
+                let value = self.eval(&item.expr, scope)?;
+                let key = self.eval(&item.subscript_expr, scope)?;
+                operators::item(&value, &key)
+            }
+            Expr::Slice(slice) => {
+                let value = self.eval(&slice.expr, scope)?;
+                let bound = |bound: &'a Option<Expr<'a>>| match bound {
+                    Some(bound) => self.eval(bound, scope),
+                    None => Ok(Value::None),
+                };
+                let bounds = [bound(&slice.start)?, bound(&slice.stop)?, bound(&slice.step)?];
+                self.spend(value.len().unwrap_or(0) / 64)?;
+                self.make(operators::slice(&value, bounds)?)
+            }
+            Expr::Call(call) => {
+                let callee = self.eval(&call.expr, scope)?;
+                let arguments = self.arguments(None, &call.args, scope)?;
+                self.make(self.call(&callee, &arguments)?)
+            }
+        }
+    }
+
+    fn variable(&self, name: &str, scope: &Rc<Scope>) -> Value {
+        let is_function = |name: &str| {
+            ["range", "dict", "namespace"].contains(&name)
+                || REFUSED.contains(&name)
+                || self.environment.functions.iter().any(|(other, _)| *other == name)
+        };
+        match scope.get(name) {
+            Some(value) => value,
+            None if is_function(name) => Value::Function(Arc::from(name)),
+            None => Value::undefined(format!("'{name}' is undefined")),
+        }
+    }
+
+    fn binary(&self, binary: &'a ast::BinOp<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
+        let left = self.eval(&binary.left, scope)?;
+        // The right side of these is read only where it counts.
+        match binary.op {
+            BinOpKind::ScAnd if !self.is_true(&left)? => return Ok(left),
+            BinOpKind::ScOr if self.is_true(&left)? => return Ok(left),
+            BinOpKind::ScAnd | BinOpKind::ScOr => return self.eval(&binary.right, scope),
+            _ => {}
+        }
+        let right = self.eval(&binary.right, scope)?;
+        let compare = |op: CompareOpKind| self.compare(op, &left, &right).map(Value::Bool);
+        let result = match binary.op {
+            BinOpKind::Add => operators::add(&left, &right),
+            BinOpKind::Sub => operators::subtract(&left, &right),
+            BinOpKind::Mul => operators::multiply(&left, &right),
+            BinOpKind::Div => operators::divide(&left, &right),
+            BinOpKind::FloorDiv => operators::floor_divide(&left, &right),
+            BinOpKind::Rem => operators::modulo(&left, &right),
+            BinOpKind::Pow => operators::power(&left, &right),
+            BinOpKind::Concat => {
+                self.used(&left)?;
+                self.used(&right)?;
+                if matches!(left, Value::Markup(_)) || matches!(right, Value::Markup(_)) {
+                    return Err(
+                        "`~` with a safe text escapes the other; canonc refuses it".to_owned()
+                    );
+                }
+                operators::add(&Value::from(left.text()?), &Value::from(right.text()?))
+            }
+            BinOpKind::Eq => compare(CompareOpKind::Eq),
+            BinOpKind::Ne => compare(CompareOpKind::Ne),
+            BinOpKind::Lt => compare(CompareOpKind::Lt),
+            BinOpKind::Lte => compare(CompareOpKind::Lte),
+            BinOpKind::Gt => compare(CompareOpKind::Gt),
+            BinOpKind::Gte => compare(CompareOpKind::Gte),
+            BinOpKind::In => compare(CompareOpKind::In),
+            BinOpKind::ScAnd | BinOpKind::ScOr => Ok(right),
+        };
+        self.make(result?)
+    }
+
+    fn compare(&self, op: CompareOpKind, left: &Value, right: &Value) -> Result<bool, String> {
+        self.used(left)?;
+        self.used(right)?;
+        let is = |holds: fn(std::cmp::Ordering) -> bool| {
+            Ok::<_, String>(left.order(right)?.is_some_and(holds))
+        };
+        self.spend(right.len().unwrap_or(0) / 64)?;
+        match op {
+            CompareOpKind::Eq => Ok(left.equals(right)),
+            CompareOpKind::Ne => Ok(!left.equals(right)),
+            CompareOpKind::Lt => is(std::cmp::Ordering::is_lt),
+            CompareOpKind::Lte => is(std::cmp::Ordering::is_le),
+            CompareOpKind::Gt => is(std::cmp::Ordering::is_gt),
+            CompareOpKind::Gte => is(std::cmp::Ordering::is_ge),
+            CompareOpKind::In => operators::contains(right, left),
+            CompareOpKind::NotIn => operators::contains(right, left).map(|holds| !holds),
+        }
+    }
+
+    fn arguments(
+        &self,
+        value: Option<Value>,
+        written: &'a [CallArg<'a>],
+        scope: &Rc<Scope>,
+    ) -> Result<Arguments, String> {
+        let mut arguments =
+            Arguments { positional: value.into_iter().collect(), keywords: Vec::new() };
+        for argument in written {
+            match argument {
+                CallArg::Pos(value) => arguments.positional.push(self.eval(value, scope)?),
+                CallArg::Kwarg(name, value) => {
+                    arguments.keywords.push(((*name).to_owned(), self.eval(value, scope)?));
+                }
+                CallArg::PosSplat(values) => {
+                    arguments.positional.extend(self.eval(values, scope)?.iterate()?);
+                }
+                CallArg::KwargSplat(values) => {
+                    let Value::Map(entries) = self.eval(values, scope)? else {
+                        return Err("argument after ** must be a mapping".to_owned());
+                    };
+                    for (key, value) in entries.iter() {
+                        let key = key.as_str().ok_or("keywords must be strings")?;
+                        arguments.keywords.push((key.to_owned(), value.clone()));
+                    }
+                }
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// A value through a filter, or a chain of them, that was written without a value.
+    fn filtered(
+        &self,
+        filter: &'a Expr<'a>,
+        value: Value,
+        scope: &Rc<Scope>,
+    ) -> Result<Value, String> {
+        let Expr::Filter(filter) = filter else {
+            return Err(format!("a filter is expected, not a {}", filter.description()));
+        };
+        let value = match &filter.expr {
+            Some(inner) => self.filtered(inner, value, scope)?,
+            None => value,
+        };
+        let arguments = self.arguments(Some(value), &filter.args, scope)?;
+        self.filter(filter.name, &arguments)
+    }
+
+    pub(crate) fn filter(&self, name: &str, arguments: &Arguments) -> Result<Value, String> {
+        if !["default", "d"].contains(&name) {
+            self.used(arguments.value())?;
+        }
+        self.spend(arguments.value().len().unwrap_or(0) / 16)?;
+        let added = self.environment.filters.iter().find(|(other, _)| *other == name);
+        if let Some((_, function)) = added {
+            return self.make(function(arguments)?);
+        }
+        if let Value::Markup(_) = arguments.value()
+            && !["string", "safe", "length", "count", "default", "d"].contains(&name)
+        {
+            return Err(format!("the filter `{name}` of a safe text is not supported by canonc"));
+        }
+        match filters::filter(self, name, arguments)? {
+            Some(value) => self.make(value),
+            None => Err(format!("No filter named '{name}'.")),
+        }
+    }
+
+    pub(crate) fn test(&self, name: &str, arguments: &Arguments) -> Result<bool, String> {
+        const OF_NOTHING: &[&str] = &[
+            "defined",
+            "undefined",
+            "none",
+            "boolean",
+            "true",
+            "false",
+            "integer",
+            "float",
+            "number",
+            "string",
+            "mapping",
+            "sameas",
+        ];
+        if !OF_NOTHING.contains(&name) {
+            self.used(arguments.value())?;
+        }
+        match tests::test(name, arguments)? {
+            Some(holds) => Ok(holds),
+            None => Err(format!("No test named '{name}'.")),
+        }
+    }
+
+    fn declare(&self, declaration: &'a ast::Macro<'a>, scope: &Rc<Scope>) -> Value {
+        let mut macros = self.macros.borrow_mut();
+        macros.push(Rc::new(Macro { declaration, scope: Rc::clone(scope) }));
+        Value::Macro(macros.len() - 1)
+    }
+
+    fn call(&self, callee: &Value, arguments: &Arguments) -> Result<Value, String> {
+        match callee {
+            Value::Function(name) => self.function(name, arguments),
+            Value::Method(method) => match (&method.0, method.1.as_str()) {
+                (Value::Loop(state), name) => loop_method(state, name, arguments),
+                (value, name) => {
+                    self.spend(value.len().unwrap_or(0) / 64)?;
+                    methods::call(value, name, arguments)
+                }
+            },
+            Value::Macro(number) => self.call_macro(*number, arguments),
+            Value::Undefined(message) => Err(message.to_string()),
+            Value::Loop(_) => Err("a recursive loop is not supported by canonc".to_owned()),
+            other => Err(format!("'{}' object is not callable", other.type_name())),
+        }
+    }
+
+    fn function(&self, name: &str, arguments: &Arguments) -> Result<Value, String> {
+        let added = self.environment.functions.iter().find(|(other, _)| *other == name);
+        if let Some((_, function)) = added {
+            return function(arguments);
+        }
+        match name {
+            "range" => range(arguments),
+            "dict" | "namespace" => {
+                let mut entries = Entries::default();
+                for pair in arguments.positional() {
+                    match pair {
+                        Value::Map(map) => map
+                            .iter()
+                            .for_each(|(key, value)| entries.insert(key.clone(), value.clone())),
+                        pairs => {
+                            for pair in pairs.iterate()? {
+                                let [key, value] = &pair.iterate()?[..] else {
+                                    return Err(format!(
+                                        "{name}() needs pairs of a key and a value"
+                                    ));
+                                };
+                                entries.insert(key.clone(), value.clone());
+                            }
+                        }
+                    }
+                }
+                let is_mutable = |value: &Value| value.measure().is_mutable;
+                if arguments.positional().iter().any(is_mutable)
+                    || arguments.keywords().iter().any(|(_, value)| is_mutable(value))
+                {
+                    return Err(
+                        "a namespace or a loop inside a namespace is not supported by canonc"
+                            .to_owned(),
+                    );
+                }
+                for (key, value) in arguments.keywords() {
+                    entries.insert(Value::from(key.as_str()), value.clone());
+                }
+                match name {
+                    "dict" => Ok(entries.into_map()),
+                    _ => Ok(Value::Namespace(Arc::new(Mutex::new(entries.into_inner())))),
+                }
+            }
+            name => Err(format!("the function `{name}` is not supported by canonc")),
+        }
+    }
+
+    fn call_macro(&self, number: usize, arguments: &Arguments) -> Result<Value, String> {
+        let Some(called) = self.macros.borrow().get(number).cloned() else {
+            return Err("a macro that does not exist is called".to_owned());
+        };
+        let Macro { declaration, scope } = &*called;
+        if self.depth.get() >= DEPTH {
+            return Err(format!("macros call each other more than {DEPTH} deep"));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let inside = Scope::inside(scope);
+        let mut keywords = arguments.keywords.clone();
+        let without_default = declaration.args.len() - declaration.defaults.len();
+        for (at, parameter) in declaration.args.iter().enumerate() {
+            let Expr::Var(parameter) = parameter else { continue };
+            let given = keywords.iter().position(|(name, _)| name == parameter.id);
+            let value = match (arguments.at(at), given) {
+                (Some(_), Some(_)) => {
+                    return Err(format!(
+                        "macro '{}' got multiple values for argument '{}'",
+                        declaration.name, parameter.id
+                    ));
+                }
+                (Some(value), None) => value.clone(),
+                (None, Some(given)) => keywords.remove(given).1,
+                (None, None) => match at
+                    .checked_sub(without_default)
+                    .and_then(|at| declaration.defaults.get(at))
+                {
+                    Some(default) => self.eval(default, &inside)?,
+                    None => {
+                        Value::undefined(format!("parameter '{}' was not provided", parameter.id))
+                    }
+                },
+            };
+            inside.set(parameter.id, value);
+        }
+        let caller = keywords.iter().position(|(name, _)| name == "caller");
+        if let Some(at) = caller {
+            inside.set("caller", keywords.remove(at).1);
+        }
+        // Jinja2 accepts more arguments where the macro's text names `varargs` or `kwargs`.
+        let more = arguments.positional.get(declaration.args.len()..).unwrap_or_default();
+        inside.set("varargs", Value::tuple(more.to_vec()));
+        inside.set("kwargs", keywords.iter().cloned().collect());
+        if !more.is_empty() || !keywords.is_empty() {
+            return Err(format!(
+                "macro '{}' takes no more arguments; canonc supports neither varargs nor kwargs",
+                declaration.name
+            ));
+        }
+        let text = self.captured(&declaration.body, &inside)?;
+        self.depth.set(self.depth.get() - 1);
+        Ok(Value::from(text))
+    }
+}
+
+fn literal(value: &minijinja::Value) -> Result<Value, String> {
+    let unknown = || format!("a {} in a template is not supported by canonc", value.kind());
+    match value.kind() {
+        ValueKind::None => Ok(Value::None),
+        ValueKind::Bool => Ok(Value::Bool(value.is_true())),
+        ValueKind::String => value.as_str().map(Value::from).ok_or_else(unknown),
+        ValueKind::Number => match i128::try_from(value.clone()) {
+            Ok(number) if value.is_integer() => Ok(Value::Int(number)),
+            _ => f64::try_from(value.clone()).map(Value::Float).map_err(|_| unknown()),
+        },
+        _ => Err(unknown()),
+    }
+}
+
+fn range(arguments: &Arguments) -> Result<Value, String> {
+    let numbers = arguments.positional().iter().map(|value| {
+        value.as_int().ok_or_else(|| {
+            format!("'{}' object cannot be interpreted as an integer", value.type_name())
+        })
+    });
+    let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+    let (start, stop, step) = match numbers[..] {
+        [stop] => (0, stop, 1),
+        [start, stop] => (start, stop, 1),
+        [start, stop, step] => (start, stop, step),
+        _ => return Err(format!("range expected 1 to 3 arguments, got {}", numbers.len())),
+    };
+    if step == 0 {
+        return Err("range() arg 3 must not be zero".to_owned());
+    }
+    let distance = if step > 0 { stop.saturating_sub(start) } else { start.saturating_sub(stop) };
+    let length = distance.max(0).saturating_add(step.abs() - 1) / step.abs();
+    if length > RANGE {
+        return Err(format!(
+            "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({RANGE})."
+        ));
+    }
+    Ok(Value::from((0..length).map(|at| Value::Int(start + at * step)).collect::<Vec<_>>()))
+}
+
+fn loop_method(state: &Loop, name: &str, arguments: &Arguments) -> Result<Value, String> {
+    match name {
+        "cycle" => {
+            let all = arguments.positional();
+            if all.is_empty() {
+                return Err("no items for cycling given".to_owned());
+            }
+            Ok(all.get(state.index % all.len()).cloned().unwrap_or(Value::None))
+        }
+        _ => {
+            let value = Value::tuple(arguments.positional().to_vec());
+            let mut last = state.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_same = last.as_ref().is_some_and(|last| last.equals(&value));
+            *last = Some(value);
+            Ok(Value::Bool(!is_same))
+        }
+    }
+}

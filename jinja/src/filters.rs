@@ -1,0 +1,635 @@
+//! Jinja2's filters: `value | name(arguments)`.
+
+use std::sync::Arc;
+
+use crate::evaluate::Run;
+use crate::json;
+use crate::methods;
+use crate::operators::{self, LARGEST};
+use crate::text;
+use crate::value::Value;
+
+/// The arguments of a call. Of a filter or test, the value comes first.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    pub(crate) positional: Vec<Value>,
+    pub(crate) keywords: Vec<(String, Value)>,
+}
+
+impl Arguments {
+    /// The value of a filter.
+    pub fn value(&self) -> &Value {
+        self.positional.first().unwrap_or(&Value::None)
+    }
+
+    /// An argument by position.
+    pub fn at(&self, position: usize) -> Option<&Value> {
+        self.positional.get(position)
+    }
+
+    pub(crate) fn positional(&self) -> &[Value] {
+        &self.positional
+    }
+
+    pub(crate) fn keywords(&self) -> &[(String, Value)] {
+        &self.keywords
+    }
+
+    /// The arguments by their names, in this order. One too many or of another name is an error.
+    pub fn bind<const N: usize>(
+        &self,
+        function: &str,
+        names: [&str; N],
+    ) -> Result<[Option<Value>; N], String> {
+        if self.positional.len() > N {
+            return Err(format!(
+                "{function}() takes at most {N} arguments ({} given)",
+                self.positional.len()
+            ));
+        }
+        let mut values: [Option<Value>; N] =
+            std::array::from_fn(|at| self.positional.get(at).cloned());
+        for (name, value) in &self.keywords {
+            let slot =
+                names.iter().position(|other| other == name).and_then(|at| values.get_mut(at));
+            match slot {
+                Some(slot @ None) => *slot = Some(value.clone()),
+                Some(Some(_)) => {
+                    return Err(format!("{function}() got multiple values for argument '{name}'"));
+                }
+                None => {
+                    return Err(format!(
+                        "{function}() got an unexpected keyword argument '{name}'"
+                    ));
+                }
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// Jinja2's filters that are refused: their results depend on Python's memory or chance, or are for HTML.
+const REFUSED: &[&str] = &[
+    "attr",
+    "e",
+    "escape",
+    "filesizeformat",
+    "forceescape",
+    "pprint",
+    "random",
+    "striptags",
+    "urlize",
+    "wordwrap",
+    "xmlattr",
+];
+
+fn truth(value: Option<Value>) -> bool {
+    value.is_some_and(|value| value.is_true())
+}
+
+fn whole(value: Option<Value>, default: i128, name: &str) -> Result<i128, String> {
+    match value {
+        None => Ok(default),
+        Some(value) => value
+            .as_int()
+            .ok_or_else(|| format!("`{name}` needs an integer, not {}", value.type_name())),
+    }
+}
+
+fn lowered(value: Value) -> Value {
+    match &value {
+        Value::Str(text) => Value::from(text.to_lowercase()),
+        _ => value,
+    }
+}
+
+/// Values sorted by a key; equal ones keep their order, also in reverse.
+fn sorted(
+    items: Vec<Value>,
+    keys: Vec<Value>,
+    reverse: bool,
+) -> Result<Vec<(Value, Value)>, String> {
+    let mut pairs: Vec<(Value, Value)> = keys.into_iter().zip(items).collect();
+    let mut failure = None;
+    pairs.sort_by(|(a, _), (b, _)| {
+        let order = a.order(b).unwrap_or_else(|error| {
+            failure.get_or_insert(error);
+            None
+        });
+        let order = order.unwrap_or(std::cmp::Ordering::Equal);
+        if reverse { order.reverse() } else { order }
+    });
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(pairs),
+    }
+}
+
+/// `environment.getitem` along a path with dots.
+fn along(item: &Value, path: &Value, default: Option<&Value>) -> Result<Value, String> {
+    let parts: Vec<Value> = match path {
+        Value::None => Vec::new(),
+        Value::Str(path) => path
+            .split('.')
+            .map(|part| match part.parse::<i128>() {
+                Ok(index) if part.chars().all(|c| c.is_ascii_digit()) => Value::Int(index),
+                _ => Value::from(part),
+            })
+            .collect(),
+        other => vec![other.clone()],
+    };
+    let mut value = item.clone();
+    for part in parts {
+        value = operators::item(&value, &part)?;
+        if let Some(default) = default.filter(|_| value.is_undefined()) {
+            value = default.clone();
+        }
+    }
+    Ok(value)
+}
+
+fn keys(
+    items: &[Value],
+    attribute: Option<&Value>,
+    case_sensitive: bool,
+) -> Result<Vec<Value>, String> {
+    let path = attribute.unwrap_or(&Value::None);
+    let key = |item: &Value| {
+        let key = along(item, path, None)?;
+        Ok(if case_sensitive { key } else { lowered(key) })
+    };
+    items.iter().map(key).collect()
+}
+
+/// The result of a filter, or `None` if there is none of this name.
+pub(crate) fn filter(
+    run: &Run<'_>,
+    name: &str,
+    arguments: &Arguments,
+) -> Result<Option<Value>, String> {
+    let value = arguments.value();
+    let bind3 = |names: [&str; 3]| arguments.bind(name, ["value", names[0], names[1], names[2]]);
+    let text = || value.text();
+    Ok(Some(match name {
+        "default" | "d" => {
+            let [value, default, boolean] =
+                arguments.bind(name, ["value", "default_value", "boolean"])?;
+            let value = value.unwrap_or(Value::None);
+            match value.is_undefined() || (truth(boolean) && !value.is_true()) {
+                true => default.unwrap_or_else(|| Value::from("")),
+                false => value,
+            }
+        }
+        "abs" => match (value.as_int(), value) {
+            (Some(number), _) => Value::Int(number.abs()),
+            (_, Value::Float(number)) => Value::Float(number.abs()),
+            _ => return Err(format!("bad operand type for abs(): '{}'", value.type_name())),
+        },
+        "count" | "length" => Value::int(value.len()?),
+        "string" => match value {
+            Value::Markup(_) => value.clone(),
+            value => Value::from(value.text()?),
+        },
+        "safe" => Value::Markup(Arc::from(text()?)),
+        "lower" => Value::from(text()?.to_lowercase()),
+        "upper" => Value::from(text()?.to_uppercase()),
+        "capitalize" => Value::from(methods::capitalize(&text()?)),
+        "title" => Value::from(text::title_words(&text()?)),
+        "trim" => {
+            let [_, characters] = arguments.bind(name, ["value", "chars"])?;
+            let characters = match characters {
+                None | Some(Value::None) => None,
+                Some(characters) => Some(characters.text()?),
+            };
+            Value::from(text::strip(&text()?, characters.as_deref(), true, true))
+        }
+        "center" => {
+            let [_, width] = arguments.bind(name, ["value", "width"])?;
+            Value::from(methods::center(&text()?, whole(width, 80, name)?, " ")?)
+        }
+        "replace" => {
+            let [_, old, new, count] = bind3(["old", "new", "count"])?;
+            let part = |part: Option<Value>| {
+                part.ok_or_else(|| "replace() needs a text and another".to_owned())?.text()
+            };
+            let count = count.filter(|count| !matches!(count, Value::None));
+            methods::replace(&text()?, &part(old)?, &part(new)?, whole(count, -1, name)?)?
+        }
+        "format" => {
+            let (_, rest) = arguments.positional.split_first().unwrap_or((&Value::None, &[]));
+            let values = match arguments.keywords.is_empty() {
+                true => Value::tuple(rest.to_vec()),
+                false => arguments.keywords.iter().cloned().collect(),
+            };
+            Value::from(crate::format::percent(&text()?, &values)?)
+        }
+        "indent" => {
+            let [_, width, first, blank] = bind3(["width", "first", "blank"])?;
+            let indent = match width {
+                Some(Value::Str(indent)) => indent.to_string(),
+                width => {
+                    let width = whole(width, 4, name)?.clamp(0, 1 << 10);
+                    " ".repeat(usize::try_from(width).unwrap_or(0))
+                }
+            };
+            let all = text()? + "\n";
+            let blank = truth(blank);
+            let lines = text::lines(&all, false);
+            let lines = lines.into_iter().enumerate().map(|(at, line)| {
+                match at > 0 && (blank || !line.is_empty()) {
+                    true => format!("{indent}{line}"),
+                    false => line.to_owned(),
+                }
+            });
+            let lines = lines.collect::<Vec<_>>().join("\n");
+            Value::from(if truth(first) { indent + &lines } else { lines })
+        }
+        "truncate" => {
+            let [_, length, killwords, end, leeway] =
+                arguments.bind(name, ["value", "length", "killwords", "end", "leeway"])?;
+            let all = text()?;
+            let length = whole(length, 255, name)?;
+            let end = end.map_or(Ok("...".to_owned()), |end| end.text())?;
+            let kept = length - i128::try_from(end.chars().count()).unwrap_or(0);
+            let kept = usize::try_from(kept)
+                .map_err(|_| "truncate: the length is less than the end's".to_owned())?;
+            let count = i128::try_from(all.chars().count()).unwrap_or(i128::MAX);
+            if count <= length + whole(leeway, 5, name)? {
+                return Ok(Some(Value::from(all)));
+            }
+            let cut: String = all.chars().take(kept).collect();
+            let cut = match truth(killwords) {
+                true => cut.as_str(),
+                false => cut.rsplit_once(' ').map_or(cut.as_str(), |(words, _)| words),
+            };
+            Value::from(cut.to_owned() + &end)
+        }
+        "wordcount" => {
+            let all = text()?;
+            let words = all.split(|c: char| !(text::is_letter(c) || c.is_numeric() || c == '_'));
+            Value::int(words.filter(|word| !word.is_empty()).count())
+        }
+        "urlencode" if value.as_str().is_some() => {
+            let mut out = String::new();
+            for byte in text()?.bytes() {
+                match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' | b'-' | b'~' | b'/' => {
+                        out.push(char::from(byte));
+                    }
+                    byte => out += &format!("%{byte:02X}"),
+                }
+            }
+            Value::from(out)
+        }
+        "int" => {
+            let [_, default, base] = arguments.bind(name, ["value", "default", "base"])?;
+            if base.is_some_and(|base| !base.equals(&Value::Int(10))) {
+                return Err("`int` of another base is not supported by canonc".to_owned());
+            }
+            let default = default.unwrap_or(Value::Int(0));
+            let of_float = |number: f64| match number.is_finite() && number.abs() < 1e38 {
+                true => Value::Int(number.trunc() as i128),
+                false => default.clone(),
+            };
+            match value {
+                Value::Undefined(message) => return Err(message.to_string()),
+                Value::Float(number) => of_float(*number),
+                Value::Str(text) => match parse_int(text) {
+                    Some(number) => Value::Int(number),
+                    None => parse_float(text).map_or(default.clone(), of_float),
+                },
+                other => other.as_int().map_or(default, Value::Int),
+            }
+        }
+        "float" => {
+            let [_, default] = arguments.bind(name, ["value", "default"])?;
+            let default = default.unwrap_or(Value::Float(0.0));
+            match value {
+                Value::Undefined(message) => return Err(message.to_string()),
+                Value::Str(text) => parse_float(text).map_or(default, Value::Float),
+                other => other.as_float().map_or(default, Value::Float),
+            }
+        }
+        "round" => {
+            let [_, precision, method] = arguments.bind(name, ["value", "precision", "method"])?;
+            let precision = whole(precision, 0, name)?;
+            round(value, precision, method.as_ref().and_then(Value::as_str).unwrap_or("common"))?
+        }
+        "first" => match value {
+            Value::Generator(generator) => {
+                let first = generator
+                    .items
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .pop_front();
+                first.unwrap_or_else(|| Value::undefined("No first item, sequence was empty."))
+            }
+            value => {
+                let first = value.iterate()?.into_iter().next();
+                first.unwrap_or_else(|| Value::undefined("No first item, sequence was empty."))
+            }
+        },
+        "last" => match value {
+            Value::Generator(_) => return Err("'generator' object is not reversible".to_owned()),
+            value => {
+                let last = value.iterate()?.pop();
+                last.unwrap_or_else(|| Value::undefined("No last item, sequence was empty."))
+            }
+        },
+        "list" => Value::from(value.iterate()?),
+        "reverse" => match value {
+            Value::Str(text) => Value::from(text.chars().rev().collect::<String>()),
+            value => Value::generator(value.iterate()?.into_iter().rev()),
+        },
+        "items" => match value {
+            Value::Undefined(_) => Value::generator([]),
+            Value::Map(_) => {
+                Value::generator(methods::call(value, "items", &Arguments::default())?.iterate()?)
+            }
+            _ => return Err("Can only get item pairs from a mapping.".to_owned()),
+        },
+        "join" => {
+            let [_, separator, attribute] = arguments.bind(name, ["value", "d", "attribute"])?;
+            let separator = separator.map_or(Ok(String::new()), |separator| separator.text())?;
+            let mut out = String::new();
+            for (at, item) in value.iterate()?.iter().enumerate() {
+                if at > 0 {
+                    out += &separator;
+                }
+                out += &along(item, attribute.as_ref().unwrap_or(&Value::None), None)?.text()?;
+                if out.len() > LARGEST {
+                    return Err(format!("a text of more than {LARGEST} bytes"));
+                }
+            }
+            Value::from(out)
+        }
+        "sum" => {
+            let [_, attribute, start] = arguments.bind(name, ["iterable", "attribute", "start"])?;
+            let mut sum = start.unwrap_or(Value::Int(0));
+            for item in value.iterate()? {
+                let item = along(&item, attribute.as_ref().unwrap_or(&Value::None), None)?;
+                sum = operators::add(&sum, &item)?;
+            }
+            sum
+        }
+        "min" | "max" => {
+            let [_, case_sensitive, attribute] =
+                arguments.bind(name, ["value", "case_sensitive", "attribute"])?;
+            let items = value.iterate()?;
+            let keys = keys(&items, attribute.as_ref(), truth(case_sensitive))?;
+            let mut best: Option<(Value, Value)> = None;
+            for (key, item) in keys.into_iter().zip(items) {
+                let is_better = match &best {
+                    None => true,
+                    Some((other, _)) => {
+                        let order = key.order(other)?;
+                        order.is_some_and(
+                            |order| if name == "min" { order.is_lt() } else { order.is_gt() },
+                        )
+                    }
+                };
+                if is_better {
+                    best = Some((key, item));
+                }
+            }
+            best.map_or_else(
+                || Value::undefined("No aggregated item, sequence was empty."),
+                |(_, item)| item,
+            )
+        }
+        "sort" => {
+            let [_, reverse, case_sensitive, attribute] =
+                bind3(["reverse", "case_sensitive", "attribute"])?;
+            if attribute.as_ref().and_then(Value::as_str).is_some_and(|path| path.contains(',')) {
+                return Err("`sort` by several attributes is not supported by canonc".to_owned());
+            }
+            let items = value.iterate()?;
+            let keys = keys(&items, attribute.as_ref(), truth(case_sensitive))?;
+            let sorted = sorted(items, keys, truth(reverse))?;
+            Value::from(sorted.into_iter().map(|(_, item)| item).collect::<Vec<_>>())
+        }
+        "dictsort" => {
+            let [_, case_sensitive, by, reverse] = bind3(["case_sensitive", "by", "reverse"])?;
+            let items = methods::call(value, "items", &Arguments::default())?.iterate()?;
+            let at = match by.as_ref().and_then(Value::as_str) {
+                None | Some("key") => 0,
+                Some("value") => 1,
+                Some(_) => {
+                    return Err("You can only sort by either \"key\" or \"value\"".to_owned());
+                }
+            };
+            let keys = keys(&items, Some(&Value::Int(at)), truth(case_sensitive))?;
+            let sorted = sorted(items, keys, truth(reverse))?;
+            Value::from(sorted.into_iter().map(|(_, item)| item).collect::<Vec<_>>())
+        }
+        "unique" => {
+            let [_, case_sensitive, attribute] =
+                arguments.bind(name, ["value", "case_sensitive", "attribute"])?;
+            let items = value.iterate()?;
+            let keys = keys(&items, attribute.as_ref(), truth(case_sensitive))?;
+            let mut seen: Vec<Value> = Vec::new();
+            let mut unique = Vec::new();
+            for (key, item) in keys.into_iter().zip(items) {
+                run.spend(seen.len())?;
+                if !seen.iter().any(|other| other.equals(&key)) {
+                    seen.push(key);
+                    unique.push(item);
+                }
+            }
+            Value::generator(unique)
+        }
+        "groupby" => {
+            let [_, attribute, default, case_sensitive] =
+                bind3(["attribute", "default", "case_sensitive"])?;
+            let path = attribute.ok_or("groupby() needs an attribute")?;
+            let items = value.iterate()?;
+            let key = |item: &Value| along(item, &path, default.as_ref());
+            let originals = items.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+            let sensitive = truth(case_sensitive);
+            let compared: Vec<Value> = originals
+                .iter()
+                .map(|key| if sensitive { key.clone() } else { lowered(key.clone()) })
+                .collect();
+            let pairs = originals.into_iter().zip(items);
+            let pairs = pairs.map(|(key, item)| Value::tuple(vec![key, item])).collect();
+            let mut groups: Vec<(Value, Value, Vec<Value>)> = Vec::new();
+            for (key, pair) in sorted(pairs, compared, false)? {
+                let Value::Tuple(pair) = pair else { continue };
+                let [original, item] = &pair[..] else { continue };
+                match groups.last_mut().filter(|(other, ..)| other.equals(&key)) {
+                    Some((_, _, items)) => items.push(item.clone()),
+                    None => groups.push((key, original.clone(), vec![item.clone()])),
+                }
+            }
+            let group = |(_, original, items)| Value::tuple(vec![original, Value::from(items)]);
+            Value::from(groups.into_iter().map(group).collect::<Vec<_>>())
+        }
+        "batch" => {
+            let [_, count, fill] = arguments.bind(name, ["value", "linecount", "fill_with"])?;
+            let count = usize::try_from(whole(count, 0, name)?).unwrap_or(0).max(1);
+            let items = value.iterate()?;
+            let batch = |batch: &[Value]| {
+                let mut batch = batch.to_vec();
+                if let Some(fill) = fill.as_ref().filter(|fill| !matches!(fill, Value::None)) {
+                    batch.resize(count.min(LARGEST), fill.clone());
+                }
+                Value::from(batch)
+            };
+            Value::generator(items.chunks(count).map(batch).collect::<Vec<_>>())
+        }
+        "map" => return map(run, arguments).map(Some),
+        "select" | "reject" | "selectattr" | "rejectattr" => {
+            return select(run, name, arguments).map(Some);
+        }
+        "tojson" if run.environment.undefined == crate::Undefined::Empty => {
+            let [_, ascii, indent, separators, sort_keys] =
+                arguments.bind(name, ["x", "ensure_ascii", "indent", "separators", "sort_keys"])?;
+            let separators = match separators {
+                None | Some(Value::None) => None,
+                Some(pair) => match pair.as_list().unwrap_or_default() {
+                    [between, after] => Some((between.text()?, after.text()?)),
+                    _ => return Err("tojson: separators are two texts".to_owned()),
+                },
+            };
+            let style = json::style(
+                truth(ascii),
+                &indent.unwrap_or(Value::None),
+                separators,
+                truth(sort_keys),
+            )?;
+            Value::from(json::dumps(value, &style)?)
+        }
+        // Jinja2's own is for HTML, with its signs escaped and its keys sorted.
+        "tojson" => {
+            let [_, indent] = arguments.bind(name, ["value", "indent"])?;
+            let style = json::style(true, &indent.unwrap_or(Value::None), None, true)?;
+            let mut text = json::dumps(value, &style)?;
+            for (sign, escaped) in
+                [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("'", "\\u0027")]
+            {
+                text = text.replace(sign, escaped);
+            }
+            Value::Markup(Arc::from(text))
+        }
+        name if REFUSED.contains(&name) => {
+            return Err(format!("the filter `{name}` is not supported by canonc"));
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn map(run: &Run<'_>, arguments: &Arguments) -> Result<Value, String> {
+    let items = arguments.value().iterate()?;
+    let mut results = Vec::with_capacity(items.len());
+    match arguments.positional.get(1) {
+        None => {
+            let keywords =
+                Arguments { positional: Vec::new(), keywords: arguments.keywords.clone() };
+            let [attribute, default] = keywords.bind("map", ["attribute", "default"])?;
+            let path = attribute.ok_or("map requires a filter argument")?;
+            let default = default.filter(|default| !matches!(default, Value::None));
+            for item in &items {
+                results.push(along(item, &path, default.as_ref())?);
+            }
+        }
+        Some(name) => {
+            let name = name.as_str().ok_or("map needs the name of a filter")?;
+            for item in items {
+                results.push(run.filter(name, &with(item, arguments, 2))?);
+            }
+        }
+    }
+    Ok(Value::generator(results))
+}
+
+/// A call's arguments from a position on, with another value before them.
+fn with(item: Value, arguments: &Arguments, from: usize) -> Arguments {
+    let rest = arguments.positional.get(from..).unwrap_or_default();
+    let positional = std::iter::once(item).chain(rest.iter().cloned()).collect();
+    Arguments { positional, keywords: arguments.keywords.clone() }
+}
+
+fn select(run: &Run<'_>, name: &str, arguments: &Arguments) -> Result<Value, String> {
+    let by_attribute = name.ends_with("attr");
+    let path = match by_attribute {
+        true => Some(arguments.at(1).ok_or("Missing parameter for attribute name")?),
+        false => None,
+    };
+    let at = if by_attribute { 2 } else { 1 };
+    let mut kept = Vec::new();
+    for item in arguments.value().iterate()? {
+        let tested = along(&item, path.unwrap_or(&Value::None), None)?;
+        let holds = match arguments.at(at) {
+            None => run.is_true(&tested)?,
+            Some(test) => {
+                let test = test.as_str().ok_or("a test is named by a text")?;
+                run.test(test, &with(tested, arguments, at + 1))?
+            }
+        };
+        if holds == name.starts_with("select") {
+            kept.push(item);
+        }
+    }
+    Ok(Value::generator(kept))
+}
+
+/// Python's `int(text)`.
+fn parse_int(text: &str) -> Option<i128> {
+    let text = text::strip(text, None, true, true);
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let grouped =
+        digits.split('_').all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit()));
+    grouped.then(|| text.replace('_', "").parse().ok()).flatten()
+}
+
+/// Python's `float(text)`.
+fn parse_float(text: &str) -> Option<f64> {
+    let text = text::strip(text, None, true, true);
+    let is_number = |c: char| c.is_ascii_digit() || "+-.eE_".contains(c);
+    let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+    match ["inf", "infinity", "nan"].contains(&word.as_str()) {
+        true => text.to_ascii_lowercase().parse().ok(),
+        false if text.chars().all(is_number) && !text.starts_with('_') && !text.ends_with('_') => {
+            text.replace('_', "").parse().ok()
+        }
+        false => None,
+    }
+}
+
+/// The filter `round`, which rounds a half to the even neighbour as Python's `round`.
+fn round(value: &Value, precision: i128, method: &str) -> Result<Value, String> {
+    let precision = i32::try_from(precision.clamp(-400, 400)).unwrap_or(0);
+    let number = value.as_float().ok_or_else(|| match value {
+        Value::Undefined(message) => message.to_string(),
+        other => format!("type {} doesn't define __round__ method", other.type_name()),
+    })?;
+    if method == "common" {
+        if let Some(whole) = value.as_int() {
+            if precision >= 0 {
+                return Ok(Value::Int(whole));
+            }
+            let unit = 10i128.checked_pow(precision.unsigned_abs());
+            return Ok(Value::Int(unit.map_or(0, |unit| {
+                let (down, rest) = (whole.div_euclid(unit), whole.rem_euclid(unit));
+                let up = rest * 2 > unit || (rest * 2 == unit && down % 2 != 0);
+                (down + i128::from(up)) * unit
+            })));
+        }
+        let rounded = match usize::try_from(precision) {
+            // Exact decimal digits, a half to the even one.
+            Ok(digits) => format!("{number:.digits$}").parse().unwrap_or(number),
+            Err(_) => {
+                let unit = 10f64.powi(-precision);
+                (number / unit).round_ties_even() * unit
+            }
+        };
+        return Ok(Value::Float(rounded));
+    }
+    let scale = 10f64.powi(precision);
+    let scaled = number * scale;
+    match method {
+        "ceil" => Ok(Value::Float(scaled.ceil() / scale)),
+        "floor" => Ok(Value::Float(scaled.floor() / scale)),
+        _ => Err("method must be common, ceil or floor".to_owned()),
+    }
+}

@@ -1,0 +1,98 @@
+//! Jinja templates as Python's Jinja2 renders them, in the two settings that decide prompts: chat templates in
+//! `transformers` (`utils/chat_template_utils.py`) and prompts of lm-evaluation-harness (`lm_eval/utils.py`).
+//!
+//! minijinja parses. Its values print, compare and round as Rust's, and a template can take any amount of memory; so
+//! evaluation is here, with Python's values. What is not as in Python is refused by name, never rendered differently.
+
+#![warn(missing_docs)]
+
+mod evaluate;
+mod filters;
+mod format;
+mod json;
+mod methods;
+mod operators;
+mod tests;
+mod text;
+mod value;
+
+use minijinja::machinery::{WhitespaceConfig, ast, parse, parse_expr};
+use minijinja::syntax::SyntaxConfig;
+
+pub use filters::Arguments;
+pub use value::Value;
+
+/// A function or filter of the program: its arguments, for a filter the value first.
+pub type Function = fn(&Arguments) -> Result<Value, String>;
+
+/// What an undefined variable is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undefined {
+    /// An empty text, as in `transformers`.
+    Empty,
+    /// An error, as in lm-evaluation-harness.
+    Error,
+}
+
+/// How templates are read and what they may use.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// What an undefined variable is.
+    pub undefined: Undefined,
+    /// Whether a block's line leaves no white space: `trim_blocks`, `lstrip_blocks` and no last line feed.
+    pub trims_blocks: bool,
+    /// Filters besides Jinja2's.
+    pub filters: &'static [(&'static str, Function)],
+    /// Functions besides Jinja2's.
+    pub functions: &'static [(&'static str, Function)],
+}
+
+impl Environment {
+    /// The text of a template.
+    pub fn render(&self, template: &str, context: &Value) -> Result<String, String> {
+        let source = without_generation_marks(template);
+        let stmt = self.parse(&source)?;
+        let ast::Stmt::Template(template) = &stmt else { return Ok(String::new()) };
+        evaluate::Run::new(self, context)?.template(template)
+    }
+
+    /// The value of an expression.
+    pub fn evaluate(&self, expression: &str, context: &Value) -> Result<Value, String> {
+        let parsed = parse_expr(expression).map_err(|error| syntax(&error))?;
+        evaluate::Run::new(self, context)?.expression(&parsed)
+    }
+
+    /// Whether a template can be read: its syntax, and the names of its filters and tests.
+    pub fn check(&self, template: &str) -> Result<(), String> {
+        let source = without_generation_marks(template);
+        self.parse(&source).map(drop)
+    }
+
+    fn parse<'a>(&self, source: &'a str) -> Result<ast::Stmt<'a>, String> {
+        let whitespace = WhitespaceConfig {
+            keep_trailing_newline: !self.trims_blocks,
+            lstrip_blocks: self.trims_blocks,
+            trim_blocks: self.trims_blocks,
+        };
+        parse(source, "template", SyntaxConfig, whitespace).map_err(|error| syntax(&error))
+    }
+}
+
+fn syntax(error: &minijinja::Error) -> String {
+    let text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    match error.line() {
+        Some(line) => format!("line {line}: {text}"),
+        None => text,
+    }
+}
+
+/// The template without the marks that `transformers` adds to Jinja for training: a part between them is a scope.
+fn without_generation_marks(template: &str) -> String {
+    static MARKS: std::sync::LazyLock<Option<regex::Regex>> = std::sync::LazyLock::new(|| {
+        regex::Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").ok()
+    });
+    match &*MARKS {
+        Some(marks) => marks.replace_all(template, "{%$1 ${2}with $3%}").into_owned(),
+        None => template.to_owned(),
+    }
+}

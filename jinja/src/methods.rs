@@ -1,0 +1,451 @@
+//! Methods of Python's strings, dictionaries, lists and tuples.
+
+use std::sync::Arc;
+
+use crate::filters::Arguments;
+use crate::format;
+use crate::operators::LARGEST;
+use crate::text;
+use crate::value::Value;
+
+const STRING: &[&str] = &[
+    "capitalize",
+    "casefold",
+    "center",
+    "count",
+    "endswith",
+    "find",
+    "format",
+    "index",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "islower",
+    "isnumeric",
+    "isspace",
+    "istitle",
+    "isupper",
+    "join",
+    "ljust",
+    "lower",
+    "lstrip",
+    "partition",
+    "removeprefix",
+    "removesuffix",
+    "replace",
+    "rfind",
+    "rindex",
+    "rjust",
+    "rpartition",
+    "rsplit",
+    "rstrip",
+    "split",
+    "splitlines",
+    "startswith",
+    "strip",
+    "swapcase",
+    "title",
+    "upper",
+    "zfill",
+];
+
+/// Methods of Python's strings that are refused by name.
+const STRING_REFUSED: &[&str] = &[
+    "encode",
+    "expandtabs",
+    "format_map",
+    "isidentifier",
+    "isprintable",
+    "maketrans",
+    "translate",
+];
+
+const MAP: &[&str] = &["copy", "get", "items", "keys", "values"];
+
+/// Methods that change a value, which the sandbox forbids.
+const MAP_CHANGES: &[&str] = &["clear", "fromkeys", "pop", "popitem", "setdefault", "update"];
+
+const LIST: &[&str] = &["copy", "count", "index"];
+
+const LIST_CHANGES: &[&str] =
+    &["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"];
+
+/// Whether a value has a method of this name.
+pub(crate) fn has(value: &Value, name: &str) -> bool {
+    let lists: &[&[&str]] = match value {
+        Value::Str(_) | Value::Markup(_) => &[STRING, STRING_REFUSED],
+        Value::Map(_) => &[MAP, MAP_CHANGES],
+        Value::List(_) => &[LIST, LIST_CHANGES],
+        Value::Tuple(_) => &[&["count", "index"]],
+        Value::Loop(_) => &[&["cycle", "changed"]],
+        Value::Float(_) | Value::Int(_) | Value::Bool(_) => &[&["is_integer"]],
+        _ => &[],
+    };
+    lists.iter().any(|list| list.contains(&name))
+}
+
+/// Calls a method.
+pub(crate) fn call(value: &Value, name: &str, arguments: &Arguments) -> Result<Value, String> {
+    match value {
+        Value::Str(text) => string(text, name, arguments),
+        Value::Map(entries) => match name {
+            "get" => {
+                let [key, default] = arguments.bind(name, ["key", "default"])?;
+                let key = key.ok_or("get expected at least 1 argument, got 0")?;
+                Ok(value.get(&key).or(default).unwrap_or(Value::None))
+            }
+            "items" => {
+                let pair =
+                    |(key, value): &(Value, Value)| Value::tuple(vec![key.clone(), value.clone()]);
+                Ok(Value::View("dict_items", Value::items(entries.iter().map(pair).collect())))
+            }
+            "keys" => {
+                let keys = entries.iter().map(|(key, _)| key.clone()).collect();
+                Ok(Value::View("dict_keys", Value::items(keys)))
+            }
+            "values" => {
+                let values = entries.iter().map(|(_, value)| value.clone()).collect();
+                Ok(Value::View("dict_values", Value::items(values)))
+            }
+            "copy" => Ok(value.clone()),
+            name => Err(changes(value, name)),
+        },
+        Value::List(items) | Value::Tuple(items) => {
+            let [wanted] = arguments.bind(name, ["value"])?;
+            let is_wanted =
+                |item: &&Value| wanted.as_ref().is_some_and(|wanted| item.equals(wanted));
+            match name {
+                "count" => Ok(Value::int(items.iter().filter(is_wanted).count())),
+                "index" => {
+                    let at = items.iter().position(|item| is_wanted(&item)).map(Value::int);
+                    at.ok_or_else(|| {
+                        let wanted = wanted.as_ref().and_then(|wanted| wanted.repr().ok());
+                        format!("{} is not in the list", wanted.unwrap_or_default())
+                    })
+                }
+                "copy" => Ok(value.clone()),
+                name => Err(changes(value, name)),
+            }
+        }
+        Value::Float(number) if name == "is_integer" => Ok(Value::Bool(number.fract() == 0.0)),
+        Value::Int(_) | Value::Bool(_) if name == "is_integer" => Ok(Value::Bool(true)),
+        Value::Markup(_) => Err(format!("`.{name}()` of a safe text is not supported by canonc")),
+        other => Err(format!("'{}' object has no method '{name}'", other.type_name())),
+    }
+}
+
+fn changes(value: &Value, name: &str) -> String {
+    format!(
+        "`.{name}()` changes a {}, which templates may not: make another with `+` or a filter",
+        value.type_name()
+    )
+}
+
+/// Python's `str.islower`.
+pub(crate) fn is_lower(text: &str) -> bool {
+    text.chars().any(text::is_cased)
+        && !text.chars().any(|c| text::is_cased(c) && !c.is_lowercase())
+}
+
+/// Python's `str.isupper`.
+pub(crate) fn is_upper(text: &str) -> bool {
+    text.chars().any(text::is_cased)
+        && !text.chars().any(|c| text::is_cased(c) && !c.is_uppercase())
+}
+
+/// Python's `str.capitalize`.
+pub(crate) fn capitalize(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(text::title).unwrap_or_default();
+    first + &characters.as_str().to_lowercase()
+}
+
+/// Python's `str.center`: of an odd number of blanks, more stand on the left if the width is odd.
+pub(crate) fn center(text: &str, width: i128, fill: &str) -> Result<String, String> {
+    let length = text.chars().count();
+    let missing = missing(length, width)?;
+    let left = missing / 2 + (missing & (length + missing) & 1);
+    Ok(format!("{}{text}{}", fill.repeat(left), fill.repeat(missing - left)))
+}
+
+fn missing(length: usize, width: i128) -> Result<usize, String> {
+    let width = usize::try_from(width.max(0)).unwrap_or(usize::MAX);
+    match width <= LARGEST {
+        true => Ok(width.saturating_sub(length)),
+        false => Err(format!("a text of {width} characters; the limit is {LARGEST}")),
+    }
+}
+
+fn titled(text: &str) -> String {
+    let mut out = String::new();
+    let mut after_cased = false;
+    for c in text.chars() {
+        if after_cased {
+            out.extend(c.to_lowercase());
+        } else {
+            out += &text::title(c);
+        }
+        after_cased = text::is_cased(c);
+    }
+    out
+}
+
+fn wanted(value: Option<Value>, name: &str) -> Result<Arc<str>, String> {
+    match value {
+        Some(Value::Str(text)) => Ok(text),
+        Some(Value::Undefined(message)) => Err(message.to_string()),
+        Some(other) => Err(format!("{name}() needs a str, not {}", other.type_name())),
+        None => Err(format!("{name}() needs an argument")),
+    }
+}
+
+fn number(value: Option<Value>, default: i128) -> Result<i128, String> {
+    match value {
+        None | Some(Value::None) => Ok(default),
+        Some(value) => value.as_int().ok_or_else(|| {
+            format!("'{}' object cannot be interpreted as an integer", value.type_name())
+        }),
+    }
+}
+
+fn list<'t>(parts: impl IntoIterator<Item = &'t str>) -> Value {
+    Value::from(parts.into_iter().map(Value::from).collect::<Vec<_>>())
+}
+
+/// The part of a text between two positions, and the characters before it.
+fn part(text: &str, start: Option<Value>, end: Option<Value>) -> Result<(String, i128), String> {
+    let length = i128::try_from(text.chars().count()).unwrap_or(i128::MAX);
+    let bound = |at: i128| if at < 0 { (at + length).max(0) } else { at };
+    let (start, end) = (bound(number(start, 0)?), bound(number(end, length)?));
+    let skip = usize::try_from(start).unwrap_or(usize::MAX);
+    let take = usize::try_from((end.min(length) - start).max(0)).unwrap_or(0);
+    Ok((text.chars().skip(skip).take(take).collect(), start))
+}
+
+fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, String> {
+    let all =
+        |holds: fn(char) -> bool| Ok(Value::Bool(!text.is_empty() && text.chars().all(holds)));
+    let stripped = |left: bool, right: bool| {
+        let [characters] = arguments.bind(name, ["chars"])?;
+        let characters = match characters {
+            None | Some(Value::None) => None,
+            some => Some(wanted(some, name)?),
+        };
+        Ok(Value::from(text::strip(text, characters.as_deref(), left, right)))
+    };
+    let padded = |left: bool| {
+        let [width, fill] = arguments.bind(name, ["width", "fillchar"])?;
+        let fill = fill.map_or(Ok(Arc::from(" ")), |fill| wanted(Some(fill), name))?;
+        let missing = missing(text.chars().count(), number(width, 0)?)?;
+        let fill = fill.repeat(missing);
+        Ok(Value::from(if left { fill + text } else { text.to_string() + &fill }))
+    };
+    let searched = |from_end: bool, fails: bool| {
+        let [part_, start, end] = arguments.bind(name, ["sub", "start", "end"])?;
+        let sub = wanted(part_, name)?;
+        let (within, before) = part(text, start, end)?;
+        let at = if from_end { within.rfind(&*sub) } else { within.find(&*sub) };
+        let at = at.filter(|_| before <= i128::try_from(text.chars().count()).unwrap_or(i128::MAX));
+        let at = at.map(|at| within.get(..at).unwrap_or_default().chars().count());
+        match at {
+            Some(at) => Ok(Value::Int(i128::try_from(at).unwrap_or(0) + before)),
+            None if fails => Err("substring not found".to_owned()),
+            None => Ok(Value::Int(-1)),
+        }
+    };
+    let affixed = |at_end: bool| {
+        let [affix, start, end] = arguments.bind(name, ["prefix", "start", "end"])?;
+        let (within, _) = part(text, start, end)?;
+        let has =
+            |affix: &str| if at_end { within.ends_with(affix) } else { within.starts_with(affix) };
+        match affix {
+            Some(Value::Tuple(affixes)) => {
+                let any = affixes.iter().filter_map(Value::as_str).any(has);
+                Ok(Value::Bool(any))
+            }
+            affix => Ok(Value::Bool(has(&wanted(affix, name)?))),
+        }
+    };
+    let parted = |from_end: bool| {
+        let [separator] = arguments.bind(name, ["sep"])?;
+        let separator = wanted(separator, name)?;
+        if separator.is_empty() {
+            return Err("empty separator".to_owned());
+        }
+        let split =
+            if from_end { text.rsplit_once(&*separator) } else { text.split_once(&*separator) };
+        let parts = match (split, from_end) {
+            (Some((left, right)), _) => [left, &separator, right],
+            (None, false) => [text, "", ""],
+            (None, true) => ["", "", text],
+        };
+        Ok(Value::tuple(parts.map(Value::from).to_vec()))
+    };
+    match name {
+        "capitalize" => Ok(Value::from(capitalize(text))),
+        "casefold" if text.is_ascii() => Ok(Value::from(text.to_lowercase())),
+        "center" => {
+            let [width, fill] = arguments.bind(name, ["width", "fillchar"])?;
+            let fill = fill.map_or(Ok(Arc::from(" ")), |fill| wanted(Some(fill), name))?;
+            Ok(Value::from(center(text, number(width, 0)?, &fill)?))
+        }
+        "count" => {
+            let [sub, start, end] = arguments.bind(name, ["sub", "start", "end"])?;
+            let sub = wanted(sub, name)?;
+            let (within, _) = part(text, start, end)?;
+            Ok(Value::int(match sub.is_empty() {
+                true => within.chars().count() + 1,
+                false => within.matches(&*sub).count(),
+            }))
+        }
+        "endswith" => affixed(true),
+        "startswith" => affixed(false),
+        "find" => searched(false, false),
+        "rfind" => searched(true, false),
+        "index" => searched(false, true),
+        "rindex" => searched(true, true),
+        "format" => {
+            let text = format::braces(text, arguments.positional(), arguments.keywords())?;
+            Ok(Value::from(text))
+        }
+        "isalnum" => all(|c| text::is_letter(c) || c.is_numeric()),
+        "isalpha" => all(text::is_letter),
+        "isascii" => Ok(Value::Bool(text.is_ascii())),
+        "isdecimal" => all(text::is_decimal),
+        "isdigit" => all(|c| text::is_decimal(c) || "²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉".contains(c)),
+        "islower" => Ok(Value::Bool(is_lower(text))),
+        "isnumeric" => all(char::is_numeric),
+        "isspace" => all(text::is_space),
+        "istitle" => Ok(Value::Bool(text.chars().any(text::is_cased) && titled(text) == **text)),
+        "isupper" => Ok(Value::Bool(is_upper(text))),
+        "join" => {
+            let [items] = arguments.bind(name, ["iterable"])?;
+            let items = items.ok_or("join() takes exactly one argument")?.iterate()?;
+            let mut parts = Vec::with_capacity(items.len());
+            for (at, item) in items.iter().enumerate() {
+                let part = item.as_str().ok_or_else(|| {
+                    format!("sequence item {at}: expected str instance, {} found", item.type_name())
+                })?;
+                parts.push(part);
+            }
+            Ok(Value::from(parts.join(text)))
+        }
+        "ljust" => padded(false),
+        "rjust" => padded(true),
+        "lower" => Ok(Value::from(text.to_lowercase())),
+        "upper" => Ok(Value::from(text.to_uppercase())),
+        "title" => Ok(Value::from(titled(text))),
+        "swapcase" => {
+            let swapped = text.chars().flat_map(|c| {
+                let swapped: Vec<char> = match c.is_uppercase() {
+                    true => c.to_lowercase().collect(),
+                    false => c.to_uppercase().collect(),
+                };
+                swapped
+            });
+            Ok(Value::from(swapped.collect::<String>()))
+        }
+        "strip" => stripped(true, true),
+        "lstrip" => stripped(true, false),
+        "rstrip" => stripped(false, true),
+        "partition" => parted(false),
+        "rpartition" => parted(true),
+        "removeprefix" => {
+            let [prefix] = arguments.bind(name, ["prefix"])?;
+            let prefix = wanted(prefix, name)?;
+            Ok(Value::from(text.strip_prefix(&*prefix).unwrap_or(text)))
+        }
+        "removesuffix" => {
+            let [suffix] = arguments.bind(name, ["suffix"])?;
+            let suffix = wanted(suffix, name)?;
+            Ok(Value::from(text.strip_suffix(&*suffix).unwrap_or(text)))
+        }
+        "replace" => {
+            let [old, new, count] = arguments.bind(name, ["old", "new", "count"])?;
+            replace(text, &wanted(old, name)?, &wanted(new, name)?, number(count, -1)?)
+        }
+        "split" | "rsplit" => {
+            let [separator, count] = arguments.bind(name, ["sep", "maxsplit"])?;
+            let count = number(count, -1)?;
+            let parts = usize::try_from(count).map_or(usize::MAX, |count| count.saturating_add(1));
+            match separator {
+                None | Some(Value::None) => Ok(list(split_blanks(text, parts, name == "rsplit"))),
+                some => {
+                    let separator = wanted(some, name)?;
+                    if separator.is_empty() {
+                        return Err("empty separator".to_owned());
+                    }
+                    if name == "split" {
+                        return Ok(list(text.splitn(parts, &*separator)));
+                    }
+                    let mut parts: Vec<&str> = text.rsplitn(parts, &*separator).collect();
+                    parts.reverse();
+                    Ok(list(parts))
+                }
+            }
+        }
+        "splitlines" => {
+            let [keepends] = arguments.bind(name, ["keepends"])?;
+            Ok(list(text::lines(text, keepends.is_some_and(|keep| keep.is_true()))))
+        }
+        "zfill" => {
+            let [width] = arguments.bind(name, ["width"])?;
+            let missing = missing(text.chars().count(), number(width, 0)?)?;
+            let (sign, digits) = match text.chars().next() {
+                Some(sign @ ('+' | '-')) => (sign.to_string(), text.get(1..).unwrap_or_default()),
+                _ => (String::new(), &**text),
+            };
+            Ok(Value::from(format!("{sign}{}{digits}", "0".repeat(missing))))
+        }
+        name => Err(format!("the method `.{name}()` is not supported by canonc")),
+    }
+}
+
+/// Python's `str.replace`; a negative count replaces all.
+pub(crate) fn replace(text: &str, old: &str, new: &str, count: i128) -> Result<Value, String> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let matches = match old.is_empty() {
+        true => text.chars().count() + 1,
+        false => text.matches(old).count(),
+    };
+    let size = text.len().saturating_add(matches.min(count).saturating_mul(new.len()));
+    match size <= LARGEST {
+        true => Ok(Value::from(text.replacen(old, new, count))),
+        false => Err(format!("a text of {size} bytes; the limit is {LARGEST}")),
+    }
+}
+
+/// Python's `str.split` without a separator: between runs of white space, at most `parts` parts.
+fn split_blanks(text: &str, parts: usize, from_end: bool) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = text::strip(text, None, !from_end, from_end);
+    if from_end {
+        while !text::strip(rest, None, true, false).is_empty() {
+            if pieces.len() + 1 >= parts {
+                pieces.push(text::strip(rest, None, false, true));
+                break;
+            }
+            let at = rest.rfind(text::is_space);
+            let start = at.map_or(0, |at| {
+                at + rest.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
+            });
+            pieces.push(rest.get(start..).unwrap_or_default());
+            rest = text::strip(rest.get(..start).unwrap_or_default(), None, false, true);
+        }
+        pieces.reverse();
+        return pieces;
+    }
+    while !rest.is_empty() {
+        if pieces.len() + 1 >= parts {
+            // The last part keeps the white space at the end.
+            pieces.push(rest);
+            break;
+        }
+        let end = rest.find(text::is_space).unwrap_or(rest.len());
+        pieces.push(rest.get(..end).unwrap_or_default());
+        rest = text::strip(rest.get(end..).unwrap_or_default(), None, true, false);
+    }
+    pieces
+}

@@ -1,0 +1,366 @@
+//! Operators on Python's values.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::format;
+use crate::value::Value;
+
+/// Most bytes or elements of one result.
+pub(crate) const LARGEST: usize = 16 << 20;
+
+/// Entries of a dictionary as they come: of two equal keys the last value counts, in the first one's place.
+#[derive(Debug, Default)]
+pub(crate) struct Entries(Vec<(Value, Value)>);
+
+impl Entries {
+    pub(crate) fn insert(&mut self, key: Value, value: Value) {
+        // Large objects of a file have few keys; a search is as fast as a table.
+        match self.0.iter_mut().find(|(other, _)| other.equals(&key)) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((key, value)),
+        }
+    }
+
+    pub(crate) fn into_map(self) -> Value {
+        Value::map(self.0)
+    }
+
+    pub(crate) fn into_inner(self) -> Vec<(Value, Value)> {
+        self.0
+    }
+}
+
+fn unsupported(operator: &str, left: &Value, right: &Value) -> String {
+    match (left, right) {
+        (Value::Undefined(message), _) | (_, Value::Undefined(message)) => message.to_string(),
+        _ => format!(
+            "unsupported operand type(s) for {operator}: '{}' and '{}'",
+            left.type_name(),
+            right.type_name()
+        ),
+    }
+}
+
+fn bounded(length: usize) -> Result<(), String> {
+    match length <= LARGEST {
+        true => Ok(()),
+        false => Err(format!("a value of {length} bytes or elements; the limit is {LARGEST}")),
+    }
+}
+
+pub(crate) fn add(left: &Value, right: &Value) -> Result<Value, String> {
+    match (left, right) {
+        (Value::Str(a), Value::Str(b)) => {
+            bounded(a.len() + b.len())?;
+            Ok(Value::from([&**a, &**b].concat()))
+        }
+        (Value::List(a), Value::List(b)) => {
+            bounded(a.len() + b.len())?;
+            Ok(Value::from([&a[..], &b[..]].concat()))
+        }
+        (Value::Tuple(a), Value::Tuple(b)) => {
+            bounded(a.len() + b.len())?;
+            Ok(Value::tuple([&a[..], &b[..]].concat()))
+        }
+        (Value::Str(_), other) if !other.is_undefined() => {
+            Err(format!("can only concatenate str (not \"{}\") to str", other.type_name()))
+        }
+        _ => numbers("+", left, right, i128::checked_add, |a, b| a + b),
+    }
+}
+
+fn numbers(
+    operator: &str,
+    left: &Value,
+    right: &Value,
+    whole: impl Fn(i128, i128) -> Option<i128>,
+    float: impl Fn(f64, f64) -> f64,
+) -> Result<Value, String> {
+    if let (Some(a), Some(b)) = (left.as_int(), right.as_int()) {
+        let result = whole(a, b).map(Value::Int);
+        return result.ok_or_else(|| format!("{a} {operator} {b} is larger than canonc computes"));
+    }
+    match (left.as_float(), right.as_float()) {
+        (Some(a), Some(b)) => Ok(Value::Float(float(a, b))),
+        _ => Err(unsupported(operator, left, right)),
+    }
+}
+
+pub(crate) fn subtract(left: &Value, right: &Value) -> Result<Value, String> {
+    numbers("-", left, right, i128::checked_sub, |a, b| a - b)
+}
+
+pub(crate) fn multiply(left: &Value, right: &Value) -> Result<Value, String> {
+    for (value, times) in [(left, right), (right, left)] {
+        let Some(times) = times.as_int() else { continue };
+        let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
+        let size = |length: usize| length.checked_mul(times).unwrap_or(usize::MAX);
+        match value {
+            Value::Str(text) => {
+                bounded(size(text.len()))?;
+                return Ok(Value::from(text.repeat(times)));
+            }
+            Value::List(items) => {
+                bounded(size(items.len()))?;
+                return Ok(Value::from(repeated(items, times)));
+            }
+            Value::Tuple(items) => {
+                bounded(size(items.len()))?;
+                return Ok(Value::tuple(repeated(items, times)));
+            }
+            _ => {}
+        }
+    }
+    numbers("*", left, right, i128::checked_mul, |a, b| a * b)
+}
+
+fn repeated(items: &[Value], times: usize) -> Vec<Value> {
+    std::iter::repeat_n(items, times).flatten().cloned().collect()
+}
+
+fn is_zero(value: &Value) -> bool {
+    value.as_float() == Some(0.0)
+}
+
+pub(crate) fn divide(left: &Value, right: &Value) -> Result<Value, String> {
+    match (left.as_float(), right.as_float()) {
+        (Some(_), Some(_)) if is_zero(right) => Err("division by zero".to_owned()),
+        (Some(a), Some(b)) => Ok(Value::Float(a / b)),
+        _ => Err(unsupported("/", left, right)),
+    }
+}
+
+/// Rounds down, also for negative numbers.
+pub(crate) fn floor_divide(left: &Value, right: &Value) -> Result<Value, String> {
+    if is_zero(right) && left.as_float().is_some() {
+        return Err("integer division or modulo by zero".to_owned());
+    }
+    let whole = |a: i128, b: i128| {
+        let quotient = a.checked_div(b)?;
+        Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
+    };
+    numbers("//", left, right, whole, |a, b| (a / b).floor())
+}
+
+/// The remainder, with the divisor's sign; of a text, formatting.
+pub(crate) fn modulo(left: &Value, right: &Value) -> Result<Value, String> {
+    if let Value::Str(text) = left {
+        return format::percent(text, right).map(Value::from);
+    }
+    if is_zero(right) && left.as_float().is_some() {
+        return Err("integer division or modulo by zero".to_owned());
+    }
+    let whole = |a: i128, b: i128| {
+        let rest = a.checked_rem(b)?;
+        Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
+    };
+    let float = |a: f64, b: f64| {
+        let rest = a % b;
+        if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
+    };
+    numbers("%", left, right, whole, float)
+}
+
+pub(crate) fn power(left: &Value, right: &Value) -> Result<Value, String> {
+    match (left.as_int(), right.as_int()) {
+        (Some(base), Some(exponent)) if exponent >= 0 => {
+            let exponent = u32::try_from(exponent).ok();
+            let result = exponent.and_then(|exponent| base.checked_pow(exponent));
+            result
+                .map(Value::Int)
+                .ok_or_else(|| "a power is larger than canonc computes".to_owned())
+        }
+        _ => match (left.as_float(), right.as_float()) {
+            (Some(0.0), Some(exponent)) if exponent < 0.0 => {
+                Err("0.0 cannot be raised to a negative power".to_owned())
+            }
+            (Some(base), Some(exponent)) if base < 0.0 && exponent.fract() != 0.0 => {
+                Err("a power of a negative number is complex".to_owned())
+            }
+            (Some(base), Some(exponent)) => Ok(Value::Float(base.powf(exponent))),
+            _ => Err(unsupported("** or pow()", left, right)),
+        },
+    }
+}
+
+pub(crate) fn negate(value: &Value) -> Result<Value, String> {
+    match (value, value.as_int()) {
+        (_, Some(number)) => Ok(Value::Int(-number)),
+        (Value::Float(number), _) => Ok(Value::Float(-number)),
+        (Value::Undefined(message), _) => Err(message.to_string()),
+        _ => Err(format!("bad operand type for unary -: '{}'", value.type_name())),
+    }
+}
+
+pub(crate) fn contains(container: &Value, item: &Value) -> Result<bool, String> {
+    match container {
+        Value::Str(text) | Value::Markup(text) => match item {
+            Value::Str(part) | Value::Markup(part) => Ok(text.contains(&**part)),
+            Value::Undefined(message) => Err(message.to_string()),
+            other => Err(format!(
+                "'in <string>' requires string as left operand, not {}",
+                other.type_name()
+            )),
+        },
+        Value::Map(_) => Ok(container.get(item).is_some()),
+        Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
+            Err(format!("argument of type '{}' is not iterable", container.type_name()))
+        }
+        other => Ok(other.iterate()?.iter().any(|other| other.equals(item))),
+    }
+}
+
+/// `value[key]`; what is absent is undefined.
+pub(crate) fn item(value: &Value, key: &Value) -> Result<Value, String> {
+    let at = |length: usize| {
+        let index = key.as_int()?;
+        let length = i128::try_from(length).ok()?;
+        let index = if index < 0 { index + length } else { index };
+        (0..length).contains(&index).then_some(usize::try_from(index).ok()?)
+    };
+    let element = match value {
+        Value::Undefined(message) => return Err(message.to_string()),
+        Value::List(items) | Value::Tuple(items) => {
+            at(items.len()).and_then(|index| items.get(index).cloned())
+        }
+        Value::Str(text) => {
+            let character = at(text.chars().count()).and_then(|index| text.chars().nth(index));
+            character.map(|c| Value::from(c.encode_utf8(&mut [0; 4]) as &str))
+        }
+        Value::Map(_) => value.get(key),
+        _ => None,
+    };
+    match (element, key) {
+        (Some(element), _) => Ok(element),
+        (None, Value::Str(name)) => attribute(value, name),
+        (None, Value::Undefined(message)) => Err(message.to_string()),
+        (None, key) => Ok(Value::undefined(format!(
+            "{} has no element {}",
+            object(value),
+            key.repr().unwrap_or_default()
+        ))),
+    }
+}
+
+fn object(value: &Value) -> String {
+    match value {
+        Value::None => "None".to_owned(),
+        other => format!("'{} object'", other.type_name()),
+    }
+}
+
+/// `value.name`: a method before a key of that name.
+pub(crate) fn attribute(value: &Value, name: &str) -> Result<Value, String> {
+    if let Value::Undefined(message) = value {
+        return Err(message.to_string());
+    }
+    if name.starts_with("__") {
+        return Err(format!("access to attribute '{name}' of {} is unsafe", object(value)));
+    }
+    if let Value::Loop(state) = value
+        && let Some(result) = loop_attribute(state, name)
+    {
+        return Ok(result);
+    }
+    if matches!(value, Value::Tuple(_)) && ["grouper", "list"].contains(&name) {
+        return Err(format!("`.{name}` of a group is not supported by canonc: unpack it instead"));
+    }
+    if crate::methods::has(value, name) {
+        return Ok(Value::Method(Arc::new((value.clone(), name.to_owned()))));
+    }
+    if let Some(result) = value.get(&Value::from(name)) {
+        return Ok(result);
+    }
+    Ok(Value::undefined(format!("{} has no attribute '{name}'", object(value))))
+}
+
+fn loop_attribute(state: &crate::value::Loop, name: &str) -> Option<Value> {
+    let (index, length) = (state.index, state.items.len());
+    let near = |index: Option<usize>, which: &str| {
+        let item = index.and_then(|index| state.items.get(index).cloned());
+        item.unwrap_or_else(|| Value::undefined(format!("there is no {which} item")))
+    };
+    Some(match name {
+        "index" => Value::int(index + 1),
+        "index0" => Value::int(index),
+        "revindex" => Value::int(length - index),
+        "revindex0" => Value::int(length - index - 1),
+        "first" => Value::Bool(index == 0),
+        "last" => Value::Bool(index + 1 == length),
+        "length" => Value::int(length),
+        "depth" => Value::int(state.depth),
+        "depth0" => Value::int(state.depth - 1),
+        "previtem" => near(index.checked_sub(1), "previous"),
+        "nextitem" => near(Some(index + 1), "next"),
+        _ => return None,
+    })
+}
+
+/// `value[start:stop:step]`.
+pub(crate) fn slice(value: &Value, bounds: [Value; 3]) -> Result<Value, String> {
+    let [start, stop, step] = bounds;
+    let whole = |bound: &Value| match bound {
+        Value::None => Ok(None),
+        other => other.as_int().map(Some).ok_or_else(|| {
+            "slice indices must be integers or None or have an __index__ method".to_owned()
+        }),
+    };
+    let (start, stop, step) = (whole(&start)?, whole(&stop)?, whole(&step)?.unwrap_or(1));
+    if step == 0 {
+        return Err("slice step cannot be zero".to_owned());
+    }
+    let indices = |length: usize| {
+        let length = i128::try_from(length).unwrap_or(i128::MAX);
+        let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
+        let bound = |bound: Option<i128>, absent: i128| match bound {
+            None => absent,
+            Some(at) if at < 0 => (at + length).max(low),
+            Some(at) => at.min(high),
+        };
+        let (first, end) = match step > 0 {
+            true => (bound(start, low), bound(stop, high)),
+            false => (bound(start, high), bound(stop, low)),
+        };
+        let mut indices = Vec::new();
+        let mut at = first;
+        while (step > 0 && at < end) || (step < 0 && at > end) {
+            indices.extend(usize::try_from(at));
+            at += step;
+        }
+        indices
+    };
+    let pick = |items: &[Value]| -> Vec<Value> {
+        indices(items.len()).into_iter().filter_map(|at| items.get(at).cloned()).collect()
+    };
+    match value {
+        Value::Str(text) => {
+            let characters: Vec<char> = text.chars().collect();
+            let picked = indices(characters.len()).into_iter();
+            Ok(Value::from(picked.filter_map(|at| characters.get(at)).collect::<String>()))
+        }
+        Value::List(items) => Ok(Value::from(pick(items))),
+        Value::Tuple(items) => Ok(Value::tuple(pick(items))),
+        Value::Undefined(message) => Err(message.to_string()),
+        other => Ok(Value::undefined(format!("{} cannot be sliced", object(other)))),
+    }
+}
+
+/// Sets an attribute of a `namespace`.
+pub(crate) fn set_attribute(target: &Value, name: &str, value: Value) -> Result<(), String> {
+    let Value::Namespace(entries) = target else {
+        return Err("cannot assign attribute on non-namespace object".to_owned());
+    };
+    if name.starts_with('_') {
+        return Err(format!("a namespace has no attribute that begins with `_`: '{name}'"));
+    }
+    if value.measure().is_mutable {
+        return Err(
+            "a namespace or a loop inside a namespace is not supported by canonc".to_owned()
+        );
+    }
+    let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut changed = Entries(std::mem::take(&mut *entries));
+    changed.insert(Value::from(name), value);
+    *entries = changed.into_inner();
+    Ok(())
+}

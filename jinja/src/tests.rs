@@ -1,0 +1,79 @@
+//! Jinja2's tests: `value is name(arguments)`.
+
+use crate::filters::Arguments;
+use crate::operators;
+use crate::value::Value;
+
+/// The result of a test, or `None` if there is none of this name.
+pub(crate) fn test(name: &str, arguments: &Arguments) -> Result<Option<bool>, String> {
+    let value = arguments.value();
+    let other = || arguments.at(1).ok_or_else(|| format!("the test `{name}` needs an argument"));
+    let compare = |holds: fn(std::cmp::Ordering) -> bool| {
+        Ok::<_, String>(value.order(other()?)?.is_some_and(holds))
+    };
+    let parity = || operators::modulo(value, &Value::Int(2));
+    Ok(Some(match name {
+        "defined" => !value.is_undefined(),
+        "undefined" => value.is_undefined(),
+        "none" => matches!(value, Value::None),
+        "boolean" => matches!(value, Value::Bool(_)),
+        "true" => matches!(value, Value::Bool(true)),
+        "false" => matches!(value, Value::Bool(false)),
+        "integer" => matches!(value, Value::Int(_)),
+        "float" => matches!(value, Value::Float(_)),
+        "number" => value.as_float().is_some(),
+        "string" => value.as_str().is_some(),
+        "mapping" => matches!(value, Value::Map(_)),
+        // Whatever has a length and items by number or key.
+        "sequence" => {
+            matches!(
+                value,
+                Value::Str(_) | Value::Markup(_) | Value::List(_) | Value::Tuple(_) | Value::Map(_)
+            ) || value.is_undefined()
+        }
+        "iterable" => matches!(
+            value,
+            Value::Undefined(_)
+                | Value::Str(_)
+                | Value::Markup(_)
+                | Value::List(_)
+                | Value::Tuple(_)
+                | Value::Map(_)
+                | Value::View(..)
+                | Value::Generator(_)
+                | Value::Loop(_)
+        ),
+        "callable" => matches!(
+            value,
+            Value::Function(_)
+                | Value::Method(_)
+                | Value::Macro(_)
+                | Value::Undefined(_)
+                | Value::Loop(_)
+        ),
+        "odd" => parity()?.equals(&Value::Int(1)),
+        "even" => parity()?.equals(&Value::Int(0)),
+        "divisibleby" => operators::modulo(value, other()?)?.equals(&Value::Int(0)),
+        "lower" => crate::methods::is_lower(&value.text()?),
+        "upper" => crate::methods::is_upper(&value.text()?),
+        "in" => operators::contains(other()?, value)?,
+        "eq" | "equalto" | "==" => value.equals(other()?),
+        "ne" | "!=" => !value.equals(other()?),
+        "lt" | "lessthan" | "<" => compare(std::cmp::Ordering::is_lt)?,
+        "le" | "<=" => compare(std::cmp::Ordering::is_le)?,
+        "gt" | "greaterthan" | ">" => compare(std::cmp::Ordering::is_gt)?,
+        "ge" | ">=" => compare(std::cmp::Ordering::is_ge)?,
+        "sameas" => match (value, other()?) {
+            (Value::None, Value::None) => true,
+            (Value::Bool(a), Value::Bool(b)) => a == b,
+            _ => {
+                return Err(
+                    "the test `sameas` of other values than true, false and none depends on \
+                            Python's memory"
+                        .to_owned(),
+                );
+            }
+        },
+        _ => return Ok(None),
+    }))
+}
