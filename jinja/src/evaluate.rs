@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Stmt, UnaryOpKind};
 use minijinja::value::ValueKind;
+use regex::Regex;
 
 use crate::filters::{self, Arguments};
 use crate::operators::{self, Entries, LARGEST};
@@ -27,7 +28,7 @@ const DEPTH: usize = 64;
 const RANGE: i128 = 100_000;
 
 /// Functions of Jinja2 that are refused by name.
-const REFUSED: &[&str] = &["cycler", "joiner", "lipsum"];
+const REFUSED: &[&str] = &["cycler", "joiner", "lipsum", "self", "super"];
 
 /// Variables, and those around them.
 struct Scope {
@@ -67,6 +68,7 @@ enum Flow {
 /// One rendering.
 pub(crate) struct Run<'a> {
     pub(crate) environment: &'a Environment,
+    source: &'a str,
     global: Rc<Scope>,
     macros: RefCell<Vec<Rc<Macro<'a>>>>,
     steps: Cell<usize>,
@@ -76,7 +78,11 @@ pub(crate) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn new(environment: &'a Environment, context: &Value) -> Result<Run<'a>, String> {
+    pub(crate) fn new(
+        environment: &'a Environment,
+        source: &'a str,
+        context: &Value,
+    ) -> Result<Run<'a>, String> {
         let Value::Map(fields) = context else {
             return Err(format!("a template needs named values, not a {}", context.type_name()));
         };
@@ -86,6 +92,7 @@ impl<'a> Run<'a> {
         let global = Scope { variables: RefCell::new(names.collect()), parent: None };
         Ok(Run {
             environment,
+            source,
             global: Rc::new(global),
             macros: RefCell::default(),
             steps: Cell::new(0),
@@ -148,6 +155,12 @@ impl<'a> Run<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Also of what a list or tuple holds.
+    fn all_used(&self, value: &Value) -> Result<(), String> {
+        self.used(value)?;
+        value.as_list().unwrap_or_default().iter().try_for_each(|item| self.used(item))
     }
 
     pub(crate) fn is_true(&self, value: &Value) -> Result<bool, String> {
@@ -242,6 +255,10 @@ impl<'a> Run<'a> {
                 arguments.keywords.push(("caller".to_owned(), caller));
                 out.push_str(&self.call(&callee, &arguments)?.text()?);
             }
+            // An extension that the harness does not have.
+            Stmt::Continue(_) | Stmt::Break(_) if !self.environment.trims_blocks => {
+                return refuse("break");
+            }
             Stmt::Continue(_) => return Ok(Flow::Continue),
             Stmt::Break(_) => return Ok(Flow::Break),
             Stmt::Do(_) => return refuse("do"),
@@ -282,6 +299,7 @@ impl<'a> Run<'a> {
         if items.is_empty() {
             return self.block(&each.else_body, &Scope::inside(scope), out);
         }
+        let mut completed = false;
         self.loops.set(self.loops.get() + 1);
         let depth = self.loops.get();
         let mut state = Arc::new(Loop { items, index: 0, depth, last: Mutex::new(None) });
@@ -301,12 +319,18 @@ impl<'a> Run<'a> {
                 }
                 inside.set("loop", Value::Loop(Arc::clone(&state)));
                 self.assign(&each.target, item, &inside)?;
-                if self.block(&each.body, &inside, out)? == Flow::Break {
-                    break;
+                match self.block(&each.body, &inside, out)? {
+                    Flow::Next => completed = true,
+                    Flow::Continue => {}
+                    Flow::Break => break,
                 }
             }
         }
         self.loops.set(self.loops.get() - 1);
+        // As in Jinja2, which notes at the end of a pass that there was one.
+        if !completed {
+            return self.block(&each.else_body, &Scope::inside(scope), out);
+        }
         Ok(Flow::Next)
     }
 
@@ -343,15 +367,24 @@ impl<'a> Run<'a> {
         self.spend(1)?;
         match expression {
             Expr::Var(variable) => Ok(self.variable(variable.id, scope)),
-            Expr::Const(constant) => literal(&constant.value),
+            Expr::Const(constant) => {
+                let span = constant.span();
+                let written = self.source.get(span.start_offset as usize..span.end_offset as usize);
+                literal(&constant.value, written.unwrap_or_default())
+            }
             Expr::List(list) => {
                 let items = list.items.iter().map(|item| self.eval(item, scope));
-                self.make(Value::from(items.collect::<Result<Vec<_>, _>>()?))
+                let items = items.collect::<Result<Vec<_>, _>>()?;
+                // The parser reads a tuple as a list.
+                let start = list.span().start_offset as usize;
+                let is_list = self.source.get(start..).is_none_or(|text| text.starts_with('['));
+                self.make(if is_list { Value::from(items) } else { Value::tuple(items) })
             }
             Expr::Map(map) => {
                 let mut entries = Entries::default();
                 for (key, value) in map.keys.iter().zip(&map.values) {
                     let key = self.eval(key, scope)?;
+                    key.hashable()?;
                     entries.insert(key, self.eval(value, scope)?);
                 }
                 self.make(entries.into_map())
@@ -380,6 +413,10 @@ impl<'a> Run<'a> {
                 match (self.is_true(&condition)?, &choice.false_expr) {
                     (true, _) => self.eval(&choice.true_expr, scope),
                     (false, Some(otherwise)) => self.eval(otherwise, scope),
+                    // This one is never an error.
+                    (false, None) if self.environment.undefined == Undefined::Error => {
+                        Ok(Value::from(""))
+                    }
                     (false, None) => Ok(Value::undefined(
                         "the inline if-expression evaluated to false and no else section was defined.",
                     )),
@@ -455,16 +492,14 @@ impl<'a> Run<'a> {
             BinOpKind::Mul => operators::multiply(&left, &right),
             BinOpKind::Div => operators::divide(&left, &right),
             BinOpKind::FloorDiv => operators::floor_divide(&left, &right),
-            BinOpKind::Rem => operators::modulo(&left, &right),
+            BinOpKind::Rem => {
+                self.all_used(&right)?;
+                operators::modulo(&left, &right)
+            }
             BinOpKind::Pow => operators::power(&left, &right),
             BinOpKind::Concat => {
                 self.used(&left)?;
                 self.used(&right)?;
-                if matches!(left, Value::Markup(_)) || matches!(right, Value::Markup(_)) {
-                    return Err(
-                        "`~` with a safe text escapes the other; canonc refuses it".to_owned()
-                    );
-                }
                 operators::add(&Value::from(left.text()?), &Value::from(right.text()?))
             }
             BinOpKind::Eq => compare(CompareOpKind::Eq),
@@ -551,13 +586,21 @@ impl<'a> Run<'a> {
         if !["default", "d"].contains(&name) {
             self.used(arguments.value())?;
         }
+        if ["join", "format"].contains(&name) {
+            arguments.positional.iter().try_for_each(|argument| self.all_used(argument))?;
+            if let Value::Generator(generator) = arguments.value() {
+                let items = generator.items.lock().unwrap_or_else(PoisonError::into_inner);
+                items.iter().try_for_each(|item| self.used(item))?;
+            }
+        }
         self.spend(arguments.value().len().unwrap_or(0) / 16)?;
         let added = self.environment.filters.iter().find(|(other, _)| *other == name);
         if let Some((_, function)) = added {
             return self.make(function(arguments)?);
         }
         if let Value::Markup(_) = arguments.value()
-            && !["string", "safe", "length", "count", "default", "d"].contains(&name)
+            && !["string", "safe", "length", "count", "default", "d", "replace", "tojson"]
+                .contains(&name)
         {
             return Err(format!("the filter `{name}` of a safe text is not supported by canonc"));
         }
@@ -581,11 +624,14 @@ impl<'a> Run<'a> {
             "string",
             "mapping",
             "sameas",
+            "sequence",
+            "callable",
         ];
         if !OF_NOTHING.contains(&name) {
             self.used(arguments.value())?;
         }
-        match tests::test(name, arguments)? {
+        let is_lenient = self.environment.undefined == Undefined::Empty;
+        match tests::test(name, arguments, is_lenient)? {
             Some(holds) => Ok(holds),
             None => Err(format!("No test named '{name}'.")),
         }
@@ -603,6 +649,7 @@ impl<'a> Run<'a> {
             Value::Method(method) => match (&method.0, method.1.as_str()) {
                 (Value::Loop(state), name) => loop_method(state, name, arguments),
                 (value, name) => {
+                    arguments.positional.iter().try_for_each(|argument| self.all_used(argument))?;
                     self.spend(value.len().unwrap_or(0) / 64)?;
                     methods::call(value, name, arguments)
                 }
@@ -650,6 +697,11 @@ impl<'a> Run<'a> {
                     );
                 }
                 for (key, value) in arguments.keywords() {
+                    if name == "namespace" && key.starts_with('_') {
+                        return Err(format!(
+                            "a namespace has no attribute that begins with `_`: '{key}'"
+                        ));
+                    }
                     entries.insert(Value::from(key.as_str()), value.clone());
                 }
                 match name {
@@ -717,18 +769,92 @@ impl<'a> Run<'a> {
     }
 }
 
-fn literal(value: &minijinja::Value) -> Result<Value, String> {
-    let unknown = || format!("a {} in a template is not supported by canonc", value.kind());
+/// A constant, as Jinja2 reads what is written.
+fn literal(value: &minijinja::Value, written: &str) -> Result<Value, String> {
+    static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        let digits = r"\d+(_\d+)*";
+        let number = format!(
+            r"^(0[bB](_?[01])+|0[oO](_?[0-7])+|0[xX](_?[0-9a-fA-F])+|[1-9](_?\d)*|0(_?0)*|{digits}(\.{digits})?[eE][+-]?{digits}|{digits}\.{digits})$"
+        );
+        Regex::new(&number).ok()
+    });
+    let unknown = || format!("`{written}` in a template is not supported by canonc");
     match value.kind() {
         ValueKind::None => Ok(Value::None),
         ValueKind::Bool => Ok(Value::Bool(value.is_true())),
-        ValueKind::String => value.as_str().map(Value::from).ok_or_else(unknown),
-        ValueKind::Number => match i128::try_from(value.clone()) {
-            Ok(number) if value.is_integer() => Ok(Value::Int(number)),
-            _ => f64::try_from(value.clone()).map(Value::Float).map_err(|_| unknown()),
-        },
+        ValueKind::String => {
+            let text = value.as_str().ok_or_else(unknown)?;
+            match written.contains('\\') {
+                true => unescaped(written).map(Value::from).ok_or_else(unknown),
+                false => Ok(Value::from(text)),
+            }
+        }
+        ValueKind::Number => {
+            if !NUMBER.as_ref().is_some_and(|number| number.is_match(written.trim())) {
+                return Err(unknown());
+            }
+            match i128::try_from(value.clone()) {
+                Ok(number) if value.is_integer() => Ok(Value::Int(number)),
+                _ => {
+                    let number = f64::try_from(value.clone()).map_err(|_| unknown())?;
+                    if number.is_finite() { Ok(Value::Float(number)) } else { Err(unknown()) }
+                }
+            }
+        }
         _ => Err(unknown()),
     }
+}
+
+/// The text of one string literal with Python's escapes; `None` for names of characters and halves of surrogates.
+fn unescaped(written: &str) -> Option<String> {
+    let quote = written.chars().next().filter(|quote| ['\'', '"'].contains(quote))?;
+    let mut characters = written.get(1..)?.strip_suffix(quote)?.chars().peekable();
+    let mut text = String::new();
+    while let Some(c) = characters.next() {
+        if c == quote {
+            return None;
+        }
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        let escaped = characters.next()?;
+        let mut code = |digits: usize| {
+            let mut code = 0;
+            for _ in 0..digits {
+                code = code * 16 + characters.next()?.to_digit(16)?;
+            }
+            char::from_u32(code)
+        };
+        match escaped {
+            '\n' => {}
+            'a' => text.push('\u{7}'),
+            'b' => text.push('\u{8}'),
+            'f' => text.push('\u{c}'),
+            'n' => text.push('\n'),
+            'r' => text.push('\r'),
+            't' => text.push('\t'),
+            'v' => text.push('\u{b}'),
+            '\\' | '\'' | '"' => text.push(escaped),
+            'x' => text.push(code(2)?),
+            'u' => text.push(code(4)?),
+            'U' => text.push(code(8)?),
+            'N' => return None,
+            '0'..='7' => {
+                let mut number = escaped.to_digit(8)?;
+                for _ in 0..2 {
+                    let Some(digit) = characters.peek().and_then(|digit| digit.to_digit(8)) else {
+                        break;
+                    };
+                    number = number * 8 + digit;
+                    characters.next();
+                }
+                text.push(char::from_u32(number)?);
+            }
+            other => text.extend(['\\', other]),
+        }
+    }
+    Some(text)
 }
 
 fn range(arguments: &Arguments) -> Result<Value, String> {
@@ -754,7 +880,10 @@ fn range(arguments: &Arguments) -> Result<Value, String> {
             "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({RANGE})."
         ));
     }
-    Ok(Value::from((0..length).map(|at| Value::Int(start + at * step)).collect::<Vec<_>>()))
+    Ok(Value::View(
+        crate::value::RANGE,
+        Value::items((0..length).map(|at| Value::Int(start + at * step)).collect()),
+    ))
 }
 
 fn loop_method(state: &Loop, name: &str, arguments: &Arguments) -> Result<Value, String> {

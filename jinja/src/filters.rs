@@ -83,6 +83,25 @@ const REFUSED: &[&str] = &[
     "xmlattr",
 ];
 
+const WITHOUT_ARGUMENTS: &[&str] = &[
+    "abs",
+    "capitalize",
+    "count",
+    "first",
+    "items",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "reverse",
+    "safe",
+    "string",
+    "title",
+    "upper",
+    "urlencode",
+    "wordcount",
+];
+
 fn truth(value: Option<Value>) -> bool {
     value.is_some_and(|value| value.is_true())
 }
@@ -168,6 +187,9 @@ pub(crate) fn filter(
     arguments: &Arguments,
 ) -> Result<Option<Value>, String> {
     let value = arguments.value();
+    if WITHOUT_ARGUMENTS.contains(&name) {
+        arguments.bind(name, ["value"])?;
+    }
     let bind3 = |names: [&str; 3]| arguments.bind(name, ["value", names[0], names[1], names[2]]);
     let text = || value.text();
     Ok(Some(match name {
@@ -216,6 +238,11 @@ pub(crate) fn filter(
             methods::replace(&text()?, &part(old)?, &part(new)?, whole(count, -1, name)?)?
         }
         "format" => {
+            if arguments.positional.len() > 1 && !arguments.keywords.is_empty() {
+                return Err(
+                    "can't handle positional and keyword arguments at the same time".to_owned()
+                );
+            }
             let (_, rest) = arguments.positional.split_first().unwrap_or((&Value::None, &[]));
             let values = match arguments.keywords.is_empty() {
                 true => Value::tuple(rest.to_vec()),
@@ -232,7 +259,10 @@ pub(crate) fn filter(
                     " ".repeat(usize::try_from(width).unwrap_or(0))
                 }
             };
-            let all = text()? + "\n";
+            let Value::Str(all) = value else {
+                return Err(format!("indent needs a str, not {}", value.type_name()));
+            };
+            let all = all.to_string() + "\n";
             let blank = truth(blank);
             let lines = text::lines(&all, false);
             let lines = lines.into_iter().enumerate().map(|(at, line)| {
@@ -247,7 +277,10 @@ pub(crate) fn filter(
         "truncate" => {
             let [_, length, killwords, end, leeway] =
                 arguments.bind(name, ["value", "length", "killwords", "end", "leeway"])?;
-            let all = text()?;
+            let Value::Str(all) = value else {
+                return Err(format!("truncate needs a str, not {}", value.type_name()));
+            };
+            let all = all.to_string();
             let length = whole(length, 255, name)?;
             let end = end.map_or(Ok("...".to_owned()), |end| end.text())?;
             let kept = length - i128::try_from(end.chars().count()).unwrap_or(0);
@@ -288,15 +321,19 @@ pub(crate) fn filter(
             }
             let default = default.unwrap_or(Value::Int(0));
             let of_float = |number: f64| match number.is_finite() && number.abs() < 1e38 {
-                true => Value::Int(number.trunc() as i128),
-                false => default.clone(),
+                true => Ok(Value::Int(number.trunc() as i128)),
+                false if number.is_finite() => {
+                    Err(format!("{number} is larger than canonc computes"))
+                }
+                false => Err("cannot convert float infinity or NaN to integer".to_owned()),
             };
             match value {
                 Value::Undefined(message) => return Err(message.to_string()),
-                Value::Float(number) => of_float(*number),
-                Value::Str(text) => match parse_int(text) {
-                    Some(number) => Value::Int(number),
-                    None => parse_float(text).map_or(default.clone(), of_float),
+                Value::Float(number) => of_float(*number)?,
+                Value::Str(text) => match (parse_int(text), parse_float(text)) {
+                    (Some(number), _) => Value::Int(number),
+                    (None, Some(number)) if number.is_finite() => of_float(number)?,
+                    (None, _) => default,
                 },
                 other => other.as_int().map_or(default, Value::Int),
             }
@@ -366,6 +403,9 @@ pub(crate) fn filter(
         "sum" => {
             let [_, attribute, start] = arguments.bind(name, ["iterable", "attribute", "start"])?;
             let mut sum = start.unwrap_or(Value::Int(0));
+            if sum.as_str().is_some() {
+                return Err("sum() can't sum strings [use ''.join(seq) instead]".to_owned());
+            }
             for item in value.iterate()? {
                 let item = along(&item, attribute.as_ref().unwrap_or(&Value::None), None)?;
                 sum = operators::add(&sum, &item)?;
@@ -431,6 +471,7 @@ pub(crate) fn filter(
             let mut unique = Vec::new();
             for (key, item) in keys.into_iter().zip(items) {
                 run.spend(seen.len())?;
+                key.hashable()?;
                 if !seen.iter().any(|other| other.equals(&key)) {
                     seen.push(key);
                     unique.push(item);
@@ -477,6 +518,27 @@ pub(crate) fn filter(
             };
             Value::generator(items.chunks(count).map(batch).collect::<Vec<_>>())
         }
+        "slice" => {
+            let [_, count, fill] = arguments.bind(name, ["value", "slices", "fill_with"])?;
+            let count = usize::try_from(whole(count, 0, name)?)
+                .ok()
+                .filter(|count| (1..=LARGEST).contains(count));
+            let count = count.ok_or("slice needs a positive number of slices")?;
+            let items = value.iterate()?;
+            let (each, more) = (items.len() / count, items.len() % count);
+            let mut rest = items.as_slice();
+            let mut slices = Vec::new();
+            for number in 0..count {
+                let (slice, after) = rest.split_at(each + usize::from(number < more));
+                rest = after;
+                let mut slice = slice.to_vec();
+                if number >= more {
+                    slice.extend(fill.clone().filter(|fill| !matches!(fill, Value::None)));
+                }
+                slices.push(Value::from(slice));
+            }
+            Value::generator(slices)
+        }
         "map" => return map(run, arguments).map(Some),
         "select" | "reject" | "selectattr" | "rejectattr" => {
             return select(run, name, arguments).map(Some);
@@ -511,7 +573,7 @@ pub(crate) fn filter(
             }
             Value::Markup(Arc::from(text))
         }
-        name if REFUSED.contains(&name) => {
+        name if name == "urlencode" || REFUSED.contains(&name) => {
             return Err(format!("the filter `{name}` is not supported by canonc"));
         }
         _ => return Ok(None),
@@ -627,6 +689,9 @@ fn round(value: &Value, precision: i128, method: &str) -> Result<Value, String> 
     }
     let scale = 10f64.powi(precision);
     let scaled = number * scale;
+    if !scaled.is_finite() {
+        return Err("cannot convert float infinity or NaN to integer".to_owned());
+    }
     match method {
         "ceil" => Ok(Value::Float(scaled.ceil() / scale)),
         "floor" => Ok(Value::Float(scaled.floor() / scale)),

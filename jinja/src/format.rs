@@ -172,7 +172,7 @@ pub(crate) fn percent(text: &str, values: &Value) -> Result<String, String> {
             None => next.next().ok_or("not enough arguments for format string")?,
         };
         if let Value::Undefined(message) = value
-            && kind != 's'
+            && !['s', 'r'].contains(&kind)
         {
             return Err(message.to_string());
         }
@@ -196,7 +196,7 @@ pub(crate) fn percent(text: &str, values: &Value) -> Result<String, String> {
         };
         out = checked(out)?;
     }
-    if next.next().is_some() && !is_named && !matches!(values, Value::Map(_)) {
+    if next.next().is_some() && !is_named && !matches!(values, Value::Map(_) | Value::List(_)) {
         return Err("not all arguments converted during string formatting".to_owned());
     }
     Ok(out)
@@ -210,7 +210,7 @@ pub(crate) fn braces(
 ) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
-    let mut automatic = 0;
+    let (mut automatic, mut has_numbers) = (0, false);
     while let Some(at) = rest.find(['{', '}']) {
         let (plain, from) = rest.split_at(at);
         out += plain;
@@ -230,6 +230,11 @@ pub(crate) fn braces(
         let (name, conversion) = name.split_once('!').unwrap_or((name, ""));
         let end = name.find(['.', '[']).unwrap_or(name.len());
         let (first, path) = name.split_at(end);
+        let is_numbered = first.parse::<usize>().is_ok();
+        if is_numbered && automatic > 0 || first.is_empty() && has_numbers {
+            return Err("a format has numbers in all its fields or in none".to_owned());
+        }
+        has_numbers |= is_numbered;
         let value = match first.parse::<usize>() {
             Ok(index) => positional.get(index).cloned(),
             Err(_) if first.is_empty() => {

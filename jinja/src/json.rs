@@ -163,6 +163,9 @@ fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result
                 fields.push((Some(key_text(key)?), value));
             }
             if style.sorts_keys {
+                if entries.iter().any(|(key, _)| key.as_str().is_none()) {
+                    return Err("keys that are not all texts have no order in tojson".to_owned());
+                }
                 fields.sort_by(|(a, _), (b, _)| a.cmp(b));
             }
             parts('{', '}', &fields)

@@ -16,8 +16,11 @@ mod tests;
 mod text;
 mod value;
 
+use std::sync::LazyLock;
+
 use minijinja::machinery::{WhitespaceConfig, ast, parse, parse_expr};
 use minijinja::syntax::SyntaxConfig;
+use regex::Regex;
 
 pub use filters::Arguments;
 pub use value::Value;
@@ -50,22 +53,39 @@ pub struct Environment {
 impl Environment {
     /// The text of a template.
     pub fn render(&self, template: &str, context: &Value) -> Result<String, String> {
-        let source = without_generation_marks(template);
+        let source = self.prepared(template);
         let stmt = self.parse(&source)?;
         let ast::Stmt::Template(template) = &stmt else { return Ok(String::new()) };
-        evaluate::Run::new(self, context)?.template(template)
+        evaluate::Run::new(self, &source, context)?.template(template)
     }
 
     /// The value of an expression.
     pub fn evaluate(&self, expression: &str, context: &Value) -> Result<Value, String> {
         let parsed = parse_expr(expression).map_err(|error| syntax(&error))?;
-        evaluate::Run::new(self, context)?.expression(&parsed)
+        evaluate::Run::new(self, expression, context)?.expression(&parsed)
     }
 
     /// Whether a template can be read: its syntax, and the names of its filters and tests.
     pub fn check(&self, template: &str) -> Result<(), String> {
-        let source = without_generation_marks(template);
+        let source = self.prepared(template);
         self.parse(&source).map(drop)
+    }
+
+    /// The template as the parser takes it: line ends as Jinja2 reads them; without the marks that `transformers` adds for
+    /// training, whose part is a scope; with the line end after `raw`, which Jinja2 keeps.
+    fn prepared(&self, template: &str) -> String {
+        static MARKS: LazyLock<Option<Regex>> =
+            LazyLock::new(|| Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").ok());
+        static RAW: LazyLock<Option<Regex>> =
+            LazyLock::new(|| Regex::new(r"(\{%[-+]?\s*raw\s*%\})\n").ok());
+        let mut text = template.replace("\r\n", "\n").replace('\r', "\n");
+        if let Some(marks) = MARKS.as_ref().filter(|_| self.trims_blocks) {
+            text = marks.replace_all(&text, "{%$1 ${2}with $3%}").into_owned();
+        }
+        if let Some(raw) = RAW.as_ref().filter(|_| self.trims_blocks) {
+            text = raw.replace_all(&text, "$1\n\n").into_owned();
+        }
+        text
     }
 
     fn parse<'a>(&self, source: &'a str) -> Result<ast::Stmt<'a>, String> {
@@ -83,16 +103,5 @@ fn syntax(error: &minijinja::Error) -> String {
     match error.line() {
         Some(line) => format!("line {line}: {text}"),
         None => text,
-    }
-}
-
-/// The template without the marks that `transformers` adds to Jinja for training: a part between them is a scope.
-fn without_generation_marks(template: &str) -> String {
-    static MARKS: std::sync::LazyLock<Option<regex::Regex>> = std::sync::LazyLock::new(|| {
-        regex::Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}").ok()
-    });
-    match &*MARKS {
-        Some(marks) => marks.replace_all(template, "{%$1 ${2}with $3%}").into_owned(),
-        None => template.to_owned(),
     }
 }

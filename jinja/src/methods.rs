@@ -62,6 +62,30 @@ const STRING_REFUSED: &[&str] = &[
     "translate",
 ];
 
+const WITHOUT_ARGUMENTS: &[&str] = &[
+    "capitalize",
+    "casefold",
+    "copy",
+    "isalnum",
+    "isalpha",
+    "isascii",
+    "isdecimal",
+    "isdigit",
+    "islower",
+    "isnumeric",
+    "isspace",
+    "istitle",
+    "isupper",
+    "is_integer",
+    "items",
+    "keys",
+    "lower",
+    "swapcase",
+    "title",
+    "upper",
+    "values",
+];
+
 const MAP: &[&str] = &["copy", "get", "items", "keys", "values"];
 
 /// Methods that change a value, which the sandbox forbids.
@@ -88,12 +112,21 @@ pub(crate) fn has(value: &Value, name: &str) -> bool {
 
 /// Calls a method.
 pub(crate) fn call(value: &Value, name: &str, arguments: &Arguments) -> Result<Value, String> {
+    if let Some((keyword, _)) = arguments.keywords().first()
+        && !["format", "split", "rsplit", "splitlines"].contains(&name)
+    {
+        return Err(format!("{name}() takes no keyword arguments: '{keyword}'"));
+    }
+    if !arguments.positional().is_empty() && WITHOUT_ARGUMENTS.contains(&name) {
+        return Err(format!("{name}() takes no arguments"));
+    }
     match value {
         Value::Str(text) => string(text, name, arguments),
         Value::Map(entries) => match name {
             "get" => {
                 let [key, default] = arguments.bind(name, ["key", "default"])?;
                 let key = key.ok_or("get expected at least 1 argument, got 0")?;
+                key.hashable()?;
                 Ok(value.get(&key).or(default).unwrap_or(Value::None))
             }
             "items" => {
@@ -201,6 +234,14 @@ fn wanted(value: Option<Value>, name: &str) -> Result<Arc<str>, String> {
     }
 }
 
+fn one_character(fill: Option<Value>, name: &str) -> Result<Arc<str>, String> {
+    let fill = fill.map_or(Ok(Arc::from(" ")), |fill| wanted(Some(fill), name))?;
+    match fill.chars().count() {
+        1 => Ok(fill),
+        _ => Err("The fill character must be exactly one character long".to_owned()),
+    }
+}
+
 fn number(value: Option<Value>, default: i128) -> Result<i128, String> {
     match value {
         None | Some(Value::None) => Ok(default),
@@ -237,7 +278,7 @@ fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, S
     };
     let padded = |left: bool| {
         let [width, fill] = arguments.bind(name, ["width", "fillchar"])?;
-        let fill = fill.map_or(Ok(Arc::from(" ")), |fill| wanted(Some(fill), name))?;
+        let fill = one_character(fill, name)?;
         let missing = missing(text.chars().count(), number(width, 0)?)?;
         let fill = fill.repeat(missing);
         Ok(Value::from(if left { fill + text } else { text.to_string() + &fill }))
@@ -288,7 +329,7 @@ fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, S
         "casefold" if text.is_ascii() => Ok(Value::from(text.to_lowercase())),
         "center" => {
             let [width, fill] = arguments.bind(name, ["width", "fillchar"])?;
-            let fill = fill.map_or(Ok(Arc::from(" ")), |fill| wanted(Some(fill), name))?;
+            let fill = one_character(fill, name)?;
             Ok(Value::from(center(text, number(width, 0)?, &fill)?))
         }
         "count" => {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use crate::format;
-use crate::value::Value;
+use crate::value::{RANGE, Value};
 
 /// Most bytes or elements of one result.
 pub(crate) const LARGEST: usize = 16 << 20;
@@ -202,7 +202,10 @@ pub(crate) fn contains(container: &Value, item: &Value) -> Result<bool, String> 
                 other.type_name()
             )),
         },
-        Value::Map(_) => Ok(container.get(item).is_some()),
+        Value::Map(_) => {
+            item.hashable()?;
+            Ok(container.get(item).is_some())
+        }
         Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
             Err(format!("argument of type '{}' is not iterable", container.type_name()))
         }
@@ -220,7 +223,7 @@ pub(crate) fn item(value: &Value, key: &Value) -> Result<Value, String> {
     };
     let element = match value {
         Value::Undefined(message) => return Err(message.to_string()),
-        Value::List(items) | Value::Tuple(items) => {
+        Value::List(items) | Value::Tuple(items) | Value::View(RANGE, items) => {
             at(items.len()).and_then(|index| items.get(index).cloned())
         }
         Value::Str(text) => {
@@ -233,7 +236,6 @@ pub(crate) fn item(value: &Value, key: &Value) -> Result<Value, String> {
     match (element, key) {
         (Some(element), _) => Ok(element),
         (None, Value::Str(name)) => attribute(value, name),
-        (None, Value::Undefined(message)) => Err(message.to_string()),
         (None, key) => Ok(Value::undefined(format!(
             "{} has no element {}",
             object(value),
@@ -249,6 +251,22 @@ fn object(value: &Value) -> String {
     }
 }
 
+/// Attributes of Python's numbers, which are refused by name.
+const NUMBER_ATTRIBUTES: &[&str] = &[
+    "as_integer_ratio",
+    "bit_count",
+    "bit_length",
+    "conjugate",
+    "denominator",
+    "fromhex",
+    "from_bytes",
+    "hex",
+    "imag",
+    "numerator",
+    "real",
+    "to_bytes",
+];
+
 /// `value.name`: a method before a key of that name.
 pub(crate) fn attribute(value: &Value, name: &str) -> Result<Value, String> {
     if let Value::Undefined(message) = value {
@@ -256,6 +274,12 @@ pub(crate) fn attribute(value: &Value, name: &str) -> Result<Value, String> {
     }
     if name.starts_with("__") {
         return Err(format!("access to attribute '{name}' of {} is unsafe", object(value)));
+    }
+    let is_number = matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_));
+    if matches!(value, Value::Function(_) | Value::Method(_) | Value::Macro(_))
+        || is_number && NUMBER_ATTRIBUTES.contains(&name)
+    {
+        return Err(format!("`.{name}` of {} is not supported by canonc", object(value)));
     }
     if let Value::Loop(state) = value
         && let Some(result) = loop_attribute(state, name)
@@ -340,6 +364,7 @@ pub(crate) fn slice(value: &Value, bounds: [Value; 3]) -> Result<Value, String> 
         }
         Value::List(items) => Ok(Value::from(pick(items))),
         Value::Tuple(items) => Ok(Value::tuple(pick(items))),
+        Value::View(RANGE, items) => Ok(Value::View(RANGE, Value::items(pick(items)))),
         Value::Undefined(message) => Err(message.to_string()),
         other => Ok(Value::undefined(format!("{} cannot be sliced", object(other)))),
     }

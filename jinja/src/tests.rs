@@ -2,11 +2,44 @@
 
 use crate::filters::Arguments;
 use crate::operators;
-use crate::value::Value;
+use crate::value::{RANGE, Value};
+
+const WITHOUT_ARGUMENTS: &[&str] = &[
+    "boolean",
+    "callable",
+    "defined",
+    "even",
+    "false",
+    "float",
+    "integer",
+    "iterable",
+    "lower",
+    "mapping",
+    "none",
+    "number",
+    "odd",
+    "sequence",
+    "string",
+    "true",
+    "undefined",
+    "upper",
+];
 
 /// The result of a test, or `None` if there is none of this name.
-pub(crate) fn test(name: &str, arguments: &Arguments) -> Result<Option<bool>, String> {
+pub(crate) fn test(
+    name: &str,
+    arguments: &Arguments,
+    is_lenient: bool,
+) -> Result<Option<bool>, String> {
     let value = arguments.value();
+    if ["filter", "test", "escaped"].contains(&name) {
+        return Err(format!("the test `{name}` is not supported by canonc"));
+    }
+    if WITHOUT_ARGUMENTS.contains(&name)
+        && (arguments.positional().len() > 1 || !arguments.keywords().is_empty())
+    {
+        return Err(format!("the test `{name}` takes no arguments"));
+    }
     let other = || arguments.at(1).ok_or_else(|| format!("the test `{name}` needs an argument"));
     let compare = |holds: fn(std::cmp::Ordering) -> bool| {
         Ok::<_, String>(value.order(other()?)?.is_some_and(holds))
@@ -25,12 +58,16 @@ pub(crate) fn test(name: &str, arguments: &Arguments) -> Result<Option<bool>, St
         "string" => value.as_str().is_some(),
         "mapping" => matches!(value, Value::Map(_)),
         // Whatever has a length and items by number or key.
-        "sequence" => {
-            matches!(
-                value,
-                Value::Str(_) | Value::Markup(_) | Value::List(_) | Value::Tuple(_) | Value::Map(_)
-            ) || value.is_undefined()
-        }
+        "sequence" => match value {
+            Value::Undefined(_) => is_lenient,
+            Value::Str(_)
+            | Value::Markup(_)
+            | Value::List(_)
+            | Value::Tuple(_)
+            | Value::Map(_)
+            | Value::View(RANGE, _) => true,
+            _ => false,
+        },
         "iterable" => matches!(
             value,
             Value::Undefined(_)

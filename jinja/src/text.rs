@@ -88,10 +88,18 @@ pub(crate) fn title(character: char) -> String {
     match digraph {
         Some(digraph) => digraph.to_string(),
         None => {
-            let mut upper = character.to_uppercase();
-            let first = upper.next().unwrap_or(character);
-            // A ligature's further letters are small: ß is Ss.
-            std::iter::once(first).chain(upper.flat_map(char::to_lowercase)).collect()
+            // A ligature's letters after the first one are small: ß is Ss.
+            let mut out = String::new();
+            let mut is_first = true;
+            for c in character.to_uppercase() {
+                if is_first {
+                    out.push(c);
+                } else {
+                    out.extend(c.to_lowercase());
+                }
+                is_first &= !c.is_uppercase();
+            }
+            out
         }
     }
 }

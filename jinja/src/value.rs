@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::text;
 
+/// The name of the view that `range` returns.
+pub(crate) const RANGE: &str = "range";
+
 /// A value of a template. Clones share their contents.
 #[derive(Clone, Debug)]
 pub enum Value {
@@ -323,23 +326,40 @@ impl Value {
             }
             (Value::Function(a), Value::Function(b)) => a == b,
             (Value::Macro(a), Value::Macro(b)) => a == b,
-            _ => match (self.as_int(), other.as_int()) {
-                (Some(a), Some(b)) => a == b,
-                _ => match (self.as_float(), other.as_float()) {
-                    (Some(a), Some(b)) => a == b,
-                    _ => false,
-                },
-            },
+            (Value::Namespace(a), Value::Namespace(b)) => Arc::ptr_eq(a, b),
+            _ => self.number_order(other).is_some_and(|order| order == Some(Ordering::Equal)),
+        }
+    }
+
+    /// The order of two numbers, a whole one and a float compared exactly; `None` if one is no number.
+    fn number_order(&self, other: &Value) -> Option<Option<Ordering>> {
+        let exact = |whole: i128, float: f64| match float.fract() == 0.0 && float.abs() < 1e38 {
+            true => Some(whole.cmp(&(float as i128))),
+            false => (whole as f64).partial_cmp(&float),
+        };
+        match (self.as_int(), other.as_int()) {
+            (Some(a), Some(b)) => Some(Some(a.cmp(&b))),
+            (Some(a), None) => Some(exact(a, other.as_float()?)),
+            (None, Some(b)) => Some(exact(b, self.as_float()?).map(Ordering::reverse)),
+            (None, None) => Some(self.as_float()?.partial_cmp(&other.as_float()?)),
+        }
+    }
+
+    /// Refuses a value that cannot be a key.
+    pub(crate) fn hashable(&self) -> Result<(), String> {
+        match self {
+            Value::List(_) | Value::Map(_) => {
+                Err(format!("unhashable type: '{}'", self.type_name()))
+            }
+            Value::Tuple(items) => items.iter().try_for_each(Value::hashable),
+            _ => Ok(()),
         }
     }
 
     /// Python's order of two values that have one.
     pub(crate) fn order(&self, other: &Value) -> Result<Option<Ordering>, String> {
-        if let (Some(a), Some(b)) = (self.as_int(), other.as_int()) {
-            return Ok(Some(a.cmp(&b)));
-        }
-        if let (Some(a), Some(b)) = (self.as_float(), other.as_float()) {
-            return Ok(a.partial_cmp(&b));
+        if let Some(order) = self.number_order(other) {
+            return Ok(order);
         }
         match (self, other) {
             (Value::Undefined(message), _) | (_, Value::Undefined(message)) => {
@@ -390,21 +410,22 @@ impl Value {
             Value::List(items) => format!("[{}]", join(items)?),
             Value::Tuple(items) if items.len() == 1 => format!("({},)", join(items)?),
             Value::Tuple(items) => format!("({})", join(items)?),
-            Value::View(name, items) => format!("{name}([{}])", join(items)?),
+            Value::View(name, items) if *name != RANGE => format!("{name}([{}])", join(items)?),
             Value::Map(entries) => {
                 let entries = entries.iter().map(|(key, value)| {
                     Ok::<_, String>(format!("{}: {}", key.repr()?, value.repr()?))
                 });
                 format!("{{{}}}", entries.collect::<Result<Vec<_>, _>>()?.join(", "))
             }
-            Value::Generator(_)
+            Value::View(..)
+            | Value::Generator(_)
             | Value::Namespace(_)
             | Value::Loop(_)
             | Value::Function(_)
             | Value::Method(_)
             | Value::Macro(_) => {
                 return Err(format!(
-                    "a {} is printed, whose text in Python is an address; `| list` prints elements",
+                    "a {} is printed, whose text in Python shows no elements; `| list` prints them",
                     self.type_name()
                 ));
             }

@@ -76,7 +76,9 @@ fn raise_exception(arguments: &Arguments) -> Result<Value, String> {
 /// The date and time of this machine, as Python's `datetime.now().strftime(format)`.
 fn strftime_now(arguments: &Arguments) -> Result<Value, String> {
     let [format] = arguments.bind("strftime_now", ["format"])?;
-    let format = format.unwrap_or(Value::None).text()?;
+    let Some(Value::Str(format)) = format else {
+        return Err("strftime_now needs a str".to_owned());
+    };
     let mut text = String::new();
     // An unknown directive is an error of writing.
     write!(text, "{}", chrono::Local::now().format(&format))
