@@ -77,7 +77,8 @@ pub fn serve(connection: &Connection) -> Result<Ended, String> {
         "capabilities": capabilities(client),
         "serverInfo": { "name": "canonc", "version": env!("CARGO_PKG_VERSION") },
     });
-    if connection.initialize_finish(id, answer).is_err() {
+    let response = Response::new_ok(id, answer);
+    if connection.sender.send(Message::Response(response)).is_err() {
         return Ok(Ended::Abandoned);
     }
     let worker = Worker::start().map_err(|error| format!("a thread cannot be started: {error}"))?;
@@ -90,9 +91,6 @@ pub fn serve(connection: &Connection) -> Result<Ended, String> {
         is_ending: false,
         sent: 0,
     };
-    if client.watches {
-        server.watch();
-    }
     let reports = server.worker.reports.clone();
     let looks = params.process_id.map_or_else(never, |_| tick(LOOK));
     loop {
@@ -265,6 +263,7 @@ impl Server {
 
     fn notification(&mut self, notification: Notification) {
         match notification.method.as_str() {
+            notification::Initialized::METHOD if self.client.watches => self.watch(),
             notification::DidOpenTextDocument::METHOD => {
                 if let Some(params) = read::<DidOpenTextDocumentParams>(notification) {
                     let open = params.text_document;
