@@ -60,6 +60,7 @@ pub use serve::ServeArgs;
     name = "canonc",
     version,
     disable_help_subcommand = true,
+    help_template = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}Options:\n{options}{after-help}",
     after_help = "\
 Examples:
   canonc new demo                                  a runnable architecture and recipe in ./demo
@@ -257,6 +258,9 @@ pub struct ShowArgs {
     /// A .canon file, a lock, a run's folder, `std`, or the name of a standard definition, file or primitive
     #[arg(value_name = "FILE|NAME", required_unless_present = "recipe_fields")]
     pub what: Option<PathBuf>,
+    /// After `std`: the name of a definition, file or primitive, which can also be given alone
+    #[arg(value_name = "NAME", hide = true)]
+    pub name: Option<PathBuf>,
     /// Show the path and value of every field instead, and whether it is a default
     #[arg(long)]
     pub fields: bool,

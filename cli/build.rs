@@ -98,6 +98,9 @@ impl Failed {
     }
 }
 
+/// The usual folder of recipes.
+const RECIPES: &str = "recipes";
+
 /// Most locks of one kind that get a forecast, which takes seconds each.
 const MOST_FORECASTS: u64 = 4;
 
@@ -125,7 +128,7 @@ pub fn build(args: &BuildArgs) -> Outcome {
                 continue;
             }
         };
-        let source = load::name(file);
+        let source = load::name(&load::split(file).0);
         for lock in built {
             let path = out::named(&args.out, lock.name(), ".lock")?;
             let before = made.entry(path.clone()).or_insert_with(|| source.clone());
@@ -207,7 +210,8 @@ pub fn has_changed(path: &Path, lock: &Lock) -> bool {
 
 /// The locks that a file makes. Its diagnostics have been shown.
 pub fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
-    match file.extension().and_then(|extension| extension.to_str()) {
+    let (path, _) = load::split(file);
+    match path.extension().and_then(|extension| extension.to_str()) {
         Some("canon") => archs(file),
         Some("toml") => {
             let (sources, id) = known::toml(file)?;
@@ -231,10 +235,8 @@ pub fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
 
 fn archs(file: &Path) -> Result<Vec<Lock>, Failure> {
     let Archs { name: source, found } = load::archs(file, None)?;
-    let stem = stem(file)?;
-    let name = |arch: &Compiled| if found.len() == 1 { stem.clone() } else { arch.name.clone() };
     let lock = |arch: &Compiled| {
-        let locked = ArchLock::new(name(arch), source.clone(), arch);
+        let locked = ArchLock::new(arch.name.clone(), source.clone(), arch);
         locked.map(Lock::Arch).map_err(|error| locks::refused(file, error))
     };
     found.iter().map(|found| lock(&found.compiled)).collect()
@@ -249,6 +251,23 @@ fn stem(file: &Path) -> Result<String, Failure> {
         ));
     }
     Ok(stem.to_owned())
+}
+
+/// The recipes that name an arch of a file, by their paths. Files that are no recipes are passed over.
+pub fn recipes_of(source: &str, arch: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(RECIPES).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    paths.sort();
+    let names_it = |path: &PathBuf| {
+        let Ok((sources, id)) = known::toml(path) else { return false };
+        let (Some(recipe), _) = recipe::read(&sources, id) else { return false };
+        recipe.archs.iter().any(|(named, _)| {
+            named.path == source && named.name.as_ref().is_none_or(|name| name == arch)
+        })
+    };
+    paths.iter().filter(|path| names_it(path)).map(|path| shown(path)).collect()
 }
 
 /// The lock to write at a path, with the binding of the existing lock, and the text that is there now.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::args::CheckArgs;
 use crate::fail::{Exit, Failure, Outcome};
 use crate::files::canon_files;
-use crate::load::load;
+use crate::load::{load, split};
 use crate::output;
 
 /// The default folder of architectures.
@@ -23,8 +23,9 @@ const DEFAULT_FOLDER: &str = "arch";
 pub fn check(args: &CheckArgs) -> Outcome {
     let mut report = Report::new(args.json);
     for argument in arguments(&args.files)? {
-        match canon_files(&argument) {
-            Ok(files) => files.iter().for_each(|file| report.file(file)),
+        let (file, arch) = split(&argument);
+        match canon_files(&file) {
+            Ok(files) => files.iter().for_each(|file| report.file(file, arch.as_deref())),
             Err(failure) => report.failure(&failure),
         }
     }
@@ -72,7 +73,8 @@ impl Report {
         }
     }
 
-    fn file(&mut self, path: &Path) {
+    /// Reports on a file, and on one of its archs or all.
+    fn file(&mut self, path: &Path, arch: Option<&str>) {
         self.files += 1;
         let loaded = match load(path) {
             Ok(loaded) => loaded,
@@ -80,7 +82,8 @@ impl Report {
         };
         let sources = &loaded.program.sources;
         self.diagnostics(sources, &loaded.diagnostics);
-        for arch in loaded.archs() {
+        let archs = arch.map_or_else(|| loaded.archs(), |arch| vec![arch.to_owned()]);
+        for arch in archs {
             let (good, found) = loaded.check(&arch);
             self.diagnostics(sources, &found);
             self.archs += usize::from(good);

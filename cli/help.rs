@@ -1,7 +1,5 @@
-//! The command line's description of itself: help at any width, manual pages, shell completions.
-//!
-//! In: the definitions that parse argv. Out: the same definitions with texts wrapped for the current width and
-//! without hidden options. Must stay true: no text is written twice, so help, pages and completions cannot disagree.
+//! The command line's description of itself: help at any width, manual pages, shell completions. All come from the
+//! definitions that parse argv, so they cannot disagree.
 
 use std::path::Path;
 
@@ -25,7 +23,54 @@ pub fn command() -> Command {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col.into());
     let width = seen.filter(|width| *width > 0).or(columns).unwrap_or(WIDEST);
-    wrapped(Cli::command(), width.clamp(NARROWEST, WIDEST))
+    let width = width.clamp(NARROWEST, WIDEST);
+    let command = wrapped(Cli::command(), width);
+    let listed = listed(&command, width);
+    command.before_help(listed)
+}
+
+/// The commands in the groups in which a person meets them.
+const GROUPS: [(&str, &[&str]); 8] = [
+    ("Start", &["new", "demo", "playground", "doctor", "help"]),
+    ("Describe", &["check", "fmt", "show", "graph", "plan"]),
+    ("Lock", &["build", "bind", "diff", "audit", "merge"]),
+    ("Run", &["run", "compare", "data", "reproduce", "verify", "sign"]),
+    ("Conclude", &["report", "scaling", "eval", "answer"]),
+    ("Use a model", &["generate", "serve", "forward"]),
+    ("Exchange", &["import", "export"]),
+    ("Machine", &["selftest", "bench", "lsp", "completions", "man"]),
+];
+
+/// A heading for each group, and a line for each command.
+fn listed(command: &Command, width: usize) -> String {
+    let longest = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max();
+    let column = longest.unwrap_or(0) + 4;
+    let room = width.saturating_sub(column).max(NARROWEST / 2);
+    let groups = GROUPS.map(|(group, names)| {
+        let commands = names.iter().filter_map(|name| command.find_subcommand(name));
+        let lines = commands.map(|found| {
+            let about = found.get_about().map(ToString::to_string).unwrap_or_default();
+            let about = words(&about, room).join(&format!("\n{:column$}", ""));
+            format!("  {:<1$}{about}", found.get_name(), column - 2)
+        });
+        format!("{group}:\n{}", lines.collect::<Vec<_>>().join("\n"))
+    });
+    groups.join("\n\n")
+}
+
+/// A text in lines of at most this many letters.
+fn words(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines
+            .last_mut()
+            .filter(|line| line.chars().count() + 1 + word.chars().count() <= width)
+        {
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn wrapped(command: Command, width: usize) -> Command {
@@ -204,6 +249,17 @@ fn wrap(line: &Line, width: usize, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+        let mut shown: Vec<&str> = shown.map(Command::get_name).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        shown.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(shown, grouped);
+    }
 
     #[test]
     fn the_command_line_is_well_made() {

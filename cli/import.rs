@@ -28,13 +28,18 @@ pub fn import(args: &ImportArgs) -> Outcome {
     if !no_weights && !imported.looked_for.is_empty() {
         let places: Vec<String> =
             imported.looked_for.iter().map(|path| format!("`{}`", shown(path))).collect();
-        let failure = Failure::bad_input(format!(
-            "this model has no weights: there is no {}",
-            places.join(", no ")
-        ));
-        return Err(Failure { exit: Exit::Finding, ..failure }
-            .at(shown(source))
-            .help("add the weights, or use --no-weights to import only the arch and recipe"));
+        let message = format!("this model has no weights: there is no {}", places.join(", no "));
+        let (message, help) = match imported.unread.as_slice() {
+            [] => {
+                (message, "add the weights, or use --no-weights to import only the arch and recipe")
+            }
+            unread => (
+                format!("{message}; not read: {}", unread.join(", ")),
+                "rename the file with the weights to one of these names if it is safetensors or was written by \
+                 torch.save; or use --no-weights to import only the arch and recipe",
+            ),
+        };
+        return Err(Failure::bad_input(message).at(shown(source)).help(help));
     }
     check_recipe(&imported, args)?;
     imported.write(&folder).map_err(failure)?;

@@ -1,8 +1,6 @@
 //! Loads a `.canon` file and all its imports into a program; or loads a lock.
 //!
-//! In: a path a person typed. Out: the program, and every diagnostic so far (`compiler::load` says which). Must stay
-//! true: of each file at most `MAX_SOURCE_BYTES` are read, whatever it holds; names are the paths as typed, with `/`;
-//! the compiler only receives text.
+//! Of each file at most `MAX_SOURCE_BYTES` are read, whatever it holds; names are the paths as typed, with `/`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -111,9 +109,27 @@ pub struct Trained {
     pub seq_len: u64,
 }
 
-/// The archs of a `.canon` file or a lock, or the named one. Diagnostics have been shown.
+/// Splits `FILE.canon#NAME`, as recipes write it, unless there is a file of that name.
+pub fn split(path: &Path) -> (PathBuf, Option<String>) {
+    let parts = path.to_str().and_then(|text| text.split_once(".canon#"));
+    match parts.filter(|_| !path.exists()) {
+        Some((file, arch)) => (PathBuf::from(format!("{file}.canon")), Some(arch.to_owned())),
+        None => (path.to_owned(), None),
+    }
+}
+
+/// The archs of a `.canon` file or a lock, or the one named by `arch` or in `FILE.canon#NAME`. Diagnostics have been
+/// shown.
 pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
-    let path = &named::lock(path)?;
+    let (file, written) = split(path);
+    if let (Some(arch), Some(written)) = (arch, &written)
+        && arch != written
+    {
+        let message = format!("`{}` names `{written}`, but --arch names `{arch}`", shown(path));
+        return Err(Failure::bad_input(message).help("name the arch once"));
+    }
+    let arch = arch.or(written.as_deref());
+    let path = &named::lock(&file)?;
     if locks::is_lock(path) {
         return locked(path, arch);
     }

@@ -15,12 +15,22 @@ use std::path::Path;
 use compiler::analyse::analyse;
 
 use crate::args::ShowArgs;
-use crate::fail::{Exit, Failure, Outcome};
+use crate::fail::{self, Exit, Failure, Outcome};
 use crate::named::{self, Named};
 use crate::{load, output, runs};
 
 pub fn show(args: &ShowArgs) -> Outcome {
     let Some(what) = &args.what else { return recipe::show(args.json) };
+    let what = match &args.name {
+        None => what,
+        // `canonc show std attention` is `canonc show attention`.
+        Some(name) if what.as_os_str() == "std" => name,
+        Some(name) => {
+            let (what, name) = (fail::shown(what), fail::shown(name));
+            let message = format!("one file or name is shown at a time, not `{what}` and `{name}`");
+            return Err(Failure::bad_input(message).help(format!("`canonc show {what}`")));
+        }
+    };
     if let Some(ranks) = args.ranks {
         return scale::show(what, ranks, args);
     }

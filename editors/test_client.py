@@ -72,9 +72,12 @@ class Client(unittest.IsolatedAsyncioTestCase):
         workspace = types.WorkspaceClientCapabilities(
             did_change_watched_files=types.DidChangeWatchedFilesClientCapabilities(dynamic_registration=True)
         )
+        document = types.TextDocumentClientCapabilities(
+            publish_diagnostics=types.PublishDiagnosticsClientCapabilities(version_support=True)
+        )
         answer = await self.editor.initialize_async(
             types.InitializeParams(
-                capabilities=types.ClientCapabilities(workspace=workspace),
+                capabilities=types.ClientCapabilities(workspace=workspace, text_document=document),
                 root_uri=ROOT.as_uri(),
             )
         )

@@ -413,6 +413,15 @@ fn a_lock_is_found_or_the_list_is_shown() {
     }
     let said = place.exits(2, "run --lock lockfiles/small.lock");
     assert!(said.contains("kind arch, but an experiment is needed"), "{said}");
+    // The recipes that use it.
+    let recipe = include_str!("../recipes/demo_llama.toml");
+    assert!(recipe.contains("\"../arch/llama_demo.canon\""), "{recipe}");
+    let uses = recipe.replace("../arch/llama_demo.canon", "../archs.canon#small");
+    fs::create_dir(place.path("recipes")).unwrap();
+    fs::write(place.path("recipes/uses.toml"), uses).unwrap();
+    fs::write(place.path("recipes/other.toml"), recipe).unwrap();
+    let said = place.exits(2, "run --lock lockfiles/small.lock");
+    assert!(said.contains("`recipes/uses.toml` trains it") && !said.contains("other"), "{said}");
     // By its path, by part of a name, by its source.
     place.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
     for name in ["one", "one.lock", "lockfiles/one", "lock/one.lock", "lockfiles/onne.lock"] {

@@ -19,7 +19,7 @@ Examples:
   canonc import recipe.yaml --devices 128 --out new  a recipe of Lingua's trainer
   canonc import config.json --no-weights --out new   the arch alone
 
-Exit codes: 0 imported, 1 no weights were found, 2 the source is inconsistent or cannot be expressed.",
+Exit codes: 0 imported, 2 the source is inconsistent, has no weights or cannot be expressed.",
     after_long_help = "\
 Examples:
   canonc import LlamaCanon-1B/ --out imported        a Hugging Face folder or a Lingua release
@@ -28,9 +28,10 @@ Examples:
   canonc import config.json --no-weights --out new   the arch alone
   canonc forward imported/arch/NAME.canon --weights imported/weights.safetensors --tokens t.safetensors --out o.safetensors
 
-Reads   config.json with model.safetensors, one file or shards, of Llama (also 3.1), Mistral, Qwen3, Gemma 2,
-        OLMo 2, LlamaCanon, GLA5, GDN2 and Mamba2; params.json with consolidated.pth, without running any code in it; a release: a folder with config.json,
-        and with those two in default/; *.yaml of Lingua's trainer.
+Reads   config.json with model.safetensors or pytorch_model.bin, one file or shards, of Llama (also 3.1), Mistral,
+        Qwen3, Gemma 2, OLMo 2, LlamaCanon, GLA5, GDN2 and Mamba2; params.json with consolidated.pth; a release: a
+        folder with config.json, and with those two in default/; *.yaml of Lingua's trainer. Files of torch.save are
+        read without running any code in them.
 Writes  OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
         if it has weights (f32, under the paths that `canonc show` lists), copies of tokenizer.json,
         tokenizer_config.json, chat_template.jinja and generation_config.json, and OUT/import.toml: digests of every
@@ -42,7 +43,7 @@ Writes  OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it tra
 A step has devices x grad_acc_steps x batch_size x seq_len tokens. Published recipes give the number of GPUs only
 in a comment (`# Zeyuan note: run with 512 GPUs to replicate our result`), so --devices is required.
 
-Exit codes: 0 imported, 1 no weights were found, 2 the source is inconsistent or cannot be expressed.
+Exit codes: 0 imported, 2 the source is inconsistent, has no weights or cannot be expressed.
 Schema of --json: {schema: \"canonc.import.v1\", name, arch, recipe, weights (null if there are none),
   graph, manifest, parameters, files: [path], copied: [path], context (tokens; null if unknown),
   left_out: [{name, why}]}."

@@ -30,9 +30,10 @@ Examples:
       --workers 16 --out data/fineweb.index
   zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
 
-Files: JSON lines, also as .jsonl.zst and .jsonl.gz, and .parquet. A document is the string under `text`
-or, if missing, under `content`, or under --field. A plain text file (.txt, .text, or a named file that does
-not begin with `{`) is one document, or with --lines one document per line; the output says how it was read.
+Files: JSON lines, Parquet and plain text; compressed by gzip, zstd (any window), xz or bzip2, which is seen
+from the content. A document is the string under `text` or, if missing, under `content`, or under --field. A
+plain text file (.txt, .text, or a named file that does not begin with `{`) is one document; with --lines one
+per line, with --paragraphs one per run of lines between blank lines. The output says how it was read.
 A folder means all such files below it, sorted, and plain text only if there is nothing else; a folder with
 Lingua's chunks (NAME.chunk.N.jsonl) means its chunks, by number. Files of a folder that are not read are
 listed. The weights in a recipe refer to the sources in the order in which they are first named.
@@ -73,6 +74,9 @@ pub struct PrepareArgs {
     /// Treat each line of plain text as a document, instead of each file
     #[arg(long)]
     pub lines: bool,
+    /// Treat each paragraph of plain text as a document: lines up to the next blank line
+    #[arg(long, conflicts_with = "lines")]
+    pub paragraphs: bool,
     /// Number of tokenizer threads [default: one per core]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u16>(1, 1024))]
     pub workers: Option<u16>,

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use data::text::prepare::{Format, Input, SourceInput, format_of, is_open_pipe};
+use data::text::prepare::{
+    Format, Input, SourceInput, format_of_file, has_documents, is_open_pipe,
+};
 
 use crate::fail::{Failure, shown};
 use crate::{files, output};
@@ -100,7 +102,7 @@ fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
     walk(path, &mut Vec::new(), &mut found, &mut aside, &mut hidden)?;
     // In a folder of document files, plain text is a note about them.
     let is_plain = |input: &Input| {
-        input.path.as_deref().and_then(format_of).is_some_and(|format| format == Format::Text)
+        input.path.as_deref().is_some_and(|path| format_of_file(path).ok() == Some(Format::Text))
     };
     if found.iter().any(|input| !is_plain(input)) {
         aside.extend(found.iter().filter(|input| is_plain(input)).map(|input| input.name.clone()));
@@ -125,7 +127,7 @@ fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
             shown(path)
         ))
         .help(
-            "files of documents end in .jsonl, .jsonl.zst, .jsonl.gz, .parquet or .txt; name others one by one",
+            "files of documents end in .jsonl, .ndjson, .json, .parquet or .txt, and may be compressed (.zst, .gz, .xz, .bz2); name others one by one",
         ));
     }
     let held = output::counted(found.len() as u64, "file");
@@ -183,7 +185,7 @@ fn walk(
         let metadata = fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
         if metadata.is_dir() {
             walk(&path, above, found, aside, hidden)?;
-        } else if metadata.is_file() && format_of(&path).is_some() {
+        } else if metadata.is_file() && has_documents(&path) {
             found.push(file(path, metadata.len()));
         } else {
             aside.push(shown(&path));

@@ -28,9 +28,14 @@ use crate::signals::stop_on_signals;
 use crate::{files, output};
 
 pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
-    let PrepareArgs { files: typed, out, field, lines, malformed, checkpoint, .. } = args;
+    let PrepareArgs { files: typed, out, field, malformed, checkpoint, .. } = args;
     let sources = sources(typed, out)?;
-    say_plain(&sources, *lines)?;
+    let plain = match (args.lines, args.paragraphs) {
+        (true, _) => Plain::Line,
+        (false, true) => Plain::Paragraph,
+        (false, false) => Plain::File,
+    };
+    say_plain(&sources, plain)?;
     let tokenizer = tokenizer(
         args.tokenizer.into(),
         args.tokenizer_file.as_deref(),
@@ -46,7 +51,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     let request = Request {
         sources: &sources,
         field: field.clone().map_or(Field::Usual, Field::Named),
-        plain: if *lines { Plain::Line } else { Plain::File },
+        plain,
         on_bad_line: match malformed {
             Malformed::Refuse => OnBadLine::Refuse,
             Malformed::Skip => OnBadLine::Skip,
@@ -95,8 +100,8 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
 }
 
 /// Reports which files are read as plain text, and how they are split into documents.
-fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
-    let (mut plain, mut first, mut piped) = (0, None, false);
+fn say_plain(sources: &[SourceInput], plain: Plain) -> Result<(), Failure> {
+    let (mut count, mut first, mut piped) = (0, None, false);
     for input in sources.iter().flat_map(|source| &source.files) {
         let Some(path) = &input.path else {
             piped = true;
@@ -104,24 +109,33 @@ fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
         };
         let format = format_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
         if format == Format::Text {
-            plain += 1;
+            count += 1;
             first = first.or(Some(&input.name));
         }
     }
     let Some(first) = first else {
-        if lines && !piped {
-            return Err(Failure::bad_input("--lines is for plain text, but no file is plain text")
+        let option = match plain {
+            Plain::File => None,
+            Plain::Line => Some("--lines"),
+            Plain::Paragraph => Some("--paragraphs"),
+        };
+        if let (Some(option), false) = (option, piped) {
+            let message = format!("{option} is for plain text, but no file is plain text");
+            return Err(Failure::bad_input(message)
                 .help("plain text files end in .txt or .text, or do not begin with `{`"));
         }
         return Ok(());
     };
-    let which = match plain {
+    let which = match count {
         1 => format!("{first}: read as plain text"),
-        _ => format!("{first} and {} more: read as plain text", plain - 1),
+        _ => format!("{first} and {} more: read as plain text", count - 1),
     };
-    let document = match lines {
-        true => "each line is a document",
-        false => "each file is a document (use --lines for one document per line)",
+    let document = match plain {
+        Plain::Line => "each line is a document",
+        Plain::Paragraph => "each paragraph is a document",
+        Plain::File => {
+            "each file is a document (use --lines or --paragraphs for one document per line or paragraph)"
+        }
     };
     output::note(&format!("{which}, {document}"));
     Ok(())

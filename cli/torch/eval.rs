@@ -222,16 +222,22 @@ fn done(
     })
 }
 
+/// A standard error. Where all answers are equal, their spread says nothing about other questions.
+fn spread(stderr: Option<f64>) -> String {
+    match stderr {
+        None => String::new(),
+        Some(0.0) => "unknown: all equal".to_owned(),
+        Some(error) => format!("±{:.2} pp", 100.0 * error),
+    }
+}
+
 fn table(tasks: &[Done]) -> String {
     let head = ["task", "questions", "shots", "metric", "value", "standard error"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for Done { name, count, shots, metrics, .. } in tasks {
         for Metric { metric, value, stderr, is_share, each: _ } in metrics {
             let (value, stderr) = match is_share {
-                true => (
-                    format!("{:.2}%", 100.0 * value),
-                    stderr.map_or_else(String::new, |error| format!("±{:.2} pp", 100.0 * error)),
-                ),
+                true => (format!("{:.2}%", 100.0 * value), spread(*stderr)),
                 false => (format!("{value:.4}"), String::new()),
             };
             let first = [name.clone(), count.to_string(), shots.to_string()];
@@ -267,5 +273,17 @@ impl Codec for Tokens<'_> {
 
     fn stop(&self) -> Option<i64> {
         self.prompts.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_of_nothing_is_not_a_standard_error_of_zero() {
+        assert_eq!(spread(Some(0.25)), "±25.00 pp");
+        assert_eq!(spread(Some(0.0)), "unknown: all equal");
+        assert_eq!(spread(None), "");
     }
 }

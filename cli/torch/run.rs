@@ -311,11 +311,25 @@ fn trains(path: &Path, text: &str) -> Result<(), Failure> {
     ));
     match lock {
         Lock::Experiment(_) => Ok(()),
-        Lock::Comparison(_) => Err(wrong.help(format!("`canonc compare {name}` trains all of its arms"))),
-        Lock::Arch(_) => Err(wrong.help(
-            "an architecture has no data and no optimizer: use it in a recipe, and run `canonc build \
-             recipes/NAME.toml`",
-        )),
+        Lock::Comparison(_) => {
+            Err(wrong.help(format!("`canonc compare {name}` trains all of its arms")))
+        }
+        Lock::Arch(arch) => {
+            let recipes = canonc::build::recipes_of(&arch.source, &arch.arch.name);
+            Err(match recipes.split_first() {
+                None => wrong.help(
+                    "an architecture has no data and no optimizer: use it in a recipe, and run `canonc build \
+                     recipes/NAME.toml`",
+                ),
+                Some((first, rest)) => {
+                    let more = match rest {
+                        [] => String::new(),
+                        _ => format!("; so do {}", rest.join(", ")),
+                    };
+                    wrong.help(format!("`{first}` trains it: `canonc build {first}`, then run its lock{more}"))
+                }
+            })
+        }
     }
 }
 

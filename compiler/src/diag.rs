@@ -5,7 +5,7 @@
 
 mod elaborate;
 
-use dsl::{Diagnostic, Name, Span, suggest};
+use dsl::{Diagnostic, Name, Span, advice_for, suggest};
 
 pub(crate) use elaborate::*;
 
@@ -95,15 +95,31 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
     let d = Diagnostic::error("unknown-name", name.span, format!("{what} `{}`", name.text))
         .about([name.text.as_str()]);
     let near = suggest(&name.text, visible.iter().copied());
-    match (truth.filter(|_| context == Use::Value).or(near), context) {
-        (Some(near), _) => d.mean(near).about([near]),
-        (None, Use::Call) => d
-            .help("`canonc show std` lists the primitives and the standard definitions")
-            .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
-        (None, Use::Def | Use::Value) => d.help(
+    let similar = similar(&name.text, visible);
+    let near = truth.filter(|_| context == Use::Value).or(near);
+    match (near, similar.as_slice(), context) {
+        (Some(near), ..) => d.mean(near).about([near]),
+        (None, [near], Use::Call) => d.mean(near).about([*near]),
+        (None, [_, ..], Use::Call) => {
+            d.help(format!("there is {}", list(similar.iter().copied()))).about(similar)
+        }
+        (None, [], Use::Call) => match advice_for(&name.text) {
+            Some(advice) => d.help(advice),
+            None => d
+                .help("`canonc show std` lists the primitives and the standard definitions")
+                .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
+        },
+        (None, _, Use::Def | Use::Value) => d.help(
             "names come from the body, its configuration, the arch's fields, imports and std",
         ),
     }
+}
+
+/// Names with this one among their words, such as `channel_softmax` for `softmax`; at most four.
+fn similar<'a>(name: &str, visible: &[&'a str]) -> Vec<&'a str> {
+    let words = name.to_lowercase();
+    let has = |known: &&&str| words.len() > 2 && known.split('_').any(|word| word == words);
+    visible.iter().filter(has).take(4).copied().collect()
 }
 
 pub(crate) fn too_much_config(name: &Name, limit: usize) -> Diagnostic {

@@ -236,6 +236,30 @@ pub struct Primitive {
 }
 
 impl Primitive {
+    /// The shortest call of it in the examples of all primitives.
+    pub fn example(&self) -> Option<&'static str> {
+        let examples = ALL.iter().flat_map(|primitive| primitive.examples);
+        let calls = examples.flat_map(|example| {
+            let places = example.match_indices(self.name);
+            places.filter_map(|(at, _)| {
+                let before = example.get(..at)?.chars().next_back();
+                let is_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+                let call = example.get(at..)?;
+                let after = call.get(self.name.len()..)?.chars().next();
+                if is_word || !matches!(after, Some(' ' | '(')) {
+                    return None;
+                }
+                let mut open = 0;
+                let end = call.char_indices().find_map(|(at, c)| {
+                    open += i32::from(c == '(') - i32::from(c == ')');
+                    (c == ')' && open == 0).then_some(at + 1)
+                });
+                call.get(..end?)
+            })
+        });
+        calls.min_by_key(|call| call.len())
+    }
+
     /// Its operands, for a person: `2 tensors`.
     pub fn takes(&self) -> String {
         match self.tensors {

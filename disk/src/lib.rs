@@ -30,6 +30,7 @@
 #![warn(missing_docs)]
 
 pub mod checked;
+pub mod content;
 pub mod json;
 mod replace;
 
@@ -38,6 +39,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use checked::read_at;
+use content::Content;
 pub use replace::{
     UNFINISHED, create_anew, parent, replace, replace_with, sweep, sync_folder, unfinished,
 };
@@ -145,8 +147,14 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 
 /// Like [`read`], for text. Bytes that are not UTF-8 are an error of the kind [`io::ErrorKind::InvalidData`].
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
-    String::from_utf8(read(path, most)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
+    String::from_utf8(read(path, most)?).map_err(|error| {
+        let bytes = error.as_bytes();
+        let message = match Content::of(bytes.get(..content::START).unwrap_or(bytes)) {
+            Content::Other => "it is not text in UTF-8".to_owned(),
+            content => format!("it is {}, not text in UTF-8", content.name()),
+        };
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    })
 }
 
 /// Passes each line of a log to `take`, including its line feed; the last one may lack it. Stops at the first line that
@@ -225,6 +233,9 @@ mod tests {
         assert_eq!(error.to_string(), "it has 5 bytes; at most 4 bytes are read");
         std::fs::write(&path, [0xff]).unwrap();
         assert!(read_text(&path, 5).unwrap_err().to_string().contains("not text"));
+        std::fs::write(&path, [0x1f, 0x8b, 8, 0xff]).unwrap();
+        let error = read_text(&path, 5).unwrap_err();
+        assert_eq!(error.to_string(), "it is compressed by gzip, not text in UTF-8");
         assert_eq!(read(folder.path(), 5).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         assert_eq!(read(&folder.path().join("no"), 5).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

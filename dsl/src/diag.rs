@@ -2,9 +2,11 @@
 //! for every stage, and its rendering as text. Must stay true: messages have no trailing period,
 //! rendering never panics on any span, colour never carries meaning.
 
+mod foreign;
 mod render;
 pub(crate) mod syntax;
 
+pub use foreign::advice_for;
 pub use render::{render, render_coloured};
 
 use crate::Span;

@@ -205,7 +205,7 @@ pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
                 }
                 None if written.is_ascii() => TokenKind::Name,
                 None => {
-                    diagnostics.push(syntax::bad_character(span, &clip(written)));
+                    diagnostics.push(syntax::bad_character(span, &clip(written), ""));
                     TokenKind::Bad
                 }
             },
@@ -222,7 +222,9 @@ pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
             }
             Lexeme::Sign(kind) => kind,
             Lexeme::Bad => {
-                diagnostics.push(syntax::bad_character(span, &clip(written)));
+                let line = text.get(..start).unwrap_or("").rsplit('\n').next().unwrap_or("");
+                let word = line.split_whitespace().next().unwrap_or("");
+                diagnostics.push(syntax::bad_character(span, &clip(written), word));
                 TokenKind::Bad
             }
         };

@@ -44,7 +44,9 @@ pub use ast::{
     Expr, ExprKind, Import, ImportName, InitTable, Item, LayerList, LayerWhat, Name, Path, Segment,
     Select, Statement, UnaryOp,
 };
-pub use diag::{Diagnostic, Diagnostics, Label, Severity, render, render_coloured, suggest};
+pub use diag::{
+    Diagnostic, Diagnostics, Label, Severity, advice_for, render, render_coloured, suggest,
+};
 pub use number::{Decimal, NumberError};
 pub use parse::{parse, parse_bytes};
 pub use print::{format_source, print, print_expr};

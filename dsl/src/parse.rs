@@ -55,6 +55,10 @@ pub fn parse_bytes(file: FileId, bytes: &[u8]) -> (Ast, Diagnostics) {
 /// Sorts the errors by place and keeps as many as a person reads.
 fn finish(mut diagnostics: Diagnostics) -> Diagnostics {
     diagnostics.sort_by_key(|d| d.labels.first().map(|label| label.span));
+    // In a text of another language, the characters are not what is wrong.
+    if diagnostics.iter().any(|d| d.code == "foreign-word") {
+        diagnostics.retain(|d| d.message != "`:` is not used");
+    }
     if diagnostics.len() > MAX_ERRORS {
         let next = diagnostics.get(MAX_ERRORS).and_then(|d| d.labels.first()).map(|l| l.span);
         diagnostics.truncate(MAX_ERRORS);

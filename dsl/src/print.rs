@@ -32,13 +32,15 @@ pub fn print_expr(expr: &Expr) -> String {
     layout.out
 }
 
-/// A source in its formatted form, or its errors.
+/// A source in its formatted form, or its errors. Lines end as the first one of the source does.
 pub fn format_source(id: FileId, source: &str) -> Result<String, Diagnostics> {
     let (ast, diagnostics) = crate::parse(id, source);
     if diagnostics.iter().take(MAX_ERRORS).any(|diagnostic| diagnostic.is_error()) {
         return Err(diagnostics);
     }
-    Ok(file(&ast, Some(source)))
+    let formatted = file(&ast, Some(source));
+    let has_returns = source.split_once('\n').is_some_and(|(line, _)| line.ends_with('\r'));
+    Ok(if has_returns { formatted.replace('\n', "\r\n") } else { formatted })
 }
 
 /// The state for building pieces of one file.

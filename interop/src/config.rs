@@ -172,7 +172,8 @@ impl<'a> Keys<'a> {
 
     /// Lists a key that does not matter for arch, weights or recipe.
     pub fn left(&self, key: &str, why: &str) {
-        if self.node(key).is_some_and(|node| node.value != Value::Map(Vec::new())) {
+        let is_set = self.node(key).is_some_and(|node| node.value != Value::Map(Vec::new()));
+        if is_set || !self.below(key).is_empty() {
             let left = LeftOut { name: key.to_owned(), why: why.to_owned() };
             self.neutral.borrow_mut().push(left);
         }

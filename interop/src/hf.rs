@@ -1,8 +1,7 @@
 //! Reads Hugging Face's `config.json`; `hf/write.rs` writes it.
 //!
-//! In: the keys of a configuration. Out: a model. Must stay true: absent keys have the defaults of the published
-//! classes; a key that changes the computation is honoured or refused; features of our models that a configuration
-//! cannot express are under `canonc`, which other programs ignore.
+//! Absent keys have the defaults of the published classes; a key that changes the computation is honoured or refused;
+//! features of our models that a configuration cannot express are under `canonc`, which other programs ignore.
 
 mod stock;
 mod write;
@@ -100,6 +99,19 @@ const SAMPLING: &[&str] = &[
     "top_p", "typical_p",
 ];
 
+/// Keys that other programs leave in a `config.json`, and no class reads: of trainers, converters, libraries and their
+/// versions.
+#[rustfmt::skip]
+const UNREAD: &[&str] = &[
+    "_commit_hash", "_flash_attn_2_enabled", "add_bos_token", "add_eos_token", "assistant_confidence_threshold",
+    "assistant_lookbehind", "base_model_name_or_path", "encoder_repetition_penalty", "epsilon_cutoff", "eta_cutoff",
+    "experts_implementation", "gradient_checkpointing", "loss_type", "max_seq_len", "max_sequence_length",
+    "mlx_lm_version", "model_max_length", "n_ctx", "n_positions", "name_or_path", "num_assistant_tokens",
+    "num_assistant_tokens_schedule", "num_labels", "num_logits_to_keep", "seq_length", "target_lookbehind",
+    "tokenizer_version", "transformers.js_config", "unsloth_fixed", "unsloth_version", "use_flash_attention",
+    "use_flash_attention_2", "use_flash_attn",
+];
+
 /// Reads the keys of a `config.json`.
 pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     let Some(family) = stock::takes(keys)? else { return Ok(Described::Released(released(keys)?)) };
@@ -161,6 +173,9 @@ fn general(keys: &Keys<'_>, model_type: &str, class: &str) -> Result<(), Foreign
             key,
             "it is for generation in `transformers`; `generate` and `serve` have options",
         );
+    }
+    for key in UNREAD {
+        keys.left(key, "no class of `transformers` reads it");
     }
     keys.neutral("use_l2warp", &["false"], "and that penalty is not supported")?;
     keys.only("is_encoder_decoder", &["false"], "and only decoders are supported")?;
@@ -262,7 +277,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Released, ForeignError> {
     keys.only("attention_bias", &["false"], "and attention has no biases here")?;
     keys.only("mlp_bias", &["false"], "and the MLP has no biases here")?;
     keys.only("hidden_act", &["silu"], "and the MLP's gate is silu")?;
-    keys.only("sliding_window", &[], "and the published classes ignore it")?;
+    stock::without_windows(keys)?;
     keys.idle(&["attention_dropout"]);
     for scaling in ["rope_scaling", "rope_parameters"] {
         for key in keys.below(scaling) {

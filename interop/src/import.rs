@@ -1,8 +1,7 @@
-//! Imports a foreign model or recipe completely.
+//! Imports a foreign model or recipe: a folder with the arch, the recipe if the source has training keys, the weights if
+//! it has them, and the origin of everything.
 //!
-//! In: a Hugging Face folder, a Lingua release, or a recipe of Lingua's trainer. Out: a folder with the arch, the
-//! recipe if the source has training keys, the weights if it has them, and the origin of everything. Must stay true:
-//! everything is checked before anything is written; the folder is written completely or not at all; the weights'
+//! Everything is checked before anything is written; the folder is written completely or not at all; the weights'
 //! values are the source's, bit for bit, apart from changes that `import.toml` lists.
 
 use std::fmt::Write as _;
@@ -21,7 +20,7 @@ use super::names::GatedNorm;
 use super::source::{Source, differing};
 use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
 use super::training::{self, Training};
-use super::{ForeignError, arch, hf, json, lingua, pth, recipe, shown, yaml};
+use super::{ForeignError, arch, hf, json, lingua, recipe, shown, yaml};
 
 /// The source of an import, and settings that its files lack.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +54,8 @@ pub struct Imported {
     pub from_recipe: bool,
     /// Where weights were looked for and not found.
     pub looked_for: Vec<PathBuf>,
+    /// Names of files beside the configuration that may hold weights and were not read.
+    pub unread: Vec<String>,
     /// Entries of the checkpoint that are not parameters.
     pub left_out: Vec<LeftOut>,
     /// Every file that was read.
@@ -84,13 +85,32 @@ const CONFIG: &str = "config.json";
 const PARAMS: &str = "params.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
+const TORCH: &str = "pytorch_model.bin";
+const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
 const PTH: &str = "consolidated.pth";
 /// The weights that an import writes.
 pub(super) const IMPORTED: &str = "weights.safetensors";
 /// The variant that the release's own loader reads.
 const DEFAULT: &str = "default";
 /// Names of weight files in a folder, ours first.
-pub(super) const WEIGHTS: [&str; 5] = [IMPORTED, SINGLE, INDEX, PTH, "default/consolidated.pth"];
+pub(super) const WEIGHTS: [&str; 7] =
+    [IMPORTED, SINGLE, INDEX, TORCH, TORCH_INDEX, PTH, "default/consolidated.pth"];
+/// Endings of files that may hold weights.
+const LIKE_WEIGHTS: [&str; 9] =
+    [".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".msgpack", ".h5", ".index.json"];
+
+/// Names of the files in a folder that may hold weights, eight at most.
+pub(super) fn like_weights(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names
+        .filter(|name| LIKE_WEIGHTS.iter().any(|end| name.ends_with(end)))
+        .filter(|name| name != "training_args.bin")
+        .collect();
+    names.sort();
+    names.truncate(8);
+    names
+}
 
 fn there(path: PathBuf) -> Option<PathBuf> {
     Some(path).filter(|path| path.is_file())
@@ -98,7 +118,8 @@ fn there(path: PathBuf) -> Option<PathBuf> {
 
 fn hugging(folder: &Path) -> Option<Kind> {
     let config = there(folder.join(CONFIG))?;
-    let weights = there(folder.join(SINGLE)).or(there(folder.join(INDEX)));
+    let names = [SINGLE, INDEX, TORCH, TORCH_INDEX];
+    let weights = names.iter().find_map(|name| there(folder.join(name)));
     Some(Kind::HuggingFace { config, weights })
 }
 
@@ -280,7 +301,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
     }
     let texts = Texts::of(&keys, &file_name(config));
-    let name = match request.name {
+    let mut name = match request.name {
         Some(name) => name.to_owned(),
         None => identifier(&named(request.source, &kind)),
     };
@@ -290,9 +311,30 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         let help = "use letters, digits and `_`, starting with a letter";
         return Err(ForeignError::new("--name", message, help));
     }
-    let text = described.text(&name, &format!("Imported from {}.", file_name(request.source)));
-    let compiled = arch::compile(&name, &text)
-        .map_err(|error| ForeignError { place: place.clone(), ..error })?;
+    let doc = format!("Imported from {}.", file_name(request.source));
+    let mut text = described.text(&name, &doc);
+    let compiled = match arch::compile(&name, &text) {
+        Ok(compiled) => compiled,
+        Err(error) => {
+            // The name may be a keyword, or that of a definition that the text uses.
+            let other = format!("{name}_");
+            let other_text = described.text(&other, &doc);
+            let Ok(compiled) = arch::compile(&other, &other_text) else {
+                return Err(ForeignError { place: place.clone(), ..error });
+            };
+            if request.name.is_some() {
+                let message =
+                    format!("`{name}` cannot be the name of an arch: the language uses it");
+                return Err(ForeignError::new(
+                    "--name",
+                    message,
+                    format!("write `--name {other}`"),
+                ));
+            }
+            (name, text) = (other, other_text);
+            compiled
+        }
+    };
     let mut files = vec![config_read];
     if let (Kind::Lingua { config: Some(above), .. }, Described::Released(described)) =
         (&kind, &described)
@@ -305,6 +347,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         (Kind::HuggingFace { config, .. }, None) => vec![
             config.with_file_name(SINGLE),
             config.with_file_name(INDEX),
+            config.with_file_name(TORCH),
             config.with_file_name(DEFAULT).join(PTH),
         ],
         (Kind::Lingua { params, .. }, None) => vec![params.with_file_name(PTH)],
@@ -315,15 +358,8 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     let weights = match weights.filter(|_| request.weights) {
         None => None,
         Some(path) => {
-            let store = if path.ends_with(PTH) {
-                let (store, idle) = pth::read(path)?;
-                left_out.extend(idle);
-                store
-            } else if path.ends_with(INDEX) {
-                Store::sharded(path)?
-            } else {
-                Store::single(path)?
-            };
+            let (store, idle) = Store::open(path)?;
+            left_out.extend(idle);
             files.extend(store.index.iter().chain(&store.files).cloned());
             let params = compiled.graph.params();
             let source = Source::described(store, &described, whose, params, path)?;
@@ -347,6 +383,10 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         training,
         weights,
         from_recipe,
+        unread: match looked_for.is_empty() {
+            true => Vec::new(),
+            false => like_weights(config.parent().unwrap_or(Path::new(""))),
+        },
         looked_for,
         left_out,
         files,

@@ -1,8 +1,9 @@
-//! JSON as Python writes it.
+//! Reads JSON as Python writes it, as a tree with lines.
 //!
-//! In: bytes. Out: a tree with lines. Must stay true: strict, except for `Infinity`, `-Infinity` and `NaN`, which
-//! Python writes; each reader decides whether to accept them; a duplicate key is refused with both lines; depth and
-//! size are bounded; no input panics.
+//! Strict, except for `Infinity`, `-Infinity` and `NaN`, which Python writes; each reader decides whether to accept them.
+//! A duplicate key is refused with both lines; depth and size are bounded; no input panics.
+
+use disk::content::{Content, START};
 
 use super::ForeignError;
 use super::node::{MAX_BYTES, MAX_DEPTH, Node, Value};
@@ -18,6 +19,14 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
     };
     if bytes.len() > MAX_BYTES {
         return Err(fail(1, format!("it has {}", dsl::over(bytes.len() as u64, MAX_BYTES as u64))));
+    }
+    let content = Content::of(bytes.get(..START).unwrap_or(bytes));
+    if let Some(help) = content.help() {
+        return Err(ForeignError::new(
+            name,
+            format!("it is not JSON: it is {}", content.name()),
+            help,
+        ));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();

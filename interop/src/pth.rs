@@ -1,8 +1,7 @@
 //! Reads PyTorch's zip checkpoints without running anything, and writes them.
 //!
-//! In: a `.pth` file. Out: its tensors by name, with their places in the file. Must stay true: nothing is executed or
-//! imported, and only texts, numbers, lists, maps and places of tensors are built; opcodes and names outside a short
-//! list are refused; a hostile archive is refused before memory is allocated for it.
+//! Nothing is executed or imported, and only texts, numbers, lists, maps and places of tensors are built; opcodes and
+//! names outside a short list are refused; a hostile archive is refused before memory is allocated for it.
 
 mod pickle;
 mod write;
@@ -20,17 +19,26 @@ use super::store::{Store, Stored, count};
 use pickle::Item;
 pub use write::write;
 
-/// The tensors under `model`, and a list of the file's other contents.
+/// Keys under which training scripts save the map of tensors.
+const MODEL: [&str; 4] = ["model", "state_dict", "model_state_dict", "module"];
+
+/// The tensors of a file, and a list of its other contents.
 pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
+    let mut store = Store::default();
+    let left_out = add(&mut store, path)?;
+    Ok((store, left_out))
+}
+
+/// Adds the tensors of a file to a store; returns a list of the file's other contents.
+pub(super) fn add(store: &mut Store, path: &Path) -> Result<Vec<LeftOut>, ForeignError> {
     let place = shown(path);
     let refuse = |why: String| {
         ForeignError::new(
             place.clone(),
             format!("it cannot be read safely: {why}"),
-            "use a `consolidated.pth` as torch.save writes it: a map of tensors and nothing else",
+            "write the tensors alone, in Python: `torch.save(dict(model.state_dict()), FILE)`",
         )
     };
-    let mut store = Store::default();
     let index = store.add(path)?;
     // The same open file, so that the checked bytes are those that are read.
     let file = store.opened(index).ok_or_else(|| refuse("it cannot be read".to_owned()))?;
@@ -54,39 +62,69 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
         return Err(refuse(format!("it has {} instead of a map", root.kind())));
     };
     let mut left_out = Vec::new();
-    let mut model = None;
-    for (key, item) in entries {
-        match key.as_str() {
-            "model" => model = Some(item),
-            "optim" => {
-                let mut tensors = 0;
+    let tensors = match tensors_of(entries).map_err(&refuse)? {
+        None => entries,
+        Some((model, tensors)) => {
+            for (key, item) in entries.iter().filter(|(key, _)| *key != model) {
+                let mut count = 0;
                 each(item, &mut |tensor| {
-                    tensors += 1;
-                    placed(&archive, index, "optim", tensor).map(|_| ())
+                    count += 1;
+                    placed(&archive, index, key, tensor).map(|_| ())
                 })
                 .map_err(&refuse)?;
-                let why = format!("the optimizer's state: {tensors} valid tensors");
+                let why = match (key.as_str(), count) {
+                    ("optim", _) => format!("the optimizer's state: {count} valid tensors"),
+                    (_, 0) => format!("{}, beside the weights", item.kind()),
+                    (_, _) => format!("{}, beside the weights: {count} valid tensors", item.kind()),
+                };
                 left_out.push(LeftOut { name: key.clone(), why });
             }
-            other => {
-                return Err(refuse(format!(
-                    "it has `{other}`, but only `model` and `optim` are supported"
-                )));
-            }
+            tensors
         }
-    }
-    let Some(Item::Map(entries)) = model else {
-        return Err(refuse("it has no map called `model`".to_owned()));
     };
-    for (name, item) in entries {
+    for (name, item) in tensors {
         let Item::Tensor(tensor) = item else {
             return Err(refuse(format!("`{name}` is {} instead of a tensor", item.kind())));
         };
         let stored = placed(&archive, index, name, tensor).map_err(&refuse)?;
-        store.tensors.insert(name.clone(), stored);
+        if store.tensors.insert(name.clone(), stored).is_some() {
+            return Err(refuse(format!("`{name}` is in another file, too")));
+        }
     }
     archive.unused().map_err(&refuse)?;
-    Ok((store, left_out))
+    Ok(left_out)
+}
+
+/// The map of tensors among a file's entries, with its key; `None` if the entries themselves are the tensors.
+fn tensors_of(entries: &Entries) -> Result<Option<(&str, &Entries)>, String> {
+    let mut maps = MODEL.iter().filter_map(|key| match entries.get(*key) {
+        Some(Item::Map(tensors)) => Some((*key, tensors)),
+        Some(
+            Item::None
+            | Item::Bool(_)
+            | Item::Int(_)
+            | Item::Float(_)
+            | Item::Text(_)
+            | Item::List(_)
+            | Item::Tensor(_),
+        )
+        | None => None,
+    });
+    match (maps.next(), maps.next()) {
+        (Some((one, _)), Some((other, _))) => {
+            Err(format!("it has both `{one}` and `{other}`, and either could be the weights"))
+        }
+        (Some(found), None) => Ok(Some(found)),
+        (None, _) if entries.values().any(|item| matches!(item, Item::Tensor(_))) => Ok(None),
+        (None, _) => {
+            let keys: Vec<String> = entries.keys().take(8).map(|key| format!("`{key}`")).collect();
+            Err(format!(
+                "it has no tensors and no map called {}; it has {}",
+                MODEL.map(|key| format!("`{key}`")).join(" or "),
+                if keys.is_empty() { "nothing".to_owned() } else { keys.join(", ") }
+            ))
+        }
+    }
 }
 
 fn each(

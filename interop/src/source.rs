@@ -17,7 +17,7 @@ use super::lay::{self, Entry, EntryKind, LeftOut, RopePermutation, Target};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout};
 use super::store::{PIECE, Store};
-use super::{arch, import, pth, shown, torch};
+use super::{arch, import, shown, torch};
 
 /// A callback that receives values, one piece at a time.
 pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), ForeignError>;
@@ -100,11 +100,7 @@ impl Source {
     ) -> Result<Source, ForeignError> {
         let path = &file_of(path)?;
         let place = shown(path);
-        let mut store = match path.to_string_lossy() {
-            name if name.ends_with(".pth") => pth::read(path)?.0,
-            name if name.ends_with(".index.json") => Store::sharded(path)?,
-            _ => Store::single(path)?,
-        };
+        let (mut store, _) = Store::open(path)?;
         rename(&mut store);
         let params = compiled.graph.params();
         rename_module(&mut store, params);
@@ -448,8 +444,15 @@ pub fn file_of(path: &Path) -> Result<PathBuf, ForeignError> {
     match names.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
         Some(file) => Ok(file),
         None => {
-            let message =
-                format!("this folder contains no weights: it has no {}", names.join(", no "));
+            let there = import::like_weights(path);
+            let there = match there.is_empty() {
+                true => String::new(),
+                false => format!("; it has {}", there.join(", ")),
+            };
+            let message = format!(
+                "this folder contains no weights: it has no {}{there}",
+                names.join(", no ")
+            );
             Err(ForeignError::new(shown(path), message, "name a file of weights, or its folder"))
         }
     }

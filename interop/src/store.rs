@@ -1,9 +1,7 @@
 //! Tensors in files: read piece by piece, written one after the other.
 //!
-//! In: safetensors files, one or the shards that an index lists; or the places that the `.pth` reader found. Out:
-//! names, shapes and values in f32; a safetensors file. Must stay true: nothing is read before sizes, offsets and
-//! lengths have been checked against the file's; the bytes used are those of the file's digest; memory is bounded by a
-//! piece, not by the model; a file is written completely or not at all.
+//! Nothing is read before sizes, offsets and lengths have been checked against the file's; the bytes used are those of
+//! the file's digest; memory is bounded by a piece, not by the model; a file is written completely or not at all.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,14 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::dtype::Dtype;
+use super::lay::LeftOut;
 use super::node::{MAX_BYTES, Node, Value};
-use super::{ForeignError, json, shown};
+use super::{ForeignError, json, pth, shown};
 use disk::checked::CheckedFile;
+use disk::content::Content;
 
 /// The maximum number of values in memory while tensors are read or written.
 pub const PIECE: u64 = 1 << 20;
 /// The maximum number of names in one checkpoint.
 pub const MAX_TENSORS: usize = 300_000;
+
+/// Prefixes of names in a file, and the wrapper of a model that adds them.
+const WRAPPERS: [(&str, &str); 2] =
+    [("module.", "DistributedDataParallel"), ("_orig_mod.", "torch.compile")];
 
 /// One tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +95,70 @@ impl Store {
         self.files.get(file).map_or(Path::new(""), |file| &file.path)
     }
 
+    /// Opens weights of any kind, told by their content: safetensors, a file of `torch.save`, or an index with the shards
+    /// that it lists. Also returns a list of what is not a tensor.
+    pub fn open(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
+        let mut left_out = Vec::new();
+        let mut store = match path.to_string_lossy().ends_with(".index.json") {
+            true => Store::sharded_with(path, &mut left_out)?,
+            false => {
+                let mut store = Store::default();
+                store.file(path, &mut left_out)?;
+                store
+            }
+        };
+        left_out.extend(store.without_wrappers());
+        Ok((store, left_out))
+    }
+
+    /// Adds a file of weights, by its content.
+    fn file(&mut self, path: &Path, left_out: &mut Vec<LeftOut>) -> Result<(), ForeignError> {
+        let content = Content::of_file(path).map_err(|error| ForeignError::read(path, &error))?;
+        match content {
+            Content::Zip => left_out.extend(pth::add(self, path)?),
+            Content::Other => self.safetensors(path)?,
+            Content::Empty
+            | Content::LfsPointer
+            | Content::Html
+            | Content::Gzip
+            | Content::Zstandard
+            | Content::Xz
+            | Content::Bzip2
+            | Content::Lz4
+            | Content::SevenZip
+            | Content::Tar
+            | Content::Parquet
+            | Content::Pickle
+            | Content::Gguf
+            | Content::Hdf5
+            | Content::Utf16
+            | Content::Utf32 => {
+                let message =
+                    format!("it contains no weights that can be read: it is {}", content.name());
+                let help = content.help().unwrap_or("give safetensors or a file of torch.save");
+                return Err(ForeignError::new(shown(path), message, help));
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes prefixes that every name has because the model was saved inside of a wrapper.
+    fn without_wrappers(&mut self) -> Vec<LeftOut> {
+        let mut left_out = Vec::new();
+        loop {
+            let shared = WRAPPERS.iter().find(|(prefix, _)| {
+                !self.tensors.is_empty() && self.tensors.keys().all(|name| name.starts_with(prefix))
+            });
+            let Some((prefix, wrapper)) = shared else { return left_out };
+            let tensors = std::mem::take(&mut self.tensors);
+            let short = |name: String| name.get(prefix.len()..).unwrap_or_default().to_owned();
+            self.tensors =
+                tensors.into_iter().map(|(name, stored)| (short(name), stored)).collect();
+            let why = format!("the prefix of every name, from {wrapper}");
+            left_out.push(LeftOut { name: (*prefix).to_owned(), why });
+        }
+    }
+
     /// Opens a safetensors file.
     pub fn single(path: &Path) -> Result<Store, ForeignError> {
         let mut store = Store::default();
@@ -100,6 +168,10 @@ impl Store {
 
     /// Opens the shards that an index lists; each tensor must be in the shard that the index names.
     pub fn sharded(index: &Path) -> Result<Store, ForeignError> {
+        Store::sharded_with(index, &mut Vec::new())
+    }
+
+    fn sharded_with(index: &Path, left_out: &mut Vec<LeftOut>) -> Result<Store, ForeignError> {
         let name = shown(index);
         let (bytes, read) = bytes_of(index)?;
         let root = json::read(&name, &bytes)?;
@@ -135,7 +207,7 @@ impl Store {
         let mut store = Store { index: Some(read), ..Store::default() };
         let folder = index.parent().unwrap_or(Path::new(""));
         for shard in &shards {
-            store.safetensors(&folder.join(shard))?;
+            store.file(&folder.join(shard), left_out)?;
         }
         for (tensor, stored) in &store.tensors {
             let is = shards.get(stored.file).copied().unwrap_or_default();
@@ -201,9 +273,16 @@ impl Store {
         let mut free = 0;
         for (from, to, name) in spans {
             if from != free || to > data {
-                return Err(refuse(format!(
-                    "`{name}` is at {from}..{to} of {data}, but should start at {free}"
-                )));
+                let why = match from == free {
+                    true => format!(
+                        "it is cut off: `{name}` ends at byte {}, but the file has {length}",
+                        header.len() as u64 + to
+                    ),
+                    false => {
+                        format!("`{name}` is at {from}..{to} of {data}, but should start at {free}")
+                    }
+                };
+                return Err(refuse(why));
             }
             free = to;
         }
@@ -220,10 +299,11 @@ impl Store {
     fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, ForeignError> {
         let short = |n: u64| {
             let message = format!(
-                "it is not a usable safetensors file: its header would be {n} bytes long, more than the file or \
-                 {MAX_BYTES}"
+                "it is not a usable safetensors file: its header would have {n} bytes, but the file has {}: it is cut \
+                 off, or something else",
+                self.length(file)
             );
-            ForeignError::new(shown(path), message, "give a safetensors file")
+            ForeignError::new(shown(path), message, "download or copy it again")
         };
         let length = self.length(file);
         let first = self.read(file, 0, 8.min(length))?;

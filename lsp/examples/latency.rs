@@ -82,7 +82,8 @@ fn main() {
         let (mine, theirs) = Connection::memory();
         let server = std::thread::spawn(move || canonc_lsp::serve(&theirs));
         let client = Client(mine);
-        client.ask("initialize", json!({ "capabilities": {} }));
+        let document = json!({ "publishDiagnostics": { "versionSupport": true } });
+        client.ask("initialize", json!({ "capabilities": { "textDocument": document } }));
         client.tell("initialized", json!({}));
         let text = text(lines);
         client.tell(

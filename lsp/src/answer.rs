@@ -1,7 +1,5 @@
-//! The questions that a client asks, each answered from what is known now.
-//!
-//! In: a request and the open documents. Out: the answer as the protocol writes it, or an error. Must stay true: the
-//! list of capabilities names exactly the requests that are answered here.
+//! Answers the questions of a client from what is known now. The list of capabilities names exactly the requests that
+//! are answered here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -12,17 +10,18 @@ use lsp_types::request::{self, Request as _};
 use lsp_types::{
     CodeActionOrCommand, CodeActionParams, CompletionList, CompletionOptions, CompletionParams,
     DocumentFormattingParams, DocumentHighlight, DocumentHighlightKind, DocumentHighlightParams,
-    DocumentSymbolParams, GotoDefinitionParams, Hover, HoverContents, HoverParams, Location,
-    MarkupContent, MarkupKind, OneOf, PrepareRenameResponse, ReferenceParams, RenameOptions,
-    RenameParams, SemanticTokens, SemanticTokensFullOptions, SemanticTokensOptions,
-    SemanticTokensParams, ServerCapabilities, SymbolInformation, TextDocumentPositionParams,
+    DocumentSymbolParams, Documentation, GotoDefinitionParams, Hover, HoverContents, HoverParams,
+    Location, OneOf, PrepareRenameResponse, ReferenceParams, RenameOptions, RenameParams,
+    SemanticTokens, SemanticTokensFullOptions, SemanticTokensOptions, SemanticTokensParams,
+    ServerCapabilities, SymbolInformation, SymbolKind, TextDocumentPositionParams,
     TextDocumentSyncKind, TextDocumentSyncOptions, TextEdit, Url, WorkspaceEdit,
-    WorkspaceSymbolParams,
+    WorkspaceFoldersServerCapabilities, WorkspaceServerCapabilities, WorkspaceSymbolParams,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::client::{Client, markup};
 use crate::colour::{colours, legend};
 use crate::complete::complete;
 use crate::define::definition;
@@ -33,7 +32,7 @@ use crate::outline::{corrections, format, kind, symbols};
 use crate::rename::{Place, highlights, prepare, references, rename};
 use crate::store::{DocumentKind, Store};
 use crate::tables::Table;
-use crate::text::{Encoding, Text};
+use crate::text::Text;
 use crate::view::View;
 
 /// Most definitions in a list of the whole workspace.
@@ -45,17 +44,17 @@ pub(crate) struct Asked<'a> {
     pub(crate) store: &'a Store,
     /// The open documents by name.
     pub(crate) documents: &'a mut BTreeMap<String, Document>,
-    /// What the client counts columns in.
-    pub(crate) encoding: Encoding,
+    /// What the client can show.
+    pub(crate) client: Client,
 }
 
 type Failed = (ErrorCode, String);
 
 /// What this server can do.
-pub(crate) fn capabilities(encoding: Encoding) -> ServerCapabilities {
+pub(crate) fn capabilities(client: Client) -> ServerCapabilities {
     let triggers = [".", "\"", "/", "#", "["].map(str::to_owned).to_vec();
     ServerCapabilities {
-        position_encoding: Some(encoding.kind()),
+        position_encoding: Some(client.encoding.kind()),
         text_document_sync: Some(
             TextDocumentSyncOptions {
                 open_close: Some(true),
@@ -73,13 +72,23 @@ pub(crate) fn capabilities(encoding: Encoding) -> ServerCapabilities {
             trigger_characters: Some(triggers),
             ..CompletionOptions::default()
         }),
-        rename_provider: Some(OneOf::Right(RenameOptions {
-            prepare_provider: Some(true),
-            work_done_progress_options: Default::default(),
-        })),
+        rename_provider: Some(match client.prepares_rename {
+            true => OneOf::Right(RenameOptions {
+                prepare_provider: Some(true),
+                work_done_progress_options: Default::default(),
+            }),
+            false => OneOf::Left(true),
+        }),
         document_formatting_provider: Some(OneOf::Left(true)),
         document_symbol_provider: Some(OneOf::Left(true)),
         workspace_symbol_provider: Some(OneOf::Left(true)),
+        workspace: Some(WorkspaceServerCapabilities {
+            workspace_folders: Some(WorkspaceFoldersServerCapabilities {
+                supported: Some(true),
+                change_notifications: Some(OneOf::Left(true)),
+            }),
+            file_operations: None,
+        }),
         code_action_provider: Some(true.into()),
         semantic_tokens_provider: Some(
             SemanticTokensOptions {
@@ -109,6 +118,9 @@ pub(crate) fn answer(mut asked: Asked<'_>, request: &Request) -> Result<Value, F
         request::WorkspaceSymbolRequest::METHOD => asked.all_symbols(read(request)?),
         request::CodeActionRequest::METHOD => asked.actions(read(request)?),
         request::SemanticTokensFullRequest::METHOD => asked.colours(read(request)?),
+        request::Initialize::METHOD => {
+            Err((ErrorCode::InvalidRequest, "the server is initialized already".to_owned()))
+        }
         other => Err((ErrorCode::MethodNotFound, format!("canonc does not answer `{other}`"))),
     }
 }
@@ -120,6 +132,16 @@ fn read<P: DeserializeOwned>(request: &Request) -> Result<P, Failed> {
 
 fn shown(value: impl Serialize) -> Result<Value, Failed> {
     serde_json::to_value(value).map_err(|error| (ErrorCode::InternalError, error.to_string()))
+}
+
+fn information(
+    name: String,
+    kind: SymbolKind,
+    location: Location,
+    container_name: Option<String>,
+) -> SymbolInformation {
+    #[expect(deprecated, reason = "the protocol's type has a field that it advises against")]
+    SymbolInformation { name, kind, tags: None, deprecated: None, location, container_name }
 }
 
 fn refused(message: String) -> Failed {
@@ -139,7 +161,7 @@ impl Asked<'_> {
         place: &TextDocumentPositionParams,
         ask: impl FnOnce(&View<'_>, usize, bool) -> T,
     ) -> Option<T> {
-        let (store, encoding) = (self.store, self.encoding);
+        let (store, encoding) = (self.store, self.client.encoding);
         let (name, document) = self.document(&place.text_document.uri)?;
         let offset = document.text.offset(place.position);
         let (model, at) = document.model_at(&name, store, offset)?;
@@ -182,7 +204,7 @@ impl Asked<'_> {
         let range = range
             .zip(document)
             .map(|((start, end), (_, document))| document.text.range(start, end));
-        let contents = MarkupContent { kind: MarkupKind::Markdown, value };
+        let contents = self.client.hover(value);
         shown(Hover { contents: HoverContents::Markup(contents), range })
     }
 
@@ -206,7 +228,7 @@ impl Asked<'_> {
     fn location(&self, place: &Place) -> Option<Location> {
         let text = self.store.text(&place.file)?;
         let uri = self.store.url(&place.file)?;
-        let text = Text::new(text.to_string(), self.encoding);
+        let text = Text::new(text.to_string(), self.client.encoding);
         Some(Location { uri, range: text.range(place.start, place.end) })
     }
 
@@ -233,18 +255,26 @@ impl Asked<'_> {
 
     fn completion(&mut self, params: CompletionParams) -> Result<Value, Failed> {
         let place = params.text_document_position;
-        let (store, encoding) = (self.store, self.encoding);
+        let (store, encoding) = (self.store, self.client.encoding);
         let Some((name, document)) = self.document(&place.text_document.uri) else {
             return Ok(Value::Null);
         };
         let offset = document.text.offset(place.position);
-        let items = match document.model(&name, store) {
+        let mut items = match document.model(&name, store) {
             Some(model) => {
                 let view = View { store, model: &model, facts: document.facts(), encoding };
                 complete(&view, &document.text, offset)
             }
             None => self.in_table(&place, |table, at| table.complete(at)).unwrap_or_default(),
         };
+        if !self.client.completion_markdown {
+            for item in &mut items {
+                if let Some(Documentation::MarkupContent(docs)) = item.documentation.take() {
+                    item.documentation =
+                        Some(Documentation::MarkupContent(markup(false, docs.value)));
+                }
+            }
+        }
         shown(CompletionList { is_incomplete: false, items })
     }
 
@@ -263,7 +293,7 @@ impl Asked<'_> {
 
     fn prepare_rename(&mut self, place: TextDocumentPositionParams) -> Result<Value, Failed> {
         let (model, at) = self.today(&place)?;
-        let (store, encoding) = (self.store, self.encoding);
+        let (store, encoding) = (self.store, self.client.encoding);
         let Some((_, document)) = self.document(&place.text_document.uri) else {
             return Ok(Value::Null);
         };
@@ -274,7 +304,7 @@ impl Asked<'_> {
 
     fn rename(&mut self, params: RenameParams) -> Result<Value, Failed> {
         let (model, at) = self.today(&params.text_document_position)?;
-        let (store, encoding) = (self.store, self.encoding);
+        let (store, encoding) = (self.store, self.client.encoding);
         let Some((_, document)) = self.document(&params.text_document_position.text_document.uri)
         else {
             return Ok(Value::Null);
@@ -306,12 +336,22 @@ impl Asked<'_> {
     }
 
     fn symbols(&mut self, params: DocumentSymbolParams) -> Result<Value, Failed> {
-        match self.document(&params.text_document.uri) {
-            Some((_, document)) if document.kind == Some(DocumentKind::Canon) => {
-                shown(symbols(&document.text))
-            }
-            Some(_) | None => Ok(Value::Null),
+        let client = self.client;
+        let Some((_, document)) = self.document(&params.text_document.uri) else {
+            return Ok(Value::Null);
+        };
+        if document.kind != Some(DocumentKind::Canon) {
+            return Ok(Value::Null);
         }
+        let tree = symbols(&document.text);
+        if client.symbol_tree {
+            return shown(tree);
+        }
+        let flat = tree.into_iter().map(|symbol| {
+            let location = Location { uri: document.url.clone(), range: symbol.range };
+            information(symbol.name, symbol.kind, location, None)
+        });
+        shown(flat.collect::<Vec<_>>())
     }
 
     fn all_symbols(&mut self, params: WorkspaceSymbolParams) -> Result<Value, Failed> {
@@ -321,7 +361,7 @@ impl Asked<'_> {
             let (Some(text), Some(uri)) = (self.store.text(&file), self.store.url(&file)) else {
                 continue;
             };
-            let text = Text::new(text.to_string(), self.encoding);
+            let text = Text::new(text.to_string(), self.client.encoding);
             let (ast, _) = dsl::parse(FileId(0), text.as_str());
             for item in &ast.items {
                 let (name, span) = (&item.name().text, item.name().span);
@@ -329,24 +369,17 @@ impl Asked<'_> {
                     continue;
                 }
                 let range = text.range(span.start as usize, span.end as usize);
-                #[expect(
-                    deprecated,
-                    reason = "the protocol's type has a field that it advises against"
-                )]
-                found.push(SymbolInformation {
-                    name: name.clone(),
-                    kind: kind(item),
-                    tags: None,
-                    deprecated: None,
-                    location: Location { uri: uri.clone(), range },
-                    container_name: Some(file.clone()),
-                });
+                let location = Location { uri: uri.clone(), range };
+                found.push(information(name.clone(), kind(item), location, Some(file.clone())));
             }
         }
         shown(found)
     }
 
     fn actions(&mut self, params: CodeActionParams) -> Result<Value, Failed> {
+        if !self.client.code_actions {
+            return Ok(Value::Null);
+        }
         let Some((_, document)) = self.document(&params.text_document.uri) else {
             return Ok(Value::Null);
         };

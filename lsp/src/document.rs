@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lsp_types::{TextDocumentContentChangeEvent, Url};
+use lsp_types::{TextDocumentContentChangeEvent, TextDocumentItem, Url};
 
 use crate::analysis::{CanonFacts, ExperimentFacts, Facts, Part, Report};
 use crate::finding::Finding;
@@ -15,6 +15,9 @@ use crate::model::Model;
 use crate::standard;
 use crate::store::{DocumentKind, Store};
 use crate::text::{Encoding, Text, moved};
+
+/// The name of the language in editors.
+const LANGUAGE: &str = "canon";
 
 /// An open document.
 pub(crate) struct Document {
@@ -28,6 +31,8 @@ pub(crate) struct Document {
     pub(crate) version: i32,
     /// Its kind; `None` for files of other programs.
     pub(crate) kind: Option<DocumentKind>,
+    /// Whether the client says that a document without a file is of this language.
+    is_canon: bool,
     /// Whether its text, or a file that it reads, changed since it was judged last.
     pub(crate) is_stale: bool,
     /// The first job with this text, if there is one.
@@ -50,21 +55,19 @@ pub(crate) struct Document {
 
 impl Document {
     /// A document as the client opened it.
-    pub(crate) fn new(
-        name: &str,
-        url: Url,
-        text: String,
-        version: i32,
-        encoding: Encoding,
-    ) -> Document {
+    pub(crate) fn new(name: &str, open: TextDocumentItem, encoding: Encoding) -> Document {
+        let TextDocumentItem { uri: url, language_id, version, text } = open;
         let shared = Arc::from(text.as_str());
-        let kind = DocumentKind::find(name, &text);
+        let is_canon = language_id == LANGUAGE && url.scheme() != "file";
+        let kind =
+            if is_canon { Some(DocumentKind::Canon) } else { DocumentKind::find(name, &text) };
         Document {
             url,
             text: Text::new(text, encoding),
             shared,
             version,
             kind,
+            is_canon,
             is_stale: true,
             first_job: None,
             pending: None,
@@ -90,7 +93,9 @@ impl Document {
         }
         self.shared = Arc::from(self.text.as_str());
         self.version = version;
-        self.kind = DocumentKind::find(name, self.text.as_str());
+        if !self.is_canon {
+            self.kind = DocumentKind::find(name, self.text.as_str());
+        }
         self.is_stale = true;
         self.first_job = None;
         self.pending = None;

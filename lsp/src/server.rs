@@ -1,35 +1,39 @@
 //! The server: messages of the client in, answers and diagnostics out.
 //!
-//! In: a connection. Out: nothing; it serves until the client ends it. Must stay true: edits are applied in order, and
-//! all that have arrived are applied before anything is judged; a question waits for facts at most [`PATIENCE`]; a
-//! fault in one answer is an error to that question only.
+//! Edits are applied in order, and all that have arrived are applied before anything is judged; a question waits for
+//! facts at most [`PATIENCE`]; a fault in one answer is an error to that question only.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Sender, select};
+use crossbeam_channel::{Sender, never, select, tick};
 use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
 use lsp_types::notification::{self, Notification as _};
 use lsp_types::request::Request as _;
 use lsp_types::{
     DidChangeTextDocumentParams, DidChangeWatchedFilesRegistrationOptions,
-    DidCloseTextDocumentParams, DidOpenTextDocumentParams, FileSystemWatcher, GlobPattern,
-    InitializeParams, PublishDiagnosticsParams, Registration, RegistrationParams,
+    DidChangeWorkspaceFoldersParams, DidCloseTextDocumentParams, DidOpenTextDocumentParams,
+    FileSystemWatcher, GlobPattern, InitializeParams, PublishDiagnosticsParams, Registration,
+    RegistrationParams, WorkspaceFolder,
 };
 use serde_json::Value;
 
 use crate::analysis::{Job, Report};
 use crate::answer::{Asked, answer, capabilities};
+use crate::client::Client;
 use crate::document::Document;
 use crate::standard;
 use crate::store::Store;
-use crate::text::Encoding;
+use crate::transport;
 use crate::worker::Worker;
 
 /// How long a question waits for the facts of a text that has just changed.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often the server looks whether the client's process exists.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How the client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +48,7 @@ struct Server {
     sender: Sender<Message>,
     store: Store,
     documents: BTreeMap<String, Document>,
-    encoding: Encoding,
+    client: Client,
     worker: Worker,
     is_ending: bool,
     /// How many jobs were sent.
@@ -53,11 +57,12 @@ struct Server {
 
 /// Serves a client on standard input and output.
 pub fn stdio() -> Result<Ended, String> {
-    let (connection, threads) = Connection::stdio();
+    let (connection, writer) =
+        transport::stdio().map_err(|error| format!("a thread cannot be started: {error}"))?;
     let ended = serve(&connection)?;
     drop(connection);
     match ended {
-        Ended::Asked => threads.join().map_err(|error| error.to_string())?,
+        Ended::Asked => writer.join().map_err(|_| "an answer was not written".to_owned())?,
         // The threads may wait for a client that is gone.
         Ended::Abandoned => {}
     }
@@ -66,33 +71,28 @@ pub fn stdio() -> Result<Ended, String> {
 
 /// Serves a client.
 pub fn serve(connection: &Connection) -> Result<Ended, String> {
-    let Ok((id, params)) = connection.initialize_start() else { return Ok(Ended::Abandoned) };
-    let params: InitializeParams =
-        serde_json::from_value(params).map_err(|error| format!("initialize: {error}"))?;
-    let offered = params.capabilities.general.as_ref();
-    let offered = offered.and_then(|general| general.position_encodings.as_deref());
-    let encoding = Encoding::choose(offered);
+    let Some((id, params)) = initialize(connection) else { return Ok(Ended::Abandoned) };
+    let client = Client::new(&params.capabilities);
     let answer = serde_json::json!({
-        "capabilities": capabilities(encoding),
+        "capabilities": capabilities(client),
         "serverInfo": { "name": "canonc", "version": env!("CARGO_PKG_VERSION") },
     });
-    if connection.initialize_finish(id, answer).is_err() {
+    let response = Response::new_ok(id, answer);
+    if connection.sender.send(Message::Response(response)).is_err() {
         return Ok(Ended::Abandoned);
     }
     let worker = Worker::start().map_err(|error| format!("a thread cannot be started: {error}"))?;
     let mut server = Server {
         sender: connection.sender.clone(),
-        store: Store { root: root(&params), cache: cache(&params), open: BTreeMap::new() },
+        store: Store::new(folders(&params), cache(&params)),
         documents: BTreeMap::new(),
-        encoding,
+        client,
         worker,
         is_ending: false,
         sent: 0,
     };
-    if watches(&params) {
-        server.watch();
-    }
     let reports = server.worker.reports.clone();
+    let looks = params.process_id.map_or_else(never, |_| tick(LOOK));
     loop {
         select! {
             recv(connection.receiver) -> message => {
@@ -114,31 +114,58 @@ pub fn serve(connection: &Connection) -> Result<Ended, String> {
                     server.judge();
                 }
             }
+            recv(looks) -> _ => {
+                if params.process_id.is_some_and(|id| !is_alive(id)) {
+                    return Ok(Ended::Abandoned);
+                }
+            }
         }
     }
 }
 
-/// The folder of the workspace.
-fn root(params: &InitializeParams) -> Option<std::path::PathBuf> {
-    let folders = params.workspace_folders.as_ref();
-    let folder = folders.and_then(|folders| folders.first()).map(|folder| folder.uri.clone());
-    #[expect(deprecated, reason = "older clients name the folder in this way")]
-    let old = params.root_uri.clone();
-    folder.or(old)?.to_file_path().ok()
+/// The first request that a server answers, with valid parameters; `None` if the client ends before it.
+fn initialize(connection: &Connection) -> Option<(RequestId, InitializeParams)> {
+    loop {
+        let (id, params) = connection.initialize_start().ok()?;
+        match serde_json::from_value(params) {
+            Ok(params) => return Some((id, params)),
+            Err(error) => {
+                let code = ErrorCode::InvalidParams as i32;
+                let response = Response::new_err(id, code, format!("initialize: {error}"));
+                connection.sender.send(Message::Response(response)).ok()?;
+            }
+        }
+    }
+}
+
+/// Whether a process exists. Where that cannot be asked, the end of the input has to do.
+#[cfg(unix)]
+fn is_alive(id: u32) -> bool {
+    let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    id.is_none_or(|id| rustix::process::test_kill_process(id) != Err(rustix::io::Errno::SRCH))
+}
+
+#[cfg(not(unix))]
+fn is_alive(_: u32) -> bool {
+    true
+}
+
+/// The folders of the workspace.
+fn folders(params: &InitializeParams) -> Vec<PathBuf> {
+    if let Some(folders) = params.workspace_folders.as_ref().filter(|folders| !folders.is_empty()) {
+        return folders.iter().filter_map(|folder| folder.uri.to_file_path().ok()).collect();
+    }
+    #[expect(deprecated, reason = "older clients name the folder in these ways")]
+    let (uri, path) = (params.root_uri.as_ref(), params.root_path.as_ref());
+    let folder = uri.and_then(|uri| uri.to_file_path().ok()).or_else(|| path.map(PathBuf::from));
+    folder.into_iter().collect()
 }
 
 /// The folder for texts that are part of this program: the user's cache, or the one in the client's options.
-fn cache(params: &InitializeParams) -> Option<std::path::PathBuf> {
+fn cache(params: &InitializeParams) -> Option<PathBuf> {
     let options = params.initialization_options.as_ref();
     let given = options.and_then(|options| options.get("cache")).and_then(Value::as_str);
     given.map(Into::into).or_else(standard::cache)
-}
-
-/// Whether the client tells of files that change on the disk, if it is asked to.
-fn watches(params: &InitializeParams) -> bool {
-    let workspace = params.capabilities.workspace.as_ref();
-    let files = workspace.and_then(|workspace| workspace.did_change_watched_files.as_ref());
-    files.and_then(|files| files.dynamic_registration).unwrap_or(false)
 }
 
 impl Server {
@@ -198,7 +225,7 @@ impl Server {
             }
         }
         let asked =
-            Asked { store: &self.store, documents: &mut self.documents, encoding: self.encoding };
+            Asked { store: &self.store, documents: &mut self.documents, client: self.client };
         let answered = catch_unwind(AssertUnwindSafe(|| answer(asked, &request)));
         let response = match answered {
             Ok(Ok(value)) => Response::new_ok(id, value),
@@ -236,12 +263,12 @@ impl Server {
 
     fn notification(&mut self, notification: Notification) {
         match notification.method.as_str() {
+            notification::Initialized::METHOD if self.client.watches => self.watch(),
             notification::DidOpenTextDocument::METHOD => {
                 if let Some(params) = read::<DidOpenTextDocumentParams>(notification) {
                     let open = params.text_document;
                     let name = self.store.name_of(&open.uri);
-                    let document =
-                        Document::new(&name, open.uri, open.text, open.version, self.encoding);
+                    let document = Document::new(&name, open, self.client.encoding);
                     self.store.open.insert(name.clone(), document.shared.clone());
                     self.documents.insert(name.clone(), document);
                     self.changed(&name);
@@ -271,6 +298,15 @@ impl Server {
                 for document in self.documents.values_mut() {
                     document.is_stale = true;
                     document.forget();
+                }
+            }
+            notification::DidChangeWorkspaceFolders::METHOD => {
+                if let Some(params) = read::<DidChangeWorkspaceFoldersParams>(notification) {
+                    let paths = |folders: Vec<WorkspaceFolder>| -> Vec<PathBuf> {
+                        folders.iter().filter_map(|folder| folder.uri.to_file_path().ok()).collect()
+                    };
+                    let (added, removed) = (paths(params.event.added), paths(params.event.removed));
+                    self.store.change_folders(added, &removed);
                 }
             }
             _ => {}
@@ -330,7 +366,11 @@ impl Server {
             return;
         }
         let (text, store) = (&document.text, &self.store);
-        let shown = document.findings.iter().map(|finding| finding.shown(text, store)).collect();
+        let mut shown: Vec<lsp_types::Diagnostic> =
+            document.findings.iter().map(|finding| finding.shown(text, store)).collect();
+        if !self.client.related {
+            shown.iter_mut().for_each(|diagnostic| diagnostic.related_information = None);
+        }
         let (url, version) = (document.url.clone(), document.version);
         self.publish(&url, shown, Some(version));
     }
@@ -341,6 +381,7 @@ impl Server {
         diagnostics: Vec<lsp_types::Diagnostic>,
         version: Option<i32>,
     ) {
+        let version = version.filter(|_| self.client.versions);
         let params = PublishDiagnosticsParams { uri: url.clone(), diagnostics, version };
         let method = notification::PublishDiagnostics::METHOD.to_owned();
         self.send(Message::Notification(Notification::new(method, params)));
@@ -378,9 +419,9 @@ mod tests {
             let (_, reports) = unbounded();
             let server = Server {
                 sender,
-                store: Store { root: Some("/workspace".into()), ..Store::default() },
+                store: Store::new(vec!["/workspace".into()], None),
                 documents: BTreeMap::new(),
-                encoding: Encoding::choose(None),
+                client: Client { versions: true, ..Client::default() },
                 worker: Worker { jobs, reports },
                 is_ending: false,
                 sent: 0,

@@ -1,8 +1,7 @@
 //! The files that the server sees: the open documents, and under them the disk.
 //!
-//! In: the addresses that a client gives. Out: the names that programs and messages use, which are relative to the
-//! workspace, and texts. Must stay true: an open document hides its file; a pipe or a large file is never read; one file
-//! has one name, however it is imported.
+//! Names of files are relative to the first folder of the workspace. An open document hides its file; a pipe or a large
+//! file is never read; one file has one name, however it is imported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,8 +23,10 @@ const SKIPPED: [&str; 4] = ["node_modules", "target", "third_party", "__pycache_
 /// The texts at one moment, for any thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Store {
-    /// The folder of the workspace.
+    /// The first folder of the workspace, which names are relative to.
     pub(crate) root: Option<PathBuf>,
+    /// All folders of the workspace.
+    folders: Vec<PathBuf>,
     /// The user's cache, for texts that are part of this program.
     pub(crate) cache: Option<PathBuf>,
     /// The texts of the open documents by name.
@@ -33,6 +34,35 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// The files of a workspace with these folders.
+    pub(crate) fn new(folders: Vec<PathBuf>, cache: Option<PathBuf>) -> Store {
+        Store { root: folders.first().cloned(), folders, cache, open: BTreeMap::new() }
+    }
+
+    /// Adds and removes folders. Names stay as they are.
+    pub(crate) fn change_folders(&mut self, added: Vec<PathBuf>, removed: &[PathBuf]) {
+        self.folders.retain(|folder| !removed.contains(folder));
+        for folder in added {
+            if !self.folders.contains(&folder) {
+                self.folders.push(folder);
+            }
+        }
+    }
+
+    /// The name of a path that is relative to the folder of a file: the folder of the workspace that has it.
+    pub(crate) fn from_folder_of(&self, file: &str, path: &str) -> String {
+        let file = self.path(file);
+        match self.folders.iter().find(|folder| file.starts_with(folder)) {
+            Some(folder) => self.name(&folder.join(path)),
+            None => path.to_owned(),
+        }
+    }
+
+    /// The name under which a document is open.
+    fn key(&self, name: &str) -> String {
+        if is_address(name) { name.to_owned() } else { self.name(&self.path(name)) }
+    }
+
     /// The name of a file: its path with `/`, relative to the workspace if it is in it.
     pub(crate) fn name(&self, path: &Path) -> String {
         let path = normal(path);
@@ -60,12 +90,15 @@ impl Store {
 
     /// The address of a file.
     pub(crate) fn url(&self, name: &str) -> Option<Url> {
+        if is_address(name) && self.open.contains_key(name) && !self.path(name).is_file() {
+            return Url::parse(name).ok();
+        }
         Url::from_file_path(self.path(name)).ok().or_else(|| Url::parse(name).ok())
     }
 
     /// The text of a document or file; `None` if there is none, or it is not text.
     pub(crate) fn text(&self, name: &str) -> Option<Arc<str>> {
-        if let Some(text) = self.open.get(&self.name(&self.path(name))) {
+        if let Some(text) = self.open.get(&self.key(name)) {
             return Some(text.clone());
         }
         let most = if name.ends_with(".lock") { MAX_LOCK_BYTES } else { MAX_SOURCE_BYTES };
@@ -75,14 +108,14 @@ impl Store {
 
     /// Whether there is such a file or document.
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.open.contains_key(&self.name(&self.path(name))) || self.path(name).is_file()
+        self.open.contains_key(&self.key(name)) || self.path(name).is_file()
     }
 
     /// The files of the workspace with one of these endings, and the open documents, in order.
     pub(crate) fn find(&self, endings: &[&str]) -> Vec<String> {
         let mut found = Vec::new();
-        if let Some(root) = &self.root {
-            self.search(root, endings, 0, &mut found);
+        for folder in &self.folders {
+            self.search(folder, endings, 0, &mut found);
         }
         found.extend(self.open.keys().filter(|name| ends(Path::new(name), endings)).cloned());
         found.sort();
@@ -125,6 +158,13 @@ impl Store {
         found.sort();
         found
     }
+}
+
+/// Whether a name is the address of a document without a file, such as `untitled:Untitled-1`.
+fn is_address(name: &str) -> bool {
+    let is_part = |c: u8| c.is_ascii_alphanumeric() || b"+-.".contains(&c);
+    // A letter alone is a drive of Windows.
+    name.split_once(':').is_some_and(|(scheme, _)| scheme.len() > 1 && scheme.bytes().all(is_part))
 }
 
 fn ends(path: &Path, endings: &[&str]) -> bool {
@@ -177,7 +217,7 @@ impl Reader<'_> {
     }
 
     fn note(&mut self, name: &str) {
-        self.names.insert(self.store.name(&self.store.path(name)));
+        self.names.insert(self.store.key(name));
     }
 }
 
@@ -185,7 +225,7 @@ impl Files for Reader<'_> {
     fn read(&mut self, name: &str) -> Result<Content, Unread> {
         self.note(name);
         let path = self.store.path(name);
-        if let Some(text) = self.store.open.get(&self.store.name(&path)) {
+        if let Some(text) = self.store.open.get(&self.store.key(name)) {
             return Ok(Content::Text(text.to_string()));
         }
         match disk::read(&path, MAX_SOURCE_BYTES as u64) {
@@ -261,7 +301,7 @@ mod tests {
     #[test]
     fn a_file_has_one_name() {
         let root = PathBuf::from("/a/space");
-        let store = Store { root: Some(root), ..Store::default() };
+        let store = Store::new(vec![root], None);
         assert_eq!(store.name(Path::new("/a/space/arch/a.canon")), "arch/a.canon");
         assert_eq!(store.name(Path::new("/a/space/recipes/../arch/./a.canon")), "arch/a.canon");
         assert_eq!(store.name(&store.path("../lib/b.canon")), "/a/lib/b.canon");
@@ -275,7 +315,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.canon");
         disk::replace(&path, b"// on the disk\n", || Ok(())).unwrap();
-        let mut store = Store { root: Some(folder.path().to_owned()), ..Store::default() };
+        let mut store = Store::new(vec![folder.path().to_owned()], None);
         assert_eq!(store.text("a.canon").as_deref(), Some("// on the disk\n"));
         assert_eq!(store.find(&["canon"]), ["a.canon"]);
         store.open.insert("a.canon".to_owned(), "// open".into());

@@ -169,8 +169,11 @@ pub fn all(own: &[Scores]) -> Table {
     for scores in own {
         for task in &scores.tasks {
             for found in &task.metrics {
-                let stderr =
-                    found.stderr.map_or_else(String::new, |error| format!("±{:.1}", 100.0 * error));
+                let stderr = match found.stderr {
+                    None => String::new(),
+                    Some(0.0) => "unknown: all equal".to_owned(),
+                    Some(error) => format!("±{:.1}", 100.0 * error),
+                };
                 let (name, count) = (task.name.clone(), task.count.to_string());
                 let value = shown(&found.metric, found.value);
                 rows.push(vec![

@@ -260,6 +260,13 @@ fn tables_of_other_people_are_judged_by_what_their_columns_are() {
         ("bits_per_byte", "1.01", "0.99", 0),
         ("\"lm_eval/hellaswag/acc_norm,none\"", "0.31", "0.33", 0),
         ("accuracy (%)", "31", "33", 0),
+        ("Created", "2025-11-01T10:00:00.000Z", "2025-11-02T10:00:00.000Z", 0),
+        ("Runtime", "3600", "3700", 0),
+        ("Relative Time (Process)", "3600", "3700", 0),
+        ("User", "ada", "alan", 0),
+        ("Sweep", "", "x1y2", 0),
+        ("Tags", "first", "\"second, third\"", 0),
+        ("Notes", "-", "again", 0),
         ("", "", "", 0),
         ("", "0", "1", 0),
         ("Unnamed: 0", "0", "1", 0),
@@ -270,6 +277,24 @@ fn tables_of_other_people_are_judged_by_what_their_columns_are() {
         let said = format!("{column}: {one} | {other}: {}{}", ran.stdout, ran.stderr);
         assert_eq!(ran.code, code, "{said}");
     }
+}
+
+/// The table of runs as W&B exports it: quoted, with `Name` and its own columns.
+#[test]
+fn an_export_of_wandb_is_audited() {
+    let head =
+        "\"Name\",\"State\",\"Created\",\"Runtime\",\"optim.lr\",\"model.canon_set\",\"Notes\"\n";
+    let rows = "\"plain\",\"finished\",\"2025-11-01\",\"3600\",\"0.0001\",\"\",\"-\"\n\
+                \"canon\",\"finished\",\"2025-11-02\",\"3601\",\"0.0003\",\"ABCD\",\"-\"\n";
+    let nameless = head.replace("Name", "Label") + rows;
+    let dir = folder(&[("runs.csv", &(head.to_owned() + rows)), ("other.csv", &nameless)]);
+    let ran = audit(dir.path(), &["runs.csv"]);
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("results, not compared: Created, Notes, Runtime, State"));
+    assert!(ran.stdout.contains("optimizer.lr: 0.0001 without arch.canon, 0.0003 with it"));
+    let ran = audit(dir.path(), &["other.csv"]);
+    assert_eq!(ran.code, 2, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("the columns are `Label`, `State`, `Created`"), "{}", ran.stderr);
 }
 
 /// Lists, keys with dots and words for true, as JSON and YAML have them.

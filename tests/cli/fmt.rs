@@ -28,6 +28,20 @@ fn check_lists_and_writes_nothing() {
     assert_eq!(fs::read_to_string(dir.path().join("a.canon")).unwrap(), UGLY);
 }
 
+/// Lines end as those of the file do.
+#[test]
+fn carriage_returns_are_kept() {
+    let returns = GOOD.replace('\n', "\r\n");
+    let dir = folder(&[("good.canon", &returns), ("ugly.canon", &UGLY.replace('\n', "\r\n"))]);
+    let ran = canonc(dir.path(), &["fmt", "--check", "good.canon"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
+    assert_eq!(canonc(dir.path(), &["fmt", "."]).code, 0);
+    let text = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!(text("good.canon"), returns);
+    let plain = canonc_reading(dir.path(), &["fmt", "-"], UGLY).stdout;
+    assert_eq!(text("ugly.canon"), plain.replace('\n', "\r\n"));
+}
+
 #[test]
 fn the_committed_sources_are_formatted() {
     let ran = canonc(&root(), &["fmt", "--check", "cli/new", "arch", "std"]);

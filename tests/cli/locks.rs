@@ -139,7 +139,9 @@ fn nothing_of_anyone_else_is_written_over() {
     );
     std::fs::write(
         dir.join("arch/a.canon"),
-        ARCHS.replace("arch smallcanon = small with { canon A, B, C, D }\n", ""),
+        ARCHS
+            .replace("arch smallcanon = small with { canon A, B, C, D }\n", "")
+            .replace("arch small ", "arch a "),
     )
     .unwrap();
     show(
@@ -159,6 +161,16 @@ fn nothing_of_anyone_else_is_written_over() {
     edit(dir, "recipes/pair.toml", "b.toml", "c.toml");
     show("no such arm", canonc(dir, &["build", "recipes/pair.toml"]));
     support::assert_cases!("tests/cli", "nothing_of_anyone_else_is_written_over", snapshots);
+}
+
+/// Whatever the file is called.
+#[test]
+fn the_lock_of_an_arch_has_its_name() {
+    let one = ARCHS.replace("arch smallcanon = small with { canon A, B, C, D }\n", "");
+    let dir = folder(&[("tensor.canon", &one)]);
+    let built = canonc(dir.path(), &["build", "tensor.canon"]);
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    assert_eq!(locks(dir.path()), ["small.lock"]);
 }
 
 #[test]

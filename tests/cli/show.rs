@@ -23,6 +23,31 @@ fn several_archs_in_one_file() {
     insta::assert_snapshot!("no_such_arch", none.text(dir.path()));
 }
 
+/// `FILE.canon#NAME`, as recipes write it, wherever a file with archs is named.
+#[test]
+fn one_arch_of_a_file_is_named_as_in_recipes() {
+    let two = format!("{GOOD}\narch other = good with {{ canon A }}\n");
+    let dir = folder(&[("two.canon", &two)]);
+    let one = canonc(dir.path(), &["show", "two.canon", "--arch", "other"]);
+    assert_eq!(canonc(dir.path(), &["show", "two.canon#other"]).stdout, one.stdout);
+    for command in ["show", "graph", "check", "build"] {
+        let ran = canonc(dir.path(), &[command, "two.canon#other"]);
+        assert_eq!(ran.code, 0, "{command}: {}", ran.stderr);
+        let ran = canonc(dir.path(), &[command, "two.canon#otter"]);
+        assert_eq!(ran.code, 2, "{command}: {}", ran.stdout);
+        assert!(ran.stderr.contains("did you mean `other`?"), "{command}: {}", ran.stderr);
+    }
+    let locks = std::fs::read_dir(dir.path().join("lockfiles")).unwrap();
+    let names: Vec<_> = locks.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["other.lock"]);
+    let ran = canonc(dir.path(), &["show", "two.canon#other", "--arch", "good"]);
+    assert!(ran.code == 2 && ran.stderr.contains("but --arch names `good`"), "{}", ran.stderr);
+    // A file with such a name is that file.
+    std::fs::write(dir.path().join("odd.canon#other"), "").unwrap();
+    let ran = canonc(dir.path(), &["check", "odd.canon#other"]);
+    assert!(!ran.stderr.contains("cannot find"), "{}", ran.stderr);
+}
+
 #[test]
 fn json_adds_up() {
     for name in ["llamacanon_1B", "gdn2canon_tiny", "hybridcanon_tiny", "mamba2_1B"] {
@@ -78,6 +103,16 @@ fn standard_definitions() {
         let source = std::fs::read_to_string(root().join(&file)).unwrap();
         assert!(text.starts_with("/// ") && source.contains(text.trim_end()), "{text}");
     }
+}
+
+#[test]
+fn a_name_after_std_is_that_name() {
+    let alone = canonc(&root(), &["show", "attention"]);
+    assert_eq!(canonc(&root(), &["show", "std", "attention"]).stdout, alone.stdout);
+    let ran = canonc(&root(), &["show", "std", "atention"]);
+    assert!(ran.code == 2 && ran.stderr.contains("did you mean `attention`?"), "{}", ran.stderr);
+    let ran = canonc(&root(), &["show", "attention", "gla"]);
+    assert!(ran.code == 2 && ran.stderr.contains("one file or name"), "{}", ran.stderr);
 }
 
 #[test]

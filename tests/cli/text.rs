@@ -366,6 +366,13 @@ fn plain_text_is_prepared_and_what_was_assumed_is_said() {
         serde_json::from_str::<serde_json::Value>(&about.stdout).unwrap()["identity"].clone()
     };
     assert_eq!(identity("one.txt --lines"), identity("same.jsonl"));
+    // Blank lines end a paragraph, however many there are and whatever is in them.
+    fs::write(dir.join("paragraphs.txt"), "\r\none\r\ntwo\r\n \t\r\n\r\nthree").unwrap();
+    let paragraphs = "{\"text\": \"one\\ntwo\"}\n{\"text\": \"three\"}\n";
+    fs::write(dir.join("paragraphs.jsonl"), paragraphs).unwrap();
+    let said = documents("paragraphs.txt --paragraphs", 0);
+    assert!(said.contains("each paragraph is a document"), "{said}");
+    assert_eq!(identity("paragraphs.txt --paragraphs"), identity("paragraphs.jsonl"));
     let piped = canonc_reading(
         dir,
         &["data", "prepare", "-", "--lines", "--out", "out.index"],
@@ -503,4 +510,59 @@ fn a_run_that_learns_nothing_is_warned_of() {
     };
     assert!(warned("idle"));
     assert!(!warned("fine"));
+}
+
+/// A file is decompressed because of its content, and other contents are named with what to type.
+#[test]
+fn compressed_documents_are_known_by_their_content() {
+    let text = "{\"text\": \"first\"}\n{\"text\": \"second\"}\n";
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, text.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    // One block that is not compressed, in a frame with a window of 2^31 bytes.
+    let [a, b, c, _] = ((text.len() as u32) << 3 | 1).to_le_bytes();
+    let zstd = [&b"\x28\xb5\x2f\xfd\x00\xa8"[..], &[a, b, c], text.as_bytes()].concat();
+    let dir = folder(&[("plain.jsonl", text)]);
+    let dir = dir.path();
+    let prepared = |name: &str| {
+        let ran = ran(dir, &format!("data prepare {name} --out out.index"));
+        (ran.code, ran.stderr)
+    };
+    let identity = || {
+        let about = ran(dir, "data about out.index --json");
+        serde_json::from_str::<serde_json::Value>(&about.stdout).unwrap()["identity"].clone()
+    };
+    assert_eq!(prepared("plain.jsonl").0, 0);
+    let wanted = identity();
+    for (name, bytes) in [
+        ("a.ndjson.gz", &gzip),
+        ("named.jsonl", &gzip),
+        ("named", &gzip),
+        ("RC_2011-01.zst", &zstd),
+        ("long.jsonl.zst", &zstd),
+    ] {
+        fs::write(dir.join(name), bytes).unwrap();
+        let (code, said) = prepared(name);
+        assert_eq!(code, 0, "{name}: {said}");
+        assert_eq!(identity(), wanted, "{name}");
+    }
+    // A folder holds them, too.
+    fs::create_dir(dir.join("dump")).unwrap();
+    fs::write(dir.join("dump/RC_2011-01.zst"), &zstd).unwrap();
+    assert_eq!(prepared("dump").0, 0);
+    assert_eq!(identity(), wanted);
+    fs::write(dir.join("book.txt.gz"), &gzip).unwrap();
+    assert!(prepared("book.txt.gz").1.contains("book.txt.gz: read as plain text"));
+    let utf16: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (bytes, wanted) in [
+        ([&b"\xff\xfe"[..], &utf16].concat(), ["text in UTF-16", "iconv -f UTF-16 -t UTF-8"]),
+        (utf16, ["text in UTF-16", "iconv -f UTF-16 -t UTF-8"]),
+        (b"PK\x03\x04rest".to_vec(), ["a zip archive", "unzip"]),
+        (b"version https://git-lfs.github.com/spec/v1\n".to_vec(), ["Git LFS", "git lfs pull"]),
+        (gzip[..gzip.len() - 4].to_vec(), ["cannot read other.jsonl", "is complete"]),
+    ] {
+        fs::write(dir.join("other.jsonl"), bytes).unwrap();
+        let (code, said) = prepared("other.jsonl");
+        assert!(code == 2 && wanted.iter().all(|part| said.contains(part)), "{code}: {said}");
+    }
 }

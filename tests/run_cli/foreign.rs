@@ -384,8 +384,15 @@ fn an_import_without_weights_has_to_be_asked_for() {
     let config = golden().join("hf_llama/config.json");
     fs::create_dir(place.join("model")).unwrap();
     fs::write(place.join("model/config.json"), fs::read(config).unwrap()).unwrap();
-    let said = refused(place, 1, &["import", "model", "--out", "o"]);
+    let said = refused(place, 2, &["import", "model", "--out", "o"]);
     assert!(said.contains("there is no `model/model.safetensors`"), "{said}");
+    fs::write(place.join("model/weights.gguf"), "").unwrap();
+    let said = refused(place, 2, &["import", "model", "--out", "o"]);
+    assert!(said.contains("not read: weights.gguf"), "{said}");
+    fs::write(place.join("model/pytorch_model.bin"), "<html>404</html>").unwrap();
+    let said = refused(place, 2, &["import", "model", "--out", "o"]);
+    assert!(said.contains("pytorch_model.bin: it contains no weights") && said.contains("HTML"));
+    fs::remove_file(place.join("model/pytorch_model.bin")).unwrap();
     assert!(said.contains("--no-weights") && !place.join("o").exists(), "{said}");
     let listed = works(place, &["import", "model", "--out", "o", "--no-weights"]);
     assert_eq!(listed, "o/arch/model.canon\n");

@@ -30,6 +30,20 @@ pub(crate) fn missing_config(call: Span, callee: &str, name: &str) -> Diagnostic
         .help(format!("set it where `{callee}` is configured or called: `{name} …`"))
 }
 
+/// A call of a primitive without a value that it needs; `example` is a call with one.
+pub(crate) fn missing_operand(
+    call: Span,
+    callee: &str,
+    name: &str,
+    example: Option<&str>,
+) -> Diagnostic {
+    let d = missing_config(call, callee, name);
+    match example {
+        Some(example) => d.help(format!("for example `{example}`")),
+        None => d,
+    }
+}
+
 pub(crate) fn wrong_kind(span: Span, what: &str, got: &str, want: &str) -> Diagnostic {
     // Quote a name, but not a description.
     let name = (!what.contains(' ')).then_some(what);
@@ -246,14 +260,23 @@ pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnos
     }
 }
 
-pub(crate) fn no_init(role: &str, path: &str, span: Span) -> Diagnostic {
+/// `shape` is that of a `param` statement; without it, the parameter belongs to a call.
+pub(crate) fn no_init(role: &str, path: &str, span: Span, shape: Option<&str>) -> Diagnostic {
+    let other = match shape {
+        Some(shape) => {
+            format!(
+                "write `param {role} {shape} init normal(0.02)`, or add a row (`init.{role} normal(0.02)`)"
+            )
+        }
+        None => format!("add a row (`init.{role} normal(0.02)`), or `init = …` to this call"),
+    };
     Diagnostic::error(
         "no-init",
         span,
         format!("`{path}` has no init rule: the arch's init table has no `{role}`"),
     )
     .about([path, role])
-    .help(format!("add a row (`init.{role} normal(0.02)`), or `init = …` to this call"))
+    .help(other)
 }
 
 pub(crate) fn init_arguments(span: Span, name: &str, got: usize, want: usize) -> Diagnostic {

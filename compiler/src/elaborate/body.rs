@@ -232,8 +232,10 @@ impl Elaborator<'_> {
         let fan_in = shape.last().copied().unwrap_or(1);
         let given = init.map(|e| (e.clone(), f.around(mentions(e)), f.file));
         let path = join(&f.path, &name.text);
+        let written: Vec<String> = dims.iter().map(dsl::print_expr).collect();
+        let written = format!("[{}]", written.join(", "));
         self.check_size(&shape, &path, span)?;
-        let rule = self.init_of(&name.text, &path, fan_in, given, span)?;
+        let rule = self.init_of(&name.text, &path, fan_in, given, span, Some(&written))?;
         let known = b.by_path.get(&path).copied();
         let id = match known {
             Some(id) if f.again && !f.instances.contains_key(&name.text) => {

@@ -294,7 +294,9 @@ impl Elaborator<'_> {
                 }
             },
             Default::Required => {
-                self.diagnostics.push(diag::missing_config(span, primitive.name, config.name));
+                let example = primitive.example();
+                let (callee, name) = (primitive.name, config.name);
+                self.diagnostics.push(diag::missing_operand(span, callee, name, example));
                 return None;
             }
         })
@@ -310,7 +312,9 @@ impl Elaborator<'_> {
         span: Span,
     ) -> Option<ParamId> {
         let rule = match init {
-            Some(_) => Some(self.init_of(owned.role, "", owned.fan_in, init.clone(), span)?),
+            Some(_) => {
+                Some(self.init_of(owned.role, "", owned.fan_in, init.clone(), span, None)?)
+            }
             None => None,
         };
         self.same_param(b, id, &owned.shape, rule.as_ref(), span)
@@ -358,13 +362,15 @@ impl Elaborator<'_> {
                 return None;
             }
             let rule = match given {
-                Some(_) => Some(self.init_of(owned.role, &path, owned.fan_in, given, call.span)?),
+                Some(_) => {
+                    Some(self.init_of(owned.role, &path, owned.fan_in, given, call.span, None)?)
+                }
                 None => None,
             };
             return self.same_param(b, id, &owned.shape, rule.as_ref(), call.span);
         }
         self.check_size(&owned.shape, &path, call.span)?;
-        let rule = self.init_of(owned.role, &path, owned.fan_in, given, call.span)?;
+        let rule = self.init_of(owned.role, &path, owned.fan_in, given, call.span, None)?;
         let param = Param {
             path,
             shape: owned.shape.clone(),
@@ -394,6 +400,7 @@ impl Elaborator<'_> {
         fan_in: i64,
         given: Option<InitExpr>,
         span: Span,
+        shape: Option<&str>,
     ) -> Option<InitRule> {
         if given.is_none() && self.reads.is_some() {
             self.has_read(&format!("init.{role}"));
@@ -408,7 +415,7 @@ impl Elaborator<'_> {
                     return None;
                 }
                 None => {
-                    self.diagnostics.push(diag::no_init(role, path, span));
+                    self.diagnostics.push(diag::no_init(role, path, span, shape));
                     return None;
                 }
             },

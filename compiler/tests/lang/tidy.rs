@@ -352,6 +352,7 @@ const HOSTS: [&str; 18] = [
     "pytorch.org",
     "arxiv.org",
     "huggingface.co",
+    "git-lfs.github.com",
     "www.apache.org",
     "www.w3.org",
     "json-schema.org",

@@ -22,7 +22,7 @@ use super::losses::Losses;
 use super::tokenizer::Tokenizer;
 
 pub use fault::Fault;
-pub use input::{Format, Plain, format_of, format_of_file, is_open_pipe};
+pub use input::{Format, Plain, format_of_file, has_documents, is_open_pipe};
 
 /// A named list of files, in reading order.
 #[derive(Clone, Debug)]

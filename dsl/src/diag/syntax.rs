@@ -1,8 +1,5 @@
-//! All syntax errors of a `.canon` file: one named constructor each.
-//!
-//! In: the place and the text found there. Out: a [`Diagnostic`] that says what is wrong, points at
-//! it and says what to type. Must stay true: one stable code per constructor, and a case in
-//! `tests/cases/parse` for each (the test reads this file).
+//! All syntax errors of a `.canon` file: one named constructor each, with a code of its own and a case in
+//! `tests/cases/parse` (the test reads this file).
 
 use crate::diag::{Diagnostic, suggest};
 use crate::limits::{
@@ -66,7 +63,8 @@ pub(crate) fn invalid_utf8(file: FileId, offset: usize, line: usize, byte: u8) -
         .help("save the file as UTF-8")
 }
 
-pub(crate) fn bad_character(span: Span, text: &str) -> Diagnostic {
+/// `first_word` begins the line.
+pub(crate) fn bad_character(span: Span, text: &str, first_word: &str) -> Diagnostic {
     let error = |message: String| Diagnostic::error("bad-character", span, message);
     let means = match text {
         "&" | "&&" => Some("and"),
@@ -82,9 +80,13 @@ pub(crate) fn bad_character(span: Span, text: &str) -> Diagnostic {
     };
     match means {
         Some(sign) => error(format!("`{text}` is not used here")).help(format!("write `{sign}`")),
-        None if text == ":" => {
-            error("`:` is not used".into()).help("write the name, a space and its value: `dim 512`")
-        }
+        None if text == ":" => error("`:` is not used".into()).help(match first_word {
+            "if" | "else" | "elif" => "put the branch into braces: `if CONDITION { … } else { … }`",
+            _ => "write the name, a space and its value: `dim 512`",
+        }),
+        None if text.starts_with('@') => error("`@` is not an operator here".into()).help(
+            "a product with a learned matrix is `linear w (x, dim)`; `attention(q, k, v)` has those of queries and keys",
+        ),
         None if text.is_ascii() => error(format!("`{text}` has no meaning in this language"))
             .help("remove it, or put it into a `//` comment"),
         None => error(format!("`{text}` is not ASCII")).help(
@@ -179,6 +181,12 @@ pub(crate) fn unknown_definition(span: Span, word: &str, near: Option<&str>) -> 
             error.help("a file contains `import`, `block`, `mixer`, `mlp`, `head`, `init`, `arch`")
         }
     }
+}
+
+/// A word with a meaning in other languages.
+pub(crate) fn foreign_word(span: Span, word: &str, advice: &str) -> Diagnostic {
+    Diagnostic::error("foreign-word", span, format!("`{word}` is not part of this language"))
+        .help(advice)
 }
 
 pub(crate) fn unknown_statement(span: Span, word: &str, near: &str) -> Diagnostic {

@@ -1,11 +1,11 @@
-//! Bodies: statements, then the result.
+//! Reads bodies: statements, then the result.
 //!
-//! In: tokens. Out: [`Body`], [`Statement`]. Must stay true: only the last expression of a
-//! definition is its result, an `if` has none; a broken statement does not affect the others.
+//! Only the last expression of a definition is its result, an `if` has none; a broken statement does not affect the
+//! others.
 
 use super::Parser;
 use super::expr::Braces;
-use crate::diag::{suggest, syntax};
+use crate::diag::{advice_for, suggest, syntax};
 use crate::lex::{Keyword, TokenKind};
 use crate::{Body, Expr, ExprKind, Name, Statement};
 
@@ -95,6 +95,9 @@ impl Parser<'_> {
 
     /// Whether an expression begins here, rather than a statement.
     fn at_value(&self) -> bool {
+        if self.foreign().is_some() {
+            return false;
+        }
         match self.kind() {
             TokenKind::Keyword(Keyword::Slot | Keyword::Not | Keyword::True | Keyword::False)
             | TokenKind::Int
@@ -144,6 +147,22 @@ impl Parser<'_> {
         suggest(self.text_of(self.token(0)), [wanted])
     }
 
+    /// What to write instead of a word of another language that begins a statement: `return x`, `for i in …`. As a name,
+    /// such a word is followed by other things.
+    fn foreign(&self) -> Option<&'static str> {
+        let advice = advice_for(self.text_of(self.token(0))).filter(|_| self.is_name(0))?;
+        let is_value = matches!(
+            self.kind_at(1),
+            TokenKind::Int
+                | TokenKind::Decimal
+                | TokenKind::Keyword(Keyword::True | Keyword::False | Keyword::Not)
+        );
+        let begins = (self.is_name(1) || is_value) && self.joined(1);
+        // `let y = x`, but not `norm a (x)` with a block of such a name.
+        let binds = matches!(self.text_of(self.token(0)), "let" | "var" | "const");
+        (begins && (!binds || self.kind_at(2) == TokenKind::Assign)).then_some(advice)
+    }
+
     fn values(&mut self) -> Option<Vec<Expr>> {
         let mut values = vec![self.expr(Braces::Apply)?];
         while self.eat(TokenKind::Comma) {
@@ -177,6 +196,10 @@ impl Parser<'_> {
         let span = self.span();
         let found = self.found();
         let sign = found.trim_matches('`').to_string();
+        if let Some(advice) = self.foreign() {
+            self.report(syntax::foreign_word(span, &sign, advice));
+            return None;
+        }
         if let Some(near) = self.misspelt_statement() {
             self.report(syntax::unknown_statement(span, &sign, near));
             return None;
@@ -209,6 +232,11 @@ impl Parser<'_> {
             names.push(self.name("a name")?);
         }
         self.expect(TokenKind::Assign, "`=`", "write `name = value`")?;
+        if let Some(advice) = self.foreign() {
+            let word = self.text_of(self.token(0)).to_owned();
+            self.report(syntax::foreign_word(self.span(), &word, advice));
+            return None;
+        }
         let value = self.expr(Braces::Apply)?;
         Some(Statement::Let { names, value, span: self.since(start) })
     }
@@ -270,6 +298,11 @@ impl Parser<'_> {
         let condition = self.expr(Braces::End)?;
         if self.kind() == TokenKind::Assign {
             self.report(syntax::assignment_in_condition(self.span()));
+            return None;
+        }
+        if self.is_keyword(Keyword::Else) {
+            // Python's `a if c else b`.
+            self.report(syntax::value_in_if(self.since(start)));
             return None;
         }
         let then = self.branch()?;

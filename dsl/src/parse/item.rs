@@ -6,7 +6,7 @@
 use super::Parser;
 use super::entry::Table;
 use super::expr::Braces;
-use crate::diag::{suggest, syntax};
+use crate::diag::{advice_for, suggest, syntax};
 use crate::lex::{Keyword, TokenKind};
 use crate::{
     Alias, Arch, ArchBody, Ast, ConfigParam, Def, DefKind, Import, ImportName, InitTable, Item,
@@ -140,6 +140,10 @@ impl Parser<'_> {
             }
             TokenKind::Name | TokenKind::Keyword(_) => {
                 let word = self.text_of(self.token(0));
+                if let Some(advice) = advice_for(word) {
+                    self.report(syntax::foreign_word(start, word, advice));
+                    return None;
+                }
                 let near = suggest(word, DEFINITION_WORDS);
                 self.report(syntax::unknown_definition(start, &self.clipped(word), near));
                 // `blok decoder(x) { … }`: continue, to find more errors.

@@ -21,7 +21,7 @@ use super::super::model::{Attention, Init};
 use super::super::names::{HF_GEMMA2, HF_LLAMA, HF_OLMO2, Layout};
 use super::super::{ForeignError, arch};
 
-pub(super) use read::{read, takes};
+pub(super) use read::{read, takes, without_windows};
 
 /// One class of `transformers`.
 #[derive(Debug, PartialEq, Eq)]

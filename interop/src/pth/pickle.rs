@@ -1,8 +1,8 @@
-//! The part of pickle that a map of tensors needs.
+//! Reads the part of pickle that a map of tensors needs: texts, numbers, lists, maps and tensors' places.
 //!
-//! In: the bytes of `data.pkl`. Out: texts, numbers, lists, maps and tensors' places. Must stay true: of the opcodes
-//! that call, import or build, only REDUCE and BINPERSID are known, and only with the three names below; stack, memo,
-//! depth and counts are bounded by the bytes read; every byte is used; no input panics.
+//! Of the opcodes that call, import or build, only REDUCE, BUILD and BINPERSID are known: REDUCE and BINPERSID only with
+//! the four names below, BUILD only for the attributes of a map, which are dropped. Stack, memo, depth and counts are
+//! bounded by the bytes read; every byte is used; no input panics.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -66,6 +66,7 @@ impl Item {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Global {
     Rebuild,
+    Parameter,
     OrderedDict,
     Storage(StorageKind),
 }
@@ -335,6 +336,7 @@ impl<'a> Machine<'a> {
                     self.stack.push(Cell::Storage(Rc::new(storage(&id)?)));
                 }
                 b'R' => self.reduce()?,
+                b'b' => self.build()?,
                 other => {
                     return Err(format!(
                         "its pickle has opcode 0x{other:02x} at byte {at}, which a map of tensors does not need"
@@ -375,7 +377,43 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// A call of one of the three names.
+    /// Attributes of a map, such as the `_metadata` of a state_dict. They describe modules, not tensors.
+    fn build(&mut self) -> Result<(), String> {
+        let state = self.pop()?;
+        let (Some(Cell::Map(_)), Cell::Map(state)) = (self.stack.last(), &state) else {
+            return Err("its pickle sets attributes of a value that is not a map".to_owned());
+        };
+        let attributes = self.maps.get(*state).map_or(&[][..], Vec::as_slice);
+        for (name, value) in attributes {
+            if !matches!(name, Cell::Text(_)) || !self.is_plain(value, 0) {
+                return Err("an attribute of a map is not made of plain values".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a value consists of texts, numbers and maps of them.
+    fn is_plain(&self, cell: &Cell, depth: usize) -> bool {
+        match cell {
+            Cell::None | Cell::Bool(_) | Cell::Int(_) | Cell::Float(_) | Cell::Text(_) => true,
+            Cell::Map(place) => {
+                let mut entries = self.maps.get(*place).into_iter().flatten();
+                // Deep enough for a map of modules with a map of versions; sharing could make deeper ones large.
+                depth < 3
+                    && entries.all(|(key, value)| {
+                        matches!(key, Cell::Text(_)) && self.is_plain(value, depth + 1)
+                    })
+            }
+            Cell::Mark
+            | Cell::Tuple(..)
+            | Cell::List(_)
+            | Cell::Global(_)
+            | Cell::Storage(_)
+            | Cell::Tensor(_) => false,
+        }
+    }
+
+    /// A call of one of the names.
     fn reduce(&mut self) -> Result<(), String> {
         let (arguments, callee) = (self.pop()?, self.pop()?);
         let (Cell::Tuple(arguments, _), Cell::Global(callee)) = (&arguments, &callee) else {
@@ -407,6 +445,12 @@ impl<'a> Machine<'a> {
                     shape: extents(shape)?,
                     strides: extents(strides)?,
                 }))
+            }
+            (Global::Parameter, [Cell::Tensor(tensor), Cell::Bool(_), Cell::Map(hooks)]) => {
+                if self.maps.get(*hooks).is_none_or(|hooks| !hooks.is_empty()) {
+                    return Err("a parameter has hooks".to_owned());
+                }
+                Cell::Tensor(Rc::clone(tensor))
             }
             _ => return Err("its pickle calls a known name with unknown arguments".to_owned()),
         };
@@ -477,6 +521,7 @@ impl<'a> Machine<'a> {
 fn global(module: &str, name: &str) -> Result<Global, String> {
     match (module, name) {
         ("torch._utils", "_rebuild_tensor_v2") => Ok(Global::Rebuild),
+        ("torch._utils", "_rebuild_parameter") => Ok(Global::Parameter),
         ("collections", "OrderedDict") => Ok(Global::OrderedDict),
         ("torch", kind) if StorageKind::named(kind).is_some() => {
             StorageKind::named(kind).map(Global::Storage).ok_or_else(String::new)

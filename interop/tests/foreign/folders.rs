@@ -1,8 +1,5 @@
-//! Folders as published: with a configuration above the variants, with one variant, without weights.
-//!
-//! In: the reference's checkpoints, in the release's layout. Must stay true: existing weights are imported; a
-//! configuration that disagrees is refused with both values; without weights, the message lists where they were looked
-//! for.
+//! Folders as published: with a configuration above the variants, with one variant, with weights of `torch.save`, with
+//! names of the language, without weights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +9,7 @@ use interop::dtype::Dtype;
 use interop::export::{self, To};
 use interop::import::{Imported, Request, read};
 use interop::source::Source;
+use interop::store::{Planned, Store};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/checkpoints").join(name)
@@ -125,7 +123,8 @@ fn a_model_without_weights_says_where_they_were_looked_for() {
     fs::write(place.path().join("config.json"), fs::read(config).unwrap()).unwrap();
     let imported = import(place.path()).unwrap();
     assert!(imported.weights.is_none());
-    let looked: Vec<PathBuf> = ["model.safetensors", "model.safetensors.index.json"]
+    let names = ["model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"];
+    let looked: Vec<PathBuf> = names
         .into_iter()
         .chain(["default/consolidated.pth"])
         .map(|name| place.path().join(name))
@@ -142,4 +141,94 @@ fn a_model_without_weights_says_where_they_were_looked_for() {
     fs::rename(variant.path().join("default"), variant.path().join("bf16")).unwrap();
     let said = import(variant.path()).unwrap_err().to_string();
     assert!(said.contains("name a variant") && said.contains("bf16"), "{said}");
+}
+
+/// The folder of a golden model with its weights as `torch.save` wrote them.
+fn torch_folder(sharded: bool) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let stock = golden("../stock/llama31");
+    fs::write(place.path().join("config.json"), fs::read(stock.join("config.json")).unwrap())
+        .unwrap();
+    let store = Store::single(&stock.join("model.safetensors")).unwrap();
+    let planned: Vec<Planned> = store
+        .tensors
+        .iter()
+        .map(|(name, stored)| Planned { name: name.clone(), shape: stored.shape.clone() })
+        .collect();
+    let save = |name: &str, planned: &[Planned]| {
+        interop::pth::write(&place.path().join(name), planned, Dtype::F32, |index, put| {
+            let Planned { name, shape } = &planned[index];
+            put(&store.values(name, 0, shape.iter().product::<i64>() as u64)?)
+        })
+        .unwrap();
+    };
+    if !sharded {
+        save("pytorch_model.bin", &planned);
+        return place;
+    }
+    let (first, second) = planned.split_at(3);
+    let names = ["pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"];
+    let mut map = serde_json::Map::new();
+    for (name, planned) in names.into_iter().zip([first, second]) {
+        save(name, planned);
+        map.extend(planned.iter().map(|tensor| (tensor.name.clone(), name.into())));
+    }
+    let index = serde_json::json!({"metadata": {}, "weight_map": map}).to_string();
+    fs::write(place.path().join("pytorch_model.bin.index.json"), index).unwrap();
+    place
+}
+
+#[test]
+fn weights_of_torch_save_are_those_of_safetensors() {
+    let values = |folder: &Path| {
+        let imported = import(folder).unwrap();
+        let source = imported.weights.as_ref().expect("weights");
+        let mut values = Vec::new();
+        for index in 0..imported.params().len() {
+            source
+                .param(index, &mut |piece| {
+                    values.extend(piece.iter().map(|value| value.to_bits()));
+                    Ok(())
+                })
+                .unwrap();
+        }
+        values
+    };
+    let wanted = values(&golden("../stock/llama31"));
+    for sharded in [false, true] {
+        assert_eq!(values(torch_folder(sharded).path()), wanted, "{sharded}");
+    }
+}
+
+#[test]
+fn a_folder_named_like_a_word_of_the_language_is_imported() {
+    let config = fs::read(golden("hf_llama").join("config.json")).unwrap();
+    for word in ["empty", "arch", "import", "with", "of", "true", "decoder", "attention"] {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join(word);
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("config.json"), &config).unwrap();
+        let request = Request { source: &folder, name: None, devices: None, weights: false };
+        let imported = read(&request).unwrap_or_else(|error| panic!("{word}: {error}"));
+        assert!(imported.name == format!("{word}_") || imported.name == word, "{}", imported.name);
+        assert!(imported.text.contains(&format!("arch {} {{", imported.name)));
+        let said = read(&Request { name: Some("empty"), ..request }).unwrap_err().to_string();
+        assert!(said.contains("--name: `empty` cannot be") && said.contains("`--name empty_`"));
+    }
+}
+
+#[test]
+fn files_that_may_be_the_weights_are_named() {
+    let place = tempfile::tempdir().unwrap();
+    let config = golden("hf_llama").join("config.json");
+    fs::write(place.path().join("config.json"), fs::read(config).unwrap()).unwrap();
+    for name in
+        ["model-Q4.gguf", "model-00001-of-00002.safetensors", "notes.txt", "training_args.bin"]
+    {
+        fs::write(place.path().join(name), "").unwrap();
+    }
+    let imported = import(place.path()).unwrap();
+    assert_eq!(imported.unread, ["model-00001-of-00002.safetensors", "model-Q4.gguf"]);
+    let said = interop::source::file_of(place.path()).unwrap_err().to_string();
+    assert!(said.contains("it has model-00001-of-00002.safetensors, model-Q4.gguf"), "{said}");
 }

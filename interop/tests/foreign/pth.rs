@@ -1,8 +1,4 @@
-//! Tests the `.pth` reader against invalid files.
-//!
-//! In: the reference's files, complete, mutated and forged. Must stay true: nothing is executed; every opcode and name
-//! outside the list, and every archive with false sizes or offsets, is refused with a reason; no bytes make the reader
-//! panic or hang; it reads our own files.
+//! Tests the `.pth` reader: what torch.save writes, and the reference's files complete, mutated and forged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -157,6 +153,113 @@ fn a_forged_archive_is_read_when_it_is_honest() {
     assert_eq!(store.values("w", 0, 6).unwrap(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
 }
 
+/// A tensor of two values, as `torch.save` writes it.
+fn tensor() -> Vec<u8> {
+    let whole = pickle("0", 2, 0, &[2], &[1]);
+    let from = whole.windows(7).position(|w| w == b"ctorch.").unwrap();
+    whole[from..whole.len() - 3].to_vec()
+}
+
+/// The tensor as a parameter.
+fn parameter() -> Vec<u8> {
+    let rebuild = b"ctorch._utils\n_rebuild_parameter\n(".to_vec();
+    [rebuild, tensor(), b"\x88ccollections\nOrderedDict\n)RtR".to_vec()].concat()
+}
+
+/// A map with these entries.
+fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let entries = entries.iter().flat_map(|(key, value)| [text(key), value.clone(), vec![b's']]);
+    [vec![b'}'], entries.flatten().collect()].concat()
+}
+
+/// A state_dict: an OrderedDict whose attribute is the versions of its modules.
+fn state_dict(entries: &[(&str, Vec<u8>)], attribute: &[u8]) -> Vec<u8> {
+    let entries = map(entries);
+    let attributes = map(&[("_metadata", attribute.to_vec())]);
+    [b"ccollections\nOrderedDict\n)R", &entries[1..], &attributes, b"b"].concat()
+}
+
+/// The versions of modules.
+fn metadata() -> Vec<u8> {
+    map(&[("", map(&[("version", b"K\x01".to_vec())]))])
+}
+
+/// The names of the tensors in a file with this value, and of what was left out; or why it is refused.
+fn tensors(value: &[u8]) -> Result<(Vec<String>, Vec<String>), String> {
+    let pickle = [b"\x80\x02", value, b"."].concat();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), archive(&pickle, &[0; 8])).unwrap();
+    let (store, left_out) = Store::open(file.path()).map_err(|error| error.to_string())?;
+    let left_out = left_out.into_iter().map(|left| left.name).collect();
+    Ok((store.tensors.into_keys().collect(), left_out))
+}
+
+#[test]
+fn a_state_dict_is_read_as_training_scripts_save_it() {
+    let one = |name: &str| state_dict(&[(name, tensor())], &metadata());
+    let number = b"K\x07".to_vec();
+    let cases: [(Vec<u8>, &str, &[&str]); 9] = [
+        (one("a.w"), "a.w", &[]),
+        (state_dict(&[("a.w", parameter())], &metadata()), "a.w", &[]),
+        (map(&[("model", one("a.w"))]), "a.w", &[]),
+        (map(&[("epoch", number.clone()), ("state_dict", one("a.w"))]), "a.w", &["epoch"]),
+        (map(&[("module", one("a.w"))]), "a.w", &[]),
+        (
+            map(&[("model_state_dict", one("a.w")), ("optimizer", map(&[("w", tensor())]))]),
+            "a.w",
+            &["optimizer"],
+        ),
+        (one("module.a.w"), "a.w", &["module."]),
+        (map(&[("model", one("_orig_mod.module.a.w"))]), "a.w", &["_orig_mod.", "module."]),
+        // Only some names have the prefix, so it is a part of them.
+        (state_dict(&[("module.a", tensor()), ("b", tensor())], &metadata()), "b module.a", &[]),
+    ];
+    for (value, names, left_out) in cases {
+        let (found, left) = tensors(&value).unwrap();
+        assert_eq!(found.join(" "), names);
+        assert_eq!(left, left_out, "{names}");
+    }
+    for (value, wanted) in [
+        (map(&[("model", one("a")), ("state_dict", one("a"))]), "both `model` and `state_dict`"),
+        (map(&[("weights", one("a"))]), "no tensors and no map called `model`"),
+        (map(&[]), "it has nothing"),
+        (map(&[("a", tensor()), ("step", number)]), "`step` is an integer instead of a tensor"),
+        ([&tensor()[..], &map(&[]), b"b"].concat(), "sets attributes of a value that is not a map"),
+        (state_dict(&[("a", tensor())], &tensor()), "not made of plain values"),
+        (state_dict(&[("a", tensor())], b"]"), "not made of plain values"),
+    ] {
+        let said = tensors(&value).unwrap_err();
+        assert!(said.contains(wanted) && said.contains("help: "), "{wanted}: {said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_weights_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let stock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/stock/llama31");
+    let whole = fs::read(stock.join("model.safetensors")).unwrap();
+    let cases: [(&[u8], &str); 8] = [
+        (b"", "it is empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html>Access denied</html>", "a page of HTML"),
+        (b"\x80\x02}q\0.", "before PyTorch 1.6"),
+        (b"GGUF\x03\0\0\0", "a GGUF file of llama.cpp"),
+        (b"\x1f\x8b\x08\0", "gzip -dk"),
+        (&whole[..whole.len() - 5], "it is cut off"),
+        (&whole[..9], "not a usable safetensors file"),
+    ];
+    for (bytes, wanted) in cases {
+        let path = place.path().join("model.safetensors");
+        fs::write(&path, bytes).unwrap();
+        let said = Store::open(&path).unwrap_err().to_string();
+        assert!(said.contains(wanted) && said.contains("help: "), "{wanted}: {said}");
+        // The same in the place of a shard.
+        let index = place.path().join("model.safetensors.index.json");
+        fs::write(&index, r#"{"weight_map": {"a": "model.safetensors"}}"#).unwrap();
+        assert_eq!(Store::open(&index).unwrap_err().to_string(), said);
+    }
+}
+
 #[test]
 fn whatever_could_run_is_refused_by_name() {
     let good = pickle("0", 6, 0, &[2, 3], &[3, 1]);
@@ -181,7 +284,7 @@ fn whatever_could_run_is_refused_by_name() {
     let named = [text("os"), text("system"), vec![0x93]].concat();
     assert!(replaced(b"ctorch._utils\n_rebuild_tensor_v2\n", &named).contains("os.system"));
     // Every opcode of pickle that is not needed, at the beginning of a pickle and in its middle.
-    let known = b".}])(NKMJGXqrhjtaesucQR\x88\x89\x8a\x8c\x94\x95\x85\x86\x87\x93";
+    let known = b".}])(NKMJGXqrhjtaesucQRb\x88\x89\x8a\x8c\x94\x95\x85\x86\x87\x93";
     for opcode in (0..=255u8).filter(|opcode| !known.contains(opcode)) {
         let wanted = format!("opcode 0x{opcode:02x}");
         for pickle in [vec![0x80, 2, opcode], [&good[..good.len() - 1], &[opcode, b'.']].concat()] {
@@ -367,7 +470,7 @@ proptest! {
     /// A pickle of known opcodes in any order.
     #[test]
     fn no_pickle_panics(codes in prop::collection::vec((0..31usize, any::<u8>()), 0..200)) {
-        let known = b".}])(NKMJGXqrhjtaesucQR\x88\x89\x8a\x8c\x94\x95\x85\x86\x87\x93";
+        let known = b".}])(NKMJGXqrhjtaesucQRb\x88\x89\x8a\x8c\x94\x95\x85\x86\x87\x93";
         let mut pickle = vec![0x80, 2];
         for (code, argument) in codes {
             pickle.push(known[code % known.len()]);

@@ -1,8 +1,5 @@
 //! Classes of `transformers` besides the released ones: the arch of each key, refusals, weights, origins.
-//!
-//! In: the folders in `tests/golden/stock` and changes of their configurations. Must stay true: a key that changes the
-//! computation changes the arch or is refused with its value; an absent key has the class's value; weights are used only
-//! with the arch that their configuration describes. `runtime/tests/runtime/stock.rs` compares logits.
+//! `runtime/tests/runtime/stock.rs` compares logits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -242,7 +239,27 @@ fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
             scaled(json!({"attention_factor": 1.5})),
             "`rope_scaling.attention_factor` is 1.5",
         ),
-        ("llama_yarn", scaled(json!({"mscale": 0.7})), "`rope_scaling.mscale` is 0.7"),
+        (
+            "llama_yarn",
+            scaled(json!({"mscale": 0.7, "mscale_all_dim": 0.5})),
+            "`rope_scaling.mscale` is 0.7",
+        ),
+        ("llama_yarn", scaled(json!({"factor": 0.5})), "`rope_scaling.factor` is 0.5"),
+        (
+            "llama_yarn",
+            scaled(json!({"factor": null, "original_max_position_embeddings": 48})),
+            "no multiple of the 48",
+        ),
+        ("llama_yarn", json!({"rope_theta": 1.0}), "YaRN needs a `rope_theta` above 1"),
+        (
+            "llama31",
+            json!({"rope_scaling": {
+                "rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1,
+                "original_max_position_embeddings": 64,
+            }}),
+            "it should be above `low_freq_factor`, 4",
+        ),
+        ("mistral", json!({"use_sliding_window": true}), "`use_sliding_window` is true"),
         (
             "llama_yarn",
             scaled(json!({"finetuned": true})),
@@ -295,6 +312,63 @@ fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
         let known = said.contains("config.json:") || said.contains("config.json: ");
         assert!(known && said.contains("help: "), "{key}: {said}");
     }
+}
+
+/// Keys that other programs leave behind, and keys at the value that they have anyway.
+#[test]
+fn keys_that_change_nothing_are_left_out_by_name() {
+    let scaled = |more: Value| {
+        let mut scaling =
+            json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
+        scaling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "rope_scaling": scaling })
+    };
+    for (name, changes, key) in [
+        ("llama31", json!({"unsloth_fixed": true}), "unsloth_fixed"),
+        ("qwen3", json!({"unsloth_version": "2024.9"}), "unsloth_version"),
+        ("olmo2", json!({"max_sequence_length": 2048}), "max_sequence_length"),
+        ("gemma2", json!({"transformers.js_config": {"dtype": "q4"}}), "transformers.js_config"),
+        ("mistral", json!({"use_sliding_window": false}), "use_sliding_window"),
+        ("mistral", json!({"max_window_layers": 2}), "max_window_layers"),
+        ("llama31", json!({"use_sliding_window": false, "sliding_window": 8}), "sliding_window"),
+        ("llama_yarn", scaled(json!({"mscale": 0.7})), "rope_scaling.mscale"),
+        ("llama_yarn", scaled(json!({"mscale": 1, "mscale_all_dim": 0})), "rope_scaling.mscale"),
+        (
+            "llama_yarn",
+            scaled(json!({"attention_factor": 1.138_629_436_111_989})),
+            "rope_scaling.attention_factor",
+        ),
+        (
+            "llama_yarn",
+            scaled(json!({"beta_fast": 32.0, "beta_slow": 1})),
+            "rope_scaling.beta_fast",
+        ),
+    ] {
+        let imported = changed(name, &changes).unwrap_or_else(|said| panic!("{changes}: {said}"));
+        let listed = imported.left_out.iter().any(|left| left.name == key);
+        assert!(listed, "{name} {changes}: {:?}", imported.left_out);
+        let plain = changed(name, &json!({})).unwrap();
+        assert_eq!(imported.text, plain.text, "{name} {changes}");
+    }
+}
+
+/// `null` in place of a setting of YaRN means what the class makes of it.
+#[test]
+fn absent_settings_of_yarn_are_those_of_the_class() {
+    let with = |scaling: Value| {
+        let config = json!({"rope_scaling": scaling, "max_position_embeddings": 256});
+        plain(&changed("llama_yarn", &config).unwrap().text)
+    };
+    let original = 64;
+    let computed = with(json!({
+        "rope_type": "yarn", "factor": null, "original_max_position_embeddings": original,
+    }));
+    assert!(computed.contains("yarn_rotary { theta 10000 factor 4 original 64 }"), "{computed}");
+    let exact = with(json!({
+        "rope_type": "yarn", "factor": 4, "original_max_position_embeddings": original,
+        "truncate": null,
+    }));
+    assert!(exact.contains("original 64 truncate false"), "{exact}");
 }
 
 /// Tensors that are missing, extra or misshapen are refused, as for the released families.

@@ -15,6 +15,9 @@ const QUOTES: &str = "close the quotation mark, and double one inside the quotes
 const NAME_COLUMNS: [&str; 8] =
     ["name", "model", "run", "run_name", "experiment", "experiment_name", "run_id", "id"];
 
+/// Most columns that a message names.
+const SHOWN_COLUMNS: usize = 12;
+
 /// A row of cells and its line.
 type Row = (usize, Vec<String>);
 
@@ -282,9 +285,16 @@ fn vocabulary_of(keys: &[&str], names: &Names) -> &'static Vocabulary {
 /// Checks the names of columns, and finds the one that names experiments.
 fn checked(line: usize, columns: &[String]) -> Result<usize, BadInput> {
     let Some(name_at) = name_column(columns) else {
+        let shown = columns.iter().take(SHOWN_COLUMNS).map(|column| format!("`{column}`"));
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let more = match columns.len().saturating_sub(SHOWN_COLUMNS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         let message =
-            format!("no column is called `model` or `name`; the columns are {}", columns.len());
-        return Err(BadInput::new(line, message, "name the experiments in a column `model`"));
+            format!("no column is called `model` or `name`; the columns are {shown}{more}");
+        let help = "rename the column with the experiments' names to `name`";
+        return Err(BadInput::new(line, message, help));
     };
     if columns.len() > MAX_COLUMNS {
         let message = format!("the table has {} columns; at most {MAX_COLUMNS}", columns.len());
@@ -324,7 +334,7 @@ mod tests {
     fn invalid_tables() {
         for (text, want) in [
             ("", "the table is empty"),
-            ("a\tb\n1\t2\n", "no column is called `model`"),
+            ("a\tb\n1\t2\n", "the columns are `a`, `b`"),
             ("model\ta\ta\n", "two columns are called `a`"),
             ("model\ta\nx\n", "the table has 2 columns, but this row has 1 cell"),
             ("model\ta\n\t1\n", "this row has no name"),

@@ -1,7 +1,4 @@
-//! A client that speaks to a server in another thread.
-//!
-//! In: files, edits and questions. Out: answers and diagnostics. Must stay true: an answer with an error is a failure
-//! unless the test asks for it.
+//! A client that speaks to a server in another thread. An answer with an error is a failure unless the test asks for it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,8 +27,25 @@ impl Client {
         Client::with(files, json!({}))
     }
 
-    /// The same, with capabilities.
-    pub(super) fn with(files: &[(&str, &str)], capabilities: Value) -> Client {
+    /// The same, with more capabilities than those of a usual editor.
+    pub(super) fn with(files: &[(&str, &str)], more: Value) -> Client {
+        let mut capabilities = json!({ "textDocument": {
+            "hover": { "contentFormat": ["markdown", "plaintext"] },
+            "completion": { "completionItem": { "documentationFormat": ["markdown"] } },
+            "documentSymbol": { "hierarchicalDocumentSymbolSupport": true },
+            "codeAction": { "codeActionLiteralSupport": { "codeActionKind": { "valueSet": [] } } },
+            "rename": { "prepareSupport": true },
+            "publishDiagnostics": { "relatedInformation": true, "versionSupport": true },
+        } });
+        for (name, value) in more.as_object().unwrap() {
+            capabilities[name] = value.clone();
+        }
+        Client::started(files, json!({ "capabilities": capabilities }))
+    }
+
+    /// A client with these parameters of `initialize`.
+    pub(super) fn started(files: &[(&str, &str)], parameters: Value) -> Client {
+        let capabilities = parameters["capabilities"].clone();
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = folder.path().join(name);
@@ -56,11 +70,13 @@ impl Client {
             utf8,
             capabilities: Value::Null,
         };
-        let params = json!({
-            "capabilities": capabilities,
+        let mut params = json!({
             "rootUri": client.url(""),
             "initializationOptions": { "cache": client.path("cache") },
         });
+        for (name, value) in parameters.as_object().unwrap() {
+            params[name] = value.clone();
+        }
         client.capabilities = client.ask("initialize", params)["capabilities"].clone();
         client.tell("initialized", json!({}));
         client
@@ -116,7 +132,8 @@ impl Client {
     fn note(&mut self, message: Message) {
         let Message::Notification(message) = message else { return };
         assert_eq!(message.method, "textDocument/publishDiagnostics");
-        let name = self.name(message.params["uri"].as_str().unwrap());
+        let uri = message.params["uri"].as_str().unwrap();
+        let name = if uri.starts_with("file:") { self.name(uri) } else { uri.to_owned() };
         let found = message.params["diagnostics"].as_array().unwrap().clone();
         self.diagnostics.insert(name, (message.params["version"].as_i64(), found));
     }
@@ -234,6 +251,16 @@ impl Client {
         let written = self.written(name, &diagnostic["range"]);
         let text = |key: &str| diagnostic[key].as_str().unwrap().to_owned();
         format!("{} at `{written}`: {}", text("code"), text("message"))
+    }
+
+    /// The messages of the diagnostics of a document without a file.
+    pub(super) fn lines_of(&mut self, uri: &str) -> Vec<String> {
+        while !self.diagnostics.contains_key(uri) {
+            let message = self.connection.receiver.recv().unwrap();
+            self.note(message);
+        }
+        let (_, found) = &self.diagnostics[uri];
+        found.iter().map(|one| one["message"].as_str().unwrap().to_owned()).collect()
     }
 
     pub(super) fn hover(&mut self, name: &str, pattern: &str) -> String {

@@ -1,7 +1,7 @@
-//! In: an input file and a position in it. Out: its records from there on, in pieces of about a megabyte, each with the
-//! position after it. Must stay true: pieces depend only on the file; memory use exceeds a piece's size by at most one
-//! line or one batch of rows; a compressed file may have any number of frames, and a truncated one is an error, never a
-//! shorter file.
+//! Reads an input file from a position on, in pieces of about a megabyte, each with the position after it.
+//!
+//! Pieces depend only on the file, and memory exceeds a piece by at most one document or one batch of rows. A compressed
+//! file may have any number of frames; a truncated one is an error, never a shorter file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use disk::content::{Content, unpacked};
 use serde::{Deserialize, Serialize};
 
 use super::super::guard::guarded;
@@ -20,15 +21,11 @@ use super::parquet::Table;
 /// Bytes of records that are tokenized together.
 const PIECE: usize = 1 << 20;
 
-/// The format of an input file.
+/// The format of an input file, after it was decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// JSON lines.
     Lines,
-    /// JSON lines, in Zstandard frames.
-    Zstandard,
-    /// JSON lines, in gzip members.
-    Gzip,
     /// A Parquet table with a column of texts.
     Parquet,
     /// Plain text.
@@ -43,24 +40,38 @@ pub enum Plain {
     File,
     /// Each line is one document.
     Line,
+    /// Each run of lines between blank lines is one document.
+    Paragraph,
 }
 
-/// The format by file name. A folder's files with other names are skipped.
-pub fn format_of(path: &Path) -> Option<Format> {
+/// Endings of compressed files.
+const PACKED: [&str; 6] = [".zst", ".zstd", ".gz", ".xz", ".bz2", ".bzip2"];
+
+/// The name of a file in lower case without the ending of its compression, and whether it had one.
+fn inner_name(path: &Path) -> Option<(String, bool)> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-    let ends = |end: &str| name.ends_with(end);
-    if [".txt", ".text"].into_iter().any(ends) {
+    let inner = PACKED.iter().find_map(|end| name.strip_suffix(end)).map(str::to_owned);
+    Some(inner.map_or((name, false), |inner| (inner, true)))
+}
+
+/// The format by file name.
+fn format_of(path: &Path) -> Option<Format> {
+    let (name, _) = inner_name(path)?;
+    let ends = |end: &&str| name.ends_with(*end);
+    if [".txt", ".text"].iter().any(|end| ends(&end)) {
         return Some(Format::Text);
     }
-    if ends(".jsonl") || ends(".json") || ends(".ndjson") {
-        Some(Format::Lines)
-    } else if ends(".jsonl.zst") || ends(".json.zst") || ends(".jsonl.zstd") {
-        Some(Format::Zstandard)
-    } else if ends(".jsonl.gz") || ends(".json.gz") {
-        Some(Format::Gzip)
-    } else {
-        ends(".parquet").then_some(Format::Parquet)
+    if [".jsonl", ".json", ".ndjson"].iter().any(|end| ends(&end)) {
+        return Some(Format::Lines);
     }
+    name.ends_with(".parquet").then_some(Format::Parquet)
+}
+
+/// Whether a file in a folder holds documents, judging by its name: it has a known format, or is compressed and has no
+/// other ending, such as `RC_2011-01.zst`.
+pub fn has_documents(path: &Path) -> bool {
+    let is_bare = || inner_name(path).is_some_and(|(name, packed)| packed && !name.contains('.'));
+    format_of(path).is_some() || is_bare()
 }
 
 /// Whether a path is a pipe that a shell has already opened (`<(zcat …)`). Opening another one may block for ever.
@@ -77,17 +88,23 @@ pub fn is_open_pipe(_: &Path) -> bool {
     false
 }
 
-/// The format by name, or else by the first character: JSON lines begin with a brace.
+/// The format: Parquet by its mark, others by name, or else by the first character of the text, since JSON lines begin
+/// with a brace.
 pub fn format_of_file(path: &Path) -> io::Result<Format> {
+    // A pipe can be read only once, so do not read its first character.
+    if is_open_pipe(path) {
+        return Ok(format_of(path).unwrap_or(Format::Lines));
+    }
+    if Content::of_file(path)? == Content::Parquet {
+        return Ok(Format::Parquet);
+    }
     if let Some(format) = format_of(path) {
         return Ok(format);
     }
-    // A pipe can be read only once, so do not read its first character.
-    if is_open_pipe(path) {
-        return Ok(Format::Lines);
-    }
+    // Text that cannot be read is refused when it is opened to be prepared.
+    let Ok(text) = unpacked(BufReader::new(disk::open(path)?)) else { return Ok(Format::Text) };
     let mut start = Vec::new();
-    disk::open(path)?.take(1 << 12).read_to_end(&mut start)?;
+    let _ = text.take(1 << 12).read_to_end(&mut start);
     let first = without_mark(&start).trim_ascii_start().first();
     Ok(if first.is_none_or(|first| *first == b'{') { Format::Lines } else { Format::Text })
 }
@@ -120,6 +137,8 @@ pub(super) enum Body {
     PlainLines(Vec<u8>),
     /// A file of plain text.
     PlainFile(Vec<u8>),
+    /// Whole paragraphs of plain text, each a document.
+    Paragraphs(Vec<u8>),
 }
 
 /// Consecutive records.
@@ -146,66 +165,74 @@ enum Reader {
     Lines {
         lines: Box<dyn BufRead + Send>,
         kept: Option<(String, Place)>,
-        plain: bool,
+        plain: Plain,
+        is_text: bool,
     },
     /// The whole file as one record; `None` after it was read.
     File(Option<Box<dyn BufRead + Send>>),
     Table(Box<Table>),
 }
 
+/// Why a file cannot be read, and what to do about it.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) why: String,
+    pub(super) help: &'static str,
+}
+
+impl From<String> for Unreadable {
+    fn from(why: String) -> Unreadable {
+        let help = "check that the file exists, is complete and has the format of its extension";
+        Unreadable { why, help }
+    }
+}
+
+impl From<io::Error> for Unreadable {
+    fn from(error: io::Error) -> Unreadable {
+        Unreadable::from(error.to_string())
+    }
+}
+
 impl Pieces {
-    /// Opens a file at a position. An error names the file and the cause.
+    /// Opens a file at a position.
     pub(super) fn open(
         input: &Input,
         field: &Field,
         plain: Plain,
         place: Place,
-    ) -> Result<Pieces, String> {
+    ) -> Result<Pieces, Unreadable> {
         let counted = Arc::new(AtomicU64::new(0));
-        let text = |error: io::Error| error.to_string();
         let Some(path) = &input.path else {
-            let lines = Box::new(BufReader::new(io::stdin()));
-            let plain = plain == Plain::Line;
-            return Ok(Pieces {
-                reader: Reader::Lines { lines, kept: None, plain },
-                place,
-                counted,
-            });
+            let lines = text_of(BufReader::with_capacity(1 << 17, io::stdin()))?;
+            let is_text = plain != Plain::File;
+            let reader = Reader::Lines { lines, kept: None, plain, is_text };
+            return Ok(Pieces { reader, place, counted });
         };
-        let format = format_of_file(path).map_err(text)?;
+        let format = format_of_file(path)?;
         // A pipe that would block is refused, and a file of holes.
-        let mut file = match is_open_pipe(path) && input.bytes == 0 {
-            true => File::open(path).map_err(text)?,
-            false => disk::open_large(path).map_err(text)?,
-        };
+        let is_pipe = is_open_pipe(path) && input.bytes == 0;
+        let mut file = if is_pipe { File::open(path)? } else { disk::open_large(path)? };
         if format == Format::Parquet {
             let table = guarded(|| Table::open(file, field, place.records)).flatten()?;
             return Ok(Pieces { reader: Reader::Table(Box::new(table)), place, counted });
         }
+        let is_plain = !is_pipe && Content::of_file(path)? == Content::Other;
         let mut skipped = place.offset;
-        if matches!(format, Format::Lines | Format::Text) && skipped > 0 {
-            file.seek(SeekFrom::Start(skipped)).map_err(text)?;
+        if is_plain && skipped > 0 {
+            file.seek(SeekFrom::Start(skipped))?;
             counted.store(skipped, Ordering::Relaxed);
             skipped = 0;
         }
         let file = BufReader::with_capacity(1 << 17, Counting { file, counted: counted.clone() });
-        let mut lines: Box<dyn BufRead + Send> = match format {
-            Format::Lines | Format::Parquet | Format::Text => Box::new(file),
-            Format::Zstandard => Box::new(BufReader::with_capacity(
-                1 << 17,
-                zstd::Decoder::with_buffer(file).map_err(text)?,
-            )),
-            Format::Gzip => Box::new(BufReader::with_capacity(
-                1 << 17,
-                flate2::bufread::MultiGzDecoder::new(file),
-            )),
-        };
-        if io::copy(&mut lines.by_ref().take(skipped), &mut io::sink()).map_err(text)? < skipped {
-            return Err("it is shorter than before".to_owned());
+        // The middle of a file may begin like another kind.
+        let mut lines = if is_plain { Box::new(file) } else { text_of(file)? };
+        if io::copy(&mut lines.by_ref().take(skipped), &mut io::sink())? < skipped {
+            return Err("it is shorter than before".to_owned().into());
         }
-        let reader = match (format, plain) {
-            (Format::Text, Plain::File) => Reader::File((place.records == 0).then_some(lines)),
-            (_, _) => Reader::Lines { lines, kept: None, plain: format == Format::Text },
+        let is_text = format == Format::Text;
+        let reader = match (is_text, plain) {
+            (true, Plain::File) => Reader::File((place.records == 0).then_some(lines)),
+            _ => Reader::Lines { lines, kept: None, plain, is_text },
         };
         Ok(Pieces { reader, place, counted })
     }
@@ -227,21 +254,25 @@ impl Pieces {
                     false => (Body::PlainFile(bytes), weight),
                     true => {
                         let why = format!(
-                            "it has more than {}, the limit for a document; with --lines each line is a document",
+                            "it has more than {}, the limit for a document; with --lines or --paragraphs a part of it is",
                             dsl::size(LONGEST_LINE)
                         );
                         (Body::Bad(why), 0)
                     }
                 }
             }
-            Reader::Lines { lines, kept, plain } => {
-                match next_lines(lines, place, kept).map_err(|error| error.to_string())? {
+            Reader::Lines { lines, kept, plain, is_text } => {
+                let by_paragraph = *is_text && *plain == Plain::Paragraph;
+                let read = next_lines(lines, place, kept, by_paragraph);
+                match read.map_err(|error| error.to_string())? {
                     Some(Body::Lines(bytes)) => {
                         let weight = bytes.len();
-                        match plain {
-                            true => (Body::PlainLines(bytes), weight),
-                            false => (Body::Lines(bytes), weight),
-                        }
+                        let body = match (*is_text, plain) {
+                            (false, _) => Body::Lines(bytes),
+                            (true, Plain::Paragraph) => Body::Paragraphs(bytes),
+                            (true, Plain::File | Plain::Line) => Body::PlainLines(bytes),
+                        };
+                        (body, weight)
                     }
                     Some(body) => (body, 0),
                     None => return Ok(None),
@@ -259,7 +290,10 @@ impl Pieces {
             }
         };
         if start.records == 0
-            && let Body::Lines(bytes) | Body::PlainLines(bytes) | Body::PlainFile(bytes) = &mut body
+            && let Body::Lines(bytes)
+            | Body::PlainLines(bytes)
+            | Body::Paragraphs(bytes)
+            | Body::PlainFile(bytes) = &mut body
         {
             let mark = bytes.len() - without_mark(bytes).len();
             bytes.drain(..mark);
@@ -269,18 +303,34 @@ impl Pieces {
     }
 }
 
-/// Lines up to the size of a piece. A line that is too long becomes a piece of its own, after the lines before it.
+/// The text in a stream, or what it is instead and what to type.
+fn text_of<R: BufRead + Send + 'static>(
+    mut from: R,
+) -> Result<Box<dyn BufRead + Send>, Unreadable> {
+    let help = Content::of(from.fill_buf()?).help();
+    unpacked(from).map_err(|error| {
+        let unreadable = Unreadable::from(error);
+        Unreadable { help: help.unwrap_or(unreadable.help), ..unreadable }
+    })
+}
+
+/// Lines up to the size of a piece; with `by_paragraph` up to the first blank line after that. A line or paragraph that
+/// is too long becomes a piece of its own, after the lines before it.
 fn next_lines(
     lines: &mut dyn BufRead,
     place: &mut Place,
     kept: &mut Option<(String, Place)>,
+    by_paragraph: bool,
 ) -> io::Result<Option<Body>> {
     if let Some((why, after)) = kept.take() {
         *place = after;
         return Ok(Some(Body::Bad(why)));
     }
     let mut bytes = Vec::new();
-    while bytes.len() < PIECE {
+    // Where the last paragraph begins.
+    let (mut paragraph, mut at_paragraph) = (0, *place);
+    let mut is_ended = true;
+    while bytes.len() < PIECE || by_paragraph && !is_ended {
         let (before, had) = (*place, bytes.len());
         let read = lines.take(LONGEST_LINE).read_until(b'\n', &mut bytes)? as u64;
         if read == 0 {
@@ -288,25 +338,56 @@ fn next_lines(
         }
         place.records += 1;
         place.offset += read;
-        if read == LONGEST_LINE && bytes.last() != Some(&b'\n') {
-            place.offset += skip_line(lines)?;
-            let length = place.offset - before.offset;
-            let why = format!(
-                "{}, but a line can have at most {}",
-                dsl::size(length),
-                dsl::size(LONGEST_LINE)
-            );
-            if had == 0 {
-                return Ok(Some(Body::Bad(why)));
-            }
-            bytes.truncate(had);
-            bytes.shrink_to_fit();
-            *kept = Some((why, *place));
-            *place = before;
-            break;
+        is_ended = bytes.get(had..).unwrap_or_default().trim_ascii().is_empty();
+        if is_ended {
+            (paragraph, at_paragraph) = (bytes.len(), *place);
         }
+        let unended = read == LONGEST_LINE && bytes.last() != Some(&b'\n');
+        let too_long = by_paragraph && (bytes.len() - paragraph) as u64 > LONGEST_LINE;
+        if !unended && !too_long {
+            continue;
+        }
+        let (from, at) = if by_paragraph { (paragraph, at_paragraph) } else { (had, before) };
+        if unended {
+            place.offset += skip_line(lines)?;
+        }
+        if by_paragraph {
+            skip_paragraph(lines, place)?;
+        }
+        let length = dsl::size(place.offset - at.offset);
+        let what = if by_paragraph { "paragraph" } else { "line" };
+        let why = format!("{length}, but a {what} can have at most {}", dsl::size(LONGEST_LINE));
+        if from == 0 {
+            return Ok(Some(Body::Bad(why)));
+        }
+        bytes.truncate(from);
+        bytes.shrink_to_fit();
+        *kept = Some((why, *place));
+        *place = at;
+        break;
     }
     Ok((!bytes.is_empty()).then_some(Body::Lines(bytes)))
+}
+
+/// Skips the lines up to the next blank one, a bounded part of a line at a time.
+fn skip_paragraph(lines: &mut dyn BufRead, place: &mut Place) -> io::Result<()> {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = lines.take(1 << 16).read_until(b'\n', &mut line)? as u64;
+        place.offset += read;
+        if read == 0 {
+            return Ok(());
+        }
+        place.records += 1;
+        let is_blank = line.trim_ascii().is_empty();
+        if line.last() != Some(&b'\n') {
+            place.offset += skip_line(lines)?;
+        }
+        if is_blank {
+            return Ok(());
+        }
+    }
 }
 
 fn skip_line(lines: &mut dyn BufRead) -> io::Result<u64> {

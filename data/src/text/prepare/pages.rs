@@ -6,10 +6,11 @@
 //! numbers are skipped.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::Read;
 use std::ops::Range;
 
 use disk::checked::read_at;
+use parquet::basic::Compression;
 
 /// Maximum bytes of an unpacked page. Writers make pages of about one megabyte.
 const MOST_PAGE: u64 = 64 << 20;
@@ -58,9 +59,13 @@ pub(super) fn check_footer(file: &File) -> Result<(), String> {
     })
 }
 
-/// Checks every page of a column in one row group. With `gzip`, pages are unpacked, since that is the only way to know
-/// their unpacked size.
-pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result<(), String> {
+/// Checks every page of a column in one row group. Pages of gzip, Brotli and frames of LZ4 are unpacked, since that is
+/// the only way to know their unpacked size.
+pub(super) fn check_pages(
+    file: &File,
+    column: Range<u64>,
+    codec: Compression,
+) -> Result<(), String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if column.end > length {
         return Err("a column continues after the end of the file".to_owned());
@@ -70,7 +75,20 @@ pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result
         let header = bytes(file, at..column.end.min(at + MOST_HEADER))?;
         let mut compact = Compact { bytes: &header, at: 0 };
         let (mut unpacked, mut packed) = (0, 0);
+        // Of a version 2 page: its levels, which are not packed, and whether its values are.
+        let (mut levels, mut is_packed) = (0, true);
         compact.each_field(0, &mut |compact, id, kind| match (id, kind) {
+            (SECOND, STRUCT) => compact.each_field(1, &mut |compact, id, kind| match (id, kind) {
+                (DEFINITIONS | REPETITIONS, I32) => {
+                    levels = compact.number()?.saturating_add(levels);
+                    Ok(())
+                }
+                (IS_PACKED, _) => {
+                    is_packed = kind == TRUE;
+                    compact.skip(kind, 2)
+                }
+                _ => compact.skip(kind, 2),
+            }),
             (UNPACKED, I32) => {
                 unpacked = compact.number()?;
                 Ok(())
@@ -95,12 +113,13 @@ pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result
         if end > column.end {
             return Err("a page continues after the end of its column".to_owned());
         }
-        if gzip && packed > 0 {
-            let page = bytes(file, start..end)?;
-            // Levels of a version 2 page are not packed, so such a page does not begin like gzip.
-            let read = flate2::read::MultiGzDecoder::new(page.as_slice()).take(unpacked + 1);
-            let found = std::io::copy(&mut { read }, &mut std::io::sink()).unwrap_or(0);
-            if found > unpacked {
+        let Ok(levels) = u64::try_from(levels) else {
+            return Err("a page has a negative size".to_owned());
+        };
+        if is_packed && levels < packed {
+            let page = bytes(file, start + levels..end)?;
+            let most = unpacked.saturating_sub(levels);
+            if unpacked_size(codec, &page, most + 1) > most {
                 return Err(format!("a page has more than the {unpacked} bytes that it claims"));
             }
         }
@@ -109,13 +128,33 @@ pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result
     Ok(())
 }
 
-/// Field numbers in `parquet.thrift`: of `FileMetaData`, `SchemaElement`, `PageHeader`.
+/// The unpacked size of a page, up to `most`; 0 if the library bounds it by the claimed size.
+fn unpacked_size(codec: Compression, page: &[u8], most: u64) -> u64 {
+    let reader: Box<dyn Read + '_> = match codec {
+        Compression::GZIP(_) => Box::new(flate2::read::MultiGzDecoder::new(page)),
+        Compression::BROTLI(_) => Box::new(brotli::Decompressor::new(page, 1 << 12)),
+        Compression::LZ4 => Box::new(lz4_flex::frame::FrameDecoder::new(page)),
+        Compression::UNCOMPRESSED
+        | Compression::SNAPPY
+        | Compression::LZO
+        | Compression::ZSTD(_)
+        | Compression::LZ4_RAW => return 0,
+    };
+    std::io::copy(&mut reader.take(most), &mut std::io::sink()).unwrap_or(0)
+}
+
+/// Field numbers in `parquet.thrift`: of `FileMetaData`, `SchemaElement`, `PageHeader`, `DataPageHeaderV2`.
 const SCHEMA: i64 = 2;
 const CHILDREN: i64 = 5;
 const UNPACKED: i64 = 2;
 const PACKED: i64 = 3;
+const SECOND: i64 = 8;
+const DEFINITIONS: i64 = 5;
+const REPETITIONS: i64 = 6;
+const IS_PACKED: i64 = 7;
 
 /// Type numbers of fields in the compact form.
+const TRUE: u8 = 1;
 const I32: u8 = 5;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
@@ -255,7 +294,7 @@ mod tests {
     use std::io::Write as _;
     use std::sync::Arc;
 
-    use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+    use parquet::basic::{BrotliLevel, GzipLevel, ZstdLevel};
     use parquet::data_type::{ByteArray, ByteArrayType};
     use parquet::file::properties::WriterProperties;
     use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -288,8 +327,8 @@ mod tests {
             .concat()
     }
 
-    fn judged(bytes: &[u8], gzip: bool) -> Result<(), String> {
-        check_pages(&file(bytes), 0..bytes.len() as u64, gzip)
+    fn judged(bytes: &[u8], codec: Compression) -> Result<(), String> {
+        check_pages(&file(bytes), 0..bytes.len() as u64, codec)
     }
 
     #[test]
@@ -298,6 +337,9 @@ mod tests {
             Compression::UNCOMPRESSED,
             Compression::SNAPPY,
             Compression::GZIP(GzipLevel::default()),
+            Compression::BROTLI(BrotliLevel::default()),
+            Compression::LZ4,
+            Compression::LZ4_RAW,
             Compression::ZSTD(ZstdLevel::default()),
         ];
         for codec in codecs {
@@ -335,9 +377,8 @@ mod tests {
                 let read = SerializedFileReader::new(written.try_clone().unwrap()).unwrap();
                 for column in read.metadata().row_group(0).columns() {
                     let (start, length) = column.byte_range();
-                    let gzip = matches!(codec, Compression::GZIP(_));
                     assert_eq!(
-                        check_pages(&written, start..start + length, gzip),
+                        check_pages(&written, start..start + length, codec),
                         Ok(()),
                         "{codec:?}"
                     );
@@ -348,7 +389,7 @@ mod tests {
 
     #[test]
     fn sizes_that_a_file_only_claims_are_refused() {
-        assert_eq!(judged(&page(5, 3, b"abc"), false), Ok(()));
+        assert_eq!(judged(&page(5, 3, b"abc"), Compression::UNCOMPRESSED), Ok(()));
         for (bytes, why) in [
             (page(1_500_000_000, 3, b"abc"), "at most"),
             (page(-1, 3, b"abc"), "a negative size"),
@@ -356,16 +397,35 @@ mod tests {
             (page(5, 4, b"abc"), "after the end of its column"),
             (page(5, 3, b"abc")[..4].to_vec(), "not a complete"),
         ] {
-            let found = judged(&bytes, false).unwrap_err();
+            let found = judged(&bytes, Compression::UNCOMPRESSED).unwrap_err();
             assert!(found.contains(why), "{why}: {found}");
         }
-        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-        packed.write_all(&vec![0; 1 << 20]).unwrap();
-        let packed = packed.finish().unwrap();
-        let length = packed.len() as i64;
-        assert_eq!(judged(&page(1 << 20, length, &packed), true), Ok(()));
-        let found = judged(&page(1000, length, &packed), true).unwrap_err();
-        assert!(found.contains("more than the 1000 bytes"), "{found}");
+        let zeros = vec![0; 1 << 20];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&zeros).unwrap();
+        let mut brotli = brotli::CompressorWriter::new(Vec::new(), 1 << 12, 5, 22);
+        brotli.write_all(&zeros).unwrap();
+        let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        lz4.write_all(&zeros).unwrap();
+        for (codec, packed) in [
+            (Compression::GZIP(GzipLevel::default()), gzip.finish().unwrap()),
+            (Compression::BROTLI(BrotliLevel::default()), brotli.into_inner()),
+            (Compression::LZ4, lz4.finish().unwrap()),
+        ] {
+            let length = packed.len() as i64;
+            assert_eq!(judged(&page(1 << 20, length, &packed), codec), Ok(()), "{codec:?}");
+            // Two bytes of levels before the packed values of a version 2 page.
+            let second = |unpacked| {
+                let sizes = [&number(unpacked)[..], &[0x15], &number(length + 2)].concat();
+                let levels = [&[0x55][..], &number(2), &[0x15], &number(0), &[0x00]].concat();
+                [&[0x15, 0x06, 0x15][..], &sizes, &[0x5c], &levels, &[0x00, 0, 0], &packed].concat()
+            };
+            assert_eq!(judged(&second((1 << 20) + 2), codec), Ok(()), "{codec:?}");
+            for bytes in [page(1000, length, &packed), second(1000)] {
+                let found = judged(&bytes, codec).unwrap_err();
+                assert!(found.contains("more than the 1000 bytes"), "{codec:?}: {found}");
+            }
+        }
     }
 
     #[test]

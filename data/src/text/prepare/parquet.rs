@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 
-use parquet::basic::{Compression, ConvertedType, LogicalType, Type as Physical};
+use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -104,8 +104,8 @@ impl Table {
                 let column =
                     metadata.columns().get(self.column).ok_or("a group lacks its column")?;
                 let (start, length) = column.byte_range();
-                let gzip = matches!(column.compression(), Compression::GZIP(_));
-                check_pages(&self.raw, start..start.saturating_add(length), gzip)?;
+                let pages = start..start.saturating_add(length);
+                check_pages(&self.raw, pages, column.compression())?;
                 let reader = group.get_column_reader(self.column).map_err(text)?;
                 let ColumnReader::ByteArrayColumnReader(_) = &reader else {
                     return Err("a group's column is of another type than the file's".to_owned());

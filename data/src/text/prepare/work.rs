@@ -14,7 +14,7 @@ use super::super::lines::{BadLine, Field, NAMED_LINES, OnBadLine, Report, docume
 use super::super::losses::Losses;
 use super::super::prepared::width;
 use super::super::tokenizer::{Kind, Tokenizer};
-use super::input::{Body, Piece, Pieces, Place};
+use super::input::{Body, Piece, Pieces, Place, Unreadable};
 use super::partial::Partial;
 use super::{Input, News, Request, SourceInput};
 
@@ -249,11 +249,8 @@ fn read(
     let mut number = 0;
     for (file, input) in inputs(request.sources).into_iter().enumerate().skip(start.file) {
         let place = if file == start.file { start.place } else { Place::default() };
-        let failed = |why: String| {
-            DataError::new(
-                format!("cannot read {}: {why}", input.name),
-                "check that the file exists, is complete and has the format of its extension",
-            )
+        let failed = |Unreadable { why, help }: Unreadable| {
+            DataError::new(format!("cannot read {}: {why}", input.name), help)
         };
         let mut pieces = match Pieces::open(input, &request.field, request.plain, place) {
             Ok(pieces) => pieces,
@@ -276,7 +273,7 @@ fn read(
                     number += 1;
                 }
                 Err(why) => {
-                    let _ = made.send((number, Err(failed(why))));
+                    let _ = made.send((number, Err(failed(why.into()))));
                     return;
                 }
             }
@@ -358,6 +355,37 @@ fn make(shared: &Shared, worker: usize, after: At, piece: Piece, ids: &mut Vec<u
         Body::PlainFile(bytes) => {
             let text = String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned());
             take(start + 1, text)?;
+        }
+        Body::Paragraphs(bytes) => {
+            let mut blank = 0;
+            // The lines of the paragraph, and the number of its first one.
+            let (mut paragraph, mut first): (Vec<&[u8]>, u64) = (Vec::new(), 0);
+            let mut end = |paragraph: &mut Vec<&[u8]>, first: u64| -> Result<(), DataError> {
+                if paragraph.is_empty() {
+                    return Ok(());
+                }
+                let text = String::from_utf8(std::mem::take(paragraph).join(&b'\n'));
+                take(first, text.map_err(|_| "the paragraph is not UTF-8".to_owned()))
+            };
+            let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
+            for (number, line) in (start + 1..).zip(lines) {
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                // A single carriage return ends a line, too.
+                for line in line.split(|byte| *byte == b'\r') {
+                    if line.trim_ascii().is_empty() {
+                        end(&mut paragraph, first)?;
+                        blank += 1;
+                        continue;
+                    }
+                    if paragraph.is_empty() {
+                        first = number;
+                    }
+                    paragraph.push(line);
+                }
+            }
+            end(&mut paragraph, first)?;
+            made.report.lines += blank;
+            made.report.blank += blank;
         }
         Body::PlainLines(bytes) => {
             let mut blank = 0;

@@ -161,6 +161,28 @@ fn mlp(keys: &Keys<'_>, family: &Family) -> Result<&'static str, ForeignError> {
     Ok(mlp)
 }
 
+/// Keys of Qwen's classes, which the others ignore: neutral where they ask for no windows.
+fn without_switch(keys: &Keys<'_>) -> Result<(), ForeignError> {
+    let why = "and this class ignores it: only a configuration of Qwen switches windows on";
+    keys.only("use_sliding_window", &["false"], why)?;
+    for key in ["use_sliding_window", "max_window_layers"] {
+        keys.left(key, "this class ignores it");
+    }
+    Ok(())
+}
+
+/// Keys of windows in the configuration of a class that has none.
+pub(in super::super) fn without_windows(keys: &Keys<'_>) -> Result<(), ForeignError> {
+    without_switch(keys)?;
+    // A configuration that switches windows off may keep their size.
+    let off = keys.node("use_sliding_window").is_some_and(|node| node.value == Value::Bool(false));
+    if !off {
+        keys.only("sliding_window", &[], "and this class ignores it")?;
+    }
+    keys.left("sliding_window", "this class ignores it");
+    Ok(())
+}
+
 /// The window of each layer.
 fn windows(known: &Defaults<'_, '_>) -> Result<Vec<Option<i64>>, ForeignError> {
     let Defaults(keys, family) = known;
@@ -170,9 +192,12 @@ fn windows(known: &Defaults<'_, '_>) -> Result<Vec<Option<i64>>, ForeignError> {
         return Err(keys.refuse("num_hidden_layers", why, "give the original configuration"));
     }
     let used = family.windows != Windows::Upper || keys.bool_or("use_sliding_window", false)?;
+    if matches!(family.windows, Windows::Always | Windows::Even) {
+        without_switch(keys)?;
+    }
     let window = match family.windows {
         Windows::Never => {
-            keys.only("sliding_window", &[], "and this class ignores it")?;
+            without_windows(keys)?;
             None
         }
         Windows::Always | Windows::Even | Windows::Upper => {
@@ -283,32 +308,20 @@ fn rope(keys: &Keys<'_>) -> Result<(Decimal, RopeScaling), ForeignError> {
     let scaling = match kind {
         "default" => RopeScaling::Unscaled,
         "linear" => RopeScaling::Interpolated { factor: needed("factor")? },
-        "llama3" => RopeScaling::Llama3 {
-            factor: needed("factor")?,
-            original: keys.positive(&at("original_max_position_embeddings"))?,
-            low: needed("low_freq_factor")?,
-            high: needed("high_freq_factor")?,
-        },
-        "yarn" => {
-            keys.neutral(&at("beta_fast"), &["32"], "and YaRN's ramp begins at 32 turns here")?;
-            keys.neutral(&at("beta_slow"), &["1"], "and YaRN's ramp ends at 1 turn here")?;
-            for key in ["attention_factor", "mscale", "mscale_all_dim"] {
-                let why = "and the factor of cos and sin is YaRN's own, 0.1 ln(factor) + 1";
-                keys.only(&at(key), &[], why)?;
+        "llama3" => {
+            let (low, high) = (needed("low_freq_factor")?, needed("high_freq_factor")?);
+            if high.compare(low).is_le() {
+                let why = format!("and it should be above `low_freq_factor`, {low}");
+                return Err(keys.refuse(
+                    &at("high_freq_factor"),
+                    why,
+                    "write it as the class does",
+                ));
             }
-            let original = at("original_max_position_embeddings");
-            let original = match keys.int(&original)? {
-                Some(_) => keys.positive(&original)?,
-                None => keys.positive("max_position_embeddings")?,
-            };
-            RopeScaling::Yarn {
-                factor: needed("factor")?,
-                original,
-                truncate: keys.bool_or(&at("truncate"), true)?,
-                mscale: Decimal::from(1),
-                mscale_all: Decimal::ZERO,
-            }
+            let original = keys.positive(&at("original_max_position_embeddings"))?;
+            RopeScaling::Llama3 { factor: needed("factor")?, original, low, high }
         }
+        "yarn" => yarn(keys, place, theta)?,
         _ => {
             let key = ["rope_type", "type"].map(at).into_iter().find(|key| keys.has(key));
             let why = "and RoPE can be default, linear, llama3 or yarn here";
@@ -317,4 +330,81 @@ fn rope(keys: &Keys<'_>) -> Result<(Decimal, RopeScaling), ForeignError> {
         }
     };
     Ok((theta, scaling))
+}
+
+/// YaRN's settings. The class computes other numbers for a factor below 1, and fails for a base of 1.
+fn yarn(keys: &Keys<'_>, place: &str, theta: Decimal) -> Result<RopeScaling, ForeignError> {
+    let at = |key: &str| format!("{place}.{key}");
+    if theta.compare(Decimal::from(1)).is_le() {
+        let why = format!("and YaRN needs a `rope_theta` above 1, not {theta}");
+        return Err(keys.refuse(&at("rope_type"), why, "give the original configuration"));
+    }
+    keys.neutral(&at("beta_fast"), &["32"], "and YaRN's ramp begins at 32 turns here")?;
+    keys.neutral(&at("beta_slow"), &["1"], "and YaRN's ramp ends at 1 turn here")?;
+    let original = at("original_max_position_embeddings");
+    let original = match keys.int(&original)? {
+        Some(_) => keys.positive(&original)?,
+        None => keys.positive("max_position_embeddings")?,
+    };
+    let factor = match keys.decimal(&at("factor"))? {
+        Some(factor) => factor,
+        None if !keys.has(&at("factor")) => {
+            let why = "and a `rope_type` of yarn needs a number of 1 or more";
+            return Err(keys.refuse(&at("factor"), why, "write it"));
+        }
+        // The class divides the lengths for `null`.
+        None => {
+            let length = keys.positive("max_position_embeddings")?;
+            if length % original != 0 {
+                let why = format!(
+                    "and {length} positions are no multiple of the {original} trained ones"
+                );
+                return Err(keys.refuse(&at("factor"), why, "write it"));
+            }
+            Decimal::from(length / original)
+        }
+    };
+    if factor.compare(Decimal::from(1)).is_lt() {
+        let why = "and YaRN needs a factor of 1 or more";
+        return Err(keys.refuse(&at("factor"), why, "give the original configuration"));
+    }
+    // `null` is false for the class, and absent is true.
+    let truncate = at("truncate");
+    let truncate = match keys.node(&truncate) {
+        None => !keys.has(&truncate),
+        Some(_) => keys.bool_or(&truncate, true)?,
+    };
+    let scaling = RopeScaling::Yarn {
+        factor,
+        original,
+        truncate,
+        mscale: Decimal::from(1),
+        mscale_all: Decimal::ZERO,
+    };
+    let usual = scaling.magnitude();
+    let weight = |key: &str| -> Result<Option<Decimal>, ForeignError> {
+        Ok(keys.decimal(&at(key))?.filter(|weight| !weight.is_zero()))
+    };
+    match keys.decimal(&at("attention_factor"))? {
+        Some(given) if given.to_f64() != usual => {
+            let why = format!(
+                "and the factor of cos and sin is YaRN's own, 0.1 ln({factor}) + 1 = {usual}"
+            );
+            return Err(keys.refuse(&at("attention_factor"), why, "remove it or write null"));
+        }
+        Some(_) => keys.left(&at("attention_factor"), "it is YaRN's own"),
+        // The class reads the two only together.
+        None => {
+            if let (Some(_), Some(all)) = (weight("mscale")?, weight("mscale_all_dim")?) {
+                let why = format!(
+                    "and `mscale_all_dim` is {all}, but the factor of cos and sin is YaRN's own, 0.1 ln({factor}) + 1"
+                );
+                return Err(keys.refuse(&at("mscale"), why, "remove both or write null"));
+            }
+        }
+    }
+    for key in ["mscale", "mscale_all_dim"] {
+        keys.left(&at(key), "the class does not use it here");
+    }
+    Ok(scaling)
 }

@@ -5,7 +5,7 @@
 const RECORDS: &[&str] = &[
     "_runtime", "_timestamp", "commit_message", "created", "created_at", "date", "display_name", "duration",
     "elapsed", "end_time", "ended_at", "exit_code", "experiment_id", "finished", "finished_at",
-    "gpu_days", "gpu_hours", "heartbeat", "hours", "id", "max_memory_allocated", "job_id", "link", "mfu", "peak_memory", "peak_memory_gb", "report_url",
+    "gpu_days", "gpu_hours", "heartbeat", "hours", "id", "max_memory_allocated", "job_id", "link", "relative_time__process_", "relative_time__wall_", "mfu", "peak_memory", "peak_memory_gb", "report_url",
     "run_id", "runtime", "samples_per_second", "slurm_job_id", "start_time", "started", "started_at", "steps_per_second",
     "peak_mem_gb", "peak_memory_mib", "throughput", "timestamp", "tok_per_s", "tokens_per_s", "tokens_per_sec", "tokens_per_second", "total_flos", "train_runtime",
     "train_samples_per_second", "train_steps_per_second", "train_tokens_per_second", "trial_id", "updated", "updated_at", "url", "uuid", "wall_clock",
@@ -16,7 +16,7 @@ const RECORDS: &[&str] = &[
 #[rustfmt::skip]
 const RECORDS_IN_WORDS: &[&str] = &[
     "author", "cluster", "comment", "comments", "created_by", "creator", "description", "entity", "experiment",
-    "experiment_name", "group", "host", "hostname", "job_name", "job_type", "log_dir", "machine", "node_name", "note", "notes", "out_dir",
+    "experiment_name", "github", "group", "host", "hostname", "job_name", "job_type", "log_dir", "machine", "node_name", "note", "notes", "out_dir",
     "output_dir", "owner", "project", "run", "run_name", "state", "status", "submitted_by", "sweep", "sweep_name", "tag", "tags", "user",
     "username", "wandb_project", "wandb_run_name",
 ];
