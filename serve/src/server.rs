@@ -67,6 +67,8 @@ struct App {
     stats: Arc<Stats>,
     began: u64,
     numbers: AtomicU64,
+    /// For requests without an id.
+    ids: AtomicU64,
     /// Whether only this machine can connect.
     is_local: bool,
 }
@@ -96,6 +98,7 @@ pub fn serve<M: Model>(
         stats: stats.clone(),
         began: seconds(),
         numbers: AtomicU64::new(0),
+        ids: AtomicU64::new(0),
         is_local,
     });
     listener.set_nonblocking(true)?;
@@ -198,7 +201,7 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
             );
         }
     }
-    let number = app.numbers.fetch_add(1, Ordering::Relaxed);
+    let number = app.ids.fetch_add(1, Ordering::Relaxed);
     let id = id.or_else(|| HeaderValue::from_str(&format!("req-{}-{number}", app.began)).ok());
     if let Some(id) = id {
         headers.insert(REQUEST_ID, id);

@@ -609,7 +609,8 @@ fn a_document_that_takes_too_long_is_named_and_a_stop_inside_it_noticed() {
     let run = AtomicBool::new(false);
     let error =
         prepare_within(Duration::ZERO, &request, &path("out"), &run, &mut |_| ()).unwrap_err();
-    let expected = "a.jsonl:2: this document of 131072 bytes is not tokenized after 1 s";
+    let expected =
+        "a.jsonl:2: this document of 131072 bytes is not tokenized after 1 s of computing";
     assert!(error.message.ends_with(expected), "{error}");
 }
 

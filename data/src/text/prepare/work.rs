@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::DataError;
 
@@ -21,7 +21,7 @@ use super::{Input, News, Request, SourceInput};
 /// Maximum bytes of pieces between reading and writing.
 const IN_FLIGHT: usize = 64 << 20;
 
-/// How long a document may take, besides [`SECONDS_PER_MIB`]. A pattern that looks ahead can take a time that grows with
+/// Processor time that a document may take, besides [`SECONDS_PER_MIB`]. A pattern that looks ahead can take a time that grows with
 /// the square of a document's length.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -99,6 +99,7 @@ pub(super) fn run(
         waiting: Mutex::new(waiting),
         counting: Arc::clone(&counting),
         halt: Arc::clone(&halt),
+        workers: u32::try_from(request.workers.max(1)).unwrap_or(u32::MAX),
         watched: Mutex::default(),
     });
     // They end with the process, not with this call: nothing can stop the library inside a document.
@@ -135,6 +136,7 @@ struct Shared {
     waiting: Mutex<Receiver<Job>>,
     counting: Arc<AtomicBool>,
     halt: Arc<AtomicBool>,
+    workers: u32,
     /// The long document that each worker is at.
     watched: Mutex<BTreeMap<usize, Watched>>,
 }
@@ -144,7 +146,15 @@ struct Watched {
     name: String,
     line: u64,
     bytes: usize,
-    since: Instant,
+    /// The processor time of the process at its begin: a busy machine gives it less.
+    since: Duration,
+}
+
+/// Processor time that this process has used.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanoseconds)
 }
 
 impl Shared {
@@ -164,7 +174,7 @@ impl Shared {
         if bytes < WATCHED {
             return encode();
         }
-        let document = Watched { name: name.to_owned(), line, bytes, since: Instant::now() };
+        let document = Watched { name: name.to_owned(), line, bytes, since: processor_time() };
         self.watched().insert(worker, document);
         let result = encode();
         self.watched().remove(&worker);
@@ -177,11 +187,13 @@ impl Shared {
         let (document, seconds) = watched.values().find_map(|document| {
             let mib = document.bytes as f64 / f64::from(1 << 20);
             let may = patience + Duration::from_secs_f64(SECONDS_PER_MIB * mib);
-            (document.since.elapsed() > may).then(|| (document, may.as_secs()))
+            // Each worker may have used as much.
+            let used = processor_time().saturating_sub(document.since) / self.workers;
+            (used > may).then(|| (document, may.as_secs()))
         })?;
         Some(DataError::new(
             format!(
-                "{}:{}: this document of {} bytes is not tokenized after {seconds} s",
+                "{}:{}: this document of {} bytes is not tokenized after {seconds} s of computing",
                 document.name, document.line, document.bytes
             ),
             "split or remove it: a tokenizer whose pattern looks ahead needs the square of a long run of digits or blanks",
