@@ -28,7 +28,8 @@ mod folders;
 #[path = "transformers/suites.rs"]
 mod suites;
 
-const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy, lm_eval, peft, accelerate";
+const NEEDED: &str =
+    "import torch, transformers, safetensors.numpy, numpy, lm_eval, peft, accelerate";
 const PACKAGES: [&str; 3] = ["lm-eval==0.4.13", "peft==0.21.2", "accelerate==1.15.0"];
 /// The last `transformers` 4 and what it needs of its time; the rest is shared with the environment.
 const OLDER: [&str; 5] = [
@@ -142,7 +143,8 @@ fn older() -> &'static Path {
         // The last thing that pip writes there.
         if !folder.join("complete").exists() {
             let target = folder.to_string_lossy();
-            let mut words = vec!["-m", "pip", "install", "--no-deps", "--upgrade", "--target", &target];
+            let mut words =
+                vec!["-m", "pip", "install", "--no-deps", "--upgrade", "--target", &target];
             words.extend(OLDER);
             run(&python(), &words).unwrap_or_else(|why| panic!("{why}"));
             fs::write(folder.join("complete"), "").unwrap();

@@ -1,9 +1,9 @@
 """Uses of exported folders in one version of `transformers`: FOLDER...
 
-Prints a line of JSON for each FOLDER: its class's origin, and for each use `yes`, `refused`, or what went wrong. Beside
+Prints a line of JSON for each FOLDER: its class's origin, and for each use `yes`, `refused`, `not tried`, or what went wrong. Beside
 each folder are FOLDER.tokens.safetensors with `tokens` [batch, time] and FOLDER.ours.safetensors with canonc's `logits`.
 MATRIX_BACKEND names the backend of torch.compile: by default the graph is captured, differentiated and
-decomposed as for Inductor, but not compiled.
+decomposed as for Inductor, but not compiled. MATRIX_COMPILE lists the folders that are compiled; all, unless set.
 """
 
 import json
@@ -151,7 +151,8 @@ class Uses:
             again = load(place, **({"attn_implementation": "eager"} if bounded else {}))
             for (name, a), (other, b) in zip(self.model.state_dict().items(), again.state_dict().items(), strict=True):
                 check(name == other and torch.equal(a, b), name + " changed")
-            check(torch.equal(self.model(self.tokens).logits, again(self.tokens).logits), "other logits")
+            # Equal weights elsewhere in memory may be multiplied in another order.
+            near(self.model(self.tokens).logits, again(self.tokens).logits, "logits", 1e-5)
         return "yes"
 
     def trainer(self):
@@ -244,6 +245,9 @@ class Uses:
 
     def compile(self):
         """One graph, forward and backward, of rows with padding."""
+        chosen = os.environ.get("MATRIX_COMPILE")
+        if chosen is not None and self.folder.name not in chosen.split():
+            return "not tried"
         torch._dynamo.reset()
         model = load(self.folder)
         compiled = torch.compile(model, fullgraph=True, backend=BACKEND)
@@ -257,8 +261,12 @@ class Uses:
         ours = self.gradients(model)
         model.zero_grad()
         eager.loss.backward()
-        for a, b in zip(self.gradients(model), ours):
-            near(a, b, "a compiled gradient", 1e-3) if a.abs().max() > 1e-6 else None
+        theirs = self.gradients(model)
+        # Rounding of gradients that nearly cancel is small beside the largest of all.
+        largest = max(a.abs().max().item() for a in theirs)
+        for a, b in zip(theirs, ours):
+            off = (a - b).abs().max().item()
+            check(off <= max(1e-3 * a.abs().max().item(), 1e-5 * largest), "a compiled gradient is off by {:.1e}".format(off))
         return "yes"
 
 

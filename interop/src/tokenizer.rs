@@ -151,7 +151,9 @@ impl Tokenizer {
 
 /// A `tokenizer_config.json` that `transformers` 4 and 5 both read: version 5 has a class and a list that 4 does not know.
 pub fn portable(config: &str) -> String {
-    let Ok(Value::Object(mut keys)) = serde_json::from_str(config) else { return config.to_owned() };
+    let Ok(Value::Object(mut keys)) = serde_json::from_str(config) else {
+        return config.to_owned();
+    };
     let backend = keys.get("tokenizer_class").is_some_and(|class| class == "TokenizersBackend");
     let list = keys.get("extra_special_tokens").is_some_and(Value::is_array);
     if backend {

@@ -14,7 +14,7 @@ def attention(q, k, v, *extra, window=None, scale=None, softcap=None, sink=False
     groups = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(groups, dim=2), v.repeat_interleave(groups, dim=2)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [batch, heads, time, ·]
-    plain = softcap is None and not extra
+    plain = softcap is None and len(extra) == 0
     if plain and window is None and time == seen:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale).transpose(1, 2), kept
     if window is not None and time > window:

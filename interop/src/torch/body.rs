@@ -13,24 +13,8 @@ use crate::ForeignError;
 
 /// Names in a generated `forward` that a variable must not take.
 const RESERVED: [&str; 18] = [
-    "F",
-    "depth",
-    "embeds",
-    "held",
-    "hidden",
-    "kept",
-    "layer",
-    "math",
-    "nn",
-    "outside",
-    "past",
-    "position",
-    "range",
-    "self",
-    "str",
-    "tokens",
-    "torch",
-    "x",
+    "F", "depth", "embeds", "held", "hidden", "kept", "layer", "math", "nn", "outside", "past",
+    "position", "range", "self", "str", "tokens", "torch", "x",
 ];
 
 /// The place of a parameter's tensor.
@@ -108,8 +92,7 @@ fn collect_uses(body: &Body, names: &[String], uses: &mut Uses) {
     }
     for id in needed(body) {
         if let NodeKind::Slot { fill, params, .. } = &body.nodes[id as usize].kind {
-            let inner: Vec<String> =
-                params.iter().map(|id| names[id.0 as usize].clone()).collect();
+            let inner: Vec<String> = params.iter().map(|id| names[id.0 as usize].clone()).collect();
             collect_uses(fill, &inner, uses);
         }
     }
@@ -432,7 +415,8 @@ impl<'a> Writer<'a> {
                 })
                 .collect();
             let (outputs, inputs) = (results.join(", "), operands.join(", "));
-            let call = format!("self.layer({index}, hidden, {inputs}, past.get({index}), position)");
+            let call =
+                format!("self.layer({index}, hidden, {inputs}, past.get({index}), position)");
             self.push(format!("{outputs}, kept[{index}] = {call}"), &node.types);
             return Ok(results);
         }
@@ -440,7 +424,8 @@ impl<'a> Writer<'a> {
             (0, [first]) => {
                 self.lines.push(format!("x = {first}"));
                 self.lines.push("for depth in range(self.depth):".to_owned());
-                let call = "    x, kept[depth] = self.layer(depth, hidden, x, past.get(depth), position)";
+                let call =
+                    "    x, kept[depth] = self.layer(depth, hidden, x, past.get(depth), position)";
                 self.push(call.to_owned(), &node.types);
             }
             (1.., [x]) if x == "x" => {}
