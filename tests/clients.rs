@@ -20,7 +20,7 @@ use runtime::weights::Weights;
 
 /// What the clients need, with versions; torch and transformers as in the README of an exported folder.
 const PACKAGES: &[&str] =
-    &["openai==1.59.9", "lm-eval[api]==0.4.7", "torch==2.5.1", "transformers==4.57.6"];
+    &["openai==3.57.0", "lm-eval[api]==0.4.13", "torch==2.11.0", "transformers==5.24.0"];
 const NEEDED: &str = "import openai, lm_eval, tenacity, aiohttp, torch, transformers";
 
 /// The machine may be shared, and idle threads of a pool spin.

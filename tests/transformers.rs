@@ -1,10 +1,9 @@
-//! Tests of `canonc export` in real programs: any arch as a PyTorch module and in `transformers`, `.pth` files in
+//! Tests of `canonc export` in real programs: any arch as a PyTorch module and in `transformers` 5 and 4, `.pth` files in
 //! `torch.load`, and the README of an exported folder, followed word by word.
 //!
-//! In: archs and weights made here. Out: pass or fail. Must stay true: logits are equal to f32 rounding; the
-//! environment is made once, from that README, under the target folder; without it these tests fail. `cargo test` does
-//! not run them, since the environment takes five minutes and 6 GB; `make test-transformers` does, in CI.
-//! CANONC_TRANSFORMERS_PYTHON names another Python for all tests except the README's.
+//! The environment is made once, from that README, under the target folder, with packages of version 4 beside it; without
+//! it these tests fail. `cargo test` does not run them, since the environment takes five minutes and 6 GB;
+//! `make test-transformers` does, in CI. CANONC_TRANSFORMERS_PYTHON names another Python for all tests but the README's.
 #![cfg(feature = "torch")]
 #![expect(clippy::print_stderr, reason = "says how far off numbers are")]
 
@@ -16,6 +15,8 @@ use std::sync::OnceLock;
 use compiler::program::{Program, Std};
 use runtime::weights::{Weights, file};
 
+#[path = "transformers/matrix.rs"]
+mod matrix;
 #[path = "transformers/modules.rs"]
 mod modules;
 #[path = "transformers/package.rs"]
@@ -27,8 +28,17 @@ mod folders;
 #[path = "transformers/suites.rs"]
 mod suites;
 
-const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy, lm_eval";
-const HARNESS: &str = "lm-eval==0.4.7";
+const NEEDED: &str =
+    "import torch, transformers, safetensors.numpy, numpy, lm_eval, peft, accelerate";
+const PACKAGES: [&str; 3] = ["lm-eval==0.4.13", "peft==0.21.2", "accelerate==1.15.0"];
+/// The last `transformers` 4 and what it needs of its time; the rest is shared with the environment.
+const OLDER: [&str; 5] = [
+    "transformers==4.57.6",
+    "huggingface_hub==0.36.2",
+    "tokenizers==0.22.2",
+    "datasets==4.0.0",
+    "lm-eval==0.4.9",
+];
 
 /// Plain Llamas: both RoPE layouts, with and without grouped queries, a tied head, heads that together are wider
 /// than the model with a larger RoPE base; and one that only the published code supports.
@@ -75,7 +85,7 @@ fn python() -> PathBuf {
     let Some(program) = named() else { return followed().clone() };
     assert!(
         imports(&program, NEEDED),
-        "CANONC_TRANSFORMERS_PYTHON = {} lacks torch, transformers, safetensors, numpy or {HARNESS}",
+        "CANONC_TRANSFORMERS_PYTHON = {} lacks torch, transformers, safetensors, numpy or {PACKAGES:?}",
         program.display()
     );
     program
@@ -116,11 +126,30 @@ fn followed() -> &'static PathBuf {
         let python = home.join(".venv/bin/python");
         // Before any test uses the environment, and with the README's versions: alone, pip would take newer ones.
         let (_, wanted) = block(&readme, "sh").split_once("pip install ").unwrap();
-        let mut words = vec!["-m", "pip", "install", HARNESS];
+        let mut words = vec!["-m", "pip", "install"];
+        words.extend(PACKAGES);
         words.extend(wanted.lines().next().unwrap().split_whitespace());
         run(&python, &words).unwrap_or_else(|why| panic!("{why}"));
         assert!(imports(&python, NEEDED), "{} lacks what the tests need", python.display());
         python
+    })
+}
+
+/// A folder that turns the Python for the tests into one with the last `transformers` 4, as PYTHONPATH.
+fn older() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme/transformers4");
+        // The last thing that pip writes there.
+        if !folder.join("complete").exists() {
+            let target = folder.to_string_lossy();
+            let mut words =
+                vec!["-m", "pip", "install", "--no-deps", "--upgrade", "--target", &target];
+            words.extend(OLDER);
+            run(&python(), &words).unwrap_or_else(|why| panic!("{why}"));
+            fs::write(folder.join("complete"), "").unwrap();
+        }
+        folder
     })
 }
 

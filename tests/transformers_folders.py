@@ -14,12 +14,12 @@ import sys
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 
 def load(folder, **more):
     model, info = AutoModelForCausalLM.from_pretrained(
-        folder, trust_remote_code=True, output_loading_info=True, **({"torch_dtype": torch.float32} | more)
+        folder, trust_remote_code=True, output_loading_info=True, **({"dtype": torch.float32} | more)
     )
     wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
     check(not wrong, "loading {} found {}".format(folder, wrong))
@@ -107,9 +107,10 @@ def harness(folder, name):
     pairs = [("Ab", " cé"), ("To be or", " not"), ("", "x")]
     ask = lambda kind, args: [Instance(request_type=kind, doc={}, arguments=a, idx=i) for i, a in enumerate(args)]
     found = lm.loglikelihood(ask("loglikelihood", pairs))
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), load(folder)
+    tokenizer, model = PreTrainedTokenizerFast.from_pretrained(folder), load(folder)
     for (context, text), (said, _) in zip(pairs, found):
-        before = list(context.encode()) or [tokenizer.bos_token_id]
+        # Version 0.4.13 begins as the tokenizer does.
+        before = [tokenizer.bos_token_id] + list(context.encode())
         after = list(text.encode())
         scores = model(torch.tensor([before + after])).logits[0].log_softmax(-1)
         wanted = sum(scores[len(before) - 1 + i, token].item() for i, token in enumerate(after))
@@ -119,13 +120,17 @@ def harness(folder, name):
 
 
 def tokenizes(folder, name, model):
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
     text = "Hé\u00ad \n\t€ 漢 a  b"
     ids = tokenizer(text)["input_ids"]
     check(ids == [256] + list(text.encode()), "{}: {}".format(name, ids))
     again = tokenizer.decode(ids, skip_special_tokens=True)
     check(again == text, "{}: {!r}".format(name, again))
     check((tokenizer.bos_token_id, tokenizer.eos_token_id) == (256, 257), name + ": marks")
+    pads = {tokenizer.pad_token_id, model.config.pad_token_id, model.generation_config.pad_token_id}
+    check(pads == {257}, "{}: pad tokens {}".format(name, pads))
+    batch = tokenizer(["a", "a b"], padding=True)
+    check([len(ids) for ids in batch["input_ids"]] == [4, 4], "{}: {}".format(name, batch))
     # As the folder's README does it.
     begun = tokenizer("a b", return_tensors="pt")
     more = model.generate(**begun, max_new_tokens=3, do_sample=False)
@@ -144,7 +149,7 @@ def use(folder):
         own = (folder / "modeling_canonc.py").exists()
         if own:
             refuses(model, name)
-        rounded = load(folder, torch_dtype=torch.bfloat16)
+        rounded = load(folder, dtype=torch.bfloat16)
         check({p.dtype for p in rounded.parameters()} == {torch.bfloat16}, name + ": bf16")
         near = off(logits, rounded(tokens).logits.float())
         check(near < 0.15, "{}: bf16 is off by {}".format(name, near))

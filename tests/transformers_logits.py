@@ -17,7 +17,7 @@ def logits_of(folder, tokens):
     from transformers import AutoModelForCausalLM
 
     model, info = AutoModelForCausalLM.from_pretrained(
-        folder, torch_dtype=torch.float32, output_loading_info=True
+        folder, dtype=torch.float32, output_loading_info=True
     )
     wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
     if wrong:

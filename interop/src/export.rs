@@ -28,7 +28,7 @@ use super::names::GatedNorm;
 use super::node::{Node, Value};
 use super::source::Source;
 use super::store::{Planned, Store, write_safetensors};
-use super::tokenizer::{Mark, Tokenizer};
+use super::tokenizer::{self, Mark, Tokenizer};
 use super::training;
 use super::{ForeignError, arch, json, lingua, pth, quote, shown, torch, yaml};
 use records::run::digest_of;
@@ -245,6 +245,7 @@ impl Plan<'_> {
                 dtype => dtype.torch(),
                 bos,
                 eos,
+                pad => self.pad(),
             },
         )?;
         self.put(folder, "config.json", &config)?;
@@ -261,13 +262,13 @@ impl Plan<'_> {
             Some(text) => text.to_owned(),
             None => {
                 let [bos, eos] = self.marks();
-                self.render(beside::GENERATION, context! { bos, eos })?
+                self.render(beside::GENERATION, context! { bos, eos, pad => self.pad() })?
             }
         };
         self.put(folder, beside::GENERATION, &generation)?;
         if let Some(tokenizer) = self.tokenizer() {
             self.put(folder, beside::TOKENIZER, &tokenizer.json)?;
-            let config = own(beside::TOKENIZER_CONFIG).map(str::to_owned);
+            let config = own(beside::TOKENIZER_CONFIG).map(tokenizer::portable);
             let config = config.unwrap_or_else(|| tokenizer.config(self.seq_len));
             self.put(folder, beside::TOKENIZER_CONFIG, &config)?;
             if let Some(template) = own(beside::TEMPLATE) {
@@ -296,6 +297,13 @@ impl Plan<'_> {
             several => format!("[{}]", several.join(", ")),
         };
         [texts.bos.map_or(bos, |id| id.to_string()), eos]
+    }
+
+    /// The id of the token that fills rows, as JSON, unless the tokenizer has its own configuration.
+    fn pad(&self) -> String {
+        let own = self.request.came.and_then(|came| came.file(beside::TOKENIZER_CONFIG)).is_some();
+        let pad = self.tokenizer().filter(|_| !own).and_then(Tokenizer::pad);
+        pad.map_or("null".to_owned(), |mark| mark.id.to_string())
     }
 
     fn published_class(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {

@@ -44,8 +44,11 @@ enum Names {
 
 /// The maximum number of names shown in a message.
 const SHOWN: usize = 8;
-/// The token table's name in older files, and its usual name.
-const OLD_TABLE: (&str, &str) = ("backbone.embedding.weight", "backbone.embeddings.weight");
+/// The token table's names in older files, and its usual names.
+const OLD_TABLES: [(&str, &str); 2] = [
+    ("backbone.embedding.weight", "backbone.embeddings.weight"),
+    ("model.embed", "model.embed.weight"),
+];
 
 impl Source {
     /// A source that import has read and described.
@@ -281,8 +284,8 @@ fn by_rows(
 }
 
 fn rename(store: &mut Store) {
-    let (old, new) = OLD_TABLE;
-    for prefix in ["", LINGUA_PREFIX] {
+    let tables = OLD_TABLES.into_iter().flat_map(|table| ["", LINGUA_PREFIX].map(|p| (p, table)));
+    for (prefix, (old, new)) in tables {
         let new = format!("{prefix}{new}");
         if !store.tensors.contains_key(&new)
             && let Some(stored) = store.tensors.remove(&format!("{prefix}{old}"))

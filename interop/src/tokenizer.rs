@@ -1,12 +1,13 @@
 //! A tokenizer as the files that `transformers` loads.
 //!
-//! In: nothing for bytes, or a `tokenizer.json` and the ids of its marks. Out: `tokenizer.json`,
-//! `tokenizer_config.json`. Must stay true: text gives the ids that training had, after bos where training had one; the
-//! marks have the ids that training gave them.
+//! Text gives the ids that training had, after bos where training had one; the marks have the ids that training gave them.
 
 use serde_json::{Map, Value, json};
 
 use super::ForeignError;
+
+/// Texts of tokens that only fill rows.
+const PADS: [&str; 5] = ["<pad>", "<PAD>", "[PAD]", "<|pad|>", "<|finetune_right_pad_id|>"];
 
 /// A token with its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +120,18 @@ impl Tokenizer {
         Ok(Tokenizer { bos: mark(bos)?, eos: mark(eos)?, json: text.to_owned() })
     }
 
+    /// The token that fills rows of a batch: one that the vocabulary names so, or eos, which masks hide.
+    pub fn pad(&self) -> Option<Mark> {
+        let root: Value = serde_json::from_str(&self.json).unwrap_or_default();
+        let added = root.get("added_tokens").and_then(Value::as_array).into_iter().flatten();
+        let named = added.filter_map(|token| {
+            let text = token.get("content")?.as_str()?;
+            let id = u32::try_from(token.get("id")?.as_u64()?).ok()?;
+            PADS.contains(&text).then(|| Mark { id, text: text.to_owned() })
+        });
+        named.min_by_key(|mark| mark.id).or_else(|| self.eos.clone())
+    }
+
     /// The contents of `tokenizer_config.json`.
     pub fn config(&self, seq_len: i64) -> String {
         let text = |mark: &Option<Mark>| mark.as_ref().map(|mark| mark.text.clone());
@@ -126,12 +139,32 @@ impl Tokenizer {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "bos_token": text(&self.bos),
             "eos_token": text(&self.eos),
+            "pad_token": text(&self.pad()),
             "clean_up_tokenization_spaces": false,
             // `generate` refuses the segment numbers that a tokenizer makes by default.
             "model_input_names": ["input_ids", "attention_mask"],
             "model_max_length": seq_len,
         });
         format!("{config:#}\n")
+    }
+}
+
+/// A `tokenizer_config.json` that `transformers` 4 and 5 both read: version 5 has a class and a list that 4 does not know.
+pub fn portable(config: &str) -> String {
+    let Ok(Value::Object(mut keys)) = serde_json::from_str(config) else {
+        return config.to_owned();
+    };
+    let backend = keys.get("tokenizer_class").is_some_and(|class| class == "TokenizersBackend");
+    let list = keys.get("extra_special_tokens").is_some_and(Value::is_array);
+    if backend {
+        keys.insert("tokenizer_class".to_owned(), json!("PreTrainedTokenizerFast"));
+    }
+    if list && let Some(tokens) = keys.remove("extra_special_tokens") {
+        keys.entry("additional_special_tokens").or_insert(tokens);
+    }
+    match backend || list {
+        true => format!("{:#}\n", Value::Object(keys)),
+        false => config.to_owned(),
     }
 }
 
@@ -196,6 +229,32 @@ mod tests {
         let plain =
             Tokenizer::read("t.json", r#"{"model":{"vocab":{"a":1}}}"#, None, None).unwrap();
         assert_eq!(plain.clone().beginning(true), plain);
+    }
+
+    #[test]
+    fn rows_are_filled_with_a_token_of_that_name_or_with_eos() {
+        let bytes = Tokenizer::bytes(256, 257);
+        assert_eq!(bytes.pad(), bytes.eos);
+        let config: Value = serde_json::from_str(&bytes.config(8)).unwrap();
+        assert_eq!(config["pad_token"], "<|eos|>");
+        let text = r#"{"added_tokens":[{"id":7,"content":"<pad>"}],"model":{"vocab":{"a":1}}}"#;
+        let named = Tokenizer::read("t.json", text, None, Some(1)).unwrap();
+        assert_eq!(named.pad(), Some(Mark { id: 7, text: "<pad>".to_owned() }));
+        let none = Tokenizer::read("t.json", r#"{"model":{"vocab":{"a":1}}}"#, None, None).unwrap();
+        assert_eq!(none.pad(), None);
+    }
+
+    #[test]
+    fn what_only_version_5_reads_is_written_as_both_read_it() {
+        let plain = r#"{ "tokenizer_class": "LlamaTokenizerFast", "extra_special_tokens": {} }"#;
+        assert_eq!(portable(plain), plain);
+        assert_eq!(portable("not JSON"), "not JSON");
+        let newer = r#"{"tokenizer_class": "TokenizersBackend", "extra_special_tokens": ["<x>"], "pad_token": "</s>"}"#;
+        let read: Value = serde_json::from_str(&portable(newer)).unwrap();
+        let wanted = json!({
+            "tokenizer_class": "PreTrainedTokenizerFast", "additional_special_tokens": ["<x>"], "pad_token": "</s>",
+        });
+        assert_eq!(read, wanted);
     }
 
     #[test]

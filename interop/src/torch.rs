@@ -1,8 +1,7 @@
 //! An architecture as one file of plain PyTorch, generated from its graph.
 //!
-//! In: a compiled arch. Out: the values for the templates of a Python module, and the names of its tensors. Must stay
-//! true: the module computes the graph, node by node, and only needs PyTorch; each primitive is one function, in the file
-//! of its name under `interop/torch/`; tests compare logits, gradients and decoding with ours.
+//! The module computes the graph, node by node, and only needs PyTorch; each primitive is one function, in the file of its
+//! name under `interop/torch/`. Tests compare logits, gradients and decoding with ours.
 
 mod body;
 mod functions;
@@ -15,7 +14,7 @@ use compiler::number::{InitRule, Root};
 use compiler::program::Compiled;
 use serde::Serialize;
 
-use self::body::Place;
+use self::body::{Place, Uses};
 use crate::ForeignError;
 
 pub use names::tensor_names;
@@ -65,6 +64,10 @@ pub struct Module {
     /// Whether layers that share parameters differ in their statements.
     mixed: bool,
     depth: usize,
+    /// Whether more than the table's rows depends on token ids.
+    reads_ids: bool,
+    /// The module that computes logits.
+    head: Option<String>,
     top: Class,
     init: Vec<Init>,
 }
@@ -87,7 +90,8 @@ struct Class {
 #[derive(Debug, Serialize)]
 struct Group {
     path: String,
-    tensors: Vec<Tensor>,
+    /// The call that makes it.
+    module: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -110,7 +114,8 @@ pub fn module(compiled: &Compiled) -> Result<Module, ForeignError> {
     let Layers { classes, kinds, places } = layers(&compiled.name, graph)?;
     let differs = |(kind, place): (&String, &u32)| kinds.get(*place as usize) != Some(kind);
     let mixed = kinds.iter().zip(&places).any(differs);
-    let top = body::class("Model", &graph.top, &top_places(graph, &names), mixed)?;
+    let uses = body::uses(&graph.top, &names);
+    let top = body::class("Model", &graph.top, &top_places(graph, &names), &uses)?;
     let used = |function: &str| {
         let all = classes.iter().chain([&top]);
         // The loss of any model is computed in f32.
@@ -132,9 +137,19 @@ pub fn module(compiled: &Compiled) -> Result<Module, ForeignError> {
         kinds: list(&kinds),
         init: init(graph.params(), &names),
         mixed,
+        reads_ids: top.lines.iter().any(|line| reads_ids(line)),
+        head: body::head(&graph.top, &names, &uses),
         classes,
         top,
     })
+}
+
+/// Whether a line of the model's class reads token ids, but for the table's rows and the device.
+fn reads_ids(line: &str) -> bool {
+    let (statement, _) = line.split_once("  # ").unwrap_or((line, ""));
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    !statement.ends_with("if embeds is None else embeds")
+        && statement.replace("like=tokens", "").split(word).any(|name| name == "tokens")
 }
 
 /// Where the model's own class finds each parameter: layers declare theirs.
@@ -162,13 +177,25 @@ fn layers(arch: &str, graph: &Graph) -> Result<Layers, ForeignError> {
     for (index, body, params, _) in graph.layers() {
         all.push(body);
         layers.places.push(place(arch, graph, &all, index, params)?);
+    }
+    // Layers with the same parameters have the same modules.
+    let shared = layers.places.iter().enumerate().any(|(depth, place)| depth as u32 != *place);
+    let mut common = Uses::new();
+    for body in all.iter().filter(|_| shared) {
+        for (group, kinds) in body::uses(body, &tensor_names(&body.params)) {
+            common.entry(group).or_default().extend(kinds);
+        }
+    }
+    for body in all {
         let class = match bodies.iter().position(|known| Rc::ptr_eq(known, body)) {
             Some(class) => class,
             None => {
                 let name = format!("Layer{}", bodies.len());
-                let places: Vec<Place> =
-                    tensor_names(&body.params).into_iter().map(Place::Own).collect();
-                layers.classes.push(body::class(&name, body, &places, false)?);
+                let names = tensor_names(&body.params);
+                let own = body::uses(body, &names);
+                let places: Vec<Place> = names.into_iter().map(Place::Own).collect();
+                let uses = if shared { &common } else { &own };
+                layers.classes.push(body::class(&name, body, &places, uses)?);
                 bodies.push(body);
                 bodies.len() - 1
             }

@@ -9,26 +9,35 @@ def attention(q, k, v, *extra, window=None, scale=None, softcap=None, sink=False
     q, k, v = q.to(dtype), k.to(dtype), v.to(dtype)
     if past is not None:
         k, v = torch.cat([past[0], k], dim=1), torch.cat([past[1], v], dim=1)
-    time, seen = q.shape[1], k.shape[1]
+    batch, time, seen = q.shape[0], q.shape[1], k.shape[1]
     kept = (k, v) if window is None else (k[:, -window:], v[:, -window:])
     groups = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(groups, dim=2), v.repeat_interleave(groups, dim=2)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)  # [batch, heads, time, ·]
-    plain = softcap is None and not extra
+    plain = softcap is None and len(extra) == 0
     if plain and window is None and time == seen:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale).transpose(1, 2), kept
-    back = torch.arange(seen - time, seen, device=q.device)[:, None] - torch.arange(seen, device=q.device)
-    visible = (back >= 0) & (back < (seen if window is None else window))  # [time, seen]
+    if window is not None and time > window:
+        q, k, v, at, to = blocks(q, k, v, window)
+    else:
+        at, to = torch.arange(seen - time, seen, device=q.device), torch.arange(seen, device=q.device)
+    back = at.unsqueeze(-1) - to.unsqueeze(-2)
+    visible = (back >= 0) & (back < (seen if window is None else window)) & (to >= 0).unsqueeze(-2)  # […, time, seen]
+    if visible.dim() == 3:
+        back, visible = back.repeat(batch, 1, 1).unsqueeze(1), visible.repeat(batch, 1, 1).unsqueeze(1)
     if plain:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale).transpose(1, 2), kept
-    scores = wide(q) @ wide(k).transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    if softcap is not None:
-        scores = softcap * torch.tanh(scores / softcap)
-    extra = [wide(each)[:, None, None] for each in extra]  # [heads, 1, 1]
-    if slopes:
-        scores = scores - extra.pop() * back
-    scores = scores.masked_fill(~visible, float("-inf"))
-    if sink:
-        scores = torch.cat([scores, extra.pop().expand(*scores.shape[:-1], 1)], dim=-1)
-    p = scores.softmax(-1)[..., :seen]
-    return (p.to(dtype) @ v).transpose(1, 2), kept
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, scale=scale)
+    else:
+        scores = wide(q) @ wide(k).transpose(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        extra = [wide(each)[:, None, None] for each in extra]  # [heads, 1, 1]
+        if slopes:
+            scores = scores - extra.pop() * back
+        scores = scores.masked_fill(~visible, float("-inf"))
+        if sink:
+            scores = torch.cat([scores, extra.pop().expand(*scores.shape[:-1], 1)], dim=-1)
+        p = scores.softmax(-1)[..., : k.shape[2]]
+        y = p.to(dtype) @ v
+    y = y.transpose(1, 2)  # [batch, time, heads, ·], or [batch · block, …]
+    return y.unflatten(0, (batch, -1)).flatten(1, 2)[:, :time], kept

@@ -1,3 +1,7 @@
-def chunks(*tensors):
-    """Each tensor [batch, time, heads, …] in pieces of 16 tokens, [batch, heads, time, …] in f32."""
-    return zip(*(wide(x).transpose(1, 2).split(16, dim=2) for x in tensors))
+def chunks(size, *tensors):
+    """Each tensor [batch, time, heads, …] as [batch, heads, chunk, time, …] in f32, zeros after the last token."""
+    size = min(size, tensors[0].shape[1])
+    pad = -tensors[0].shape[1] % size
+    for x in tensors:
+        x = F.pad(wide(x).transpose(1, 2), (0, 0) * (x.dim() - 3) + (0, pad))
+        yield x.unflatten(2, (-1, size))

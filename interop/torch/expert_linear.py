@@ -6,6 +6,11 @@ def expert_linear(x, ids, weight, bias=None):
     x = x.to(weight.dtype)
     if x.dim() == ids.dim():
         x = x.unsqueeze(-2).expand(*ids.shape, x.shape[-1])
+    if torch.compiler.is_compiling():
+        # How many pairs an expert has is not known to a graph: every expert for every pair.
+        chosen = F.one_hot(ids, weight.shape[0]).to(x.dtype)
+        y = torch.einsum("...ke,...ki,eoi->...ko", chosen, x, weight)
+        return y if bias is None else y + F.embedding(ids, bias)
     order = ids.flatten().argsort(stable=True)  # pairs by expert
     counts = torch.bincount(ids.flatten(), minlength=weight.shape[0]).tolist()
     pieces = x.flatten(0, -2)[order].split(counts)

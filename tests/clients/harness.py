@@ -106,11 +106,12 @@ def main():
     root = pathlib.Path("tasks").resolve()
     root.mkdir()
     lay_out(root)
-    shared = "tokenizer={},max_length=2000".format(folder)
+    # By default, a folder's texts begin with a bos, and those by HTTP do not.
+    shared = "tokenizer={},max_length=2000,add_bos_token=True".format(folder)
     served = "model=llama,base_url={}/completions,num_concurrent=8,max_retries=1,tokenizer_backend=huggingface,{}"
     ours, our_samples = evaluate(root, "local-completions", served.format(url, shared))
     theirs, their_samples = evaluate(
-        root, "hf", "pretrained={},dtype=float32,max_length=2000".format(folder), device="cpu", batch_size=4
+        root, "hf", "pretrained={},dtype=float32,max_length=2000,add_bos_token=True".format(folder), device="cpu", batch_size=4
     )
     farthest, texts = 0.0, 0
     for task in sorted(TASKS):

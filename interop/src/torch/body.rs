@@ -1,9 +1,9 @@
 //! A body of the graph as the parameters and statements of one class.
 //!
-//! In: a body, and where the tensor of each parameter is. Out: the class's parameters and the lines of its `forward`.
-//! Must stay true: one line for each node that the outputs need; no variable hides a name that a line reads.
+//! One line for each node that the outputs need; no variable hides a name that a line reads. Weights that only `linear`
+//! multiplies by are modules, which adapters and quantizers replace.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::{Body, Node, NodeKind, Out};
 use compiler::op::{Arity, Attr, Attrs, Primitive, Time, Type};
@@ -13,24 +13,8 @@ use crate::ForeignError;
 
 /// Names in a generated `forward` that a variable must not take.
 const RESERVED: [&str; 18] = [
-    "F",
-    "depth",
-    "enumerate",
-    "held",
-    "kept",
-    "layer",
-    "math",
-    "nn",
-    "outside",
-    "past",
-    "place",
-    "position",
-    "range",
-    "self",
-    "str",
-    "tokens",
-    "torch",
-    "x",
+    "F", "depth", "embeds", "held", "hidden", "kept", "layer", "math", "nn", "outside", "past",
+    "position", "range", "self", "str", "tokens", "torch", "x",
 ];
 
 /// The place of a parameter's tensor.
@@ -42,15 +26,114 @@ pub(super) enum Place {
     Inside(String),
 }
 
-/// The class of a body. `mixed` says that a shared layer's statements depend on its depth.
+/// How statements use the weights of a group, by the group's name.
+pub(super) type Uses = BTreeMap<String, BTreeSet<Use>>;
+
+/// A use of a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Use {
+    /// `linear` without a bias.
+    Linear,
+    /// `linear` with the bias of the same group.
+    LinearBias,
+    /// The rows of token ids.
+    Embed,
+    /// Anything else.
+    Other,
+}
+
+/// How a body's statements use its parameters, whose tensors have these names.
+pub(super) fn uses(body: &Body, names: &[String]) -> Uses {
+    let mut uses = Uses::new();
+    collect_uses(body, names, &mut uses);
+    uses
+}
+
+fn collect_uses(body: &Body, names: &[String], uses: &mut Uses) {
+    let name = |out: &Out| match body.nodes[out.node as usize].kind {
+        NodeKind::Param(id) => names.get(id.0 as usize).map(String::as_str),
+        NodeKind::Input(_)
+        | NodeKind::Op { .. }
+        | NodeKind::Slot { .. }
+        | NodeKind::Layer { .. } => None,
+    };
+    let group = |out: &Out| name(out).and_then(|name| name.strip_suffix(".weight"));
+    let mut add = |group: &str, kind| {
+        uses.entry(group.to_owned()).or_default().insert(kind);
+    };
+    for id in needed(body) {
+        let node = &body.nodes[id as usize];
+        let module = match (&node.kind, node.inputs.as_slice()) {
+            (NodeKind::Op { primitive, .. }, [_, weight, bias @ ..])
+                if primitive.name == "linear" =>
+            {
+                let own = |group: &&str| {
+                    bias.iter().all(|bias| name(bias) == Some(format!("{group}.bias").as_str()))
+                };
+                let kind = if bias.is_empty() { Use::Linear } else { Use::LinearBias };
+                group(weight).filter(own).map(|group| (group, kind))
+            }
+            (NodeKind::Op { primitive, .. }, [_, table]) if primitive.name == "embed" => {
+                group(table).map(|group| (group, Use::Embed))
+            }
+            (
+                NodeKind::Input(_)
+                | NodeKind::Param(_)
+                | NodeKind::Op { .. }
+                | NodeKind::Slot { .. }
+                | NodeKind::Layer { .. },
+                _,
+            ) => None,
+        };
+        match module {
+            Some((group, kind)) => add(group, kind),
+            None => node.inputs.iter().filter_map(group).for_each(|group| add(group, Use::Other)),
+        }
+    }
+    for id in needed(body) {
+        if let NodeKind::Slot { fill, params, .. } = &body.nodes[id as usize].kind {
+            let inner: Vec<String> = params.iter().map(|id| names[id.0 as usize].clone()).collect();
+            collect_uses(fill, &inner, uses);
+        }
+    }
+}
+
+/// The module of a group with these uses.
+fn module(uses: &Uses, group: &str) -> Option<Use> {
+    let kinds: Vec<Use> = uses.get(group)?.iter().copied().collect();
+    match kinds.as_slice() {
+        [kind @ (Use::Linear | Use::LinearBias)] => Some(*kind),
+        // A head may multiply by the same table.
+        kinds if kinds.contains(&Use::Embed) => Some(Use::Embed),
+        _ => None,
+    }
+}
+
+/// The module whose product the first output is, but for functions of each element.
+pub(super) fn head(body: &Body, names: &[String], uses: &Uses) -> Option<String> {
+    let mut node = &body.nodes[body.outputs.first()?.node as usize];
+    loop {
+        let NodeKind::Op { primitive, .. } = &node.kind else { return None };
+        if primitive.name == "linear" {
+            let NodeKind::Param(id) = body.nodes[node.inputs.get(1)?.node as usize].kind else {
+                return None;
+            };
+            let group = names.get(id.0 as usize)?.strip_suffix(".weight")?;
+            return module(uses, group).map(|_| group.to_owned());
+        }
+        node = &body.nodes[node.inputs.first()?.node as usize];
+    }
+}
+
+/// The class of a body.
 pub(super) fn class(
     name: &str,
     body: &Body,
     places: &[Place],
-    mixed: bool,
+    uses: &Uses,
 ) -> Result<Class, ForeignError> {
     let mut own = Vec::new();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<(&str, Vec<(String, &[i64])>)> = Vec::new();
     let mut params = Vec::new();
     for (param, place) in body.params.iter().zip(places) {
         let name = match place {
@@ -61,22 +144,38 @@ pub(super) fn class(
             }
         };
         params.push(format!("self.{name}"));
-        let tensor = |name: &str| Tensor { name: name.to_owned(), shape: param.shape.clone() };
         match name.rsplit_once('.') {
-            None => own.push(tensor(name)),
+            None => own.push(Tensor { name: name.clone(), shape: param.shape.clone() }),
             Some((path, name)) => {
                 for parent in parents(path) {
-                    if groups.iter().all(|group| group.path != parent) {
-                        groups.push(Group { path: parent.to_owned(), tensors: Vec::new() });
+                    if groups.iter().all(|(known, _)| *known != parent) {
+                        groups.push((parent, Vec::new()));
                     }
                 }
-                if let Some(group) = groups.iter_mut().find(|group| group.path == path) {
-                    group.tensors.push(tensor(name));
+                if let Some((_, tensors)) = groups.iter_mut().find(|(known, _)| *known == path) {
+                    tensors.push((name.to_owned(), &param.shape));
                 }
             }
         }
     }
-    let mut writer = Writer::new(mixed, is_chain(body));
+    let groups = groups
+        .into_iter()
+        .map(|(path, tensors)| Group {
+            path: path.to_owned(),
+            module: match (module(uses, path), tensors.as_slice()) {
+                (Some(Use::Linear), [(_, [out, width])]) => format!("Linear({width}, {out})"),
+                (Some(Use::LinearBias), [(_, [out, width]), _]) => {
+                    format!("Linear({width}, {out}, bias=True)")
+                }
+                (Some(Use::Embed), [(_, [rows, width])]) => format!("Embedding({rows}, {width})"),
+                (_, tensors) => {
+                    let all = tensors.iter().map(|(name, shape)| format!("{name}={shape:?}"));
+                    format!("Parameters({})", all.collect::<Vec<_>>().join(", "))
+                }
+            },
+        })
+        .collect();
+    let mut writer = Writer::new(is_chain(body), uses);
     let mut inputs: Vec<String> = Vec::new();
     for ty in &body.inputs {
         inputs.push(match ty.tokens {
@@ -111,12 +210,12 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The statements of one `forward`.
-struct Writer {
+struct Writer<'a> {
     lines: Vec<String>,
     taken: BTreeSet<String>,
     /// One of the class's inputs.
     input: &'static str,
-    mixed: bool,
+    uses: &'a Uses,
     /// Whether each layer reads the one before it alone.
     chain: bool,
 }
@@ -133,11 +232,11 @@ fn is_chain(top: &Body) -> bool {
     })
 }
 
-impl Writer {
-    fn new(mixed: bool, chain: bool) -> Writer {
+impl<'a> Writer<'a> {
+    fn new(chain: bool, uses: &'a Uses) -> Writer<'a> {
         let names = RESERVED.into_iter().chain(functions::names());
         let taken = names.map(str::to_owned).collect();
-        Writer { lines: Vec::new(), taken, input: "x", mixed, chain }
+        Writer { lines: Vec::new(), taken, input: "x", uses, chain }
     }
 
     /// A variable's name that starts with `wanted` and is not taken.
@@ -187,7 +286,17 @@ impl Writer {
                     self.lines.push(format!("# Slot {name}:"));
                     self.slot(fill, at, &operands, &params, &states)?
                 }
-                NodeKind::Layer { index, .. } => self.layer(*index, at, &operands)?,
+                NodeKind::Layer { index, .. } => {
+                    let results = self.layer(*index, at, &operands)?;
+                    let later = body.nodes.iter().any(|node| {
+                        matches!(&node.kind, NodeKind::Layer { index: other, .. } if other > index)
+                    });
+                    if !later {
+                        self.lines.push("if hidden is not None:".to_owned());
+                        self.lines.push(format!("    hidden.append({})", results[0]));
+                    }
+                    results
+                }
             };
         }
         Ok(body.outputs.iter().map(|out| expression(&made, *out)).collect())
@@ -201,11 +310,14 @@ impl Writer {
         node: &Node,
         operands: &[String],
     ) -> Result<Vec<String>, ForeignError> {
-        let call = match functions::expression(primitive.name) {
+        let module_call = self.module_call(primitive, operands);
+        let expression = functions::expression(primitive.name);
+        let call = match module_call.as_deref().or(expression) {
             // `torch.split` returns a tuple, even of one.
             Some(text) if primitive.name == "split" && node.types.len() == 1 => {
                 filled(text, operands, attrs) + "[0]"
             }
+            Some(text) if module_call.is_some() => text.to_owned(),
             Some(text) => filled(text, operands, attrs),
             None if functions::has(primitive.name) => {
                 let mut arguments = operands.to_vec();
@@ -272,27 +384,23 @@ impl Writer {
         Ok(results)
     }
 
-    /// One call for each layer, if more than the stream passes between them.
-    fn passing(&mut self, index: u32, node: &Node, operands: &[String]) -> Vec<String> {
-        let results: Vec<String> = (0..node.types.len())
-            .map(|port| match port {
-                0 => self.fresh(&format!("layer_{index}")),
-                _ => self.fresh(&format!("carried_{index}")),
-            })
-            .collect();
-        let module = format!("self.layers[str(self.places[{index}])]");
-        let inputs = operands.join(", ");
-        let call = match self.mixed {
-            true => format!("self.kinds[{index}].forward({module}, {inputs}"),
-            false => format!("{module}({inputs}"),
-        };
-        let results_and_state = format!("{}, kept[{index}]", results.join(", "));
-        let statement = format!("{results_and_state} = {call}, past.get({index}), position)");
-        self.push(statement, &node.types);
-        results
+    /// A call of the module that has the weight.
+    fn module_call(&self, primitive: &Primitive, operands: &[String]) -> Option<String> {
+        let [input, weight, ..] = operands else { return None };
+        let group = weight.strip_prefix("self.")?.strip_suffix(".weight")?;
+        match (primitive.name, module(self.uses, group)?) {
+            ("embed", Use::Embed) if group == "embed" && self.input == "tokens" => {
+                Some(format!("self.embed({input}) if embeds is None else embeds"))
+            }
+            ("linear", Use::Linear | Use::LinearBias) | ("embed", Use::Embed) => {
+                Some(format!("self.{group}({input})"))
+            }
+            _ => None,
+        }
     }
 
-    /// The layers are a chain: one loop, written at the first of them.
+    /// The layers are a chain, which is one loop, written at the first of them; or more than the stream passes between
+    /// them, and each has a call.
     fn layer(
         &mut self,
         index: u32,
@@ -300,19 +408,25 @@ impl Writer {
         operands: &[String],
     ) -> Result<Vec<String>, ForeignError> {
         if !self.chain {
-            return Ok(self.passing(index, node, operands));
+            let results: Vec<String> = (0..node.types.len())
+                .map(|port| match port {
+                    0 => self.fresh(&format!("layer_{index}")),
+                    _ => self.fresh(&format!("carried_{index}")),
+                })
+                .collect();
+            let (outputs, inputs) = (results.join(", "), operands.join(", "));
+            let call =
+                format!("self.layer({index}, hidden, {inputs}, past.get({index}), position)");
+            self.push(format!("{outputs}, kept[{index}] = {call}"), &node.types);
+            return Ok(results);
         }
         match (index, operands) {
             (0, [first]) => {
                 self.lines.push(format!("x = {first}"));
-                self.lines.push("for depth, place in enumerate(self.places):".to_owned());
-                self.lines.push("    layer = self.layers[str(place)]".to_owned());
-                let call = match self.mixed {
-                    true => "self.kinds[depth].forward(layer, x, past.get(depth), position)",
-                    false => "layer(x, past.get(depth), position)",
-                };
-                let call = format!("    x, kept[depth] = {call}");
-                self.push(call, &node.types);
+                self.lines.push("for depth in range(self.depth):".to_owned());
+                let call =
+                    "    x, kept[depth] = self.layer(depth, hidden, x, past.get(depth), position)";
+                self.push(call.to_owned(), &node.types);
             }
             (1.., [x]) if x == "x" => {}
             (_, operands) => {

@@ -10,6 +10,8 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("causal_conv", include_str!("../../torch/causal_conv.py")),
     ("chunks", include_str!("../../torch/chunks.py")),
     ("decays", include_str!("../../torch/decays.py")),
+    ("states", include_str!("../../torch/states.py")),
+    ("blocks", include_str!("../../torch/blocks.py")),
     ("attention", include_str!("../../torch/attention.py")),
     ("canon", include_str!("../../torch/canon.py")),
     ("concat", include_str!("../../torch/concat.py")),

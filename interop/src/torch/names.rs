@@ -144,7 +144,10 @@ pub fn tensor_names(params: &[Param]) -> Vec<String> {
     let name = |param: &Param| {
         let path = param.path.as_str();
         let mut parts: Vec<String> = path.split('.').map(attribute).collect();
-        let raw = path.rsplit('.').next() == Some(&param.role) && !parents.contains(path);
+        // A table of embeddings is a module, whose name may be that of its role.
+        let raw = path.rsplit('.').next() == Some(&param.role)
+            && param.role != "embed"
+            && !parents.contains(path);
         let bias = path.strip_suffix(".bias").is_some_and(|owner| paths.contains(owner));
         if !raw && !bias {
             parts.push("weight".to_owned());
@@ -180,6 +183,7 @@ mod tests {
             ("layers.0.mixer.bias", "bias"),
             ("layers.0.bias", "linear"),
             ("layers.0.bias.bias", "bias"),
+            ("embed", "embed"),
         ];
         let wanted = [
             "layers.0.mixer.wq.weight",
@@ -188,6 +192,7 @@ mod tests {
             "layers.0.mixer.bias",
             "layers.0.bias.weight",
             "layers.0.bias.bias",
+            "embed.weight",
         ];
         assert_eq!(names(&params), wanted);
     }

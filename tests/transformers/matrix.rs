@@ -1,0 +1,95 @@
+//! Every use of an exported folder in `transformers` 5 and 4, for each committed arch: the table of `docs/transformers.md`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use compiler::program::{Compiled, Program, Std};
+use support::{archs, programs};
+
+use super::folders::{drawn, lay_out};
+use super::{older, python};
+
+/// One of each kind of mixer, stream and head. CANONC_MATRIX=all takes every arch, in half an hour. Version 4 compiles these
+/// alone: the graphs are PyTorch's.
+const FEW: [&str; 6] =
+    ["deepseek_demo", "gla_demo", "gptoss_demo", "hyper_demo", "kimi_demo", "qwen3_demo"];
+/// The row of a table that says what its columns are.
+const HEAD: &str = "| arch | transformers | load | generate | padding | packed | save | trainer | lora | checkpointing | hidden | compile |";
+
+#[derive(serde::Deserialize)]
+struct Row {
+    name: String,
+    cells: BTreeMap<String, String>,
+    deprecated: Vec<String>,
+}
+
+/// Committed archs at small widths, one for each graph.
+fn all() -> BTreeMap<String, Compiled> {
+    let files = programs::files("arch", ".canon");
+    let texts = files.iter().map(|file| (file.clone(), archs::small(&programs::read(file))));
+    let program = Program::new(texts, Std::Embedded);
+    let (mut cases, mut graphs) = (BTreeMap::new(), BTreeSet::new());
+    let names =
+        files.iter().flat_map(|file| program.archs(file).into_iter().map(move |name| (file, name)));
+    for (file, name) in names.filter(|(_, name)| name.ends_with("_demo") || name.ends_with("_1B")) {
+        let (compiled, found) = program.compile(file, &name);
+        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
+        if graphs.insert(compiled.identity.graph) {
+            cases.insert(name, compiled);
+        }
+    }
+    cases
+}
+
+/// A row for each folder, by the version of `transformers` on this path.
+fn rows(folders: &[String], path: Option<&Path>) -> Vec<Row> {
+    let script = programs::root().join("tests/transformers_matrix.py");
+    let mut command = Command::new(python());
+    command.arg(script).args(folders).env("OMP_NUM_THREADS", "1");
+    if let Some(path) = path {
+        command.env("PYTHONPATH", path).env("MATRIX_COMPILE", FEW.join(" "));
+    }
+    let output = command.output().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{why}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines = said.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_use_of_an_exported_folder_works_or_is_refused_as_documented() {
+    let mut cases = all();
+    assert!(cases.len() >= 45, "{}", cases.len());
+    if std::env::var_os("CANONC_MATRIX").is_none_or(|which| which != "all") {
+        cases.retain(|name, _| FEW.contains(&name.as_str()));
+        assert_eq!(cases.len(), FEW.len());
+    }
+    let place = tempfile::tempdir().unwrap();
+    let mut folders = Vec::new();
+    for (name, compiled) in &cases {
+        lay_out(place.path(), name, compiled, drawn(compiled), None);
+        folders.push(place.path().join(name).to_string_lossy().into_owned());
+    }
+    let documented = programs::read("docs/transformers.md");
+    let columns: Vec<&str> =
+        HEAD.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    let mut wrong = Vec::new();
+    for (version, path) in [("5.24.0", None), ("4.57.6", Some(older()))] {
+        let rows = rows(&folders, path);
+        assert_eq!(rows.len(), cases.len(), "{version}");
+        for row in rows {
+            let cells = columns[2..].iter().map(|name| format!(" {} |", row.cells[*name]));
+            let line = format!("| `{}` | {version} |{}", row.name, cells.collect::<String>());
+            let said = ["yes", "refused", "not tried"];
+            let right = row.cells.values().all(|cell| said.contains(&cell.as_str()));
+            if !right || !documented.lines().any(|known| known == line) {
+                wrong.push(line);
+            }
+            wrong.extend(row.deprecated);
+        }
+    }
+    assert!(documented.contains(HEAD), "docs/transformers.md has no table with {HEAD}");
+    assert!(wrong.is_empty(), "rows that docs/transformers.md lacks:\n{}", wrong.join("\n"));
+}
