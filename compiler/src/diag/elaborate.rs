@@ -264,7 +264,9 @@ pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnos
 pub(crate) fn no_init(role: &str, path: &str, span: Span, shape: Option<&str>) -> Diagnostic {
     let other = match shape {
         Some(shape) => {
-            format!("write `param {role} {shape} init normal(0.02)`, or add a row (`init.{role} normal(0.02)`)")
+            format!(
+                "write `param {role} {shape} init normal(0.02)`, or add a row (`init.{role} normal(0.02)`)"
+            )
         }
         None => format!("add a row (`init.{role} normal(0.02)`), or `init = …` to this call"),
     };
