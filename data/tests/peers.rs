@@ -34,7 +34,7 @@ fn ids_of_random_tokenizers_are_the_published_libraries() {
     let folder = tempfile::tempdir().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers.py");
     let [tokenizers, texts, seed] =
-        [("CANONC_TOKENIZERS", "60"), ("CANONC_TEXTS", "40"), ("CANONC_SEED", "1")]
+        [("CANONC_TOKENIZERS", "40"), ("CANONC_TEXTS", "30"), ("CANONC_SEED", "1")]
             .map(|(variable, default)| number(variable, default));
     let path = folder.path().to_string_lossy();
     let every = std::env::var_os("CANONC_CODE_POINTS").map(|_| "--code-points");
