@@ -149,9 +149,10 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| {
         let bytes = error.as_bytes();
-        let message = match Content::of(bytes.get(..content::START).unwrap_or(bytes)) {
-            Content::Other => "it is not text in UTF-8".to_owned(),
-            content => format!("it is {}, not text in UTF-8", content.name()),
+        let content = Content::of(bytes.get(..content::START).unwrap_or(bytes));
+        let message = match matches!(content, Content::Other) {
+            true => "it is not text in UTF-8".to_owned(),
+            false => format!("it is {}, not text in UTF-8", content.name()),
         };
         io::Error::new(io::ErrorKind::InvalidData, message)
     })

@@ -237,6 +237,29 @@ impl Value {
         }
     }
 
+    /// The entries of a dictionary.
+    pub fn entries(&self) -> Option<&[(Value, Value)]> {
+        match self {
+            Value::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The elements of a list, also of one that a filter made.
+    pub fn elements(&self) -> Option<Vec<Value>> {
+        match self {
+            Value::List(_) | Value::Tuple(_) | Value::View(..) | Value::Generator(_) => {
+                self.iterate().ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is `None`.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Value::None)
+    }
+
     /// Whether it stands for nothing.
     pub fn is_undefined(&self) -> bool {
         matches!(self, Value::Undefined(_))

@@ -202,29 +202,28 @@ fn refusal(name: &str, special: &Special) -> ApiError {
 
 /// A special token that a text of this value spells.
 fn spelled<'a>(value: &Value, specials: &'a [Special]) -> Option<&'a Special> {
-    match value {
-        Value::Str(text) => specials.iter().find(|special| text.contains(&special.text)),
-        Value::List(items) => items.iter().find_map(|item| spelled(item, specials)),
-        Value::Map(entries) => entries
-            .iter()
-            .find_map(|(key, value)| spelled(key, specials).or_else(|| spelled(value, specials))),
-        _ => None,
+    if let Some(text) = value.as_str() {
+        return specials.iter().find(|special| text.contains(&special.text));
     }
+    let mut items = value.as_list().unwrap_or_default().iter();
+    items.find_map(|item| spelled(item, specials)).or_else(|| {
+        let mut entries = value.entries().unwrap_or_default().iter();
+        entries.find_map(|(key, value)| spelled(key, specials).or_else(|| spelled(value, specials)))
+    })
 }
 
 /// A message as `apply_chat_template` hands it to a template: without absent values, reasoning under all its names;
 /// arguments of tool calls as objects; parts of text as one text, for a template that reads no parts.
 fn prepared(message: &Value, reads_parts: bool) -> Value {
-    let Value::Map(entries) = message else { return message.clone() };
+    let Some(entries) = message.entries() else { return message.clone() };
     let mut fields: Vec<(String, Value)> = Vec::new();
-    let get =
-        |name: &str| message.get(&Value::from(name)).filter(|value| !matches!(value, Value::None));
+    let get = |name: &str| message.get(&Value::from(name)).filter(|value| !value.is_none());
     let reasoning = ["reasoning_content", "thinking", "reasoning"].into_iter().find_map(get);
     if let Some(reasoning) = reasoning.clone().filter(|_| get("thinking").is_none()) {
         fields.push(("thinking".to_owned(), reasoning));
     }
     for (key, value) in entries.iter() {
-        let (Some(key), false) = (key.as_str(), matches!(value, Value::None)) else { continue };
+        let (Some(key), false) = (key.as_str(), value.is_none()) else { continue };
         let value = match key {
             "content" if !reads_parts => joined(value).unwrap_or_else(|| value.clone()),
             "tool_calls" => with_objects(value),
@@ -250,18 +249,16 @@ fn joined(content: &Value) -> Option<Value> {
 
 /// Tool calls whose arguments are objects: requests have them as JSON in a text, which templates would print quoted.
 fn with_objects(calls: &Value) -> Value {
-    match calls {
-        Value::List(calls) => calls.iter().map(with_objects).collect::<Vec<_>>().into(),
-        Value::Map(entries) => {
-            let changed = |(key, value): &(Value, Value)| {
-                let name = key.as_str()?.to_owned();
-                let object = value.as_str().filter(|_| name == "arguments");
-                let object = object.and_then(|text| Value::from_json(text).ok());
-                let object = object.filter(|value| matches!(value, Value::Map(_)));
-                Some((name, object.unwrap_or_else(|| with_objects(value))))
-            };
-            entries.iter().filter_map(changed).collect()
-        }
-        other => other.clone(),
+    if let Some(calls) = calls.as_list() {
+        return calls.iter().map(with_objects).collect::<Vec<_>>().into();
     }
+    let Some(entries) = calls.entries() else { return calls.clone() };
+    let changed = |(key, value): &(Value, Value)| {
+        let name = key.as_str()?.to_owned();
+        let object = value.as_str().filter(|_| name == "arguments");
+        let object = object.and_then(|text| Value::from_json(text).ok());
+        let object = object.filter(|value| value.entries().is_some());
+        Some((name, object.unwrap_or_else(|| with_objects(value))))
+    };
+    entries.iter().filter_map(changed).collect()
 }

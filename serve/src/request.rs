@@ -462,7 +462,7 @@ impl Chat {
         let text = Value::Object(Map::from_iter([("type".to_owned(), Value::from("text"))]));
         fields.only("response_format", &[text])?;
         fields.only("tool_choice", &[Value::from("none"), Value::from("auto")])?;
-        if !matches!(&conversation.tools, jinja::Value::None) {
+        if !conversation.tools.is_none() {
             let why =
                 "`tools` is not supported here: answers are text, and nothing reads calls from it";
             return Err(ApiError::field("tools", why));
@@ -474,118 +474,97 @@ impl Chat {
 
 /// The messages of a request, and what else its template reads.
 fn conversation(fields: &mut Fields, ordered: &jinja::Value) -> Result<Conversation, ApiError> {
-    let named = |name: &str| ordered.get(&jinja::Value::from(name)).unwrap_or(jinja::Value::None);
-    for name in ["messages", "tools", "chat_template_kwargs"] {
-        fields.take(name);
+    check_messages(fields.take("messages"))?;
+    for (name, wanted, is_right) in [
+        (
+            "tools",
+            "a list",
+            fields.map.get("tools").is_none_or(|tools| tools.is_array() || tools.is_null()),
+        ),
+        (
+            "chat_template_kwargs",
+            "an object",
+            fields
+                .map
+                .get("chat_template_kwargs")
+                .is_none_or(|kwargs| kwargs.is_object() || kwargs.is_null()),
+        ),
+    ] {
+        if let Some(value) = fields.take(name).filter(|_| !is_right) {
+            return Err(wrong(name, wanted, &value));
+        }
     }
-    let messages = messages(named("messages"))?;
-    let tools = match named("tools") {
-        jinja::Value::List(tools) if tools.is_empty() => jinja::Value::None,
-        tools @ (jinja::Value::List(_) | jinja::Value::None) => tools,
-        other => {
-            return Err(ApiError::field(
-                "tools",
-                format!("`tools` should be a list, but is {}", named_kind(&other)),
-            ));
-        }
+    let named = |name: &str| ordered.get(&jinja::Value::from(name)).unwrap_or(jinja::Value::None);
+    let tools = named("tools");
+    let has_tools = tools.as_list().is_some_and(|tools| !tools.is_empty());
+    let options = named("chat_template_kwargs");
+    let option = |(name, value): &(jinja::Value, jinja::Value)| {
+        Some((name.as_str()?.to_owned(), value.clone()))
     };
-    let options = match named("chat_template_kwargs") {
-        jinja::Value::Map(options) => {
-            let option = |(name, value): &(jinja::Value, jinja::Value)| {
-                Some((name.as_str()?.to_owned(), value.clone()))
-            };
-            options.iter().filter_map(option).collect()
-        }
-        jinja::Value::None => Vec::new(),
-        other => {
-            let why = format!(
-                "`chat_template_kwargs` should be an object, but is {}",
-                named_kind(&other)
-            );
-            return Err(ApiError::field("chat_template_kwargs", why));
-        }
-    };
+    let options = options.entries().unwrap_or_default().iter().filter_map(option).collect();
     let add_generation_prompt = fields.flag("add_generation_prompt", true)?;
     fields.only("continue_final_message", &[Value::from(false)])?;
-    Ok(Conversation { messages, tools, add_generation_prompt, options })
+    Ok(Conversation {
+        messages: named("messages")
+            .as_list()
+            .unwrap_or_default()
+            .iter()
+            .map(with_content)
+            .collect(),
+        tools: if has_tools { tools } else { jinja::Value::None },
+        add_generation_prompt,
+        options,
+    })
 }
 
-fn named_kind(value: &jinja::Value) -> &'static str {
-    match value {
-        jinja::Value::None => "null",
-        jinja::Value::Bool(_) => "a boolean",
-        jinja::Value::Int(_) | jinja::Value::Float(_) => "a number",
-        jinja::Value::Str(_) => "a text",
-        jinja::Value::List(_) => "a list",
-        _ => "an object",
-    }
+/// A message whose content, if it has none, is empty: a template may ask for the content of any.
+fn with_content(message: &jinja::Value) -> jinja::Value {
+    let Some(entries) = message.entries() else { return message.clone() };
+    let has_content =
+        message.get(&jinja::Value::from("content")).is_some_and(|content| !content.is_none());
+    let absent = (!has_content).then(|| ("content".to_owned(), jinja::Value::from("")));
+    let fields =
+        entries.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone())));
+    fields.filter(|(key, _)| has_content || key != "content").chain(absent).collect()
 }
 
-/// The messages of a conversation: a role, a content of text or parts of text, and other fields for the template.
-fn messages(value: jinja::Value) -> Result<Vec<jinja::Value>, ApiError> {
-    let list = match &value {
-        jinja::Value::List(list) if !list.is_empty() => list,
-        jinja::Value::None => {
+/// Messages have a role, and a content of text or of parts that are all text. Other fields are for the template.
+fn check_messages(value: Option<Value>) -> Result<(), ApiError> {
+    let list = match value {
+        Some(Value::Array(list)) if !list.is_empty() => list,
+        None => {
             return Err(ApiError::field("messages", "`messages` is missing; give at least one"));
         }
-        jinja::Value::List(_) => {
+        Some(Value::Array(_)) => {
             return Err(ApiError::field("messages", "`messages` is empty; give at least one"));
         }
-        other => {
-            let why =
-                format!("`messages` should be a list of messages, but is {}", named_kind(other));
-            return Err(ApiError::field("messages", why));
-        }
+        Some(other) => return Err(wrong("messages", "a list of messages", &other)),
     };
-    for (at, message) in list.iter().enumerate() {
+    for (at, message) in list.into_iter().enumerate() {
         let place = format!("messages[{at}]");
-        let get = |name: &str| message.get(&jinja::Value::from(name)).unwrap_or(jinja::Value::None);
-        let refuse = |name: &str, why: String| Err(ApiError::field(name, why));
-        if !matches!(message, jinja::Value::Map(_)) {
-            return refuse(&place, format!("`{place}` should be an object"));
-        }
-        match get("role") {
-            jinja::Value::Str(_) => {}
-            jinja::Value::None => return refuse(&place, format!("`{place}` has no `role`")),
-            other => {
-                let name = format!("{place}.role");
-                let kind = named_kind(&other);
-                return refuse(&name, format!("`{name}` should be a text, but is {kind}"));
-            }
+        let mut fields = Fields::new(message)
+            .map_err(|_| ApiError::field(&place, format!("`{place}` should be an object")))?;
+        match fields.take("role") {
+            Some(Value::String(_)) => {}
+            None => return Err(ApiError::field(&place, format!("`{place}` has no `role`"))),
+            Some(other) => return Err(wrong(&format!("{place}.role"), "a text", &other)),
         }
         let name = format!("{place}.content");
-        match get("content") {
-            jinja::Value::None | jinja::Value::Str(_) => {}
-            jinja::Value::List(parts) => {
-                let is_text = |part: &jinja::Value| {
-                    let of = |name: &str| part.get(&jinja::Value::from(name));
-                    of("type").is_some_and(|kind| kind.as_str() == Some("text"))
-                        && of("text").is_some_and(|text| text.as_str().is_some())
-                };
-                if !parts.iter().all(is_text) {
-                    return refuse(&name, format!("`{name}` has a part that is not text"));
-                }
+        let is_text = |part: &Value| {
+            part.get("type").and_then(Value::as_str) == Some("text")
+                && part.get("text").is_some_and(Value::is_string)
+        };
+        match fields.take("content") {
+            None | Some(Value::String(_)) => {}
+            Some(Value::Array(parts)) if parts.iter().all(is_text) => {}
+            Some(Value::Array(_)) => {
+                let message = format!("`{name}` has a part that is not text");
+                return Err(ApiError::field(&name, message));
             }
-            other => {
-                let kind = named_kind(&other);
-                return refuse(&name, format!("`{name}` should be a text, but is {kind}"));
-            }
+            Some(other) => return Err(wrong(&name, "a text", &other)),
         }
     }
-    // A template may ask for the content of any message.
-    let with_content = |message: &jinja::Value| {
-        let jinja::Value::Map(entries) = message else { return message.clone() };
-        let has_content = entries.iter().any(|(key, value)| {
-            key.as_str() == Some("content") && !matches!(value, jinja::Value::None)
-        });
-        let absent = (!has_content).then(|| ("content".to_owned(), jinja::Value::from("")));
-        let fields = entries
-            .iter()
-            .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone())));
-        let fields = fields.filter(|(key, _)| has_content || key != "content");
-        fields.chain(absent).collect()
-    };
-    Ok(list.iter().map(with_content).collect())
+    Ok(())
 }
 
 /// What is tokenized.

@@ -57,7 +57,7 @@ impl Questions {
             };
             let fields: Value =
                 Value::from_json(line).map_err(|error| wrong(format!("not JSON: {error}")))?;
-            if !matches!(fields, Value::Map(_)) {
+            if fields.entries().is_none() {
                 return Err(wrong("the line is not an object".to_owned()));
             }
             all.push(Question { line: line_number, fields });

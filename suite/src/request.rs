@@ -8,7 +8,7 @@ use crate::SuiteError;
 use crate::questions::{Question, Questions};
 use crate::shots::Shots;
 use crate::suite::{Kind, Metric, Task};
-use crate::template::{evaluate, list, render, texts};
+use crate::template::{evaluate, render, texts};
 
 /// What a model is asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -176,7 +176,8 @@ fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Side
                 None if task.kind == Kind::Generate && is_number(&answer) => {
                     vec![shown_answer.clone()]
                 }
-                None => list(&answer)
+                None => answer
+                    .elements()
                     .and_then(|items| texts(&items))
                     .filter(|_| task.kind == Kind::Generate)
                     .unwrap_or_default(),
@@ -211,7 +212,7 @@ fn is_number(value: &Value) -> bool {
 
 /// The places of right choices: numbers from 0, texts, or a list of either.
 fn places(answer: &Value, choices: &[String]) -> Option<Vec<usize>> {
-    if let Some(items) = list(answer) {
+    if let Some(items) = answer.elements() {
         let all: Option<Vec<Vec<usize>>> = items.iter().map(|item| places(item, choices)).collect();
         return all.map(|all| all.concat()).filter(|all| !all.is_empty());
     }

@@ -19,8 +19,7 @@ pub fn render(template: &str, fields: &Value) -> Result<String, String> {
 /// The field that a template names and the question lacks, beside those that it has.
 fn missing(error: &str, fields: &Value) -> Option<String> {
     let name = error.strip_prefix('\'')?.strip_suffix("' is undefined")?;
-    let Value::Map(entries) = fields else { return None };
-    let has = entries.iter().filter_map(|(key, _)| Some(format!("`{}`", key.as_str()?)));
+    let has = fields.entries()?.iter().filter_map(|(key, _)| Some(format!("`{}`", key.as_str()?)));
     let has = has.collect::<Vec<_>>().join(", ");
     Some(format!("the question has no `{name}`; its fields are {has}"))
 }
@@ -30,16 +29,6 @@ pub fn evaluate(expression: &str, fields: &Value) -> Result<Value, String> {
     ENVIRONMENT
         .evaluate(expression, fields)
         .map_err(|error| missing(&error, fields).unwrap_or(error))
-}
-
-/// The elements of a list, also of one that a filter made.
-pub fn list(value: &Value) -> Option<Vec<Value>> {
-    match value {
-        Value::List(_) | Value::Tuple(_) | Value::View(..) | Value::Generator(_) => {
-            value.iterate().ok()
-        }
-        _ => None,
-    }
 }
 
 /// The texts of a list.
