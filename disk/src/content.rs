@@ -54,21 +54,18 @@ pub enum Content {
 }
 
 /// Marks at the beginning of files. Longer ones precede those that they begin with.
-const MARKS: [(&[u8], Content); 19] = [
+const MARKS: [(&[u8], Content); 16] = [
     (b"version https://git-lfs.github.com/spec/", Content::LfsPointer),
     (b"\x1f\x8b", Content::Gzip),
     (b"\x28\xb5\x2f\xfd", Content::Zstandard),
     (b"\xfd7zXZ\0", Content::Xz),
-    (b"BZh", Content::Bzip2),
     (b"\x04\x22\x4d\x18", Content::Lz4),
     (b"7z\xbc\xaf\x27\x1c", Content::SevenZip),
     (b"PK\x03\x04", Content::Zip),
     (b"PK\x05\x06", Content::Zip),
-    (b"PAR1", Content::Parquet),
     (b"\x80\x02", Content::Pickle),
     (b"\x80\x03", Content::Pickle),
     (b"\x80\x04", Content::Pickle),
-    (b"GGUF", Content::Gguf),
     (b"\x89HDF\r\n\x1a\n", Content::Hdf5),
     (b"\xff\xfe\0\0", Content::Utf32),
     (b"\0\0\xfe\xff", Content::Utf32),
@@ -86,6 +83,13 @@ impl Content {
             return *content;
         }
         match start {
+            // Words that a text may begin with, so what follows counts, too.
+            [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', b'Y', b'&', b'S', b'Y', ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, b'r', b'E', b'8', b'P', 0x90, ..] => {
+                return Content::Bzip2;
+            }
+            [b'P', b'A', b'R', b'1', 0x15, ..] => return Content::Parquet,
+            [b'G', b'G', b'U', b'F', _, 0, 0, 0, ..] => return Content::Gguf,
             // A frame that other readers skip may come first.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => return Content::Zstandard,
             // Latin letters in UTF-16 and UTF-32 without a mark.
@@ -189,7 +193,6 @@ pub fn unpacked<R: BufRead + Send + 'static>(mut from: R) -> io::Result<Box<dyn 
         Content::Xz => wide(Box::new(lzma_rust2::XzReader::new_mem_limit(from, true, XZ_KIB))),
         Content::Bzip2 => wide(Box::new(bzip2::bufread::MultiBzDecoder::new(from))),
         Content::LfsPointer
-        | Content::Html
         | Content::Lz4
         | Content::SevenZip
         | Content::Zip
@@ -202,7 +205,8 @@ pub fn unpacked<R: BufRead + Send + 'static>(mut from: R) -> io::Result<Box<dyn 
             let message = format!("it is {}", content.name());
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        Content::Empty | Content::Parquet | Content::Other => Box::new(from),
+        // A page of HTML may be a document.
+        Content::Empty | Content::Html | Content::Parquet | Content::Other => Box::new(from),
     })
 }
 
@@ -269,10 +273,13 @@ mod tests {
         tar[257..262].copy_from_slice(b"ustar");
         let utf16 = |bytes: fn(u16) -> [u8; 2]| "{\"a\"".encode_utf16().flat_map(bytes).collect();
         let utf32 = |bytes: fn(u32) -> [u8; 4]| "{\"a\"".chars().flat_map(move |c| bytes(c.into()));
-        let cases: [(Vec<u8>, &str); 14] = [
+        // Pages of HTML, and words that begin like marks, are documents, too.
+        for text in [&b"<HTML>"[..], b"BZhang wrote", b"PAR1 is a mark", b"GGUF is a format"] {
+            assert_eq!(read(text.to_vec()).unwrap(), text);
+        }
+        assert!(Content::of(b"\n<!DOCTYPE html><title>401</title>").help().is_some());
+        let cases: [(Vec<u8>, &str); 12] = [
             (b"version https://git-lfs.github.com/spec/v1\noid sha256:0".to_vec(), "Git LFS"),
-            (b"\n<!DOCTYPE html><title>401</title>".to_vec(), "HTML"),
-            (b"<HTML>".to_vec(), "HTML"),
             (b"\x04\x22\x4d\x18".to_vec(), "lz4"),
             (b"7z\xbc\xaf\x27\x1c".to_vec(), "7-Zip"),
             (b"PK\x03\x04".to_vec(), "zip archive"),

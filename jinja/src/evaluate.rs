@@ -21,6 +21,9 @@ const MADE: usize = 256 << 20;
 /// Deepest nesting of a value.
 const NESTED: usize = 128;
 
+/// Most statements and expressions inside each other, those of called macros included.
+const LEVELS: usize = 2000;
+
 /// Deepest calls of macros.
 const DEPTH: usize = 64;
 
@@ -74,7 +77,8 @@ pub(crate) struct Run<'a> {
     steps: Cell<usize>,
     made: Cell<usize>,
     depth: Cell<usize>,
-    loops: Cell<usize>,
+    /// Statements and expressions inside each other.
+    nested: Cell<usize>,
 }
 
 impl<'a> Run<'a> {
@@ -98,7 +102,7 @@ impl<'a> Run<'a> {
             steps: Cell::new(0),
             made: Cell::new(0),
             depth: Cell::new(0),
-            loops: Cell::new(0),
+            nested: Cell::new(0),
         })
     }
 
@@ -193,6 +197,15 @@ impl<'a> Run<'a> {
         Ok(text)
     }
 
+    /// Counts one level deeper; the stack is finite.
+    fn deeper(&self) -> Result<(), String> {
+        self.nested.set(self.nested.get() + 1);
+        match self.nested.get() <= LEVELS {
+            true => Ok(()),
+            false => Err(format!("statements and expressions are more than {LEVELS} deep")),
+        }
+    }
+
     fn statement(
         &self,
         statement: &'a Stmt<'a>,
@@ -200,6 +213,18 @@ impl<'a> Run<'a> {
         out: &mut String,
     ) -> Result<Flow, String> {
         self.spend(1)?;
+        self.deeper()?;
+        let flow = self.one_statement(statement, scope, out)?;
+        self.nested.set(self.nested.get() - 1);
+        Ok(flow)
+    }
+
+    fn one_statement(
+        &self,
+        statement: &'a Stmt<'a>,
+        scope: &Rc<Scope>,
+        out: &mut String,
+    ) -> Result<Flow, String> {
         let refuse = |name: &str| Err(format!("`{{% {name} %}}` is not supported by canonc"));
         match statement {
             Stmt::Template(template) => return self.block(&template.children, scope, out),
@@ -300,9 +325,7 @@ impl<'a> Run<'a> {
             return self.block(&each.else_body, &Scope::inside(scope), out);
         }
         let mut completed = false;
-        self.loops.set(self.loops.get() + 1);
-        let depth = self.loops.get();
-        let mut state = Arc::new(Loop { items, index: 0, depth, last: Mutex::new(None) });
+        let mut state = Arc::new(Loop { items, index: 0, last: Mutex::new(None) });
         for index in 0..state.items.len() {
             self.spend(1)?;
             if let Some(item) = state.items.get(index).cloned() {
@@ -312,7 +335,7 @@ impl<'a> Run<'a> {
                     let last = state.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     let items = state.items.clone();
                     self.spend(items.len())?;
-                    state = Arc::new(Loop { items, index, depth, last: Mutex::new(last) });
+                    state = Arc::new(Loop { items, index, last: Mutex::new(last) });
                 }
                 if let Some(state) = Arc::get_mut(&mut state) {
                     state.index = index;
@@ -326,7 +349,6 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        self.loops.set(self.loops.get() - 1);
         // As in Jinja2, which notes at the end of a pass that there was one.
         if !completed {
             return self.block(&each.else_body, &Scope::inside(scope), out);
@@ -365,6 +387,13 @@ impl<'a> Run<'a> {
 
     fn eval(&self, expression: &'a Expr<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
         self.spend(1)?;
+        self.deeper()?;
+        let value = self.one_expression(expression, scope)?;
+        self.nested.set(self.nested.get() - 1);
+        Ok(value)
+    }
+
+    fn one_expression(&self, expression: &'a Expr<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
         match expression {
             Expr::Var(variable) => Ok(self.variable(variable.id, scope)),
             Expr::Const(constant) => {
@@ -442,6 +471,7 @@ impl<'a> Run<'a> {
             Expr::GetItem(item) => {
                 let value = self.eval(&item.expr, scope)?;
                 let key = self.eval(&item.subscript_expr, scope)?;
+                self.spend(value.len().unwrap_or(0) / 64)?;
                 operators::item(&value, &key)
             }
             Expr::Slice(slice) => {
@@ -520,7 +550,7 @@ impl<'a> Run<'a> {
         let is = |holds: fn(std::cmp::Ordering) -> bool| {
             Ok::<_, String>(left.order(right)?.is_some_and(holds))
         };
-        self.spend(right.len().unwrap_or(0) / 64)?;
+        self.spend((left.measure().size + right.measure().size) / 64)?;
         match op {
             CompareOpKind::Eq => Ok(left.equals(right)),
             CompareOpKind::Ne => Ok(!left.equals(right)),

@@ -203,7 +203,10 @@ pub(crate) fn filter(
             }
         }
         "abs" => match (value.as_int(), value) {
-            (Some(number), _) => Value::Int(number.abs()),
+            (Some(number), _) => {
+                let size = number.checked_abs().map(Value::Int);
+                size.ok_or_else(|| format!("abs({number}) is larger than canonc computes"))?
+            }
             (_, Value::Float(number)) => Value::Float(number.abs()),
             _ => return Err(format!("bad operand type for abs(): '{}'", value.type_name())),
         },
@@ -264,6 +267,10 @@ pub(crate) fn filter(
             };
             let all = all.to_string() + "\n";
             let blank = truth(blank);
+            let lines = all.matches(['\n', '\r']).count() + 2;
+            if indent.len().saturating_mul(lines) > LARGEST {
+                return Err(format!("a text of more than {LARGEST} bytes"));
+            }
             let lines = text::lines(&all, false);
             let lines = lines.into_iter().enumerate().map(|(at, line)| {
                 match at > 0 && (blank || !line.is_empty()) {
@@ -327,6 +334,7 @@ pub(crate) fn filter(
                 }
                 false => Err("cannot convert float infinity or NaN to integer".to_owned()),
             };
+            ascii_digits(value)?;
             match value {
                 Value::Undefined(message) => return Err(message.to_string()),
                 Value::Float(number) => of_float(*number)?,
@@ -341,6 +349,7 @@ pub(crate) fn filter(
         "float" => {
             let [_, default] = arguments.bind(name, ["value", "default"])?;
             let default = default.unwrap_or(Value::Float(0.0));
+            ascii_digits(value)?;
             match value {
                 Value::Undefined(message) => return Err(message.to_string()),
                 Value::Str(text) => parse_float(text).map_or(default, Value::Float),
@@ -408,6 +417,7 @@ pub(crate) fn filter(
             }
             for item in value.iterate()? {
                 let item = along(&item, attribute.as_ref().unwrap_or(&Value::None), None)?;
+                run.spend(sum.len().unwrap_or(0) / 16)?;
                 sum = operators::add(&sum, &item)?;
             }
             sum
@@ -522,7 +532,7 @@ pub(crate) fn filter(
             let [_, count, fill] = arguments.bind(name, ["value", "slices", "fill_with"])?;
             let count = usize::try_from(whole(count, 0, name)?)
                 .ok()
-                .filter(|count| (1..=LARGEST).contains(count));
+                .filter(|count| (1..=100_000).contains(count));
             let count = count.ok_or("slice needs a positive number of slices")?;
             let items = value.iterate()?;
             let (each, more) = (items.len() / count, items.len() % count);
@@ -635,27 +645,42 @@ fn select(run: &Run<'_>, name: &str, arguments: &Arguments) -> Result<Value, Str
     Ok(Value::generator(kept))
 }
 
+/// Refuses digits of other scripts, which Python's numbers may have.
+fn ascii_digits(value: &Value) -> Result<(), String> {
+    let text = value.as_str().unwrap_or_default();
+    match text.chars().any(|c| !c.is_ascii() && text::is_decimal(c)) {
+        true => Err("a number with digits of another script is not supported by canonc".to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// Digits in groups, as Python's numbers in texts have them.
+fn is_grouped(digits: &str) -> bool {
+    digits.split('_').all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit()))
+}
+
 /// Python's `int(text)`.
 fn parse_int(text: &str) -> Option<i128> {
     let text = text::strip(text, None, true, true);
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let grouped =
-        digits.split('_').all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit()));
-    grouped.then(|| text.replace('_', "").parse().ok()).flatten()
+    is_grouped(digits).then(|| text.replace('_', "").parse().ok()).flatten()
 }
 
 /// Python's `float(text)`.
 fn parse_float(text: &str) -> Option<f64> {
-    let text = text::strip(text, None, true, true);
-    let is_number = |c: char| c.is_ascii_digit() || "+-.eE_".contains(c);
-    let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
-    match ["inf", "infinity", "nan"].contains(&word.as_str()) {
-        true => text.to_ascii_lowercase().parse().ok(),
-        false if text.chars().all(is_number) && !text.starts_with('_') && !text.ends_with('_') => {
-            text.replace('_', "").parse().ok()
-        }
-        false => None,
+    let text = text::strip(text, None, true, true).to_ascii_lowercase();
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(&text);
+    if ["inf", "infinity", "nan"].contains(&unsigned) {
+        return text.parse().ok();
     }
+    let (number, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_part = |digits: &str| digits.is_empty() || is_grouped(digits);
+    let is_number = is_part(whole)
+        && is_part(fraction)
+        && !(whole.is_empty() && fraction.is_empty())
+        && is_grouped(exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
+    is_number.then(|| text.replace('_', "").parse().ok()).flatten()
 }
 
 /// The filter `round`, which rounds a half to the even neighbour as Python's `round`.

@@ -141,7 +141,8 @@ pub(crate) fn percent(text: &str, values: &Value) -> Result<String, String> {
                     (form.fill, form.align) = ('0', Some('='));
                 }
                 '0' => {}
-                sign => form.sign = Some(sign),
+                '+' => form.sign = Some('+'),
+                sign => form.sign = form.sign.or(Some(sign)),
             }
         }
         if form.align == Some('<') {
@@ -163,6 +164,9 @@ pub(crate) fn percent(text: &str, values: &Value) -> Result<String, String> {
             form.precision = Some(if precision.is_empty() { 0 } else { Form::number(&precision)? });
         }
         let kind = rest.next().ok_or("incomplete format")?;
+        if form.precision.is_some() && "diuxXo".contains(kind) {
+            return Err("a precision of a whole number is not supported by canonc".to_owned());
+        }
         if kind == '%' {
             out.push('%');
             continue;
@@ -301,7 +305,10 @@ fn formatted(value: &Value, form: &str) -> Result<String, String> {
         Some(c)
     };
     parsed.sign = take("+- ");
-    if take("0").is_some() && parsed.align.is_none() {
+    if take("0").is_some() {
+        if parsed.align.is_some() {
+            return Err(refuse());
+        }
         (parsed.fill, parsed.align) = ('0', Some('='));
     }
     let mut width = String::new();
@@ -320,7 +327,8 @@ fn formatted(value: &Value, form: &str) -> Result<String, String> {
         parsed.precision = Some(Form::number(&precision)?);
     }
     parsed.kind = take("sdfFxXob%");
-    if !rest.is_empty() {
+    let pads_zeros = parsed.fill == '0' && parsed.align == Some('=');
+    if !rest.is_empty() || parsed.comma && pads_zeros {
         return Err(refuse());
     }
     match (value, parsed.kind) {

@@ -127,6 +127,9 @@ pub(crate) fn dumps(value: &Value, style: &Style) -> Result<String, String> {
 const DEPTH: usize = 256;
 
 fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), String> {
+    if out.len() > crate::operators::LARGEST {
+        return Err("tojson writes more than it may".to_owned());
+    }
     if depth > DEPTH {
         return Err("the value is nested too deeply for tojson".to_owned());
     }
@@ -236,6 +239,9 @@ pub(crate) fn style(
 ) -> Result<Style, String> {
     let indent = match indent {
         Value::None => None,
+        Value::Str(text) if text.len() > 1 << 10 => {
+            return Err("tojson: the indent is too long".to_owned());
+        }
         Value::Str(text) => Some(text.to_string()),
         other => match other.as_int() {
             Some(width) => Some(" ".repeat(usize::try_from(width.clamp(0, 1 << 10)).unwrap_or(0))),

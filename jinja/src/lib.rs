@@ -58,21 +58,25 @@ impl Environment {
     /// The text of a template.
     pub fn render(&self, template: &str, context: &Value) -> Result<String, String> {
         let source = self.prepared(template);
-        let stmt = self.parse(&source)?;
-        let ast::Stmt::Template(template) = &stmt else { return Ok(String::new()) };
-        evaluate::Run::new(self, &source, context)?.template(template)
+        on_large_stack(|| {
+            let stmt = self.parse(&source)?;
+            let ast::Stmt::Template(template) = &stmt else { return Ok(String::new()) };
+            evaluate::Run::new(self, &source, context)?.template(template)
+        })
     }
 
     /// The value of an expression.
     pub fn evaluate(&self, expression: &str, context: &Value) -> Result<Value, String> {
-        let parsed = parse_expr(expression).map_err(|error| syntax(&error))?;
-        evaluate::Run::new(self, expression, context)?.expression(&parsed)
+        on_large_stack(|| {
+            let parsed = parse_expr(expression).map_err(|error| syntax(&error))?;
+            evaluate::Run::new(self, expression, context)?.expression(&parsed)
+        })
     }
 
-    /// Whether a template can be read: its syntax, and the names of its filters and tests.
+    /// Whether a template can be read. Filters and tests are looked up where they are used.
     pub fn check(&self, template: &str) -> Result<(), String> {
         let source = self.prepared(template);
-        self.parse(&source).map(drop)
+        on_large_stack(|| self.parse(&source).map(drop))
     }
 
     /// The template as the parser takes it: line ends as Jinja2 reads them; without the marks that `transformers` adds for
@@ -93,6 +97,9 @@ impl Environment {
     }
 
     fn parse<'a>(&self, source: &'a str) -> Result<ast::Stmt<'a>, String> {
+        if source.len() > LONGEST {
+            return Err(format!("the template has {} bytes; the limit is {LONGEST}", source.len()));
+        }
         let whitespace = WhitespaceConfig {
             keep_trailing_newline: !self.trims_blocks,
             lstrip_blocks: self.trims_blocks,
@@ -100,6 +107,18 @@ impl Environment {
         };
         parse(source, "template", SyntaxConfig, whitespace).map_err(|error| syntax(&error))
     }
+}
+
+/// Longest template. A chain of operators or branches is as deep as it is long.
+const LONGEST: usize = 256 << 10;
+
+/// Calls on a thread whose stack is enough for the longest chain.
+fn on_large_stack<T: Send>(call: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(512 << 20).spawn_scoped(scope, call);
+        let thread = thread.map_err(|error| format!("no thread for a template: {error}"))?;
+        thread.join().unwrap_or_else(|_| Err("the template cannot be rendered".to_owned()))
+    })
 }
 
 fn syntax(error: &minijinja::Error) -> String {

@@ -190,9 +190,11 @@ pub(crate) fn is_upper(text: &str) -> bool {
 
 /// Python's `str.capitalize`.
 pub(crate) fn capitalize(text: &str) -> String {
-    let mut characters = text.chars();
-    let first = characters.next().map(text::title).unwrap_or_default();
-    first + &characters.as_str().to_lowercase()
+    let Some(first) = text.chars().next() else { return String::new() };
+    // A sigma at the end of a word depends on what is before it.
+    let all = text.to_lowercase();
+    let lowered: usize = first.to_lowercase().map(char::len_utf8).sum();
+    text::title(first) + all.get(lowered..).unwrap_or_default()
 }
 
 /// Python's `str.center`: of an odd number of blanks, more stand on the left if the width is odd.
@@ -234,6 +236,11 @@ fn wanted(value: Option<Value>, name: &str) -> Result<Arc<str>, String> {
     }
 }
 
+/// Letters that are numbers in Python: of Chinese, Japanese and Korean texts, and Roman numerals.
+fn is_numeral(c: char) -> bool {
+    matches!(c, '\u{2160}'..='\u{2188}' | '\u{3007}' | '\u{3021}'..='\u{3029}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
 fn one_character(fill: Option<Value>, name: &str) -> Result<Arc<str>, String> {
     let fill = fill.map_or(Ok(Arc::from(" ")), |fill| wanted(Some(fill), name))?;
     match fill.chars().count() {
@@ -266,6 +273,13 @@ fn part(text: &str, start: Option<Value>, end: Option<Value>) -> Result<(String,
 }
 
 fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, String> {
+    // Other signs than these and letters may be digits in Python.
+    let is_known =
+        |c: char| c.is_ascii() || text::is_decimal(c) || "²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉½".contains(c);
+    let are_known = text.chars().all(|c| is_known(c) || text::is_letter(c) && !is_numeral(c));
+    if ["isdigit", "isnumeric", "isalnum"].contains(&name) && !are_known {
+        return Err(format!("`.{name}()` of such characters is not supported by canonc"));
+    }
     let all =
         |holds: fn(char) -> bool| Ok(Value::Bool(!text.is_empty() && text.chars().all(holds)));
     let stripped = |left: bool, right: bool| {
@@ -298,9 +312,11 @@ fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, S
     };
     let affixed = |at_end: bool| {
         let [affix, start, end] = arguments.bind(name, ["prefix", "start", "end"])?;
-        let (within, _) = part(text, start, end)?;
-        let has =
-            |affix: &str| if at_end { within.ends_with(affix) } else { within.starts_with(affix) };
+        let (within, before) = part(text, start, end)?;
+        let is_inside = before <= i128::try_from(text.chars().count()).unwrap_or(i128::MAX);
+        let has = |affix: &str| {
+            is_inside && if at_end { within.ends_with(affix) } else { within.starts_with(affix) }
+        };
         match affix {
             Some(Value::Tuple(affixes)) => {
                 let any = affixes.iter().filter_map(Value::as_str).any(has);
@@ -335,8 +351,9 @@ fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, S
         "count" => {
             let [sub, start, end] = arguments.bind(name, ["sub", "start", "end"])?;
             let sub = wanted(sub, name)?;
-            let (within, _) = part(text, start, end)?;
+            let (within, before) = part(text, start, end)?;
             Ok(Value::int(match sub.is_empty() {
+                true if before > i128::try_from(text.chars().count()).unwrap_or(i128::MAX) => 0,
                 true => within.chars().count() + 1,
                 false => within.matches(&*sub).count(),
             }))
@@ -371,12 +388,19 @@ fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, S
                 })?;
                 parts.push(part);
             }
-            Ok(Value::from(parts.join(text)))
+            let size: usize = parts.iter().map(|part| part.len() + text.len()).sum();
+            match size <= LARGEST {
+                true => Ok(Value::from(parts.join(text))),
+                false => Err(format!("a text of {size} bytes; the limit is {LARGEST}")),
+            }
         }
         "ljust" => padded(false),
         "rjust" => padded(true),
         "lower" => Ok(Value::from(text.to_lowercase())),
         "upper" => Ok(Value::from(text.to_uppercase())),
+        "title" if text.contains('Σ') => {
+            Err("`.title()` of a text with Σ is not supported by canonc".to_owned())
+        }
         "title" => Ok(Value::from(titled(text))),
         "swapcase" => {
             let swapped = text.chars().flat_map(|c| {

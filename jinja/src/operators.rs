@@ -1,5 +1,6 @@
 //! Operators on Python's values.
 
+use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
 use crate::format;
@@ -10,23 +11,34 @@ pub(crate) const LARGEST: usize = 16 << 20;
 
 /// Entries of a dictionary as they come: of two equal keys the last value counts, in the first one's place.
 #[derive(Debug, Default)]
-pub(crate) struct Entries(Vec<(Value, Value)>);
+pub(crate) struct Entries {
+    entries: Vec<(Value, Value)>,
+    /// Where each text is; other keys are searched.
+    texts: HashMap<Arc<str>, usize>,
+}
 
 impl Entries {
     pub(crate) fn insert(&mut self, key: Value, value: Value) {
-        // Large objects of a file have few keys; a search is as fast as a table.
-        match self.0.iter_mut().find(|(other, _)| other.equals(&key)) {
-            Some((_, old)) => *old = value,
-            None => self.0.push((key, value)),
+        let at = match &key {
+            Value::Str(text) => self.texts.get(text).copied(),
+            key => self.entries.iter().position(|(other, _)| other.equals(key)),
+        };
+        if let Some((_, old)) = at.and_then(|at| self.entries.get_mut(at)) {
+            *old = value;
+            return;
         }
+        if let Value::Str(text) = &key {
+            self.texts.insert(Arc::clone(text), self.entries.len());
+        }
+        self.entries.push((key, value));
     }
 
     pub(crate) fn into_map(self) -> Value {
-        Value::map(self.0)
+        Value::map(self.entries)
     }
 
     pub(crate) fn into_inner(self) -> Vec<(Value, Value)> {
-        self.0
+        self.entries
     }
 }
 
@@ -94,7 +106,7 @@ pub(crate) fn multiply(left: &Value, right: &Value) -> Result<Value, String> {
     for (value, times) in [(left, right), (right, left)] {
         let Some(times) = times.as_int() else { continue };
         let times = usize::try_from(times.max(0)).unwrap_or(usize::MAX);
-        let size = |length: usize| length.checked_mul(times).unwrap_or(usize::MAX);
+        let size = |length: usize| length.saturating_mul(times);
         match value {
             Value::Str(text) => {
                 bounded(size(text.len()))?;
@@ -139,7 +151,14 @@ pub(crate) fn floor_divide(left: &Value, right: &Value) -> Result<Value, String>
         let quotient = a.checked_div(b)?;
         Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
     };
-    numbers("//", left, right, whole, |a, b| (a / b).floor())
+    numbers("//", left, right, whole, |a, b| {
+        // As Python: of the exact remainder, not of the rounded quotient.
+        let rest = a % b;
+        let quotient = (a - rest) / b;
+        let quotient =
+            if rest != 0.0 && (rest < 0.0) != (b < 0.0) { quotient - 1.0 } else { quotient };
+        if quotient - quotient.floor() > 0.5 { quotient.floor() + 1.0 } else { quotient.floor() }
+    })
 }
 
 /// The remainder, with the divisor's sign; of a text, formatting.
@@ -185,7 +204,10 @@ pub(crate) fn power(left: &Value, right: &Value) -> Result<Value, String> {
 
 pub(crate) fn negate(value: &Value) -> Result<Value, String> {
     match (value, value.as_int()) {
-        (_, Some(number)) => Ok(Value::Int(-number)),
+        (_, Some(number)) => {
+            let negated = number.checked_neg().map(Value::Int);
+            negated.ok_or_else(|| format!("-({number}) is larger than canonc computes"))
+        }
         (Value::Float(number), _) => Ok(Value::Float(-number)),
         (Value::Undefined(message), _) => Err(message.to_string()),
         _ => Err(format!("bad operand type for unary -: '{}'", value.type_name())),
@@ -208,6 +230,11 @@ pub(crate) fn contains(container: &Value, item: &Value) -> Result<bool, String> 
         }
         Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
             Err(format!("argument of type '{}' is not iterable", container.type_name()))
+        }
+        // What was looked at is gone.
+        Value::Generator(generator) => {
+            let mut items = generator.items.lock().unwrap_or_else(PoisonError::into_inner);
+            Ok(std::iter::from_fn(|| items.pop_front()).any(|other| other.equals(item)))
         }
         other => Ok(other.iterate()?.iter().any(|other| other.equals(item))),
     }
@@ -312,8 +339,9 @@ fn loop_attribute(state: &crate::value::Loop, name: &str) -> Option<Value> {
         "first" => Value::Bool(index == 0),
         "last" => Value::Bool(index + 1 == length),
         "length" => Value::int(length),
-        "depth" => Value::int(state.depth),
-        "depth0" => Value::int(state.depth - 1),
+        // Only recursive loops are deeper.
+        "depth" => Value::int(1),
+        "depth0" => Value::int(0),
         "previtem" => near(index.checked_sub(1), "previous"),
         "nextitem" => near(Some(index + 1), "next"),
         _ => return None,
@@ -384,7 +412,10 @@ pub(crate) fn set_attribute(target: &Value, name: &str, value: Value) -> Result<
         );
     }
     let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut changed = Entries(std::mem::take(&mut *entries));
+    let mut changed = Entries::default();
+    for (key, value) in std::mem::take(&mut *entries) {
+        changed.insert(key, value);
+    }
     changed.insert(Value::from(name), value);
     *entries = changed.into_inner();
     Ok(())

@@ -97,7 +97,6 @@ impl Measure {
 pub struct Loop {
     pub(crate) items: Vec<Value>,
     pub(crate) index: usize,
-    pub(crate) depth: usize,
     /// What `loop.changed` saw last.
     pub(crate) last: Mutex<Option<Value>>,
 }
@@ -341,7 +340,12 @@ impl Value {
             (Value::None, Value::None) | (Value::Undefined(_), Value::Undefined(_)) => true,
             (Value::Str(a) | Value::Markup(a), Value::Str(b) | Value::Markup(b)) => a == b,
             (Value::List(a), Value::List(b)) | (Value::Tuple(a), Value::Tuple(b)) => lists(a, b),
-            (Value::View(_, a), Value::View(_, b)) => Arc::ptr_eq(a, b),
+            (Value::View(RANGE, a), Value::View(RANGE, b)) => lists(a, b),
+            (Value::View("dict_values", a), Value::View("dict_values", b)) => Arc::ptr_eq(a, b),
+            // Sets.
+            (Value::View(_, a), Value::View(_, b)) => {
+                a.len() == b.len() && a.iter().all(|item| b.iter().any(|other| other.equals(item)))
+            }
             (Value::Map(a), Value::Map(b)) => {
                 a.len() == b.len()
                     && a.iter()

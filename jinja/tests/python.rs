@@ -159,6 +159,24 @@ fn hostile_templates_end() {
         let result = CHAT.render(template, &context);
         assert!(result.is_err(), "{template}: {}", result.unwrap().len());
     }
+    // Chains that the parser reads in a loop, and macros that are nested and call themselves.
+    let ifs = format!("{}{{{{ m() }}}}{}", "{% if true %}".repeat(100), "{% endif %}".repeat(100));
+    for template in [
+        format!("{{{{ {}1 }}}}", "1+".repeat(100_000)),
+        format!("{{{{ 'a'{} }}}}", "|trim".repeat(40_000)),
+        format!("{{{{ x{} }}}}", "[0]".repeat(50_000)),
+        format!("{{% if x %}}{}{{% endif %}}", "{% elif x %}".repeat(20_000)),
+        format!("{{% macro m() %}}{ifs}{{% endmacro %}}{{{{ m() }}}}"),
+        "{{ ('x' * 10000000).join(range(100000) | map('string')) }}".to_owned(),
+        "{{ ('\\n' * 1000000) | indent('x' * 1000000, blank=true) }}".to_owned(),
+        "{{ [[1]] | tojson(indent='x' * 10000000) }}".to_owned(),
+        "{{ -(-170141183460469231731687303715884105727 - 1) }}".to_owned(),
+        "{% set s = 'x' * 1000000 %}{% for i in range(99999) %}{{ s[0] }}{% endfor %}".to_owned(),
+        "{{ ([[1]] * 90000) | sum(start=[]) }}".to_owned(),
+    ] {
+        let result = CHAT.render(&template, &context);
+        assert!(result.is_err(), "{template:.80}: {}", result.unwrap().len());
+    }
     let nested = "(".repeat(100_000);
     assert!(CHAT.render(&format!("{{{{ {nested} }}}}"), &context).is_err());
     assert!(Value::from_json(&"[".repeat(100_000)).is_err());

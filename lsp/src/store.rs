@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// The name of a path that is relative to the folder of a file: the folder of the workspace that has it.
-    pub(crate) fn from_folder_of(&self, file: &str, path: &str) -> String {
+    pub(crate) fn path_in_folder(&self, file: &str, path: &str) -> String {
         let file = self.path(file);
         match self.folders.iter().find(|folder| file.starts_with(folder)) {
             Some(folder) => self.name(&folder.join(path)),

@@ -199,7 +199,7 @@ impl Table<'_> {
         }
         // A lock names its source from the root.
         match self.kind {
-            DocumentKind::Lock => Some((self.store.from_folder_of(self.name, path), name)),
+            DocumentKind::Lock => Some((self.store.path_in_folder(self.name, path), name)),
             DocumentKind::Recipe | DocumentKind::Canon => {
                 Some((import_target(self.name, path)?, name))
             }

@@ -73,15 +73,44 @@ fn raise_exception(arguments: &Arguments) -> Result<Value, String> {
     Err(message.unwrap_or(Value::None).text()?)
 }
 
+/// Directives of `strftime` that mean the same in Python.
+const DIRECTIVES: &str = "aAbBcCdDeFgGhHIjklmMnpPrRStTuUVwWxXyY%";
+
 /// The date and time of this machine, as Python's `datetime.now().strftime(format)`.
 fn strftime_now(arguments: &Arguments) -> Result<Value, String> {
     let [format] = arguments.bind("strftime_now", ["format"])?;
     let Some(Value::Str(format)) = format else {
         return Err("strftime_now needs a str".to_owned());
     };
+    let mut ours = String::new();
+    let mut characters = format.chars();
+    while let Some(c) = characters.next() {
+        if c != '%' {
+            ours.push(c);
+            continue;
+        }
+        let mut directive = characters.next();
+        let padding = directive.filter(|c| ['-', '_', '0'].contains(c));
+        if padding.is_some() {
+            directive = characters.next();
+        }
+        match directive {
+            Some('f') if padding.is_none() => ours += "%6f",
+            // A time without a zone has none.
+            Some('z' | 'Z') if padding.is_none() => {}
+            Some(known) if DIRECTIVES.contains(known) => {
+                ours.push('%');
+                ours.extend(padding);
+                ours.push(known);
+            }
+            other => {
+                let other: String = padding.into_iter().chain(other).collect();
+                return Err(format!("strftime_now: `%{other}` is not supported by canonc"));
+            }
+        }
+    }
     let mut text = String::new();
-    // An unknown directive is an error of writing.
-    write!(text, "{}", chrono::Local::now().format(&format))
+    write!(text, "{}", chrono::Local::now().naive_local().format(&ours))
         .map_err(|_| format!("strftime_now: `{format}` has an unknown directive"))?;
     Ok(Value::from(text))
 }
@@ -92,19 +121,9 @@ impl Template {
         ENVIRONMENT
             .check(text)
             .map_err(|error| format!("the chat template cannot be read: {error}"))?;
-        let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-        let loops = [
-            ".content%}",
-            ".content-%}",
-            "['content']%}",
-            "['content']-%}",
-            "[\"content\"]%}",
-            "[\"content\"]-%}",
-        ];
-        let reads_parts = compact.split("{%").any(|block| {
-            let block = block.trim_start_matches('-');
-            block.starts_with("for") && loops.iter().any(|end| block.contains(end))
-        });
+        // vLLM decides in the same way: a template that never names the text of a part takes one text.
+        let reads_parts =
+            [".text", "['text']", "[\"text\"]"].iter().any(|name| text.contains(name));
         Ok(Template { text: text.to_owned(), marks, reads_parts, plain: false })
     }
 
@@ -118,11 +137,24 @@ impl Template {
         if self.plain { vec![PLAIN_STOP.to_owned()] } else { Vec::new() }
     }
 
-    /// The prompt of a conversation.
-    pub fn render(&self, conversation: &Conversation) -> Result<String, ApiError> {
+    /// The prompt of a conversation, in which no message spells one of these tokens.
+    pub fn render(
+        &self,
+        conversation: &Conversation,
+        specials: &[Special],
+    ) -> Result<String, ApiError> {
         let Conversation { messages, tools, add_generation_prompt, options } = conversation;
         let messages: Vec<Value> =
             messages.iter().map(|message| prepared(message, self.reads_parts)).collect();
+        let named =
+            messages.iter().enumerate().map(|(at, message)| (format!("messages[{at}]"), message));
+        let options_of =
+            options.iter().map(|(name, value)| (format!("chat_template_kwargs.{name}"), value));
+        for (name, value) in named.chain([("tools".to_owned(), tools)]).chain(options_of) {
+            if let Some(special) = spelled(value, specials) {
+                return Err(refusal(&name, special));
+            }
+        }
         let marks =
             self.marks.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
         let mut names: BTreeMap<String, Value> = marks.collect();
@@ -146,15 +178,7 @@ impl Template {
         codec: &dyn Codec,
     ) -> Result<Vec<u32>, ApiError> {
         let specials = codec.specials();
-        for (at, message) in conversation.messages.iter().enumerate() {
-            if let Some(special) = spelled(message, specials) {
-                return Err(refusal(&format!("messages[{at}]"), special));
-            }
-        }
-        if let Some(special) = spelled(&conversation.tools, specials) {
-            return Err(refusal("tools", special));
-        }
-        let text = self.render(conversation)?;
+        let text = self.render(conversation, specials)?;
         let refuse = |error: String| ApiError::field("messages", error);
         let mut ids = match codec.encode_template(&text) {
             Some(ids) => ids.map_err(refuse)?,
@@ -226,7 +250,7 @@ fn prepared(message: &Value, reads_parts: bool) -> Value {
         let (Some(key), false) = (key.as_str(), value.is_none()) else { continue };
         let value = match key {
             "content" if !reads_parts => joined(value).unwrap_or_else(|| value.clone()),
-            "tool_calls" => with_objects(value),
+            "tool_calls" => calls_with_objects(value),
             _ => value.clone(),
         };
         fields.push((key.to_owned(), value));
@@ -248,17 +272,24 @@ fn joined(content: &Value) -> Option<Value> {
 }
 
 /// Tool calls whose arguments are objects: requests have them as JSON in a text, which templates would print quoted.
-fn with_objects(calls: &Value) -> Value {
-    if let Some(calls) = calls.as_list() {
-        return calls.iter().map(with_objects).collect::<Vec<_>>().into();
-    }
-    let Some(entries) = calls.entries() else { return calls.clone() };
+fn calls_with_objects(calls: &Value) -> Value {
+    let Some(calls) = calls.as_list() else { return calls.clone() };
+    calls.iter().map(|call| with_object(call, true)).collect::<Vec<_>>().into()
+}
+
+fn with_object(call: &Value, has_function: bool) -> Value {
+    let Some(entries) = call.entries() else { return call.clone() };
     let changed = |(key, value): &(Value, Value)| {
-        let name = key.as_str()?.to_owned();
-        let object = value.as_str().filter(|_| name == "arguments");
-        let object = object.and_then(|text| Value::from_json(text).ok());
-        let object = object.filter(|value| value.entries().is_some());
-        Some((name, object.unwrap_or_else(|| with_objects(value))))
+        let name = key.as_str()?;
+        let value = match name {
+            "function" if has_function => with_object(value, false),
+            "arguments" => {
+                let object = value.as_str().and_then(|text| Value::from_json(text).ok());
+                object.filter(|object| object.entries().is_some()).unwrap_or_else(|| value.clone())
+            }
+            _ => value.clone(),
+        };
+        Some((name.to_owned(), value))
     };
     entries.iter().filter_map(changed).collect()
 }

@@ -257,10 +257,10 @@ impl Common {
                 Some(number.ok_or_else(|| wrong("seed", "a whole number of 64 bits", &value))?)
             }
         };
-        // Other programs write -1 for all.
+        // Other programs write -1 or 0 for all.
         let top_k = match fields.take("top_k") {
             None => None,
-            Some(value) if value.as_i64() == Some(-1) => None,
+            Some(value) if [Some(-1), Some(0)].contains(&value.as_i64()) => None,
             Some(value) => Some(
                 value
                     .as_u64()
@@ -289,9 +289,7 @@ impl Common {
                 let mut options = Fields::new(value).map_err(|_| {
                     ApiError::field("stream_options", "`stream_options` should be an object")
                 })?;
-                let usage = options.flag("include_usage", false)?;
-                options.end()?;
-                usage
+                options.flag("include_usage", false)?
             }
         };
         let penalties = Penalties {
@@ -505,27 +503,11 @@ fn conversation(fields: &mut Fields, ordered: &jinja::Value) -> Result<Conversat
     let add_generation_prompt = fields.flag("add_generation_prompt", true)?;
     fields.only("continue_final_message", &[Value::from(false)])?;
     Ok(Conversation {
-        messages: named("messages")
-            .as_list()
-            .unwrap_or_default()
-            .iter()
-            .map(with_content)
-            .collect(),
+        messages: named("messages").as_list().unwrap_or_default().to_vec(),
         tools: if has_tools { tools } else { jinja::Value::None },
         add_generation_prompt,
         options,
     })
-}
-
-/// A message whose content, if it has none, is empty: a template may ask for the content of any.
-fn with_content(message: &jinja::Value) -> jinja::Value {
-    let Some(entries) = message.entries() else { return message.clone() };
-    let has_content =
-        message.get(&jinja::Value::from("content")).is_some_and(|content| !content.is_none());
-    let absent = (!has_content).then(|| ("content".to_owned(), jinja::Value::from("")));
-    let fields =
-        entries.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone())));
-    fields.filter(|(key, _)| has_content || key != "content").chain(absent).collect()
 }
 
 /// Messages have a role, and a content of text or of parts that are all text. Other fields are for the template.

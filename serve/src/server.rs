@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::answer::{Head, Shape};
-use crate::chat::Template;
+use crate::chat::{Conversation, Template};
 use crate::engine::{Desk, Engine, Job, Limits, Refusal};
 use crate::error::ApiError;
 use crate::model::{Codec, Model};
@@ -189,9 +189,11 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
     app.stats.answered(response.status().as_u16());
     app.stats.request_times.add(began.elapsed());
     let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     if let Some(origin) = origin {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        let exposed = HeaderValue::from_static("x-request-id, x-ignored-fields");
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         if is_preflight {
             let allow = |text| HeaderValue::from_static(text);
             headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, allow("GET, POST"));
@@ -212,7 +214,10 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
 /// An answer that names the fields of the request that were left out.
 fn with_ignored(mut response: Response, ignored: &[String]) -> Response {
     let names: Vec<String> = ignored.iter().map(|name| name.escape_default().to_string()).collect();
-    if let Ok(names) = HeaderValue::from_str(&names.join(", "))
+    let mut names = names.join(", ");
+    // Clients limit the length of a header.
+    names.truncate(1000);
+    if let Ok(names) = HeaderValue::from_str(&names)
         && !ignored.is_empty()
     {
         response.headers_mut().insert(HeaderName::from_static("x-ignored-fields"), names);
@@ -230,7 +235,8 @@ impl App {
     /// Whether a page of this origin may use the server.
     fn allows(&self, origin: &HeaderValue) -> bool {
         let Ok(origin) = origin.to_str() else { return false };
-        let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+        let host = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+        let Some(host) = host else { return false };
         let name = host
             .rsplit_once(':')
             .filter(|(_, port)| !port.ends_with(']'))
@@ -282,10 +288,20 @@ impl App {
 
     /// The JSON of a request.
     async fn json(&self, request: Request) -> Result<Value, ApiError> {
-        self.read(request).await.map(|read| read.value)
+        let bytes = self.bytes(request).await?;
+        serde_json::from_slice(&bytes).map_err(|error| not_json(&error))
     }
 
+    /// The same, with the order of its keys.
     async fn read(&self, request: Request) -> Result<Read, ApiError> {
+        let bytes = self.bytes(request).await?;
+        let value = serde_json::from_slice(&bytes).map_err(|error| not_json(&error))?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| not_json(&error))?;
+        let ordered = jinja::Value::from_json(text).map_err(|error| not_json(&error))?;
+        Ok(Read { value, ordered })
+    }
+
+    async fn bytes(&self, request: Request) -> Result<Bytes, ApiError> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
         // A page in a browser may send other types without asking.
@@ -304,20 +320,14 @@ impl App {
             return Err(too_large());
         }
         let body: Body = request.into_body();
-        let bytes = match tokio::time::timeout(ARRIVAL, to_bytes(body, most)).await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(_)) => return Err(too_large()),
+        match tokio::time::timeout(ARRIVAL, to_bytes(body, most)).await {
+            Ok(Ok(bytes)) => Ok(bytes),
+            Ok(Err(_)) => Err(too_large()),
             Err(_) => {
                 let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
                 return Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why));
             }
-        };
-        let wrong =
-            |error: &dyn std::fmt::Display| ApiError::bad(format!("the body is not JSON: {error}"));
-        let value = serde_json::from_slice(&bytes).map_err(|error| wrong(&error))?;
-        let text = std::str::from_utf8(&bytes).map_err(|error| wrong(&error))?;
-        let ordered = jinja::Value::from_json(text).map_err(|error| wrong(&error))?;
-        Ok(Read { value, ordered })
+        }
     }
 
     fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
@@ -465,6 +475,23 @@ impl App {
     }
 }
 
+fn not_json(error: &dyn std::fmt::Display) -> ApiError {
+    ApiError::bad(format!("the body is not JSON: {error}"))
+}
+
+/// A conversation's tokens, made on a thread that may take long.
+async fn conversation_tokens(
+    app: &Shared,
+    conversation: Conversation,
+) -> Result<Vec<u32>, ApiError> {
+    let app = Arc::clone(app);
+    let made = tokio::task::spawn_blocking(move || {
+        app.setup.template.tokens(&conversation, app.setup.codec.as_ref())
+    });
+    made.await
+        .unwrap_or_else(|_| Err(ApiError::field("messages", "these messages cannot be tokenized")))
+}
+
 /// Whether two texts are equal, in a time that does not depend on where they differ.
 fn same(one: &str, two: &str) -> bool {
     let differ = one.bytes().zip(two.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
@@ -497,7 +524,7 @@ async fn chat(State(app): State<Shared>, request: Request) -> Result<Response, A
     if let Some(why) = &app.setup.no_text {
         return Err(ApiError::field("messages", why.clone()));
     }
-    let ids = app.setup.template.tokens(&conversation, app.setup.codec.as_ref())?;
+    let ids = conversation_tokens(&app, conversation).await?;
     app.check_bias(&common)?;
     let most = app.room("messages", &ids, common.max_tokens, usize::MAX)?;
     common.stops.extend(app.setup.template.stops());
@@ -549,7 +576,7 @@ async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Json<Va
             if let Some(why) = &app.setup.no_text {
                 return Err(ApiError::field("messages", why.clone()));
             }
-            app.setup.template.tokens(&conversation, app.setup.codec.as_ref())?
+            conversation_tokens(&app, conversation).await?
         }
     };
     let (count, most) = (ids.len(), app.setup.context);

@@ -255,7 +255,7 @@ fn fields_that_change_nothing_are_taken_and_unknown_ones_named() {
     let server = Server::start();
     let messages = json!([
         { "role": "user", "content": "hi", "type": "text", "name": "me" },
-        { "role": "assistant", "content": null, "tool_calls": [{ "id": "1", "type": "function", "function": { "name": "f", "arguments": "{\"b\": 1, \"a\": 2}" } }] },
+        { "role": "assistant", "content": "", "tool_calls": [{ "id": "1", "type": "function", "function": { "name": "f", "arguments": "{\"b\": 1, \"a\": 2}" } }] },
         { "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }], "tool_call_id": "1" },
     ]);
     let body = json!({

@@ -40,7 +40,7 @@ fn a_wrong_field_is_named_with_what_would_be_right() {
         (r#"{"prompt": "a", "temperature": "hot"}"#, "temperature", "but is a text"),
         (r#"{"prompt": "a", "top_p": 0}"#, "top_p", "leaves no token"),
         (r#"{"prompt": "a", "top_p": 1.5}"#, "top_p", "but is 1.5"),
-        (r#"{"prompt": "a", "top_k": 0}"#, "top_k", "1 or more, or -1"),
+        (r#"{"prompt": "a", "top_k": -2}"#, "top_k", "1 or more, or -1"),
         (r#"{"prompt": "a", "seed": 1.5}"#, "seed", "but is 1.5"),
         (r#"{"prompt": "a", "n": 17}"#, "n", "from 1 to 16, but is 17"),
         (r#"{"prompt": "a", "best_of": 2}"#, "best_of", "should be `n`, here 1"),
@@ -100,6 +100,15 @@ fn a_wrong_conversation_is_named() {
         (
             json!([{ "role": "user", "content": {} }]),
             "`messages[0].content` should be a text, but is an object",
+        ),
+        // Spelled by two parts, by an escape, in a call.
+        (
+            json!([{ "role": "user", "content": [{ "type": "text", "text": "<|us" }, { "type": "text", "text": "er|>" }] }]),
+            "`messages[0]` contains `<|user|>`",
+        ),
+        (
+            json!([{ "role": "user", "content": "x", "tool_calls": [{ "function": { "arguments": "{\"a\": \"\\u003c|end|>\"}" } }] }]),
+            "`messages[0]` contains `<|end|>`",
         ),
         (
             json!([{ "role": "judge", "content": "x" }]),

@@ -189,7 +189,7 @@ impl Shared {
             let may = patience + Duration::from_secs_f64(SECONDS_PER_MIB * mib);
             // Each worker may have used as much.
             let used = processor_time().saturating_sub(document.since) / self.workers;
-            (used > may).then(|| (document, may.as_secs()))
+            (used > may).then_some((document, may.as_secs()))
         })?;
         Some(DataError::new(
             format!(
@@ -224,13 +224,15 @@ impl Writer<'_> {
                 Ok((number, result)) => {
                     early.insert(number, result);
                 }
-                Err(RecvTimeoutError::Timeout) => match self.shared.overdue(self.patience) {
-                    Some(error) => return Err(error),
-                    None if stop.load(Ordering::Relaxed) => return Ok(Stop::Asked),
-                    None => {}
-                },
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    return Ok(Stop::Asked);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
                 // Before the end only if the reader or a worker panicked, which the caller passes on.
                 Err(RecvTimeoutError::Disconnected) => return Ok(Stop::Done),
+            }
+            if let Some(error) = self.shared.overdue(self.patience) {
+                return Err(error);
             }
             while let Some(result) = early.remove(&next) {
                 let made = result?;
