@@ -298,7 +298,7 @@ impl<'a> Run<'a> {
 
     fn for_loop(
         &self,
-        each: &'a ast::ForLoop<'a>,
+        each: &'a ast::Spanned<ast::ForLoop<'a>>,
         scope: &Rc<Scope>,
         out: &mut String,
     ) -> Result<Flow, String> {
@@ -309,7 +309,14 @@ impl<'a> Run<'a> {
         self.used(&iterated)?;
         let mut items = iterated.iterate()?;
         self.spend(items.len())?;
-        if let Some(condition) = &each.filter_expr {
+        let span = each.span();
+        let written = self.source.get(span.start_offset as usize..span.end_offset as usize);
+        // A condition is read in each pass, unless the body asks `loop` for what comes.
+        let mut in_pass = each.filter_expr.as_ref();
+        if let Some(condition) = in_pass
+            && written.is_none_or(|written| written.contains("loop"))
+        {
+            in_pass = None;
             let mut kept = Vec::new();
             for item in items {
                 let inside = Scope::inside(scope);
@@ -342,10 +349,25 @@ impl<'a> Run<'a> {
                 }
                 inside.set("loop", Value::Loop(Arc::clone(&state)));
                 self.assign(&each.target, item, &inside)?;
+                if let Some(condition) = in_pass {
+                    let holds = self.eval(condition, &inside)?;
+                    if !self.is_true(&holds)? {
+                        continue;
+                    }
+                }
                 match self.block(&each.body, &inside, out)? {
                     Flow::Next => completed = true,
                     Flow::Continue => {}
-                    Flow::Break => break,
+                    Flow::Break => {
+                        // A generator keeps what was not read.
+                        if let Value::Generator(generator) = &iterated {
+                            let rest = state.items.get(index + 1..).unwrap_or_default();
+                            let mut items =
+                                generator.items.lock().unwrap_or_else(PoisonError::into_inner);
+                            items.extend(rest.iter().cloned());
+                        }
+                        break;
+                    }
                 }
             }
         }

@@ -128,6 +128,30 @@ fn chat_templates_render_as_in_transformers() {
     assert_eq!(names, BTreeSet::from(["alpaca", "functionary", "vicuna"]), "{refused:#?}");
 }
 
+/// Jinja2 reads a condition, and a generator, one element after another.
+#[test]
+fn loops_read_no_further_than_they_go() {
+    let context = Value::from_json(r#"{"li": [3, 1, 2]}"#).unwrap();
+    for (template, expected) in [
+        (
+            "{% set ns = namespace(n=0) %}{% for m in li if ns.n < 2 %}{% set ns.n = ns.n + 1 %}{{ m }}{% endfor %}",
+            "31",
+        ),
+        ("{% set g = li | map('int') %}{{ 3 in g }}{{ g | list }}", "True[1, 2]"),
+        (
+            "{% set g = li | map('int') %}{% for x in g %}{% break %}{% endfor %}{{ g | list }}",
+            "[1, 2]",
+        ),
+        (
+            "{% for x in li if x > 1 %}{{ loop.index }}{{ x }}{{ loop.length }} {% endfor %}",
+            "132 222 ",
+        ),
+        ("{% for x in li if x > 9 %}{{ x }}{% else %}none{% endfor %}", "none"),
+    ] {
+        assert_eq!(CHAT.render(template, &context).as_deref(), Ok(expected), "{template}");
+    }
+}
+
 /// A template of a stranger ends, and takes no more memory than it may.
 #[test]
 fn hostile_templates_end() {

@@ -325,7 +325,7 @@ impl App {
             Ok(Err(_)) => Err(too_large()),
             Err(_) => {
                 let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
-                return Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why));
+                Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why))
             }
         }
     }

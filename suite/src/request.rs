@@ -158,7 +158,7 @@ fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Side
         Kind::Choice => {
             let value = value("choices", &task.choices)?;
             let shown = shown(&value);
-            choices = list(&value).and_then(|items| texts(&items)).ok_or_else(|| {
+            choices = value.elements().and_then(|items| texts(&items)).ok_or_else(|| {
                 fail("choices", format!("a list of texts is wanted, not {shown}"))
             })?;
             if choices.len() < 2 || choices.iter().any(String::is_empty) {

@@ -11,6 +11,9 @@ use compiler::op::{Arity, Attr, Attrs, Primitive, Time, Type};
 use super::{Class, Group, Tensor, functions};
 use crate::ForeignError;
 
+/// A parameter's name and shape.
+type NamedShape<'a> = (String, &'a [i64]);
+
 /// Names in a generated `forward` that a variable must not take.
 const RESERVED: [&str; 18] = [
     "F", "depth", "embeds", "held", "hidden", "kept", "layer", "math", "nn", "outside", "past",
@@ -133,7 +136,7 @@ pub(super) fn class(
     uses: &Uses,
 ) -> Result<Class, ForeignError> {
     let mut own = Vec::new();
-    let mut groups: Vec<(&str, Vec<(String, &[i64])>)> = Vec::new();
+    let mut groups: Vec<(&str, Vec<NamedShape<'_>>)> = Vec::new();
     let mut params = Vec::new();
     for (param, place) in body.params.iter().zip(places) {
         let name = match place {

@@ -58,10 +58,10 @@ fn inner_name(path: &Path) -> Option<(String, bool)> {
 fn format_of(path: &Path) -> Option<Format> {
     let (name, _) = inner_name(path)?;
     let ends = |end: &&str| name.ends_with(*end);
-    if [".txt", ".text"].iter().any(|end| ends(end)) {
+    if [".txt", ".text"].iter().any(&ends) {
         return Some(Format::Text);
     }
-    if [".jsonl", ".json", ".ndjson"].iter().any(|end| ends(end)) {
+    if [".jsonl", ".json", ".ndjson"].iter().any(ends) {
         return Some(Format::Lines);
     }
     name.ends_with(".parquet").then_some(Format::Parquet)
