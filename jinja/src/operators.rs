@@ -300,7 +300,7 @@ pub(crate) fn attribute(value: &Value, name: &str) -> Result<Value, String> {
         return Err(message.to_string());
     }
     if name.starts_with("__") {
-        return Err(format!("access to attribute '{name}' of {} is unsafe", object(value)));
+        return Err(format!("access to attribute '{name}' of {} is not allowed", object(value)));
     }
     let is_number = matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_));
     if matches!(value, Value::Function(_) | Value::Method(_) | Value::Macro(_))

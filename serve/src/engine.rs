@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::model::{Codec, Model, Row, Sampling};
-use crate::request::Penalties;
+use crate::model::{Codec, Model, Penalties, Row, Sampling};
 use crate::stats::Stats;
 use crate::text::{StopStrings, TextStream};
 

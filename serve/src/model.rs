@@ -21,6 +21,25 @@ impl Default for Sampling {
     }
 }
 
+/// What may change the logits of a text before a token is drawn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Penalties {
+    /// Added to a token's logit, by id.
+    pub bias: Vec<(u32, f64)>,
+    /// Subtracted from the logit of each token that was drawn before.
+    pub presence: f64,
+    /// Subtracted once for each time that the token was drawn.
+    pub frequency: f64,
+    /// Divides a positive logit and multiplies a negative one, of tokens in the prompt or drawn; 1 changes nothing.
+    pub repetition: f64,
+}
+
+impl Default for Penalties {
+    fn default() -> Penalties {
+        Penalties { bias: Vec::new(), presence: 0.0, frequency: 0.0, repetition: 1.0 }
+    }
+}
+
 /// A sequence to advance by one token.
 #[derive(Debug)]
 pub struct Row<'a, S> {
