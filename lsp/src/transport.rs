@@ -91,12 +91,15 @@ fn message(body: &[u8]) -> Result<Message, Value> {
         refusal(Value::Null, ErrorCode::ParseError, format!("the message is not JSON: {error}"))
     })?;
     let id = value.get("id").filter(|id| id.is_string() || id.is_i64()).cloned();
+    let has_other_id =
+        value.get("id").is_some_and(|id| !id.is_string() && !id.is_i64() && !id.is_null());
     let invalid = match &value {
         Value::Array(_) => "batches are not part of the protocol: send one message at a time",
         Value::Object(_) => "neither a request, nor an answer, nor a notification",
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => "not an object",
     };
-    serde_json::from_value(value).map_err(|_| {
+    let read = if has_other_id { None } else { serde_json::from_value(value).ok() };
+    read.ok_or_else(|| {
         refusal(id.unwrap_or(Value::Null), ErrorCode::InvalidRequest, invalid.to_owned())
     })
 }

@@ -320,7 +320,7 @@ mod tests {
             (json!({"q": "", "c": ["x", ""], "a": 0}), "none of them empty"),
             (json!({"q": "", "c": "xy", "a": 0}), "a list of texts is wanted"),
             (json!({"c": ["x", "y"], "a": 0}), "has no `q`; its fields are `a`, `c`"),
-            (json!({"q": "", "c": ["x", "y"]}), "does not have"),
+            (json!({"q": "", "c": ["x", "y"]}), "has no `a`; its fields are `c`, `q`"),
         ];
         for (fields, says) in cases {
             let all = questions(&[fields]);

@@ -93,10 +93,7 @@ fn a_wrong_conversation_is_named() {
             json!([{ "role": "user", "content": [{ "type": "image_url" }] }]),
             "a part that is not text",
         ),
-        (
-            json!([{ "role": 3, "content": "x" }]),
-            "`messages[0].role` should be a text, but is a number",
-        ),
+        (json!([{ "role": 3, "content": "x" }]), "`messages[0].role` should be a text, but is 3"),
         (
             json!([{ "role": "user", "content": {} }]),
             "`messages[0].content` should be a text, but is an object",
