@@ -55,7 +55,7 @@ def main():
     for kind, ask in [
         (openai.BadRequestError, {"model": name, "prompt": "a", "temperature": -1}),
         (openai.BadRequestError, {"model": name, "prompt": "a", "max_tokens": 100000}),
-        (openai.BadRequestError, {"model": name, "prompt": "a", "presence_penalty": 1}),
+        (openai.BadRequestError, {"model": name, "prompt": "a", "presence_penalty": 3}),
         (openai.NotFoundError, {"model": "other", "prompt": "a"}),
     ]:
         try:
