@@ -27,6 +27,7 @@ use minijinja::syntax::SyntaxConfig;
 use regex::Regex;
 
 pub use filters::Arguments;
+pub use text::is_space;
 pub use value::Value;
 
 /// A function or filter of the program: its arguments, for a filter the value first.

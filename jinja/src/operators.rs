@@ -412,11 +412,9 @@ pub(crate) fn set_attribute(target: &Value, name: &str, value: Value) -> Result<
         );
     }
     let mut entries = entries.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut changed = Entries::default();
-    for (key, value) in std::mem::take(&mut *entries) {
-        changed.insert(key, value);
+    match entries.iter_mut().find(|(key, _)| key.as_str() == Some(name)) {
+        Some((_, old)) => *old = value,
+        None => entries.push((Value::from(name), value)),
     }
-    changed.insert(Value::from(name), value);
-    *entries = changed.into_inner();
     Ok(())
 }

@@ -71,8 +71,8 @@ pub(crate) fn is_decimal(character: char) -> bool {
     matches(&DECIMAL, character)
 }
 
-/// `str.isspace` of a character.
-pub(crate) fn is_space(character: char) -> bool {
+/// Python's `str.isspace` of a character.
+pub fn is_space(character: char) -> bool {
     character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character)
 }
 

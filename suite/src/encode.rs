@@ -4,7 +4,9 @@
 //! at the end of a context belong to the continuation, both are tokenized as one text, and what does not fit is cut
 //! from the left.
 
-use crate::request::{Request, is_space};
+use jinja::is_space;
+
+use crate::request::Request;
 use crate::suite::Task;
 
 /// Text to tokens.

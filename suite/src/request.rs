@@ -2,7 +2,7 @@
 //! (`lm_eval/api/task.py`, `fewshot_context` and `construct_requests`); a question that does not fit its task is an
 //! error with its line.
 
-use jinja::Value;
+use jinja::{Value, is_space};
 
 use crate::SuiteError;
 use crate::questions::{Question, Questions};
@@ -247,11 +247,6 @@ fn words(text: &str) -> usize {
         inside = space;
     }
     count
-}
-
-/// Whether Python calls a character whitespace.
-pub(crate) fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
 #[cfg(test)]
