@@ -324,6 +324,12 @@ impl SpecialTokens {
     }
 }
 
+/// The byte that a token names: `<0xE2>`.
+fn named_byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+}
+
 /// The token for a mark: the requested one, or else the one that the file decides.
 fn mark(
     asked: Option<&String>,

@@ -85,9 +85,6 @@ pub(super) fn run(
     told: &mut dyn FnMut(&News),
 ) -> Result<Stop, DataError> {
     let gate = Gate::default();
-    let halt = Arc::new(AtomicBool::new(false));
-    // Once a line is refused, nothing will be written, and the rest is only counted.
-    let counting = Arc::new(AtomicBool::new(partial.refused()));
     let start = partial.at();
     let (jobs, waiting) = channel::<Job>();
     let (made, results) = channel::<(u64, MadeOrNot)>();
@@ -97,8 +94,8 @@ pub(super) fn run(
         field: request.field.clone(),
         names,
         waiting: Mutex::new(waiting),
-        counting: Arc::clone(&counting),
-        halt: Arc::clone(&halt),
+        counting: AtomicBool::new(partial.refused()),
+        halt: AtomicBool::new(false),
         workers: u32::try_from(request.workers.max(1)).unwrap_or(u32::MAX),
         watched: Mutex::default(),
     });
@@ -110,7 +107,7 @@ pub(super) fn run(
         })
         .collect();
     let ended = std::thread::scope(|scope| {
-        let (gate, halt) = (&gate, &*halt);
+        let (gate, halt) = (&gate, &shared.halt);
         scope.spawn(move || read(request, start, gate, halt, &jobs, &made));
         let writer = Writer { request, shared: &shared, gate, patience };
         let ended = writer.write(partial, &results, stop, told);
@@ -134,8 +131,9 @@ struct Shared {
     field: Field,
     names: Vec<String>,
     waiting: Mutex<Receiver<Job>>,
-    counting: Arc<AtomicBool>,
-    halt: Arc<AtomicBool>,
+    /// Once a line is refused, nothing will be written, and the rest is only counted.
+    counting: AtomicBool,
+    halt: AtomicBool,
     workers: u32,
     /// The long document that each worker is at.
     watched: Mutex<BTreeMap<usize, Watched>>,

@@ -7,7 +7,7 @@ use tokenizers::tokenizer::{Decoder, NormalizedString, Normalizer, Tokenizer};
 use tokenizers::{DecoderWrapper, ModelWrapper};
 
 use super::super::losses::Losses;
-use super::{Engine, Found, MarkNames, mark};
+use super::{Engine, Found, MarkNames, mark, named_byte};
 
 #[derive(Debug)]
 pub(super) struct Huggingface {
@@ -52,12 +52,13 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     tokenizer.set_encode_special_tokens(true);
     // Ids may have gaps, so `vocab` is one more than the highest id.
     let after = |id: Option<u32>| id.map_or(0, |id| id as usize + 1);
-    let vocab = after(tokenizer.get_vocab(true).into_values().max());
+    let ids: Vec<u32> = tokenizer.get_vocab(true).into_values().collect();
+    let vocab = after(ids.iter().copied().max());
     if vocab == 0 {
         return Err("it has no tokens".to_owned());
     }
     let added = tokenizer.get_added_tokens_decoder();
-    let in_text = tokenizer.get_vocab(true).into_values();
+    let in_text = ids.into_iter();
     let text_vocab =
         after(in_text.filter(|id| added.get(id).is_none_or(|token| !token.special)).max());
     let (before, after) = around(&tokenizer)?;
@@ -113,12 +114,6 @@ fn characters() -> BTreeMap<char, u8> {
     let moved = (0..=u8::MAX).filter(|byte| !is_printable(byte)).zip('\u{100}'..);
     let same = (0..=u8::MAX).filter(is_printable).map(|byte| (byte, char::from(byte)));
     moved.chain(same).map(|(byte, character)| (character, byte)).collect()
-}
-
-/// The byte that a token names: `<0xE2>`.
-fn named_byte(token: &str) -> Option<u8> {
-    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
 /// The model's token for unknown text.

@@ -5,7 +5,7 @@ mod segment;
 
 use sentencepiece_model::{ModelType, NormalizerSpec, SentencePieceModel, Type};
 
-use super::{Engine, Found, MarkNames, mark};
+use super::{Engine, Found, MarkNames, mark, named_byte};
 use segment::{Pieces, Symbols};
 
 /// The character for a blank in pieces.
@@ -53,8 +53,8 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
                 ));
             }
             Type::Byte => {
-                let byte =
-                    byte_of(text).ok_or_else(|| format!("its piece {id}, `{text}`, is no byte"))?;
+                let byte = named_byte(text)
+                    .ok_or_else(|| format!("its piece {id}, `{text}`, is no byte"))?;
                 if let Some(slot) = bytes.get_mut(usize::from(byte)) {
                     *slot = Some(id);
                 }
@@ -98,12 +98,6 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
         eos,
         note: None,
     })
-}
-
-/// The byte of a piece `<0xE2>`.
-fn byte_of(piece: &str) -> Option<u8> {
-    let digits = piece.strip_prefix("<0x")?.strip_suffix('>')?;
-    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok()).flatten()
 }
 
 impl Sentencepiece {
