@@ -8,7 +8,7 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use runtime::execute::Carried;
 use serve::chat::{Conversation, Template, message};
-use serve::model::{Codec, Model as _, Sampling};
+use serve::model::{Codec, Model as _, Piece, Sampling};
 use serve::text::{StopStrings, TextStream};
 
 use crate::open::{Asked, Described};
@@ -59,6 +59,15 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
         output::exact("\n")?;
     }
     Ok(Exit::Fine)
+}
+
+/// The logits after the last of these tokens.
+fn feed(decoder: &Decoder, state: &mut Carried, tokens: &[u32]) -> Result<Vec<f64>, Failure> {
+    let fed = decoder.advance(&mut [Piece { state, tokens, logits: 1 }]).map_err(Failure::machine)?;
+    match fed.into_iter().next().flatten() {
+        Some(logits) => decoder.row(&logits, 0).map_err(Failure::machine),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// A model, and how it continues texts.
@@ -166,8 +175,7 @@ impl With {
         let mut state = decoder.start().map_err(Failure::machine)?;
         let mut logits = Vec::new();
         for piece in ids.chunks(decoder.piece()) {
-            let fed = decoder.feed(&mut state, piece).map_err(Failure::machine)?;
-            logits = decoder.row(&fed, piece.len() - 1).map_err(Failure::machine)?;
+            logits = feed(decoder, &mut state, piece)?;
         }
         Ok(Text { state, logits, stream: TextStream::after(ids), drawn: 0 })
     }
@@ -190,8 +198,7 @@ impl With {
             if stops.found {
                 break;
             }
-            let fed = decoder.feed(&mut text.state, &[token]).map_err(Failure::machine)?;
-            text.logits = decoder.row(&fed, 0).map_err(Failure::machine)?;
+            text.logits = feed(decoder, &mut text.state, &[token])?;
             if ends {
                 break;
             }

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use compiler::plan::Stream;
 use compiler::plans;
 use runtime::Tensor;
-use runtime::execute::{Carried, ExecuteError, Streamer};
+use runtime::execute::{self, Carried, ExecuteError, Streamer};
 use runtime::generate::{self, PREFILL, draw};
 use runtime::weights::Weights;
 use serve::chat::Template;
-use serve::model::{Model, Row, Sampling};
+use serve::model::{Model, Piece, Sampling};
 
 use crate::forward::{machine, options, weights};
 use crate::open::Described;
@@ -67,7 +67,7 @@ impl Decoder {
 
 impl Model for Decoder {
     type State = Carried;
-    /// [1, time, vocab]
+    /// [1, positions, vocab]
     type Logits = Tensor;
 
     fn vocab(&self) -> usize {
@@ -82,25 +82,22 @@ impl Model for Decoder {
         self.streamer.start(1).map_err(|error| error.to_string())
     }
 
-    fn feed(&self, state: &mut Carried, tokens: &[u32]) -> Result<Tensor, String> {
-        let ids: Vec<i64> = tokens.iter().copied().map(i64::from).collect();
-        let fed =
-            Streamer::row(&ids).and_then(|row| self.streamer.forward(&self.weights, &row, state));
-        let (logits, after) = fed.map_err(|error| error.to_string())?;
-        *state = after;
-        Ok(logits)
-    }
-
-    fn step(&self, rows: Vec<Row<'_, Carried>>) -> Result<Vec<Tensor>, String> {
-        let tokens: Vec<i64> = rows.iter().map(|row| i64::from(row.token)).collect();
-        let states: Vec<&Carried> = rows.iter().map(|row| &*row.state).collect();
-        let after = self.streamer.forward_each(&self.weights, &tokens, &states);
+    fn advance(&self, pieces: &mut [Piece<'_, Carried>]) -> Result<Vec<Option<Tensor>>, String> {
+        let ids = |piece: &Piece<'_, Carried>| piece.tokens.iter().copied().map(i64::from).collect();
+        let tokens: Vec<Vec<i64>> = pieces.iter().map(ids).collect();
+        let next = |(piece, tokens)| {
+            let Piece { state, tokens: _, logits }: &Piece<'_, Carried> = piece;
+            execute::Piece { tokens, state, logits: *logits }
+        };
+        let next: Vec<execute::Piece<'_>> =
+            pieces.iter().zip(tokens.iter().map(Vec::as_slice)).map(next).collect();
+        let after = self.streamer.forward_each(&self.weights, &next);
         let after = after.map_err(|error| error.to_string())?;
-        let replace = |(row, (logits, state)): (Row<'_, Carried>, (Tensor, Carried))| {
-            *row.state = state;
+        let replace = |(piece, (logits, state)): (&mut Piece<'_, Carried>, (Option<Tensor>, _))| {
+            *piece.state = state;
             logits
         };
-        Ok(rows.into_iter().zip(after).map(replace).collect())
+        Ok(pieces.iter_mut().zip(after).map(replace).collect())
     }
 
     fn row(&self, logits: &Tensor, at: usize) -> Result<Vec<f64>, String> {

@@ -42,6 +42,7 @@ pub use compare::{Compared, compare};
 pub use moments::Moments;
 pub(crate) use running::Running;
 pub use stream::{Carried, Streamer};
+pub use together::Piece;
 pub use trace::Traced;
 pub use train::{Draws, Evaluation, Evaluator, StepTrace, Sums, Trainer, check_ids};
 
@@ -154,6 +155,7 @@ pub fn compute(
         consumes_first: false,
         copy: None,
         tables: &RefCell::default(),
+        each: None,
     };
     dispatch::run(kernel, choose(kernel, values, machine, false), operands, &context)
 }

@@ -11,7 +11,7 @@ use compiler::plan::{Options, Plan, Stream};
 use compiler::plans;
 use tch::Kind;
 
-use crate::execute::{Carried, ExecuteError, Machine, Paths, Streamer, check_ids};
+use crate::execute::{Carried, ExecuteError, Machine, Paths, Piece, Streamer, check_ids};
 use crate::weights::Weights;
 use records::init::philox::Philox;
 use records::run::RunError;
@@ -165,8 +165,12 @@ fn advance(
     piece: &[i64],
     carried: &Carried,
 ) -> Result<(Vec<f64>, Carried), ExecuteError> {
-    let (logits, after) = streamer.forward(weights, &Streamer::row(piece)?, carried)?;
-    let last = logits.f_select(1, -1)?.f_reshape([-1])?.f_to_kind(Kind::Double)?; // [vocab]
+    let piece = Piece { tokens: piece, state: carried, logits: 1 };
+    let Some((Some(logits), after)) = streamer.forward_each(weights, &[piece])?.into_iter().next()
+    else {
+        return Err(ExecuteError::new("the model gave no logits"));
+    };
+    let last = logits.f_reshape([-1])?.f_to_kind(Kind::Double)?; // [vocab]
     Ok((Vec::try_from(last.f_to_device(tch::Device::Cpu)?)?, after))
 }
 

@@ -1,8 +1,8 @@
-//! The thread that owns the model: prompts are fed in pieces between the steps of the sequences that are being decoded.
+//! The thread that owns the model: pieces of prompts are fed together with the next tokens of the sequences that are being
+//! decoded.
 //!
 //! In: jobs, from any thread. Out: each job's events. Must stay true: the tokens and logits of a job depend on that job
-//! alone, so a prompt is cut at the same places whatever else runs, and every step is the model's
-//! [`Model::step`]; a job that nobody waits for, or that is late, leaves at the next step; no reader can stop the thread.
+//! alone, so a prompt is cut at the same places whatever else runs, and [`Model::advance`] keeps sequences apart; a job that nobody waits for, or that is late, leaves at the next step; no reader can stop the thread.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::model::{Codec, Model, Penalties, Row, Sampling};
+use crate::model::{Codec, Model, Penalties, Piece, Sampling};
 use crate::stats::Stats;
 use crate::text::{StopStrings, TextStream};
 
@@ -197,9 +197,8 @@ impl Engine {
                 }
             }
             stats.running.set(running.len() as u64);
-            feed_one(model, &mut running, &stats);
+            advance(model, &mut running, &stats);
             draw_all(model, codec, &mut running, &stats);
-            step_all(model, &mut running, &stats);
             stats.running.set(running.len() as u64);
         }
     }
@@ -264,28 +263,59 @@ impl<M: Model> Sequence<M> {
         }
     }
 
-    /// Feeds the next piece of the prompt.
-    fn feed(&mut self, model: &M, stats: &Stats) -> Result<(), String> {
-        let left = self.job.prompt.get(self.fed..).unwrap_or_default();
-        let piece = left.get(..model.piece().max(1)).unwrap_or(left);
-        let logits = model.feed(&mut self.state, piece)?;
-        stats.prompt_tokens.add(piece.len() as u64);
+    /// The tokens to feed next: the one that was drawn, or a piece of the prompt of at most `most` tokens.
+    fn ahead(&self, most: usize) -> &[u32] {
+        match &self.next {
+            Some(token) => std::slice::from_ref(token),
+            None => {
+                let left = self.job.prompt.get(self.fed..).unwrap_or_default();
+                left.get(..most).unwrap_or(left)
+            }
+        }
+    }
+
+    /// Number of the last tokens of a piece whose logits are wanted.
+    fn wants(&self, count: usize) -> usize {
+        let is_last = self.fed + count >= self.job.prompt.len();
+        match self.next.is_none() && self.job.score_prompt {
+            true => count,
+            false => usize::from(self.next.is_some() || is_last),
+        }
+    }
+
+    /// Takes the logits of the piece that has been fed.
+    fn take(
+        &mut self,
+        model: &M,
+        count: usize,
+        logits: Option<&M::Logits>,
+        stats: &Stats,
+    ) -> Result<(), String> {
+        let last = self.wants(count).saturating_sub(1);
+        let row = |at: usize| match logits {
+            Some(logits) => model.row(logits, at),
+            None => Err("the model gave no logits".to_owned()),
+        };
+        if self.next.take().is_some() {
+            self.last = Some(row(0)?);
+            return Ok(());
+        }
+        stats.prompt_tokens.add(count as u64);
         if self.job.score_prompt {
-            let count = self.job.logprobs.unwrap_or(0);
+            let most = self.job.logprobs.unwrap_or(0);
             if self.fed == 0 {
                 let first = self.job.prompt.first().copied().unwrap_or(0);
                 self.scored.push(Scored { id: first, logprob: None, top: Vec::new() });
             }
             // Each position scores the token after it.
             let after = self.job.prompt.iter().skip(self.fed + 1);
-            for (at, id) in after.take(piece.len()).enumerate() {
-                self.scored.push(score(&model.row(&logits, at)?, *id, count));
+            for (at, id) in after.take(count).enumerate() {
+                self.scored.push(score(&row(at)?, *id, most));
             }
         }
-        let count = piece.len();
         self.fed += count;
         if self.fed == self.job.prompt.len() {
-            self.last = Some(model.row(&logits, count.saturating_sub(1))?);
+            self.last = Some(row(last)?);
             if self.job.score_prompt {
                 self.job.tell(Event::Prompt(std::mem::take(&mut self.scored)));
             }
@@ -368,20 +398,6 @@ fn penalize(logits: &mut [f64], job: &Job, counts: &BTreeMap<u32, u32>) {
     }
 }
 
-/// Feeds a piece of the prompt that has waited longest.
-fn feed_one<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
-    let Some(at) = running.iter().position(|sequence| sequence.fed < sequence.job.prompt.len())
-    else {
-        return;
-    };
-    let mut sequence = running.remove(at);
-    match sequence.feed(model, stats) {
-        // Behind the other prompts: each gets its turn.
-        Ok(()) => running.push(sequence),
-        Err(why) => fail(&sequence.job, why, stats),
-    }
-}
-
 /// Draws a token of each sequence that has logits.
 fn draw_all<M: Model>(model: &M, codec: &dyn Codec, running: &mut Vec<Sequence<M>>, stats: &Stats) {
     running.retain_mut(|sequence| match sequence.draw(model, codec, stats) {
@@ -393,39 +409,88 @@ fn draw_all<M: Model>(model: &M, codec: &dyn Codec, running: &mut Vec<Sequence<M
     });
 }
 
-/// Feeds the drawn tokens of all sequences.
-fn step_all<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
-    let mut rows = Vec::new();
+/// Feeds the drawn token of each sequence, and pieces of the prompts that have waited longest, together at most as many
+/// tokens of prompts as one piece may have.
+fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
+    let most = model.piece().max(1);
+    let mut room = most;
+    // How many tokens each sequence feeds now.
+    let mut counts: Vec<usize> = Vec::new();
+    for sequence in running.iter() {
+        let count = sequence.ahead(most).len();
+        counts.push(match sequence.next.is_some() {
+            true => count,
+            false if count <= room => {
+                room -= count;
+                count
+            }
+            false => {
+                // Those that come later have waited less.
+                room = 0;
+                0
+            }
+        });
+    }
+    stats.steps.add(u64::from(running.iter().any(|sequence| sequence.next.is_some())));
+    let results = match together(model, running, &counts) {
+        Ok(results) => results.into_iter().map(Ok).collect(),
+        // It may be the fault of one of them.
+        Err(_) => {
+            let alone = |(sequence, count): (&mut Sequence<M>, &usize)| {
+                let mut results = together(model, std::slice::from_mut(sequence), &[*count])?;
+                Ok(results.pop().flatten())
+            };
+            running.iter_mut().zip(&counts).map(alone).collect::<Vec<_>>()
+        }
+    };
+    let mut fed = Vec::new();
+    let mut kept = Vec::new();
+    for ((mut sequence, count), result) in running.drain(..).zip(counts).zip(results) {
+        let was_prompt = sequence.next.is_none() && count > 0;
+        let taken = result.and_then(|logits: Option<M::Logits>| match count {
+            0 => Ok(()),
+            _ => sequence.take(model, count, logits.as_ref(), stats),
+        });
+        match taken {
+            // Behind the other prompts: each gets its turn.
+            Ok(()) if was_prompt => fed.push(sequence),
+            Ok(()) => kept.push(sequence),
+            Err(why) => fail(&sequence.job, why, stats),
+        }
+    }
+    running.extend(kept.into_iter().chain(fed));
+}
+
+/// The logits of each sequence that feeds any tokens and wants logits.
+fn together<M: Model>(
+    model: &M,
+    running: &mut [Sequence<M>],
+    counts: &[usize],
+) -> Result<Vec<Option<M::Logits>>, String> {
+    let mut pieces = Vec::new();
     let mut places = Vec::new();
-    for (place, sequence) in running.iter_mut().enumerate() {
-        if let Some(token) = sequence.next.take() {
-            rows.push(Row { state: &mut sequence.state, token });
+    let mut results: Vec<Option<M::Logits>> = running.iter().map(|_| None).collect();
+    for (place, (sequence, count)) in running.iter_mut().zip(counts).enumerate() {
+        if *count > 0 {
+            let logits = sequence.wants(*count);
+            let Sequence { job, state, fed, next, .. } = sequence;
+            let tokens = match next {
+                Some(token) => std::slice::from_ref(token),
+                None => job.prompt.get(*fed..*fed + count).unwrap_or_default(),
+            };
+            pieces.push(Piece { state, tokens, logits });
             places.push(place);
         }
     }
-    if rows.is_empty() {
-        return;
+    if pieces.is_empty() {
+        return Ok(results);
     }
-    stats.steps.add(1);
-    let result = model.step(rows).and_then(|logits| {
-        let rows = logits.iter().map(|logits| model.row(logits, 0));
-        rows.collect::<Result<Vec<_>, String>>()
-    });
-    match result {
-        Ok(rows) => {
-            for (place, row) in places.into_iter().zip(rows) {
-                if let Some(sequence) = running.get_mut(place) {
-                    sequence.last = Some(row);
-                }
-            }
-        }
-        Err(why) => {
-            // Their states may be half changed.
-            for place in places.into_iter().rev() {
-                fail(&running.remove(place).job, why.clone(), stats);
-            }
+    for (place, logits) in places.into_iter().zip(model.advance(&mut pieces)?) {
+        if let Some(slot) = results.get_mut(place) {
+            *slot = logits;
         }
     }
+    Ok(results)
 }
 
 /// A token's probability, and the likeliest alternatives: by logit, then by id.

@@ -40,13 +40,15 @@ impl Default for Penalties {
     }
 }
 
-/// A sequence to advance by one token.
+/// The next tokens of a sequence.
 #[derive(Debug)]
-pub struct Row<'a, S> {
+pub struct Piece<'a, S> {
     /// The state after the tokens so far, which is replaced.
     pub state: &'a mut S,
-    /// The next token.
-    pub token: u32,
+    /// At least one, at most [`Model::piece`].
+    pub tokens: &'a [u32],
+    /// Number of the last of them whose logits are wanted.
+    pub logits: usize,
 }
 
 /// A model that is read on one thread. Errors are sentences for the person who asked.
@@ -59,19 +61,20 @@ pub trait Model {
     /// Number of token ids.
     fn vocab(&self) -> usize;
 
-    /// Prompt tokens that are fed at a time.
+    /// The most tokens of a piece.
     fn piece(&self) -> usize;
 
     /// The state before the first token.
     fn start(&self) -> Result<Self::State, String>;
 
-    /// Logits after each token of a piece of a prompt.
-    fn feed(&self, state: &mut Self::State, tokens: &[u32]) -> Result<Self::Logits, String>;
+    /// Advances several sequences; all states stay as they are if it fails. Returns the logits that each piece wants, if it
+    /// wants any. They have the same bits whatever the other pieces are.
+    fn advance(
+        &self,
+        pieces: &mut [Piece<'_, Self::State>],
+    ) -> Result<Vec<Option<Self::Logits>>, String>;
 
-    /// Advances several sequences by one token each. A sequence's logits have the same bits whatever the other rows are.
-    fn step(&self, rows: Vec<Row<'_, Self::State>>) -> Result<Vec<Self::Logits>, String>;
-
-    /// The logits at one position, `vocab` of them.
+    /// The logits of one of the positions whose logits were wanted, `vocab` of them.
     fn row(&self, logits: &Self::Logits, at: usize) -> Result<Vec<f64>, String>;
 
     /// The next token. `index`: the number of earlier draws of this sequence.

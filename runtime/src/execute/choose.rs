@@ -95,7 +95,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             Choice::Product(if asked {
                 Product::Library
             } else if few {
-                Product::choose_few(kind, device)
+                Product::choose_few(kind, device, any(DType::Bf16))
             } else if any(DType::Bf16) {
                 Product::Library
             } else {
@@ -115,7 +115,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
                 (false, Device::Cpu) => experts::Form::Sorted(if any(DType::Bf16) {
                     Product::Library
                 } else if few {
-                    Product::choose_few(kind, device)
+                    Product::choose_few(kind, device, any(DType::Bf16))
                 } else {
                     Product::choose(kind, device)
                 }),
@@ -353,7 +353,7 @@ mod tests {
             Choice::SingleOperation,
             Choice::Product(Product::Library),
         ];
-        choices.extend(isas.map(|isa| Choice::Product(Product::FewRows(isa))));
+        choices.extend(isas.map(|isa| Choice::Product(Product::FewRows(isa, 4))));
         choices.extend(isas.map(|isa| Choice::Product(Product::Tiles(isa))));
         for path in ours.into_iter().chain(fused) {
             choices.push(Choice::Ours(path));
@@ -376,7 +376,7 @@ mod tests {
             }));
         }
         choices.push(Choice::Attention(attention::Path::Reference(attention::Reason::Asked)));
-        for product in isas.into_iter().flat_map(|isa| [Product::Tiles(isa), Product::FewRows(isa)])
+        for product in isas.into_iter().flat_map(|isa| [Product::Tiles(isa), Product::FewRows(isa, 64)])
         {
             choices.push(Choice::Experts(experts::Form::Sorted(product)));
         }

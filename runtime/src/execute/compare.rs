@@ -96,6 +96,7 @@ pub fn compare(
                 consumes_first: false,
                 copy: rounded.as_ref(),
                 tables: &tables,
+                each: None,
             };
             let made = widen::run(
                 &step.kernel,

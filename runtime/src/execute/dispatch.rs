@@ -30,6 +30,18 @@ pub(super) struct Context<'a> {
     /// Where AdamW also writes the parameter in bf16.
     pub(super) copy: Option<&'a Tensor>,
     pub(super) tables: &'a RefCell<rope::Tables>,
+    /// If the rows are those of several sequences, one after another.
+    pub(super) each: Option<Each<'a>>,
+}
+
+/// What rows of several sequences have of their own.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Each<'a> {
+    /// The position of each sequence's first row, and how many it has.
+    pub(super) positions: &'a [(i64, i64)],
+    /// The keys that each sequence's query sees, and their values.
+    pub(super) keys: &'a [&'a Tensor],
+    pub(super) values: &'a [&'a Tensor],
 }
 
 pub(super) fn run(
@@ -179,11 +191,20 @@ pub(super) fn run(
                 scaling: *scaling,
             };
             let mut tables = context.tables.borrow_mut();
-            vec![rope::apply(ours()?, x(0)?, integer(1)?, rotation, &mut tables)?]
+            let time = x(0)?.size().get(1).copied().unwrap_or(0);
+            let alone = [(integer(1)?, time)];
+            let positions = context.each.map_or(&alone[..], |each| each.positions);
+            vec![rope::apply(ours()?, x(0)?, positions, rotation, &mut tables)?]
         }
         Kernel::Attention(scores) => {
             let operands = attended(scores, operands, 0, 3)?;
-            let (y, lse) = attention::forward(attention_path(choice)?, operands)?;
+            let (y, lse) = match context.each {
+                Some(each) => {
+                    let caches = [each.keys, each.values];
+                    attention::forward_each(attention_path(choice)?, operands, caches)?
+                }
+                None => attention::forward(attention_path(choice)?, operands)?,
+            };
             vec![y, lse]
         }
         Kernel::AttentionGrad(scores) => {

@@ -69,7 +69,14 @@ fn run(plan: &Plan, order: &[usize], sizes: Sizes, give: &dyn Fn(Input) -> Tenso
             step.outputs.iter().map(|id| CPU.kind_of(plan.value(*id).unwrap().dtype)).collect();
         let choice = choose(&step.kernel, &types, CPU, false);
         let consumes_first = consumes[*n];
-        let context = Context { machine: CPU, sizes, consumes_first, copy: None, tables: &tables };
+        let context = Context {
+            machine: CPU,
+            sizes,
+            consumes_first,
+            copy: None,
+            tables: &tables,
+            each: None,
+        };
         let made = widen::run(&step.kernel, choice, &operands, &context, &kinds).unwrap();
         for (id, result) in step.outputs.iter().zip(made) {
             // A result that nobody reads.

@@ -125,6 +125,7 @@ impl Running<'_> {
                 consumes_first: consumes.get(n) == Some(&true),
                 copy: step.inputs.first().and_then(|id| self.copies.get(id)),
                 tables,
+                each: None,
             };
             let results = match (&step.kernel, self.norm) {
                 (Kernel::GradNorm, Some(norm)) => vec![Tensor::from(norm)],

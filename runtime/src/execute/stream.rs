@@ -3,12 +3,15 @@
 //! In: weights and the next tokens. Out: their logits. Must stay true: any way of cutting a sequence gives the same
 //! logits up to rounding; a state is never changed, so keeping one is enough to return to it.
 
+pub(super) mod cache;
+
 use std::collections::BTreeMap;
 
 use compiler::graph::StateId;
 use compiler::plan::{Extent, Input, Output, Plan, StatePart};
 use tch::{Kind, Tensor};
 
+use self::cache::Room;
 use super::train::{at, unknown};
 use super::{ExecuteError, Executor, Machine, Paths};
 use crate::weights::Weights;
@@ -25,12 +28,22 @@ pub struct Carried {
     /// Number of tokens so far.
     pub position: i64,
     states: BTreeMap<(StateId, StatePart), Tensor>,
+    /// Where states grow, of those that have room behind them.
+    rooms: BTreeMap<(StateId, StatePart), Room>,
 }
 
 impl Carried {
     /// The tensors, in the order of the graph's states and their parts.
     pub fn states(&self) -> impl Iterator<Item = &Tensor> {
         self.states.values()
+    }
+
+    pub(super) fn room(&self, state: (StateId, StatePart)) -> Option<&Room> {
+        self.rooms.get(&state)
+    }
+
+    pub(super) fn keep_room(&mut self, state: (StateId, StatePart), room: Room) {
+        self.rooms.insert(state, room);
     }
 
     /// Size in bytes.
@@ -73,7 +86,7 @@ impl Streamer {
             let kind = self.executor.machine().kind_of(value.dtype);
             states.insert((*state, *part), Tensor::f_zeros(dims, (kind, device))?);
         }
-        Ok(Carried { position: 0, states })
+        Ok(Carried { position: 0, states, rooms: BTreeMap::new() })
     }
 
     /// The state of the given sequences, in the given order.
@@ -95,7 +108,7 @@ impl Streamer {
             };
             states.insert((*state, *part), kept);
         }
-        Ok(Carried { position: carried.position, states })
+        Ok(Carried { position: carried.position, states, rooms: BTreeMap::new() })
     }
 
     /// Logits [batch, time, vocab] of the next `tokens` [batch, time], and the state after them.
@@ -105,8 +118,11 @@ impl Streamer {
         tokens: &Tensor,
         carried: &Carried,
     ) -> Result<(Tensor, Carried), ExecuteError> {
-        let found = self.executor.run(|input| piece_input(input, weights, tokens, carried))?;
-        outputs(found, tokens.size().get(1).copied().unwrap_or(0), carried)
+        let results = self.executor.run(|input| piece_input(input, weights, tokens, carried))?;
+        let (logits, after) =
+            outputs(results, tokens.size().get(1).copied().unwrap_or(0), carried);
+        let logits = logits.ok_or_else(|| ExecuteError::new("the streaming plan gives no logits"))?;
+        Ok((logits, after))
     }
 
     pub(super) fn executor(&self) -> &Executor {
@@ -152,13 +168,14 @@ pub(super) fn piece_input(
 
 /// The logits among a plan's outputs, and the state `time` tokens after `carried`.
 pub(super) fn outputs(
-    found: Vec<(Output, Tensor)>,
+    results: Vec<(Output, Tensor)>,
     time: i64,
     carried: &Carried,
-) -> Result<(Tensor, Carried), ExecuteError> {
-    let mut after = Carried { position: carried.position + time, states: BTreeMap::new() };
+) -> (Option<Tensor>, Carried) {
+    let position = carried.position + time;
+    let mut after = Carried { position, states: BTreeMap::new(), rooms: BTreeMap::new() };
     let mut logits = None;
-    for (output, tensor) in found {
+    for (output, tensor) in results {
         match output {
             Output::Logits => logits = Some(tensor),
             Output::State(id, part) => {
@@ -176,8 +193,5 @@ pub(super) fn outputs(
             | Output::SecondMoment(_) => {}
         }
     }
-    match logits {
-        Some(logits) => Ok((logits, after)),
-        None => Err(ExecuteError::new("the streaming plan gives no logits")),
-    }
+    (logits, after)
 }

@@ -1,37 +1,45 @@
-//! A token of several sequences at a time, each with the bits that it has alone.
+//! Pieces of several sequences at a time, each with the bits that it has alone.
 //!
-//! In: sequences at any positions, a token of each. Out: their logits and states. Must stay true: a sequence's numbers
-//! are those of [`Streamer::forward`] with this sequence alone. A step is done for all rows at a time only if its kernel
-//! computes each row by itself, in an order of sums that does not depend on the number of rows; every other step is done
-//! sequence by sequence. Weights, which are most of what a token reads, are so read once for all sequences.
+//! In: the next tokens of sequences at any positions. Out: their logits and states. Must stay true: a sequence's numbers
+//! are those of [`Streamer::forward_each`] with this sequence alone. A step is done for all rows at a time only if its
+//! kernel computes each row by itself, in an order of sums that does not depend on the number of rows; every other step
+//! is done sequence by sequence. Weights, which are most of what a token reads, are so read once for all sequences.
 
-use compiler::plan::{Extent, Input, Kernel, Sizes, Step, ValId};
+mod rows;
+
+use std::collections::BTreeMap;
+
+use compiler::graph::StateId;
+use compiler::plan::{Extent, Input, Kernel, Output, Sizes, StatePart, Step, ValId};
 use tch::Tensor;
 
+use self::rows::{Layout, Shared};
 use super::choose::Choice;
+use super::stream::cache::Room;
 use super::stream::{Carried, Streamer, outputs, piece_input};
 use super::{ExecuteError, Executor, dispatch, sizes_of};
 use crate::kernels::arrange::copy;
+use crate::kernels::attention;
 use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::weights::Weights;
 
-/// A value of all sequences.
-#[derive(Debug)]
-enum Shared {
-    /// One tensor for all: a parameter, a number.
-    One(Tensor),
-    /// Rows one after another, [sequences, …].
-    Joined(Tensor),
-    /// A tensor [1, …] of each sequence.
-    Split(Vec<Tensor>),
+/// The next tokens of a sequence.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece<'a> {
+    /// At least one.
+    pub tokens: &'a [i64],
+    /// The state before them.
+    pub state: &'a Carried,
+    /// Number of its last tokens whose logits are computed.
+    pub logits: usize,
 }
 
-/// Whether a step computes each row alone, with the same operations for any number of rows.
-fn is_by_row(kernel: &Kernel, choice: Choice) -> bool {
+/// Whether a step computes each row alone, with the same operations for any number of rows. `most`: rows of a sequence.
+fn is_by_row(kernel: &Kernel, choice: Choice, most: usize) -> bool {
     match (kernel, choice) {
         // libtorch's product sums in an order that depends on the number of rows.
-        (Kernel::Linear { .. }, Choice::Product(Product::FewRows(_))) => true,
+        (Kernel::Linear { .. }, Choice::Product(Product::FewRows(_, few))) => most <= few,
         (Kernel::RmsNorm { .. } | Kernel::SwiGlu, Choice::Ours(Path::Fused(_))) => true,
         // One rounding of each element, or none.
         (
@@ -49,71 +57,118 @@ fn is_by_row(kernel: &Kernel, choice: Choice) -> bool {
     }
 }
 
+/// How a step is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// All rows at a time.
+    Joined,
+    /// The rows whose logits are computed, at a time.
+    Kept,
+    /// New rows behind a sequence's own.
+    Appended,
+    /// A query of each sequence at a time, which reads the sequence's own keys and values.
+    Attended,
+    /// Sequence by sequence.
+    Split,
+}
+
 impl Streamer {
-    /// Logits [1, 1, vocab] and state of each sequence after its next token.
+    /// Of each piece the logits [1, `logits`, vocab] of its last tokens, if there are any, and the state after it.
     pub fn forward_each(
         &self,
         weights: &Weights,
-        tokens: &[i64],
-        carried: &[&Carried],
-    ) -> Result<Vec<(Tensor, Carried)>, ExecuteError> {
-        if tokens.len() != carried.len() {
-            return Err(ExecuteError::new(format!(
-                "{} tokens are given for {} sequences",
-                tokens.len(),
-                carried.len()
-            )));
-        }
-        if tokens.is_empty() {
-            return Ok(Vec::new());
-        }
-        if let ([token], [state]) = (tokens, carried) {
-            return Ok(vec![self.forward(weights, &Streamer::row(&[*token])?, state)?]);
+        pieces: &[Piece<'_>],
+    ) -> Result<Vec<(Option<Tensor>, Carried)>, ExecuteError> {
+        if let Some(at) = pieces.iter().position(|piece| piece.tokens.is_empty()) {
+            return Err(ExecuteError::new(format!("sequence {at} has no next token")));
         }
         let _guard = tch::no_grad_guard();
         let executor = self.executor();
-        let mut together = Together::new(executor, weights, tokens, carried)?;
-        for n in 0..executor.plan.steps.len() {
-            together.step(n)?;
+        let few = executor.choices.iter().filter_map(|choice| match choice {
+            Choice::Product(Product::FewRows(_, few)) => Some(*few),
+            _ => None,
+        });
+        let few = few.min().unwrap_or(usize::MAX);
+        let mut results: Vec<Option<(Option<Tensor>, Carried)>> =
+            pieces.iter().map(|_| None).collect();
+        // The products of longer pieces are libtorch's, which are as fast for one of them.
+        let (short, long): (Vec<usize>, Vec<usize>) =
+            (0..pieces.len()).partition(|at| pieces.get(*at).is_some_and(|p| p.tokens.len() <= few));
+        let groups = long.into_iter().map(|at| vec![at]).chain([short]);
+        for group in groups.filter(|group| !group.is_empty()) {
+            let some: Vec<Piece<'_>> =
+                group.iter().filter_map(|at| pieces.get(*at).copied()).collect();
+            let mut together = Together::new(executor, weights, &some)?;
+            for n in 0..executor.plan.steps.len() {
+                together.step(n)?;
+            }
+            for (at, result) in group.into_iter().zip(together.end()?) {
+                if let Some(slot) = results.get_mut(at) {
+                    *slot = Some(result);
+                }
+            }
         }
-        together.end(carried)
+        Ok(results.into_iter().flatten().collect())
     }
 }
 
 struct Together<'a> {
     executor: &'a Executor,
+    pieces: &'a [Piece<'a>],
     values: Vec<Option<Shared>>,
     /// The extents of each sequence.
     sizes: Vec<Sizes>,
+    /// Where the first row of each sequence is, and how many it has.
+    rows: Layout,
+    /// The same of the rows whose logits are computed.
+    kept: Layout,
+    /// The state that a value is, of the plan's inputs.
+    states: BTreeMap<ValId, (StateId, StatePart)>,
+    /// Where values grow, by sequence.
+    rooms: BTreeMap<ValId, Vec<Room>>,
+    ways: Vec<Way>,
 }
 
 impl<'a> Together<'a> {
     fn new(
         executor: &'a Executor,
         weights: &Weights,
-        tokens: &[i64],
-        carried: &[&Carried],
+        pieces: &'a [Piece<'a>],
     ) -> Result<Self, ExecuteError> {
         let plan = &executor.plan;
-        let rows: Vec<Tensor> =
-            tokens.iter().map(|token| Streamer::row(&[*token])).collect::<Result<_, _>>()?;
-        let mut given: Vec<Vec<(Input, ValId, Tensor)>> = carried.iter().map(|_| vec![]).collect();
+        let tokens = pieces.iter().map(|piece| Streamer::row(piece.tokens));
+        let tokens: Vec<Tensor> = tokens.collect::<Result<_, _>>()?;
+        let mut given: Vec<Vec<(Input, ValId, Tensor)>> = pieces.iter().map(|_| vec![]).collect();
         let mut shared = Vec::new();
+        let mut states = BTreeMap::new();
         for (input, id) in &plan.inputs {
             if matches!(input, Input::Param(_) | Input::Rounded(_)) {
-                let (Some(row), Some(state)) = (rows.first(), carried.first()) else {
+                let (Some(tokens), Some(piece)) = (tokens.first(), pieces.first()) else {
                     return Err(ExecuteError::new("no sequence is given"));
                 };
-                shared.push((*input, *id, piece_input(*input, weights, row, state)?));
+                shared.push((*input, *id, piece_input(*input, weights, tokens, piece.state)?));
                 continue;
             }
-            for ((given, row), state) in given.iter_mut().zip(&rows).zip(carried) {
-                given.push((*input, *id, piece_input(*input, weights, row, state)?));
+            if let Input::State(state, part) = input {
+                states.insert(*id, (*state, *part));
+            }
+            for ((given, tokens), piece) in given.iter_mut().zip(&tokens).zip(pieces) {
+                given.push((*input, *id, piece_input(*input, weights, tokens, piece.state)?));
             }
         }
-        let sizes: Vec<Sizes> = given.iter().map(|given| sizes_of(given)).collect();
-        let mut together =
-            Together { executor, values: plan.values.iter().map(|_| None).collect(), sizes };
+        let kept = |piece: &Piece<'_>| piece.logits.min(piece.tokens.len());
+        let mut together = Together {
+            executor,
+            pieces,
+            values: plan.values.iter().map(|_| None).collect(),
+            sizes: given.iter().map(|given| sizes_of(given)).collect(),
+            rows: Layout::new(pieces.iter().map(|piece| piece.tokens.len())),
+            kept: Layout::new(pieces.iter().map(kept)),
+            states,
+            rooms: BTreeMap::new(),
+            ways: Vec::new(),
+        };
+        together.ways = together.ways();
         let some = together.sizes.first().copied().unwrap_or(Sizes { batch: 1, time: 1, past: 0 });
         for (input, id, tensor) in shared {
             let tensor = executor.fitted(input, id, tensor, some)?;
@@ -135,39 +190,110 @@ impl<'a> Together<'a> {
         Ok(together)
     }
 
+    /// How each step is done.
+    fn ways(&self) -> Vec<Way> {
+        let plan = &self.executor.plan;
+        let grows = |id: &ValId| {
+            plan.outputs.iter().any(|(output, of)| of == id && matches!(output, Output::State(..)))
+        };
+        let way = |(step, choice): (&Step, &Choice)| {
+            let by_row = is_by_row(&step.kernel, *choice, self.rows.most());
+            match (&step.kernel, choice) {
+                (_, _) if by_row && self.is_of_rows(step) => Way::Joined,
+                (Kernel::Rope { .. }, Choice::Ours(Path::Fused(_))) if self.turns(step) => Way::Joined,
+                (Kernel::AppendTime, _) if step.outputs.iter().all(grows) => Way::Appended,
+                (Kernel::Attention(_), Choice::Attention(attention::Path::Fused(_)))
+                    if step.outputs.iter().skip(1).all(|id| step.drop_after.contains(id)) =>
+                {
+                    Way::Attended
+                }
+                (_, _) => Way::Split,
+            }
+        };
+        let mut ways: Vec<Way> = plan.steps.iter().zip(&self.executor.choices).map(way).collect();
+        if self.kept.total() < self.rows.total() {
+            self.keep_few(&mut ways);
+        }
+        ways
+    }
+
+    /// Whether a step's values all have a row of each token, apart from parameters.
+    fn is_of_rows(&self, step: &Step) -> bool {
+        step.inputs.iter().all(|id| self.has_rows(*id) || self.is_one(*id))
+            && step.outputs.iter().all(|id| self.has_rows(*id))
+    }
+
+    /// Whether a rotation's operands are rows and the position of the first of them.
+    fn turns(&self, step: &Step) -> bool {
+        let inputs = &self.executor.plan.inputs;
+        let is_position = |id: &ValId| inputs.contains(&(Input::Position, *id));
+        matches!(step.inputs.as_slice(), [x, position] if self.has_rows(*x) && is_position(position))
+    }
+
+    /// Steps at the end of which nothing but the logits depends need no other rows than theirs.
+    fn keep_few(&self, ways: &mut [Way]) {
+        let plan = &self.executor.plan;
+        let mut few: Vec<bool> = plan.values.iter().map(|_| true).collect();
+        for (output, id) in &plan.outputs {
+            if let Some(few) = few.get_mut(id.0 as usize) {
+                *few &= *output == Output::Logits;
+            }
+        }
+        let steps = plan.steps.iter().zip(&self.executor.choices).zip(ways).rev();
+        for ((step, choice), way) in steps {
+            let is_few = |id: &ValId| few.get(id.0 as usize).copied().unwrap_or(false);
+            if is_by_row(&step.kernel, *choice, self.kept.most())
+                && self.is_of_rows(step)
+                && step.outputs.iter().all(is_few)
+            {
+                *way = Way::Kept;
+                continue;
+            }
+            for id in &step.inputs {
+                if let Some(few) = few.get_mut(id.0 as usize) {
+                    *few = false;
+                }
+            }
+        }
+    }
+
     fn put(&mut self, id: ValId, value: Shared) {
         if let Some(slot) = self.values.get_mut(id.0 as usize) {
             *slot = Some(value);
         }
     }
 
-    /// Whether a value has a row of each sequence.
+    /// Whether a value has a row of each token.
     fn has_rows(&self, id: ValId) -> bool {
         let dims = self.executor.plan.value(id).map(|value| value.dims.as_slice());
-        dims.and_then(<[Extent]>::first) == Some(&Extent::Batch)
+        matches!(dims, Some([Extent::Batch, Extent::Time, ..]))
     }
 
-    fn missing(&self, n: usize) -> ExecuteError {
-        self.executor.broken(n, "an operand is missing")
+    /// Whether a value is the same for all sequences: made of parameters alone.
+    fn is_one(&self, id: ValId) -> bool {
+        let dims = self.executor.plan.value(id).map(|value| value.dims.as_slice());
+        dims.is_some_and(|dims| dims.iter().all(|extent| matches!(extent, Extent::Fixed(_))))
+            && self.executor.plan.inputs.iter().any(|(input, of)| {
+                *of == id && matches!(input, Input::Param(_) | Input::Rounded(_))
+            })
     }
+}
 
+/// Steps.
+impl Together<'_> {
     fn step(&mut self, n: usize) -> Result<(), ExecuteError> {
         let plan = &self.executor.plan;
-        let (Some(step), Some(choice)) = (plan.steps.get(n), self.executor.choices.get(n)) else {
+        let (Some(step), Some(choice), Some(way)) =
+            (plan.steps.get(n), self.executor.choices.get(n), self.ways.get(n))
+        else {
             return Err(self.missing(n));
         };
-        let ready = step.inputs.iter().all(|id| {
-            let one = matches!(self.values.get(id.0 as usize), Some(Some(Shared::One(_))));
-            one || self.has_rows(*id)
-        });
-        let by_row = ready
-            && is_by_row(&step.kernel, *choice)
-            && step.inputs.iter().chain(&step.outputs).any(|id| self.has_rows(*id))
-            && step.outputs.iter().all(|id| self.has_rows(*id));
-        if by_row {
-            self.joined(n, step, *choice)?
-        } else {
-            self.split(n, step, *choice)?
+        match way {
+            Way::Joined => self.joined(n, step, *choice)?,
+            Way::Kept => self.kept(n, step, *choice)?,
+            Way::Appended => self.appended(n, step)?,
+            Way::Attended => self.attended(n, step, *choice)?,
+            Way::Split => self.split(n, step, *choice)?,
         }
         for id in &step.drop_after {
             if let Some(value) = self.values.get_mut(id.0 as usize) {
@@ -177,83 +303,195 @@ impl<'a> Together<'a> {
         Ok(())
     }
 
-    /// All rows at a time.
-    fn joined(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
-        for id in &step.inputs {
-            let Some(slot) = self.values.get_mut(id.0 as usize) else { continue };
-            if let Some(Shared::Split(rows)) = slot {
-                *slot = Some(Shared::Joined(Tensor::f_cat(rows, 0)?));
-            }
+    fn missing(&self, n: usize) -> ExecuteError {
+        self.executor.broken(n, "an operand is missing")
+    }
+
+    fn value(&self, n: usize, id: ValId) -> Result<&Shared, ExecuteError> {
+        self.values.get(id.0 as usize).and_then(Option::as_ref).ok_or_else(|| self.missing(n))
+    }
+
+    /// All rows of a value.
+    fn all_rows(&self, n: usize, id: ValId) -> Result<Tensor, ExecuteError> {
+        match self.value(n, id)? {
+            Shared::One(tensor) | Shared::Joined(tensor) => Ok(tensor.shallow_clone()),
+            Shared::Split(tensors) => Ok(Tensor::f_cat(tensors, 1)?),
+            Shared::Kept(_) => Err(self.missing(n)),
         }
-        let operands: Option<Vec<&Tensor>> = step
-            .inputs
+    }
+
+    /// A value of one sequence.
+    fn of(&self, n: usize, id: ValId, sequence: usize) -> Result<Tensor, ExecuteError> {
+        match self.value(n, id)? {
+            Shared::One(tensor) => Ok(tensor.shallow_clone()),
+            Shared::Joined(all) => Ok(self.rows.one(all, sequence)?),
+            Shared::Split(tensors) => {
+                tensors.get(sequence).map(Tensor::shallow_clone).ok_or_else(|| self.missing(n))
+            }
+            Shared::Kept(_) => Err(self.missing(n)),
+        }
+    }
+
+    fn joined(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
+        let mut operands = Vec::new();
+        for id in &step.inputs {
+            operands.push(match self.has_rows(*id) || self.is_one(*id) {
+                true => self.all_rows(n, *id)?,
+                // A number of each sequence, which is in `positions`, too.
+                false => self.of(n, *id, 0)?,
+            });
+        }
+        let positions: Vec<(i64, i64)> = self
+            .pieces
             .iter()
-            .map(|id| match self.values.get(id.0 as usize)?.as_ref()? {
-                Shared::One(tensor) | Shared::Joined(tensor) => Some(tensor),
-                Shared::Split(_) => None,
-            })
+            .map(|piece| (piece.state.position, piece.tokens.len() as i64))
             .collect();
-        let operands = operands.ok_or_else(|| self.missing(n))?;
-        let one = self.sizes.first().copied().unwrap_or(Sizes { batch: 1, time: 1, past: 0 });
-        let sizes = Sizes { batch: self.sizes.len() as i64, ..one };
-        let choice = match choice {
-            Choice::Product(Product::FewRows(isa)) => Choice::Product(Product::ByRow(isa)),
-            Choice::Product(Product::Library | Product::ByRow(_) | Product::Tiles(_))
-            | Choice::View
-            | Choice::Library
-            | Choice::SingleOperation
-            | Choice::Ours(_)
-            | Choice::Head(..)
-            | Choice::Attention(_)
-            | Choice::Experts(_) => choice,
-        };
-        let results = self.compute(n, step, choice, &operands, sizes)?;
+        let each = dispatch::Each { positions: &positions, keys: &[], values: &[] };
+        let results = self.compute(n, step, by_row(choice), &operands, self.rows.total(), each)?;
         for (id, result) in step.outputs.iter().zip(results) {
             self.put(*id, Shared::Joined(result));
         }
         Ok(())
     }
 
-    /// Sequence by sequence.
-    fn split(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
-        let count = self.sizes.len();
+    fn kept(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
+        if self.kept.total() == 0 {
+            return Ok(());
+        }
+        let mut operands = Vec::new();
         for id in &step.inputs {
-            let Some(slot) = self.values.get_mut(id.0 as usize) else { continue };
-            if let Some(Shared::Joined(all)) = slot {
-                let rows = (0..count as i64).map(|row| all.f_narrow(0, row, 1));
-                *slot = Some(Shared::Split(rows.collect::<Result<_, _>>()?));
-            }
+            operands.push(match self.value(n, *id)? {
+                Shared::One(tensor) | Shared::Kept(tensor) => tensor.shallow_clone(),
+                Shared::Joined(_) | Shared::Split(_) => {
+                    self.rows.last(&self.all_rows(n, *id)?, &self.kept)?
+                }
+            });
         }
-        let mut results: Vec<Vec<Tensor>> = step.outputs.iter().map(|_| Vec::new()).collect();
-        for (row, sizes) in self.sizes.iter().enumerate() {
-            let operands: Option<Vec<&Tensor>> = step
-                .inputs
-                .iter()
-                .map(|id| match self.values.get(id.0 as usize)?.as_ref()? {
-                    Shared::One(tensor) => Some(tensor),
-                    Shared::Split(rows) => rows.get(row),
-                    Shared::Joined(_) => None,
-                })
-                .collect();
-            let operands = operands.ok_or_else(|| self.missing(n))?;
-            let found = self.compute(n, step, choice, &operands, *sizes)?;
-            for (results, found) in results.iter_mut().zip(found) {
-                results.push(found);
-            }
-        }
-        for (id, rows) in step.outputs.iter().zip(results) {
-            self.put(*id, Shared::Split(rows));
+        let each = dispatch::Each::default();
+        let results = self.compute(n, step, by_row(choice), &operands, self.kept.total(), each)?;
+        for (id, result) in step.outputs.iter().zip(results) {
+            self.put(*id, Shared::Kept(result));
         }
         Ok(())
     }
 
+    fn appended(&mut self, n: usize, step: &Step) -> Result<(), ExecuteError> {
+        let ([past, new], [result]) = (step.inputs.as_slice(), step.outputs.as_slice()) else {
+            return Err(self.missing(n));
+        };
+        let state = self.states.get(past);
+        let (mut tensors, mut rooms) = (Vec::new(), Vec::new());
+        for (sequence, piece) in self.pieces.iter().enumerate() {
+            let room = state.and_then(|state| piece.state.room(*state));
+            let (past, new) = (self.of(n, *past, sequence)?, self.of(n, *new, sequence)?);
+            let (tensor, room) = Room::append(room, &past, &new)?;
+            tensors.push(tensor);
+            rooms.push(room);
+        }
+        self.put(*result, Shared::Split(tensors));
+        self.rooms.insert(*result, rooms);
+        Ok(())
+    }
+
+    fn attended(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
+        let [q, k, v, ..] = step.inputs.as_slice() else { return Err(self.missing(n)) };
+        let single = |piece: &Piece<'_>| piece.tokens.len() == 1;
+        let count = self.pieces.len();
+        let (ones, others): (Vec<usize>, Vec<usize>) =
+            (0..count).partition(|at| self.pieces.get(*at).is_some_and(single));
+        let mut y: Vec<Option<Tensor>> = (0..count).map(|_| None).collect();
+        if !ones.is_empty() {
+            let mut queries = self.all_rows(n, *q)?; // [1, rows, h, d]
+            if !others.is_empty() {
+                let rows = ones.iter().map(|at| self.rows.one(&queries, *at));
+                queries = Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?;
+            }
+            let caches = |id: ValId| ones.iter().map(move |at| self.of(n, id, *at));
+            let keys = caches(*k).collect::<Result<Vec<_>, _>>()?;
+            let values = caches(*v).collect::<Result<Vec<_>, _>>()?;
+            let (Some(first), Some(of_first)) = (keys.first(), values.first()) else {
+                return Err(self.missing(n));
+            };
+            let mut operands = vec![queries, first.shallow_clone(), of_first.shallow_clone()];
+            for id in step.inputs.iter().skip(3) {
+                operands.push(self.of(n, *id, 0)?);
+            }
+            let keys: Vec<&Tensor> = keys.iter().collect();
+            let values: Vec<&Tensor> = values.iter().collect();
+            let each = dispatch::Each { positions: &[], keys: &keys, values: &values };
+            let results = self.compute(n, step, choice, &operands, ones.len() as i64, each)?;
+            let Some(all) = results.into_iter().next() else { return Err(self.missing(n)) };
+            if let ([id, ..], true) = (step.outputs.as_slice(), others.is_empty()) {
+                self.put(*id, Shared::Joined(all));
+                return Ok(());
+            }
+            for (row, at) in ones.iter().enumerate() {
+                if let Some(y) = y.get_mut(*at) {
+                    *y = Some(all.f_narrow(1, row as i64, 1)?);
+                }
+            }
+        }
+        for at in others {
+            let result = self.alone(n, step, choice, at)?.into_iter().next();
+            if let Some(y) = y.get_mut(at) {
+                *y = result;
+            }
+        }
+        if let Some(id) = step.outputs.first() {
+            self.put(*id, Shared::Split(y.into_iter().flatten().collect()));
+        }
+        Ok(())
+    }
+
+    fn split(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
+        let mut results: Vec<Vec<Tensor>> = step.outputs.iter().map(|_| Vec::new()).collect();
+        for sequence in 0..self.pieces.len() {
+            let of_sequence = self.alone(n, step, choice, sequence)?;
+            for (results, result) in results.iter_mut().zip(of_sequence) {
+                results.push(result);
+            }
+        }
+        for (id, tensors) in step.outputs.iter().zip(results) {
+            self.put(*id, Shared::Split(tensors));
+        }
+        Ok(())
+    }
+
+    /// A step of one sequence.
+    fn alone(
+        &self,
+        n: usize,
+        step: &Step,
+        choice: Choice,
+        sequence: usize,
+    ) -> Result<Vec<Tensor>, ExecuteError> {
+        let operands = step.inputs.iter().map(|id| self.of(n, *id, sequence));
+        let operands = operands.collect::<Result<Vec<_>, _>>()?;
+        let sizes = self.sizes.get(sequence).copied().ok_or_else(|| self.missing(n))?;
+        self.run(n, step, choice, &operands, sizes, None)
+    }
+
+    /// A step of rows of several sequences.
     fn compute(
         &self,
         n: usize,
         step: &Step,
         choice: Choice,
-        operands: &[&Tensor],
+        operands: &[Tensor],
+        rows: i64,
+        each: dispatch::Each<'_>,
+    ) -> Result<Vec<Tensor>, ExecuteError> {
+        self.run(n, step, choice, operands, Sizes { batch: 1, time: rows, past: 0 }, Some(each))
+    }
+
+    fn run(
+        &self,
+        n: usize,
+        step: &Step,
+        choice: Choice,
+        operands: &[Tensor],
         sizes: Sizes,
+        each: Option<dispatch::Each<'_>>,
     ) -> Result<Vec<Tensor>, ExecuteError> {
         let context = dispatch::Context {
             machine: self.executor.machine,
@@ -262,41 +500,78 @@ impl<'a> Together<'a> {
             consumes_first: false,
             copy: None,
             tables: &self.executor.tables,
+            each,
         };
-        let results = self.executor.compute(n, &step.kernel, choice, operands, &context)?;
+        let operands: Vec<&Tensor> = operands.iter().collect();
+        let results = self.executor.compute(n, &step.kernel, choice, &operands, &context)?;
         if results.len() != step.outputs.len() {
             return Err(self.executor.broken(n, "its kernel returned a wrong number of results"));
         }
         Ok(results)
     }
 
-    fn end(mut self, carried: &[&Carried]) -> Result<Vec<(Tensor, Carried)>, ExecuteError> {
+    /// Logits and state of each sequence.
+    fn end(mut self) -> Result<Vec<(Option<Tensor>, Carried)>, ExecuteError> {
         let plan = &self.executor.plan;
-        let count = carried.len();
-        let mut found: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
+        let count = self.pieces.len();
+        let mut results: Vec<Vec<(Output, Tensor)>> = (0..count).map(|_| Vec::new()).collect();
         for (output, id) in &plan.outputs {
-            let value = self.values.get_mut(id.0 as usize).and_then(Option::take);
-            let rows: Vec<Tensor> = match value {
-                Some(Shared::Split(rows)) => rows,
-                Some(Shared::Joined(all)) => {
-                    // Copied, so that a state does not keep the other rows' memory.
-                    let rows = (0..count as i64).map(|row| copy(&all.f_narrow(0, row, 1)?));
-                    rows.collect::<Result<_, _>>()?
-                }
-                Some(Shared::One(tensor)) => (0..count).map(|_| tensor.shallow_clone()).collect(),
-                None => {
-                    return Err(ExecuteError::new(format!("the plan does not compute {output}")));
-                }
-            };
-            for (found, row) in found.iter_mut().zip(&rows) {
-                found.push((*output, row.shallow_clone()));
+            let value = self.values.get(id.0 as usize).and_then(Option::as_ref);
+            let logits = *output == Output::Logits;
+            if logits && self.kept.total() == 0 {
+                continue;
             }
-            // Another output may be the same value.
-            if let Some(slot) = self.values.get_mut(id.0 as usize) {
-                *slot = Some(Shared::Split(rows));
+            let value =
+                value.ok_or_else(|| ExecuteError::new(format!("the plan does not compute {output}")))?;
+            for (sequence, results) in results.iter_mut().enumerate() {
+                let tensor = match value {
+                    Shared::One(tensor) => tensor.shallow_clone(),
+                    Shared::Split(tensors) => match tensors.get(sequence) {
+                        Some(tensor) => tensor.shallow_clone(),
+                        None => continue,
+                    },
+                    // Copied, so that a state does not keep the other rows' memory.
+                    Shared::Joined(all) => copy(&self.rows.one(all, sequence)?)?,
+                    Shared::Kept(all) => self.kept.one(all, sequence)?,
+                };
+                let kept = self.kept.count(sequence);
+                match tensor.size().get(1) {
+                    Some(rows) if logits && *rows != kept => {
+                        results.push((*output, tensor.f_narrow(1, rows - kept, kept)?));
+                    }
+                    _ => results.push((*output, tensor)),
+                }
             }
         }
         self.executor.runs.set(self.executor.runs.get() + 1);
-        found.into_iter().zip(carried).map(|(found, state)| outputs(found, 1, state)).collect()
+        let mut ended = Vec::new();
+        for (sequence, (results, piece)) in results.into_iter().zip(self.pieces).enumerate() {
+            let (logits, mut after) = outputs(results, piece.tokens.len() as i64, piece.state);
+            for (output, id) in &plan.outputs {
+                if let (Output::State(state, part), Some(rooms)) = (output, self.rooms.get_mut(id))
+                    && let Some(room) = rooms.get(sequence)
+                {
+                    after.keep_room((*state, *part), room.share());
+                }
+            }
+            let logits = logits.filter(|_| self.kept.count(sequence) > 0);
+            ended.push((logits, after));
+        }
+        Ok(ended)
+    }
+}
+
+/// The same product, of any number of rows.
+fn by_row(choice: Choice) -> Choice {
+    match choice {
+        Choice::Product(Product::FewRows(isa, _)) => Choice::Product(Product::ByRow(isa)),
+        Choice::Product(Product::Library | Product::ByRow(_) | Product::Tiles(_))
+        | Choice::View
+        | Choice::Library
+        | Choice::SingleOperation
+        | Choice::Ours(_)
+        | Choice::Head(..)
+        | Choice::Attention(_)
+        | Choice::Experts(_) => choice,
     }
 }

@@ -147,6 +147,32 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
     Ok((y.f_transpose(1, 2)?.f_contiguous()?, lse.f_squeeze_dim(-1)?))
 }
 
+/// The attention of a query of each of several sequences, q [1, n, h, d], over the sequence's own keys [1, s, kv, d] and
+/// values [1, s, kv, e], each with the bits that it has alone: y [1, n, h, e] and lse [n, h, 1]. Our kernel only. The
+/// operands' own k and v are ignored.
+pub fn forward_each(
+    path: Path,
+    operands: Operands<'_>,
+    [keys, values]: [&[&Tensor]; 2],
+) -> Result<(Tensor, Tensor), KernelError> {
+    let Path::Fused(isa) = path else {
+        return Err(KernelError::new(format!("attention of several sequences by {path}")));
+    };
+    let q = operands.q.f_transpose(0, 1)?; // [n, 1, h, d]
+    let mut shape = None;
+    for (n, (k, v)) in keys.iter().zip(values).enumerate() {
+        let q = q.f_narrow(0, n as i64, 1)?;
+        shape = Some(Shape::from_operands(Operands { q: &q, k, v, ..operands })?);
+    }
+    let (Some(shape), true) = (shape, q.size().first() == Some(&(keys.len() as i64))) else {
+        let message = format!("attention of {:?} to {} caches", q.size(), keys.len());
+        return Err(KernelError::new(message));
+    };
+    let own = |caches: &[&Tensor]| caches.iter().map(|x| x.shallow_clone()).collect::<Vec<_>>();
+    let (y, lse) = few::each(isa, &shape, operands, &q, [&own(keys), &own(values)])?;
+    Ok((y.f_transpose(0, 1)?, lse))
+}
+
 /// dq, dk, dv, dsink and dslopes of sum(y ⊙ dy), from y and lse of the forward pass.
 pub fn backward(
     path: Path,

@@ -28,7 +28,9 @@ pub(crate) use cuda::{
 pub use group::{Group, Meeting, Network, Pending, Work};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
 use tch::{Device, Kind, Tensor};
-pub(crate) use tiles::{Axis, Matrix, MatrixMut, TileSize, multiply_tile, parallel_parts};
+pub(crate) use tiles::{
+    Axis, Matrix, MatrixMut, TileSize, multiply_tile, parallel_columns, parallel_parts,
+};
 
 use super::{Isa, KernelError};
 
@@ -457,8 +459,7 @@ pub(crate) struct Cut<'a, T> {
 }
 
 /// Runs `body` for each of `count` chunks on ATen's threads, at least `grain` per thread. Each call has exclusive
-/// access to its piece of every one of `outs`. The chunks do not depend on the threads. A thread that has done its own
-/// chunks takes some of the others', since the cores of a shared machine are not equally fast.
+/// access to its piece of every one of `outs`. The chunks do not depend on the threads.
 pub(crate) fn parallel_cuts<T: Send, const N: usize>(
     count: usize,
     grain: usize,
@@ -481,6 +482,12 @@ pub(crate) fn parallel_cuts<T: Send, const N: usize>(
         });
         body(index, pieces);
     };
+    parallel_indices(count, grain, run);
+}
+
+/// Runs `body` once for each index below `count` on ATen's threads, at least `grain` per thread. A thread that has done
+/// its own takes some of the others', since the cores of a shared machine are not equally fast.
+fn parallel_indices(count: usize, grain: usize, body: impl Fn(usize) + Sync) {
     let threads = usize::try_from(tch::get_num_threads()).unwrap_or(1);
     let parts = (count / grain.max(1)).clamp(1, threads.max(1));
     let first = |part: usize| part * count / parts;
@@ -496,7 +503,7 @@ pub(crate) fn parallel_cuts<T: Send, const N: usize>(
                     if index >= first(victim + 1) {
                         break;
                     }
-                    run(index);
+                    body(index);
                 }
             }
         }

@@ -85,7 +85,7 @@ impl Head<'_> {
 
     fn projection(&self) -> Result<Projection<'_>, KernelError> {
         let ours = match self.product {
-            Product::Library | Product::FewRows(_) | Product::ByRow(_) => None,
+            Product::Library | Product::FewRows(..) | Product::ByRow(_) => None,
             Product::Tiles(isa) => Some(matmul::Right::new(isa, &self.weight.f_transpose(0, 1)?)?),
         };
         Ok(Projection { head: self, ours })

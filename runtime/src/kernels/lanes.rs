@@ -142,11 +142,11 @@ pub(crate) trait Element: Copy + Sync {
         }
     }
 
-    /// As many as a sum has lanes.
+    /// As many as there are lanes.
     #[inline(always)]
-    fn load(from: &[Self], at: usize) -> [f32; SUMS] {
-        let mut lanes = [0.0; SUMS];
-        for (lane, x) in lanes.iter_mut().zip(&from[at..at + SUMS]) {
+    fn load<const W: usize>(from: &[Self], at: usize) -> [f32; W] {
+        let mut lanes = [0.0; W];
+        for (lane, x) in lanes.iter_mut().zip(&from[at..at + W]) {
             *lane = x.wide();
         }
         lanes
@@ -154,8 +154,8 @@ pub(crate) trait Element: Copy + Sync {
 
     /// At most as many, then zeros.
     #[inline(always)]
-    fn load_some(from: &[Self]) -> [f32; SUMS] {
-        let mut lanes = [0.0; SUMS];
+    fn load_some<const W: usize>(from: &[Self]) -> [f32; W] {
+        let mut lanes = [0.0; W];
         for (lane, x) in lanes.iter_mut().zip(from) {
             *lane = x.wide();
         }

@@ -16,8 +16,6 @@ use super::ffi::{self, Cut, Vectorised};
 use super::path::{self, Path};
 use super::{Isa, KernelError, cuda, is_intel, matmul};
 
-pub use few::ROWS as FEW_ROWS;
-
 /// table\[tokens\]: [b, t] of [v, c] -> [b, t, c].
 pub fn embed(tokens: &Tensor, table: &Tensor) -> Result<Tensor, KernelError> {
     Ok(Tensor::f_embedding(table, tokens, -1, false, false)?)
@@ -28,14 +26,18 @@ pub fn embed_grad(dy: &Tensor, tokens: &Tensor, vocab: i64) -> Result<Tensor, Ke
     Ok(Tensor::f_embedding_dense_backward(dy, tokens, vocab, -1, false)?)
 }
 
+/// Rows in f32 up to which our product of each row by itself is used. Those of more rows are as fast alone as together.
+const FEW_ROWS: usize = 64;
+
 /// The implementation of a matrix product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     /// libtorch's, on any device and dtype; the reference of the others.
     Library,
-    /// For up to [`FEW_ROWS`] rows a kernel that reads the weight once, whose result is f32; else libtorch's.
-    FewRows(Isa),
-    /// That kernel for any number of rows, so that each row has the bits that it has alone.
+    /// For up to this many rows a kernel whose result is f32, and in which each row has the bits that it has alone; else
+    /// libtorch's.
+    FewRows(Isa, usize),
+    /// That kernel for any number of rows.
     ByRow(Isa),
     /// Ours for f32 of any size.
     Tiles(Isa),
@@ -57,10 +59,11 @@ impl Product {
         }
     }
 
-    /// The fastest where most calls have the rows of one token.
-    pub fn choose_few(kind: Kind, device: Device) -> Self {
+    /// The fastest where most calls have the rows of one token. `bf16`: of operands. Of those libtorch has faster
+    /// products on some CPUs, beyond what one reading of the weight serves.
+    pub fn choose_few(kind: Kind, device: Device, bf16: bool) -> Self {
         match path::choose(kind, device) {
-            Path::Fused(isa) => Self::FewRows(isa),
+            Path::Fused(isa) => Self::FewRows(isa, if bf16 { few::ROWS } else { FEW_ROWS }),
             Path::Cuda(_) | Path::Reference(_) => Self::Library,
         }
     }
@@ -79,7 +82,7 @@ impl fmt::Display for Product {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Library => f.write_str("libtorch"),
-            Self::FewRows(isa) => write!(f, "libtorch, fused/{isa} up to {FEW_ROWS} rows"),
+            Self::FewRows(isa, rows) => write!(f, "libtorch, fused/{isa} up to {rows} rows"),
             Self::ByRow(isa) | Self::Tiles(isa) => Path::Fused(*isa).fmt(f),
         }
     }
@@ -93,9 +96,9 @@ pub fn linear(
     bias: Option<&Tensor>,
 ) -> Result<Tensor, KernelError> {
     let mut y = match product {
-        Product::FewRows(isa) if few::takes(x) => few::linear(isa, x, weight)?,
+        Product::FewRows(isa, most) if few::takes(x, most) => few::linear(isa, x, weight)?,
         Product::ByRow(isa) => few::linear(isa, x, weight)?,
-        Product::Library | Product::FewRows(_) => {
+        Product::Library | Product::FewRows(..) => {
             return by_library(x, weight, bias);
         }
         Product::Tiles(isa) => {
@@ -135,7 +138,7 @@ pub fn linear_grad_input(
     weight: &Tensor,
 ) -> Result<Tensor, KernelError> {
     let dx = match product {
-        Product::Library | Product::FewRows(_) | Product::ByRow(_) => {
+        Product::Library | Product::FewRows(..) | Product::ByRow(_) => {
             aligned(&rows(dy)?)?.f_mm(&aligned(weight)?)?
         }
         Product::Tiles(isa) => matmul::product(isa, &rows(dy)?, weight)?,
@@ -151,7 +154,7 @@ pub fn linear_grad_weight(
 ) -> Result<Tensor, KernelError> {
     let (dy, x) = (rows(dy)?.f_transpose(0, 1)?, rows(x)?);
     match product {
-        Product::Library | Product::FewRows(_) | Product::ByRow(_) => {
+        Product::Library | Product::FewRows(..) | Product::ByRow(_) => {
             Ok(aligned(&dy)?.f_mm(&aligned(&x)?)?)
         }
         Product::Tiles(isa) => matmul::product(isa, &dy, &x),

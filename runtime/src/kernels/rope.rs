@@ -25,11 +25,11 @@ pub struct Rotation {
     pub scaling: RopeScaling,
 }
 
-/// y for x; its first token is at `position`.
+/// y for x, whose tokens are at the given positions: a first one, and how many follow one another from there.
 pub fn apply(
     path: Path,
     x: &Tensor,
-    position: i64,
+    positions: &[(i64, i64)],
     rotation: Rotation,
     tables: &mut Tables,
 ) -> Result<Tensor, KernelError> {
@@ -41,9 +41,13 @@ pub fn apply(
     if dims < 2 || dims % 2 != 0 || dims > width {
         return Err(KernelError::new(format!("rope over {dims} channels of heads of {width}")));
     }
+    let count: i64 = positions.iter().map(|(_, count)| count).sum();
+    if count != time {
+        return Err(KernelError::new(format!("rope of {time} tokens at {count} positions")));
+    }
     // The tables of our CUDA kernels are f32 for x in bf16, too.
     let kind = if x.kind() == Kind::BFloat16 { Kind::Float } else { x.kind() };
-    let table = tables.get(rotation, position, time, kind, x.device())?;
+    let table = tables.get(rotation, positions, kind, x.device())?;
     match path {
         Path::Cuda(_) => {
             let launcher = cuda::launcher(x.device())?;
@@ -62,8 +66,8 @@ pub struct Table {
     sin: Tensor, // [t, dims]
 }
 
-/// The first position, the number of positions, and their table.
-type Kept = (i64, i64, Rc<Table>);
+/// Positions and their table.
+type Kept = (Vec<(i64, i64)>, Rc<Table>);
 
 /// The tables of a plan's rotations, reused while the positions stay the same.
 #[derive(Debug, Default)]
@@ -75,21 +79,20 @@ impl Tables {
     fn get(
         &mut self,
         rotation: Rotation,
-        position: i64,
-        time: i64,
+        positions: &[(i64, i64)],
         kind: Kind,
         device: Device,
     ) -> Result<Rc<Table>, KernelError> {
         let Rotation { theta, dims, layout, scaling, inverse: _ } = rotation;
         let scaled = (scaling != RopeScaling::Unscaled).then(|| scaling.to_string());
         let key = (theta.to_bits(), dims, layout == RopeLayout::Interleaved, scaled);
-        if let Some((first, count, table)) = self.kept.get(&key)
-            && (*first, *count) == (position, time)
+        if let Some((kept, table)) = self.kept.get(&key)
+            && kept == positions
         {
             return Ok(Rc::clone(table));
         }
-        let table = Rc::new(Table::new(rotation, position, time, kind, device)?);
-        self.kept.insert(key, (position, time, Rc::clone(&table)));
+        let table = Rc::new(Table::new(rotation, positions, kind, device)?);
+        self.kept.insert(key, (positions.to_vec(), Rc::clone(&table)));
         Ok(table)
     }
 }
@@ -97,8 +100,7 @@ impl Tables {
 impl Table {
     fn new(
         rotation: Rotation,
-        position: i64,
-        time: i64,
+        positions: &[(i64, i64)],
         kind: Kind,
         device: Device,
     ) -> Result<Self, KernelError> {
@@ -106,7 +108,7 @@ impl Table {
         let (pairs, size) = (dims / 2, scaling.magnitude());
         let (mut cos, mut sin) = (Vec::new(), Vec::new());
         let rates = scaling.rates(theta, dims);
-        for t in position..position.saturating_add(time) {
+        for t in positions.iter().flat_map(|(first, count)| *first..first.saturating_add(*count)) {
             let turned: Vec<(f64, f64)> =
                 rates.iter().map(|rate| libm::sincos(t as f64 * rate)).collect();
             for j in 0..dims {
@@ -120,7 +122,7 @@ impl Table {
             }
         }
         let tensor = |values: &[f64]| -> Result<Tensor, KernelError> {
-            let table = Tensor::f_from_slice(values)?.f_reshape([time, dims])?;
+            let table = Tensor::f_from_slice(values)?.f_reshape([-1, dims])?;
             Ok(table.f_to_kind(kind)?.f_to_device(device)?)
         };
         Ok(Self { cos: tensor(&cos)?, sin: tensor(&sin)? })

@@ -77,7 +77,7 @@ fn turned([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
                     inverse,
                     scaling: RopeScaling::Unscaled,
                 };
-                all.push(rope::apply(path, x, 3, rotation, &mut tables).unwrap());
+                all.push(rope::apply(path, x, &[(3, x.size()[1])], rotation, &mut tables).unwrap());
             }
         }
     }
@@ -457,7 +457,7 @@ fn rope_refuses_what_is_no_rotation() {
             inverse: false,
             scaling: RopeScaling::Unscaled,
         };
-        let error = rope::apply(ASKED, &x, 0, rotation, &mut rope::Tables::default()).unwrap_err();
+        let error = rope::apply(ASKED, &x, &[(0, x.size()[1])], rotation, &mut rope::Tables::default()).unwrap_err();
         assert_eq!(error.to_string(), format!("rope over {dims} channels of heads of 6"));
     }
 }

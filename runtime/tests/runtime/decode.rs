@@ -6,7 +6,8 @@ use compiler::plan::{Options, Precision, Stream};
 use compiler::plans;
 use compiler::program::Compiled;
 use runtime::decode::{Decoder, Prompt, SamplingOptions, Text};
-use runtime::execute::{Carried, Machine, Streamer};
+use runtime::Tensor;
+use runtime::execute::{Carried, Machine, Piece, Streamer};
 use runtime::generate::{Request, Sampling, generate};
 use runtime::weights::Weights;
 
@@ -106,14 +107,15 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Sequences of different lengths, some of which take a token in each round, in any order.
+/// Sequences of different lengths, some of which take one token or more in each round, in any order.
 #[test]
 fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
     quiet();
     let bf16 = Options { precision: Precision::Bf16, ..Options::default() };
-    let forms: [(Machine, Options); 3] =
-        [(FAST, Options::default()), (FAST, bf16), (DOUBLE, Options::default())];
-    for ((name, compiled), (machine, options)) in
+    // With the most tokens that are always computed by row.
+    let forms: [(Machine, Options, usize); 3] =
+        [(FAST, Options::default(), 64), (FAST, bf16, 4), (DOUBLE, Options::default(), 70)];
+    for ((name, compiled), (machine, options, few)) in
         models().flat_map(|model| forms.map(|form| (model.clone(), form)))
     {
         let stream = Stream { state_in: true, state_out: true };
@@ -122,14 +124,10 @@ fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
         let weights = Weights::init(&compiled.graph, 5).unwrap();
         let weights = weights.to(machine.device, machine.kind).unwrap();
         let mut random = 7;
-        let mut token = || (next(&mut random) % compiled.graph.vocab as u64) as i64;
-        let mut states: Vec<Carried> = Vec::new();
-        for length in [1, 2, 5, 9, 3, 17, 4, 1, 6] {
-            let prompt: Vec<i64> = (0..length).map(|_| token()).collect();
-            let prompt = Streamer::row(&prompt).unwrap();
-            let start = streamer.start(1).unwrap();
-            states.push(streamer.forward(&weights, &prompt, &start).unwrap().1);
-        }
+        let mut tokens = |count: usize| -> Vec<i64> {
+            (0..count).map(|_| (next(&mut random) % compiled.graph.vocab as u64) as i64).collect()
+        };
+        let mut states: Vec<Carried> = (0..9).map(|_| streamer.start(1).unwrap()).collect();
         let mut order = 3;
         for round in 0..5 {
             let mut chosen: Vec<usize> = (0..states.len()).collect();
@@ -137,20 +135,41 @@ fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
                 chosen.swap(at, (next(&mut order) % (at as u64 + 1)) as usize);
             }
             chosen.truncate(1 + (next(&mut order) % states.len() as u64) as usize);
-            let tokens: Vec<i64> = chosen.iter().map(|_| token()).collect();
-            let before: Vec<&Carried> = chosen.iter().map(|at| &states[*at]).collect();
-            let together = streamer.forward_each(&weights, &tokens, &before).unwrap();
+            // In the first round whole prompts, then mostly single tokens.
+            let lengths = [[5, 2, 17, 1, 9, 3, 70, 4, 1], [1, 1, 1, 6, 1, 1, 1, 66, 1]];
+            let given: Vec<Vec<i64>> =
+                (0..chosen.len()).map(|n| tokens(lengths[round.min(1)][(n + round) % 9])).collect();
+            let piece = |(n, at): (usize, &usize)| {
+                let (tokens, state) = (given[n].as_slice(), &states[*at]);
+                Piece { tokens, state, logits: [1, tokens.len(), 0, 1][n % 4] }
+            };
+            let pieces: Vec<Piece<'_>> = chosen.iter().enumerate().map(piece).collect();
+            let together = streamer.forward_each(&weights, &pieces).unwrap();
             assert_eq!(together.len(), chosen.len());
-            for ((at, token), (logits, after)) in chosen.iter().zip(&tokens).zip(together) {
-                let row = Streamer::row(&[*token]).unwrap();
-                let (alone, state) = streamer.forward(&weights, &row, &states[*at]).unwrap();
-                let place =
-                    format!("{name}, {options:?}, round {round}, sequence {at} of {chosen:?}");
-                assert!(logits.equal(&alone), "logits of {place}");
-                assert_eq!(after.position, state.position, "{place}");
-                for (a, b) in after.states().zip(state.states()) {
-                    assert!(a.equal(b), "state of {place}");
+            for (n, (piece, (logits, after))) in pieces.iter().zip(&together).enumerate() {
+                let place = format!("{name}, {options:?}, round {round}, {n} of {chosen:?}");
+                let (alone, state) = streamer.forward_each(&weights, &[*piece]).unwrap().remove(0);
+                let row = Streamer::row(piece.tokens).unwrap();
+                let (all, whole) = streamer.forward(&weights, &row, piece.state).unwrap();
+                assert_eq!(logits.as_ref().map(Tensor::size), alone.as_ref().map(Tensor::size));
+                let kept = piece.logits as i64;
+                if let (Some(logits), Some(alone)) = (logits, &alone) {
+                    assert!(logits.equal(alone), "logits of {place}");
+                    let last = all.narrow(1, all.size()[1] - kept, kept);
+                    assert_eq!(logits.size(), last.size(), "{place}");
+                    if piece.tokens.len() <= few {
+                        assert!(logits.equal(&last), "logits of {place}, of all tokens");
+                    }
                 }
+                assert_eq!(logits.is_some(), kept > 0);
+                for (other, state) in [("alone", &state), ("whole", &whole)] {
+                    assert_eq!(after.position, state.position, "{place}");
+                    for (a, b) in after.states().zip(state.states()) {
+                        assert!(a.equal(b), "state of {place}, {other}");
+                    }
+                }
+            }
+            for (at, (_, after)) in chosen.iter().zip(together) {
                 states[*at] = after;
             }
         }
@@ -158,16 +177,16 @@ fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
 }
 
 #[test]
-fn sequences_and_tokens_are_of_one_number() {
+fn a_sequence_without_a_next_token_is_refused() {
     quiet();
     let compiled = named("plain");
     let stream = Stream { state_in: true, state_out: true };
     let plan = plans::forward(&compiled.graph, stream, Options::default());
     let streamer = Streamer::new(plan, FAST).unwrap();
     let weights = Weights::init(&compiled.graph, 5).unwrap();
-    let states = [streamer.start(1).unwrap(), streamer.start(1).unwrap()];
-    let states: Vec<&Carried> = states.iter().collect();
-    let refusal = streamer.forward_each(&weights, &[1], &states).unwrap_err();
-    assert_eq!(refusal.to_string(), "1 tokens are given for 2 sequences");
-    assert!(streamer.forward_each(&weights, &[], &[]).unwrap().is_empty());
+    let state = streamer.start(1).unwrap();
+    let piece = |tokens| Piece { tokens, state: &state, logits: 1 };
+    let refusal = streamer.forward_each(&weights, &[piece(&[1]), piece(&[])]).unwrap_err();
+    assert_eq!(refusal.to_string(), "sequence 1 has no next token");
+    assert!(streamer.forward_each(&weights, &[]).unwrap().is_empty());
 }

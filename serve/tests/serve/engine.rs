@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::toy::{Bytes, Toy};
 use serve::engine::{Engine, Event, Finish, Job, Limits, Refusal};
-use serve::model::Sampling;
+use serve::model::{Model, Piece, Sampling};
 use serve::stats::Stats;
 
 type Events = UnboundedReceiver<(usize, Event)>;
@@ -101,9 +101,10 @@ fn probabilities_are_those_of_the_softmax() {
     assert_eq!(Some(token.top[0]), token.logprob.map(|logprob| (token.id, logprob)));
     assert!(token.top[0].1 >= token.top[1].1 && token.top.len() == 2);
     let toy = Toy::default();
-    let mut state = serve::model::Model::start(&toy).unwrap();
-    let logits = serve::model::Model::feed(&toy, &mut state, &[104]).unwrap();
-    let logits = serve::model::Model::row(&toy, &logits, 0).unwrap();
+    let mut state = toy.start().unwrap();
+    let piece = Piece { state: &mut state, tokens: &[104], logits: 1 };
+    let logits = toy.advance(&mut [piece]).unwrap().remove(0).unwrap();
+    let logits = toy.row(&logits, 0).unwrap();
     let sum: f64 = logits.iter().map(|logit| logit.exp()).sum();
     assert!((prompt[1].logprob.unwrap() - (logits[105] - sum.ln())).abs() < 1e-12);
 }

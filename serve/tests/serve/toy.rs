@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serve::chat::Template;
 use serve::engine::Limits;
-use serve::model::{Codec, Model, Row, Sampling, Special};
+use serve::model::{Codec, Model, Piece, Sampling, Special};
 use serve::server::{Setup, serve};
 
 pub(crate) const BOS: u32 = 256;
@@ -86,22 +86,28 @@ impl Model for Toy {
         Ok(1)
     }
 
-    fn feed(&self, state: &mut u64, tokens: &[u32]) -> Result<Vec<u64>, String> {
-        assert!((1..=4).contains(&tokens.len()));
-        let mut after = Vec::new();
-        for token in tokens {
-            if Some(*token) == self.broken {
-                return Err(format!("the toy breaks at {token}"));
-            }
-            *state = mix(*state, *token);
-            after.push(*state);
-        }
-        Ok(after)
-    }
-
-    fn step(&self, rows: Vec<Row<'_, u64>>) -> Result<Vec<Vec<u64>>, String> {
+    fn advance(&self, pieces: &mut [Piece<'_, u64>]) -> Result<Vec<Option<Vec<u64>>>, String> {
         std::thread::sleep(self.step);
-        rows.into_iter().map(|row| self.feed(row.state, &[row.token])).collect()
+        let mut ended = Vec::new();
+        for piece in &*pieces {
+            assert!((1..=4).contains(&piece.tokens.len()));
+            assert!(piece.logits <= piece.tokens.len());
+            let mut after = vec![*piece.state];
+            for token in piece.tokens {
+                if Some(*token) == self.broken {
+                    return Err(format!("the toy breaks at {token}"));
+                }
+                after.push(mix(after[after.len() - 1], *token));
+            }
+            ended.push(after);
+        }
+        for (piece, after) in pieces.iter_mut().zip(&ended) {
+            *piece.state = after[after.len() - 1];
+        }
+        let wanted = |(piece, after): (&Piece<'_, u64>, &Vec<u64>)| {
+            (piece.logits > 0).then(|| after[after.len() - piece.logits..].to_vec())
+        };
+        Ok(pieces.iter().zip(&ended).map(wanted).collect())
     }
 
     fn row(&self, logits: &Vec<u64>, at: usize) -> Result<Vec<f64>, String> {

@@ -23,14 +23,36 @@ pub(super) fn forward(
     operands: Operands<'_>,
 ) -> Result<(Tensor, Tensor), KernelError> {
     let Operands { q, k, v, .. } = operands;
+    let one = |x: &Tensor, item: usize| x.f_narrow(0, item as i64, 1);
+    let batch = k.size().first().map_or(0, |n| *n as usize);
+    let caches = |x: &Tensor| (0..batch).map(|item| one(x, item)).collect::<Result<Vec<_>, _>>();
+    let (keys, values) = (caches(k)?, caches(v)?);
+    each(isa, shape, operands, q, [&keys, &values])
+}
+
+/// The same for items with keys [1, s, kv, d] and values [1, s, kv, e] of their own: q is [b, t, h, d].
+pub(super) fn each(
+    isa: Isa,
+    shape: &Shape,
+    operands: Operands<'_>,
+    q: &Tensor,
+    [keys, values]: [&[Tensor]; 2],
+) -> Result<(Tensor, Tensor), KernelError> {
     let q = cast(q, Kind::Float)?.f_contiguous()?;
-    let (k, v) = (k.f_contiguous()?, v.f_contiguous()?);
-    if k.kind() == Kind::BFloat16 && v.kind() == Kind::BFloat16 {
-        heads(isa, shape, operands, &q, [&k, &v], [ffi::halves(&k)?, ffi::halves(&v)?])
+    let bf16 = keys.iter().chain(values).all(|x| x.kind() == Kind::BFloat16);
+    let dense = |x: &Tensor| match bf16 {
+        true => Ok(x.f_contiguous()?),
+        false => Ok::<_, KernelError>(cast(x, Kind::Float)?.f_contiguous()?),
+    };
+    let keys = keys.iter().map(dense).collect::<Result<Vec<_>, _>>()?;
+    let values = values.iter().map(dense).collect::<Result<Vec<_>, _>>()?;
+    let pairs = || keys.iter().zip(&values);
+    if bf16 {
+        let items = pairs().map(|(k, v)| Ok([ffi::halves(k)?, ffi::halves(v)?]));
+        heads(isa, shape, operands, &q, [&keys, &values], &items.collect::<Result<Vec<_>, KernelError>>()?)
     } else {
-        let [k, v] = [&k, &v].map(|x| cast(x, Kind::Float));
-        let (k, v) = (k?, v?);
-        heads(isa, shape, operands, &q, [&k, &v], [ffi::slice(&k)?, ffi::slice(&v)?])
+        let items = pairs().map(|(k, v)| Ok([ffi::slice(k)?, ffi::slice(v)?]));
+        heads(isa, shape, operands, &q, [&keys, &values], &items.collect::<Result<Vec<_>, KernelError>>()?)
     }
 }
 
@@ -39,19 +61,19 @@ fn heads<E: Element>(
     shape: &Shape,
     operands: Operands<'_>,
     q: &Tensor,
-    reads: [&Tensor; 2],
-    [keys, values]: [&[E]; 2],
+    reads: [&[Tensor]; 2],
+    items: &[[&[E]; 2]],
 ) -> Result<(Tensor, Tensor), KernelError> {
     let of = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
-    let (batch, heads) = (of(operands.k, 0), of(operands.k, 2));
+    let (batch, heads) = (items.len(), of(operands.k, 2));
     let (d, e) = (of(operands.k, 3), of(operands.v, 3));
-    let (t, s, times) = (shape.queries as usize, shape.keys as usize, shape.times as usize);
+    let (t, times) = (shape.queries as usize, shape.times as usize);
     let mut size = q.size();
     size[3] = e as i64;
     let options = (Kind::Float, q.device());
     let mut y = Tensor::f_empty(&size, options)?; // [b, t, h, e]
     let mut lse = Tensor::f_empty([size[0], size[2], size[1]], options)?; // [b, h, t]
-    let reads = [q, reads[0], reads[1]];
+    let reads: Vec<&Tensor> = [q].into_iter().chain(reads.into_iter().flatten()).collect();
     let outs = [
         ByHead { data: ffi::slice_mut(&mut y, &reads)?, time: t },
         ByHead { data: ffi::slice_mut(&mut lse, &reads)?, time: 1 },
@@ -67,6 +89,8 @@ fn heads<E: Element>(
         if t == 0 {
             return;
         }
+        let [keys, values] = items[item];
+        let s = keys.len() / (heads * d).max(1);
         let lse = lse.row(0); // [times, t]
         for i in 0..t {
             // Query i is at position s − t + i.
@@ -75,8 +99,7 @@ fn heads<E: Element>(
             let y = y.row(i); // [times, e]
             let first = ((item * t + i) * heads + head) * times * d;
             let queries = &q[first..][..times * d];
-            let row = item * s * heads + head;
-            let (keys, values) = (&keys[row * d..], &values[row * e..]);
+            let (keys, values) = (&keys[head * d..], &values[head * e..]);
             let mut found = Vec::with_capacity(times);
             let into = &mut found;
             let sinks = sinks.map(|sinks| &sinks[head * times..][..times]);

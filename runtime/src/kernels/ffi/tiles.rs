@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use tch::Tensor;
 
-use super::{Shared, base, check_f32_cpu, parallel_for};
+use super::{Shared, base, check_f32_cpu, parallel_for, parallel_indices};
 use crate::kernels::{Isa, KernelError};
 
 /// A matrix that is read.
@@ -170,6 +170,28 @@ pub(crate) fn parallel_parts(
         };
         // SAFETY: the part begins inside C; parts of other threads have other rows or columns.
         let pointer = unsafe { c.get().add(first) };
+        body(part, MatrixMut { pointer, sizes, stride: width, borrow: PhantomData });
+    });
+}
+
+/// Divides C, whose rows have `width`, into parts of `unit` columns, which do not depend on the threads: at least `grain`
+/// of them for each of ATen's threads. `body` gets the columns of its part.
+pub(crate) fn parallel_columns(
+    c: &mut [f32],
+    width: usize,
+    unit: usize,
+    grain: usize,
+    body: impl Fn(Range<usize>, MatrixMut<'_>) + Sync,
+) {
+    let rows = c.len() / width.max(1);
+    assert!(rows * width == c.len(), "{} floats in rows of {width}", c.len());
+    let c = Shared(c.as_mut_ptr());
+    parallel_indices(width.div_ceil(unit.max(1)), grain, |index| {
+        let part = index * unit..width.min((index + 1) * unit);
+        // SAFETY: the part begins inside C, or C has no rows; parts of other indices have other columns, and an index is
+        // given out once.
+        let pointer = unsafe { c.get().add(part.start * usize::from(rows > 0)) };
+        let sizes = [rows, part.len()];
         body(part, MatrixMut { pointer, sizes, stride: width, borrow: PhantomData });
     });
 }

@@ -1,23 +1,33 @@
-//! x weightᵀ for a few rows of x, as in decoding one token: reading the weight takes most of the time, so it is
-//! read once.
+//! x weightᵀ with the same bits for any number of rows: of a few rows, as in decoding, reading the weight takes most of
+//! the time, so it is read once for all of them.
 //! In: x [.., i], weight [o, i]; f32 or bf16 on the CPU. Out: y [.., o] in f32. Must stay true: sums are f32, in one order
 //! on any number of threads and lanes, and of rows: a row's result does not depend on the other rows.
+
+use std::ops::Range;
 
 use tch::{Kind, Tensor};
 
 use super::grain;
 use crate::kernels::arrange::cast;
-use crate::kernels::ffi::{self, Cut, Vectorised};
+use crate::kernels::ffi::{self, MatrixMut, Vectorised, parallel_columns};
 use crate::kernels::lanes::{Element, SUMS, load, mul_add, total};
 use crate::kernels::{Isa, KernelError};
 
-/// Rows of x at a time. With more of them libtorch's product is faster.
-pub const ROWS: usize = 4;
-
-/// Outputs per chunk of a thread.
-const OUTPUTS: usize = 16;
-/// Sums of one output that do not wait for each other.
+/// Sums of one output that do not wait for each other. Input n is added to sum n / [`SUMS`] mod [`CHAINS`].
 const CHAINS: usize = 4;
+/// Inputs that the sums of an output take together.
+const STEP: usize = CHAINS * SUMS;
+
+/// Rows of x for which a weight is read once, without a tile.
+pub(super) const ROWS: usize = 4;
+/// Outputs per chunk of a thread for so few rows.
+const OUTPUTS: usize = 16;
+/// Rows of x that meet a part of the weight before the next part does.
+const GROUP: usize = 32;
+/// Outputs per chunk of a thread for more rows, at least and at most; a multiple of a tile's.
+const BLOCKS: [usize; 2] = [24, 96];
+/// Elements of a chunk's weight, so that they stay in the second-level cache.
+const CACHED: usize = 3 << 14;
 
 /// Bytes before its use at which memory is asked for. A core waits for few lines at a time, and asks for more of them
 /// without waiting.
@@ -25,10 +35,10 @@ const AHEAD: usize = 8192;
 /// Bytes of a line of the caches.
 const LINE: usize = 64;
 
-/// Whether x has as few rows as this kernel takes.
-pub(super) fn takes(x: &Tensor) -> bool {
+/// Whether x has between one row and `most`.
+pub(super) fn takes(x: &Tensor, most: usize) -> bool {
     let width = x.size().last().map_or(0, |width| *width as usize);
-    width > 0 && (1..=ROWS * width).contains(&x.numel())
+    width > 0 && (1..=most * width).contains(&x.numel())
 }
 
 pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, KernelError> {
@@ -44,107 +54,194 @@ pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, Ke
     let wide = cast(x, Kind::Float)?.f_contiguous()?;
     let x = ffi::slice(&wide)?;
     let weight = weight.f_contiguous()?;
-    let rows = x.len() / width.max(1);
-    let options = (Kind::Float, weight.device());
-    // Of one row, that is y.
-    let shape = if rows == 1 { size.clone() } else { vec![outputs as i64, rows as i64] };
-    let mut by_output = Tensor::f_empty(shape, options)?;
-    let y = ffi::slice_mut(&mut by_output, &[&wide, &weight])?;
+    let mut result = Tensor::f_empty(size, (Kind::Float, weight.device()))?;
+    let y = ffi::slice_mut(&mut result, &[&wide, &weight])?;
     if weight.kind() == Kind::BFloat16 {
-        products(isa, x, ffi::halves(&weight)?, rows, width, y);
+        products(isa, x, ffi::halves(&weight)?, width, outputs, y);
     } else {
-        products(isa, x, ffi::slice(&weight)?, rows, width, y);
+        products(isa, x, ffi::slice(&weight)?, width, outputs, y);
     }
-    if rows == 1 {
-        return Ok(by_output);
-    }
-    // Other kernels take dense rows.
-    Ok(by_output.f_transpose(0, 1)?.f_contiguous()?.f_reshape(size)?)
+    Ok(result)
 }
 
+/// x [rows, width], weight [outputs, width], y [rows, outputs].
 fn products<W: Element>(
     isa: Isa,
     x: &[f32],
     weight: &[W],
-    rows: usize,
     width: usize,
+    outputs: usize,
     y: &mut [f32],
 ) {
-    let count = (y.len() / rows.max(1)).div_ceil(OUTPUTS);
-    let cut = Cut { data: y, chunk: OUTPUTS * rows };
-    ffi::parallel_cuts(count, grain(OUTPUTS * width), [cut], |chunk, [y]| {
-        let weight = &weight[chunk * OUTPUTS * width..][..y.len() / rows * width];
-        // Of many rows, the weight's part is in the caches after the first few.
-        for (group, x) in x.chunks(ROWS * width).enumerate() {
-            let (first, y) = (group * ROWS, &mut *y);
-            match x.len() / width {
-                1 => ffi::run_on(isa, Chunk::<W, 1>::new(x, weight, y, width, rows, first)),
-                2 => ffi::run_on(isa, Chunk::<W, 2>::new(x, weight, y, width, rows, first)),
-                3 => ffi::run_on(isa, Chunk::<W, 3>::new(x, weight, y, width, rows, first)),
-                _ => ffi::run_on(isa, Chunk::<W, ROWS>::new(x, weight, y, width, rows, first)),
-            }
+    if x.is_empty() || weight.is_empty() {
+        return y.fill(0.0);
+    }
+    let rows = x.len() / width;
+    let [least, most] = BLOCKS;
+    let chunk = match rows <= ROWS {
+        true => OUTPUTS,
+        false => (CACHED / width / least * least).clamp(least, most),
+    };
+    parallel_columns(y, outputs, chunk, grain(chunk * width), |part, mut y| {
+        let weight = &weight[part.start * width..part.end * width];
+        for (n, x) in x.chunks(GROUP * width).enumerate() {
+            let (first, count) = (n * GROUP, x.len() / width);
+            let y = y.part(first..first + count, 0..part.len());
+            ffi::run_on(isa, Chunk { x, weight, width, y });
         }
     });
 }
 
-/// Outputs of a chunk for R of the rows: weight [outputs, width], y [outputs, rows].
-struct Chunk<'a, W, const R: usize> {
-    x: [&'a [f32]; R],
+/// Some outputs of some rows: x [rows, width], weight [outputs, width], y [rows, outputs].
+struct Chunk<'a, W> {
+    x: &'a [f32],
     weight: &'a [W],
-    y: &'a mut [f32],
     width: usize,
-    rows: usize,
-    /// The first of these rows.
-    first: usize,
+    y: MatrixMut<'a>,
 }
 
-impl<'a, W, const R: usize> Chunk<'a, W, R> {
-    fn new(
-        x: &'a [f32],
-        weight: &'a [W],
-        y: &'a mut [f32],
-        width: usize,
-        rows: usize,
-        first: usize,
-    ) -> Self {
-        let x = std::array::from_fn(|r| &x[r * width..][..width]);
-        Chunk { x, weight, y, width, rows, first }
+impl<W: Element> Vectorised for Chunk<'_, W> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(mut self) {
+        let tiled = match LANES {
+            16 => self.tiles::<FMA, LANES, 4, 4>(),
+            _ => self.tiles::<FMA, LANES, 4, 3>(),
+        };
+        let [rows, outputs] = self.y.sizes();
+        self.singly::<FMA>(0..tiled[0], tiled[1]..outputs);
+        self.singly::<FMA>(tiled[0]..rows, 0..outputs);
     }
 }
 
-impl<W: Element, const R: usize> Vectorised for Chunk<'_, W, R> {
+impl<'a, W: Element> Chunk<'a, W> {
+    /// R rows of x.
     #[inline(always)]
-    fn run<const FMA: bool, const LANES: usize>(self) {
-        let Chunk { x, weight, y, width, rows, first } = self;
-        for (y, weight) in y.chunks_exact_mut(rows).zip(weight.chunks_exact(width)) {
-            output::<W, FMA, R>(x, weight, &mut y[first..first + R]);
+    fn rows<const R: usize>(&self, first: usize) -> [&'a [f32]; R] {
+        let (x, width) = (self.x, self.width);
+        std::array::from_fn(|r| &x[(first + r) * width..][..width])
+    }
+
+    /// Whole tiles of R rows and O outputs, as many sums as there are registers for them. Returns how many rows and
+    /// outputs are done. A chain at a time, since a tile of all chains would need four times as many registers.
+    #[inline(always)]
+    fn tiles<const FMA: bool, const LANES: usize, const R: usize, const O: usize>(
+        &mut self,
+    ) -> [usize; 2] {
+        let [rows, outputs] = self.y.sizes();
+        let done = [rows / R * R, outputs / O * O];
+        if rows <= ROWS {
+            return [0, 0];
+        }
+        for first in (0..done[1]).step_by(O) {
+            let weight = &self.weight[first * self.width..];
+            let mut sums = [[[0.0f32; SUMS]; O]; GROUP];
+            for at in (0..STEP).step_by(LANES) {
+                for top in (0..done[0]).step_by(R) {
+                    let x = self.rows(top);
+                    // The next outputs' weights come while these are used.
+                    let tile = tile::<W, FMA, LANES, R, O>(x, weight, at, top == 0);
+                    for (sums, tile) in sums[top..].iter_mut().zip(&tile) {
+                        for (sums, tile) in sums.iter_mut().zip(tile) {
+                            for (sum, lane) in sums[at % SUMS..].iter_mut().zip(tile) {
+                                *sum = if at < SUMS { *lane } else { *sum + lane };
+                            }
+                        }
+                    }
+                }
+            }
+            for (r, sums) in sums[..done[0]].iter().enumerate() {
+                let y = &mut self.y.row(r)[first..first + O];
+                for (y, sums) in y.iter_mut().zip(sums) {
+                    *y = total(*sums);
+                }
+            }
+        }
+        done
+    }
+
+    /// Some rows at a time, output by output: a weight's rows are read one after another, as memory is fastest.
+    #[inline(always)]
+    fn singly<const FMA: bool>(&mut self, rows: Range<usize>, outputs: Range<usize>) {
+        for o in outputs {
+            for first in rows.clone().step_by(ROWS) {
+                match rows.end - first {
+                    1 => self.output::<FMA, 1>(first, o),
+                    2 => self.output::<FMA, 2>(first, o),
+                    3 => self.output::<FMA, 3>(first, o),
+                    _ => self.output::<FMA, ROWS>(first, o),
+                }
+            }
+        }
+    }
+
+    /// An output of R rows.
+    #[inline(always)]
+    fn output<const FMA: bool, const R: usize>(&mut self, first: usize, o: usize) {
+        let y = output::<W, FMA, R>(self.rows(first), &self.weight[o * self.width..], self.width);
+        for (r, y) in y.into_iter().enumerate() {
+            self.y.row(first + r)[o] = y;
         }
     }
 }
 
-/// One output, y [R]. A weight's rows are read one after another, as memory is fastest.
+/// The sums of R rows and O outputs in the lanes from `at` on of each [`STEP`] inputs.
+#[inline(always)]
+fn tile<W: Element, const FMA: bool, const LANES: usize, const R: usize, const O: usize>(
+    x: [&[f32]; R],
+    weight: &[W],
+    at: usize,
+    asks: bool,
+) -> [[[f32; LANES]; O]; R] {
+    let mut sums = [[[0.0f32; LANES]; O]; R];
+    let width = x[0].len();
+    let bulk = width - width % STEP;
+    let rows: [&[W]; O] = std::array::from_fn(|o| &weight[o * width..][..width]);
+    for i in (at..bulk).step_by(STEP) {
+        let w: [[f32; LANES]; O] = rows.map(|row| W::load(row, i));
+        if asks {
+            for row in rows {
+                ffi::ask_for(row, i + O * width);
+            }
+        }
+        for (sums, x) in sums.iter_mut().zip(x) {
+            add::<FMA, LANES, O>(sums, load(x, i), w);
+        }
+    }
+    if bulk + at / SUMS * SUMS < width {
+        // Zeros add nothing.
+        let i = width.min(bulk + at);
+        let w: [[f32; LANES]; O] = rows.map(|row| W::load_some(&row[i..]));
+        for (sums, x) in sums.iter_mut().zip(x) {
+            add::<FMA, LANES, O>(sums, f32::load_some(&x[i..]), w);
+        }
+    }
+    sums
+}
+
+/// One output of R rows; `weight` begins with its row, of `width`.
 #[inline(always)]
 fn output<W: Element, const FMA: bool, const R: usize>(
     x: [&[f32]; R],
     weight: &[W],
-    y: &mut [f32],
-) {
+    width: usize,
+) -> [f32; R] {
     let mut sums = [[[0.0f32; SUMS]; R]; CHAINS];
-    let bulk = weight.len() - weight.len() % (CHAINS * SUMS);
-    for first in (0..bulk).step_by(CHAINS * SUMS) {
-        for line in (0..CHAINS * SUMS).step_by(LINE / size_of::<W>()) {
+    let weight = &weight[..width];
+    let bulk = width - width % STEP;
+    for first in (0..bulk).step_by(STEP) {
+        for line in (0..STEP).step_by(LINE / size_of::<W>()) {
             ffi::ask_for(weight, first + line + AHEAD / size_of::<W>());
         }
         for (chain, sums) in sums.iter_mut().enumerate() {
             let at = first + chain * SUMS;
             let x: [[f32; SUMS]; R] = std::array::from_fn(|r| load(x[r], at));
-            add::<FMA, R>(sums, x, W::load(weight, at));
+            add::<FMA, SUMS, R>(sums, W::load(weight, at), x);
         }
     }
-    for (at, sums) in (bulk..weight.len()).step_by(SUMS).zip(&mut sums) {
+    for (at, sums) in (bulk..width).step_by(SUMS).zip(&mut sums) {
         // Zeros add nothing.
         let x: [[f32; SUMS]; R] = std::array::from_fn(|r| f32::load_some(&x[r][at..]));
-        add::<FMA, R>(sums, x, W::load_some(&weight[at..]));
+        add::<FMA, SUMS, R>(sums, W::load_some(&weight[at..]), x);
     }
     let [mut all, others @ ..] = sums;
     for other in others {
@@ -152,21 +249,19 @@ fn output<W: Element, const FMA: bool, const R: usize>(
             *sum += other;
         }
     }
-    for (y, sum) in y.iter_mut().zip(all) {
-        *y = total(sum);
-    }
+    all.map(total)
 }
 
-/// Adds x ⊙ weight.
+/// Adds one ⊙ each.
 #[inline(always)]
-fn add<const FMA: bool, const R: usize>(
-    sums: &mut [[f32; SUMS]; R],
-    x: [[f32; SUMS]; R],
-    weight: [f32; SUMS],
+fn add<const FMA: bool, const LANES: usize, const N: usize>(
+    sums: &mut [[f32; LANES]; N],
+    one: [f32; LANES],
+    each: [[f32; LANES]; N],
 ) {
-    for (x, sum) in x.iter().zip(sums) {
-        for l in 0..SUMS {
-            sum[l] = mul_add::<FMA>(x[l], weight[l], sum[l]);
+    for (each, sum) in each.iter().zip(sums) {
+        for l in 0..LANES {
+            sum[l] = mul_add::<FMA>(one[l], each[l], sum[l]);
         }
     }
 }

@@ -23,7 +23,7 @@ fn few_rows_are_libtorchs_product() {
                 &weight.to_kind(Kind::Double),
                 bias.map(|bias| bias.to_kind(Kind::Double)).as_ref(),
             );
-            let y = linear(Product::FewRows(isa), &x, &weight, bias).unwrap();
+            let y = linear(Product::FewRows(isa, 4), &x, &weight, bias).unwrap();
             assert_eq!(y.size(), [batch, time, outputs]);
             assert_eq!(y.kind(), Kind::Float);
             assert!(y.is_contiguous(), "{batch} {time}");
@@ -38,7 +38,7 @@ fn bf16_is_read_as_it_is_and_summed_in_f32() {
     tch::manual_seed(2);
     let (x, weight) = (randn(&[1, 2, 83]), randn(&[21, 83]));
     let (x, weight) = (x.to_kind(Kind::BFloat16), weight.to_kind(Kind::BFloat16));
-    let y = linear(Product::FewRows(Isa::of_process()), &x, &weight, None).unwrap();
+    let y = linear(Product::FewRows(Isa::of_process(), 4), &x, &weight, None).unwrap();
     let exact = x.to_kind(Kind::Double).linear(&weight.to_kind(Kind::Double), None::<&Tensor>);
     assert!((y - exact).abs().max().double_value(&[]) < 1e-5);
 }
@@ -48,10 +48,10 @@ fn more_rows_and_empty_ones_are_libtorchs() {
     let weight = randn(&[6, 9]);
     for rows in [0, 5, 64] {
         let x = randn(&[1, rows, 9]);
-        let ours = linear(Product::FewRows(Isa::of_process()), &x, &weight, None).unwrap();
+        let ours = linear(Product::FewRows(Isa::of_process(), 4), &x, &weight, None).unwrap();
         assert!(ours.equal(&linear(Product::Library, &x, &weight, None).unwrap()));
     }
-    let narrow = linear(Product::FewRows(Isa::of_process()), &randn(&[1, 1, 8]), &weight, None);
+    let narrow = linear(Product::FewRows(Isa::of_process(), 4), &randn(&[1, 1, 8]), &weight, None);
     assert!(narrow.unwrap_err().to_string().contains("[6, 9]"));
 }
 
@@ -69,7 +69,7 @@ fn each_row_has_the_bits_that_it_has_alone() {
             assert_eq!(all.size(), [rows, 1, outputs]);
             for row in 0..rows {
                 let one = x.narrow(0, row, 1);
-                let alone = linear(Product::FewRows(isa), &one, &weight, Some(&bias)).unwrap();
+                let alone = linear(Product::FewRows(isa, 4), &one, &weight, Some(&bias)).unwrap();
                 assert!(all.narrow(0, row, 1).equal(&alone), "row {row} of {rows}, {kind:?}");
             }
         }
@@ -87,7 +87,7 @@ fn threads_and_instructions_change_no_bit() {
         for isa in alike.iter().filter(|isa| isa.is_available()) {
             for count in [1, 2, 3] {
                 tch::set_num_threads(count);
-                let y = linear(Product::FewRows(*isa), &x, &weight, None).unwrap();
+                let y = linear(Product::FewRows(*isa, 4), &x, &weight, None).unwrap();
                 assert!(first.get_or_insert_with(|| y.copy()).equal(&y), "{isa}, {count} threads");
             }
         }
