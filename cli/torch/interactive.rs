@@ -63,7 +63,8 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
 
 /// The logits after the last of these tokens.
 fn feed(decoder: &Decoder, state: &mut Carried, tokens: &[u32]) -> Result<Vec<f64>, Failure> {
-    let fed = decoder.advance(&mut [Piece { state, tokens, logits: 1 }]).map_err(Failure::machine)?;
+    let fed =
+        decoder.advance(&mut [Piece { state, tokens, logits: 1 }]).map_err(Failure::machine)?;
     match fed.into_iter().next().flatten() {
         Some(logits) => decoder.row(&logits, 0).map_err(Failure::machine),
         None => Ok(Vec::new()),

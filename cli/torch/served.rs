@@ -83,7 +83,8 @@ impl Model for Decoder {
     }
 
     fn advance(&self, pieces: &mut [Piece<'_, Carried>]) -> Result<Vec<Option<Tensor>>, String> {
-        let ids = |piece: &Piece<'_, Carried>| piece.tokens.iter().copied().map(i64::from).collect();
+        let ids =
+            |piece: &Piece<'_, Carried>| piece.tokens.iter().copied().map(i64::from).collect();
         let tokens: Vec<Vec<i64>> = pieces.iter().map(ids).collect();
         let next = |(piece, tokens)| {
             let Piece { state, tokens: _, logits }: &Piece<'_, Carried> = piece;

@@ -376,7 +376,8 @@ mod tests {
             }));
         }
         choices.push(Choice::Attention(attention::Path::Reference(attention::Reason::Asked)));
-        for product in isas.into_iter().flat_map(|isa| [Product::Tiles(isa), Product::FewRows(isa, 64)])
+        for product in
+            isas.into_iter().flat_map(|isa| [Product::Tiles(isa), Product::FewRows(isa, 64)])
         {
             choices.push(Choice::Experts(experts::Form::Sorted(product)));
         }

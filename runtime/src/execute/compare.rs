@@ -144,7 +144,14 @@ fn by_reference(
     tables: &RefCell<crate::kernels::rope::Tables>,
 ) -> Result<Vec<Tensor>, ExecuteError> {
     let own = operands.iter().map(|x| Ok(copy(x)?)).collect::<Result<Vec<_>, ExecuteError>>()?;
-    let context = Context { machine: REFERENCE, sizes, consumes_first: false, copy: None, tables };
+    let context = Context {
+        machine: REFERENCE,
+        sizes,
+        consumes_first: false,
+        copy: None,
+        tables,
+        each: None,
+    };
     let choice = choose(&step.kernel, types, REFERENCE, false);
     Ok(dispatch::run(&step.kernel, choice, &own.iter().collect::<Vec<_>>(), &context)?)
 }

@@ -119,9 +119,9 @@ impl Streamer {
         carried: &Carried,
     ) -> Result<(Tensor, Carried), ExecuteError> {
         let results = self.executor.run(|input| piece_input(input, weights, tokens, carried))?;
-        let (logits, after) =
-            outputs(results, tokens.size().get(1).copied().unwrap_or(0), carried);
-        let logits = logits.ok_or_else(|| ExecuteError::new("the streaming plan gives no logits"))?;
+        let (logits, after) = outputs(results, tokens.size().get(1).copied().unwrap_or(0), carried);
+        let logits =
+            logits.ok_or_else(|| ExecuteError::new("the streaming plan gives no logits"))?;
         Ok((logits, after))
     }
 

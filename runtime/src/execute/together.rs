@@ -92,8 +92,8 @@ impl Streamer {
         let mut results: Vec<Option<(Option<Tensor>, Carried)>> =
             pieces.iter().map(|_| None).collect();
         // The products of longer pieces are libtorch's, which are as fast for one of them.
-        let (short, long): (Vec<usize>, Vec<usize>) =
-            (0..pieces.len()).partition(|at| pieces.get(*at).is_some_and(|p| p.tokens.len() <= few));
+        let (short, long): (Vec<usize>, Vec<usize>) = (0..pieces.len())
+            .partition(|at| pieces.get(*at).is_some_and(|p| p.tokens.len() <= few));
         let groups = long.into_iter().map(|at| vec![at]).chain([short]);
         for group in groups.filter(|group| !group.is_empty()) {
             let some: Vec<Piece<'_>> =
@@ -200,7 +200,9 @@ impl<'a> Together<'a> {
             let by_row = is_by_row(&step.kernel, *choice, self.rows.most());
             match (&step.kernel, choice) {
                 (_, _) if by_row && self.is_of_rows(step) => Way::Joined,
-                (Kernel::Rope { .. }, Choice::Ours(Path::Fused(_))) if self.turns(step) => Way::Joined,
+                (Kernel::Rope { .. }, Choice::Ours(Path::Fused(_))) if self.turns(step) => {
+                    Way::Joined
+                }
                 (Kernel::AppendTime, _) if step.outputs.iter().all(grows) => Way::Appended,
                 (Kernel::Attention(_), Choice::Attention(attention::Path::Fused(_)))
                     if step.outputs.iter().skip(1).all(|id| step.drop_after.contains(id)) =>
@@ -406,9 +408,11 @@ impl Together<'_> {
                 let rows = ones.iter().map(|at| self.rows.one(&queries, *at));
                 queries = Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?;
             }
-            let caches = |id: ValId| ones.iter().map(move |at| self.of(n, id, *at));
-            let keys = caches(*k).collect::<Result<Vec<_>, _>>()?;
-            let values = caches(*v).collect::<Result<Vec<_>, _>>()?;
+            let caches = |id: ValId| -> Result<Vec<Tensor>, ExecuteError> {
+                ones.iter().map(|at| self.of(n, id, *at)).collect()
+            };
+            let keys: Vec<Tensor> = caches(*k)?;
+            let values: Vec<Tensor> = caches(*v)?;
             let (Some(first), Some(of_first)) = (keys.first(), values.first()) else {
                 return Err(self.missing(n));
             };
@@ -465,8 +469,16 @@ impl Together<'_> {
         choice: Choice,
         sequence: usize,
     ) -> Result<Vec<Tensor>, ExecuteError> {
-        let operands = step.inputs.iter().map(|id| self.of(n, *id, sequence));
-        let operands = operands.collect::<Result<Vec<_>, _>>()?;
+        let ours = matches!(choice, Choice::View | Choice::Ours(Path::Fused(_)));
+        let mut operands = Vec::new();
+        for id in &step.inputs {
+            let operand = self.of(n, *id, sequence)?;
+            // libtorch's products depend on where dense rows begin in memory.
+            let moves = !ours
+                && operand.is_contiguous()
+                && matches!(self.value(n, *id)?, Shared::Joined(_));
+            operands.push(if moves { copy(&operand)? } else { operand });
+        }
         let sizes = self.sizes.get(sequence).copied().ok_or_else(|| self.missing(n))?;
         self.run(n, step, choice, &operands, sizes, None)
     }
@@ -521,8 +533,8 @@ impl Together<'_> {
             if logits && self.kept.total() == 0 {
                 continue;
             }
-            let value =
-                value.ok_or_else(|| ExecuteError::new(format!("the plan does not compute {output}")))?;
+            let value = value
+                .ok_or_else(|| ExecuteError::new(format!("the plan does not compute {output}")))?;
             for (sequence, results) in results.iter_mut().enumerate() {
                 let tensor = match value {
                     Shared::One(tensor) => tensor.shallow_clone(),

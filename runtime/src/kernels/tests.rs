@@ -457,7 +457,9 @@ fn rope_refuses_what_is_no_rotation() {
             inverse: false,
             scaling: RopeScaling::Unscaled,
         };
-        let error = rope::apply(ASKED, &x, &[(0, x.size()[1])], rotation, &mut rope::Tables::default()).unwrap_err();
+        let error =
+            rope::apply(ASKED, &x, &[(0, x.size()[1])], rotation, &mut rope::Tables::default())
+                .unwrap_err();
         assert_eq!(error.to_string(), format!("rope over {dims} channels of heads of 6"));
     }
 }

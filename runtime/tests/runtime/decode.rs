@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use compiler::plan::{Options, Precision, Stream};
 use compiler::plans;
 use compiler::program::Compiled;
-use runtime::decode::{Decoder, Prompt, SamplingOptions, Text};
 use runtime::Tensor;
+use runtime::decode::{Decoder, Prompt, SamplingOptions, Text};
 use runtime::execute::{Carried, Machine, Piece, Streamer};
 use runtime::generate::{Request, Sampling, generate};
 use runtime::weights::Weights;
@@ -112,9 +112,9 @@ fn next(state: &mut u64) -> u64 {
 fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
     quiet();
     let bf16 = Options { precision: Precision::Bf16, ..Options::default() };
-    // With the most tokens that are always computed by row.
+    // With the most tokens that are computed by row, so that `forward` gives the same bits.
     let forms: [(Machine, Options, usize); 3] =
-        [(FAST, Options::default(), 64), (FAST, bf16, 4), (DOUBLE, Options::default(), 70)];
+        [(FAST, Options::default(), 64), (FAST, bf16, 4), (DOUBLE, Options::default(), 0)];
     for ((name, compiled), (machine, options, few)) in
         models().flat_map(|model| forms.map(|form| (model.clone(), form)))
     {
@@ -162,10 +162,13 @@ fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
                     }
                 }
                 assert_eq!(logits.is_some(), kept > 0);
-                for (other, state) in [("alone", &state), ("whole", &whole)] {
+                let others =
+                    [("alone", &state, true), ("whole", &whole, piece.tokens.len() <= few)];
+                for (other, state, is_equal) in others {
                     assert_eq!(after.position, state.position, "{place}");
                     for (a, b) in after.states().zip(state.states()) {
-                        assert!(a.equal(b), "state of {place}, {other}");
+                        assert_eq!(a.size(), b.size(), "state of {place}, {other}");
+                        assert!(!is_equal || a.equal(b), "state of {place}, {other}");
                     }
                 }
             }

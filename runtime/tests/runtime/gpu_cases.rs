@@ -200,7 +200,9 @@ fn turns(cases: &mut Cases) {
                     inverse,
                     scaling: RopeScaling::Unscaled,
                 };
-                let y = rope::apply(cases.path, &x, position, rotation, &mut tables).unwrap();
+                let y =
+                    rope::apply(cases.path, &x, &[(position, x.size()[1])], rotation, &mut tables)
+                        .unwrap();
                 cases.add(&name, [(&*format!("y.{half}.{back}"), &y)]);
             }
         }

@@ -62,7 +62,8 @@ mod tests {
     use super::*;
 
     fn rows(numbers: std::ops::Range<i64>) -> Tensor {
-        Tensor::arange_start(numbers.start, numbers.end, (Kind::Float, Device::Cpu)).reshape([1, -1, 1])
+        Tensor::arange_start(numbers.start, numbers.end, (Kind::Float, Device::Cpu))
+            .reshape([1, -1, 1])
     }
 
     #[test]

@@ -49,10 +49,24 @@ pub(super) fn each(
     let pairs = || keys.iter().zip(&values);
     if bf16 {
         let items = pairs().map(|(k, v)| Ok([ffi::halves(k)?, ffi::halves(v)?]));
-        heads(isa, shape, operands, &q, [&keys, &values], &items.collect::<Result<Vec<_>, KernelError>>()?)
+        heads(
+            isa,
+            shape,
+            operands,
+            &q,
+            [&keys, &values],
+            &items.collect::<Result<Vec<_>, KernelError>>()?,
+        )
     } else {
         let items = pairs().map(|(k, v)| Ok([ffi::slice(k)?, ffi::slice(v)?]));
-        heads(isa, shape, operands, &q, [&keys, &values], &items.collect::<Result<Vec<_>, KernelError>>()?)
+        heads(
+            isa,
+            shape,
+            operands,
+            &q,
+            [&keys, &values],
+            &items.collect::<Result<Vec<_>, KernelError>>()?,
+        )
     }
 }
 

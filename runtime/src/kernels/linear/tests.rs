@@ -59,9 +59,15 @@ fn more_rows_and_empty_ones_are_libtorchs() {
 fn each_row_has_the_bits_that_it_has_alone() {
     tch::manual_seed(5);
     let isa = Isa::of_process();
-    for (rows, inputs, outputs) in
-        [(1, 19, 7), (4, 64, 48), (5, 83, 21), (9, 130, 33), (33, 515, 40)]
-    {
+    for (rows, inputs, outputs) in [
+        (1, 19, 7),
+        (4, 64, 48),
+        (5, 83, 21),
+        (9, 130, 33),
+        (33, 515, 40),
+        (35, 12, 24),
+        (42, 24, 12),
+    ] {
         for kind in [Kind::Float, Kind::BFloat16] {
             let x = randn(&[rows, 1, inputs]).to_kind(kind);
             let (weight, bias) = (randn(&[outputs, inputs]).to_kind(kind), randn(&[outputs]));
