@@ -1,6 +1,6 @@
 //! `canonc check`: every diagnostic of every file, in one run.
 //!
-//! In: files and folders. Out: diagnostics, as text on standard error or as JSON on standard output;
+//! In: files and folders, those of other programs too. Out: diagnostics, as text on standard error or as JSON on standard output;
 //! exit 0 without errors, 2 with. Must stay true: each file is judged with its own imports, so a
 //! broken file does not hide errors in another; an error that several files share is reported once; the JSON follows
 //! the schema of `canonc check --help`.
@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::args::CheckArgs;
 use crate::fail::{Exit, Failure, Outcome};
 use crate::files::canon_files;
+use crate::foreign::{self, ARCH, is_foreign};
 use crate::load::{load, split};
 use crate::output;
 
@@ -24,6 +25,11 @@ pub fn check(args: &CheckArgs) -> Outcome {
     let mut report = Report::new(args.json);
     for argument in arguments(&args.files)? {
         let (file, arch) = split(&argument);
+        // An exported folder has its arch in a file.
+        if is_foreign(&file) && !file.join(ARCH).is_file() {
+            report.folder(&file, arch.as_deref());
+            continue;
+        }
         match canon_files(&file) {
             Ok(files) => files.iter().for_each(|file| report.file(file, arch.as_deref())),
             Err(failure) => report.failure(&failure),
@@ -87,6 +93,15 @@ impl Report {
             let (good, found) = loaded.check(&arch);
             self.diagnostics(sources, &found);
             self.archs += usize::from(good);
+        }
+    }
+
+    /// Reports on a folder of another program, which is read as by `canonc import`.
+    fn folder(&mut self, folder: &Path, arch: Option<&str>) {
+        self.files += 1;
+        match foreign::open(folder, arch) {
+            Ok(found) => self.archs += usize::from(found.is_some()),
+            Err(failure) => self.failure(&failure),
         }
     }
 

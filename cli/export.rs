@@ -1,6 +1,6 @@
 //! `canonc export`: writes a lock, a run or an arch for PyTorch, Hugging Face, Lingua or a cluster.
 //!
-//! In: a lock or an arch with optional weights, or a finished run. Out: a folder that other programs read. Must stay true: a run
+//! In: a lock or an arch with optional weights, a finished run, or a folder of another program. Out: a folder that other programs read. Must stay true: a run
 //! is checked against its lock and its attestation before its weights are exported; nothing is approximated.
 
 mod tokenizer;
@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::args::{ExportArgs, ExportDtype, ExportTo};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::foreign::{self, Foreign};
 use crate::import::failure;
 use crate::{beside, load, locks, named, out, output, runs, weights};
 
@@ -35,10 +36,10 @@ pub fn export(args: &ExportArgs) -> Outcome {
         );
     }
     let dtype = args.dtype.unwrap_or_default();
-    let Source { compiled, experiment, weights, known } = source(args)?;
-    let record = match (&experiment, &weights) {
-        (None, Some(weights)) => Record::beside(weights).map_err(failure)?,
-        (Some(_), _) | (None, None) => None,
+    let Source { compiled, record, experiment, weights, known } = source(args)?;
+    let record = match (record, &experiment, &weights) {
+        (None, None, Some(weights)) => Record::beside(weights).map_err(failure)?,
+        (record, _, _) => record,
     };
     let vocab = compiled.graph.vocab;
     let (tokenizer, came) = match &experiment {
@@ -136,6 +137,8 @@ struct Report {
 
 struct Source {
     compiled: Compiled,
+    /// The folder of another program that it is from.
+    record: Option<Record>,
     experiment: Option<Experiment>,
     weights: Option<PathBuf>,
     /// What is known about the weights, if there are any.
@@ -170,6 +173,12 @@ impl Known {
 
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
     let path = &named::run_or_path(&args.source)?;
+    if let Some(Foreign { compiled, texts }) = foreign::open(path, args.arch.as_deref())? {
+        let weights = Some(weights::file(args.weights.as_deref().unwrap_or(path))?);
+        let record = Some(Record { folder: path.to_owned(), texts });
+        let known = Some(Known { of: None, step: None, attested: None });
+        return Ok(Source { compiled, record, experiment: None, weights, known });
+    }
     if path.is_dir() {
         return run(path, args.weights.as_deref());
     }
@@ -180,7 +189,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         let known =
             weights.as_deref().map(|file| weights_of_lock(file, &experiment)).transpose()?;
         let compiled = experiment.arch.compiled.clone();
-        return Ok(Source { compiled, experiment: Some(experiment), weights, known });
+        return Ok(Source { compiled, record: None, experiment: Some(experiment), weights, known });
     }
     let found = load::archs(path, args.arch.as_deref())?;
     let names: Vec<String> = found.found.iter().map(|found| found.compiled.name.clone()).collect();
@@ -193,7 +202,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
                     saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
                 Known { of, step: None, attested: None }
             });
-            Ok(Source { compiled: only.compiled, experiment: None, weights, known })
+            Ok(Source { compiled: only.compiled, record: None, experiment: None, weights, known })
         }
         _ => Err(Failure::bad_input(format!(
             "`{}` has {} archs: {}",
@@ -266,6 +275,7 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
             step: Some(manifest.step),
             attested: Some(manifest.weights.file),
         }),
+        record: None,
         experiment: Some(experiment),
         weights: Some(weights),
     })

@@ -28,6 +28,7 @@ pub mod fail;
 pub mod files;
 pub mod fmt;
 pub mod forecast;
+pub mod foreign;
 pub mod found;
 pub mod graph;
 pub mod help;

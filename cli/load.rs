@@ -15,6 +15,7 @@ use lab::lock::Lock;
 
 use crate::fail::{Exit, Failure, reason, shown};
 use crate::files::{missing, nearest};
+use crate::foreign::{self, Foreign};
 use crate::{locks, named, output};
 
 pub use compiler::load::{Content, Loaded, Trouble, source_too_large};
@@ -118,7 +119,7 @@ pub fn split(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// The archs of a `.canon` file or a lock, or the one named by `arch` or in `FILE.canon#NAME`. Diagnostics have been
+/// The archs of a `.canon` file, a lock or a folder of another program, or the one named by `arch` or in `FILE.canon#NAME`. Diagnostics have been
 /// shown.
 pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let (file, written) = split(path);
@@ -129,6 +130,10 @@ pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
         return Err(Failure::bad_input(message).help("name the arch once"));
     }
     let arch = arch.or(written.as_deref());
+    if let Some(Foreign { compiled, texts: _ }) = foreign::open(&file, arch)? {
+        let found = vec![Found { compiled, train: None, data: None }];
+        return Ok(Archs { name: name(&file), found });
+    }
     let path = &named::lock(&file)?;
     if locks::is_lock(path) {
         return locked(path, arch);
@@ -136,6 +141,22 @@ pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let (loaded, compiled) = compile(path, arch)?;
     let found = compiled.into_iter().map(|compiled| Found { compiled, train: None, data: None });
     Ok(Archs { name: loaded.name, found: found.collect() })
+}
+
+/// The only arch, or the named one, as [`archs`].
+pub fn one(path: &Path, arch: Option<&str>) -> Result<Found, Failure> {
+    let Archs { name, found } = archs(path, arch)?;
+    let names: Vec<String> = found.iter().map(|found| found.compiled.name.clone()).collect();
+    let mut found = found.into_iter();
+    match (found.next(), found.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(Failure::bad_input(format!(
+            "`{name}` has {} archs: {}",
+            names.len(),
+            names.join(", ")
+        ))
+        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
+    }
 }
 
 /// The archs of a `.canon` file, or the named one. Diagnostics have been shown.

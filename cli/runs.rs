@@ -16,6 +16,7 @@ use records::checkpoint::Manifest;
 use records::run::{Paths, RunError, RunErrorKind, read_experiment};
 
 use crate::fail::{Exit, Failure, shown};
+use crate::foreign;
 use crate::{beside, locks, named};
 
 /// Folder of runs; each run is in a folder of its lock's name.
@@ -74,11 +75,14 @@ pub fn all_in(folder: &Path) -> Option<Vec<PathBuf>> {
     holds_runs(folder).then(|| inside(folder))
 }
 
-/// The weights to use: the given ones, or those of a run's last checkpoint.
+/// The weights to use: the given ones, those of a run's last checkpoint, or those of a folder of another program.
 pub fn weights(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     use records::checkpoint::{self, Part, Pointer};
     if let Some(given) = given {
         return Ok(given.to_owned());
+    }
+    if let Some(folder) = foreign::weights(word) {
+        return Ok(folder);
     }
     let lock = named::lock(word)?;
     let run = lock.parent().map(Paths::new).filter(|run| run.lock() == lock);

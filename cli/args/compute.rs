@@ -150,7 +150,7 @@ or of cross-entropy for a .canon file); with --grad also `grad.PATH`, the gradie
 Schema of --json: {schema: \"canonc.forward.v1\", out, loss, counted, tensors: [{name, shape}],
 kernels: [{kernel, path, times}]}; loss and counted are null without targets.")]
 pub struct ForwardArgs {
-    /// A .canon file, a lock, or a run's folder
+    /// A .canon file, a lock, a run's folder, or a Hugging Face folder
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several
@@ -303,7 +303,7 @@ A question is a line `{\"text\": …, \"answer\": …}`. For each one, a line on
 whether it is right. If the expected answer is empty or has more tokens than --max-tokens, it cannot be judged:
 `right` is null, `flag` says why, and the question is not counted.")]
 pub struct AnswerArgs {
-    /// A .canon file, a lock, or a run's folder
+    /// A .canon file, a lock, a run's folder, or a Hugging Face folder
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several

@@ -120,7 +120,7 @@ Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path], weights (t
   known; null without weights)}."
 )]
 pub struct ExportArgs {
-    /// A lock, the folder of a finished run, or a .canon file
+    /// A lock, the folder of a finished run, a .canon file, or a Hugging Face folder
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
     /// The target format

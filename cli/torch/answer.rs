@@ -12,12 +12,11 @@ use runtime::decode::{Decoder, Prompt, SamplingOptions};
 use serde::{Deserialize, Serialize};
 use tasks::multihop;
 
-use crate::forward::{machine, one_arch, options, weights};
-use crate::prompts::Prompts;
+use crate::forward::{machine, options, weights};
+use crate::open::{Asked, Described};
 use canonc::args::{AnswerArgs, Judge};
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::load::Found;
-use canonc::runs::{self, failure};
+use canonc::runs::failure;
 use canonc::{files, out, output};
 
 /// A line of the file; `canonc data generate multihop` and `canonc data babilong` write such lines.
@@ -41,20 +40,21 @@ struct Answered<'a> {
 const ANSWERS: out::OutputKind = out::OutputKind::Lines(&["answer", "flag", "right", "said"]);
 
 pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
-    let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
+    let asked = Asked {
+        model: &args.file,
+        arch: args.arch.as_deref(),
+        weights: args.weights.as_deref(),
+        prompts: &args.prompts,
+        reads_text: true,
+    };
+    let Described { compiled, weights: path, text, .. } = asked.describe()?;
     let machine = machine(&args.machine)?;
     if args.out.as_os_str() != "-" {
         out::check(&args.out, ANSWERS)?;
     }
-    let by = Prompts::new(
-        data.as_ref(),
-        compiled.graph.vocab,
-        &args.prompts,
-        "use a model with text tokens",
-    )?;
+    let by = text.map_err(|why| Failure::bad_input(why).help("use a model with text tokens"))?;
     let questions = questions(args)?;
-    let weights =
-        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let weights = weights(&compiled, &path, machine)?;
     let decoder = Decoder::new(&compiled.graph, options(&args.machine), machine)
         .map_err(|error| Failure::machine(error.to_string()))?;
     let tokens: Vec<Vec<i64>> =

@@ -21,7 +21,7 @@ use canonc::runs::{self, failure};
 use canonc::{files, out, output, weights};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
-    let Found { compiled, train, .. } = one_arch(&args.file, args.arch.as_deref())?;
+    let Found { compiled, train, .. } = load::one(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     files::folder_of(&args.out)?;
     out::check(&args.out, out::OutputKind::Tensors)?;
@@ -107,22 +107,6 @@ fn report<'a>(out: &Path, answer: &'a Answer) -> Report<'a> {
             .map(|(name, tensor)| Written { name, shape: tensor.size() })
             .collect(),
         kernels: ran(&answer.paths),
-    }
-}
-
-/// The chosen arch, with the training section of its lock.
-pub(crate) fn one_arch(path: &Path, arch: Option<&str>) -> Result<Found, Failure> {
-    let load::Archs { name, found } = load::archs(path, arch)?;
-    let names: Vec<String> = found.iter().map(|found| found.compiled.name.clone()).collect();
-    let mut found = found.into_iter();
-    match (found.next(), found.next()) {
-        (Some(only), None) => Ok(only),
-        _ => Err(Failure::bad_input(format!(
-            "`{name}` has {} archs: {}",
-            names.len(),
-            names.join(", ")
-        ))
-        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
     }
 }
 

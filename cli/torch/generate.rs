@@ -11,15 +11,14 @@ use serde::Serialize;
 use serve::model::Codec;
 use serve::text::TextStream;
 
-use crate::forward::{Ran, machine, one_arch, options, ran, weights};
+use crate::forward::{Ran, machine, options, ran, weights};
 use crate::interactive;
 use crate::open::{Asked, Described};
 use crate::prompts::Prompts;
 use canonc::args::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::load::Found;
 use canonc::output;
-use canonc::runs::{self, failure};
+use canonc::runs::failure;
 
 pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     if args.interactive {
@@ -31,25 +30,11 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         arch: args.arch.as_deref(),
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
-        reads_text: true,
+        reads_text: args.prompt.is_some(),
     };
-    let instead = "give `--prompt-tokens 1,2,3`";
-    let (compiled, path, prompts, longest) = match asked.other()? {
-        Some(Described { compiled, weights, text, longest, .. }) => {
-            let text = text.map_err(|why| Failure::bad_input(why).help(instead));
-            (compiled, Some(weights), args.prompt.as_ref().map(|_| text).transpose()?, longest)
-        }
-        None => {
-            let Found { compiled, data, train } = one_arch(&args.file, args.arch.as_deref())?;
-            let vocab = compiled.graph.vocab;
-            let prompts = match &args.prompt {
-                Some(_) => Some(Prompts::new(data.as_ref(), vocab, &args.prompts, instead)?),
-                None => None,
-            };
-            let longest = train.and_then(|train| usize::try_from(train.seq_len).ok());
-            (compiled, None, prompts, longest)
-        }
-    };
+    let Described { compiled, weights: path, text, longest, .. } = asked.describe()?;
+    let text = text.map_err(|why| Failure::bad_input(why).help("give `--prompt-tokens 1,2,3`"));
+    let prompts = args.prompt.as_ref().map(|_| text).transpose()?;
     let prompt = match (&args.prompt, &prompts, &args.prompt_tokens) {
         (Some(text), Some(prompts), _) => {
             prompts.spelled(text).iter().for_each(|warning| output::note(warning));
@@ -60,10 +45,6 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
             return Err(Failure::bad_input("no prompt is given")
                 .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`"));
         }
-    };
-    let path = match path {
-        Some(path) => path,
-        None => runs::weights(&args.file, args.weights.as_deref())?,
     };
     let weights = weights(&compiled, &path, machine)?;
     let request = Request {

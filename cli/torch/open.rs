@@ -11,19 +11,17 @@ use compiler::plan::Options;
 use compiler::program::Compiled;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 use interop::beside::{GENERATION, Record, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
-use interop::config::Keys;
-use interop::import;
 use lab::experiment::DataSource;
 use records::run::Paths;
 use serde_json::Value;
 use serve::model::Special;
 
-use crate::forward::one_arch;
 use crate::prompts::Prompts;
 use canonc::args::PromptArgs;
 use canonc::data::tokenizer_file;
 use canonc::fail::{Failure, shown};
-use canonc::load::Found;
+use canonc::foreign::{self, Foreign};
+use canonc::load::{self, Found};
 use canonc::{files, named, output, runs};
 
 /// The model that a person named.
@@ -56,20 +54,13 @@ pub(crate) struct Described {
     pub(crate) marks: BTreeMap<String, String>,
 }
 
-/// Files of another program's folder.
-const CONFIG: &str = "config.json";
-/// A release of Lingua's.
-const PARAMS: &str = "params.json";
-/// The arch that `canonc export` writes into a folder.
-const ARCH: &str = "arch.canon";
-
 impl Asked<'_> {
     /// The model, without its weights.
     pub(crate) fn describe(&self) -> Result<Described, Failure> {
         if let Some(described) = self.other()? {
             return Ok(described);
         }
-        let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
+        let Found { compiled, train, data } = load::one(self.model, self.arch)?;
         let weights = runs::weights(self.model, self.weights)?;
         let text = self.text(data.as_ref(), &compiled)?;
         let beside = self.prompts.tokenizer_file.as_deref().and_then(Path::parent);
@@ -128,37 +119,18 @@ impl Asked<'_> {
     }
 
     /// A model of another program: its folder, or an arch with weights that were imported; `None` if it is neither.
-    pub(crate) fn other(&self) -> Result<Option<Described>, Failure> {
+    fn other(&self) -> Result<Option<Described>, Failure> {
         match self.folder()? {
             Some(described) => Ok(Some(described)),
             None => self.imported(),
         }
     }
 
-    /// A folder of Hugging Face or Lingua, or one that `canonc export` wrote.
+    /// A folder of another program, or one that `canonc export` wrote.
     fn folder(&self) -> Result<Option<Described>, Failure> {
         let folder = self.model;
-        let has = |name: &str| folder.join(name).is_file();
-        if !folder.is_dir() || has("lock") || ![CONFIG, PARAMS, ARCH].into_iter().any(has) {
+        let Some(Foreign { compiled, texts }) = foreign::open(folder, self.arch)? else {
             return Ok(None);
-        }
-        let own = folder.join(ARCH);
-        let (compiled, texts) = if own.is_file() {
-            (one_arch(&own, self.arch)?.compiled, None)
-        } else {
-            if let Some(arch) = self.arch {
-                let message =
-                    format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
-                return Err(Failure::bad_input(message).help("remove --arch"));
-            }
-            let request =
-                import::Request { source: folder, name: None, devices: None, weights: false };
-            let imported = import::read(&request).map_err(canonc::import::failure)?;
-            (imported.compiled, Some(imported.texts))
-        };
-        let texts = match texts {
-            Some(texts) => texts,
-            None => config_texts(&folder.join(CONFIG))?,
         };
         let weights = self.weights.unwrap_or(folder).to_owned();
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -180,7 +152,7 @@ impl Asked<'_> {
             (None, Some(folder)) => (folder.to_owned(), Texts::default()),
             (None, None) => return Ok(None),
         };
-        let Found { compiled, train, data } = one_arch(self.model, self.arch)?;
+        let Found { compiled, train, data } = load::one(self.model, self.arch)?;
         if train.is_some() || data.is_some() {
             // A lock has its own data.
             return Ok(None);
@@ -215,7 +187,14 @@ impl Asked<'_> {
                 Err(format!("`{place}` has no {TOKENIZER}; name one with --tokenizer-file"))
             }
             Some(file) => {
-                Ok(self.folders_text(folder, &file, &marks, texts, compiled.graph.vocab)?)
+                let text = self.folders_text(folder, &file, &marks, texts, compiled.graph.vocab);
+                match text {
+                    // Without texts, only a tokenizer that was asked for must be right.
+                    Err(failure) if !self.reads_text && self.prompts.tokenizer_file.is_none() => {
+                        Err(failure.message.unwrap_or_default())
+                    }
+                    text => Ok(text?),
+                }
             }
         };
         let length = texts.context.as_ref().map(|(length, _)| *length);
@@ -302,20 +281,8 @@ fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
 
 /// The tokens that end a text, as `transformers` reads them: those of `generation_config.json`, or of the configuration.
 fn ends(folder: &Path, texts: &Texts) -> Result<Vec<u32>, Failure> {
-    let own = config_texts(&folder.join(GENERATION))?.ends;
+    let own = foreign::config_texts(&folder.join(GENERATION))?.ends;
     Ok(if own.is_empty() { texts.ends.clone() } else { own })
-}
-
-/// What a configuration says about texts, if it is there.
-fn config_texts(path: &Path) -> Result<Texts, Failure> {
-    if !path.is_file() {
-        return Ok(Texts::default());
-    }
-    let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
-    let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
-    let read = interop::json::read(&place, &bytes)
-        .and_then(|root| Ok(Texts::of(&Keys::new(&place, &root)?, &name)));
-    read.map_err(canonc::import::failure)
 }
 
 type Chat = (Option<(PathBuf, String)>, BTreeMap<String, String>);

@@ -436,3 +436,37 @@ fn a_released_configuration_is_imported_by_its_file_and_lists_what_changes_nothi
         assert!(listed.contains(&format!("name = \"{key}\"")), "{listed}");
     }
 }
+
+#[test]
+fn a_folder_of_another_program_is_a_model_for_every_command() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let case = "hf_llama";
+    let source = golden().join(case);
+    let tokens =
+        file::read(&source.join("golden.safetensors")).unwrap().remove("in/tokens").unwrap();
+    file::write(&place.join("t.safetensors"), &[("tokens", &tokens)], None).unwrap();
+    let source = source.to_string_lossy().into_owned();
+    works(place, &["export", &source, "--to", "hf", "--out", "again"]);
+    let wanted = floats(&golden().join(case).join("golden.safetensors"), "out/logits");
+    for (n, folder) in [source.as_str(), "again"].into_iter().enumerate() {
+        works(place, &["check", folder]);
+        works(place, &["show", folder]);
+        works(place, &["graph", folder]);
+        works(place, &["export", folder, "--to", "torch", "--out", &format!("torch{n}")]);
+        let out = format!("{n}.safetensors");
+        works(place, &["forward", folder, "--tokens", "t.safetensors", "--out", &out]);
+        assert!(furthest(&floats(&place.join(out), "logits"), &wanted) < 1e-4, "{folder}");
+        let told = ["generate", folder, "--prompt-tokens", "1,2", "--max-tokens", "3"];
+        assert_eq!(works(place, &told).split_whitespace().count(), 3, "{folder}");
+        fs::write(place.join("q.jsonl"), "{\"text\": \"a\", \"answer\": \"b\"}\n").unwrap();
+        let said = refused(place, 2, &["answer", folder, "--questions", "q.jsonl"]);
+        assert!(said.contains("has no tokenizer.json; name one with --tokenizer-file"), "{said}");
+    }
+    let said = refused(
+        place,
+        2,
+        &["forward", &source, "--arch", "b", "--tokens", "t.safetensors", "--out", "x"],
+    );
+    assert!(said.contains("`--arch b` is given, but"), "{said}");
+}

@@ -14,10 +14,10 @@ use runtime::observe::observe;
 
 use super::process::{self, Contender, WARM_UP, equal, failed, folder_of, program, take_turns};
 use super::python;
-use crate::forward::{machine, one_arch, options};
+use crate::forward::{machine, options};
 use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
-use canonc::output;
+use canonc::{load, output};
 
 const LLAMA: &str = include_str!("../../../arch/llama_768.canon");
 const SCRIPT: &str = include_str!("decode.py");
@@ -167,7 +167,7 @@ fn serve(args: &BenchArgs) -> Outcome {
     let [file] = args.files.as_slice() else {
         return Err(Failure::bad_input("name one architecture to serve"));
     };
-    let graph = one_arch(file, args.arch.as_deref())?.compiled.graph;
+    let graph = load::one(file, args.arch.as_deref())?.compiled.graph;
     let decoder =
         Decoder::new(&graph, options(&args.machine), machine(&args.machine)?).map_err(failed)?;
     decoder.tokens(WARM_UP).map_err(failed)?;

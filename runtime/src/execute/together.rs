@@ -7,7 +7,7 @@
 
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::StateId;
 use compiler::plan::{Extent, Input, Kernel, Output, Sizes, StatePart, Step, ValId};
@@ -122,6 +122,7 @@ struct Together<'a> {
     rows: Layout,
     /// The same of the rows whose logits are computed.
     kept: Layout,
+    parameters: BTreeSet<ValId>,
     /// The state that a value is, of the plan's inputs.
     states: BTreeMap<ValId, (StateId, StatePart)>,
     /// Where values grow, by sequence.
@@ -164,6 +165,7 @@ impl<'a> Together<'a> {
             sizes: given.iter().map(|given| sizes_of(given)).collect(),
             rows: Layout::new(pieces.iter().map(|piece| piece.tokens.len())),
             kept: Layout::new(pieces.iter().map(kept)),
+            parameters: shared.iter().map(|(_, id, _)| *id).collect(),
             states,
             rooms: BTreeMap::new(),
             ways: Vec::new(),
@@ -271,13 +273,9 @@ impl<'a> Together<'a> {
         matches!(dims, Some([Extent::Batch, Extent::Time, ..]))
     }
 
-    /// Whether a value is the same for all sequences: made of parameters alone.
+    /// Whether a value is a parameter, which is the same for all sequences.
     fn is_one(&self, id: ValId) -> bool {
-        let dims = self.executor.plan.value(id).map(|value| value.dims.as_slice());
-        dims.is_some_and(|dims| dims.iter().all(|extent| matches!(extent, Extent::Fixed(_))))
-            && self.executor.plan.inputs.iter().any(|(input, of)| {
-                *of == id && matches!(input, Input::Param(_) | Input::Rounded(_))
-            })
+        self.parameters.contains(&id)
     }
 }
 

@@ -29,7 +29,7 @@ pub use group::{Group, Meeting, Network, Pending, Work};
 pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
 use tch::{Device, Kind, Tensor};
 pub(crate) use tiles::{
-    Axis, Matrix, MatrixMut, TileSize, multiply_tile, parallel_columns, parallel_parts,
+    Axis, Matrix, MatrixMut, Strip, TileSize, multiply_tile, parallel_columns, parallel_parts,
 };
 
 use super::{Isa, KernelError};

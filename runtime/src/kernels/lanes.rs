@@ -4,9 +4,16 @@
 
 #[inline(always)]
 pub(crate) fn load<const W: usize>(row: &[f32], c: usize) -> [f32; W] {
-    let mut lanes = [0.0; W];
-    lanes.copy_from_slice(&row[c..c + W]);
-    lanes
+    chunk(row, c)
+}
+
+/// W elements from `at` on. A copy of a slice is not always compiled into its caller; this is.
+#[inline(always)]
+fn chunk<T: Copy, const W: usize>(from: &[T], at: usize) -> [T; W] {
+    match from[at..at + W].first_chunk() {
+        Some(chunk) => *chunk,
+        None => unreachable!("a slice of W elements has W of them"),
+    }
 }
 
 #[inline(always)]
@@ -131,7 +138,7 @@ pub(crate) fn total(mut sums: [f32; SUMS]) -> f32 {
 }
 
 /// An element in memory that is computed with in f32.
-pub(crate) trait Element: Copy + Sync {
+pub(crate) trait Element: Copy + Default + Sync {
     fn wide(self) -> f32;
 
     /// A row of them.
@@ -144,10 +151,12 @@ pub(crate) trait Element: Copy + Sync {
 
     /// As many as there are lanes.
     #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "a zip is not always compiled into its caller")]
     fn load<const W: usize>(from: &[Self], at: usize) -> [f32; W] {
         let mut lanes = [0.0; W];
-        for (lane, x) in lanes.iter_mut().zip(&from[at..at + W]) {
-            *lane = x.wide();
+        let from: [Self; W] = chunk(from, at);
+        for l in 0..W {
+            lanes[l] = from[l].wide();
         }
         lanes
     }

@@ -196,6 +196,36 @@ pub(crate) fn parallel_columns(
     });
 }
 
+/// N rows of one length, one after another, whose columns are read together: with one check, and from one address.
+#[derive(Clone, Copy)]
+pub(crate) struct Strip<'a, T, const N: usize> {
+    first: *const T,
+    width: usize,
+    borrow: PhantomData<&'a [T]>,
+}
+
+impl<'a, T: Copy + Default, const N: usize> Strip<'a, T, N> {
+    /// The rows that `data` begins with.
+    #[inline(always)]
+    pub(crate) fn new(data: &'a [T], width: usize) -> Self {
+        assert!(data.len() >= N * width, "{N} rows of {width} in {}", data.len());
+        Self { first: data.as_ptr(), width, borrow: PhantomData }
+    }
+
+    /// Columns at..at + W of each row.
+    #[inline(always)]
+    pub(crate) fn columns<const W: usize>(&self, at: usize) -> [[T; W]; N] {
+        assert!(at <= self.width && W <= self.width - at, "columns outside of a row");
+        let mut columns = [[T::default(); W]; N];
+        for (n, columns) in columns.iter_mut().enumerate() {
+            // SAFETY: row n < N is in the slice (asserted by `new`), and these columns in the row (asserted above).
+            *columns =
+                unsafe { self.first.add(n * self.width + at).cast::<[T; W]>().read_unaligned() };
+        }
+        columns
+    }
+}
+
 /// Rows of a tile of C, and the most columns; a tile has one, two or three registers of columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TileSize {

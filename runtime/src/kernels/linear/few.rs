@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 
 use super::grain;
 use crate::kernels::arrange::cast;
-use crate::kernels::ffi::{self, MatrixMut, Vectorised, parallel_columns};
+use crate::kernels::ffi::{self, MatrixMut, Strip, Vectorised, parallel_columns};
 use crate::kernels::lanes::{Element, SUMS, load, mul_add, total};
 use crate::kernels::{Isa, KernelError};
 
@@ -87,7 +87,7 @@ fn products<W: Element>(
         for (n, x) in x.chunks(GROUP * width).enumerate() {
             let (first, count) = (n * GROUP, x.len() / width);
             let y = y.part(first..first + count, 0..part.len());
-            ffi::run_on(isa, Chunk { x, weight, width, y });
+            Chunk { x, weight, width, y }.run(isa);
         }
     });
 }
@@ -100,133 +100,167 @@ struct Chunk<'a, W> {
     y: MatrixMut<'a>,
 }
 
-impl<W: Element> Vectorised for Chunk<'_, W> {
-    #[inline(always)]
-    fn run<const FMA: bool, const LANES: usize>(mut self) {
-        let tiled = match LANES {
-            16 => self.tiles::<FMA, LANES, 4, 4>(),
-            _ => self.tiles::<FMA, LANES, 4, 3>(),
-        };
+impl<W: Element> Chunk<'_, W> {
+    fn run(mut self, isa: Isa) {
         let [rows, outputs] = self.y.sizes();
-        self.singly::<FMA>(0..tiled[0], tiled[1]..outputs);
-        self.singly::<FMA>(tiled[0]..rows, 0..outputs);
+        if rows <= ROWS {
+            return self.singly(isa, 0..rows, 0..outputs);
+        }
+        let [tile, across] = match isa {
+            Isa::Avx512 => [4, 4],
+            Isa::Avx2 | Isa::Portable => [4, 3],
+        };
+        let tiled = [rows / tile * tile, outputs / across * across];
+        let Chunk { x, weight, width, .. } = self;
+        let y = self.y.part(0..tiled[0], 0..tiled[1]);
+        match isa {
+            Isa::Avx512 => ffi::run_on(isa, Tiles::<W, 4, 4> { x, weight, width, y }),
+            Isa::Avx2 | Isa::Portable => {
+                ffi::run_on(isa, Tiles::<W, 4, 3> { x, weight, width, y });
+            }
+        }
+        self.singly(isa, 0..tiled[0], tiled[1]..outputs);
+        self.singly(isa, tiled[0]..rows, 0..outputs);
+    }
+
+    /// Some rows at a time, output by output.
+    fn singly(&mut self, isa: Isa, rows: Range<usize>, outputs: Range<usize>) {
+        let Chunk { x, weight, width, .. } = *self;
+        let weight = &weight[outputs.start * width..outputs.end * width];
+        for first in rows.clone().step_by(ROWS) {
+            let last = rows.end.min(first + ROWS);
+            let x = &x[first * width..last * width];
+            let y = self.y.part(first..last, outputs.clone());
+            match last - first {
+                1 => ffi::run_on(isa, Outputs::<W, 1> { x, weight, width, y }),
+                2 => ffi::run_on(isa, Outputs::<W, 2> { x, weight, width, y }),
+                3 => ffi::run_on(isa, Outputs::<W, 3> { x, weight, width, y }),
+                _ => ffi::run_on(isa, Outputs::<W, ROWS> { x, weight, width, y }),
+            }
+        }
     }
 }
 
-impl<'a, W: Element> Chunk<'a, W> {
-    /// R rows of x.
-    #[inline(always)]
-    fn rows<const R: usize>(&self, first: usize) -> [&'a [f32]; R] {
-        let (x, width) = (self.x, self.width);
-        std::array::from_fn(|r| &x[(first + r) * width..][..width])
-    }
+/// R rows, output by output: a weight's rows are read one after another, as memory is fastest.
+struct Outputs<'a, W, const R: usize> {
+    x: &'a [f32],
+    weight: &'a [W],
+    width: usize,
+    y: MatrixMut<'a>,
+}
 
-    /// Whole tiles of R rows and O outputs, as many sums as there are registers for them. Returns how many rows and
-    /// outputs are done. A chain at a time, since a tile of all chains would need four times as many registers.
+impl<W: Element, const R: usize> Vectorised for Outputs<'_, W, R> {
     #[inline(always)]
-    fn tiles<const FMA: bool, const LANES: usize, const R: usize, const O: usize>(
-        &mut self,
-    ) -> [usize; 2] {
-        let [rows, outputs] = self.y.sizes();
-        let done = [rows / R * R, outputs / O * O];
-        if rows <= ROWS {
-            return [0, 0];
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Outputs { x, weight, width, mut y } = self;
+        let x: [&[f32]; R] = std::array::from_fn(|r| &x[r * width..][..width]);
+        for (o, weight) in weight.chunks_exact(width).enumerate() {
+            let sums = output::<W, FMA, R>(x, weight);
+            for (r, sum) in sums.into_iter().enumerate() {
+                y.row(r)[o] = sum;
+            }
         }
-        for first in (0..done[1]).step_by(O) {
-            let weight = &self.weight[first * self.width..];
+    }
+}
+
+/// Whole tiles of R rows and O outputs, as many sums as there are registers for them.
+struct Tiles<'a, W, const R: usize, const O: usize> {
+    x: &'a [f32],
+    weight: &'a [W],
+    width: usize,
+    y: MatrixMut<'a>,
+}
+
+impl<W: Element, const R: usize, const O: usize> Vectorised for Tiles<'_, W, R, O> {
+    /// A chain at a time, since a tile of all chains would need four times as many registers.
+    #[inline(always)]
+    #[expect(clippy::needless_range_loop, reason = "as in `tile`")]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Tiles { x, weight, width, mut y } = self;
+        let [rows, outputs] = y.sizes();
+        for first in (0..outputs).step_by(O) {
+            let weight = &weight[first * width..];
             let mut sums = [[[0.0f32; SUMS]; O]; GROUP];
             for at in (0..STEP).step_by(LANES) {
-                for top in (0..done[0]).step_by(R) {
-                    let x = self.rows(top);
+                for top in (0..rows).step_by(R) {
+                    let x = &x[top * width..];
                     // The next outputs' weights come while these are used.
-                    let tile = tile::<W, FMA, LANES, R, O>(x, weight, at, top == 0);
-                    for (sums, tile) in sums[top..].iter_mut().zip(&tile) {
-                        for (sums, tile) in sums.iter_mut().zip(tile) {
-                            for (sum, lane) in sums[at % SUMS..].iter_mut().zip(tile) {
-                                *sum = if at < SUMS { *lane } else { *sum + lane };
+                    let tile = tile::<W, FMA, LANES, R, O>(x, weight, width, at, top == 0);
+                    for r in 0..R {
+                        for o in 0..O {
+                            let sums = &mut sums[top + r][o][at % SUMS..][..LANES];
+                            for l in 0..LANES {
+                                let lane = tile[r][o][l];
+                                sums[l] = if at < SUMS { lane } else { sums[l] + lane };
                             }
                         }
                     }
                 }
             }
-            for (r, sums) in sums[..done[0]].iter().enumerate() {
-                let y = &mut self.y.row(r)[first..first + O];
-                for (y, sums) in y.iter_mut().zip(sums) {
-                    *y = total(*sums);
+            for r in 0..rows {
+                let y = &mut y.row(r)[first..first + O];
+                for o in 0..O {
+                    y[o] = total(sums[r][o]);
                 }
             }
-        }
-        done
-    }
-
-    /// Some rows at a time, output by output: a weight's rows are read one after another, as memory is fastest.
-    #[inline(always)]
-    fn singly<const FMA: bool>(&mut self, rows: Range<usize>, outputs: Range<usize>) {
-        for o in outputs {
-            for first in rows.clone().step_by(ROWS) {
-                match rows.end - first {
-                    1 => self.output::<FMA, 1>(first, o),
-                    2 => self.output::<FMA, 2>(first, o),
-                    3 => self.output::<FMA, 3>(first, o),
-                    _ => self.output::<FMA, ROWS>(first, o),
-                }
-            }
-        }
-    }
-
-    /// An output of R rows.
-    #[inline(always)]
-    fn output<const FMA: bool, const R: usize>(&mut self, first: usize, o: usize) {
-        let y = output::<W, FMA, R>(self.rows(first), &self.weight[o * self.width..], self.width);
-        for (r, y) in y.into_iter().enumerate() {
-            self.y.row(first + r)[o] = y;
         }
     }
 }
 
-/// The sums of R rows and O outputs in the lanes from `at` on of each [`STEP`] inputs.
+/// The sums of R rows and O outputs in the lanes from `at` on of each [`STEP`] inputs. Plain loops, since iterators and
+/// closures are not always compiled into their caller, and so for its instructions.
 #[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "as above")]
 fn tile<W: Element, const FMA: bool, const LANES: usize, const R: usize, const O: usize>(
-    x: [&[f32]; R],
+    x: &[f32],
     weight: &[W],
+    width: usize,
     at: usize,
     asks: bool,
 ) -> [[[f32; LANES]; O]; R] {
     let mut sums = [[[0.0f32; LANES]; O]; R];
-    let width = x[0].len();
     let bulk = width - width % STEP;
-    let rows: [&[W]; O] = std::array::from_fn(|o| &weight[o * width..][..width]);
-    for i in (at..bulk).step_by(STEP) {
-        let w: [[f32; LANES]; O] = rows.map(|row| W::load(row, i));
-        if asks {
-            for row in rows {
-                ffi::ask_for(row, i + O * width);
+    let (rows, weights) = (Strip::<f32, R>::new(x, width), Strip::<W, O>::new(weight, width));
+    let mut w = [[0.0f32; LANES]; O];
+    let mut i = at;
+    while i < bulk {
+        let (x, narrow) = (rows.columns::<LANES>(i), weights.columns::<LANES>(i));
+        for o in 0..O {
+            for l in 0..LANES {
+                w[o][l] = narrow[o][l].wide();
+            }
+            if asks {
+                ffi::ask_for(weight, (O + o) * width + i);
             }
         }
-        for (sums, x) in sums.iter_mut().zip(x) {
-            add::<FMA, LANES, O>(sums, load(x, i), w);
+        for r in 0..R {
+            add::<FMA, LANES, O>(&mut sums[r], &x[r], &w);
         }
+        i += STEP;
     }
     if bulk + at / SUMS * SUMS < width {
         // Zeros add nothing.
         let i = width.min(bulk + at);
-        let w: [[f32; LANES]; O] = rows.map(|row| W::load_some(&row[i..]));
-        for (sums, x) in sums.iter_mut().zip(x) {
-            add::<FMA, LANES, O>(sums, f32::load_some(&x[i..]), w);
+        for o in 0..O {
+            w[o] = W::load_some(&weight[o * width + i..(o + 1) * width]);
+        }
+        for r in 0..R {
+            add::<FMA, LANES, O>(
+                &mut sums[r],
+                &f32::load_some(&x[r * width + i..(r + 1) * width]),
+                &w,
+            );
         }
     }
     sums
 }
 
-/// One output of R rows; `weight` begins with its row, of `width`.
+/// One output of R rows.
 #[inline(always)]
-fn output<W: Element, const FMA: bool, const R: usize>(
-    x: [&[f32]; R],
-    weight: &[W],
-    width: usize,
-) -> [f32; R] {
+#[expect(clippy::needless_range_loop, reason = "as in `tile`")]
+fn output<W: Element, const FMA: bool, const R: usize>(x: [&[f32]; R], weight: &[W]) -> [f32; R] {
     let mut sums = [[[0.0f32; SUMS]; R]; CHAINS];
-    let weight = &weight[..width];
+    let width = weight.len();
     let bulk = width - width % STEP;
     for first in (0..bulk).step_by(STEP) {
         for line in (0..STEP).step_by(LINE / size_of::<W>()) {
@@ -234,14 +268,17 @@ fn output<W: Element, const FMA: bool, const R: usize>(
         }
         for (chain, sums) in sums.iter_mut().enumerate() {
             let at = first + chain * SUMS;
-            let x: [[f32; SUMS]; R] = std::array::from_fn(|r| load(x[r], at));
-            add::<FMA, SUMS, R>(sums, W::load(weight, at), x);
+            let mut lanes = [[0.0f32; SUMS]; R];
+            for r in 0..R {
+                lanes[r] = load(x[r], at);
+            }
+            add::<FMA, SUMS, R>(sums, &W::load(weight, at), &lanes);
         }
     }
     for (at, sums) in (bulk..width).step_by(SUMS).zip(&mut sums) {
         // Zeros add nothing.
         let x: [[f32; SUMS]; R] = std::array::from_fn(|r| f32::load_some(&x[r][at..]));
-        add::<FMA, SUMS, R>(sums, W::load_some(&weight[at..]), x);
+        add::<FMA, SUMS, R>(sums, &W::load_some(&weight[at..]), &x);
     }
     let [mut all, others @ ..] = sums;
     for other in others {
@@ -249,19 +286,27 @@ fn output<W: Element, const FMA: bool, const R: usize>(
             *sum += other;
         }
     }
-    all.map(total)
+    let mut y = [0.0; R];
+    for (y, sums) in y.iter_mut().zip(all) {
+        *y = total(sums);
+    }
+    y
 }
 
 /// Adds one ⊙ each.
 #[inline(always)]
+#[expect(
+    clippy::needless_range_loop,
+    reason = "iterators are not always compiled into their caller"
+)]
 fn add<const FMA: bool, const LANES: usize, const N: usize>(
     sums: &mut [[f32; LANES]; N],
-    one: [f32; LANES],
-    each: [[f32; LANES]; N],
+    one: &[f32; LANES],
+    each: &[[f32; LANES]; N],
 ) {
-    for (each, sum) in each.iter().zip(sums) {
+    for n in 0..N {
         for l in 0..LANES {
-            sum[l] = mul_add::<FMA>(one[l], each[l], sum[l]);
+            sums[n][l] = mul_add::<FMA>(one[l], each[n][l], sums[n][l]);
         }
     }
 }

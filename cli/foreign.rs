@@ -1,0 +1,72 @@
+//! A model in a folder of another program, or in one that `canonc export` wrote.
+//!
+//! In: a folder. Out: its arch, and what its configuration says about texts. Must stay true: a folder is read as by
+//! `canonc import`, and nothing is written.
+
+use std::path::{Path, PathBuf};
+
+use compiler::program::Compiled;
+use interop::beside::Texts;
+use interop::config::Keys;
+use interop::import as other;
+
+use crate::fail::{Failure, shown};
+use crate::{files, import, load};
+
+/// Hugging Face's configuration.
+pub const CONFIG: &str = "config.json";
+/// A release of Lingua's.
+const PARAMS: &str = "params.json";
+/// The arch that `canonc export` writes into a folder.
+pub const ARCH: &str = "arch.canon";
+
+/// A model that a folder contains.
+#[derive(Debug)]
+pub struct Foreign {
+    /// The model.
+    pub compiled: Compiled,
+    /// The beginning and end of its texts, and how long they may be.
+    pub texts: Texts,
+}
+
+/// Whether a folder contains a model of another program.
+pub fn is_foreign(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).is_file();
+    folder.is_dir() && !has("lock") && [CONFIG, PARAMS, ARCH].into_iter().any(has)
+}
+
+/// The model of a folder; `None` if it is no folder of another program. Diagnostics have been shown.
+pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failure> {
+    if !is_foreign(folder) {
+        return Ok(None);
+    }
+    let own = folder.join(ARCH);
+    if own.is_file() {
+        let compiled = load::one(&own, arch)?.compiled;
+        return Ok(Some(Foreign { compiled, texts: config_texts(&folder.join(CONFIG))? }));
+    }
+    if let Some(arch) = arch {
+        let message = format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
+        return Err(Failure::bad_input(message).help("remove --arch"));
+    }
+    let request = other::Request { source: folder, name: None, devices: None, weights: false };
+    let imported = other::read(&request).map_err(import::failure)?;
+    Ok(Some(Foreign { compiled: imported.compiled, texts: imported.texts }))
+}
+
+/// The folder whose own weights are to be used: the model itself, if it is of another program.
+pub fn weights(model: &Path) -> Option<PathBuf> {
+    is_foreign(model).then(|| model.to_owned())
+}
+
+/// What a configuration says about texts, if it is there.
+pub fn config_texts(path: &Path) -> Result<Texts, Failure> {
+    if !path.is_file() {
+        return Ok(Texts::default());
+    }
+    let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
+    let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
+    let read = interop::json::read(&place, &bytes)
+        .and_then(|root| Ok(Texts::of(&Keys::new(&place, &root)?, &name)));
+    read.map_err(import::failure)
+}
