@@ -84,9 +84,9 @@ impl Streamer {
         }
         let _guard = tch::no_grad_guard();
         let executor = self.executor();
-        let few = executor.choices.iter().filter_map(|choice| match choice {
-            Choice::Product(Product::FewRows(_, few)) => Some(*few),
-            _ => None,
+        let few = executor.choices.iter().filter_map(|choice| {
+            let Choice::Product(Product::FewRows(_, few)) = choice else { return None };
+            Some(*few)
         });
         let few = few.min().unwrap_or(usize::MAX);
         let mut results: Vec<Option<(Option<Tensor>, Carried)>> =

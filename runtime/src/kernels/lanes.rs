@@ -151,7 +151,6 @@ pub(crate) trait Element: Copy + Default + Sync {
 
     /// As many as there are lanes.
     #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "a zip is not always compiled into its caller")]
     fn load<const W: usize>(from: &[Self], at: usize) -> [f32; W] {
         let mut lanes = [0.0; W];
         let from: [Self; W] = chunk(from, at);

@@ -174,7 +174,6 @@ struct Tiles<'a, W, const R: usize, const O: usize> {
 impl<W: Element, const R: usize, const O: usize> Vectorised for Tiles<'_, W, R, O> {
     /// A chain at a time, since a tile of all chains would need four times as many registers.
     #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "as in `tile`")]
     fn run<const FMA: bool, const LANES: usize>(self) {
         let Tiles { x, weight, width, mut y } = self;
         let [rows, outputs] = y.sizes();
@@ -197,10 +196,10 @@ impl<W: Element, const R: usize, const O: usize> Vectorised for Tiles<'_, W, R, 
                     }
                 }
             }
-            for r in 0..rows {
+            for (r, sums) in sums.iter().enumerate().take(rows) {
                 let y = &mut y.row(r)[first..first + O];
-                for o in 0..O {
-                    y[o] = total(sums[r][o]);
+                for (y, sums) in y.iter_mut().zip(sums) {
+                    *y = total(*sums);
                 }
             }
         }
@@ -210,7 +209,6 @@ impl<W: Element, const R: usize, const O: usize> Vectorised for Tiles<'_, W, R, 
 /// The sums of R rows and O outputs in the lanes from `at` on of each [`STEP`] inputs. Plain loops, since iterators and
 /// closures are not always compiled into their caller, and so for its instructions.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "as above")]
 fn tile<W: Element, const FMA: bool, const LANES: usize, const R: usize, const O: usize>(
     x: &[f32],
     weight: &[W],
@@ -257,7 +255,6 @@ fn tile<W: Element, const FMA: bool, const LANES: usize, const R: usize, const O
 
 /// One output of R rows.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "as in `tile`")]
 fn output<W: Element, const FMA: bool, const R: usize>(x: [&[f32]; R], weight: &[W]) -> [f32; R] {
     let mut sums = [[[0.0f32; SUMS]; R]; CHAINS];
     let width = weight.len();
@@ -295,10 +292,6 @@ fn output<W: Element, const FMA: bool, const R: usize>(x: [&[f32]; R], weight: &
 
 /// Adds one ⊙ each.
 #[inline(always)]
-#[expect(
-    clippy::needless_range_loop,
-    reason = "iterators are not always compiled into their caller"
-)]
 fn add<const FMA: bool, const LANES: usize, const N: usize>(
     sums: &mut [[f32; LANES]; N],
     one: &[f32; LANES],
