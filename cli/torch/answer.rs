@@ -46,13 +46,14 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
         reads_text: true,
+        instead: "use a model with text tokens",
     };
     let Described { compiled, weights: path, text, .. } = asked.describe()?;
     let machine = machine(&args.machine)?;
     if args.out.as_os_str() != "-" {
         out::check(&args.out, ANSWERS)?;
     }
-    let by = text.map_err(|why| Failure::bad_input(why).help("use a model with text tokens"))?;
+    let by = text?;
     let questions = questions(args)?;
     let weights = weights(&compiled, &path, machine)?;
     let decoder = Decoder::new(&compiled.graph, options(&args.machine), machine)

@@ -46,6 +46,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
         reads_text: !matches!(chosen, Chosen::Own),
+        instead: "use `--suite task`",
     };
     let described = model.describe()?;
     let Described { name, compiled, weights: path, lock, longest, options, text, .. } = described;
@@ -71,10 +72,10 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
             (tasks, None, paths)
         }
         Chosen::Suite(_) | Chosen::Needle(_) => {
-            let prompts = text.map_err(|why| {
+            let prompts = text.map_err(|failure| {
                 let help =
                     "a suite asks in text: use a model whose tokens are text, or `--suite task`";
-                Failure::bad_input(why).help(help)
+                Failure::bad_input(failure.message.unwrap_or_default()).help(help)
             })?;
             if args.lengths.is_empty() {
                 let tokens = output::counted(longest, "token");

@@ -31,9 +31,9 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
         reads_text: args.prompt.is_some(),
+        instead: "give `--prompt-tokens 1,2,3`",
     };
     let Described { compiled, weights: path, text, longest, .. } = asked.describe()?;
-    let text = text.map_err(|why| Failure::bad_input(why).help("give `--prompt-tokens 1,2,3`"));
     let prompts = args.prompt.as_ref().map(|_| text).transpose()?;
     let prompt = match (&args.prompt, &prompts, &args.prompt_tokens) {
         (Some(text), Some(prompts), _) => {

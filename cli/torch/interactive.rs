@@ -33,13 +33,12 @@ pub(crate) fn interactive(args: &GenerateArgs) -> Outcome {
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
         reads_text: true,
+        instead: "use `--prompt-tokens 1,2,3` without --interactive",
     };
     let described = asked.describe()?;
     let decoder = Decoder::new(&described, &args.machine)?;
     let Described { text, template, marks, .. } = described;
-    let prompts = text.map_err(|why| {
-        Failure::bad_input(why).help("use `--prompt-tokens 1,2,3` without --interactive")
-    })?;
+    let prompts = text?;
     let sampling = Sampling {
         temperature: args.temperature,
         top_k: args.top_k,

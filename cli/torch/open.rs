@@ -32,6 +32,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) prompts: &'a PromptArgs,
     /// Whether texts are tokenized, for which a lock's trained tokenizer needs its file.
     pub(crate) reads_text: bool,
+    /// What else can be given where texts cannot be tokenized: "give token ids".
+    pub(crate) instead: &'a str,
 }
 
 /// What the files of a model say.
@@ -47,7 +49,7 @@ pub(crate) struct Described {
     /// The options of its lock's plans.
     pub(crate) options: Option<Options>,
     /// The tokenizer, or why texts cannot be tokenized.
-    pub(crate) text: Result<Prompts, String>,
+    pub(crate) text: Result<Prompts, Failure>,
     /// Where a chat template was found, and its text.
     pub(crate) template: Option<(PathBuf, String)>,
     /// Texts of marks that the template may name.
@@ -95,10 +97,10 @@ impl Asked<'_> {
         &self,
         data: Option<&DataSource>,
         compiled: &Compiled,
-    ) -> Result<Result<Prompts, String>, Failure> {
+    ) -> Result<Result<Prompts, Failure>, Failure> {
         let given = self.prompts.tokenizer_file.as_deref();
         let vocab = compiled.graph.vocab;
-        let found = Prompts::new(data, vocab, self.prompts, "give token ids");
+        let found = Prompts::new(data, vocab, self.prompts, self.instead);
         match (found, data) {
             (Ok(prompts), _) => {
                 let specials = match given {
@@ -114,7 +116,7 @@ impl Asked<'_> {
             {
                 Err(failure)
             }
-            (Err(failure), _) => Ok(Err(failure.message.unwrap_or_default())),
+            (Err(failure), _) => Ok(Err(failure)),
         }
     }
 
@@ -184,14 +186,16 @@ impl Asked<'_> {
         let text = match file {
             None => {
                 let place = shown(folder);
-                Err(format!("`{place}` has no {TOKENIZER}; name one with --tokenizer-file"))
+                let message =
+                    format!("`{place}` has no {TOKENIZER}; name one with --tokenizer-file");
+                Err(Failure::bad_input(message).help(self.instead))
             }
             Some(file) => {
                 let text = self.folders_text(folder, &file, &marks, texts, compiled.graph.vocab);
                 match text {
                     // Without texts, only a tokenizer that was asked for must be right.
                     Err(failure) if !self.reads_text && self.prompts.tokenizer_file.is_none() => {
-                        Err(failure.message.unwrap_or_default())
+                        Err(failure)
                     }
                     text => Ok(text?),
                 }

@@ -37,6 +37,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
         reads_text: true,
+        instead: "give token ids",
     };
     let described = asked.describe()?;
     let decoder = Decoder::new(&described, &args.machine)?;
@@ -51,7 +52,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     let (found, template) = chat_template(args.chat_template.as_deref(), template, marks)?;
     let (codec, no_text): (Arc<dyn Codec>, Option<String>) = match text {
         Ok(prompts) => (Arc::new(prompts), None),
-        Err(why) => {
+        Err(failure) => {
+            let why = failure.message.unwrap_or_default();
             output::note(&format!("warning: requests need token ids, not text: {why}"));
             (Arc::new(Ids), Some(format!("{why}; give a list of token ids as `prompt`")))
         }
