@@ -305,7 +305,7 @@ mod tests {
         let linear = Kernel::Linear { bias: false };
         let path = |machine, pieces| choose(&linear, &[], machine, pieces).to_string();
         assert!(path(fast, true).starts_with("libtorch, fused/"));
-        assert!(path(fast, true).ends_with(" up to 4 rows"));
+        assert!(path(fast, true).ends_with(" up to 64 rows"));
         assert_eq!(path(Machine { kernels: KernelRequest::REFERENCE, ..fast }, true), "libtorch");
         assert_eq!(path(Machine { kind: Kind::Double, ..fast }, true), "libtorch");
     }
