@@ -1,7 +1,7 @@
 //! `canonc check`: every diagnostic of every file, in one run.
 //!
-//! In: files and folders, those of other programs too. Out: diagnostics, as text on standard error or as JSON on standard output;
-//! exit 0 without errors, 2 with. Must stay true: each file is judged with its own imports, so a
+//! In: files and folders, those of other programs too. Out: diagnostics, as text on standard error or as JSON on
+//! standard output; exit 0 without errors, 2 with. Must stay true: each file is judged with its own imports, so a
 //! broken file does not hide errors in another; an error that several files share is reported once; the JSON follows
 //! the schema of `canonc check --help`.
 

@@ -1,7 +1,7 @@
 //! `canonc export`: writes a lock, a run or an arch for PyTorch, Hugging Face, Lingua or a cluster.
 //!
-//! In: a lock or an arch with optional weights, a finished run, or a folder of another program. Out: a folder that other programs read. Must stay true: a run
-//! is checked against its lock and its attestation before its weights are exported; nothing is approximated.
+//! In: a lock or an arch with optional weights, a finished run, or a folder of another program. Out: a folder that other
+//! programs read. Must stay true: a run is checked against its lock and its attestation before its weights are exported; nothing is approximated.
 
 mod tokenizer;
 
@@ -191,27 +191,13 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         let compiled = experiment.arch.compiled.clone();
         return Ok(Source { compiled, record: None, experiment: Some(experiment), weights, known });
     }
-    let found = load::archs(path, args.arch.as_deref())?;
-    let names: Vec<String> = found.found.iter().map(|found| found.compiled.name.clone()).collect();
-    let mut archs = found.found.into_iter();
-    match (archs.next(), archs.next()) {
-        (Some(only), None) => {
-            let known = weights.as_deref().map(|file| {
-                let saved = checkpoint::saved_by(file);
-                let of =
-                    saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
-                Known { of, step: None, attested: None }
-            });
-            Ok(Source { compiled: only.compiled, record: None, experiment: None, weights, known })
-        }
-        _ => Err(Failure::bad_input(format!(
-            "`{}` has {} archs: {}",
-            found.name,
-            names.len(),
-            names.join(", ")
-        ))
-        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
-    }
+    let compiled = load::one(path, args.arch.as_deref())?.compiled;
+    let known = weights.as_deref().map(|file| {
+        let saved = checkpoint::saved_by(file);
+        let of = saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
+        Known { of, step: None, attested: None }
+    });
+    Ok(Source { compiled, record: None, experiment: None, weights, known })
 }
 
 /// Refuses a checkpoint of another lock: the model card would describe another training.

@@ -3,7 +3,7 @@
 //! In: a folder. Out: its arch, and what its configuration says about texts. Must stay true: a folder is read as by
 //! `canonc import`, and nothing is written.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use compiler::program::Compiled;
 use interop::beside::Texts;
@@ -14,7 +14,7 @@ use crate::fail::{Failure, shown};
 use crate::{files, import, load};
 
 /// Hugging Face's configuration.
-pub const CONFIG: &str = "config.json";
+const CONFIG: &str = "config.json";
 /// A release of Lingua's.
 const PARAMS: &str = "params.json";
 /// The arch that `canonc export` writes into a folder.
@@ -52,11 +52,6 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
     let request = other::Request { source: folder, name: None, devices: None, weights: false };
     let imported = other::read(&request).map_err(import::failure)?;
     Ok(Some(Foreign { compiled: imported.compiled, texts: imported.texts }))
-}
-
-/// The folder whose own weights are to be used: the model itself, if it is of another program.
-pub fn weights(model: &Path) -> Option<PathBuf> {
-    is_foreign(model).then(|| model.to_owned())
 }
 
 /// What a configuration says about texts, if it is there.

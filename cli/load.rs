@@ -119,8 +119,8 @@ pub fn split(path: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// The archs of a `.canon` file, a lock or a folder of another program, or the one named by `arch` or in `FILE.canon#NAME`. Diagnostics have been
-/// shown.
+/// The archs of a `.canon` file, a lock or a folder of another program, or the one named by `arch` or in
+/// `FILE.canon#NAME`. Diagnostics have been shown.
 pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let (file, written) = split(path);
     if let (Some(arch), Some(written)) = (arch, &written)

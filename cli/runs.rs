@@ -81,8 +81,8 @@ pub fn weights(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
-    if let Some(folder) = foreign::weights(word) {
-        return Ok(folder);
+    if foreign::is_foreign(word) {
+        return Ok(word.to_owned());
     }
     let lock = named::lock(word)?;
     let run = lock.parent().map(Paths::new).filter(|run| run.lock() == lock);

@@ -2,7 +2,8 @@
 //! decoded.
 //!
 //! In: jobs, from any thread. Out: each job's events. Must stay true: the tokens and logits of a job depend on that job
-//! alone, so a prompt is cut at the same places whatever else runs, and [`Model::advance`] keeps sequences apart; a job that nobody waits for, or that is late, leaves at the next step; no reader can stop the thread.
+//! alone, so a prompt is cut at the same places whatever else runs, and [`Model::advance`] keeps sequences apart; a job
+//! that nobody waits for, or that is late, leaves at the next step; no reader can stop the thread.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -263,14 +264,11 @@ impl<M: Model> Sequence<M> {
         }
     }
 
-    /// The tokens to feed next: the one that was drawn, or a piece of the prompt of at most `most` tokens.
-    fn ahead(&self, most: usize) -> &[u32] {
-        match &self.next {
-            Some(token) => std::slice::from_ref(token),
-            None => {
-                let left = self.job.prompt.get(self.fed..).unwrap_or_default();
-                left.get(..most).unwrap_or(left)
-            }
+    /// Number of tokens to feed next: the one that was drawn, or a piece of the prompt of at most `most`.
+    fn ahead(&self, most: usize) -> usize {
+        match self.next {
+            Some(_) => 1,
+            None => self.job.prompt.len().saturating_sub(self.fed).min(most),
         }
     }
 
@@ -417,7 +415,7 @@ fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
     // How many tokens each sequence feeds now.
     let mut counts: Vec<usize> = Vec::new();
     for sequence in running.iter() {
-        let count = sequence.ahead(most).len();
+        let count = sequence.ahead(most);
         counts.push(match sequence.next.is_some() {
             true => count,
             false if count <= room => {

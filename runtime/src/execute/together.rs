@@ -118,6 +118,8 @@ struct Together<'a> {
     values: Vec<Option<Shared>>,
     /// The extents of each sequence.
     sizes: Vec<Sizes>,
+    /// The position of each sequence's first row, and how many it has.
+    positions: Vec<(i64, i64)>,
     /// Where the first row of each sequence is, and how many it has.
     rows: Layout,
     /// The same of the rows whose logits are computed.
@@ -157,12 +159,14 @@ impl<'a> Together<'a> {
                 given.push((*input, *id, piece_input(*input, weights, tokens, piece.state)?));
             }
         }
+        let position = |piece: &Piece<'_>| (piece.state.position, piece.tokens.len() as i64);
         let kept = |piece: &Piece<'_>| piece.logits.min(piece.tokens.len());
         let mut together = Together {
             executor,
             pieces,
             values: plan.values.iter().map(|_| None).collect(),
             sizes: given.iter().map(|given| sizes_of(given)).collect(),
+            positions: pieces.iter().map(position).collect(),
             rows: Layout::new(pieces.iter().map(|piece| piece.tokens.len())),
             kept: Layout::new(pieces.iter().map(kept)),
             parameters: shared.iter().map(|(_, id, _)| *id).collect(),
@@ -341,12 +345,7 @@ impl Together<'_> {
                 false => self.of(n, *id, 0)?,
             });
         }
-        let positions: Vec<(i64, i64)> = self
-            .pieces
-            .iter()
-            .map(|piece| (piece.state.position, piece.tokens.len() as i64))
-            .collect();
-        let each = dispatch::Each { positions: &positions, keys: &[], values: &[] };
+        let each = dispatch::Each { positions: &self.positions, keys: &[], values: &[] };
         let results = self.compute(n, step, by_row(choice), &operands, self.rows.total(), each)?;
         for (id, result) in step.outputs.iter().zip(results) {
             self.put(*id, Shared::Joined(result));
@@ -573,15 +572,8 @@ impl Together<'_> {
 
 /// The same product, of any number of rows.
 fn by_row(choice: Choice) -> Choice {
-    match choice {
-        Choice::Product(Product::FewRows(isa, _)) => Choice::Product(Product::ByRow(isa)),
-        Choice::Product(Product::Library | Product::ByRow(_) | Product::Tiles(_))
-        | Choice::View
-        | Choice::Library
-        | Choice::SingleOperation
-        | Choice::Ours(_)
-        | Choice::Head(..)
-        | Choice::Attention(_)
-        | Choice::Experts(_) => choice,
+    if let Choice::Product(Product::FewRows(isa, _)) = choice {
+        return Choice::Product(Product::ByRow(isa));
     }
+    choice
 }

@@ -168,8 +168,7 @@ pub fn forward_each(
         let message = format!("attention of {:?} to {} caches", q.size(), keys.len());
         return Err(KernelError::new(message));
     };
-    let own = |caches: &[&Tensor]| caches.iter().map(|x| x.shallow_clone()).collect::<Vec<_>>();
-    let (y, lse) = few::each(isa, &shape, operands, &q, [&own(keys), &own(values)])?;
+    let (y, lse) = few::each(isa, &shape, operands, &q, [keys, values])?;
     Ok((y.f_transpose(0, 1)?, lse))
 }
 

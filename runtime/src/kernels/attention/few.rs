@@ -27,6 +27,7 @@ pub(super) fn forward(
     let batch = k.size().first().map_or(0, |n| *n as usize);
     let caches = |x: &Tensor| (0..batch).map(|item| one(x, item)).collect::<Result<Vec<_>, _>>();
     let (keys, values) = (caches(k)?, caches(v)?);
+    let (keys, values): (Vec<_>, Vec<_>) = (keys.iter().collect(), values.iter().collect());
     each(isa, shape, operands, q, [&keys, &values])
 }
 
@@ -36,38 +37,29 @@ pub(super) fn each(
     shape: &Shape,
     operands: Operands<'_>,
     q: &Tensor,
-    [keys, values]: [&[Tensor]; 2],
+    [keys, values]: [&[&Tensor]; 2],
 ) -> Result<(Tensor, Tensor), KernelError> {
     let q = cast(q, Kind::Float)?.f_contiguous()?;
     let bf16 = keys.iter().chain(values).all(|x| x.kind() == Kind::BFloat16);
-    let dense = |x: &Tensor| match bf16 {
+    let dense = |x: &&Tensor| match bf16 {
         true => Ok(x.f_contiguous()?),
         false => Ok::<_, KernelError>(cast(x, Kind::Float)?.f_contiguous()?),
     };
     let keys = keys.iter().map(dense).collect::<Result<Vec<_>, _>>()?;
     let values = values.iter().map(dense).collect::<Result<Vec<_>, _>>()?;
-    let pairs = || keys.iter().zip(&values);
-    if bf16 {
-        let items = pairs().map(|(k, v)| Ok([ffi::halves(k)?, ffi::halves(v)?]));
-        heads(
-            isa,
-            shape,
-            operands,
-            &q,
-            [&keys, &values],
-            &items.collect::<Result<Vec<_>, KernelError>>()?,
-        )
-    } else {
-        let items = pairs().map(|(k, v)| Ok([ffi::slice(k)?, ffi::slice(v)?]));
-        heads(
-            isa,
-            shape,
-            operands,
-            &q,
-            [&keys, &values],
-            &items.collect::<Result<Vec<_>, KernelError>>()?,
-        )
+    let reads = [keys.as_slice(), values.as_slice()];
+    match bf16 {
+        true => heads(isa, shape, operands, &q, reads, &slices(reads, ffi::halves)?),
+        false => heads(isa, shape, operands, &q, reads, &slices(reads, ffi::slice)?),
     }
+}
+
+/// Keys and values of each item.
+fn slices<'a, E>(
+    [keys, values]: [&'a [Tensor]; 2],
+    of: impl Fn(&'a Tensor) -> Result<&'a [E], KernelError>,
+) -> Result<Vec<[&'a [E]; 2]>, KernelError> {
+    keys.iter().zip(values).map(|(k, v)| Ok([of(k)?, of(v)?])).collect()
 }
 
 fn heads<E: Element>(
