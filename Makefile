@@ -86,9 +86,10 @@ demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train b
 	$(CARGO) build --release
 	$(or $(CARGO_TARGET_DIR),target)/release/canonc demo
 
-check: libtorch ## formatting, lints with libtorch and without, and the API documentation
+check: libtorch ## formatting, lints with libtorch and without, the API documentation, and a licence of each crate
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --workspace --test transformers --test clients --test peers -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	python3 packaging/licences.py >/dev/null

@@ -37,6 +37,13 @@ SERVICES; LOSS OF USE, DATA, OR PROFITS; OR BUSINESS INTERRUPTION) HOWEVER CAUSE
 WHETHER IN CONTRACT, STRICT LIABILITY, OR TORT (INCLUDING NEGLIGENCE OR OTHERWISE) ARISING IN ANY WAY OUT OF THE USE OF
 THIS SOFTWARE, EVEN IF ADVISED OF THE POSSIBILITY OF SUCH DAMAGE."""
 
+BSD_3 = BSD_2.replace("\n\nTHIS SOFTWARE", """
+
+3. Neither the name of the copyright holder nor the names of its contributors may be used to endorse or promote products
+   derived from this software without specific prior written permission.
+
+THIS SOFTWARE""")
+
 
 def metadata() -> dict:
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", TARGET]
@@ -97,7 +104,7 @@ def is_mit(text: str) -> bool:
 def main() -> None:
     packages = linked(metadata())
     with open(os.path.join(ROOT, "LICENSE"), encoding="utf-8") as file:
-        standard = {"BSD-2-Clause": BSD_2, "Apache-2.0": file.read().strip()}
+        standard = {"BSD-2-Clause": BSD_2, "BSD-3-Clause": BSD_3, "Apache-2.0": file.read().strip()}
     owners, without = defaultdict(list), []
     for package in packages:
         name = f"{package['name']} {package['version']}"
