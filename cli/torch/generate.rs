@@ -37,7 +37,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     let prompts = args.prompt.as_ref().map(|_| text).transpose()?;
     let prompt = match (&args.prompt, &prompts, &args.prompt_tokens) {
         (Some(text), Some(prompts), _) => {
-            prompts.spelled(text).iter().for_each(|warning| output::note(warning));
+            prompts.special_warning(text).iter().for_each(|warning| output::note(warning));
             prompts.tokens(text)?
         }
         (_, _, Some(tokens)) => tokens.clone(),

@@ -86,7 +86,7 @@ impl With {
         let mut text: Option<Text> = None;
         let mut warned = false;
         while let Some(line) = self.line()? {
-            if let Some(warning) = self.prompts.spelled(&line).filter(|_| !warned) {
+            if let Some(warning) = self.prompts.special_warning(&line).filter(|_| !warned) {
                 output::note(&warning);
                 warned = true;
             }

@@ -154,7 +154,7 @@ impl Prompts {
     }
 
     /// A warning about a text that spells a special token, which it does not get.
-    pub(crate) fn spelled(&self, text: &str) -> Option<String> {
+    pub(crate) fn special_warning(&self, text: &str) -> Option<String> {
         let special = self.specials.iter().find(|special| text.contains(&special.text))?;
         Some(format!(
             "warning: `{}` in the prompt is plain text, not the special token {}; --prompt-tokens takes special tokens",
@@ -189,6 +189,11 @@ impl Prompts {
         Ok(self.plain(text)?.len())
     }
 
+    fn with_special_tokens(&self) -> Option<&SpecialTokens> {
+        let tokenizer = || self.tokenizer.with_special_tokens();
+        self.with_special_tokens.get_or_init(tokenizer).as_ref()
+    }
+
     fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Failure> {
         self.tokenizer
             .encode(text, ids)
@@ -216,9 +221,7 @@ impl Codec for Prompts {
     }
 
     fn encode_template(&self, text: &str) -> Option<Result<Vec<u32>, String>> {
-        let tokenizer =
-            self.with_special_tokens.get_or_init(|| self.tokenizer.with_special_tokens());
-        Some(tokenizer.as_ref()?.encode(text))
+        Some(self.with_special_tokens()?.encode(text))
     }
 
     fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
@@ -237,6 +240,14 @@ impl Codec for Prompts {
 
     fn specials(&self) -> &[Special] {
         &self.specials
+    }
+
+    fn spelled(&self, text: &str) -> Option<&Special> {
+        let is_there = |special: &&Special| text.contains(&special.text);
+        self.specials.iter().find(is_there).or_else(|| {
+            let id = self.with_special_tokens()?.normalized(text)?;
+            self.specials.iter().find(|special| special.id == id)
+        })
     }
 }
 

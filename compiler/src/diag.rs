@@ -94,22 +94,27 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
     };
     let d = Diagnostic::error("unknown-name", name.span, format!("{what} `{}`", name.text))
         .about([name.text.as_str()]);
-    let near = suggest(&name.text, visible.iter().copied());
-    let similar = similar(&name.text, visible);
-    let near = truth.filter(|_| context == Use::Value).or(near);
-    match (near, similar.as_slice(), context) {
-        (Some(near), ..) => d.mean(near).about([near]),
-        (None, [near], Use::Call) => d.mean(near).about([*near]),
-        (None, [_, ..], Use::Call) => {
-            d.help(format!("there is {}", list(similar.iter().copied()))).about(similar)
+    if context == Use::Call {
+        if let Some(advice) = advice_for(&name.text) {
+            return d.help(advice);
         }
-        (None, [], Use::Call) => match advice_for(&name.text) {
-            Some(advice) => d.help(advice),
-            None => d
-                .help("`canonc show std` lists the primitives and the standard definitions")
-                .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
-        },
-        (None, _, Use::Def | Use::Value) => d.help(
+        // `norm` means one of the norms, although it is nearer to `normal`.
+        match similar(&name.text, visible).as_slice() {
+            [] => {}
+            [one] => return d.mean(one).about([*one]),
+            several => {
+                let names = list(several.iter().copied());
+                return d.help(format!("there is {names}")).about(several.iter().copied());
+            }
+        }
+    }
+    let near = suggest(&name.text, visible.iter().copied());
+    match (truth.filter(|_| context == Use::Value).or(near), context) {
+        (Some(near), _) => d.mean(near).about([near]),
+        (None, Use::Call) => d
+            .help("`canonc show std` lists the primitives and the standard definitions")
+            .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
+        (None, Use::Def | Use::Value) => d.help(
             "names come from the body, its configuration, the arch's fields, imports and std",
         ),
     }

@@ -194,6 +194,13 @@ fn end_events(
     if ended || events.is_empty() { Ok(()) } else { folder.record(&event) }
 }
 
+/// A line of the log that is still to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Next {
+    Update,
+    Evaluation,
+}
+
 /// A run in this process.
 struct Run<'a> {
     job: &'a mut Job,
@@ -213,8 +220,8 @@ struct Run<'a> {
     saved: Option<Manifest>,
     /// Whether rank 0 writes checkpoints alone, since another one does not see the folder.
     saves_alone: bool,
-    /// Whether the state is still to be evaluated: the process that saved it was stopped in that.
-    owes_evaluation: bool,
+    /// Whether the state is still to be evaluated.
+    evaluation_due: bool,
     counted: u64,
     /// The evidence that training diverged at the step of `state`.
     diverged: Option<String>,
@@ -275,7 +282,7 @@ impl<'a> Run<'a> {
         tell(Event::Started { step: state.step, machine: machine::line(&facts_of(options)) })?;
         let (records, heads) = records::metrics::read_with_heads(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
-        let owes_evaluation = evaluation::is_owed(job, log.head(), (&records, &heads));
+        let evaluation_due = evaluation::is_due(job, log.head(), (&records, &heads));
         // If the run diverged and the last process ended after saving the last state, only the attestation is missing.
         let diverged = diverged(&records, job.steps);
         let diverged = diverged.filter(|(step, _)| *step == state.step).map(|(_, why)| why);
@@ -293,7 +300,7 @@ impl<'a> Run<'a> {
             kernels,
             saved,
             saves_alone: false,
-            owes_evaluation,
+            evaluation_due,
             counted,
             diverged,
             proved: 0,
@@ -306,37 +313,19 @@ impl<'a> Run<'a> {
             let start = Start { lock: self.job.id(), eval: self.job.digests.eval, initial };
             self.append(&Record::Start(start))?;
         }
-        let last = self.job.steps;
-        if self.state.step < last && self.diverged.is_none() && self.stops() {
-            let step = self.state.step;
-            // If it is asked to stop before the first step, there must still be a checkpoint.
-            if self.saved.is_none() {
+        while let Some(next) = self.next() {
+            if self.stops_before(next) {
+                return self.interrupted();
+            }
+            match next {
+                Next::Update => self.step()?,
+                Next::Evaluation => self.evaluate()?,
+            }
+            if self.log.left_to_prove() == 0 {
+                self.tell_proved()?;
+            }
+            if self.saves_now() {
                 self.checkpoint()?;
-                self.tell(Event::Interrupted { step })?;
-            }
-            return Ok(TrainOutcome::Interrupted { step });
-        }
-        if self.owes_evaluation
-            && let Some(outcome) = self.evaluate_first()?
-        {
-            return Ok(outcome);
-        }
-        while self.state.step < last && self.diverged.is_none() {
-            self.step()?;
-            let step = self.state.step;
-            let due = self.diverged.is_none() && self.job.cadence.evaluates_after(step, last);
-            let stopped = due && !self.evaluate()?;
-            let ends = !stopped && (step == last || self.diverged.is_some());
-            let stops = stopped || self.stops() && !ends;
-            if stops || self.log.left_to_prove() == 0 {
-                self.tell_proved(step)?;
-            }
-            if stops || ends || self.job.cadence.saves_after(step) {
-                self.checkpoint()?;
-            }
-            if stops {
-                self.tell(Event::Interrupted { step })?;
-                return Ok(TrainOutcome::Interrupted { step });
             }
         }
         if self.log.left_to_prove() > 0 {
@@ -353,20 +342,55 @@ impl<'a> Run<'a> {
         self.finish()
     }
 
+    /// What is next in the log; `None` after the last step and its evaluation, or at the end of a run that diverged.
+    fn next(&self) -> Option<Next> {
+        if self.evaluation_due {
+            return Some(Next::Evaluation);
+        }
+        (self.state.step < self.job.steps && self.diverged.is_none()).then_some(Next::Update)
+    }
+
+    /// Whether this process was asked to stop before that. A step to stop after is evaluated first, if that is due.
+    fn stops_before(&self, next: Next) -> bool {
+        let Options { stop, stop_after, faults: _, ranks: _ } = self.options;
+        let reached = || stop_after.is_some_and(|after| self.state.step >= after);
+        stop.load(Ordering::Relaxed) || next == Next::Update && reached()
+    }
+
+    /// Whether a checkpoint is due: not before the evaluation of its state, and for a saved state after that.
+    fn saves_now(&self) -> bool {
+        let step = self.state.step;
+        match self.next() {
+            Some(Next::Evaluation) => false,
+            Some(Next::Update) => self.job.cadence.saves_after(step) || self.is_saved(),
+            None => true,
+        }
+    }
+
+    /// Whether the last checkpoint is of this step, with or without its evaluation.
+    fn is_saved(&self) -> bool {
+        self.saved.as_ref().is_some_and(|saved| saved.step == self.state.step)
+    }
+
+    /// Leaves a checkpoint to resume from, also before the first step.
+    fn interrupted(&mut self) -> Result<TrainOutcome, RunError> {
+        let step = self.state.step;
+        self.tell_proved()?;
+        if !self.is_saved() {
+            self.checkpoint()?;
+        }
+        self.tell(Event::Interrupted { step })?;
+        Ok(TrainOutcome::Interrupted { step })
+    }
+
     /// Reports, once, the logged lines that this process reproduced.
-    fn tell_proved(&mut self, step: u64) -> Result<(), RunError> {
+    fn tell_proved(&mut self) -> Result<(), RunError> {
         let lines = self.log.proved() - self.proved;
         if lines > 0 {
             self.proved = self.log.proved();
-            self.tell(Event::Proved { step, lines })?;
+            self.tell(Event::Proved { step: self.state.step, lines })?;
         }
         Ok(())
-    }
-
-    /// Whether this process must stop training.
-    fn stops(&self) -> bool {
-        let Options { stop, stop_after, faults: _, ranks: _ } = self.options;
-        stop.load(Ordering::Relaxed) || stop_after.is_some_and(|after| self.state.step >= after)
     }
 
     /// One update.
@@ -399,7 +423,9 @@ impl<'a> Run<'a> {
             self.time(&format!("{{\"step\":{},\"seconds\":{seconds:?}{ranks}}}", step.step))?;
         }
         self.observer.step(&step, seconds);
-        self.diverges(&Record::Step(step));
+        let record = Record::Step(step);
+        self.diverges(&record);
+        self.evaluation_due = evaluation::is_due_after(self.job, &record);
         Ok(())
     }
 
@@ -436,8 +462,7 @@ impl<'a> Run<'a> {
     /// The error for a step with unreadable data. Nothing has used the data yet, so the state before it is saved.
     fn saved_without_data(&mut self, error: RunError) -> RunError {
         let step = self.state.step;
-        let is_saved = self.saved.as_ref().is_some_and(|saved| saved.step == step);
-        let saved = if is_saved { Ok(()) } else { self.checkpoint() };
+        let saved = if self.is_saved() { Ok(()) } else { self.checkpoint() };
         let then = match saved {
             Ok(()) => format!("step {step} was saved; the same command continues from there"),
             Err(why) => format!("step {step} was not saved: {}", why.message),

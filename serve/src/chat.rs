@@ -137,12 +137,8 @@ impl Template {
         if self.plain { vec![PLAIN_STOP.to_owned()] } else { Vec::new() }
     }
 
-    /// The prompt of a conversation, in which no message spells one of these tokens.
-    pub fn render(
-        &self,
-        conversation: &Conversation,
-        specials: &[Special],
-    ) -> Result<String, ApiError> {
+    /// The prompt of a conversation, in which no message spells a special token.
+    fn render(&self, conversation: &Conversation, codec: &dyn Codec) -> Result<String, ApiError> {
         let Conversation { messages, tools, add_generation_prompt, options } = conversation;
         let messages: Vec<Value> =
             messages.iter().map(|message| prepared(message, self.reads_parts)).collect();
@@ -151,7 +147,7 @@ impl Template {
         let options_of =
             options.iter().map(|(name, value)| (format!("chat_template_kwargs.{name}"), value));
         for (name, value) in named.chain([("tools".to_owned(), tools)]).chain(options_of) {
-            if let Some(special) = spelled(value, specials) {
+            if let Some(special) = spelled(value, codec) {
                 return Err(refusal(&name, special));
             }
         }
@@ -178,7 +174,7 @@ impl Template {
         codec: &dyn Codec,
     ) -> Result<Vec<u32>, ApiError> {
         let specials = codec.specials();
-        let text = self.render(conversation, specials)?;
+        let text = self.render(conversation, codec)?;
         let refuse = |error: String| ApiError::field("messages", error);
         let mut ids = match codec.encode_template(&text) {
             Some(ids) => ids.map_err(refuse)?,
@@ -225,14 +221,14 @@ fn refusal(name: &str, special: &Special) -> ApiError {
 }
 
 /// A special token that a text of this value spells.
-fn spelled<'a>(value: &Value, specials: &'a [Special]) -> Option<&'a Special> {
+fn spelled<'a>(value: &Value, codec: &'a dyn Codec) -> Option<&'a Special> {
     if let Some(text) = value.as_str() {
-        return specials.iter().find(|special| text.contains(&special.text));
+        return codec.spelled(text);
     }
     let mut items = value.as_list().unwrap_or_default().iter();
-    items.find_map(|item| spelled(item, specials)).or_else(|| {
+    items.find_map(|item| spelled(item, codec)).or_else(|| {
         let mut entries = value.entries().unwrap_or_default().iter();
-        entries.find_map(|(key, value)| spelled(key, specials).or_else(|| spelled(value, specials)))
+        entries.find_map(|(key, value)| spelled(key, codec).or_else(|| spelled(value, codec)))
     })
 }
 

@@ -113,4 +113,9 @@ pub trait Codec: Send + Sync {
 
     /// Special tokens, which only a chat template may write.
     fn specials(&self) -> &[Special];
+
+    /// A special token that a text spells as its library would find it.
+    fn spelled(&self, text: &str) -> Option<&Special> {
+        self.specials().iter().find(|special| text.contains(&special.text))
+    }
 }

@@ -237,7 +237,7 @@ impl Tokenizer {
     /// special tokens no text spells.
     pub fn with_special_tokens(&self) -> Option<SpecialTokens> {
         match &*self.engine {
-            Engine::Huggingface(engine) => Some(SpecialTokens(engine.with_special_tokens())),
+            Engine::Huggingface(engine) => Some(SpecialTokens::new(engine.with_special_tokens())),
             Engine::Bytes | Engine::Sentencepiece(_) | Engine::Tiktoken(_) => None,
         }
     }
@@ -314,13 +314,35 @@ impl Tokenizer {
 
 /// A tokenizer that reads the text of a special token as that token.
 #[derive(Debug)]
-pub struct SpecialTokens(tokenizers::Tokenizer);
+pub struct SpecialTokens {
+    tokenizer: tokenizers::Tokenizer,
+    /// Special tokens that are looked for in the normalized text, where another text may spell them.
+    normalized: Vec<u32>,
+}
 
 impl SpecialTokens {
+    fn new(tokenizer: tokenizers::Tokenizer) -> SpecialTokens {
+        let added = tokenizer.get_added_tokens_decoder();
+        let normalized = added.iter().filter(|(_, token)| token.special && token.normalized);
+        let normalized = match tokenizer.get_normalizer() {
+            Some(_) => normalized.map(|(id, _)| *id).collect(),
+            None => Vec::new(),
+        };
+        SpecialTokens { tokenizer, normalized }
+    }
+
     /// The tokens of a text, without those that the post-processor adds.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
-        let encoded = guarded(|| self.0.encode_fast(text, false))?;
+        let encoded = guarded(|| self.tokenizer.encode_fast(text, false))?;
         Ok(encoded.map_err(|error| error.to_string())?.get_ids().to_vec())
+    }
+
+    /// A special token that the normalizer makes of a text, such as `<s>` of `<S>`.
+    pub fn normalized(&self, text: &str) -> Option<u32> {
+        if self.normalized.is_empty() {
+            return None;
+        }
+        self.encode(text).ok()?.into_iter().find(|id| self.normalized.contains(id))
     }
 }
 

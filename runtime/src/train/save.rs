@@ -19,6 +19,11 @@ impl Run<'_> {
         self.folder.check(false)?;
         self.keep_kernels()?;
         let Some(chain) = self.log.head() else { return Ok(()) };
+        if let Some(saved) = self.saved.as_ref().filter(|_| self.is_saved()) {
+            // The log went on with the evaluation of the saved state.
+            self.saved = Some(self.store.rechain(saved, chain)?);
+            return Ok(());
+        }
         let faults = self.options.faults;
         let (manifest, peaks) = match self.save_together(chain)? {
             Some((manifest, peaks)) => {

@@ -3,6 +3,7 @@
 //! An error is the first one in input order, but for a document that takes too long.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -100,13 +101,11 @@ pub(super) fn run(
         watched: Mutex::default(),
     });
     // They end with the process, not with this call: nothing can stop the library inside a document.
-    let workers: Vec<_> = (0..request.workers.max(1))
-        .map(|worker| {
-            let (shared, made) = (Arc::clone(&shared), made.clone());
-            std::thread::spawn(move || work(&shared, worker, &made))
-        })
-        .collect();
-    let ended = std::thread::scope(|scope| {
+    for worker in 0..request.workers.max(1) {
+        let (shared, made) = (Arc::clone(&shared), made.clone());
+        std::thread::spawn(move || work(&shared, worker, &made));
+    }
+    std::thread::scope(|scope| {
         let (gate, halt) = (&gate, &shared.halt);
         scope.spawn(move || read(request, start, gate, halt, &jobs, &made));
         let writer = Writer { request, shared: &shared, gate, patience };
@@ -114,15 +113,7 @@ pub(super) fn run(
         halt.store(true, Ordering::Relaxed);
         gate.open();
         ended
-    });
-    if matches!(ended, Ok(Stop::Done)) {
-        for worker in workers {
-            if let Err(panic) = worker.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    }
-    ended
+    })
 }
 
 /// What the workers share.
@@ -226,7 +217,7 @@ impl Writer<'_> {
                     return Ok(Stop::Asked);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // Before the end only if the reader or a worker panicked, which the caller passes on.
+                // Before the end only if the reader panicked, which the caller passes on.
                 Err(RecvTimeoutError::Disconnected) => return Ok(Stop::Done),
             }
             if let Some(error) = self.shared.overdue(self.patience) {
@@ -302,10 +293,18 @@ fn work(shared: &Shared, worker: usize, made: &Sender<(u64, MadeOrNot)>) {
             return;
         }
         let after = At { file, place: piece.end };
-        if made.send((number, make(shared, worker, after, piece, &mut ids))).is_err() {
+        // The writer waits for every number, also for that of a piece that made a thread panic.
+        let result =
+            catch_unwind(AssertUnwindSafe(|| make(shared, worker, after, piece, &mut ids)));
+        if made.send((number, result.unwrap_or_else(|_| Err(failed())))).is_err() {
             return;
         }
     }
+}
+
+/// The error for a piece in which a worker panicked, which the panic's own message explains.
+fn failed() -> DataError {
+    DataError::new("a thread that makes tokens failed", "this is a bug in canonc; please report it")
 }
 
 /// Makes tokens of a piece, or only counts its documents.
@@ -379,21 +378,16 @@ fn make(shared: &Shared, worker: usize, after: At, piece: Piece, ids: &mut Vec<u
                 let text = String::from_utf8(std::mem::take(paragraph).join(&b'\n'));
                 take(first, text.map_err(|_| "the paragraph is not UTF-8".to_owned()))
             };
-            let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
-            for (number, line) in (start + 1..).zip(lines) {
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
-                // A single carriage return ends a line, too.
-                for line in line.split(|byte| *byte == b'\r') {
-                    if line.trim_ascii().is_empty() {
-                        end(&mut paragraph, first)?;
-                        blank += 1;
-                        continue;
-                    }
-                    if paragraph.is_empty() {
-                        first = number;
-                    }
-                    paragraph.push(line);
+            for (number, line) in lines_of(&bytes, start + 1) {
+                if line.trim_ascii().is_empty() {
+                    end(&mut paragraph, first)?;
+                    blank += 1;
+                    continue;
                 }
+                if paragraph.is_empty() {
+                    first = number;
+                }
+                paragraph.push(line);
             }
             end(&mut paragraph, first)?;
             made.report.lines += blank;
@@ -401,17 +395,12 @@ fn make(shared: &Shared, worker: usize, after: At, piece: Piece, ids: &mut Vec<u
         }
         Body::PlainLines(bytes) => {
             let mut blank = 0;
-            let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
-            for (number, line) in (start + 1..).zip(lines) {
-                let line = line.strip_suffix(b"\r").unwrap_or(line);
-                // A single carriage return ends a line, too.
-                for line in line.split(|byte| *byte == b'\r') {
-                    if line.trim_ascii().is_empty() {
-                        blank += 1;
-                    } else {
-                        let text = std::str::from_utf8(line).map(str::to_owned);
-                        take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
-                    }
+            for (number, line) in lines_of(&bytes, start + 1) {
+                if line.trim_ascii().is_empty() {
+                    blank += 1;
+                } else {
+                    let text = std::str::from_utf8(line).map(str::to_owned);
+                    take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
                 }
             }
             made.report.lines += blank;
@@ -432,6 +421,15 @@ fn make(shared: &Shared, worker: usize, after: At, piece: Piece, ids: &mut Vec<u
         }
     }
     Ok(made)
+}
+
+/// Lines of plain text with their numbers. A carriage return ends a line too, but is not counted.
+fn lines_of(bytes: &[u8], first: u64) -> impl Iterator<Item = (u64, &[u8])> {
+    let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
+    (first..).zip(lines).flat_map(|(number, line)| {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        line.split(|byte| *byte == b'\r').map(move |line| (number, line))
+    })
 }
 
 fn encode(

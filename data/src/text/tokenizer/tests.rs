@@ -145,6 +145,23 @@ fn a_text_with_special_tokens_gets_them_where_a_template_wrote_it() {
     assert!(Tokenizer::bytes().with_special_tokens().is_none());
 }
 
+/// With `normalized: true`, a token is looked for in the normalized text.
+#[test]
+fn a_special_token_that_the_normalizer_makes_of_a_text_is_seen() {
+    let json = Kind::File(TokenizerKind::HuggingFace);
+    let mut changed: Value = serde_json::from_slice(&file("llama3.json")).unwrap();
+    changed["normalizer"] = serde_json::json!({"type": "Lowercase"});
+    for (normalized, id) in [(true, Some(560)), (false, None)] {
+        changed["added_tokens"][0]["normalized"] = normalized.into();
+        let bytes = serde_json::to_vec(&changed).unwrap();
+        let tokenizer = Tokenizer::read(json, &bytes, "t.json", &MarkNames::default()).unwrap();
+        let special = tokenizer.with_special_tokens().unwrap();
+        assert_eq!(special.normalized("a <|BEGIN_of_text|>"), id);
+        assert_eq!(special.normalized("begin of text"), None);
+        assert!(!encoded(&tokenizer, "<|BEGIN_of_text|>").contains(&560));
+    }
+}
+
 #[test]
 fn long_runs_take_no_more_than_their_length() {
     let tokenizer = usual(Kind::File(TokenizerKind::Tiktoken), "llama3.model");
