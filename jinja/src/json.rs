@@ -3,7 +3,7 @@
 use std::fmt;
 
 use disk::json::{WORDS, replace_words};
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::text;
 use crate::value::Value;
@@ -14,8 +14,11 @@ const MARK: &str = "\u{0}number ";
 impl Value {
     /// Reads JSON with the words `NaN` and `Infinity`; keys keep their order, and of two equal keys the last counts.
     pub fn from_json(json: &str) -> Result<Value, String> {
-        let marked = replace_words(json, |word| format!("\"\\u0000number {word}\""));
-        serde_json::from_str(&marked).map_err(|error| error.to_string())
+        let text = replace_words(json, |word| format!("\"\\u0000number {word}\""));
+        let mut from = serde_json::Deserializer::from_str(&text);
+        let any = AnyValue { is_marked: *text != *json };
+        let value = any.deserialize(&mut from).and_then(|value| from.end().map(|()| value));
+        value.map_err(|error| error.to_string())
     }
 }
 
@@ -42,11 +45,23 @@ impl From<&serde_json::Value> for Value {
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
-        from.deserialize_any(AnyValue)
+        AnyValue { is_marked: false }.deserialize(from)
     }
 }
 
-struct AnyValue;
+#[derive(Clone, Copy)]
+struct AnyValue {
+    /// Whether a text that begins with [`MARK`] stands for a number.
+    is_marked: bool,
+}
+
+impl<'de> DeserializeSeed<'de> for AnyValue {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
 
 impl<'de> Visitor<'de> for AnyValue {
     type Value = Value;
@@ -80,7 +95,8 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        let word = text.strip_prefix(MARK).filter(|word| WORDS.contains(word));
+        let word = text.strip_prefix(MARK).filter(|_| self.is_marked);
+        let word = word.filter(|word| WORDS.contains(word));
         Ok(match word {
             Some("NaN") => Value::Float(f64::NAN),
             Some("Infinity") => Value::Float(f64::INFINITY),
@@ -91,7 +107,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = list.next_element::<Value>()? {
+        while let Some(item) = list.next_element_seed(self)? {
             items.push(item);
         }
         Ok(items.into())
@@ -99,8 +115,8 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = crate::operators::Entries::default();
-        while let Some((key, value)) = map.next_entry::<String, Value>()? {
-            fields.insert(Value::from(key), value);
+        while let Some(key) = map.next_key::<String>()? {
+            fields.insert(Value::from(key), map.next_value_seed(self)?);
         }
         Ok(fields.into_map())
     }
@@ -264,5 +280,8 @@ mod tests {
         assert_eq!(value.repr().unwrap(), "{'b': 2, 'a': [1, 1.0, -inf, 'NaN']}");
         assert!(Value::from_json("123456789012345678901234567890").is_err());
         assert!(Value::from_json("{\"a\": ").is_err());
+        // Our own mark in somebody's text.
+        let text = Value::from_json(r#"{"a": "\u0000number NaN"}"#).unwrap();
+        assert_eq!(text.repr().unwrap(), r"{'a': '\x00number NaN'}");
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Head {
     pub(crate) model: String,
     /// Whether probabilities were asked for.
     pub(crate) logprobs: bool,
+    /// Whether a stream ends with counts.
+    pub(crate) counts: bool,
 }
 
 /// A part of one choice: all of it, or a piece.
@@ -44,22 +46,54 @@ pub(crate) struct Usage {
 /// Names tokens, which can depend on the token before.
 pub(crate) struct Namer<'a> {
     codec: &'a dyn Codec,
+    place: Place,
+}
+
+/// Where the next token of a text is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// The token before it.
     before: Option<u32>,
-    /// Characters so far.
+    /// Characters before it.
     offset: usize,
+    /// Bytes of a character that is not whole yet.
+    open: Vec<u8>,
+}
+
+impl Place {
+    /// The beginning of a text that follows a token.
+    pub(crate) fn after(before: Option<u32>) -> Place {
+        Place { before, ..Place::default() }
+    }
+
+    /// Goes on after the bytes of a token.
+    fn pass(&mut self, bytes: &[u8]) {
+        self.open.extend(bytes);
+        while let Some(chunk) = self.open.utf8_chunks().next() {
+            let (valid, rest) = (chunk.valid(), chunk.invalid());
+            let is_last = valid.len() + rest.len() == self.open.len();
+            let is_open = is_last
+                && std::str::from_utf8(rest).is_err_and(|error| error.error_len().is_none());
+            self.offset += valid.chars().count();
+            if is_open {
+                self.open.drain(..valid.len());
+                return;
+            }
+            // Bytes that are no character are shown as one �.
+            self.offset += usize::from(!rest.is_empty());
+            self.open.drain(..valid.len() + rest.len());
+        }
+    }
 }
 
 impl<'a> Namer<'a> {
-    pub(crate) fn new(codec: &'a dyn Codec, before: Option<u32>, offset: usize) -> Namer<'a> {
-        Namer { codec, before, offset }
+    pub(crate) fn new(codec: &'a dyn Codec, place: Place) -> Namer<'a> {
+        Namer { codec, place }
     }
 
-    pub(crate) fn offset(&self) -> usize {
-        self.offset
-    }
-
-    pub(crate) fn before(&self) -> Option<u32> {
-        self.before
+    /// Where it is.
+    pub(crate) fn place(self) -> Place {
+        self.place
     }
 
     /// The bytes that a token adds, and its name: its text, or its bytes where they are no text.
@@ -68,7 +102,7 @@ impl<'a> Namer<'a> {
         if let Some(special) = special {
             return (special.text.clone(), special.text.clone().into_bytes());
         }
-        let before: Vec<u32> = self.before.into_iter().collect();
+        let before: Vec<u32> = self.place.before.into_iter().collect();
         let decode = |ids: &[u32]| self.codec.decode(ids).unwrap_or_default();
         let all = decode(&[before.as_slice(), &[id]].concat());
         let bytes = match all.strip_prefix(decode(&before).as_slice()) {
@@ -85,13 +119,12 @@ impl<'a> Namer<'a> {
     }
 
     fn next(&mut self, id: u32) {
-        let text = self.name(id).0;
-        // The answer's text has neither special tokens nor bytes of a character that is not whole.
-        let is_special = self.codec.specials().iter().any(|special| special.id == id);
-        let is_hidden = is_special || text.starts_with("bytes:\\x");
-        let shown = if is_hidden { 0 } else { text.chars().count() };
-        self.offset += shown;
-        self.before = Some(id);
+        // The answer's text has no special tokens.
+        if self.codec.specials().iter().all(|special| special.id != id) {
+            let bytes = self.name(id).1;
+            self.place.pass(&bytes);
+        }
+        self.place.before = Some(id);
     }
 }
 
@@ -126,7 +159,11 @@ impl Head {
 
     /// A piece of an answer.
     pub(crate) fn piece(&self, choice: Value) -> Value {
-        self.around(vec![choice], None, true)
+        let mut piece = self.around(vec![choice], None, true);
+        if let (true, Some(piece)) = (self.counts, piece.as_object_mut()) {
+            piece.insert("usage".to_owned(), Value::Null);
+        }
+        piece
     }
 
     /// The last piece, if the request asks for counts.
@@ -159,6 +196,7 @@ impl Head {
         });
         let logprobs = match (self.logprobs, self.shape) {
             (false, _) => Value::Null,
+            (true, _) if piece && tokens.is_empty() => Value::Null,
             (true, Shape::Completion) => lists(&tokens, namer),
             (true, Shape::Chat) => content(&tokens, namer),
         };
@@ -204,7 +242,7 @@ fn lists(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
                 Value::Object(map)
             }
         });
-        offsets.push(json!(namer.offset()));
+        offsets.push(json!(namer.place.offset));
         names.push(Value::from(name));
         namer.next(*id);
     }

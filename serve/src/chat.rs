@@ -26,6 +26,8 @@ pub struct Conversation {
     pub tools: Value,
     /// Whether the prompt ends where the model's answer begins.
     pub add_generation_prompt: bool,
+    /// Whether the prompt ends where the last message does, which the model continues.
+    pub continue_final_message: bool,
     /// Other names, from `chat_template_kwargs`.
     pub options: Vec<(String, Value)>,
 }
@@ -37,6 +39,7 @@ impl Conversation {
             messages,
             tools: Value::None,
             add_generation_prompt: true,
+            continue_final_message: false,
             options: Vec::new(),
         }
     }
@@ -139,8 +142,14 @@ impl Template {
 
     /// The prompt of a conversation, in which no message spells a special token.
     fn render(&self, conversation: &Conversation, codec: &dyn Codec) -> Result<String, ApiError> {
-        let Conversation { messages, tools, add_generation_prompt, options } = conversation;
-        let messages: Vec<Value> =
+        let Conversation {
+            messages,
+            tools,
+            add_generation_prompt,
+            continue_final_message,
+            options,
+        } = conversation;
+        let mut messages: Vec<Value> =
             messages.iter().map(|message| prepared(message, self.reads_parts)).collect();
         let named =
             messages.iter().enumerate().map(|(at, message)| (format!("messages[{at}]"), message));
@@ -151,20 +160,35 @@ impl Template {
                 return Err(refusal(&name, special));
             }
         }
+        let contents = conversation.messages.iter();
+        let contents = contents.filter_map(|message| message.get(&Value::from("content")));
+        let together: String = contents.map(|content| texts(&content)).collect();
+        if let Some(special) = codec.spelled(&together) {
+            return Err(refusal("messages", special));
+        }
+        let continued = match messages.last_mut().filter(|_| *continue_final_message) {
+            None => None,
+            Some(last) => Some(tagged(last).ok_or_else(cannot_continue)?),
+        };
         let marks =
             self.marks.iter().map(|(name, text)| (name.clone(), Value::from(text.as_str())));
         let mut names: BTreeMap<String, Value> = marks.collect();
+        names.insert("documents".to_owned(), Value::None);
         names.extend(options.iter().cloned());
         names.insert("messages".to_owned(), Value::from(messages));
         names.insert("tools".to_owned(), tools.clone());
-        names.insert("documents".to_owned(), Value::None);
         names.insert("add_generation_prompt".to_owned(), Value::from(*add_generation_prompt));
-        ENVIRONMENT.render(&self.text, &names.into_iter().collect()).map_err(|error| {
+        let text = ENVIRONMENT.render(&self.text, &names.into_iter().collect());
+        let text = text.map_err(|error| {
             ApiError::field(
                 "messages",
                 format!("the chat template refuses these messages: {error}"),
             )
-        })
+        })?;
+        match continued {
+            None => Ok(text),
+            Some(message) => up_to_tag(&text, &message).ok_or_else(cannot_continue),
+        }
     }
 
     /// The tokens of a conversation.
@@ -189,6 +213,56 @@ impl Template {
         }
         Ok(ids)
     }
+}
+
+/// Follows the last message's text while it is rendered, to see where that text ends. The blank at its end shows whether the
+/// template trims.
+const TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+/// Puts the tag behind a message's text, or behind its last part of text; returns that text.
+fn tagged(message: &mut Value) -> Option<String> {
+    let content = message.get(&Value::from("content"))?;
+    let (text, content) = match &content {
+        Value::List(parts) => {
+            let mut parts = parts.to_vec();
+            let has_text = |part: &&mut Value| part.get(&Value::from("text")).is_some();
+            let last = parts.iter_mut().rev().find(has_text)?;
+            let text = last.get(&Value::from("text"))?.as_str()?.to_owned();
+            *last = with_field(last, "text", format!("{text}{TAG}").into())?;
+            (text, parts.into())
+        }
+        other => {
+            let text = other.as_str()?.to_owned();
+            let tagged = Value::from(format!("{text}{TAG}"));
+            (text, tagged)
+        }
+    };
+    *message = with_field(message, "content", content)?;
+    Some(text)
+}
+
+/// An object with another value of a field.
+fn with_field(object: &Value, name: &str, value: Value) -> Option<Value> {
+    let field = |(key, old): &(Value, Value)| {
+        let key = key.as_str()?;
+        Some((key.to_owned(), if key == name { value.clone() } else { old.clone() }))
+    };
+    object.entries()?.iter().map(field).collect()
+}
+
+/// A rendered text up to the tag, if the message before it is there.
+fn up_to_tag(text: &str, message: &str) -> Option<String> {
+    let end = text.rfind(TAG.trim_end()).filter(|_| text.contains(message.trim()))?;
+    let (before, rest) = text.split_at(end);
+    // A template that trims has trimmed the message, too.
+    let before = if rest.starts_with(TAG) { before } else { before.trim_end() };
+    Some(before.to_owned())
+}
+
+fn cannot_continue() -> ApiError {
+    let why =
+        "`continue_final_message` needs a last message with a text that the chat template writes";
+    ApiError::field("continue_final_message", why)
 }
 
 /// The tokens of a text between special tokens, for tokenizers whose library does not look for them.
@@ -232,6 +306,18 @@ fn spelled<'a>(value: &Value, codec: &'a dyn Codec) -> Option<&'a Special> {
     })
 }
 
+/// All texts of a content, one after the other: a template may write parts and messages without anything between.
+fn texts(content: &Value) -> String {
+    let part = |part: &Value| match part.as_str() {
+        Some(text) => text.to_owned(),
+        None => part.get(&Value::from("text")).map(|text| texts(&text)).unwrap_or_default(),
+    };
+    match content {
+        Value::List(parts) => parts.iter().map(part).collect(),
+        other => part(other),
+    }
+}
+
 /// A message as `apply_chat_template` hands it to a template: without absent values, reasoning under all its names;
 /// arguments of tool calls as objects; parts of text as one text, for a template that reads no parts.
 fn prepared(message: &Value, reads_parts: bool) -> Value {
@@ -245,7 +331,10 @@ fn prepared(message: &Value, reads_parts: bool) -> Value {
     for (key, value) in entries.iter() {
         let (Some(key), false) = (key.as_str(), value.is_none()) else { continue };
         let value = match key {
-            "content" if !reads_parts => joined(value).unwrap_or_else(|| value.clone()),
+            "content" => {
+                let changed = if reads_parts { typed(value) } else { joined(value) };
+                changed.unwrap_or_else(|| value.clone())
+            }
             "tool_calls" => calls_with_objects(value),
             _ => value.clone(),
         };
@@ -260,11 +349,27 @@ fn prepared(message: &Value, reads_parts: bool) -> Value {
     fields.into_iter().collect()
 }
 
-/// Parts of text as one text.
+/// Parts of text as one text, with a line for each, as vLLM joins them.
 fn joined(content: &Value) -> Option<Value> {
     let Value::List(parts) = content else { return None };
-    let text = |part: &Value| part.get(&Value::from("text"))?.as_str().map(str::to_owned);
-    Some(Value::from(parts.iter().map(text).collect::<Option<String>>()?))
+    let text = |part: &Value| match part.as_str() {
+        Some(text) => Some(text.to_owned()),
+        None => part.get(&Value::from("text"))?.as_str().map(str::to_owned),
+    };
+    Some(Value::from(parts.iter().map(text).collect::<Option<Vec<_>>>()?.join("\n")))
+}
+
+/// Parts of text with their type.
+fn typed(content: &Value) -> Option<Value> {
+    let Value::List(parts) = content else { return None };
+    let part = |part: &Value| match part.as_str() {
+        Some(text) => [("type", "text"), ("text", text)]
+            .into_iter()
+            .map(|(key, text)| (key.to_owned(), Value::from(text)))
+            .collect(),
+        None => part.clone(),
+    };
+    Some(parts.iter().map(part).collect::<Vec<_>>().into())
 }
 
 /// Tool calls whose arguments are objects: requests have them as JSON in a text, which templates would print quoted.

@@ -52,7 +52,18 @@ impl ApiError {
             _ => "invalid_request_error",
         };
         let ApiError { message, param, code, .. } = self;
+        let (message, param) = (short(message), param.as_deref().map(short));
         json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+    }
+}
+
+/// Most characters of a sentence: it may repeat what was sent.
+const LONGEST: usize = 1000;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
     }
 }
 

@@ -117,7 +117,7 @@ impl Fields {
         };
         match self.take(name) {
             None => Ok(None),
-            Some(value) => match value.as_u64().filter(|number| (least..=most).contains(number)) {
+            Some(value) => match whole(&value).filter(|number| (least..=most).contains(number)) {
                 Some(number) => Ok(Some(number)),
                 None => Err(wrong(name, &wanted(), &value)),
             },
@@ -170,34 +170,76 @@ impl Fields {
 /// Fields of other servers and of newer clients that would change an answer, with the values that do not.
 fn neutral() -> Vec<(&'static str, Vec<Value>)> {
     let empty = || Value::Array(Vec::new());
-    vec![
+    let text = Value::Object(Map::from_iter([("type".to_owned(), Value::from("text"))]));
+    let mut rows = vec![
         ("min_p", vec![0.into()]),
         ("typical_p", vec![1.into()]),
+        ("typ_p", vec![1.into()]),
+        ("tfs_z", vec![1.into()]),
+        ("top_a", vec![0.into()]),
+        ("top_n_sigma", vec![0.into(), (-1).into()]),
+        ("xtc_probability", vec![0.into()]),
+        ("dry_multiplier", vec![0.into()]),
+        ("mirostat", vec![0.into()]),
+        ("repeat_penalty", vec![1.into()]),
+        ("no_repeat_ngram_size", vec![0.into()]),
+        ("do_sample", vec![true.into()]),
+        ("num_beams", vec![1.into()]),
+        ("use_beam_search", vec![false.into()]),
         ("length_penalty", vec![1.into()]),
         ("early_stopping", vec![false.into()]),
-        ("use_beam_search", vec![false.into()]),
         ("stop_token_ids", vec![empty()]),
+        ("stop_sequences", vec![empty()]),
         ("ignore_eos", vec![false.into()]),
         ("min_tokens", vec![0.into()]),
+        ("min_new_tokens", vec![0.into()]),
         ("include_stop_str_in_output", vec![false.into()]),
         ("skip_special_tokens", vec![true.into()]),
+        ("spaces_between_special_tokens", vec![true.into()]),
         ("bad_words", vec![empty()]),
-        ("allowed_token_ids", vec![]),
-        ("truncate_prompt_tokens", vec![]),
-        ("prompt_logprobs", vec![]),
-        ("guided_json", vec![]),
-        ("guided_regex", vec![]),
-        ("guided_choice", vec![]),
-        ("guided_grammar", vec![]),
-        ("structured_outputs", vec![]),
-        ("prediction", vec![]),
-        ("audio", vec![]),
-        ("web_search_options", vec![]),
+        ("return_token_ids", vec![false.into()]),
+        ("return_tokens_as_token_ids", vec![false.into()]),
+        ("watermark", vec![false.into()]),
+        ("response_format", vec![text]),
         ("modalities", vec![Value::from(vec!["text"])]),
         ("functions", vec![empty()]),
         ("function_call", vec!["none".into(), "auto".into()]),
-    ]
+        ("tool_choice", vec!["none".into(), "auto".into()]),
+        ("grammar", vec!["".into()]),
+    ];
+    rows.extend(ALWAYS.iter().map(|name| (*name, Vec::new())));
+    rows
 }
+
+/// Such fields without a value that changes nothing.
+const ALWAYS: &[&str] = &[
+    "n_predict",
+    "max_new_tokens",
+    "allowed_token_ids",
+    "truncate_prompt_tokens",
+    "prompt_logprobs",
+    "json_schema",
+    "regex",
+    "ebnf",
+    "stop_regex",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "structured_outputs",
+    "logits_processors",
+    "custom_logit_processor",
+    "thinking_token_budget",
+    "chat_template",
+    "response_prefix",
+    "prompt_embeds",
+    "prediction",
+    "audio",
+    "web_search_options",
+    "lora",
+    "lora_path",
+    "adapter_id",
+];
 
 /// Fields that change no answer: records of a service, hints about speed.
 const RECORDS: &[&str] = &[
@@ -212,6 +254,20 @@ const RECORDS: &[&str] = &[
     "request_id",
     "priority",
 ];
+
+/// A whole number, which some clients write as `5.0`.
+fn integer(value: &Value) -> Option<i128> {
+    let pointed = |number: f64| {
+        let is_whole = number.fract() == 0.0 && number.abs() < 9e15;
+        is_whole.then_some(number as i128)
+    };
+    let unsigned = value.as_u64().map(i128::from);
+    unsigned.or(value.as_i64().map(i128::from)).or_else(|| pointed(value.as_f64()?))
+}
+
+fn whole(value: &Value) -> Option<u64> {
+    integer(value).and_then(|number| u64::try_from(number).ok())
+}
 
 fn kind(value: &Value) -> &'static str {
     match value {
@@ -234,18 +290,17 @@ impl Common {
         let seed = match fields.take("seed") {
             None => None,
             Some(value) => {
-                let number = value.as_u64().or_else(|| value.as_i64().map(i64::cast_unsigned));
+                let signed = || i64::try_from(integer(&value)?).ok().map(i64::cast_unsigned);
+                let number = whole(&value).or_else(signed);
                 Some(number.ok_or_else(|| wrong("seed", "a whole number of 64 bits", &value))?)
             }
         };
         // Other programs write -1 or 0 for all.
         let top_k = match fields.take("top_k") {
             None => None,
-            Some(value) if [Some(-1), Some(0)].contains(&value.as_i64()) => None,
+            Some(value) if [Some(-1), Some(0)].contains(&integer(&value)) => None,
             Some(value) => Some(
-                value
-                    .as_u64()
-                    .filter(|k| *k > 0)
+                whole(&value)
                     .ok_or_else(|| wrong("top_k", "1 or more, or -1 for all tokens", &value))?,
             ),
         };
@@ -260,6 +315,7 @@ impl Common {
             seed: seed.unwrap_or(0),
         };
         let stream = fields.flag("stream", false)?;
+        let mut ignored = Vec::new();
         let stream_usage = match fields.take("stream_options") {
             None => false,
             Some(_) if !stream => {
@@ -270,7 +326,10 @@ impl Common {
                 let mut options = Fields::new(value).map_err(|_| {
                     ApiError::field("stream_options", "`stream_options` should be an object")
                 })?;
-                options.flag("include_usage", false)?
+                let usage = options.flag("include_usage", false)?;
+                let others = options.ignored().into_iter();
+                ignored.extend(others.map(|name| format!("stream_options.{name}")));
+                usage
             }
         };
         let penalties = Penalties {
@@ -286,7 +345,9 @@ impl Common {
             fields.take(name);
         }
         let count = fields.whole("n", 1, MAX_CHOICES)?.unwrap_or(1);
-        let max_tokens = fields.whole("max_tokens", 0, u64::MAX)?;
+        // OpenAI's newer name wins.
+        let older = fields.whole("max_tokens", 0, u64::MAX)?;
+        let max_tokens = fields.whole("max_completion_tokens", 1, u64::MAX)?.or(older);
         Ok(Common {
             model: fields.text("model")?,
             max_tokens: max_tokens.map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
@@ -298,7 +359,7 @@ impl Common {
             stream,
             stream_usage,
             logprobs: None,
-            ignored: Vec::new(),
+            ignored,
         })
     }
 }
@@ -413,7 +474,11 @@ impl Completion {
         fields.only("suffix", &[Value::from("")])?;
         let echo = fields.flag("echo", false)?;
         let marked = fields.flag("add_special_tokens", true)?;
-        common.ignored = fields.ignored();
+        for name in ["messages", "chat_template_kwargs"] {
+            fields.only(name, &[])?;
+        }
+        fields.only("tools", &[Value::Array(Vec::new())])?;
+        common.ignored.extend(fields.ignored());
         Ok(Completion { common, prompts, echo, marked })
     }
 }
@@ -423,30 +488,24 @@ impl Chat {
     pub fn read(value: Value, ordered: &jinja::Value) -> Result<Chat, ApiError> {
         let mut fields = Fields::new(value)?;
         let conversation = conversation(&mut fields, ordered)?;
-        let newer = fields.whole("max_completion_tokens", 1, u64::MAX)?;
+        let is_text = fields.map.get("tool_choice") == Some(&Value::from("none"));
         let mut common = Common::read(&mut fields)?;
-        if let Some(most) = newer {
-            if common.max_tokens.is_some() {
-                let why = "give `max_completion_tokens` or `max_tokens`, not both";
-                return Err(ApiError::field("max_tokens", why));
-            }
-            common.max_tokens = Some(usize::try_from(most).unwrap_or(usize::MAX));
-        }
         let wanted = fields.flag("logprobs", false)?;
         let top = fields.whole("top_logprobs", 0, MAX_LOGPROBS)?;
         if top.is_some_and(|top| top > 0) && !wanted {
             return Err(ApiError::field("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
         }
         common.logprobs = wanted.then_some(top.unwrap_or(0) as usize);
-        let text = Value::Object(Map::from_iter([("type".to_owned(), Value::from("text"))]));
-        fields.only("response_format", &[text])?;
-        fields.only("tool_choice", &[Value::from("none"), Value::from("auto")])?;
-        if !conversation.tools.is_none() {
-            let why =
-                "`tools` is not supported here: answers are text, and nothing reads calls from it";
+        if !conversation.tools.is_none() && !is_text {
+            let why = "`tools` needs `tool_choice`: \"none\" here: answers are text, and nothing reads calls from it";
             return Err(ApiError::field("tools", why));
         }
-        common.ignored = fields.ignored();
+        fields.only("prompt", &[])?;
+        fields.only("suffix", &[Value::from("")])?;
+        fields.only("best_of", &[Value::from(common.choices)])?;
+        fields.only("echo", &[Value::from(false)])?;
+        fields.only("add_special_tokens", &[Value::from(false)])?;
+        common.ignored.extend(fields.ignored());
         Ok(Chat { common, conversation })
     }
 }
@@ -480,13 +539,24 @@ fn conversation(fields: &mut Fields, ordered: &jinja::Value) -> Result<Conversat
     let option = |(name, value): &(jinja::Value, jinja::Value)| {
         Some((name.as_str()?.to_owned(), value.clone()))
     };
-    let options = options.entries().unwrap_or_default().iter().filter_map(option).collect();
-    let add_generation_prompt = fields.flag("add_generation_prompt", true)?;
-    fields.only("continue_final_message", &[Value::from(false)])?;
+    let mut options: Vec<_> =
+        options.entries().unwrap_or_default().iter().filter_map(option).collect();
+    for name in ["documents", "reasoning_effort"] {
+        if fields.take(name).is_some() {
+            options.push((name.to_owned(), named(name)));
+        }
+    }
+    let continue_final_message = fields.flag("continue_final_message", false)?;
+    let add_generation_prompt = fields.flag("add_generation_prompt", !continue_final_message)?;
+    if continue_final_message && add_generation_prompt {
+        let why = "`continue_final_message` needs `add_generation_prompt`: false; leave it out";
+        return Err(ApiError::field("continue_final_message", why));
+    }
     Ok(Conversation {
         messages: named("messages").as_list().unwrap_or_default().to_vec(),
         tools: if has_tools { tools } else { jinja::Value::None },
         add_generation_prompt,
+        continue_final_message,
         options,
     })
 }
@@ -514,8 +584,9 @@ fn check_messages(value: Option<Value>) -> Result<(), ApiError> {
         }
         let name = format!("{place}.content");
         let is_text = |part: &Value| {
-            part.get("type").and_then(Value::as_str) == Some("text")
-                && part.get("text").is_some_and(Value::is_string)
+            part.is_string()
+                || part.get("type").and_then(Value::as_str) == Some("text")
+                    && part.get("text").is_some_and(Value::is_string)
         };
         match fields.take("content") {
             None | Some(Value::String(_)) => {}
@@ -557,7 +628,11 @@ impl Tokenize {
         let has_messages = fields.map.get("messages").is_some_and(|value| !value.is_null());
         let what = match (fields.text("prompt")?, has_messages) {
             (Some(text), false) => Tokenized::Text(text),
-            (None, true) => Tokenized::Messages(conversation(&mut fields, ordered)?),
+            (None, true) => {
+                // The template alone decides.
+                fields.only("add_special_tokens", &[Value::from(false)])?;
+                Tokenized::Messages(conversation(&mut fields, ordered)?)
+            }
             (_, _) => {
                 return Err(ApiError::field("prompt", "give `prompt` or `messages`, one of them"));
             }

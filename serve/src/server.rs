@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
+use futures_util::StreamExt as _;
+use futures_util::stream::unfold;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::answer::{Head, Shape};
@@ -26,7 +30,7 @@ use crate::model::{Codec, Model};
 use crate::request::{self, Chat, Common, Completion, Prompt};
 use crate::socket::Limited;
 use crate::stats::Stats;
-use crate::stream::{Answering, collect, pieces};
+use crate::stream::{Answering, Asked, collect, pieces};
 
 /// What the server is told at its start.
 pub struct Setup {
@@ -120,6 +124,10 @@ pub fn serve<M: Model>(
                 tokio::time::sleep(Duration::from_millis(25)).await;
             }
             ending.ending.store(true, Ordering::Relaxed);
+            // Until then, new requests are refused with 503: a load balancer sees that the server ends.
+            while ending.running.get() + ending.waiting.get() > 0 {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
         };
         let last = seen.clone();
         let serving = axum::serve(listener, router(app)).with_graceful_shutdown(called);
@@ -146,16 +154,22 @@ fn seconds() -> u64 {
 }
 
 fn router(app: Shared) -> Router {
-    Router::new()
-        .route("/health", get(health))
-        .route("/metrics", get(metrics))
-        .route("/v1/models", get(models))
-        .route("/v1/models/", get(models))
+    let routes: [(&str, MethodRouter<Shared>); 7] = [
+        ("/health", get(health)),
+        ("/metrics", get(metrics)),
+        ("/v1/models", get(models)),
+        ("/v1/completions", post(completions)),
+        ("/v1/chat/completions", post(chat)),
+        ("/tokenize", post(tokenize)),
+        ("/detokenize", post(detokenize)),
+    ];
+    // Clients join paths with and without a slash at the end.
+    let with_slash = |router: Router<Shared>, (path, route): (&str, MethodRouter<Shared>)| {
+        router.route(path, route.clone()).route(&format!("{path}/"), route)
+    };
+    let router = routes.into_iter().fold(Router::new(), with_slash);
+    router
         .route("/v1/models/{*name}", get(one_model))
-        .route("/v1/completions", post(completions))
-        .route("/v1/chat/completions", post(chat))
-        .route("/tokenize", post(tokenize))
-        .route("/detokenize", post(detokenize))
         .fallback(unknown)
         .method_not_allowed_fallback(other_method)
         .layer(from_fn_with_state(app.clone(), guard))
@@ -171,6 +185,13 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
     let id = request.headers().get(REQUEST_ID).cloned();
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let (parts, body) = request.into_parts();
+    let body = Arc::new(Mutex::new(body.into_data_stream()));
+    let shared = unfold(body.clone(), |body| async move {
+        let next = body.lock().await.next().await?;
+        Some((next, body))
+    });
+    let request = Request::from_parts(parts, Body::from_stream(shared));
     let mut response = match app.admit_host(&request) {
         Err(error) => error.into_response(),
         // A browser asks without a token.
@@ -186,6 +207,9 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
             Err(error) => error.into_response(),
         },
     };
+    if !passed(&body, app.setup.body).await {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     app.stats.answered(response.status().as_u16());
     app.stats.request_times.add(began.elapsed());
     let headers = response.headers_mut();
@@ -209,6 +233,25 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
         headers.insert(REQUEST_ID, id);
     }
     response
+}
+
+/// How long the rest of a refused request may take to arrive.
+const REST: Duration = Duration::from_secs(1);
+
+/// Reads over the rest of a request, which the client would otherwise send into a closed connection. False if too much is
+/// left.
+async fn passed(body: &Mutex<BodyDataStream>, most: usize) -> bool {
+    let rest = async {
+        let mut body = body.lock().await;
+        let mut left = most;
+        while let Some(bytes) = body.next().await {
+            let read = bytes.ok().and_then(|bytes| left.checked_sub(bytes.len()));
+            let Some(read) = read else { return false };
+            left = read;
+        }
+        true
+    };
+    tokio::time::timeout(REST, rest).await.unwrap_or(false)
 }
 
 /// An answer that names the fields of the request that were left out.
@@ -252,7 +295,8 @@ impl App {
             let host = text(header::HOST).unwrap_or("localhost");
             let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
             let name = if host.ends_with(']') { host } else { name };
-            if !["localhost", "127.0.0.1", "[::1]"].contains(&name) {
+            let own = ["localhost", "localhost.", "127.0.0.1", "0.0.0.0", "[::1]"];
+            if !own.iter().any(|own| own.eq_ignore_ascii_case(name)) {
                 let why = format!(
                     "this server answers requests to localhost, but this one is to `{name}`; a server with a token answers any name"
                 );
@@ -265,7 +309,7 @@ impl App {
     fn admit(&self, request: &Request) -> Result<(), ApiError> {
         let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
         let Some(wanted) = &self.setup.token else { return Ok(()) };
-        if request.uri().path() == "/health" {
+        if request.uri().path().trim_end_matches('/') == "/health" {
             return Ok(());
         }
         let given = text(header::AUTHORIZATION)
@@ -305,7 +349,11 @@ impl App {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
         // A page in a browser may send other types without asking.
-        if !kind.to_ascii_lowercase().starts_with("application/json") {
+        let kind_alone = kind.split(';').next().unwrap_or(kind).trim().to_ascii_lowercase();
+        let is_json = kind_alone
+            .strip_prefix("application/")
+            .is_some_and(|kind| kind == "json" || kind.ends_with("+json"));
+        if !is_json {
             let why = format!("the content type is {kind}; send `Content-Type: application/json`");
             return Err(ApiError::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", why));
         }
@@ -321,6 +369,8 @@ impl App {
         }
         let body: Body = request.into_body();
         match tokio::time::timeout(ARRIVAL, to_bytes(body, most)).await {
+            // Some clients write a byte order mark.
+            Ok(Ok(bytes)) if bytes.starts_with(b"\xef\xbb\xbf") => Ok(bytes.slice(3..)),
             Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(_)) => Err(too_large()),
             Err(_) => {
@@ -333,7 +383,7 @@ impl App {
     fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
         let own = &self.setup.name;
         match name {
-            None => Ok(()),
+            None | Some("") => Ok(()),
             Some(name) if name == own => Ok(()),
             Some(name) => {
                 let why = format!("the model `{name}` is not here; this server has `{own}`");
@@ -401,9 +451,16 @@ impl App {
         self: Arc<Self>,
         shape: Shape,
         common: Common,
-        prompts: Vec<(Vec<u32>, usize)>,
+        prompts: Vec<Asked>,
         echo: bool,
     ) -> Result<Response, ApiError> {
+        let (count, queue) = (prompts.len() * common.choices, self.setup.limits.queue);
+        if count > queue {
+            let why = format!(
+                "this request asks for {count} texts, and this server lets {queue} wait (--queue)"
+            );
+            return Err(ApiError::field("n", why));
+        }
         let (events, received) = unbounded_channel();
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
@@ -412,12 +469,12 @@ impl App {
             false => self.setup.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         };
         let mut jobs = Vec::new();
-        for (prompt, most) in &prompts {
+        for Asked { ids, most, .. } in &prompts {
             for choice in 0..common.choices {
                 let mut sampling = common.sampling;
                 sampling.seed = seed.wrapping_add(choice as u64);
                 jobs.push(Job {
-                    prompt: prompt.clone(),
+                    prompt: ids.clone(),
                     max_tokens: *most,
                     sampling,
                     penalties: common.penalties.clone(),
@@ -432,10 +489,8 @@ impl App {
             }
         }
         drop(events);
-        let count = jobs.len();
         self.desk.hand_in(jobs).map_err(|refusal| match refusal {
             Refusal::Full => {
-                let queue = self.setup.limits.queue;
                 let why =
                     format!("too many texts wait: this request has {count}, and {queue} may wait");
                 ApiError::with(StatusCode::TOO_MANY_REQUESTS, "queue_full", why)
@@ -455,14 +510,14 @@ impl App {
             created: seconds(),
             model: self.setup.name.clone(),
             logprobs: common.logprobs.is_some(),
+            counts: common.stream_usage,
         };
         let answering = Answering {
             head,
             codec: self.setup.codec.clone(),
-            prompts: prompts.into_iter().map(|(prompt, _)| prompt).collect(),
+            prompts,
             choices: common.choices,
             echo,
-            usage: common.stream_usage,
             timeout: self.setup.timeout,
         };
         if common.stream {
@@ -506,13 +561,13 @@ async fn completions(State(app): State<Shared>, request: Request) -> Result<Resp
     let mut ready = Vec::new();
     for (at, prompt) in prompts.into_iter().enumerate() {
         let name = if several { format!("prompt[{at}]") } else { "prompt".to_owned() };
-        let ids = match prompt {
-            Prompt::Text(text) => app.encode(&name, &text, marked)?,
-            Prompt::Tokens(ids) => ids,
+        let (ids, text) = match prompt {
+            Prompt::Text(text) => (app.encode(&name, &text, marked)?, Some(text)),
+            Prompt::Tokens(ids) => (ids, None),
         };
         // OpenAI's default.
         let most = app.room(&name, &ids, common.max_tokens, 16)?;
-        ready.push((ids, most));
+        ready.push(Asked { ids, text, most });
     }
     app.answer(Shape::Completion, common, ready, echo).await
 }
@@ -528,7 +583,7 @@ async fn chat(State(app): State<Shared>, request: Request) -> Result<Response, A
     app.check_bias(&common)?;
     let most = app.room("messages", &ids, common.max_tokens, usize::MAX)?;
     common.stops.extend(app.setup.template.stops());
-    app.answer(Shape::Chat, common, vec![(ids, most)], false).await
+    app.answer(Shape::Chat, common, vec![Asked { ids, text: None, most }], false).await
 }
 
 async fn health(State(app): State<Shared>) -> Response {
@@ -560,8 +615,9 @@ async fn models(State(app): State<Shared>) -> Json<Value> {
 
 async fn one_model(
     State(app): State<Shared>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, ApiError> {
+    let Path(name) = name.map_err(|error| ApiError::bad(error.body_text()))?;
     app.check_name(Some(&name))?;
     Ok(Json(app.card()))
 }

@@ -13,7 +13,7 @@ use futures_util::stream::{Stream, unfold};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::answer::{Head, Namer, Part, Usage};
+use crate::answer::{Head, Namer, Part, Place, Usage};
 use crate::engine::Event;
 use crate::error::ApiError;
 use crate::model::Codec;
@@ -22,58 +22,59 @@ use crate::model::Codec;
 pub(crate) struct Answering {
     pub(crate) head: Head,
     pub(crate) codec: Arc<dyn Codec>,
-    pub(crate) prompts: Vec<Vec<u32>>,
+    pub(crate) prompts: Vec<Asked>,
     /// Answers to each prompt.
     pub(crate) choices: usize,
     pub(crate) echo: bool,
-    /// Whether a stream ends with counts.
-    pub(crate) usage: bool,
     pub(crate) timeout: Duration,
 }
 
-type Events = UnboundedReceiver<(usize, Event)>;
-
-/// Where the names of a choice's tokens are.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    before: Option<u32>,
-    offset: usize,
+/// A prompt.
+pub(crate) struct Asked {
+    pub(crate) ids: Vec<u32>,
+    /// Its text, if it came as one.
+    pub(crate) text: Option<String>,
+    /// Most tokens to draw.
+    pub(crate) most: usize,
 }
+
+type Events = UnboundedReceiver<(usize, Event)>;
 
 impl Answering {
     fn count(&self) -> usize {
         self.prompts.len() * self.choices
     }
 
-    fn prompt(&self, number: usize) -> &[u32] {
-        self.prompts.get(number / self.choices.max(1)).map_or(&[], Vec::as_slice)
+    fn prompt(&self, number: usize) -> Option<&Asked> {
+        self.prompts.get(number / self.choices.max(1))
     }
 
     /// The text that an answer begins with.
     fn echoed(&self, number: usize) -> String {
-        match self.echo {
-            true => {
-                let bytes = self.codec.decode(self.prompt(number)).unwrap_or_default();
+        match self.prompt(number).filter(|_| self.echo) {
+            Some(Asked { text: Some(text), .. }) => text.clone(),
+            Some(Asked { ids, text: None, .. }) => {
+                let bytes = self.codec.decode(ids).unwrap_or_default();
                 String::from_utf8_lossy(&bytes).into_owned()
             }
-            false => String::new(),
+            None => String::new(),
         }
     }
 
     fn place(&self, number: usize) -> Place {
-        let before = self.prompt(number).last().copied().filter(|_| !self.echo);
-        Place { before, offset: 0 }
+        let last = self.prompt(number).and_then(|prompt| prompt.ids.last().copied());
+        Place::after(last.filter(|_| !self.echo))
     }
 
     fn choice(&self, number: usize, part: Part, place: &mut Place, piece: bool) -> Value {
-        let mut namer = Namer::new(self.codec.as_ref(), place.before, place.offset);
+        let mut namer = Namer::new(self.codec.as_ref(), std::mem::take(place));
         let value = self.head.choice(number, part, &mut namer, piece);
-        *place = Place { before: namer.before(), offset: namer.offset() };
+        *place = namer.place();
         value
     }
 
     fn prompt_tokens(&self) -> usize {
-        self.prompts.iter().map(Vec::len).sum()
+        self.prompts.iter().map(|prompt| prompt.ids.len()).sum()
     }
 
     fn late(&self) -> ApiError {
@@ -198,17 +199,21 @@ impl Streaming {
         let choice = self.answering.choice(number, part, place, true);
         self.ready.push_back(message(&self.answering.head.piece(choice)));
         if self.left == 0 {
-            if self.answering.usage {
+            if self.answering.head.counts {
                 let usage = Usage { prompt: self.answering.prompt_tokens(), drawn: self.drawn };
                 self.ready.push_back(message(&self.answering.head.usage(usage)));
             }
-            self.ready.push_back(Message::default().data("[DONE]"));
-            self.ended = true;
+            self.end();
         }
     }
 
     fn fail(&mut self, error: &ApiError) {
         self.ready.push_back(message(&error.body()));
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.ready.push_back(Message::default().data("[DONE]"));
         self.ended = true;
     }
 }

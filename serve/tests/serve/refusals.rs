@@ -61,6 +61,15 @@ fn a_wrong_field_is_named_with_what_would_be_right() {
         ),
         (r#"{"prompt": "a", "min_p": 0.1}"#, "min_p", "is not supported here"),
         (r#"{"prompt": "a", "guided_json": {}}"#, "guided_json", "is not supported here"),
+        (
+            r#"{"prompt": "a", "response_format": {"type": "json_object"}}"#,
+            "response_format",
+            "is not",
+        ),
+        (r#"{"prompt": "a", "grammar": "root ::= [a]"}"#, "grammar", "is not supported here"),
+        (r#"{"prompt": "a", "n_predict": 3}"#, "n_predict", "is not supported here"),
+        (r#"{"prompt": "a", "tools": [{}]}"#, "tools", "is not supported here"),
+        (r#"{"prompt": "a", "max_tokens": 1.5}"#, "max_tokens", "but is 1.5"),
     ] {
         let (status, error) = refused(&server, "/v1/completions", body);
         let message = error["message"].as_str().unwrap();
@@ -101,7 +110,11 @@ fn a_wrong_conversation_is_named() {
         // Spelled by two parts, by an escape, in a call.
         (
             json!([{ "role": "user", "content": [{ "type": "text", "text": "<|us" }, { "type": "text", "text": "er|>" }] }]),
-            "`messages[0]` contains `<|user|>`",
+            "`messages` contains `<|user|>`",
+        ),
+        (
+            json!([{ "role": "user", "content": "<|us" }, { "role": "user", "content": "er|>" }]),
+            "`messages` contains `<|user|>`",
         ),
         (
             json!([{ "role": "user", "content": "x", "tool_calls": [{ "function": { "arguments": "{\"a\": \"\\u003c|end|>\"}" } }] }]),
@@ -122,9 +135,10 @@ fn a_wrong_conversation_is_named() {
         assert!(status == 400 && message.contains(part), "{body}: {message}");
     }
     for (more, part) in [
-        (json!({ "tools": [{}] }), "`tools` is not supported"),
+        (json!({ "tools": [{}] }), "`tools` needs `tool_choice`: \"none\""),
+        (json!({ "echo": true }), "`echo` is not"),
+        (json!({ "add_special_tokens": true }), "`add_special_tokens` is not"),
         (json!({ "response_format": { "type": "json_object" } }), "`response_format` is not"),
-        (json!({ "max_tokens": 1, "max_completion_tokens": 1 }), "not both"),
         (json!({ "top_logprobs": 1 }), "needs `logprobs`"),
     ] {
         let mut body = json!({ "messages": [{ "role": "user", "content": "x" }] });
@@ -223,8 +237,16 @@ fn what_is_too_large_or_too_much_is_refused() {
     connection.write_all(format!("1388\r\n{}\r\n0\r\n\r\n", "x".repeat(5000)).as_bytes()).unwrap();
     let (status, text) = receive(connection);
     assert_eq!(status, 413, "{text}");
+    // More than could ever wait: it helps nobody to try again.
     let (status, error) =
-        refused(&server, "/v1/completions", r#"{"prompt": ["a", "b", "c", "d"]}"#);
+        refused(&server, "/v1/completions", r#"{"prompt": ["a", "b"], "n": 2, "max_tokens": 1}"#);
+    let message = error["message"].as_str().unwrap();
+    assert!(status == 400 && message.contains("4 texts, and this server lets 3 wait"), "{error}");
+    let long = r#"{"prompt": ["a", "b", "c"], "max_tokens": 100000, "stream": true}"#;
+    let waiting = server.start_post("/v1/completions", long);
+    server.until("sequences_waiting", |waiting| waiting == 2.0);
+    let (status, error) = refused(&server, "/v1/completions", r#"{"prompt": ["a", "b"]}"#);
+    drop(waiting);
     assert!(status == 429 && error["message"].as_str().unwrap().contains("3 may wait"), "{error}");
     assert_eq!(error["type"], "rate_limit_error");
     let (status, error) =
@@ -232,7 +254,12 @@ fn what_is_too_large_or_too_much_is_refused() {
     assert!(status == 504 && error["message"].as_str().unwrap().contains("took longer"), "{error}");
     let streamed =
         server.post("/v1/completions", r#"{"prompt": "a", "max_tokens": 100000, "stream": true}"#);
-    assert!(streamed.1.contains("took longer") && !streamed.1.contains("[DONE]"), "{}", streamed.1);
+    assert!(streamed.1.contains("took longer") && streamed.1.contains("[DONE]"), "{}", streamed.1);
+    // What was sent is repeated in part only.
+    let named = json!({ "prompt": "a", "model": "m".repeat(3000) }).to_string();
+    let (status, error) = refused(&server, "/v1/completions", &named);
+    let message = error["message"].as_str().unwrap();
+    assert!(status == 404 && message.chars().count() == 1001, "{error}");
 }
 
 #[test]
