@@ -191,7 +191,7 @@ Schema of --json, one object on standard output:
       text     a note about the place; may be empty
     help       suggestions, a list of texts")]
 pub struct CheckArgs {
-    /// .canon files, or folders that contain some [default: arch]
+    /// .canon files, folders that contain some, locks, runs, or folders of models [default: arch]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Print diagnostics as JSON (`--help` shows the schema)

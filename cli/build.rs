@@ -21,12 +21,12 @@ use lab::verdict;
 use serde::Serialize;
 use serde_json::json;
 
+use crate::archs::{self, Archs};
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::forecast::{self, Forecast};
 use crate::found::Found;
-use crate::load::{self, Archs};
-use crate::{locks, out, output, runs};
+use crate::{load, locks, out, output, runs};
 
 pub use known::Known;
 
@@ -128,7 +128,8 @@ pub fn build(args: &BuildArgs) -> Outcome {
                 continue;
             }
         };
-        let source = load::name(&load::split(file).0);
+        let (path, named) = load::split(file);
+        let source = load::name(&path);
         for lock in built {
             let path = out::named(&args.out, lock.name(), ".lock")?;
             let before = made.entry(path.clone()).or_insert_with(|| source.clone());
@@ -163,7 +164,10 @@ pub fn build(args: &BuildArgs) -> Outcome {
                 }
             });
         }
-        sources.insert(source);
+        // One arch of a file says nothing about the locks of its others.
+        if named.is_none() {
+            sources.insert(source);
+        }
     }
     let more: u64 = [experiments, comparisons]
         .map(|count: u64| count.saturating_sub(MOST_FORECASTS))
@@ -234,7 +238,7 @@ pub fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
 }
 
 fn archs(file: &Path) -> Result<Vec<Lock>, Failure> {
-    let Archs { name: source, found } = load::archs(file, None)?;
+    let Archs { name: source, found } = archs::all(file, None)?;
     let lock = |arch: &Compiled| {
         let locked = ArchLock::new(arch.name.clone(), source.clone(), arch);
         locked.map(Lock::Arch).map_err(|error| locks::refused(file, error))

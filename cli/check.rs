@@ -1,6 +1,6 @@
 //! `canonc check`: every diagnostic of every file, in one run.
 //!
-//! In: files and folders, those of other programs too. Out: diagnostics, as text on standard error or as JSON on
+//! In: files, locks, runs and folders, those of other programs too. Out: diagnostics, as text on standard error or as JSON on
 //! standard output; exit 0 without errors, 2 with. Must stay true: each file is judged with its own imports, so a
 //! broken file does not hide errors in another; an error that several files share is reported once; the JSON follows
 //! the schema of `canonc check --help`.
@@ -13,10 +13,9 @@ use serde::Serialize;
 
 use crate::args::CheckArgs;
 use crate::fail::{Exit, Failure, Outcome};
-use crate::files::canon_files;
-use crate::foreign::{self, ARCH, is_foreign};
-use crate::load::{load, split};
-use crate::output;
+use crate::files::{ARCH, canon_files, is_foreign};
+use crate::load::split;
+use crate::{archs, foreign, load, locks, named, output};
 
 /// The default folder of architectures.
 const DEFAULT_FOLDER: &str = "arch";
@@ -24,15 +23,8 @@ const DEFAULT_FOLDER: &str = "arch";
 pub fn check(args: &CheckArgs) -> Outcome {
     let mut report = Report::new(args.json);
     for argument in arguments(&args.files)? {
-        let (file, arch) = split(&argument);
-        // An exported folder has its arch in a file.
-        if is_foreign(&file) && !file.join(ARCH).is_file() {
-            report.folder(&file, arch.as_deref());
-            continue;
-        }
-        match canon_files(&file) {
-            Ok(files) => files.iter().for_each(|file| report.file(file, arch.as_deref())),
-            Err(failure) => report.failure(&failure),
+        if let Err(failure) = report.argument(&argument) {
+            report.failure(&failure);
         }
     }
     report.end()
@@ -79,10 +71,34 @@ impl Report {
         }
     }
 
+    /// Reports on a lock, a run, a file, or all in a folder.
+    fn argument(&mut self, argument: &Path) -> Result<(), Failure> {
+        let (word, arch) = split(argument);
+        let (path, arch) = (named::lock(&word)?, arch.as_deref());
+        if locks::is_lock(&path) {
+            self.files += 1;
+            self.archs += archs::all(&path, arch)?.found.len();
+            return Ok(());
+        }
+        // An exported folder has its arch in a file.
+        if is_foreign(&path) && !path.join(ARCH).is_file() {
+            let files = canon_files(&path);
+            // Another program's configuration may lie beside archs.
+            if files.is_err() || foreign::names_a_model(&path) {
+                self.files += 1;
+                self.archs += usize::from(foreign::open(&path, arch)?.is_some());
+            }
+            files.iter().flatten().for_each(|file| self.file(file, arch));
+            return Ok(());
+        }
+        canon_files(&path)?.iter().for_each(|file| self.file(file, arch));
+        Ok(())
+    }
+
     /// Reports on a file, and on one of its archs or all.
     fn file(&mut self, path: &Path, arch: Option<&str>) {
         self.files += 1;
-        let loaded = match load(path) {
+        let loaded = match load::load(path) {
             Ok(loaded) => loaded,
             Err(failure) => return self.failure(&failure),
         };
@@ -93,15 +109,6 @@ impl Report {
             let (good, found) = loaded.check(&arch);
             self.diagnostics(sources, &found);
             self.archs += usize::from(good);
-        }
-    }
-
-    /// Reports on a folder of another program, which is read as by `canonc import`.
-    fn folder(&mut self, folder: &Path, arch: Option<&str>) {
-        self.files += 1;
-        match foreign::open(folder, arch) {
-            Ok(found) => self.archs += usize::from(found.is_some()),
-            Err(failure) => self.failure(&failure),
         }
     }
 

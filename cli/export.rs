@@ -23,7 +23,7 @@ use crate::args::{ExportArgs, ExportDtype, ExportTo};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::foreign::{self, Foreign};
 use crate::import::failure;
-use crate::{beside, load, locks, named, out, output, runs, weights};
+use crate::{archs, beside, locks, named, out, output, runs, weights};
 
 pub fn export(args: &ExportArgs) -> Outcome {
     let folder = out::real_folder(&args.out)?;
@@ -174,9 +174,12 @@ impl Known {
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
     let path = &named::run_or_path(&args.source)?;
     if let Some(Foreign { compiled, texts }) = foreign::open(path, args.arch.as_deref())? {
-        let weights = Some(weights::file(args.weights.as_deref().unwrap_or(path))?);
+        let weights = match &args.weights {
+            None if !interop::import::has_weights(path) => None,
+            given => Some(weights::file(given.as_deref().unwrap_or(path))?),
+        };
         let record = Some(Record { folder: path.to_owned(), texts });
-        let known = Some(Known { of: None, step: None, attested: None });
+        let known = weights.is_some().then_some(Known { of: None, step: None, attested: None });
         return Ok(Source { compiled, record, experiment: None, weights, known });
     }
     if path.is_dir() {
@@ -191,7 +194,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         let compiled = experiment.arch.compiled.clone();
         return Ok(Source { compiled, record: None, experiment: Some(experiment), weights, known });
     }
-    let compiled = load::one(path, args.arch.as_deref())?.compiled;
+    let compiled = archs::only(path, args.arch.as_deref())?.compiled;
     let known = weights.as_deref().map(|file| {
         let saved = checkpoint::saved_by(file);
         let of = saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));

@@ -160,3 +160,16 @@ pub fn replace_with<T>(
     });
     replaced.map_err(cannot)?
 }
+
+/// Hugging Face's configuration.
+pub const CONFIG: &str = "config.json";
+/// A release of Lingua's.
+pub const PARAMS: &str = "params.json";
+/// The arch that `canonc export` writes into a folder.
+pub const ARCH: &str = "arch.canon";
+
+/// Whether a folder contains a model of another program.
+pub fn is_foreign(folder: &Path) -> bool {
+    let has = |name: &str| folder.join(name).is_file();
+    folder.is_dir() && !has("lock") && [CONFIG, PARAMS, ARCH].into_iter().any(has)
+}

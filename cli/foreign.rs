@@ -11,14 +11,8 @@ use interop::config::Keys;
 use interop::import as other;
 
 use crate::fail::{Failure, shown};
+use crate::files::{ARCH, CONFIG, PARAMS, is_foreign};
 use crate::{files, import, load};
-
-/// Hugging Face's configuration.
-const CONFIG: &str = "config.json";
-/// A release of Lingua's.
-const PARAMS: &str = "params.json";
-/// The arch that `canonc export` writes into a folder.
-pub const ARCH: &str = "arch.canon";
 
 /// A model that a folder contains.
 #[derive(Debug)]
@@ -29,10 +23,10 @@ pub struct Foreign {
     pub texts: Texts,
 }
 
-/// Whether a folder contains a model of another program.
-pub fn is_foreign(folder: &Path) -> bool {
-    let has = |name: &str| folder.join(name).is_file();
-    folder.is_dir() && !has("lock") && [CONFIG, PARAMS, ARCH].into_iter().any(has)
+/// Whether a folder's configuration says that it is a model's: other programs have a `config.json`, too.
+pub fn names_a_model(folder: &Path) -> bool {
+    let text = disk::read_text(&folder.join(CONFIG), disk::TEXT).unwrap_or_default();
+    folder.join(PARAMS).is_file() || text.contains("\"model_type\"")
 }
 
 /// The model of a folder; `None` if it is no folder of another program. Diagnostics have been shown.
@@ -42,7 +36,8 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
     }
     let own = folder.join(ARCH);
     if own.is_file() {
-        let compiled = load::one(&own, arch)?.compiled;
+        let (loaded, compiled) = load::compile(&own, arch)?;
+        let compiled = load::only(&loaded.name, compiled, |compiled| &compiled.name)?;
         return Ok(Some(Foreign { compiled, texts: config_texts(&folder.join(CONFIG))? }));
     }
     if let Some(arch) = arch {

@@ -55,10 +55,14 @@ impl Found {
         Ok(self.finished(experiment).unwrap_or(usual))
     }
 
-    /// Whether [`Found::place`] names a finished run.
+    /// Whether [`Found::place`] names a finished run of this lock.
     pub fn is_finished(&self, folder: &Path, experiment: &Experiment) -> bool {
         let place = self.place(folder, experiment);
-        place.is_ok_and(|place| Paths::new(&place).attestation().exists())
+        let text =
+            place.ok().and_then(|place| read_text(&Paths::new(&place).attestation(), SMALL).ok());
+        let attested = text.and_then(|text| Attestation::parse(&text).ok());
+        let digests = experiment.digests;
+        attested.is_some_and(|run| (run.lock, run.eval) == (digests.train, digests.eval))
     }
 
     /// The folder of a finished run of this lock, whatever its name.

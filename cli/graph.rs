@@ -13,15 +13,14 @@ use compiler::plans;
 use compiler::program::Compiled;
 use dsl::{Decimal, NumberError};
 
+use crate::archs::{self, Found, Trained};
 use crate::args::{GraphArgs, GraphFormat};
 use crate::fail::{Exit, Failure, Outcome};
-
-use crate::load::{self, Found, Trained};
 use crate::{artifacts, output};
 
 pub fn graph(args: &GraphArgs) -> Outcome {
     let Some(file) = &args.file else { return artifact_graph(args.format) };
-    let load::Archs { name, found } = load::archs(file, args.arch.as_deref())?;
+    let archs::Archs { name, found } = archs::all(file, args.arch.as_deref())?;
     let [Found { compiled, train, .. }] = found.as_slice() else {
         let names: Vec<&str> = found.iter().map(|found| found.compiled.name.as_str()).collect();
         return Err(Failure::bad_input(format!(

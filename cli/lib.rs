@@ -5,6 +5,7 @@
 //! one renderer shows every error; everything runs on a thread with a stack large enough for
 //! the deepest input that the compiler accepts.
 
+pub mod archs;
 pub mod args;
 pub mod artifacts;
 pub mod audit;

@@ -1,4 +1,4 @@
-//! Loads a `.canon` file and all its imports into a program; or loads a lock.
+//! Loads a `.canon` file and all its imports into a program.
 //!
 //! Of each file at most `MAX_SOURCE_BYTES` are read, whatever it holds; names are the paths as typed, with `/`.
 
@@ -7,21 +7,22 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use compiler::load::{self, Files, Unread};
-use compiler::plan::{Loss, TrainOptions};
 use compiler::program::Compiled;
 use dsl::limits::MAX_SOURCE_BYTES;
-use lab::experiment::{DataSource, Experiment};
-use lab::lock::Lock;
 
 use crate::fail::{Exit, Failure, reason, shown};
 use crate::files::{missing, nearest};
-use crate::foreign::{self, Foreign};
-use crate::{locks, named, output};
+use crate::output;
 
 pub use compiler::load::{Content, Loaded, Trouble, source_too_large};
 
 /// Loads a file and its imports. Fails only if the file itself cannot be read.
 pub fn load(path: &Path) -> Result<Loaded, Failure> {
+    if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
+        let name = shown(path);
+        return Err(Failure::bad_input(format!("`{name}` is a recipe, not a .canon file"))
+            .help(format!("name its arch, or the lock that `canonc build {name}` makes")));
+    }
     let content = read(path).map_err(|error| match path.is_dir() {
         true => folder_given(path),
         false => missing(path, &error),
@@ -86,76 +87,12 @@ pub fn name(path: &Path) -> String {
     parts.join("/")
 }
 
-/// Architectures of one file.
-pub struct Archs {
-    /// The file's name, as programs and locks use it.
-    pub name: String,
-    pub found: Vec<Found>,
-}
-
-/// One architecture, with its training setup if known.
-pub struct Found {
-    pub compiled: Compiled,
-    pub train: Option<Trained>,
-    /// The data section of its lock.
-    pub data: Option<DataSource>,
-}
-
-/// The training section of a lock.
-#[derive(Clone)]
-pub struct Trained {
-    pub loss: Loss,
-    pub options: TrainOptions,
-    /// Tokens of a training sequence.
-    pub seq_len: u64,
-}
-
 /// Splits `FILE.canon#NAME`, as recipes write it, unless there is a file of that name.
 pub fn split(path: &Path) -> (PathBuf, Option<String>) {
     let parts = path.to_str().and_then(|text| text.split_once(".canon#"));
     match parts.filter(|_| !path.exists()) {
         Some((file, arch)) => (PathBuf::from(format!("{file}.canon")), Some(arch.to_owned())),
         None => (path.to_owned(), None),
-    }
-}
-
-/// The archs of a `.canon` file, a lock or a folder of another program, or the one named by `arch` or in
-/// `FILE.canon#NAME`. Diagnostics have been shown.
-pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
-    let (file, written) = split(path);
-    if let (Some(arch), Some(written)) = (arch, &written)
-        && arch != written
-    {
-        let message = format!("`{}` names `{written}`, but --arch names `{arch}`", shown(path));
-        return Err(Failure::bad_input(message).help("name the arch once"));
-    }
-    let arch = arch.or(written.as_deref());
-    if let Some(Foreign { compiled, texts: _ }) = foreign::open(&file, arch)? {
-        let found = vec![Found { compiled, train: None, data: None }];
-        return Ok(Archs { name: name(&file), found });
-    }
-    let path = &named::lock(&file)?;
-    if locks::is_lock(path) {
-        return locked(path, arch);
-    }
-    let (loaded, compiled) = compile(path, arch)?;
-    let found = compiled.into_iter().map(|compiled| Found { compiled, train: None, data: None });
-    Ok(Archs { name: loaded.name, found: found.collect() })
-}
-
-/// The only arch, or the named one, as [`archs`].
-pub fn one(path: &Path, arch: Option<&str>) -> Result<Found, Failure> {
-    let Archs { name, found } = archs(path, arch)?;
-    let names: Vec<String> = found.iter().map(|found| found.compiled.name.clone()).collect();
-    let mut found = found.into_iter();
-    match (found.next(), found.next()) {
-        (Some(only), None) => Ok(only),
-        _ => Err(Failure::bad_input(format!(
-            "`{name}` has {} archs: {}",
-            names.len(),
-            names.join(", ")
-        ))
-        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
     }
 }
 
@@ -195,36 +132,17 @@ pub fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Compiled>
     if failed { Err(Failure::shown(Exit::BadInput)) } else { Ok((loaded, compiled)) }
 }
 
-/// The archs of a lock: one, or one for each arm.
-fn locked(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
-    let of = |experiment: &Experiment| Found {
-        compiled: experiment.arch.compiled.clone(),
-        train: Some(Trained {
-            loss: experiment.loss,
-            options: experiment.train_options(),
-            seq_len: experiment.data.seq_len,
-        }),
-        data: Some(experiment.data.source.clone()),
-    };
-    let (lock, _) = locks::read(path)?;
-    let all: Vec<Found> = match lock {
-        Lock::Arch(lock) => {
-            vec![Found { compiled: lock.arch.compiled.clone(), train: None, data: None }]
-        }
-        Lock::Experiment(experiment) => vec![of(&experiment)],
-        Lock::Comparison(comparison) => {
-            comparison.arms.iter().map(|arm| of(&arm.experiment)).collect()
-        }
-    };
-    let names: Vec<String> = all.iter().map(|found| found.compiled.name.clone()).collect();
-    let wanted = |found: &Found| arch.is_none_or(|arch| found.compiled.name == arch);
-    let found: Vec<Found> = all.into_iter().filter(wanted).collect();
-    match arch {
-        Some(arch) if found.is_empty() => {
-            Err(Failure::bad_input(format!("this lock has no arch `{arch}`"))
-                .at(name(path))
-                .help(format!("it has {}", names.join(", "))))
-        }
-        Some(_) | None => Ok(Archs { name: name(path), found }),
+/// The only one of a file's archs.
+pub fn only<T>(file: &str, archs: Vec<T>, name: impl Fn(&T) -> &str) -> Result<T, Failure> {
+    let names: Vec<String> = archs.iter().map(|arch| name(arch).to_owned()).collect();
+    let mut archs = archs.into_iter();
+    match (archs.next(), archs.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(Failure::bad_input(format!(
+            "`{file}` has {} archs: {}",
+            names.len(),
+            names.join(", ")
+        ))
+        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
     }
 }

@@ -16,8 +16,7 @@ use records::checkpoint::Manifest;
 use records::run::{Paths, RunError, RunErrorKind, read_experiment};
 
 use crate::fail::{Exit, Failure, shown};
-use crate::foreign;
-use crate::{beside, locks, named};
+use crate::{beside, files, locks, named};
 
 /// Folder of runs; each run is in a folder of its lock's name.
 pub const FOLDER: &str = "runs";
@@ -81,7 +80,7 @@ pub fn weights(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
-    if foreign::is_foreign(word) {
+    if files::is_foreign(word) {
         return Ok(word.to_owned());
     }
     let lock = named::lock(word)?;

@@ -17,7 +17,7 @@ use compiler::analyse::analyse;
 use crate::args::ShowArgs;
 use crate::fail::{self, Exit, Failure, Outcome};
 use crate::named::{self, Named};
-use crate::{load, output, runs};
+use crate::{archs, files, output, runs};
 
 pub fn show(args: &ShowArgs) -> Outcome {
     let Some(what) = &args.what else { return recipe::show(args.json) };
@@ -58,7 +58,7 @@ pub fn show(args: &ShowArgs) -> Outcome {
             None => return Err(definition::unknown(name)),
         }
     }
-    let load::Archs { name, found } = load::archs(what, args.arch.as_deref())?;
+    let archs::Archs { name, found } = archs::all(what, args.arch.as_deref())?;
     let compiled = found.iter().map(|found| &found.compiled);
     if args.fields {
         return fields::show(compiled, args.json);
@@ -84,5 +84,5 @@ fn word(what: &Path) -> Option<&str> {
         return Some(text);
     }
     let word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    (word && !what.is_file()).then_some(text)
+    (word && !what.is_file() && !files::is_foreign(what)).then_some(text)
 }

@@ -58,7 +58,7 @@ pub struct ServeArgs {
     /// Most texts computed at the same time
     #[arg(long, value_name = "N", default_value_t = 32, allow_negative_numbers = true, value_parser = within::<usize>(1, 4096))]
     pub rows: usize,
-    /// Most texts that wait; further requests get status 429
+    /// Most texts that wait; further requests get status 429, and a request of more texts 400
     #[arg(long, value_name = "N", default_value_t = 256, allow_negative_numbers = true, value_parser = within::<usize>(1, 1 << 20))]
     pub queue: usize,
     /// Most connections; further ones wait

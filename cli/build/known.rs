@@ -19,8 +19,9 @@ use lab::recipe::{self, ArchRef};
 use lab::verdict;
 
 use super::{stem, suites};
+use crate::archs::{self, Archs};
 use crate::fail::{Exit, Failure, shown};
-use crate::load::{self, Archs, Content};
+use crate::load::{self, Content};
 use crate::{files, locks, output};
 
 /// A recipe, and the arch that replaces its own, if any.
@@ -195,7 +196,7 @@ fn unchosen(why: NoChoice) -> Failure {
 /// The arch that a recipe names, compiled from its file.
 fn locked_arch(named: &ArchRef) -> Result<Rc<LockedArch>, Failure> {
     let path = Path::new(&named.path);
-    let Archs { name: _, found } = load::archs(path, named.name.as_deref())?;
+    let Archs { name: _, found } = archs::all(path, named.name.as_deref())?;
     let made: Vec<Compiled> = found.into_iter().map(|found| found.compiled).collect();
     let locked = LockedArch::new(choose::arch(named, &made).map_err(unchosen)?).map(Rc::new);
     locked.map_err(|error| locks::refused(path, error))

@@ -75,7 +75,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
             let prompts = text.map_err(|failure| {
                 let help =
                     "a suite asks in text: use a model whose tokens are text, or `--suite task`";
-                Failure::bad_input(failure.message.unwrap_or_default()).help(help)
+                failure.help(help)
             })?;
             if args.lengths.is_empty() {
                 let tokens = output::counted(longest, "token");

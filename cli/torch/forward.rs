@@ -12,16 +12,18 @@ use interop::source::Source;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::weights::{Weights, file, refused};
+use std::io::Write as _;
+
 use serde::Serialize;
 
+use canonc::archs::{self, Found};
 use canonc::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::load::{self, Found};
 use canonc::runs::{self, failure};
 use canonc::{files, out, output, weights};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
-    let Found { compiled, train, .. } = load::one(&args.file, args.arch.as_deref())?;
+    let Found { compiled, train, .. } = archs::only(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     files::folder_of(&args.out)?;
     out::check(&args.out, out::OutputKind::Tensors)?;
@@ -47,7 +49,10 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
         machine,
     };
     let answer = run(&request).map_err(failure)?;
-    answer.write(&args.out).map_err(failure)?;
+    let bytes = answer.bytes().map_err(failure)?;
+    files::replace_with(&args.out, |file| {
+        file.write_all(&bytes).map_err(|error| Failure::cannot_write(&args.out, &error))
+    })?;
     if args.json {
         output::json(&report(&args.out, &answer))?;
         return Ok(Exit::Fine);

@@ -66,7 +66,7 @@ fn feed(decoder: &Decoder, state: &mut Carried, tokens: &[u32]) -> Result<Vec<f6
         decoder.advance(&mut [Piece { state, tokens, logits: 1 }]).map_err(Failure::machine)?;
     match fed.into_iter().next().flatten() {
         Some(logits) => decoder.row(&logits, 0).map_err(Failure::machine),
-        None => Ok(Vec::new()),
+        None => Err(Failure::machine("the model gave no logits")),
     }
 }
 

@@ -17,11 +17,11 @@ use serde_json::Value;
 use serve::model::Special;
 
 use crate::prompts::Prompts;
+use canonc::archs::{self, Found};
 use canonc::args::PromptArgs;
 use canonc::data::tokenizer_file;
 use canonc::fail::{Failure, shown};
 use canonc::foreign::{self, Foreign};
-use canonc::load::{self, Found};
 use canonc::{files, named, output, runs};
 
 /// The model that a person named.
@@ -62,7 +62,7 @@ impl Asked<'_> {
         if let Some(described) = self.other()? {
             return Ok(described);
         }
-        let Found { compiled, train, data } = load::one(self.model, self.arch)?;
+        let Found { compiled, train, data } = archs::only(self.model, self.arch)?;
         let weights = runs::weights(self.model, self.weights)?;
         let text = self.text(data.as_ref(), &compiled)?;
         let beside = self.prompts.tokenizer_file.as_deref().and_then(Path::parent);
@@ -154,7 +154,7 @@ impl Asked<'_> {
             (None, Some(folder)) => (folder.to_owned(), Texts::default()),
             (None, None) => return Ok(None),
         };
-        let Found { compiled, train, data } = load::one(self.model, self.arch)?;
+        let Found { compiled, train, data } = archs::only(self.model, self.arch)?;
         if train.is_some() || data.is_some() {
             // A lock has its own data.
             return Ok(None);

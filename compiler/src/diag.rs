@@ -103,8 +103,11 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
             [] => {}
             [one] => return d.mean(one).about([*one]),
             several => {
-                let names = list(several.iter().copied());
-                return d.help(format!("there is {names}")).about(several.iter().copied());
+                let first = several.iter().take(SIMILAR).copied();
+                let more = several.len().saturating_sub(SIMILAR);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let names = list(first.clone());
+                return d.help(format!("there is {names}{more}")).about(first);
             }
         }
     }
@@ -120,11 +123,14 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
     }
 }
 
-/// Names with this one among their words, such as `channel_softmax` for `softmax`; at most four.
+/// Most similar names that are listed.
+const SIMILAR: usize = 4;
+
+/// Names with this one among their words, such as `channel_softmax` for `softmax`.
 fn similar<'a>(name: &str, visible: &[&'a str]) -> Vec<&'a str> {
     let words = name.to_lowercase();
     let has = |known: &&&str| words.len() > 2 && known.split('_').any(|word| word == words);
-    visible.iter().filter(has).take(4).copied().collect()
+    visible.iter().filter(has).copied().collect()
 }
 
 pub(crate) fn too_much_config(name: &Name, limit: usize) -> Diagnostic {

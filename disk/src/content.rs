@@ -12,6 +12,9 @@ const WINDOW_LOG: u32 = 31;
 /// The same in KiB, with room for the decoder itself.
 const XZ_KIB: u32 = (1 << (WINDOW_LOG - 10)) + (64 << 10);
 
+/// The longest header of safetensors.
+const SAFETENSORS_HEADER: u32 = 100_000_000;
+
 /// A kind of content that has marks of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
@@ -39,6 +42,8 @@ pub enum Content {
     Tar,
     /// A Parquet table.
     Parquet,
+    /// Weights in safetensors.
+    Safetensors,
     /// A pickle outside of an archive.
     Pickle,
     /// Weights of llama.cpp.
@@ -78,6 +83,12 @@ impl Content {
     pub fn of(start: &[u8]) -> Content {
         if start.is_empty() {
             return Content::Empty;
+        }
+        // It begins with a number of any bytes, the length of its header: another kind's mark, by chance.
+        if let [a, b, c, d, 0, 0, 0, 0, b'{', ..] = start
+            && u32::from_le_bytes([*a, *b, *c, *d]) <= SAFETENSORS_HEADER
+        {
+            return Content::Safetensors;
         }
         if let Some((_, content)) = MARKS.iter().find(|(mark, _)| start.starts_with(mark)) {
             return *content;
@@ -137,6 +148,7 @@ impl Content {
             Content::Zip => "a zip archive",
             Content::Tar => "a tar archive",
             Content::Parquet => "a Parquet table",
+            Content::Safetensors => "a file of safetensors",
             Content::Pickle => "a pickle, as torch.save wrote it before PyTorch 1.6",
             Content::Gguf => "a GGUF file of llama.cpp",
             Content::Hdf5 => "an HDF5 file",
@@ -167,7 +179,11 @@ impl Content {
             Content::Pickle => {
                 Some("load it with `torch.load` and write it again with `torch.save`")
             }
-            Content::Parquet | Content::Gguf | Content::Hdf5 | Content::Other => None,
+            Content::Parquet
+            | Content::Safetensors
+            | Content::Gguf
+            | Content::Hdf5
+            | Content::Other => None,
         }
     }
 }
@@ -197,6 +213,7 @@ pub fn unpacked<R: BufRead + Send + 'static>(mut from: R) -> io::Result<Box<dyn 
         | Content::SevenZip
         | Content::Zip
         | Content::Tar
+        | Content::Safetensors
         | Content::Pickle
         | Content::Gguf
         | Content::Hdf5
@@ -265,6 +282,20 @@ mod tests {
             assert_eq!(read(zstd_frame(log)).unwrap(), TEXT, "{log}");
         }
         assert!(read(zstd_frame(32)).unwrap_err().to_string().contains("memory"));
+    }
+
+    /// The first bytes are a length, here those of other kinds' marks.
+    #[test]
+    fn a_length_is_no_mark() {
+        for mark in [&b"\x80\x02"[..], b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"a\0b"] {
+            let mut start = mark.to_vec();
+            start.resize(8, 0);
+            assert_ne!(Content::of(&start), Content::Safetensors, "{mark:?}");
+            start.extend(b"{\"w\":");
+            assert_eq!(Content::of(&start), Content::Safetensors, "{mark:?}");
+        }
+        // A header cannot be that long.
+        assert_eq!(Content::of(b"\x28\xb5\x2f\xfd\0\0\0\0{"), Content::Zstandard);
     }
 
     #[test]

@@ -99,6 +99,11 @@ pub(super) const WEIGHTS: [&str; 7] =
 const LIKE_WEIGHTS: [&str; 9] =
     [".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".msgpack", ".h5", ".index.json"];
 
+/// Whether a folder has files that may hold weights.
+pub fn has_weights(folder: &Path) -> bool {
+    !like_weights(folder).is_empty()
+}
+
 /// Names of the files in a folder that may hold weights, eight at most.
 pub(super) fn like_weights(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();

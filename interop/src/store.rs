@@ -116,7 +116,7 @@ impl Store {
         let content = Content::of_file(path).map_err(|error| ForeignError::read(path, &error))?;
         match content {
             Content::Zip => left_out.extend(pth::add(self, path)?),
-            Content::Other => self.safetensors(path)?,
+            Content::Safetensors | Content::Other => self.safetensors(path)?,
             Content::Empty
             | Content::LfsPointer
             | Content::Html

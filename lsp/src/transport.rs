@@ -90,9 +90,11 @@ fn message(body: &[u8]) -> Result<Message, Value> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         refusal(Value::Null, ErrorCode::ParseError, format!("the message is not JSON: {error}"))
     })?;
-    let id = value.get("id").filter(|id| id.is_string() || id.is_i64()).cloned();
+    // The protocol's numbers have 32 bits.
+    let is_small = |id: &Value| id.as_i64().is_some_and(|id| i32::try_from(id).is_ok());
+    let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
     let has_other_id =
-        value.get("id").is_some_and(|id| !id.is_string() && !id.is_i64() && !id.is_null());
+        value.get("id").is_some_and(|id| !id.is_string() && !is_small(id) && !id.is_null());
     let invalid = match &value {
         Value::Array(_) => "batches are not part of the protocol: send one message at a time",
         Value::Object(_) => "neither a request, nor an answer, nor a notification",
@@ -135,6 +137,7 @@ mod tests {
             (r#"{"id":7}"#, "-32600", "7"),
             (r#"{"id":"a","method":7}"#, "-32600", "\"a\""),
             (r#"{"id":{},"method":"foo"}"#, "-32600", "null"),
+            (r#"{"id":99999999999,"method":"foo"}"#, "-32600", "99999999999"),
         ] {
             let (passed, answers) = given(&[bad, good]);
             assert!(matches!(passed.as_slice(), [Message::Notification(_)]), "{bad}: {passed:?}");

@@ -3,8 +3,6 @@
 //! In: a graph, weights, tokens, perhaps targets. Out: named tensors. Must stay true: it runs the same three plans as
 //! generation, evaluation and training; losses are means over counted targets, and gradients are of that mean.
 
-use std::path::Path;
-
 use compiler::graph::Graph;
 use compiler::plan::{Decays, IGNORED, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
 use compiler::plans;
@@ -90,11 +88,11 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
 }
 
 impl Answer {
-    /// Writes a safetensors file, over any file already there.
-    pub fn write(&self, path: &Path) -> Result<(), RunError> {
+    /// The bytes of a safetensors file.
+    pub fn bytes(&self) -> Result<Vec<u8>, RunError> {
         let named = self.named();
         let all: Vec<(&str, &Tensor)> = named.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        file::write(path, &all, Some("forward"))
+        file::bytes(&all, Some("forward"))
     }
 
     /// The tensors of the file: `logits`; `loss` \[1\] f64 and `nll`, if there were targets; `grad.<path>`.

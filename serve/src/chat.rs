@@ -153,18 +153,30 @@ impl Template {
             messages.iter().map(|message| prepared(message, self.reads_parts)).collect();
         let named =
             messages.iter().enumerate().map(|(at, message)| (format!("messages[{at}]"), message));
-        let options_of =
-            options.iter().map(|(name, value)| (format!("chat_template_kwargs.{name}"), value));
+        let options_of = options.iter().map(|(name, value)| (name.clone(), value));
         for (name, value) in named.chain([("tools".to_owned(), tools)]).chain(options_of) {
             if let Some(special) = spelled(value, codec) {
                 return Err(refusal(&name, special));
             }
         }
-        let contents = conversation.messages.iter();
-        let contents = contents.filter_map(|message| message.get(&Value::from("content")));
-        let together: String = contents.map(|content| texts(&content)).collect();
-        if let Some(special) = codec.spelled(&together) {
-            return Err(refusal("messages", special));
+        let contents = messages.iter().filter_map(|message| message.get(&Value::from("content")));
+        let together: Vec<String> = contents.flat_map(|content| texts(&content)).collect();
+        // A template may trim what it writes.
+        let trimmed: String = together.iter().map(|text| text.trim()).collect();
+        for text in [together.concat(), trimmed] {
+            if let Some(special) = codec.spelled(&text) {
+                return Err(refusal("messages", special));
+            }
+        }
+        for (at, role) in messages.iter().enumerate().filter_map(|(at, message)| {
+            Some((at, message.get(&Value::from("role"))?.as_str()?.to_owned()))
+        }) {
+            let is_part = |special: &&Special| !role.is_empty() && special.text.contains(&role);
+            // A template may write `<|ROLE|>`.
+            let special = codec.specials().iter().find(is_part);
+            if let Some(special) = special.filter(|_| !ROLES.contains(&role.as_str())) {
+                return Err(refusal(&format!("messages[{at}].role"), special));
+            }
         }
         let continued = match messages.last_mut().filter(|_| *continue_final_message) {
             None => None,
@@ -288,7 +300,8 @@ fn pieces(text: &str, codec: &dyn Codec) -> Result<Vec<u32>, String> {
 
 fn refusal(name: &str, special: &Special) -> ApiError {
     let message = format!(
-        "`{name}` contains `{}`, a special token that only the chat template may write",
+        "`{name}` {} `{}`, a special token that only the chat template may write",
+        if name.ends_with("role") { "is a part of" } else { "contains" },
         special.text
     );
     ApiError::field(name, message)
@@ -306,15 +319,19 @@ fn spelled<'a>(value: &Value, codec: &'a dyn Codec) -> Option<&'a Special> {
     })
 }
 
-/// All texts of a content, one after the other: a template may write parts and messages without anything between.
-fn texts(content: &Value) -> String {
-    let part = |part: &Value| match part.as_str() {
-        Some(text) => text.to_owned(),
-        None => part.get(&Value::from("text")).map(|text| texts(&text)).unwrap_or_default(),
+/// Roles of whose names templates make special tokens.
+const ROLES: [&str; 8] =
+    ["system", "developer", "user", "assistant", "tool", "function", "ipython", "model"];
+
+/// All texts of a content, in their order: a template may write parts and messages without anything between.
+fn texts(content: &Value) -> Vec<String> {
+    let text = |part: &Value| {
+        let text = part.get(&Value::from("text"));
+        part.as_str().map(str::to_owned).or_else(|| Some(text?.as_str()?.to_owned()))
     };
     match content {
-        Value::List(parts) => parts.iter().map(part).collect(),
-        other => part(other),
+        Value::List(parts) => parts.iter().filter_map(text).collect(),
+        other => text(other).into_iter().collect(),
     }
 }
 

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -171,7 +172,8 @@ impl Engine {
         let Engine { jobs, stats, rows } = self;
         let mut waiting: VecDeque<Job> = VecDeque::new();
         let mut running: Vec<Sequence<M>> = Vec::new();
-        loop {
+        // Those that wait for a job that is dropped are told that the server ends.
+        while !stats.cut.load(Ordering::Relaxed) {
             if running.is_empty() && waiting.is_empty() {
                 match jobs.recv_timeout(IDLE) {
                     Ok(more) => waiting.extend(more),
@@ -432,8 +434,9 @@ fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
     stats.steps.add(u64::from(running.iter().any(|sequence| sequence.next.is_some())));
     let results = match together(model, running, &counts) {
         Ok(results) => results.into_iter().map(Ok).collect(),
-        // It may be the fault of one of them.
+        // It may be the fault of one of them, whose own error then says why.
         Err(_) => {
+            stats.repeated.add(1);
             let alone = |(sequence, count): (&mut Sequence<M>, &usize)| {
                 let mut results = together(model, std::slice::from_mut(sequence), &[*count])?;
                 Ok(results.pop().flatten())

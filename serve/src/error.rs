@@ -57,13 +57,17 @@ impl ApiError {
     }
 }
 
-/// Most characters of a sentence: it may repeat what was sent.
-const LONGEST: usize = 1000;
+/// Most characters of each half of a sentence: it may repeat what was sent, with the advice behind.
+const HALF: usize = 500;
 
 fn short(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+    let characters: Vec<char> = text.chars().collect();
+    match (characters.first_chunk::<HALF>(), characters.last_chunk::<HALF>()) {
+        (Some(first), Some(last)) if characters.len() > 2 * HALF => {
+            let half = |half: &[char]| half.iter().collect::<String>();
+            format!("{}…{}", half(first), half(last))
+        }
+        _ => text.to_owned(),
     }
 }
 

@@ -416,7 +416,7 @@ fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
 /// Token ids of a list.
 pub fn tokens(name: &str, list: &[Value]) -> Result<Vec<u32>, ApiError> {
     let id = |(at, value): (usize, &Value)| {
-        let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+        let id = whole(value).and_then(|id| u32::try_from(id).ok());
         id.ok_or_else(|| wrong(&format!("{name}[{at}]"), "a token id", value))
     };
     list.iter().enumerate().map(id).collect()
@@ -539,6 +539,13 @@ fn conversation(fields: &mut Fields, ordered: &jinja::Value) -> Result<Conversat
     let option = |(name, value): &(jinja::Value, jinja::Value)| {
         Some((name.as_str()?.to_owned(), value.clone()))
     };
+    for name in ["messages", "tools", "add_generation_prompt", "continue_final_message"] {
+        if options.get(&jinja::Value::from(name)).is_some() {
+            let place = format!("chat_template_kwargs.{name}");
+            let why = format!("`{place}` is a field of the request: give `{name}` outside");
+            return Err(ApiError::field(&place, why));
+        }
+    }
     let mut options: Vec<_> =
         options.entries().unwrap_or_default().iter().filter_map(option).collect();
     for name in ["documents", "reasoning_effort"] {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::body::{Body, BodyDataStream, Bytes, to_bytes};
+use axum::body::{Body, BodyDataStream};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -30,7 +30,7 @@ use crate::model::{Codec, Model};
 use crate::request::{self, Chat, Common, Completion, Prompt};
 use crate::socket::Limited;
 use crate::stats::Stats;
-use crate::stream::{Answering, Asked, collect, pieces};
+use crate::stream::{Answering, PromptTokens, collect, pieces};
 
 /// What the server is told at its start.
 pub struct Setup {
@@ -136,6 +136,8 @@ pub fn serve<M: Model>(
                 tokio::time::sleep(Duration::from_millis(25)).await;
             }
             tokio::time::sleep(grace).await;
+            // Connections live on by themselves.
+            last.cut.store(true, Ordering::Relaxed);
         };
         // Dropping a connection's answer cancels its jobs.
         tokio::select! { _ = serving => {}, () = late => {} }
@@ -185,6 +187,7 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
     let id = request.headers().get(REQUEST_ID).cloned();
     let is_preflight = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let waits = request.headers().contains_key(header::EXPECT);
     let (parts, body) = request.into_parts();
     let body = Arc::new(Mutex::new(body.into_data_stream()));
     let shared = unfold(body.clone(), |body| async move {
@@ -207,7 +210,9 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
             Err(error) => error.into_response(),
         },
     };
-    if !passed(&body, app.setup.body).await {
+    // A client that asks first has sent nothing yet.
+    let is_refused = response.status().is_client_error();
+    if is_refused && (waits || !passed(&body, app.setup.body).await) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     app.stats.answered(response.status().as_u16());
@@ -345,7 +350,7 @@ impl App {
         Ok(Read { value, ordered })
     }
 
-    async fn bytes(&self, request: Request) -> Result<Bytes, ApiError> {
+    async fn bytes(&self, request: Request) -> Result<Vec<u8>, ApiError> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
         // A page in a browser may send other types without asking.
@@ -367,17 +372,25 @@ impl App {
         if length.is_some_and(|length| length > most as u64) {
             return Err(too_large());
         }
-        let body: Body = request.into_body();
-        match tokio::time::timeout(ARRIVAL, to_bytes(body, most)).await {
-            // Some clients write a byte order mark.
-            Ok(Ok(bytes)) if bytes.starts_with(b"\xef\xbb\xbf") => Ok(bytes.slice(3..)),
-            Ok(Ok(bytes)) => Ok(bytes),
-            Ok(Err(_)) => Err(too_large()),
-            Err(_) => {
-                let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
-                Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why))
+        let mut body = request.into_body().into_data_stream();
+        let whole = async {
+            let mut whole = Vec::new();
+            while let Some(bytes) = body.next().await {
+                let bytes =
+                    bytes.map_err(|_| ApiError::bad("the request's body is cut or malformed"))?;
+                if whole.len() + bytes.len() > most {
+                    return Err(too_large());
+                }
+                whole.extend(bytes);
             }
-        }
+            Ok(whole)
+        };
+        let bytes = tokio::time::timeout(ARRIVAL, whole).await.unwrap_or_else(|_| {
+            let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
+            Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why))
+        })?;
+        // Some clients write a byte order mark.
+        Ok(bytes.strip_prefix(b"\xef\xbb\xbf").map_or_else(|| bytes.clone(), <[u8]>::to_vec))
     }
 
     fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
@@ -406,13 +419,21 @@ impl App {
         }
     }
 
-    fn encode(&self, name: &str, text: &str, marked: bool) -> Result<Vec<u32>, ApiError> {
+    /// The tokens of a text, made on a thread that may take long.
+    async fn encode(
+        self: &Arc<Self>,
+        name: &str,
+        text: String,
+        marked: bool,
+    ) -> Result<Vec<u32>, ApiError> {
         if let Some(why) = &self.setup.no_text {
             return Err(ApiError::field(name, why.clone()));
         }
         let mut ids: Vec<u32> = self.setup.codec.before().filter(|_| marked).into_iter().collect();
-        let own = self.setup.codec.encode(text).map_err(|why| ApiError::field(name, why))?;
-        ids.extend(own);
+        let codec = self.setup.codec.clone();
+        let own = tokio::task::spawn_blocking(move || codec.encode(&text)).await;
+        let own = own.unwrap_or_else(|_| Err("this text cannot be tokenized".to_owned()));
+        ids.extend(own.map_err(|why| ApiError::field(name, why))?);
         Ok(ids)
     }
 
@@ -451,7 +472,7 @@ impl App {
         self: Arc<Self>,
         shape: Shape,
         common: Common,
-        prompts: Vec<Asked>,
+        prompts: Vec<PromptTokens>,
         echo: bool,
     ) -> Result<Response, ApiError> {
         let (count, queue) = (prompts.len() * common.choices, self.setup.limits.queue);
@@ -469,7 +490,7 @@ impl App {
             false => self.setup.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         };
         let mut jobs = Vec::new();
-        for Asked { ids, most, .. } in &prompts {
+        for PromptTokens { ids, most, .. } in &prompts {
             for choice in 0..common.choices {
                 let mut sampling = common.sampling;
                 sampling.seed = seed.wrapping_add(choice as u64);
@@ -562,12 +583,14 @@ async fn completions(State(app): State<Shared>, request: Request) -> Result<Resp
     for (at, prompt) in prompts.into_iter().enumerate() {
         let name = if several { format!("prompt[{at}]") } else { "prompt".to_owned() };
         let (ids, text) = match prompt {
-            Prompt::Text(text) => (app.encode(&name, &text, marked)?, Some(text)),
+            Prompt::Text(text) => {
+                (app.encode(&name, text.clone(), marked).await?, Some(text).filter(|_| echo))
+            }
             Prompt::Tokens(ids) => (ids, None),
         };
         // OpenAI's default.
         let most = app.room(&name, &ids, common.max_tokens, 16)?;
-        ready.push(Asked { ids, text, most });
+        ready.push(PromptTokens { ids, text, most });
     }
     app.answer(Shape::Completion, common, ready, echo).await
 }
@@ -583,7 +606,7 @@ async fn chat(State(app): State<Shared>, request: Request) -> Result<Response, A
     app.check_bias(&common)?;
     let most = app.room("messages", &ids, common.max_tokens, usize::MAX)?;
     common.stops.extend(app.setup.template.stops());
-    app.answer(Shape::Chat, common, vec![Asked { ids, text: None, most }], false).await
+    app.answer(Shape::Chat, common, vec![PromptTokens { ids, text: None, most }], false).await
 }
 
 async fn health(State(app): State<Shared>) -> Response {
@@ -627,7 +650,7 @@ async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Json<Va
     let asked = request::Tokenize::read(value, &ordered)?;
     app.check_name(asked.model.as_deref())?;
     let ids = match asked.what {
-        request::Tokenized::Text(text) => app.encode("prompt", &text, asked.marked)?,
+        request::Tokenized::Text(text) => app.encode("prompt", text, asked.marked).await?,
         request::Tokenized::Messages(conversation) => {
             if let Some(why) = &app.setup.no_text {
                 return Err(ApiError::field("messages", why.clone()));
@@ -650,7 +673,9 @@ async fn detokenize(State(app): State<Shared>, request: Request) -> Result<Json<
         let why = format!("`tokens` has the token {id}, but the vocabulary has {}", app.vocab);
         return Err(ApiError::field("tokens", why));
     }
-    let bytes = app.setup.codec.decode(&asked.tokens);
+    let codec = app.setup.codec.clone();
+    let bytes = tokio::task::spawn_blocking(move || codec.decode(&asked.tokens)).await;
+    let bytes = bytes.unwrap_or_else(|_| Err("these tokens have no text".to_owned()));
     let bytes = bytes.map_err(|why| ApiError::field("tokens", why))?;
     Ok(Json(json!({ "prompt": String::from_utf8_lossy(&bytes) })))
 }

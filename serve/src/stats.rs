@@ -77,6 +77,8 @@ pub struct Stats {
     pub timed_out: Number,
     /// Sequences that ended with an error of the model.
     pub failed: Number,
+    /// Steps that failed for all sequences together, and were repeated one by one.
+    pub repeated: Number,
     /// Sequences being computed.
     pub running: Number,
     /// Sequences that wait.
@@ -89,6 +91,8 @@ pub struct Stats {
     pub first_token_times: Times,
     /// Whether the server is ending.
     pub ending: AtomicBool,
+    /// Whether it ends without waiting for answers any more.
+    pub cut: AtomicBool,
 }
 
 impl Stats {
@@ -124,6 +128,7 @@ impl Stats {
             ("cancelled_total", "counter", "Sequences whose client left.", self.cancelled.get()),
             ("timed_out_total", "counter", "Sequences past their time.", self.timed_out.get()),
             ("failed_total", "counter", "Sequences that the model failed.", self.failed.get()),
+            ("repeated_steps_total", "counter", "Steps repeated one by one.", self.repeated.get()),
             ("sequences_running", "gauge", "Sequences being computed.", self.running.get()),
             ("sequences_waiting", "gauge", "Sequences in the queue.", self.waiting.get()),
             ("connections", "gauge", "Open connections.", self.connections.get()),

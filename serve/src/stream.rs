@@ -22,7 +22,7 @@ use crate::model::Codec;
 pub(crate) struct Answering {
     pub(crate) head: Head,
     pub(crate) codec: Arc<dyn Codec>,
-    pub(crate) prompts: Vec<Asked>,
+    pub(crate) prompts: Vec<PromptTokens>,
     /// Answers to each prompt.
     pub(crate) choices: usize,
     pub(crate) echo: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Answering {
 }
 
 /// A prompt.
-pub(crate) struct Asked {
+pub(crate) struct PromptTokens {
     pub(crate) ids: Vec<u32>,
     /// Its text, if it came as one.
     pub(crate) text: Option<String>,
@@ -45,15 +45,15 @@ impl Answering {
         self.prompts.len() * self.choices
     }
 
-    fn prompt(&self, number: usize) -> Option<&Asked> {
+    fn prompt(&self, number: usize) -> Option<&PromptTokens> {
         self.prompts.get(number / self.choices.max(1))
     }
 
     /// The text that an answer begins with.
     fn echoed(&self, number: usize) -> String {
         match self.prompt(number).filter(|_| self.echo) {
-            Some(Asked { text: Some(text), .. }) => text.clone(),
-            Some(Asked { ids, text: None, .. }) => {
+            Some(PromptTokens { text: Some(text), .. }) => text.clone(),
+            Some(PromptTokens { ids, text: None, .. }) => {
                 let bytes = self.codec.decode(ids).unwrap_or_default();
                 String::from_utf8_lossy(&bytes).into_owned()
             }

@@ -469,4 +469,41 @@ fn a_folder_of_another_program_is_a_model_for_every_command() {
         &["forward", &source, "--arch", "b", "--tokens", "t.safetensors", "--out", "x"],
     );
     assert!(said.contains("`--arch b` is given, but"), "{said}");
+    // A configuration alone is an arch without weights.
+    fs::create_dir(place.join("config")).unwrap();
+    fs::copy(Path::new(&source).join("config.json"), place.join("config/config.json")).unwrap();
+    let files = works(place, &["export", "config", "--to", "hf", "--out", "bare"]);
+    assert!(files.contains("config.json") && !files.contains("model.safetensors"), "{files}");
+}
+
+/// `canonc check` of locks, runs and folders.
+#[test]
+fn a_check_judges_whatever_names_a_model() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let check = |word: &str| {
+        let output = type_in(place, &["check", word]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let good = "arch a { vocab 16   dim 8   norm_eps 1e-5   init lingua
+        layers 2 of decoder { mixer attention { heads 2 }  mlp swiglu { hidden 16 } } }";
+    fs::write(place.join("a.canon"), good).unwrap();
+    works(place, &["build", "a.canon"]);
+    fs::create_dir_all(place.join("runs/mine")).unwrap();
+    fs::copy(place.join("lockfiles/a.lock"), place.join("runs/mine/lock")).unwrap();
+    for word in ["a.canon", "a.canon#a", "lockfiles/a.lock", "runs/mine", "mine"] {
+        let (code, said) = check(word);
+        assert!(code == Some(0) && said.contains("1 file, 1 arch: no errors"), "{word}: {said}");
+    }
+    // Beside another program's configuration, archs are judged as anywhere.
+    fs::create_dir(place.join("both")).unwrap();
+    fs::write(place.join("both/config.json"), "{\"port\": 1}").unwrap();
+    fs::write(place.join("both/a.canon"), good).unwrap();
+    let (code, said) = check("both");
+    assert!(code == Some(0) && said.contains("1 file, 1 arch: no errors"), "{said}");
+    fs::copy(golden().join("hf_llama/config.json"), place.join("both/config.json")).unwrap();
+    let (code, said) = check("both");
+    assert!(code == Some(0) && said.contains("2 files, 2 archs: no errors"), "{said}");
+    fs::write(place.join("both/a.canon"), good.replace("dim 8", "dim 7")).unwrap();
+    assert_eq!(check("both").0, Some(2));
 }

@@ -142,7 +142,8 @@ pub(super) fn lay_out(
             kernels: KernelRequest::REFERENCE,
         },
     });
-    answer.unwrap().write(&root.join(format!("{name}.ours.safetensors"))).unwrap();
+    std::fs::write(root.join(format!("{name}.ours.safetensors")), answer.unwrap().bytes().unwrap())
+        .unwrap();
     let named: [(&str, &Tensor); 1] = [("tokens", &tokens)];
     file::write(&root.join(format!("{name}.tokens.safetensors")), &named, None).unwrap();
     weights

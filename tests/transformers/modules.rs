@@ -77,7 +77,11 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
                 kernels: KernelRequest::REFERENCE,
             },
         });
-        answer.unwrap().write(&folder.join(format!("{name}.ours.safetensors"))).unwrap();
+        std::fs::write(
+            folder.join(format!("{name}.ours.safetensors")),
+            answer.unwrap().bytes().unwrap(),
+        )
+        .unwrap();
         let names: BTreeMap<&str, String> = graph
             .params()
             .iter()

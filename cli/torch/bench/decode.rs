@@ -17,7 +17,7 @@ use super::python;
 use crate::forward::{machine, options};
 use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
-use canonc::{load, output};
+use canonc::{archs, output};
 
 const LLAMA: &str = include_str!("../../../arch/llama_768.canon");
 const SCRIPT: &str = include_str!("decode.py");
@@ -167,7 +167,7 @@ fn serve(args: &BenchArgs) -> Outcome {
     let [file] = args.files.as_slice() else {
         return Err(Failure::bad_input("name one architecture to serve"));
     };
-    let graph = load::one(file, args.arch.as_deref())?.compiled.graph;
+    let graph = archs::only(file, args.arch.as_deref())?.compiled.graph;
     let decoder =
         Decoder::new(&graph, options(&args.machine), machine(&args.machine)?).map_err(failed)?;
     decoder.tokens(WARM_UP).map_err(failed)?;

@@ -14,7 +14,7 @@ use std::process::Command;
 use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Failure, Outcome};
 use canonc::import::failure;
-use canonc::{load, output};
+use canonc::{archs, output};
 use interop::dtype::Dtype;
 use interop::export::{Request, To, write};
 use runtime::observe::observe;
@@ -83,7 +83,7 @@ fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
         return Ok(Raced { names, archs, script, module: None, _folder: folder });
     };
     // Both sides train the arch alone: a lock's recipe may have a loss that the module lacks.
-    let compiled = load::one(file, args.arch.as_deref())?.compiled;
+    let compiled = archs::only(file, args.arch.as_deref())?.compiled;
     let (folder, [archs, script]) =
         folder_of([("arch.canon", compiled.text.as_str()), ("step.py", SCRIPT)])?;
     let request = Request {

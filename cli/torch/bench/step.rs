@@ -15,10 +15,10 @@ use runtime::bench::step::{StepBench, StepShape, Stepper, step};
 use super::ROUNDS;
 use super::process::{self, WARM_UP, failed};
 use crate::forward::{machine, processor};
+use canonc::archs::{self, Found, Trained};
 use canonc::args::{BenchArgs, OnDevice, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::graph::usual;
-use canonc::load::{self, Found, Trained};
 use canonc::output;
 
 pub(super) fn training_steps(args: &BenchArgs) -> Outcome {
@@ -39,7 +39,7 @@ fn asked(
     arch: Option<&str>,
     file: &Path,
 ) -> Result<(String, Graph, TrainOptions), Failure> {
-    let Found { compiled, train, .. } = load::one(file, arch)?;
+    let Found { compiled, train, .. } = archs::only(file, arch)?;
     let mut options = match train {
         Some(Trained { options, loss: _, seq_len: _ }) => options,
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,

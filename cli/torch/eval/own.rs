@@ -100,6 +100,15 @@ impl Measured {
         self.paths.merge(&measurer.paths());
         let task = experiment.value("data.task").map_or_else(String::new, FieldValue::plain);
         let name = length.map_or_else(|| task.clone(), |length| format!("{task}@{length}"));
+        let scores = scores_of(&evaluation);
+        if scores.is_empty() {
+            let most = experiment.data.seq_len;
+            let message =
+                format!("nothing is measured: no answer of `{task}` ends within {most} tokens");
+            return Err(
+                Failure::bad_input(message).help("give more tokens, such as `--lengths 512`")
+            );
+        }
         let asked = evaluation.questions.as_ref().map(|questions| questions.asked.to_string());
         let settings = eval::settings(experiment);
         let count = match evaluation.exact().of {
@@ -120,7 +129,7 @@ impl Measured {
             examples: None,
             shots: 0,
             count: usize::try_from(count).unwrap_or(usize::MAX),
-            metrics: scores_of(&evaluation).into_iter().map(metric).collect(),
+            metrics: scores.into_iter().map(metric).collect(),
         });
         Ok(())
     }

@@ -10,7 +10,7 @@ use compiler::plan::{Input, Kernel, Options, Plan, Sizes, Stream};
 use compiler::plans;
 use tch::{Kind, Tensor};
 
-use crate::execute::{Carried, ExecuteError, Machine, Paths, Streamer};
+use crate::execute::{Carried, ExecuteError, Machine, Paths, Piece, Streamer};
 use crate::weights::Weights;
 
 /// A model with initial weights, and the state after one token.
@@ -50,9 +50,12 @@ impl Decoder {
         let mut token = 0;
         for _ in 0..count {
             let began = Instant::now();
-            let before = carried.as_ref().unwrap_or(&self.start);
-            let (logits, after) =
-                self.streamer.forward(&self.weights, &Streamer::row(&[token])?, before)?;
+            let state = carried.as_ref().unwrap_or(&self.start);
+            let piece = Piece { tokens: &[token], state, logits: 1 };
+            let result = self.streamer.forward_each(&self.weights, &[piece])?.pop();
+            let Some((Some(logits), after)) = result else {
+                return Err(ExecuteError::new("the model gave no logits"));
+            };
             token = logits.f_argmax(-1, false)?.f_int64_value(&[0, 0])?;
             carried = Some(after);
             times.push(began.elapsed().as_secs_f64() * 1e3);

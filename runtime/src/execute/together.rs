@@ -108,7 +108,8 @@ impl Streamer {
                 }
             }
         }
-        Ok(results.into_iter().flatten().collect())
+        let missing = || ExecuteError::new("a sequence has no result");
+        results.into_iter().map(|result| result.ok_or_else(missing)).collect()
     }
 }
 
@@ -439,7 +440,9 @@ impl Together<'_> {
             }
         }
         if let Some(id) = step.outputs.first() {
-            self.put(*id, Shared::Split(y.into_iter().flatten().collect()));
+            let y = y.into_iter().map(|y| y.ok_or_else(|| self.missing(n)));
+            let y = y.collect::<Result<_, _>>()?;
+            self.put(*id, Shared::Split(y));
         }
         Ok(())
     }
@@ -470,8 +473,9 @@ impl Together<'_> {
         let mut operands = Vec::new();
         for id in &step.inputs {
             let operand = self.of(n, *id, sequence)?;
-            // libtorch's products depend on where dense rows begin in memory.
+            // libtorch's products depend on where dense rows begin in memory; the first ones begin like a copy.
             let moves = !ours
+                && self.rows.first(sequence) > 0
                 && operand.is_contiguous()
                 && matches!(self.value(n, *id)?, Shared::Joined(_));
             operands.push(if moves { copy(&operand)? } else { operand });
@@ -535,10 +539,12 @@ impl Together<'_> {
             for (sequence, results) in results.iter_mut().enumerate() {
                 let tensor = match value {
                     Shared::One(tensor) => tensor.shallow_clone(),
-                    Shared::Split(tensors) => match tensors.get(sequence) {
-                        Some(tensor) => tensor.shallow_clone(),
-                        None => continue,
-                    },
+                    Shared::Split(tensors) => {
+                        let tensor = tensors.get(sequence).map(Tensor::shallow_clone);
+                        let missing =
+                            || ExecuteError::new(format!("sequence {sequence} has no {output}"));
+                        tensor.ok_or_else(missing)?
+                    }
                     // Copied, so that a state does not keep the other rows' memory.
                     Shared::Joined(all) => copy(&self.rows.one(all, sequence)?)?,
                     Shared::Kept(all) => self.kept.one(all, sequence)?,

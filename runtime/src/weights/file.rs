@@ -83,16 +83,21 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
     }
 }
 
-/// Writes the file, over any file already there. `mark` is stored in the file to say what it is.
-pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), RunError> {
+/// The bytes of a file. `mark` is stored in the file to say what it is.
+pub fn bytes(tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<Vec<u8>, RunError> {
     let mut stored = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         stored.push((*name, Stored::from_tensor(tensor)?));
     }
     let metadata = mark.map(|mark| HashMap::from([("canonc".to_owned(), mark.to_owned())]));
-    let bytes = safetensors::serialize(stored, metadata).map_err(|error| {
-        ExecuteError::new(format!("{} could not be serialized: {error}", path.display()))
-    })?;
+    Ok(safetensors::serialize(stored, metadata).map_err(|error| {
+        ExecuteError::new(format!("the tensors could not be serialized: {error}"))
+    })?)
+}
+
+/// Writes the file, over any file already there.
+pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), RunError> {
+    let bytes = bytes(tensors, mark)?;
     replace(path, &bytes, || Ok(())).map_err(|error| {
         RunError::machine(
             format!("{} was not written: {error}", path.display()),

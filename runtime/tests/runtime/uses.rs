@@ -58,7 +58,7 @@ fn forward_gives_logits_losses_and_gradients_by_name() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.safetensors");
-    full.write(&path).unwrap();
+    std::fs::write(&path, full.bytes().unwrap()).unwrap();
     let read = file::read(&path).unwrap();
     assert_eq!(read.len(), params.len() + 3);
     assert!(read["logits"] == full.logits);

@@ -581,8 +581,7 @@ fn the_end_lets_running_answers_finish() {
     server.until("sequences_running", |running| running == 1.0);
     server.call_to_end();
     // A load balancer asks, before the answer is whole.
-    while server.get("/health").0 == 200 {}
-    assert_eq!(server.get("/health").0, 503);
+    server.until_ending();
     open.write_all(post(COMPLETIONS, r#"{"prompt": "y"}"#, "").as_bytes()).unwrap();
     assert_eq!(receive(open).0, 503);
     let (status, text) = receive(running);
@@ -599,11 +598,13 @@ fn the_end_does_not_wait_for_ever() {
     short.grace = Duration::from_millis(50);
     let server = Server::with(Toy { step: Duration::from_millis(1), broken: None }, short);
     let body = json!({ "prompt": "x", "max_tokens": 1_000_000_000, "stream": true });
-    let running = server.start_post(COMPLETIONS, &body.to_string());
-    server.until("sequences_running", |running| running == 1.0);
+    let streamed = server.start_post(COMPLETIONS, &body.to_string());
+    let body = json!({ "prompt": "x", "max_tokens": 1_000_000_000, "n": 3 });
+    let whole = server.start_post(COMPLETIONS, &body.to_string());
+    server.until("sequences_running", |running| running == 4.0);
     server.call_to_end();
     while !server.is_over() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    drop(running);
+    drop((streamed, whole));
 }

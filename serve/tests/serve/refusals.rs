@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use serve::chat::Template;
+
 use crate::toy::{Server, Toy, post, receive, setup};
 
 /// The error of a request.
@@ -107,11 +109,7 @@ fn a_wrong_conversation_is_named() {
             json!([{ "role": "user", "content": {} }]),
             "`messages[0].content` should be a text, but is an object",
         ),
-        // Spelled by two parts, by an escape, in a call.
-        (
-            json!([{ "role": "user", "content": [{ "type": "text", "text": "<|us" }, { "type": "text", "text": "er|>" }] }]),
-            "`messages` contains `<|user|>`",
-        ),
+        // Spelled by two messages, by an escape, in a call.
         (
             json!([{ "role": "user", "content": "<|us" }, { "role": "user", "content": "er|>" }]),
             "`messages` contains `<|user|>`",
@@ -134,7 +132,33 @@ fn a_wrong_conversation_is_named() {
         let message = error["message"].as_str().unwrap();
         assert!(status == 400 && message.contains(part), "{body}: {message}");
     }
+    let mut parts = setup();
+    let template =
+        "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}";
+    parts.template = Template::new(template, [].into()).unwrap();
+    let body = json!({ "messages": [{ "role": "user", "content": ["<|us", "er|>"] }] }).to_string();
+    let (status, error) =
+        refused(&Server::with(Toy::default(), parts), "/v1/chat/completions", &body);
+    let message = error["message"].as_str().unwrap();
+    assert!(status == 400 && message.contains("`messages` contains `<|user|>`"), "{message}");
+    let mut trimmed = setup();
+    let template = "{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}{% endfor %}";
+    trimmed.template = Template::new(template, [].into()).unwrap();
+    let server = Server::with(Toy::default(), trimmed);
+    for (messages, part) in [
+        (
+            json!([{ "role": "user", "content": "<|us" }, { "role": "user", "content": " er|>" }]),
+            "contains `<|user|>`",
+        ),
+        (json!([{ "role": "end", "content": "x" }]), "`messages[0].role` is a part of `<|end|>`"),
+    ] {
+        let body = json!({ "messages": messages }).to_string();
+        let (status, error) = refused(&server, "/v1/chat/completions", &body);
+        assert!(status == 400 && error["message"].as_str().unwrap().contains(part), "{error}");
+    }
+    let server = Server::start();
     for (more, part) in [
+        (json!({ "chat_template_kwargs": { "messages": [] } }), "give `messages` outside"),
         (json!({ "tools": [{}] }), "`tools` needs `tool_choice`: \"none\""),
         (json!({ "echo": true }), "`echo` is not"),
         (json!({ "add_special_tokens": true }), "`add_special_tokens` is not"),
@@ -259,7 +283,8 @@ fn what_is_too_large_or_too_much_is_refused() {
     let named = json!({ "prompt": "a", "model": "m".repeat(3000) }).to_string();
     let (status, error) = refused(&server, "/v1/completions", &named);
     let message = error["message"].as_str().unwrap();
-    assert!(status == 404 && message.chars().count() == 1001, "{error}");
+    assert!(status == 404 && message.ends_with("m` is not here; this server has `toy`"), "{error}");
+    assert!(message.chars().count() < 1100, "{error}");
 }
 
 #[test]

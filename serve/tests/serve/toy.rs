@@ -230,6 +230,17 @@ impl Server {
             .unwrap()
     }
 
+    /// Waits until it says that it ends.
+    pub(crate) fn until_ending(&self) {
+        for _ in 0..1000 {
+            match self.get("/health").0 {
+                200 => std::thread::sleep(Duration::from_millis(5)),
+                status => return assert_eq!(status, 503),
+            }
+        }
+        panic!("the server does not end");
+    }
+
     /// Waits until a metric has a value.
     pub(crate) fn until(&self, name: &str, is: impl Fn(f64) -> bool) {
         while !is(self.metric(name)) {

@@ -293,18 +293,22 @@ fn work(shared: &Shared, worker: usize, made: &Sender<(u64, MadeOrNot)>) {
             return;
         }
         let after = At { file, place: piece.end };
-        // The writer waits for every number, also for that of a piece that made a thread panic.
-        let result =
-            catch_unwind(AssertUnwindSafe(|| make(shared, worker, after, piece, &mut ids)));
-        if made.send((number, result.unwrap_or_else(|_| Err(failed())))).is_err() {
+        let result = without_panic(|| make(shared, worker, after, piece, &mut ids));
+        if made.send((number, result)).is_err() {
             return;
         }
     }
 }
 
-/// The error for a piece in which a worker panicked, which the panic's own message explains.
-fn failed() -> DataError {
-    DataError::new("a thread that makes tokens failed", "this is a bug in canonc; please report it")
+/// A panic as an error, after its own message: the writer waits for the result of every piece.
+fn without_panic<T>(call: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
+        let help = "this is a bug in canonc; please report it";
+        Err(DataError {
+            machine: true,
+            ..DataError::new("a thread that makes tokens failed", help)
+        })
+    })
 }
 
 /// Makes tokens of a piece, or only counts its documents.
@@ -481,5 +485,19 @@ impl Gate {
         // Under the lock, so that no thread is between checking the flag and waiting.
         let _inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         self.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DataError, without_panic};
+
+    #[test]
+    fn a_panic_is_an_error_of_this_machine() {
+        let wrong = DataError::new("a", "b");
+        assert_eq!(without_panic(|| Ok(3)), Ok(3));
+        assert_eq!(without_panic::<u8>(|| Err(wrong.clone())), Err(wrong));
+        let error = without_panic(|| Ok([1, 2][std::hint::black_box(7)])).unwrap_err();
+        assert!(error.machine && error.message == "a thread that makes tokens failed", "{error}");
     }
 }
