@@ -234,20 +234,17 @@ const TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 /// Puts the tag behind a message's text, or behind its last part of text; returns that text.
 fn tagged(message: &mut Value) -> Option<String> {
     let content = message.get(&Value::from("content"))?;
-    let (text, content) = match &content {
-        Value::List(parts) => {
-            let mut parts = parts.to_vec();
-            let has_text = |part: &&mut Value| part.get(&Value::from("text")).is_some();
-            let last = parts.iter_mut().rev().find(has_text)?;
-            let text = last.get(&Value::from("text"))?.as_str()?.to_owned();
-            *last = with_field(last, "text", format!("{text}{TAG}").into())?;
-            (text, parts.into())
-        }
-        other => {
-            let text = other.as_str()?.to_owned();
-            let tagged = Value::from(format!("{text}{TAG}"));
-            (text, tagged)
-        }
+    let (text, content) = if let Value::List(parts) = &content {
+        let mut parts = parts.to_vec();
+        let has_text = |part: &&mut Value| part.get(&Value::from("text")).is_some();
+        let last = parts.iter_mut().rev().find(has_text)?;
+        let text = last.get(&Value::from("text"))?.as_str()?.to_owned();
+        *last = with_field(last, "text", format!("{text}{TAG}").into())?;
+        (text, parts.into())
+    } else {
+        let text = content.as_str()?.to_owned();
+        let tagged = Value::from(format!("{text}{TAG}"));
+        (text, tagged)
     };
     *message = with_field(message, "content", content)?;
     Some(text)
@@ -329,9 +326,9 @@ fn texts(content: &Value) -> Vec<String> {
         let text = part.get(&Value::from("text"));
         part.as_str().map(str::to_owned).or_else(|| Some(text?.as_str()?.to_owned()))
     };
-    match content {
-        Value::List(parts) => parts.iter().filter_map(text).collect(),
-        other => text(other).into_iter().collect(),
+    match content.as_list() {
+        Some(parts) => parts.iter().filter_map(text).collect(),
+        None => text(content).into_iter().collect(),
     }
 }
 

@@ -472,8 +472,11 @@ fn a_folder_of_another_program_is_a_model_for_every_command() {
     // A configuration alone is an arch without weights.
     fs::create_dir(place.join("config")).unwrap();
     fs::copy(Path::new(&source).join("config.json"), place.join("config/config.json")).unwrap();
-    let files = works(place, &["export", "config", "--to", "hf", "--out", "bare"]);
-    assert!(files.contains("config.json") && !files.contains("model.safetensors"), "{files}");
+    assert!(
+        works(place, &["export", "config", "--to", "torch", "--out", "bare"]).contains("model.py")
+    );
+    let said = refused(place, 2, &["export", "config", "--to", "hf", "--out", "bare2"]);
+    assert!(said.contains("a Hugging Face folder needs weights"), "{said}");
 }
 
 /// `canonc check` of locks, runs and folders.
