@@ -473,9 +473,8 @@ impl Together<'_> {
         let mut operands = Vec::new();
         for id in &step.inputs {
             let operand = self.of(n, *id, sequence)?;
-            // libtorch's products depend on where dense rows begin in memory; the first ones begin like a copy.
+            // libtorch's products depend on where dense rows begin in memory, and on their stride.
             let moves = !ours
-                && self.rows.first(sequence) > 0
                 && operand.is_contiguous()
                 && matches!(self.value(n, *id)?, Shared::Joined(_));
             operands.push(if moves { copy(&operand)? } else { operand });

@@ -47,11 +47,6 @@ impl Layout {
         self.spans.iter().map(|(_, count)| *count as usize).max().unwrap_or(0)
     }
 
-    /// The first row of sequence `n`.
-    pub(super) fn first(&self, n: usize) -> i64 {
-        self.spans.get(n).map_or(0, |(first, _)| *first)
-    }
-
     /// Rows of sequence `n`.
     pub(super) fn count(&self, n: usize) -> i64 {
         self.spans.get(n).map_or(0, |(_, count)| *count)
