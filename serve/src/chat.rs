@@ -322,13 +322,9 @@ const ROLES: [&str; 8] =
 
 /// All texts of a content, in their order: a template may write parts and messages without anything between.
 fn texts(content: &Value) -> Vec<String> {
-    let text = |part: &Value| {
-        let text = part.get(&Value::from("text"));
-        part.as_str().map(str::to_owned).or_else(|| Some(text?.as_str()?.to_owned()))
-    };
     match content.as_list() {
-        Some(parts) => parts.iter().filter_map(text).collect(),
-        None => text(content).into_iter().collect(),
+        Some(parts) => parts.iter().filter_map(text_of).collect(),
+        None => text_of(content).into_iter().collect(),
     }
 }
 
@@ -363,14 +359,16 @@ fn prepared(message: &Value, reads_parts: bool) -> Value {
     fields.into_iter().collect()
 }
 
+/// The text of a part, which may be a text itself.
+fn text_of(part: &Value) -> Option<String> {
+    let text = part.get(&Value::from("text"));
+    part.as_str().or_else(|| text.as_ref()?.as_str()).map(str::to_owned)
+}
+
 /// Parts of text as one text, with a line for each, as vLLM joins them.
 fn joined(content: &Value) -> Option<Value> {
     let Value::List(parts) = content else { return None };
-    let text = |part: &Value| match part.as_str() {
-        Some(text) => Some(text.to_owned()),
-        None => part.get(&Value::from("text"))?.as_str().map(str::to_owned),
-    };
-    Some(Value::from(parts.iter().map(text).collect::<Option<Vec<_>>>()?.join("\n")))
+    Some(Value::from(parts.iter().map(text_of).collect::<Option<Vec<_>>>()?.join("\n")))
 }
 
 /// Parts of text with their type.

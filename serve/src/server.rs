@@ -385,12 +385,15 @@ impl App {
             }
             Ok(whole)
         };
-        let bytes = tokio::time::timeout(ARRIVAL, whole).await.unwrap_or_else(|_| {
+        let mut bytes = tokio::time::timeout(ARRIVAL, whole).await.unwrap_or_else(|_| {
             let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
             Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why))
         })?;
         // Some clients write a byte order mark.
-        Ok(bytes.strip_prefix(b"\xef\xbb\xbf").map_or_else(|| bytes.clone(), <[u8]>::to_vec))
+        if bytes.starts_with(b"\xef\xbb\xbf") {
+            bytes.drain(..3);
+        }
+        Ok(bytes)
     }
 
     fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
@@ -584,7 +587,8 @@ async fn completions(State(app): State<Shared>, request: Request) -> Result<Resp
         let name = if several { format!("prompt[{at}]") } else { "prompt".to_owned() };
         let (ids, text) = match prompt {
             Prompt::Text(text) => {
-                (app.encode(&name, text.clone(), marked).await?, Some(text).filter(|_| echo))
+                let echoed = echo.then(|| text.clone());
+                (app.encode(&name, text, marked).await?, echoed)
             }
             Prompt::Tokens(ids) => (ids, None),
         };

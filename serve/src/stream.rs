@@ -32,7 +32,7 @@ pub(crate) struct Answering {
 /// A prompt.
 pub(crate) struct PromptTokens {
     pub(crate) ids: Vec<u32>,
-    /// Its text, if it came as one.
+    /// Its text, if it came as one and is repeated.
     pub(crate) text: Option<String>,
     /// Most tokens to draw.
     pub(crate) most: usize,
