@@ -151,33 +151,7 @@ impl Template {
         } = conversation;
         let mut messages: Vec<Value> =
             messages.iter().map(|message| prepared(message, self.reads_parts)).collect();
-        let named =
-            messages.iter().enumerate().map(|(at, message)| (format!("messages[{at}]"), message));
-        let options_of = options.iter().map(|(name, value)| (name.clone(), value));
-        for (name, value) in named.chain([("tools".to_owned(), tools)]).chain(options_of) {
-            if let Some(special) = spelled(value, codec) {
-                return Err(refusal(&name, special));
-            }
-        }
-        let contents = messages.iter().filter_map(|message| message.get(&Value::from("content")));
-        let together: Vec<String> = contents.flat_map(|content| texts(&content)).collect();
-        // A template may trim what it writes.
-        let trimmed: String = together.iter().map(|text| text.trim()).collect();
-        for text in [together.concat(), trimmed] {
-            if let Some(special) = codec.spelled(&text) {
-                return Err(refusal("messages", special));
-            }
-        }
-        for (at, role) in messages.iter().enumerate().filter_map(|(at, message)| {
-            Some((at, message.get(&Value::from("role"))?.as_str()?.to_owned()))
-        }) {
-            let is_part = |special: &&Special| !role.is_empty() && special.text.contains(&role);
-            // A template may write `<|ROLE|>`.
-            let special = codec.specials().iter().find(is_part);
-            if let Some(special) = special.filter(|_| !ROLES.contains(&role.as_str())) {
-                return Err(refusal(&format!("messages[{at}].role"), special));
-            }
-        }
+        refuse_specials(&messages, tools, options, codec)?;
         let continued = match messages.last_mut().filter(|_| *continue_final_message) {
             None => None,
             Some(last) => Some(tagged(last).ok_or_else(cannot_continue)?),
@@ -295,10 +269,46 @@ fn pieces(text: &str, codec: &dyn Codec) -> Result<Vec<u32>, String> {
     Ok(ids)
 }
 
-fn refusal(name: &str, special: &Special) -> ApiError {
+/// Refuses messages, tools and options that spell a special token, alone or together.
+fn refuse_specials(
+    messages: &[Value],
+    tools: &Value,
+    options: &[(String, Value)],
+    codec: &dyn Codec,
+) -> Result<(), ApiError> {
+    let named =
+        messages.iter().enumerate().map(|(at, message)| (format!("messages[{at}]"), message));
+    let options_of = options.iter().map(|(name, value)| (name.clone(), value));
+    for (name, value) in named.chain([("tools".to_owned(), tools)]).chain(options_of) {
+        if let Some(special) = spelled(value, codec) {
+            return Err(refusal(&name, "contains", special));
+        }
+    }
+    let contents = messages.iter().filter_map(|message| message.get(&Value::from("content")));
+    let together: Vec<String> = contents.flat_map(|content| texts(&content)).collect();
+    // A template may trim what it writes.
+    let trimmed: String = together.iter().map(|text| text.trim()).collect();
+    for text in [together.concat(), trimmed] {
+        if let Some(special) = codec.spelled(&text) {
+            return Err(refusal("messages", "contains", special));
+        }
+    }
+    for (at, role) in messages.iter().enumerate().filter_map(|(at, message)| {
+        Some((at, message.get(&Value::from("role"))?.as_str()?.to_owned()))
+    }) {
+        let is_part = |special: &&Special| !role.is_empty() && special.text.contains(&role);
+        // A template may write `<|ROLE|>`.
+        let special = codec.specials().iter().find(is_part);
+        if let Some(special) = special.filter(|_| !ROLES.contains(&role.as_str())) {
+            return Err(refusal(&format!("messages[{at}].role"), "is a part of", special));
+        }
+    }
+    Ok(())
+}
+
+fn refusal(name: &str, verb: &str, special: &Special) -> ApiError {
     let message = format!(
-        "`{name}` {} `{}`, a special token that only the chat template may write",
-        if name.ends_with("role") { "is a part of" } else { "contains" },
+        "`{name}` {verb} `{}`, a special token that only the chat template may write",
         special.text
     );
     ApiError::field(name, message)
