@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::CheckArgs;
 use crate::fail::{Exit, Failure, Outcome};
-use crate::files::{ARCH, canon_files, is_foreign};
+use crate::files::{canon_files, is_foreign};
 use crate::load::split;
 use crate::{archs, foreign, load, locks, named, output};
 
@@ -80,8 +80,8 @@ impl Report {
             self.archs += archs::all(&path, arch)?.found.len();
             return Ok(());
         }
-        // An exported folder has its arch in a file.
-        if is_foreign(&path) && !path.join(ARCH).is_file() {
+        // What canonc wrote has its arch in a file.
+        if is_foreign(&path) && foreign::own_arch(&path)?.is_none() {
             let files = canon_files(&path);
             // Another program's configuration may lie beside archs.
             if files.is_err() || foreign::names_a_model(&path) {

@@ -38,7 +38,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
     let dtype = args.dtype.unwrap_or_default();
     let Source { compiled, record, experiment, weights, known } = source(args)?;
     let record = match (record, &experiment, &weights) {
-        (None, None, Some(weights)) => Record::beside(weights).map_err(failure)?,
+        (None, None, Some(weights)) => foreign::beside(weights)?,
         (record, _, _) => record,
     };
     let vocab = compiled.graph.vocab;
@@ -156,6 +156,13 @@ struct Known {
 }
 
 impl Known {
+    /// What the checkpoint of a file says, if it is in one.
+    fn of_file(weights: &Path) -> Known {
+        let saved = checkpoint::saved_by(weights);
+        let of = saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
+        Known { of, step: None, attested: None }
+    }
+
     fn said(&self, dtype: ExportDtype) -> String {
         let Known { of, step: _, attested } = self;
         let of = match (of, attested) {
@@ -178,13 +185,15 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
             None if !interop::import::has_weights(path) => None,
             given => Some(weights::file(given.as_deref().unwrap_or(path))?),
         };
-        let record = Some(Record { folder: path.to_owned(), texts });
-        let known = weights.is_some().then_some(Known { of: None, step: None, attested: None });
+        let record = Some(Record { folder: path.to_owned(), texts, arch: None });
+        let known = weights.as_deref().map(Known::of_file);
         return Ok(Source { compiled, record, experiment: None, weights, known });
     }
-    if path.is_dir() {
-        return run(path, args.weights.as_deref());
-    }
+    let path = match (path.is_dir(), &args.weights) {
+        (true, None) => return run(path),
+        (true, Some(_)) => &run_of(path)?.lock(),
+        (false, _) => path,
+    };
     let weights = args.weights.as_deref().map(weights::file).transpose()?;
     if locks::is_lock(path)
         && let (Lock::Experiment(experiment), _) = locks::read(path)?
@@ -195,11 +204,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         return Ok(Source { compiled, record: None, experiment: Some(experiment), weights, known });
     }
     let compiled = archs::only(path, args.arch.as_deref())?.compiled;
-    let known = weights.as_deref().map(|file| {
-        let saved = checkpoint::saved_by(file);
-        let of = saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
-        Known { of, step: None, attested: None }
-    });
+    let known = weights.as_deref().map(Known::of_file);
     Ok(Source { compiled, record: None, experiment: None, weights, known })
 }
 
@@ -224,16 +229,18 @@ fn weights_of_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Fai
         .help("name the lock that they were trained with, or the folder of their run"))
 }
 
-/// A finished run, and the weights of its last checkpoint.
-fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
+/// The run in a folder.
+fn run_of(folder: &Path) -> Result<Paths, Failure> {
     let paths = Paths::new(folder);
-    if !paths.lock().is_file() {
-        return Err(runs::not_a_run(folder).help("or name a lock"));
+    match paths.lock().is_file() {
+        true => Ok(paths),
+        false => Err(runs::not_a_run(folder).help("or name a lock")),
     }
-    if weights.is_some() {
-        return Err(Failure::bad_input("a run has its own weights")
-            .help("remove --weights, or name the run's lock instead of its folder"));
-    }
+}
+
+/// A finished run, and the weights of its last checkpoint.
+fn run(folder: &Path) -> Result<Source, Failure> {
+    let paths = run_of(folder)?;
     beside::refuse_others(folder)?;
     let text = runs::read_text(&paths.lock())?;
     let experiment = read_experiment("lock", &text).map_err(runs::failure)?;
@@ -241,8 +248,8 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     if let Some(step) = attestation.diverged {
         let failure = Failure::bad_input(format!("`{}` diverged at step {step}", shown(folder)));
         return Err(Failure { exit: Exit::Finding, ..failure }.help(
-            "its weights are not finite numbers; name a run that reached its last step, or the run's lock with \
-             --weights and an earlier checkpoint's weights.safetensors",
+            "its weights are not finite numbers; name a run that reached its last step, or an earlier checkpoint's \
+             weights.safetensors with --weights",
         ));
     }
     let latest = checkpoint::latest(&paths.checkpoints()).map_err(runs::failure)?;

@@ -10,6 +10,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use interop::beside::RECORD;
+
 use crate::fail::{Failure, shown};
 
 pub use disk::nearest;
@@ -168,8 +170,8 @@ pub const PARAMS: &str = "params.json";
 /// The arch that `canonc export` writes into a folder.
 pub const ARCH: &str = "arch.canon";
 
-/// Whether a folder contains a model of another program.
+/// Whether a folder contains a model of another program, or one that canonc exported or imported.
 pub fn is_foreign(folder: &Path) -> bool {
     let has = |name: &str| folder.join(name).is_file();
-    folder.is_dir() && !has("lock") && [CONFIG, PARAMS, ARCH].into_iter().any(has)
+    folder.is_dir() && !has("lock") && [CONFIG, PARAMS, ARCH, RECORD].into_iter().any(has)
 }

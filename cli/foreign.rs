@@ -1,14 +1,15 @@
-//! A model in a folder of another program, or in one that `canonc export` wrote.
+//! A model in a folder of another program, or in one that `canonc export` or `canonc import` wrote.
 //!
-//! In: a folder. Out: its arch, and what its configuration says about texts. Must stay true: a folder is read as by
-//! `canonc import`, and nothing is written.
+//! In: a folder, or weights. Out: its arch, and what its configuration says about texts. Must stay true: a folder is read
+//! as by `canonc import`, and nothing is written; what is in the folder of weights speaks only for those weights.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use compiler::program::Compiled;
-use interop::beside::Texts;
+use interop::beside::{Record, Texts};
 use interop::config::Keys;
 use interop::import as other;
+use interop::source::file_of;
 
 use crate::fail::{Failure, shown};
 use crate::files::{ARCH, CONFIG, PARAMS, is_foreign};
@@ -29,16 +30,25 @@ pub fn names_a_model(folder: &Path) -> bool {
     folder.join(PARAMS).is_file() || text.contains("\"model_type\"")
 }
 
+/// The arch that an export or an import wrote into a folder.
+pub fn own_arch(folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    let exported = folder.join(ARCH);
+    if exported.is_file() {
+        return Ok(Some(exported));
+    }
+    Ok(Record::beside(folder).map_err(import::failure)?.and_then(|record| record.arch))
+}
+
 /// The model of a folder; `None` if it is no folder of another program. Diagnostics have been shown.
 pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failure> {
     if !is_foreign(folder) {
         return Ok(None);
     }
-    let own = folder.join(ARCH);
-    if own.is_file() {
+    if let Some(own) = own_arch(folder)? {
         let (loaded, compiled) = load::compile(&own, arch)?;
         let compiled = load::only(&loaded.name, compiled, |compiled| &compiled.name)?;
-        return Ok(Some(Foreign { compiled, texts: config_texts(&folder.join(CONFIG))? }));
+        let texts = beside(folder)?.map(|record| record.texts).unwrap_or_default();
+        return Ok(Some(Foreign { compiled, texts }));
     }
     if let Some(arch) = arch {
         let message = format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
@@ -47,6 +57,23 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
     let request = other::Request { source: folder, name: None, devices: None, weights: false };
     let imported = other::read(&request).map_err(import::failure)?;
     Ok(Some(Foreign { compiled: imported.compiled, texts: imported.texts }))
+}
+
+/// What came with weights: the record of their import, or the files of the folder that they are the weights of.
+pub fn beside(weights: &Path) -> Result<Option<Record>, Failure> {
+    if let Some(record) = Record::beside(weights).map_err(import::failure)? {
+        return Ok(Some(record));
+    }
+    let folder = if weights.is_dir() { weights } else { disk::parent(weights) };
+    let names = |file: &Path| file.file_name() == weights.file_name();
+    let has = weights.is_dir() || file_of(folder).is_ok_and(|file| names(&file));
+    if !has || !is_foreign(folder) {
+        return Ok(None);
+    }
+    let config =
+        [CONFIG, PARAMS].map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
+    let texts = config.as_deref().map(config_texts).transpose()?.unwrap_or_default();
+    Ok(Some(Record { folder: folder.to_owned(), texts, arch: None }))
 }
 
 /// What a configuration says about texts, if it is there.

@@ -64,7 +64,7 @@ pub mod work;
 use std::ffi::OsString;
 
 use clap::FromArgMatches;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::{Cli, Command, When};
 use fail::{Exit, Failure, Outcome};
@@ -193,7 +193,10 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     for line in text.lines().map(str::trim).take_while(|line| !line.starts_with("For more")) {
         let listed = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(tip) = line.strip_prefix("tip: ").or(listed) {
-            help.push(tip.to_owned());
+            // How to pass the option's name as a value: nobody means that.
+            if !tip.starts_with("to pass") {
+                help.push(tip.to_owned());
+            }
         } else if let Some(form) = line.strip_prefix("Usage: ") {
             help.push(format!("the form is `{form}`"));
         } else if !line.is_empty() {
@@ -204,6 +207,11 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     let mut failure = Failure::bad_input(message.join(" ").replace('\'', "`"));
     failure.help = help.into_iter().map(|line| line.replace('\'', "`")).collect();
     let cli = help::command();
+    let option =
+        error.get(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    if let Some(ContextValue::String(option)) = option {
+        failure.help.extend(commands_with(&cli, option));
+    }
     // For `canonc data generate`, keep both words.
     let (mut command, mut names) = (&cli, Vec::new());
     for word in argv.iter().skip(1) {
@@ -216,6 +224,18 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
         false => failure.help(format!("`canonc {} --help` has examples", names.join(" "))),
         true => failure.help("`canonc --help` lists the commands"),
     })
+}
+
+/// Commands that have an option, such as `--weights`.
+fn commands_with(cli: &clap::Command, option: &str) -> Option<String> {
+    let name = option.strip_prefix("--")?;
+    let has = |command: &&clap::Command| {
+        command.get_arguments().any(|argument| argument.get_long() == Some(name))
+    };
+    let with = cli.get_subcommands().filter(|command| !command.is_hide_set()).filter(has);
+    let with: Vec<String> =
+        with.map(|command| format!("`canonc {}`", command.get_name())).collect();
+    (!with.is_empty()).then(|| format!("`{option}` is for {}", with.join(", ")))
 }
 
 /// Error for a word that is not a command of `inside`, or not a top-level command if `inside` is empty.

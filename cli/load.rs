@@ -18,16 +18,33 @@ pub use compiler::load::{Content, Loaded, Trouble, source_too_large};
 
 /// Loads a file and its imports. Fails only if the file itself cannot be read.
 pub fn load(path: &Path) -> Result<Loaded, Failure> {
-    if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
-        let name = shown(path);
-        return Err(Failure::bad_input(format!("`{name}` is a recipe, not a .canon file"))
-            .help(format!("name its arch, or the lock that `canonc build {name}` makes")));
-    }
+    refuse_other(path)?;
     let content = read(path).map_err(|error| match path.is_dir() {
         true => folder_given(path),
         false => missing(path, &error),
     })?;
     Ok(load::load(name(path), content, &mut Disk))
+}
+
+/// Refuses a file that is named like another kind of file.
+fn refuse_other(path: &Path) -> Result<(), Failure> {
+    let name = shown(path);
+    let (what, help) =
+        match path.extension().and_then(|end| end.to_str()).filter(|_| path.is_file()) {
+            Some("toml") => {
+                ("a recipe", format!("name its arch, or the lock that `canonc build {name}` makes"))
+            }
+            Some("json") => {
+                ("JSON", "name the folder of a model, not its configuration".to_owned())
+            }
+            Some("safetensors" | "bin" | "pt" | "pth" | "ckpt") => (
+                "a file of weights",
+                format!("name the arch, and `--weights {name}`; or the folder of a model or a run"),
+            ),
+            Some("index" | "jsonl") => ("data", "name an arch, a lock or a run".to_owned()),
+            Some(_) | None => return Ok(()),
+        };
+    Err(Failure::bad_input(format!("`{name}` is {what}, not a .canon file")).help(help))
 }
 
 /// The file system, by paths as typed.

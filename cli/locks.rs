@@ -44,8 +44,19 @@ pub fn read(path: &Path) -> Result<(Lock, String), Failure> {
 pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
     match path.is_dir() {
         true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
-        true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
-            .help("name one of the locks in it"),
+        true => {
+            let failure = Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)));
+            failure.help(match stems(path).first() {
+                Some(first) => format!(
+                    "name a lock in it, such as `{}`",
+                    shown(&path.join(format!("{first}.lock")))
+                ),
+                None if files::is_foreign(path) => {
+                    "it contains a model, but no training; name the lock of a recipe".to_owned()
+                }
+                None => format!("it contains no lock; `canonc build` writes them into {FOLDER}/"),
+            })
+        }
         false => missing(path, error),
     }
 }
@@ -59,12 +70,7 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
     let (Some(name), io::ErrorKind::NotFound) = (found, error.kind()) else {
         return files::missing(path, error);
     };
-    let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
-    let mut known: Vec<String> = entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
-        .collect();
-    known.sort();
+    let known = stems(Path::new(FOLDER));
     let stem = name.strip_suffix(".lock").unwrap_or(name);
     let same = known.iter().map(String::as_str).find(|known| *known == stem);
     let what = match path.extension().and_then(|extension| extension.to_str()) {
@@ -85,6 +91,17 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
             failure().help(format!("there are {}{more}", listed.join(", ")))
         }
     }
+}
+
+/// Names of the locks in a folder.
+fn stems(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut known: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
+        .collect();
+    known.sort();
+    known
 }
 
 /// Refuses a file that is named like a source and is too large for one, before it is read.
@@ -108,7 +125,17 @@ pub fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
     let (name, stem) = (shown(path), path.file_stem().unwrap_or_default().to_string_lossy());
     let lock = format!("{FOLDER}/{stem}.lock");
     let (what, then) = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("canon") => ("an architecture", "is the lock to name then, or name a recipe's lock"),
+        Some("index") => {
+            let failure =
+                Failure::bad_input(format!("`{name}` is prepared documents, but a lock is needed"));
+            return Err(failure.help(format!(
+                "`canonc data about {name}` describes them; name a lock that reads them"
+            )));
+        }
+        Some("canon") => (
+            "an architecture",
+            "has the arch alone; to train it, name the lock of a recipe that uses it",
+        ),
         Some("toml") => match recipe::source(text) {
             Source::Recipe => ("a recipe", "run"),
             Source::Comparison => ("a comparison file", "compare"),

@@ -1,20 +1,29 @@
 //! Weight files named on the command line.
 //!
-//! In: a path. Out: the file, if it may hold weights. Must stay true: every command that takes weights refuses files
+//! In: a path. Out: the file, if it may hold weights; that of the last checkpoint of a run. Must stay true: every command that takes weights refuses files
 //! that only look like weights (a checkpoint's moments), and a checkpoint's damaged weights.
 
 use std::path::{Path, PathBuf};
 
 use interop::source::file_of;
-use records::checkpoint::{self, Part};
+use records::checkpoint::{self, Part, Pointer};
+use records::run::Paths;
 
 use crate::fail::{Exit, Failure, shown};
-use crate::files;
 use crate::import::failure;
+use crate::{files, runs};
 
-/// The given file, or the weights file in a folder.
+/// The given file, or the weights file in a folder: a run's or its `checkpoints`' are those of the last checkpoint.
 pub fn file(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::metadata(path).map_err(|error| files::missing(path, &error))?;
+    if Paths::new(path).lock().is_file() {
+        return runs::weights(path, None);
+    }
+    let checkpoints = if path.ends_with(checkpoint::POINTER) { disk::parent(path) } else { path };
+    let path = match checkpoint::pointer(checkpoints).map_err(runs::failure)? {
+        Pointer::To(latest) => &checkpoints.join(latest),
+        Pointer::None | Pointer::Unreadable(_) => path,
+    };
     let path = file_of(path).map_err(failure)?;
     refuse_moments(&path)?;
     refuse_damaged(&path)?;

@@ -40,7 +40,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 8000, allow_negative_numbers = true, value_parser = within::<u16>(0, u16::MAX))]
     pub port: u16,
     /// The address; 0.0.0.0 lets other machines connect
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = host)]
     pub host: IpAddr,
     /// The model's name in requests [default: that of the run or arch]
     #[arg(long, value_name = "NAME")]
@@ -81,4 +81,14 @@ pub struct ServeArgs {
     pub prompts: PromptArgs,
     #[command(flatten)]
     pub machine: MachineArgs,
+}
+
+/// Parses an address of this machine.
+fn host(text: &str) -> Result<IpAddr, String> {
+    match text {
+        "localhost" => Ok(IpAddr::from([127, 0, 0, 1])),
+        _ => {
+            text.parse().map_err(|_| "it is not an IP address, such as 127.0.0.1 or ::1".to_owned())
+        }
+    }
 }

@@ -96,6 +96,12 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(files::missing(path, &error).help("make it with `canonc data prepare`"));
     }
+    if locks::is_lock(path) {
+        let failure =
+            Failure::bad_input(format!("`{}` is a lock, not prepared documents", shown(path)));
+        return Err(failure
+            .help(format!("`canonc data about --lock {}` describes what it reads", shown(path))));
+    }
     let index = file::load(path).map_err(failure)?;
     if *check {
         index.check().map_err(failure)?;

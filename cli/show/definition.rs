@@ -3,11 +3,13 @@
 //! In: a name. Out: its source with its doc comment, as embedded in this binary; for `std` a list
 //! of all of them. Must stay true: the printed source is the one that the compiler uses.
 
+use std::path::Path;
+
 use compiler::op::{self, Config, Primitive};
 use compiler::program::STD;
 use dsl::{FileId, Item};
 
-use crate::fail::Failure;
+use crate::fail::{Failure, shown};
 use crate::output;
 
 /// One definition of std.
@@ -43,7 +45,10 @@ pub(super) fn unknown(name: &str) -> Failure {
     let known = known.chain(op::ALL.iter().map(|p| p.name)).chain(["std"]);
     let message = format!("`{name}` is neither a file nor a standard definition");
     let failure = Failure::bad_input(message);
-    match dsl::suggest(name, known) {
+    let arch = Path::new("arch").join(format!("{name}.canon"));
+    let arch = Some(arch.clone()).filter(|path| path.is_file()).or_else(|| disk::nearest(&arch));
+    let near = dsl::suggest(name, known).map(str::to_owned);
+    match near.or_else(|| arch.as_deref().map(shown)) {
         Some(near) => failure.help(format!("did you mean `canonc show {near}`?")),
         None => failure.help("`canonc show std` lists the standard definitions"),
     }

@@ -141,16 +141,13 @@ impl Asked<'_> {
         self.beside(name, compiled, weights, folder, &texts).map(Some)
     }
 
-    /// An arch with a named `tokenizer.json`, or with weights that `canonc import` wrote: the record beside them says so.
+    /// An arch with a named `tokenizer.json`, or with weights from a folder that has one.
     fn imported(&self) -> Result<Option<Described>, Failure> {
-        let record = match self.weights {
-            Some(weights) => Record::beside(weights).map_err(canonc::import::failure)?,
-            None => None,
-        };
+        let record = self.weights.map(foreign::beside).transpose()?.flatten();
         let named = self.prompts.tokenizer_file.as_deref();
         let named = named.filter(|path| path.extension().is_some_and(|end| end == "json"));
         let (folder, texts) = match (record, named.and_then(Path::parent)) {
-            (Some(Record { folder, texts }), _) => (folder, texts),
+            (Some(Record { folder, texts, arch: _ }), _) => (folder, texts),
             (None, Some(folder)) => (folder.to_owned(), Texts::default()),
             (None, None) => return Ok(None),
         };

@@ -132,6 +132,8 @@ pub struct Record {
     pub folder: PathBuf,
     /// What the configuration said about texts.
     pub texts: Texts,
+    /// The arch that was imported, if it is still there.
+    pub arch: Option<PathBuf>,
 }
 
 impl Record {
@@ -172,7 +174,10 @@ impl Record {
             bos: table.get("bos_token_id").and_then(id),
             ends: ends.into_iter().flatten().filter_map(id).collect(),
         };
-        Ok(Some(Record { folder: folder.to_owned(), texts }))
+        let arch = table.get("arch").and_then(toml::Value::as_str);
+        let arch = arch.map(|name| super::import::arch_of(folder, name));
+        let arch = arch.filter(|path| path.is_file());
+        Ok(Some(Record { folder: folder.to_owned(), texts, arch }))
     }
 }
 

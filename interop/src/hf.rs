@@ -131,7 +131,8 @@ pub fn released(keys: &Keys<'_>) -> Result<Released, ForeignError> {
         let why = format!("and it should be one of {}", types.join(", "));
         let help = match keys.text("model_type")? {
             Some(torch::MODEL_TYPE) => {
-                "`canonc export` wrote this folder: name its arch.canon as the arch, and the folder as --weights"
+                "its arch is the arch.canon that `canonc export` wrote: with that beside it, every command takes this \
+                 folder as it is, and nothing is left to import"
             }
             _ => "other families cannot be imported; write such an arch in .canon",
         };

@@ -477,7 +477,7 @@ impl Imported {
 
     fn fill(&self, folder: &Path) -> Result<(), ForeignError> {
         let name = &self.name;
-        put(&folder.join("arch").join(format!("{name}.canon")), &self.text)?;
+        put(&arch_of(folder, name), &self.text)?;
         if let Some(recipe) = self.recipe() {
             put(&folder.join("recipes").join(format!("{name}.toml")), &recipe)?;
         }
@@ -521,6 +521,11 @@ impl Imported {
         }
         out
     }
+}
+
+/// The arch of that name in the folder of an import.
+pub(super) fn arch_of(folder: &Path, name: &str) -> PathBuf {
+    folder.join("arch").join(format!("{name}.canon"))
 }
 
 /// Writes a file, creating its folder.

@@ -434,8 +434,17 @@ pub(super) fn differing(one: &Model, other: &Model) -> Option<(String, String)> 
         text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
     };
     let (one, other) = (lines(&one), lines(other));
-    let first = one.iter().zip(&other).find(|(a, b)| a != b);
-    Some(first.map_or_else(Default::default, |(a, b)| (a.clone(), b.clone())))
+    let alone = |these: &[String], those: &[String]| {
+        these.iter().filter(|line| !those.contains(line)).cloned().collect::<Vec<_>>()
+    };
+    let (one, other) = (alone(&one, &other), alone(&other, &one));
+    let field = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    let of = |lines: &[String], wanted: &str| {
+        let line = lines.iter().find(|line| field(line) == wanted);
+        line.cloned().unwrap_or_else(|| format!("no {wanted}"))
+    };
+    let first = one.first().or(other.first()).map(|line| field(line)).unwrap_or_default();
+    Some((of(&one, &first), of(&other, &first)))
 }
 
 /// The file of weights in a folder, or the path itself if it is a file.

@@ -126,15 +126,22 @@ pub fn serve(connection: &Connection) -> Result<Ended, String> {
 /// The first request that a server answers, with valid parameters; `None` if the client ends before it.
 fn initialize(connection: &Connection) -> Option<(RequestId, InitializeParams)> {
     loop {
-        let (id, params) = connection.initialize_start().ok()?;
-        match serde_json::from_value(params) {
-            Ok(params) => return Some((id, params)),
-            Err(error) => {
-                let code = ErrorCode::InvalidParams as i32;
-                let response = Response::new_err(id, code, format!("initialize: {error}"));
-                connection.sender.send(Message::Response(response)).ok()?;
+        let Request { id, method, params } = match connection.receiver.recv().ok()? {
+            Message::Request(request) => request,
+            Message::Notification(told) if told.method == "exit" => return None,
+            Message::Notification(_) | Message::Response(_) => continue,
+        };
+        let (code, why) = match (method.as_str(), serde_json::from_value(params)) {
+            ("initialize", Ok(params)) => return Some((id, params)),
+            ("initialize", Err(error)) => {
+                (ErrorCode::InvalidParams, format!("initialize: {error}"))
             }
-        }
+            (method, _) => {
+                (ErrorCode::ServerNotInitialized, format!("`initialize` comes before `{method}`"))
+            }
+        };
+        let response = Response::new_err(id, code as i32, why);
+        connection.sender.send(Message::Response(response)).ok()?;
     }
 }
 

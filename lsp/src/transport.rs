@@ -20,7 +20,13 @@ pub(crate) fn stdio() -> io::Result<(Connection, JoinHandle<()>)> {
     let (incoming, receiver) = bounded(WAITING);
     thread::Builder::new().name("reader".to_owned()).spawn(move || {
         // A client that breaks the protocol is treated like one that is gone.
-        let _ = read(&mut io::stdin().lock(), &mut io::stdout(), &incoming);
+        let ended = read(&mut io::stdin().lock(), &mut io::stdout(), &incoming);
+        if let Err(error) = ended.as_ref()
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            let _ =
+                writeln!(io::stderr(), "the input is not the language server protocol: {error}");
+        }
     })?;
     let writer =
         thread::Builder::new().name("writer".to_owned()).spawn(move || write(&outgoing))?;

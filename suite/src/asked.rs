@@ -3,9 +3,11 @@
 //! In: a suite's name, a folder of questions. Out: the requests of each task, and digests of what they were made from.
 //! Must stay true: two tasks with equal digests ask the same; a request knows the line of its question.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::SuiteError;
+use crate::needle::NEEDLE;
 use crate::questions::{Questions, shown};
 use crate::request::{Request, requests};
 use crate::suite::{Suite, Task};
@@ -32,10 +34,7 @@ pub fn open(path: &Path, data: Option<&Path>) -> Result<Opened, SuiteError> {
     let text = if built_in {
         crate::RELEASE
     } else {
-        own = disk::read_text(path, disk::SMALL).map_err(|error| {
-            let message = format!("the suite cannot be read: {error}");
-            SuiteError::new(&place, message, "name a suite's file, or the built-in suite `release`")
-        })?;
+        own = disk::read_text(path, disk::SMALL).map_err(|error| unreadable(path, &error))?;
         &own
     };
     let Suite { place, tasks } = Suite::read(&place, text)?;
@@ -45,6 +44,21 @@ pub fn open(path: &Path, data: Option<&Path>) -> Result<Opened, SuiteError> {
         None => Some(path.parent().unwrap_or(Path::new("")).to_owned()),
     };
     Ok(Opened { place, tasks, folder })
+}
+
+/// Error for a suite that is not there or cannot be read.
+fn unreadable(path: &Path, error: &io::Error) -> SuiteError {
+    let place = shown(path);
+    if error.kind() != io::ErrorKind::NotFound {
+        let message = format!("the suite cannot be read: {error}");
+        return SuiteError::new(place, message, "name a suite's file, or `release`");
+    }
+    let near = dsl::suggest(&place, [RELEASE, NEEDLE]).map(str::to_owned);
+    let help = match near.or_else(|| disk::nearest(path).map(|near| shown(&near))) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("name a suite's file, or `{RELEASE}`, `{NEEDLE}` or `task`"),
+    };
+    SuiteError::new(place, "there is no such suite or file", help)
 }
 
 /// A task with its questions.
