@@ -13,6 +13,7 @@ use dsl::limits::MAX_SOURCE_BYTES;
 use crate::fail::{Exit, Failure, reason, shown};
 use crate::files::{missing, nearest};
 use crate::output;
+use records::run::Paths;
 
 pub use compiler::load::{Content, Loaded, Trouble, source_too_large};
 
@@ -81,6 +82,17 @@ fn folder_given(path: &Path) -> Failure {
         return crate::runs::not_a_run(path);
     }
     let failure = Failure::bad_input(format!("`{}` is a folder, not a .canon file", shown(path)));
+    let mut above = path.ancestors().skip(1).take(2);
+    if let Some(run) = above.find(|folder| Paths::new(*folder).lock().is_file()) {
+        return failure.help(format!("it belongs to the run `{}`: name that", shown(run)));
+    }
+    if interop::import::has_weights(path) {
+        return failure.help(format!(
+            "it has weights, but no config.json, params.json or arch.canon says of which model; name the arch, and \
+             `--weights {}`",
+            shown(path)
+        ));
+    }
     let first = crate::files::canon_files(path).ok().and_then(|files| files.into_iter().next());
     match first {
         Some(first) => failure.help(format!("name a file in it, such as `{}`", shown(&first))),

@@ -1,9 +1,9 @@
 """Uses of exported folders in one version of `transformers`: FOLDER...
 
-Prints a line of JSON for each FOLDER: its class's origin, and for each use `yes`, `refused`, `not tried`, or what went wrong. Beside
+Prints a line of JSON for each FOLDER: its class's origin, and for each use `yes`, `refused`, or what went wrong. Beside
 each folder are FOLDER.tokens.safetensors with `tokens` [batch, time] and FOLDER.ours.safetensors with canonc's `logits`.
 MATRIX_BACKEND names the backend of torch.compile: by default the graph is captured, differentiated and
-decomposed as for Inductor, but not compiled. MATRIX_COMPILE lists the folders that are compiled; all, unless set.
+decomposed as for Inductor, but not compiled.
 """
 
 import json
@@ -245,9 +245,6 @@ class Uses:
 
     def compile(self):
         """One graph, forward and backward, of rows with padding."""
-        chosen = os.environ.get("MATRIX_COMPILE")
-        if chosen is not None and self.folder.name not in chosen.split():
-            return "not tried"
         torch._dynamo.reset()
         model = load(self.folder)
         compiled = torch.compile(model, fullgraph=True, backend=BACKEND)

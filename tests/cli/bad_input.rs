@@ -126,3 +126,54 @@ fn as_deep_as_the_bounds_allow() {
     let ran = canonc(dir.path(), &["graph", "tall.canon"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
+
+#[test]
+fn what_was_probably_meant() {
+    let dir = folder(&[
+        ("arch/good_1B.canon", GOOD),
+        ("model/config.json", "{\"model_type\": \"llama\"}"),
+        ("weights/model.safetensors", ""),
+        ("some/text.txt", ""),
+        ("documents.index", ""),
+        ("some.lock", ""),
+    ]);
+    for (words, parts) in [
+        ("show good_1B", &["did you mean `canonc show arch/good_1B.canon`?"][..]),
+        (
+            "show arch/good_1B.canon --weights w",
+            &[
+                "unexpected argument `--weights`",
+                "`--weights` is for `canonc eval`",
+                "`canonc forward`",
+            ],
+        ),
+        (
+            "show weights/model.safetensors",
+            &["is a file of weights", "`--weights weights/model.safetensors`"],
+        ),
+        ("show model/config.json", &["is JSON, not a .canon file", "the folder of a model"]),
+        (
+            "graph ./weights",
+            &["no config.json, params.json or arch.canon", "`--weights ./weights`"],
+        ),
+        ("diff model model", &["is a folder, not a lock", "it contains a model, but no training"]),
+        ("diff some some", &["it contains no lock", "into lockfiles/"]),
+        ("diff . .", &["name a lock in it, such as `./some.lock`"]),
+        ("eval --suite releas --list", &["there is no such suite", "did you mean `release`?"]),
+        (
+            "data about some.lock",
+            &["is a lock, not prepared documents", "canonc data about --lock some.lock"],
+        ),
+        (
+            "data inspect documents.index",
+            &["is prepared documents", "canonc data about documents.index"],
+        ),
+    ] {
+        let ran = canonc(dir.path(), &words.split(' ').collect::<Vec<_>>());
+        assert_eq!(ran.code, 2, "{words}: {}", ran.stderr);
+        for part in parts {
+            assert!(ran.stderr.contains(part), "{words}: {part}: {}", ran.stderr);
+        }
+        assert!(!ran.stderr.contains("to pass"), "{words}: {}", ran.stderr);
+    }
+}

@@ -19,7 +19,8 @@ struct Editor {
 impl Editor {
     fn new() -> Editor {
         let mut command = command(&root(), &["lsp", "--stdio"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
         Editor { child, input, output }
@@ -118,4 +119,22 @@ fn an_editor_that_goes_away_ends_the_server() {
     let mut editor = Editor::new();
     editor.input = None;
     assert_eq!(editor.child.wait().unwrap().code(), Some(1));
+}
+
+#[test]
+fn what_is_no_client_is_told_so() {
+    // Another program's input.
+    let mut editor = Editor::new();
+    editor.input.take().unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(editor.child.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    editor.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("not the language server protocol: a header without `:`"), "{said}");
+    // A request too early has an answer, and the server waits on.
+    let mut editor = Editor::new();
+    editor.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "shutdown" }));
+    let error = &editor.receive()["error"];
+    assert_eq!(error["code"], -32002);
+    assert_eq!(error["message"], "`initialize` comes before `shutdown`");
+    assert_eq!(editor.start()["serverInfo"]["name"], "canonc");
 }

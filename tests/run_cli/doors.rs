@@ -99,16 +99,21 @@ fn only_the_weights_of_the_lock_and_the_run_are_exported() {
     let step =
         |run: &str, step: u64| place.path(&format!("runs/{run}/checkpoints/step-{step:010}"));
     let weights = "runs/other/checkpoints/step-0000000006/weights.safetensors";
-    for lock in ["lockfiles/small.lock", "runs/small/lock"] {
+    for lock in ["lockfiles/small.lock", "runs/small/lock", "runs/small"] {
         let said = place.exits(1, &format!("export {lock} --weights {weights} --to hf --out no"));
         assert!(said.contains("these weights are of step 6 of a run of lock"), "{said}");
     }
-    let said = place
-        .exits(0, &format!("export lockfiles/other.lock --weights {weights} --to hf --out hf"));
-    assert!(said.contains("README.md"), "{said}");
-    let card = fs::read_to_string(place.path("hf/README.md")).unwrap();
-    assert!(card.contains("| weights | of step 6 of 6 of lock "), "{card}");
-    assert!(card.contains(", not attested |") && !card.contains("attested by"), "{card}");
+    // The last weights of a run by each of their names.
+    let checkpoints = "runs/other/checkpoints";
+    let names = [weights, "runs/other", checkpoints, "runs/other/checkpoints/latest"];
+    for (at, weights) in names.iter().enumerate() {
+        let words = format!("export lockfiles/other.lock --weights {weights} --to hf --out hf{at}");
+        let said = place.exits(0, &words);
+        assert!(said.contains("README.md"), "{said}");
+        let card = fs::read_to_string(place.path(&format!("hf{at}/README.md"))).unwrap();
+        assert!(card.contains("| weights | of step 6 of 6 of lock "), "{words}: {card}");
+        assert!(card.contains(", not attested |") && !card.contains("attested by"), "{card}");
+    }
     // Swap two checkpoints of the run.
     let away = place.path("away");
     fs::rename(step("small", 6), &away).unwrap();

@@ -116,7 +116,12 @@ fn an_imported_model_has_the_numbers_of_its_folder() {
     };
     let (settings, tasks) = results(&IMPORTED);
     assert_eq!(settings["max_length"], 96);
-    assert_eq!((settings, tasks), results(&["hf"]));
+    works(root, &["build", "a.canon", "--out", "."]);
+    let forms: [&[&str]; 4] =
+        [&["hf"], &["in"], &["a.canon", "--weights", "hf"], &["llama.lock", "--weights", "hf"]];
+    for form in forms {
+        assert_eq!((settings.clone(), tasks.clone()), results(form), "{form:?}");
+    }
     let text = |model: &[&str]| {
         let words = ["--prompt", "Once", "--max-tokens", "20", "--seed", "3"];
         works(root, &[&["generate"], model, &words].concat())
@@ -140,6 +145,16 @@ fn an_exported_import_is_the_folder_it_came_from() {
     let config = read(&root.join("out/config.json"));
     assert_eq!(config["max_position_embeddings"], 96);
     assert_eq!(config["bos_token_id"], 256);
+    // However the model is named, the folder is the same.
+    let card = |folder: &str| fs::read_to_string(root.join(folder).join("README.md")).unwrap();
+    for (out, form) in [("of_import", "in"), ("of_arch", "a.canon --weights hf/model.safetensors")]
+    {
+        let words: Vec<&str> = form.split(' ').collect();
+        works(root, &[&["export"], &words[..], &["--to", "hf", "--out", out]].concat());
+        assert_eq!(read(&root.join(out).join("config.json")), config, "{form}");
+        assert!(root.join(out).join("tokenizer.json").is_file(), "{form}");
+    }
+    assert_eq!(card("of_import"), card("out"));
     // A named tokenizer, with marks of its own.
     fs::create_dir(root.join("other")).unwrap();
     fs::copy(root.join("hf/tokenizer.json"), root.join("other/tokenizer.json")).unwrap();
@@ -186,6 +201,7 @@ fn a_server_has_the_context_of_its_model() {
         (format!("{imported} --context 50"), 50, false),
         (format!("{imported} --context 97"), 97, true),
         ("a.canon --weights w.safetensors".to_owned(), 4096, false),
+        ("a.canon --weights hf".to_owned(), 96, false),
     ] {
         let server = Server::in_folder(root, &words);
         let (_, text) = server.ask("GET", "/v1/models", "", "");
