@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use interop::source::file_of;
 use records::checkpoint::{self, Part, Pointer};
-use records::run::Paths;
+use records::run::{POINTER, Paths};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::import::failure;
@@ -19,7 +19,7 @@ pub fn file(path: &Path) -> Result<PathBuf, Failure> {
     if Paths::new(path).lock().is_file() {
         return runs::weights(path, None);
     }
-    let checkpoints = if path.ends_with(checkpoint::POINTER) { disk::parent(path) } else { path };
+    let checkpoints = if path.ends_with(POINTER) { disk::parent(path) } else { path };
     let path = match checkpoint::pointer(checkpoints).map_err(runs::failure)? {
         Pointer::To(latest) => &checkpoints.join(latest),
         Pointer::None | Pointer::Unreadable(_) => path,
