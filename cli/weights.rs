@@ -19,10 +19,14 @@ pub fn file(path: &Path) -> Result<PathBuf, Failure> {
     if Paths::new(path).lock().is_file() {
         return runs::weights(path, None);
     }
-    let checkpoints = if path.ends_with(POINTER) { disk::parent(path) } else { path };
-    let path = match checkpoint::pointer(checkpoints).map_err(runs::failure)? {
-        Pointer::To(latest) => &checkpoints.join(latest),
-        Pointer::None | Pointer::Unreadable(_) => path,
+    let is_pointer = path.is_file() && path.ends_with(POINTER);
+    let checkpoints = if is_pointer { disk::parent(path) } else { path };
+    let path = match is_pointer || path.is_dir() {
+        true => match checkpoint::pointer(checkpoints).map_err(runs::failure)? {
+            Pointer::To(latest) => &checkpoints.join(latest),
+            Pointer::None | Pointer::Unreadable(_) => path,
+        },
+        false => path,
     };
     let path = file_of(path).map_err(failure)?;
     refuse_moments(&path)?;

@@ -143,8 +143,8 @@ fn what_was_probably_meant() {
             "show arch/good_1B.canon --weights w",
             &[
                 "unexpected argument `--weights`",
-                "`--weights` is for `canonc eval`",
-                "`canonc forward`",
+                "`--weights` is for `canonc forward`",
+                "`canonc eval`",
             ],
         ),
         (
