@@ -226,6 +226,9 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     })
 }
 
+/// Most commands that are named for an option; one of many commands says nothing.
+const MOST: usize = 8;
+
 /// Commands that have an option, such as `--weights`.
 fn commands_with(cli: &clap::Command, option: &str) -> Option<String> {
     let name = option.strip_prefix("--")?;
@@ -235,7 +238,7 @@ fn commands_with(cli: &clap::Command, option: &str) -> Option<String> {
     let with = cli.get_subcommands().filter(|command| !command.is_hide_set()).filter(has);
     let with: Vec<String> =
         with.map(|command| format!("`canonc {}`", command.get_name())).collect();
-    (!with.is_empty()).then(|| format!("`{option}` is for {}", with.join(", ")))
+    (1..=MOST).contains(&with.len()).then(|| format!("`{option}` is for {}", with.join(", ")))
 }
 
 /// Error for a word that is not a command of `inside`, or not a top-level command if `inside` is empty.

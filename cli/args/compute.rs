@@ -150,14 +150,14 @@ or of cross-entropy for a .canon file); with --grad also `grad.PATH`, the gradie
 Schema of --json: {schema: \"canonc.forward.v1\", out, loss, counted, tensors: [{name, shape}],
 kernels: [{kernel, path, times}]}; loss and counted are null without targets.")]
 pub struct ForwardArgs {
-    /// A .canon file, a lock, a run's folder, or a Hugging Face folder
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default for a run: its
-    /// last checkpoint]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, a folder with one, or a run [default for a run:
+    /// its last checkpoint]
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// A safetensors file with `tokens`
@@ -205,14 +205,14 @@ kernels: [{kernel, path, times}]}; prompt and text are null for a prompt of toke
 state carried between tokens. `canonc report --samples` shows such documents."
 )]
 pub struct GenerateArgs {
-    /// A .canon file, a lock, a run's folder, or a Hugging Face folder
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default for a run: its
-    /// last checkpoint]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, a folder with one, or a run [default for a run:
+    /// its last checkpoint]
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// A text to continue
@@ -303,14 +303,14 @@ A question is a line `{\"text\": …, \"answer\": …}`. For each one, a line on
 whether it is right. If the expected answer is empty or has more tokens than --max-tokens, it cannot be judged:
 `right` is null, `flag` says why, and the question is not counted.")]
 pub struct AnswerArgs {
-    /// A .canon file, a lock, a run's folder, or a Hugging Face folder
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default for a run: its
-    /// last checkpoint]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, a folder with one, or a run [default for a run:
+    /// its last checkpoint]
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// A JSON lines file

@@ -39,7 +39,7 @@ Schema of --json and --out: {schema: \"canonc.eval.v1\", model: {name, graph, we
 value, stderr, each}]}], kernels: [{kernel, path, times}]}; task, questions and examples are digests (BLAKE3), each has
 every question's part.")]
 pub struct EvalArgs {
-    /// A run's folder, a lock, a .canon file, or a folder of Hugging Face or Lingua
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
     #[arg(value_name = "MODEL", required_unless_present = "list")]
     pub file: Option<PathBuf>,
     /// The suite: a TOML file, or `release`, `needle` or `task`
@@ -85,8 +85,8 @@ pub struct EvalArgs {
     /// The architecture, if the file has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default for a run: its
-    /// last checkpoint]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, a folder with one, or a run [default for a run:
+    /// its last checkpoint]
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     #[command(flatten)]

@@ -26,7 +26,7 @@ Examples:
   canonc import release/default --out imported       one variant of a release
   canonc import recipe.yaml --devices 128 --out new  a recipe of Lingua's trainer
   canonc import config.json --no-weights --out new   the arch alone
-  canonc forward imported/arch/NAME.canon --weights imported/weights.safetensors --tokens t.safetensors --out o.safetensors
+  canonc serve imported                              any command takes the folder as a model
 
 Reads   config.json with model.safetensors or pytorch_model.bin, one file or shards, of Llama (also 3.1), Mistral,
         Qwen3, Gemma 2, OLMo 2, LlamaCanon, GLA5, GDN2 and Mamba2; params.json with consolidated.pth; a release: a
@@ -36,8 +36,8 @@ Writes  OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it tra
         if it has weights (f32, under the paths that `canonc show` lists), copies of tokenizer.json,
         tokenizer_config.json, chat_template.jinja and generation_config.json, and OUT/import.toml: digests of every
         file that was read, the context (max_position_embeddings), ids of bos and eos, what was left out and why, and
-        tensors with other values (the norms of Gemma 2 multiply by 1 + weight, so 1 is added). With
-        --weights OUT/weights.safetensors, `eval`, `serve`, `generate` and `export` use these as they use the folder's.
+        tensors with other values (the norms of Gemma 2 multiply by 1 + weight, so 1 is added). OUT is a model
+        for `eval`, `serve`, `generate`, `forward` and `export`, as the folder was; so is an arch with --weights OUT.
         OUT is written completely or not at all. To import a model without weights, add --no-weights.
 
 A step has devices x grad_acc_steps x batch_size x seq_len tokens. Published recipes give the number of GPUs only
@@ -120,7 +120,7 @@ Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path], weights (t
   known; null without weights)}."
 )]
 pub struct ExportArgs {
-    /// A lock, the folder of a finished run, a .canon file, or a Hugging Face folder
+    /// A finished run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc imported
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
     /// The target format
@@ -129,7 +129,8 @@ pub struct ExportArgs {
     /// The folder to create; it must be empty or missing
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Weights with our, Hugging Face's or Lingua's names, if the source is not a run
+    /// The parameters, under our names, Hugging Face's or Lingua's: a file, a folder with one, or a run [default for a
+    /// run: its last checkpoint; for a folder: its own]
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Dtype of the written weights [default: f32]

@@ -26,14 +26,14 @@ A request has the same answer, bit for bit, whatever other requests are computed
 the routes, their fields and the limits. Ctrl-C and SIGTERM finish the running answers and exit with 0; a port in use
 exits with 3.")]
 pub struct ServeArgs {
-    /// A run, a lock, a .canon file, or a Hugging Face folder
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
     /// The architecture, if the file has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default for a run: its
-    /// last checkpoint; for a folder: its own]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, a folder with one, or a run [default for a run:
+    /// its last checkpoint; for a folder: its own]
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// The port; 0 takes a free one

@@ -155,16 +155,6 @@ impl Fields {
     fn ignored(self) -> Vec<String> {
         self.map.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect()
     }
-
-    /// Refuses a field that nobody took.
-    fn end(self) -> Result<(), ApiError> {
-        match self.ignored().first() {
-            None => Ok(()),
-            Some(name) => {
-                Err(ApiError::field(name, format!("`{name}` is not a field of this request")))
-            }
-        }
-    }
 }
 
 /// Fields of other servers and of newer clients that would change an answer, with the values that do not.
@@ -626,6 +616,8 @@ pub struct Tokenize {
     pub what: Tokenized,
     /// Whether the mark before a text is added.
     pub marked: bool,
+    /// Fields that have no effect.
+    pub ignored: Vec<String>,
 }
 
 impl Tokenize {
@@ -646,8 +638,7 @@ impl Tokenize {
         };
         let model = fields.text("model")?;
         let marked = fields.flag("add_special_tokens", true)?;
-        fields.end()?;
-        Ok(Tokenize { model, what, marked })
+        Ok(Tokenize { model, what, marked, ignored: fields.ignored() })
     }
 }
 
@@ -658,6 +649,8 @@ pub struct Detokenize {
     pub model: Option<String>,
     /// The tokens.
     pub tokens: Vec<u32>,
+    /// Fields that have no effect.
+    pub ignored: Vec<String>,
 }
 
 impl Detokenize {
@@ -672,7 +665,6 @@ impl Detokenize {
             Some(other) => return Err(wrong("tokens", "a list of token ids", &other)),
         };
         let model = fields.text("model")?;
-        fields.end()?;
-        Ok(Detokenize { model, tokens })
+        Ok(Detokenize { model, tokens, ignored: fields.ignored() })
     }
 }

@@ -429,15 +429,25 @@ impl App {
         text: String,
         marked: bool,
     ) -> Result<Vec<u32>, ApiError> {
+        let own = self.convert(name, move |codec| codec.encode(&text)).await?;
+        let mut ids: Vec<u32> = self.setup.codec.before().filter(|_| marked).into_iter().collect();
+        ids.extend(own);
+        Ok(ids)
+    }
+
+    /// What the codec makes of a field, on a thread that may take long.
+    async fn convert<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, ApiError> {
         if let Some(why) = &self.setup.no_text {
             return Err(ApiError::field(name, why.clone()));
         }
-        let mut ids: Vec<u32> = self.setup.codec.before().filter(|_| marked).into_iter().collect();
         let codec = self.setup.codec.clone();
-        let own = tokio::task::spawn_blocking(move || codec.encode(&text)).await;
-        let own = own.unwrap_or_else(|_| Err("this text cannot be tokenized".to_owned()));
-        ids.extend(own.map_err(|why| ApiError::field(name, why))?);
-        Ok(ids)
+        let made = tokio::task::spawn_blocking(move || work(codec.as_ref())).await;
+        let made = made.unwrap_or_else(|_| Err("it cannot be converted".to_owned()));
+        made.map_err(|why| ApiError::field(name, why))
     }
 
     /// The most tokens to draw after this prompt, if all fits.
@@ -649,7 +659,7 @@ async fn one_model(
     Ok(Json(app.card()))
 }
 
-async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Json<Value>, ApiError> {
+async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
     let Read { value, ordered } = app.read(request).await?;
     let asked = request::Tokenize::read(value, &ordered)?;
     app.check_name(asked.model.as_deref())?;
@@ -663,25 +673,21 @@ async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Json<Va
         }
     };
     let (count, most) = (ids.len(), app.setup.context);
-    Ok(Json(json!({ "count": count, "max_model_len": most, "tokens": ids })))
+    let answer = Json(json!({ "count": count, "max_model_len": most, "tokens": ids }));
+    Ok(with_ignored(answer.into_response(), &asked.ignored))
 }
 
-async fn detokenize(State(app): State<Shared>, request: Request) -> Result<Json<Value>, ApiError> {
+async fn detokenize(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
     let value = app.json(request).await?;
     let asked = request::Detokenize::read(value)?;
     app.check_name(asked.model.as_deref())?;
-    if let Some(why) = &app.setup.no_text {
-        return Err(ApiError::field("tokens", why.clone()));
-    }
     if let Some(id) = asked.tokens.iter().find(|id| **id as usize >= app.vocab) {
         let why = format!("`tokens` has the token {id}, but the vocabulary has {}", app.vocab);
         return Err(ApiError::field("tokens", why));
     }
-    let codec = app.setup.codec.clone();
-    let bytes = tokio::task::spawn_blocking(move || codec.decode(&asked.tokens)).await;
-    let bytes = bytes.unwrap_or_else(|_| Err("these tokens have no text".to_owned()));
-    let bytes = bytes.map_err(|why| ApiError::field("tokens", why))?;
-    Ok(Json(json!({ "prompt": String::from_utf8_lossy(&bytes) })))
+    let bytes = app.convert("tokens", move |codec| codec.decode(&asked.tokens)).await?;
+    let answer = Json(json!({ "prompt": String::from_utf8_lossy(&bytes) }));
+    Ok(with_ignored(answer.into_response(), &asked.ignored))
 }
 
 const ROUTES: &str = "GET /v1/models, /health and /metrics; POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize";

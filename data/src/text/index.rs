@@ -299,7 +299,7 @@ impl<'a> Lengths<'a> {
 pub(super) fn malformed(report: &Report) -> DataError {
     DataError::new(
         report.malformed_lines(),
-        "correct these lines, or skip them with `canonc data prepare --malformed skip`",
+        "correct these lines, name another field with --field, or skip them with `canonc data prepare --malformed skip`",
     )
 }
 
@@ -477,8 +477,8 @@ mod tests {
         assert_eq!(lines, [5, 6, 7, 8]);
         assert!(first_bad[0].to_string().starts_with("a.jsonl:5: not a JSON object: "));
         assert_eq!(first_bad[1].why, "`text` or `content` is not a string");
-        assert_eq!(first_bad[2].why, "no `text` and no `content`");
-        assert_eq!(first_bad[3].why, "not a JSON object");
+        assert_eq!(first_bad[2].why, "no `text` and no `content`, but `id`");
+        assert_eq!(first_bad[3].why, "a JSON list, not one object a line");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! line with a duplicate field has no document, even if other readers accept it. The other fields may hold any JSON, and
 //! what Python writes for numbers without a value: `NaN`, `Infinity`, `-Infinity`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use disk::json::replace_words;
@@ -129,8 +130,10 @@ impl fmt::Display for BadLine {
 /// The document of a line, or why it has none.
 pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
     // Without this check, serde would read a list as the fields in order.
-    if line.trim_ascii_start().first() != Some(&b'{') {
-        return Err("not a JSON object".to_owned());
+    match line.trim_ascii_start().first() {
+        Some(b'{') => {}
+        Some(b'[') => return Err("a JSON list, not one object a line".to_owned()),
+        Some(_) | None => return Err("not a JSON object".to_owned()),
     }
     let words = std::str::from_utf8(line).map(|text| replace_words(text, |_| "null".to_owned()));
     let mut reader =
@@ -148,12 +151,26 @@ pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
     match values.into_iter().flatten().next() {
         Some(Some(text)) => Ok(text),
         Some(None) => Err(format!("{field} is not a string")),
-        None => Err(match field {
-            Field::Usual => "no `text` and no `content`".to_owned(),
-            Field::Named(name) => format!("no `{name}`"),
-        }),
+        None => {
+            let missing = match field {
+                Field::Usual => "no `text` and no `content`".to_owned(),
+                Field::Named(name) => format!("no `{name}`"),
+            };
+            let all = words.as_ref().ok().and_then(|text| serde_json::from_str(text).ok());
+            let all: BTreeMap<String, IgnoredAny> = all.unwrap_or_default();
+            let names: Vec<String> =
+                all.keys().take(NAMED).map(|name| format!("`{name}`")).collect();
+            Err(if names.is_empty() {
+                missing
+            } else {
+                format!("{missing}, but {}", names.join(", "))
+            })
+        }
     }
 }
+
+/// Most fields of a line that are named where the document's is missing.
+const NAMED: usize = 4;
 
 const TWICE: &str = "a field is given twice: ";
 
@@ -286,7 +303,7 @@ mod tests {
             (r#"{"content": "b", "id": [1, {"text": 2}]}"#, &named("content"), Ok("b")),
             (r#"{"te\u0078t": "\u00e9\ud83d\ude00"}"#, &usual, Ok("é😀")),
             (r#"{"text": "a", "body": "b"}"#, &named("body"), Ok("b")),
-            (r#"{"text": "a"}"#, &named("body"), Err("no `body`")),
+            (r#"{"text": "a"}"#, &named("body"), Err("no `body`, but `text`")),
             (
                 r#"{"text": null, "content": "b"}"#,
                 &usual,

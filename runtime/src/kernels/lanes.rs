@@ -126,15 +126,19 @@ pub(crate) fn sum_exp<const FMA: bool>(a: &[f32], less: f32) -> f32 {
 
 /// Adds lanes pairwise, neighbours at distance 8, 4, 2, 1.
 #[inline(always)]
-pub(crate) fn total(mut sums: [f32; SUMS]) -> f32 {
-    let mut half = SUMS / 2;
-    while half > 0 {
-        for l in 0..half {
-            sums[l] += sums[l + half];
-        }
-        half /= 2;
+pub(crate) fn total(sums: [f32; SUMS]) -> f32 {
+    let [sum] = half::<2, 1>(half::<4, 2>(half::<8, 4>(half::<SUMS, 8>(sums))));
+    sum
+}
+
+/// The sums of each lane and the one at the distance H. Lengths are constants, so that these are one instruction each.
+#[inline(always)]
+fn half<const N: usize, const H: usize>(sums: [f32; N]) -> [f32; H] {
+    let mut half = [0.0; H];
+    for l in 0..H {
+        half[l] = sums[l] + sums[l + H];
     }
-    sums[0]
+    half
 }
 
 /// An element in memory that is computed with in f32.

@@ -383,6 +383,19 @@ fn fields_that_change_nothing_are_taken_and_unknown_ones_named() {
     let answer = raw(server.start_post(CHAT, &body.to_string()));
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(answer.contains("x-ignored-fields: strange\r\n"), "{answer}");
+    // The body of a completion shows its tokens as it is.
+    for (path, body, ignored) in [
+        (
+            "/tokenize",
+            json!({ "messages": messages, "temperature": 0.5, "tool_choice": "auto" }),
+            "temperature, tool_choice",
+        ),
+        ("/detokenize", json!({ "tokens": [97], "strange": 1 }), "strange"),
+    ] {
+        let answer = raw(server.start_post(path, &body.to_string()));
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains(&format!("x-ignored-fields: {ignored}\r\n")), "{answer}");
+    }
 }
 
 #[test]

@@ -5,12 +5,14 @@
 
 use std::ops::Range;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::grain;
 use crate::kernels::arrange::cast;
-use crate::kernels::ffi::{self, MatrixMut, Strip, Vectorised, parallel_columns};
-use crate::kernels::lanes::{Element, SUMS, load, mul_add, total};
+use crate::kernels::ffi::{
+    self, Cut, MatrixMut, Strip, Vectorised, parallel_columns, parallel_cuts,
+};
+use crate::kernels::lanes::{Element, SUMS, load, mul_add, store, total};
 use crate::kernels::{Isa, KernelError};
 
 /// Sums of one output that do not wait for each other. Input n is added to sum n / [`SUMS`] mod [`CHAINS`].
@@ -18,12 +20,12 @@ const CHAINS: usize = 4;
 /// Inputs that the sums of an output take together.
 const STEP: usize = CHAINS * SUMS;
 
-/// Rows of x for which a weight is read once, without a tile.
+/// Rows of x for which a weight is read once, without a tile; those of a tile for more.
 pub(super) const ROWS: usize = 4;
 /// Outputs per chunk of a thread for so few rows.
 const OUTPUTS: usize = 16;
 /// Rows of x that meet a part of the weight before the next part does.
-const GROUP: usize = 32;
+const GROUP: usize = 64;
 /// Outputs per chunk of a thread for more rows, at least and at most; a multiple of a tile's.
 const BLOCKS: [usize; 2] = [24, 96];
 /// Elements of a chunk's weight, so that they stay in the second-level cache.
@@ -57,9 +59,9 @@ pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, Ke
     let mut result = Tensor::f_empty(size, (Kind::Float, weight.device()))?;
     let y = ffi::slice_mut(&mut result, &[&wide, &weight])?;
     if weight.kind() == Kind::BFloat16 {
-        products(isa, x, ffi::halves(&weight)?, width, outputs, y);
+        products(isa, x, ffi::halves(&weight)?, width, outputs, y)?;
     } else {
-        products(isa, x, ffi::slice(&weight)?, width, outputs, y);
+        products(isa, x, ffi::slice(&weight)?, width, outputs, y)?;
     }
     Ok(result)
 }
@@ -72,29 +74,45 @@ fn products<W: Element>(
     width: usize,
     outputs: usize,
     y: &mut [f32],
-) {
+) -> Result<(), KernelError> {
     if x.is_empty() || weight.is_empty() {
-        return y.fill(0.0);
+        y.fill(0.0);
+        return Ok(());
     }
     let rows = x.len() / width;
+    let tiles = if rows <= ROWS { 0 } else { rows / ROWS };
+    let arranged_width = width.div_ceil(STEP) * STEP;
+    let size = (tiles * ROWS * arranged_width) as i64;
+    let mut arranged = Tensor::f_empty([size], (Kind::Float, Device::Cpu))?;
+    let arranged = ffi::slice_mut(&mut arranged, &[])?;
+    let out = Cut { data: &mut *arranged, chunk: ROWS * arranged_width };
+    parallel_cuts(tiles, grain(ROWS * width), [out], |tile, [into]| {
+        let x = &x[tile * ROWS * width..][..ROWS * width];
+        ffi::run_on(isa, Arrange { x, width, into });
+    });
     let [least, most] = BLOCKS;
     let chunk = match rows <= ROWS {
         true => OUTPUTS,
         false => (CACHED / width / least * least).clamp(least, most),
     };
+    let arranged = &*arranged;
     parallel_columns(y, outputs, chunk, grain(chunk * width), |part, mut y| {
         let weight = &weight[part.start * width..part.end * width];
         for (n, x) in x.chunks(GROUP * width).enumerate() {
             let (first, count) = (n * GROUP, x.len() / width);
             let y = y.part(first..first + count, 0..part.len());
-            Chunk { x, weight, width, y }.run(isa);
+            let arranged = arranged.get(first * arranged_width..).unwrap_or_default();
+            Chunk { x, arranged, weight, width, y }.run(isa);
         }
     });
+    Ok(())
 }
 
 /// Some outputs of some rows: x [rows, width], weight [outputs, width], y [rows, outputs].
 struct Chunk<'a, W> {
     x: &'a [f32],
+    /// x as [`Arrange`] writes it, from the same row on.
+    arranged: &'a [f32],
     weight: &'a [W],
     width: usize,
     y: MatrixMut<'a>,
@@ -106,17 +124,17 @@ impl<W: Element> Chunk<'_, W> {
         if rows <= ROWS {
             return self.singly(isa, 0..rows, 0..outputs);
         }
-        let [tile, across] = match isa {
-            Isa::Avx512 => [4, 4],
-            Isa::Avx2 | Isa::Portable => [4, 3],
+        let across = match isa {
+            Isa::Avx512 => 6,
+            Isa::Avx2 | Isa::Portable => 3,
         };
-        let tiled = [rows / tile * tile, outputs / across * across];
-        let Chunk { x, weight, width, .. } = self;
+        let tiled = [rows / ROWS * ROWS, outputs / across * across];
+        let Chunk { arranged, weight, width, .. } = self;
         let y = self.y.part(0..tiled[0], 0..tiled[1]);
         match isa {
-            Isa::Avx512 => ffi::run_on(isa, Tiles::<W, 4, 4> { x, weight, width, y }),
+            Isa::Avx512 => ffi::run_on(isa, Tiles::<W, 6> { x: arranged, weight, width, y }),
             Isa::Avx2 | Isa::Portable => {
-                ffi::run_on(isa, Tiles::<W, 4, 3> { x, weight, width, y });
+                ffi::run_on(isa, Tiles::<W, 3> { x: arranged, weight, width, y });
             }
         }
         self.singly(isa, 0..tiled[0], tiled[1]..outputs);
@@ -163,94 +181,125 @@ impl<W: Element, const R: usize> Vectorised for Outputs<'_, W, R> {
     }
 }
 
-/// Whole tiles of R rows and O outputs, as many sums as there are registers for them.
-struct Tiles<'a, W, const R: usize, const O: usize> {
+/// Writes [`ROWS`] rows of x [ROWS, width] in the order in which a tile reads them, from one end to the other:
+/// [STEP / LANES, ROWS, pieces, LANES], where piece n of the lanes from `at` on is x[STEP n + at..]. Zeros fill the last.
+struct Arrange<'a> {
+    x: &'a [f32],
+    width: usize,
+    into: &'a mut [f32],
+}
+
+impl Vectorised for Arrange<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Arrange { x, width, into } = self;
+        let length = width.div_ceil(STEP) * LANES;
+        for (n, into) in into.chunks_exact_mut(length).enumerate() {
+            let (at, x) = (n / ROWS * LANES, &x[n % ROWS * width..][..width]);
+            for (n, into) in into.chunks_exact_mut(LANES).enumerate() {
+                let first = n * STEP + at;
+                let piece: [f32; LANES] = match first + LANES <= width {
+                    true => load(x, first),
+                    false => f32::load_some(x.get(first..).unwrap_or_default()),
+                };
+                store(into, 0, &piece);
+            }
+        }
+    }
+}
+
+/// Sums of a group's rows and O outputs, each at one line of the caches.
+#[repr(align(64))]
+struct Sums<const O: usize>([[[f32; SUMS]; O]; GROUP]);
+
+/// Whole tiles of [`ROWS`] rows and O outputs, as many sums as there are registers for them. x is arranged.
+struct Tiles<'a, W, const O: usize> {
     x: &'a [f32],
     weight: &'a [W],
     width: usize,
     y: MatrixMut<'a>,
 }
 
-impl<W: Element, const R: usize, const O: usize> Vectorised for Tiles<'_, W, R, O> {
+impl<W: Element, const O: usize> Vectorised for Tiles<'_, W, O> {
     /// A chain at a time, since a tile of all chains would need four times as many registers.
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         let Tiles { x, weight, width, mut y } = self;
         let [rows, outputs] = y.sizes();
+        let length = width.div_ceil(STEP) * LANES;
+        let mut sums = Sums([[[0.0f32; SUMS]; O]; GROUP]);
         for first in (0..outputs).step_by(O) {
             let weight = &weight[first * width..];
-            let mut sums = [[[0.0f32; SUMS]; O]; GROUP];
-            for at in (0..STEP).step_by(LANES) {
-                for top in (0..rows).step_by(R) {
-                    let x = &x[top * width..];
+            for part in 0..STEP / LANES {
+                for top in (0..rows).step_by(ROWS) {
+                    let x = &x[(top * (STEP / LANES) + part * ROWS) * length..];
+                    let sums = &mut sums.0[top..top + ROWS];
                     // The next outputs' weights come while these are used.
-                    let tile = tile::<W, FMA, LANES, R, O>(x, weight, width, at, top == 0);
-                    for r in 0..R {
-                        for o in 0..O {
-                            let sums = &mut sums[top + r][o][at % SUMS..][..LANES];
-                            for l in 0..LANES {
-                                let lane = tile[r][o][l];
-                                sums[l] = if at < SUMS { lane } else { sums[l] + lane };
-                            }
-                        }
-                    }
+                    tile::<W, FMA, LANES, O>(x, weight, width, part * LANES, sums, top == 0);
                 }
             }
-            for (r, sums) in sums.iter().enumerate().take(rows) {
+            for (r, sums) in sums.0.iter().enumerate().take(rows) {
                 let y = &mut y.row(r)[first..first + O];
-                for (y, sums) in y.iter_mut().zip(sums) {
-                    *y = total(*sums);
+                for o in 0..O {
+                    y[o] = total(sums[o]);
                 }
             }
         }
     }
 }
 
-/// The sums of R rows and O outputs in the lanes from `at` on of each [`STEP`] inputs. Plain loops, since iterators and
-/// closures are not always compiled into their caller, and so for its instructions.
+/// Adds the products of [`ROWS`] rows and O outputs in the lanes from `at` on of each [`STEP`] inputs to the sums, or begins
+/// them. x: the arranged rows of these lanes. Plain loops, since iterators and closures are not always compiled into their
+/// caller, and so for its instructions.
 #[inline(always)]
-fn tile<W: Element, const FMA: bool, const LANES: usize, const R: usize, const O: usize>(
+fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
     x: &[f32],
     weight: &[W],
     width: usize,
     at: usize,
+    sums: &mut [[[f32; SUMS]; O]],
     asks: bool,
-) -> [[[f32; LANES]; O]; R] {
-    let mut sums = [[[0.0f32; LANES]; O]; R];
-    let bulk = width - width % STEP;
-    let (rows, weights) = (Strip::<f32, R>::new(x, width), Strip::<W, O>::new(weight, width));
-    let mut w = [[0.0f32; LANES]; O];
-    let mut i = at;
-    while i < bulk {
-        let (x, narrow) = (rows.columns::<LANES>(i), weights.columns::<LANES>(i));
+) {
+    let mut lanes = [[[0.0f32; LANES]; O]; ROWS];
+    let whole = width / STEP;
+    let rows = Strip::<f32, ROWS>::new(x, width.div_ceil(STEP) * LANES);
+    let weights = Strip::<W, O>::new(weight, width);
+    for n in 0..whole {
+        let (x, narrow) =
+            (rows.columns::<LANES>(n * LANES), weights.columns::<LANES>(n * STEP + at));
         for o in 0..O {
+            let mut w = [0.0f32; LANES];
             for l in 0..LANES {
-                w[o][l] = narrow[o][l].wide();
+                w[l] = narrow[o][l].wide();
             }
             if asks {
-                ffi::ask_for(weight, (O + o) * width + i);
+                ffi::ask_for(weight, (O + o) * width + n * STEP + at);
+            }
+            for r in 0..ROWS {
+                add::<FMA, LANES>(&mut lanes[r][o], &x[r], &w);
             }
         }
-        for r in 0..R {
-            add::<FMA, LANES, O>(&mut sums[r], &x[r], &w);
-        }
-        i += STEP;
     }
-    if bulk + at / SUMS * SUMS < width {
+    if whole * STEP + at / SUMS * SUMS < width {
         // Zeros add nothing.
-        let i = width.min(bulk + at);
+        let x = rows.columns::<LANES>(whole * LANES);
+        let first = width.min(whole * STEP + at);
         for o in 0..O {
-            w[o] = W::load_some(&weight[o * width + i..(o + 1) * width]);
-        }
-        for r in 0..R {
-            add::<FMA, LANES, O>(
-                &mut sums[r],
-                &f32::load_some(&x[r * width + i..(r + 1) * width]),
-                &w,
-            );
+            let w = W::load_some(&weight[o * width + first..(o + 1) * width]);
+            for r in 0..ROWS {
+                add::<FMA, LANES>(&mut lanes[r][o], &x[r], &w);
+            }
         }
     }
-    sums
+    for r in 0..ROWS {
+        for o in 0..O {
+            let sums = &mut sums[r][o][at % SUMS..][..LANES];
+            for l in 0..LANES {
+                let lane = lanes[r][o][l];
+                sums[l] = if at < SUMS { lane } else { sums[l] + lane };
+            }
+        }
+    }
 }
 
 /// One output of R rows.
@@ -269,13 +318,18 @@ fn output<W: Element, const FMA: bool, const R: usize>(x: [&[f32]; R], weight: &
             for r in 0..R {
                 lanes[r] = load(x[r], at);
             }
-            add::<FMA, SUMS, R>(sums, &W::load(weight, at), &lanes);
+            let w = W::load(weight, at);
+            for r in 0..R {
+                add::<FMA, SUMS>(&mut sums[r], &w, &lanes[r]);
+            }
         }
     }
     for (at, sums) in (bulk..width).step_by(SUMS).zip(&mut sums) {
         // Zeros add nothing.
-        let x: [[f32; SUMS]; R] = std::array::from_fn(|r| f32::load_some(&x[r][at..]));
-        add::<FMA, SUMS, R>(sums, &W::load_some(&weight[at..]), &x);
+        let w = W::load_some(&weight[at..]);
+        for r in 0..R {
+            add::<FMA, SUMS>(&mut sums[r], &w, &f32::load_some(&x[r][at..]));
+        }
     }
     let [mut all, others @ ..] = sums;
     for other in others {
@@ -290,16 +344,14 @@ fn output<W: Element, const FMA: bool, const R: usize>(x: [&[f32]; R], weight: &
     y
 }
 
-/// Adds one ⊙ each.
+/// Adds x ⊙ w.
 #[inline(always)]
-fn add<const FMA: bool, const LANES: usize, const N: usize>(
-    sums: &mut [[f32; LANES]; N],
-    one: &[f32; LANES],
-    each: &[[f32; LANES]; N],
+fn add<const FMA: bool, const LANES: usize>(
+    sums: &mut [f32; LANES],
+    x: &[f32; LANES],
+    w: &[f32; LANES],
 ) {
-    for n in 0..N {
-        for l in 0..LANES {
-            sums[n][l] = mul_add::<FMA>(one[l], each[n][l], sums[n][l]);
-        }
+    for l in 0..LANES {
+        sums[l] = mul_add::<FMA>(x[l], w[l], sums[l]);
     }
 }

@@ -68,6 +68,7 @@ fn each_row_has_the_bits_that_it_has_alone() {
             (33, 515, 40),
             (35, 12, 24),
             (42, 24, 12),
+            (70, 200, 31),
         ] {
             for kind in [Kind::Float, Kind::BFloat16] {
                 let x = randn(&[rows, 1, inputs]).to_kind(kind);
