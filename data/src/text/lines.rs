@@ -339,7 +339,7 @@ mod tests {
                 &usual,
                 Err("not a JSON object: EOF while parsing an object at line 1 column 12"),
             ),
-            (r#"["a"]"#, &usual, Err("not a JSON object")),
+            (r#"["a"]"#, &usual, Err("a JSON list, not one object a line")),
         ] {
             let got = document_of(line.as_bytes(), field);
             assert_eq!(got.as_deref().map_err(String::as_str), want, "{line}");

@@ -228,14 +228,19 @@ impl<W: Element, const O: usize> Vectorised for Tiles<'_, W, O> {
         let [rows, outputs] = y.sizes();
         let length = width.div_ceil(STEP) * LANES;
         let mut sums = Sums([[[0.0f32; SUMS]; O]; GROUP]);
+        // The next outputs' weights come while these are used, some at each step.
+        let steps = (rows / ROWS * width.div_ceil(LANES)).max(1);
+        let ask = (O * width * size_of::<W>()).div_ceil(steps * LINE);
         for first in (0..outputs).step_by(O) {
             let weight = &weight[first * width..];
+            let mut ahead = O * width;
             for part in 0..STEP / LANES {
                 for top in (0..rows).step_by(ROWS) {
                     let x = &x[(top * (STEP / LANES) + part * ROWS) * length..];
                     let sums = &mut sums.0[top..top + ROWS];
-                    // The next outputs' weights come while these are used.
-                    tile::<W, FMA, LANES, O>(x, weight, width, part * LANES, sums, top == 0);
+                    let ask = if ahead < 2 * O * width { ask } else { 0 };
+                    tile::<W, FMA, LANES, O>(x, weight, width, part * LANES, sums, [ahead, ask]);
+                    ahead += width / STEP * ask * (LINE / size_of::<W>());
                 }
             }
             for (r, sums) in sums.0.iter().enumerate().take(rows) {
@@ -250,7 +255,7 @@ impl<W: Element, const O: usize> Vectorised for Tiles<'_, W, O> {
 
 /// Adds the products of [`ROWS`] rows and O outputs in the lanes from `at` on of each [`STEP`] inputs to the sums, or begins
 /// them. x: the arranged rows of these lanes. Plain loops, since iterators and closures are not always compiled into their
-/// caller, and so for its instructions.
+/// caller, and so for its instructions. Lines of the weight are asked for from `ahead` on, `ask` at each step.
 #[inline(always)]
 fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
     x: &[f32],
@@ -258,22 +263,22 @@ fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
     width: usize,
     at: usize,
     sums: &mut [[[f32; SUMS]; O]],
-    asks: bool,
+    [ahead, ask]: [usize; 2],
 ) {
     let mut lanes = [[[0.0f32; LANES]; O]; ROWS];
     let whole = width / STEP;
     let rows = Strip::<f32, ROWS>::new(x, width.div_ceil(STEP) * LANES);
     let weights = Strip::<W, O>::new(weight, width);
     for n in 0..whole {
+        for line in n * ask..(n + 1) * ask {
+            ffi::ask_for(weight, ahead + line * (LINE / size_of::<W>()));
+        }
         let (x, narrow) =
             (rows.columns::<LANES>(n * LANES), weights.columns::<LANES>(n * STEP + at));
         for o in 0..O {
             let mut w = [0.0f32; LANES];
             for l in 0..LANES {
                 w[l] = narrow[o][l].wide();
-            }
-            if asks {
-                ffi::ask_for(weight, (O + o) * width + n * STEP + at);
             }
             for r in 0..ROWS {
                 add::<FMA, LANES>(&mut lanes[r][o], &x[r], &w);
