@@ -522,6 +522,9 @@ impl<T> Shared<T> {
     }
 }
 
+/// Bytes of a line of the caches.
+pub(crate) const LINE: usize = 64;
+
 /// Asks for the memory of an element, which may lie behind the slice's end, up to the second-level cache.
 #[inline(always)]
 pub(crate) fn ask_for<T>(slice: &[T], at: usize) {

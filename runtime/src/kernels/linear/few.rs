@@ -34,8 +34,6 @@ const CACHED: usize = 3 << 14;
 /// Bytes before its use at which memory is asked for. A core waits for few lines at a time, and asks for more of them
 /// without waiting.
 const AHEAD: usize = 8192;
-/// Bytes of a line of the caches.
-const LINE: usize = 64;
 
 /// Whether x has between one row and `most`.
 pub(super) fn takes(x: &Tensor, most: usize) -> bool {
@@ -230,7 +228,7 @@ impl<W: Element, const O: usize> Vectorised for Tiles<'_, W, O> {
         let mut sums = Sums([[[0.0f32; SUMS]; O]; GROUP]);
         // The next outputs' weights come while these are used, some at each step.
         let steps = (rows / ROWS * width.div_ceil(LANES)).max(1);
-        let ask = (O * width * size_of::<W>()).div_ceil(steps * LINE);
+        let ask = (O * width * size_of::<W>()).div_ceil(steps * ffi::LINE);
         for first in (0..outputs).step_by(O) {
             let weight = &weight[first * width..];
             let mut ahead = O * width;
@@ -240,7 +238,7 @@ impl<W: Element, const O: usize> Vectorised for Tiles<'_, W, O> {
                     let sums = &mut sums.0[top..top + ROWS];
                     let ask = if ahead < 2 * O * width { ask } else { 0 };
                     tile::<W, FMA, LANES, O>(x, weight, width, part * LANES, sums, [ahead, ask]);
-                    ahead += width / STEP * ask * (LINE / size_of::<W>());
+                    ahead += width / STEP * ask * (ffi::LINE / size_of::<W>());
                 }
             }
             for (r, sums) in sums.0.iter().enumerate().take(rows) {
@@ -271,7 +269,7 @@ fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
     let weights = Strip::<W, O>::new(weight, width);
     for n in 0..whole {
         for line in n * ask..(n + 1) * ask {
-            ffi::ask_for(weight, ahead + line * (LINE / size_of::<W>()));
+            ffi::ask_for(weight, ahead + line * (ffi::LINE / size_of::<W>()));
         }
         let (x, narrow) =
             (rows.columns::<LANES>(n * LANES), weights.columns::<LANES>(n * STEP + at));
@@ -314,7 +312,7 @@ fn output<W: Element, const FMA: bool, const R: usize>(x: [&[f32]; R], weight: &
     let width = weight.len();
     let bulk = width - width % STEP;
     for first in (0..bulk).step_by(STEP) {
-        for line in (0..STEP).step_by(LINE / size_of::<W>()) {
+        for line in (0..STEP).step_by(ffi::LINE / size_of::<W>()) {
             ffi::ask_for(weight, first + line + AHEAD / size_of::<W>());
         }
         for (chain, sums) in sums.iter_mut().enumerate() {
