@@ -522,6 +522,33 @@ impl<T> Shared<T> {
     }
 }
 
+/// The sum of 16 floats, added pairwise: neighbours at distance 8, 4, 2, 1. With instructions that every x86-64 has, since
+/// the compiler adds an array of constant length one by one.
+#[inline(always)]
+pub(crate) fn total(sums: &[f32; 16]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{
+            _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_loadu_ps, _mm_movehl_ps, _mm_shuffle_ps,
+        };
+        // SAFETY: four floats from 0, 4, 8 and 12 on are in the array.
+        let [a, b, c, d] = [0, 4, 8, 12].map(|at| unsafe { _mm_loadu_ps(sums.as_ptr().add(at)) });
+        let four = _mm_add_ps(_mm_add_ps(a, c), _mm_add_ps(b, d));
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let mut sums = *sums;
+        for half in [8, 4, 2, 1] {
+            for l in 0..half {
+                sums[l] += sums[l + half];
+            }
+        }
+        sums[0]
+    }
+}
+
 /// Bytes of a line of the caches.
 pub(crate) const LINE: usize = 64;
 

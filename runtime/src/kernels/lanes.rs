@@ -2,6 +2,8 @@
 //! every function is `#[inline(always)]`, so it is compiled for its caller's instruction set; a lane's result does not
 //! depend on the number of lanes.
 
+use super::ffi;
+
 #[inline(always)]
 pub(crate) fn load<const W: usize>(row: &[f32], c: usize) -> [f32; W] {
     chunk(row, c)
@@ -127,18 +129,7 @@ pub(crate) fn sum_exp<const FMA: bool>(a: &[f32], less: f32) -> f32 {
 /// Adds lanes pairwise, neighbours at distance 8, 4, 2, 1.
 #[inline(always)]
 pub(crate) fn total(sums: [f32; SUMS]) -> f32 {
-    let [sum] = half::<2, 1>(half::<4, 2>(half::<8, 4>(half::<SUMS, 8>(sums))));
-    sum
-}
-
-/// The sums of each lane and the one at the distance H. Lengths are constants, so that these are one instruction each.
-#[inline(always)]
-fn half<const N: usize, const H: usize>(sums: [f32; N]) -> [f32; H] {
-    let mut half = [0.0; H];
-    for l in 0..H {
-        half[l] = sums[l] + sums[l + H];
-    }
-    half
+    ffi::total(&sums)
 }
 
 /// An element in memory that is computed with in f32.

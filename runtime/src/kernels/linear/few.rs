@@ -267,9 +267,11 @@ fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
     let whole = width / STEP;
     let rows = Strip::<f32, ROWS>::new(x, width.div_ceil(STEP) * LANES);
     let weights = Strip::<W, O>::new(weight, width);
+    let mut ahead = ahead;
     for n in 0..whole {
-        for line in n * ask..(n + 1) * ask {
-            ffi::ask_for(weight, ahead + line * (ffi::LINE / size_of::<W>()));
+        for _ in 0..ask {
+            ffi::ask_for(weight, ahead);
+            ahead += ffi::LINE / size_of::<W>();
         }
         let (x, narrow) =
             (rows.columns::<LANES>(n * LANES), weights.columns::<LANES>(n * STEP + at));
