@@ -531,11 +531,13 @@ pub(crate) fn total(sums: &[f32; 16]) -> f32 {
         use std::arch::x86_64::{
             _mm_add_ps, _mm_add_ss, _mm_cvtss_f32, _mm_loadu_ps, _mm_movehl_ps, _mm_shuffle_ps,
         };
-        // SAFETY: four floats from 0, 4, 8 and 12 on are in the array.
-        let [a, b, c, d] = [0, 4, 8, 12].map(|at| unsafe { _mm_loadu_ps(sums.as_ptr().add(at)) });
-        let four = _mm_add_ps(_mm_add_ps(a, c), _mm_add_ps(b, d));
-        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-        _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        // SAFETY: every x86-64 has SSE, and four floats from 0, 4, 8 and 12 on are in the array.
+        unsafe {
+            let part = |at: usize| _mm_loadu_ps(sums.as_ptr().add(at));
+            let four = _mm_add_ps(_mm_add_ps(part(0), part(8)), _mm_add_ps(part(4), part(12)));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
