@@ -1,7 +1,8 @@
 //! `canonc export`: writes a lock, a run or an arch for PyTorch, Hugging Face, Lingua or a cluster.
 //!
 //! In: a lock or an arch with optional weights, a finished run, or a folder of another program. Out: a folder that other
-//! programs read. Must stay true: a run is checked against its lock and its attestation before its weights are exported; nothing is approximated.
+//! programs read. Must stay true: a run whose own weights are exported is checked against its lock and its attestation
+//! first, and other weights against the lock; nothing is approximated.
 
 mod tokenizer;
 
@@ -185,12 +186,14 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
             None if !interop::import::has_weights(path) => None,
             given => Some(weights::file(given.as_deref().unwrap_or(path))?),
         };
-        let record = Some(Record { folder: path.to_owned(), texts, arch: None });
+        let record = Some(Record { folder: path.to_owned(), texts, arch: None, graph: None });
         let known = weights.as_deref().map(Known::of_file);
         return Ok(Source { compiled, record, experiment: None, weights, known });
     }
-    let path = match (path.is_dir(), &args.weights) {
+    let of_itself = |weights: &Path| named::run_or_path(weights).is_ok_and(|run| same(&run, path));
+    let path = match (path.is_dir(), args.weights.as_deref()) {
         (true, None) => return run(path),
+        (true, Some(weights)) if of_itself(weights) => return run(path),
         (true, Some(_)) => &run_of(path)?.lock(),
         (false, _) => path,
     };
@@ -227,6 +230,12 @@ fn weights_of_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Fai
     Err(Failure { exit: Exit::Finding, ..failure }
         .at(shown(weights))
         .help("name the lock that they were trained with, or the folder of their run"))
+}
+
+/// Whether two paths are of one folder.
+fn same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
 }
 
 /// The run in a folder.

@@ -6,10 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use compiler::program::Compiled;
-use interop::beside::{Record, Texts};
+use interop::beside::{RECORD, Record, Texts};
 use interop::config::Keys;
-use interop::import as other;
-use interop::source::file_of;
+use interop::import::{self as other, WEIGHTS};
 
 use crate::fail::{Failure, shown};
 use crate::files::{ARCH, CONFIG, PARAMS, is_foreign};
@@ -50,6 +49,11 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
         let texts = beside(folder)?.map(|record| record.texts).unwrap_or_default();
         return Ok(Some(Foreign { compiled, texts }));
     }
+    if ![CONFIG, PARAMS].iter().any(|name| folder.join(name).is_file()) {
+        let message = format!("the arch that `{}` names is not there", shown(&folder.join(RECORD)));
+        return Err(Failure::bad_input(message)
+            .help("restore it, import again, or name an arch and the folder with --weights"));
+    }
     if let Some(arch) = arch {
         let message = format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
         return Err(Failure::bad_input(message).help("remove --arch"));
@@ -65,15 +69,33 @@ pub fn beside(weights: &Path) -> Result<Option<Record>, Failure> {
         return Ok(Some(record));
     }
     let folder = if weights.is_dir() { weights } else { disk::parent(weights) };
-    let names = |file: &Path| file.file_name() == weights.file_name();
-    let has = weights.is_dir() || file_of(folder).is_ok_and(|file| names(&file));
-    if !has || !is_foreign(folder) {
+    let is_named =
+        weights.file_name().is_some_and(|name| WEIGHTS.iter().any(|known| name == *known));
+    if !(weights.is_dir() || is_named) || !is_foreign(folder) {
         return Ok(None);
+    }
+    if let (false, Some(record)) =
+        (weights.is_dir(), Record::beside(folder).map_err(import::failure)?)
+    {
+        return Ok(Some(record));
     }
     let config =
         [CONFIG, PARAMS].map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
     let texts = config.as_deref().map(config_texts).transpose()?.unwrap_or_default();
-    Ok(Some(Record { folder: folder.to_owned(), texts, arch: None }))
+    Ok(Some(Record { folder: folder.to_owned(), texts, arch: None, graph: None }))
+}
+
+/// A warning for weights that were imported for another graph: shapes may fit where constants do not.
+pub fn edited(record: &Record, compiled: &Compiled) -> Option<String> {
+    let graph = compiled.identity.graph.to_string();
+    let other = record.graph.as_ref().is_some_and(|known| *known != graph);
+    other.then(|| {
+        format!(
+            "warning: the weights in `{}` were imported for another graph than that of the arch `{}`",
+            shown(&record.folder),
+            compiled.name
+        )
+    })
 }
 
 /// What a configuration says about texts, if it is there.

@@ -22,7 +22,7 @@ pub const PROGRAM: &str = "canonc-torch";
 const TORCH_LOG: &str = "TORCH_CPP_LOG_LEVEL";
 
 /// Settings of jemalloc, which reads them before `main`: a server's pages go back to the system, where a training step's
-/// are kept for the next one. Not at once, also those of large tensors: the next prompt needs as many.
+/// are kept for the next one. Pages of large tensors are kept for a second, too: the next prompt needs as many.
 const ALLOCATOR: (&str, &str) =
     ("MALLOC_CONF", "dirty_decay_ms:1000,muzzy_decay_ms:0,oversize_threshold:0,thp:default");
 

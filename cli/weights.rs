@@ -1,7 +1,8 @@
 //! Weight files named on the command line.
 //!
-//! In: a path. Out: the file, if it may hold weights; that of the last checkpoint of a run. Must stay true: every command that takes weights refuses files
-//! that only look like weights (a checkpoint's moments), and a checkpoint's damaged weights.
+//! In: a path, or a run's name. Out: the file, if it may hold weights; for a run that of its last checkpoint. Must stay
+//! true: every command that takes weights refuses files that only look like weights (a checkpoint's moments), and a
+//! checkpoint's damaged weights.
 
 use std::path::{Path, PathBuf};
 
@@ -11,28 +12,38 @@ use records::run::{POINTER, Paths};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::import::failure;
-use crate::{files, runs};
+use crate::{files, named, runs};
 
 /// The given file, or the weights file in a folder: a run's or its `checkpoints`' are those of the last checkpoint.
 pub fn file(path: &Path) -> Result<PathBuf, Failure> {
-    std::fs::metadata(path).map_err(|error| files::missing(path, &error))?;
-    if Paths::new(path).lock().is_file() {
-        return runs::weights(path, None);
-    }
-    let is_pointer = path.is_file() && path.ends_with(POINTER);
-    let checkpoints = if is_pointer { disk::parent(path) } else { path };
-    let path = match is_pointer || path.is_dir() {
-        true => match checkpoint::pointer(checkpoints).map_err(runs::failure)? {
-            Pointer::To(latest) => &checkpoints.join(latest),
-            Pointer::None | Pointer::Unreadable(_) => path,
-        },
-        false => path,
-    };
-    let path = file_of(path).map_err(failure)?;
+    let path = last(&named::run_or_path(path)?)?;
+    std::fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
+    let path = file_of(&path).map_err(failure)?;
     refuse_moments(&path)?;
     refuse_damaged(&path)?;
     Ok(path)
 }
+
+/// The last weights, if the path is that of a run, of its checkpoints, or of the pointer to the last of these.
+fn last(path: &Path) -> Result<PathBuf, Failure> {
+    if Paths::new(path).lock().is_file() {
+        return runs::weights(path, None);
+    }
+    let pointer = if path.is_dir() { path.join(POINTER) } else { path.to_owned() };
+    // Other programs name their files so, too.
+    let is_small = std::fs::metadata(&pointer).is_ok_and(|it| it.is_file() && it.len() < MOST);
+    if !pointer.ends_with(POINTER) || !is_small {
+        return Ok(path.to_owned());
+    }
+    let checkpoints = disk::parent(&pointer);
+    Ok(match checkpoint::pointer(checkpoints).map_err(runs::failure)? {
+        Pointer::To(latest) => checkpoints.join(latest),
+        Pointer::None | Pointer::Unreadable(_) => path.to_owned(),
+    })
+}
+
+/// More bytes than the name of a checkpoint has.
+const MOST: u64 = 64;
 
 /// Refuses the other files of a checkpoint: their tensors have the names and shapes of weights.
 fn refuse_moments(path: &Path) -> Result<(), Failure> {

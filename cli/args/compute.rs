@@ -150,7 +150,7 @@ or of cross-entropy for a .canon file); with --grad also `grad.PATH`, the gradie
 Schema of --json: {schema: \"canonc.forward.v1\", out, loss, counted, tensors: [{name, shape}],
 kernels: [{kernel, path, times}]}; loss and counted are null without targets.")]
 pub struct ForwardArgs {
-    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or of `canonc export --to hf` or `import`
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several
@@ -205,7 +205,7 @@ kernels: [{kernel, path, times}]}; prompt and text are null for a prompt of toke
 state carried between tokens. `canonc report --samples` shows such documents."
 )]
 pub struct GenerateArgs {
-    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or of `canonc export --to hf` or `import`
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several
@@ -303,7 +303,7 @@ A question is a line `{\"text\": …, \"answer\": …}`. For each one, a line on
 whether it is right. If the expected answer is empty or has more tokens than --max-tokens, it cannot be judged:
 `right` is null, `flag` says why, and the question is not counted.")]
 pub struct AnswerArgs {
-    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or of `canonc export --to hf` or `import`
     #[arg(value_name = "FILE|RUN")]
     pub file: PathBuf,
     /// The architecture, if the file has several

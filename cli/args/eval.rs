@@ -39,7 +39,7 @@ Schema of --json and --out: {schema: \"canonc.eval.v1\", model: {name, graph, we
 value, stderr, each}]}], kernels: [{kernel, path, times}]}; task, questions and examples are digests (BLAKE3), each has
 every question's part.")]
 pub struct EvalArgs {
-    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or of `canonc export --to hf` or `import`
     #[arg(value_name = "MODEL", required_unless_present = "list")]
     pub file: Option<PathBuf>,
     /// The suite: a TOML file, or `release`, `needle` or `task`

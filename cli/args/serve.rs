@@ -26,7 +26,7 @@ A request has the same answer, bit for bit, whatever other requests are computed
 the routes, their fields and the limits. Ctrl-C and SIGTERM finish the running answers and exit with 0; a port in use
 exits with 3.")]
 pub struct ServeArgs {
-    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or that canonc exported or imported
+    /// A run, a lock, a .canon file, or a folder: of Hugging Face or Lingua, or of `canonc export --to hf` or `import`
     #[arg(value_name = "MODEL")]
     pub model: PathBuf,
     /// The architecture, if the file has several

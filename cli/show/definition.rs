@@ -46,9 +46,9 @@ pub(super) fn unknown(name: &str) -> Failure {
     let message = format!("`{name}` is neither a file nor a standard definition");
     let failure = Failure::bad_input(message);
     let arch = Path::new("arch").join(format!("{name}.canon"));
-    let arch = Some(arch.clone()).filter(|path| path.is_file()).or_else(|| disk::nearest(&arch));
-    let near = dsl::suggest(name, known).map(str::to_owned);
-    match near.or_else(|| arch.as_deref().map(shown)) {
+    let file = arch.is_file().then(|| shown(&arch));
+    let near = file.or_else(|| dsl::suggest(name, known).map(str::to_owned));
+    match near.or_else(|| disk::nearest(&arch).as_deref().map(shown)) {
         Some(near) => failure.help(format!("did you mean `canonc show {near}`?")),
         None => failure.help("`canonc show std` lists the standard definitions"),
     }

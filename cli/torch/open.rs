@@ -128,13 +128,14 @@ impl Asked<'_> {
         }
     }
 
-    /// A folder of another program, or one that `canonc export` wrote.
+    /// A folder of another program, or one that `canonc export` or `canonc import` wrote.
     fn folder(&self) -> Result<Option<Described>, Failure> {
         let folder = self.model;
         let Some(Foreign { compiled, texts }) = foreign::open(folder, self.arch)? else {
             return Ok(None);
         };
         let weights = self.weights.unwrap_or(folder).to_owned();
+        Self::warn_if_edited(&weights, &compiled)?;
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| compiled.name.clone());
@@ -147,7 +148,7 @@ impl Asked<'_> {
         let named = self.prompts.tokenizer_file.as_deref();
         let named = named.filter(|path| path.extension().is_some_and(|end| end == "json"));
         let (folder, texts) = match (record, named.and_then(Path::parent)) {
-            (Some(Record { folder, texts, arch: _ }), _) => (folder, texts),
+            (Some(Record { folder, texts, .. }), _) => (folder, texts),
             (None, Some(folder)) => (folder.to_owned(), Texts::default()),
             (None, None) => return Ok(None),
         };
@@ -157,7 +158,22 @@ impl Asked<'_> {
             return Ok(None);
         }
         let (name, weights) = (compiled.name.clone(), runs::weights(self.model, self.weights)?);
-        self.beside(name, compiled, weights, &folder, &texts).map(Some)
+        Self::warn_if_edited(&weights, &compiled)?;
+        let described = self.beside(name, compiled, weights, &folder, &texts)?;
+        if named.is_some() || folder.join(TOKENIZER).is_file() {
+            return Ok(Some(described));
+        }
+        // An arch's tokens may be bytes, which need no file.
+        let text = self.text(None, &described.compiled)?;
+        Ok(Some(Described { text, ..described }))
+    }
+
+    fn warn_if_edited(weights: &Path, compiled: &Compiled) -> Result<(), Failure> {
+        let record = foreign::beside(weights)?;
+        if let Some(warning) = record.and_then(|record| foreign::edited(&record, compiled)) {
+            output::note(&warning);
+        }
+        Ok(())
     }
 
     /// A model with the tokenizer and the chat template of a folder.

@@ -134,6 +134,8 @@ pub struct Record {
     pub texts: Texts,
     /// The arch that was imported, if it is still there.
     pub arch: Option<PathBuf>,
+    /// The digest of its graph, with its constants.
+    pub graph: Option<String>,
 }
 
 impl Record {
@@ -177,7 +179,8 @@ impl Record {
         let arch = table.get("arch").and_then(toml::Value::as_str);
         let arch = arch.map(|name| super::import::arch_of(folder, name));
         let arch = arch.filter(|path| path.is_file());
-        Ok(Some(Record { folder: folder.to_owned(), texts, arch }))
+        let graph = table.get("graph").and_then(toml::Value::as_str).map(str::to_owned);
+        Ok(Some(Record { folder: folder.to_owned(), texts, arch, graph }))
     }
 }
 

@@ -93,7 +93,7 @@ pub(super) const IMPORTED: &str = "weights.safetensors";
 /// The variant that the release's own loader reads.
 const DEFAULT: &str = "default";
 /// Names of weight files in a folder, ours first.
-pub(super) const WEIGHTS: [&str; 7] =
+pub const WEIGHTS: [&str; 7] =
     [IMPORTED, SINGLE, INDEX, TORCH, TORCH_INDEX, PTH, "default/consolidated.pth"];
 /// Endings of files that may hold weights.
 const LIKE_WEIGHTS: [&str; 9] =

@@ -151,6 +151,14 @@ impl Fields {
         }
     }
 
+    /// Refuses these fields of [`neutral`], unless their value changes nothing.
+    fn neutral(&mut self, names: &[&str]) -> Result<(), ApiError> {
+        for (name, usual) in neutral().iter().filter(|(name, _)| names.contains(name)) {
+            self.only(name, usual)?;
+        }
+        Ok(())
+    }
+
     /// The names of fields that nobody took.
     fn ignored(self) -> Vec<String> {
         self.map.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect()
@@ -230,6 +238,13 @@ const ALWAYS: &[&str] = &[
     "lora_path",
     "adapter_id",
 ];
+
+/// Those of them that decide the tokens of a prompt.
+const OF_PROMPTS: &[&str] =
+    &["chat_template", "functions", "prompt_embeds", "response_prefix", "truncate_prompt_tokens"];
+
+/// Those of them that decide the text of tokens.
+const OF_TEXTS: &[&str] = &["skip_special_tokens", "spaces_between_special_tokens"];
 
 /// Fields that change no answer: records of a service, hints about speed.
 const RECORDS: &[&str] = &[
@@ -638,6 +653,7 @@ impl Tokenize {
         };
         let model = fields.text("model")?;
         let marked = fields.flag("add_special_tokens", true)?;
+        fields.neutral(OF_PROMPTS)?;
         Ok(Tokenize { model, what, marked, ignored: fields.ignored() })
     }
 }
@@ -665,6 +681,7 @@ impl Detokenize {
             Some(other) => return Err(wrong("tokens", "a list of token ids", &other)),
         };
         let model = fields.text("model")?;
+        fields.neutral(OF_TEXTS)?;
         Ok(Detokenize { model, tokens, ignored: fields.ignored() })
     }
 }

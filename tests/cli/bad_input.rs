@@ -149,12 +149,12 @@ fn what_was_probably_meant() {
         ),
         (
             "show weights/model.safetensors",
-            &["is a file of weights", "`--weights weights/model.safetensors`"],
+            &["is a file of weights", "`canonc forward` and others"],
         ),
         ("show model/config.json", &["is JSON, not a .canon file", "the folder of a model"]),
         (
             "graph ./weights",
-            &["no config.json, params.json or arch.canon", "`--weights ./weights`"],
+            &["no config.json, params.json, arch.canon or import.toml", "`--weights ./weights`"],
         ),
         ("diff model model", &["is a folder, not a lock", "it contains a model, but no training"]),
         ("diff some some", &["it contains no lock", "into lockfiles/"]),

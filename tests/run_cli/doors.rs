@@ -114,6 +114,18 @@ fn only_the_weights_of_the_lock_and_the_run_are_exported() {
         assert!(card.contains("| weights | of step 6 of 6 of lock "), "{words}: {card}");
         assert!(card.contains(", not attested |") && !card.contains("attested by"), "{card}");
     }
+    // The weights of a run that are named for themselves are checked as the run's are.
+    let words = "export runs/other --weights runs/other --to hf --out itself";
+    place.exits(0, words);
+    let card = fs::read_to_string(place.path("itself/README.md")).unwrap();
+    assert!(card.contains("attested by the run"), "{card}");
+    let mut bytes = fs::read(place.path(weights)).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(place.path(weights), bytes).unwrap();
+    for weights in names {
+        let words = format!("export lockfiles/other.lock --weights {weights} --to hf --out no");
+        assert!(place.exits(1, &words).contains("is not what its checkpoint says"), "{words}");
+    }
     // Swap two checkpoints of the run.
     let away = place.path("away");
     fs::rename(step("small", 6), &away).unwrap();

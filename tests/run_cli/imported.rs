@@ -145,6 +145,13 @@ fn an_exported_import_is_the_folder_it_came_from() {
     let config = read(&root.join("out/config.json"));
     assert_eq!(config["max_position_embeddings"], 96);
     assert_eq!(config["bos_token_id"], 256);
+    // An edited arch takes the weights with a warning.
+    let edited = fs::read_to_string(root.join("in/arch/model.canon")).unwrap();
+    fs::write(root.join("edited.canon"), edited.replace("theta 10000", "theta 500")).unwrap();
+    let words =
+        ["generate", "edited.canon", "--weights", "in", "--prompt", "a", "--max-tokens", "1"];
+    let said = String::from_utf8(type_in(root, &words).stderr).unwrap();
+    assert!(said.contains("were imported for another graph"), "{said}");
     // However the model is named, the folder is the same.
     let card = |folder: &str| fs::read_to_string(root.join(folder).join("README.md")).unwrap();
     for (out, form) in [("of_import", "in"), ("of_arch", "a.canon --weights hf/model.safetensors")]

@@ -158,8 +158,11 @@ pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
             };
             let all = words.as_ref().ok().and_then(|text| serde_json::from_str(text).ok());
             let all: BTreeMap<String, IgnoredAny> = all.unwrap_or_default();
-            let names: Vec<String> =
-                all.keys().take(NAMED).map(|name| format!("`{name}`")).collect();
+            let names: Vec<String> = all
+                .keys()
+                .take(NAMED)
+                .map(|name| format!("`{}`", name.chars().take(40).collect::<String>()))
+                .collect();
             Err(if names.is_empty() {
                 missing
             } else {

@@ -396,6 +396,18 @@ fn fields_that_change_nothing_are_taken_and_unknown_ones_named() {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(answer.contains(&format!("x-ignored-fields: {ignored}\r\n")), "{answer}");
     }
+    // What would change them is not.
+    for (path, body, field) in [
+        ("/tokenize", json!({ "messages": messages, "chat_template": "x" }), "chat_template"),
+        (
+            "/detokenize",
+            json!({ "tokens": [97], "skip_special_tokens": false }),
+            "skip_special_tokens",
+        ),
+    ] {
+        let (status, text) = server.post(path, &body.to_string());
+        assert!(status == 400 && text.contains(field), "{text}");
+    }
 }
 
 #[test]
