@@ -164,7 +164,8 @@ impl Asked<'_> {
             return Ok(Some(described));
         }
         // An arch's tokens may be bytes, which need no file.
-        let text = self.text(None, &described.compiled)?;
+        let bytes = self.text(None, &described.compiled)?;
+        let text = bytes.or(described.text);
         Ok(Some(Described { text, ..described }))
     }
 

@@ -7,13 +7,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::SuiteError;
-use crate::needle::NEEDLE;
 use crate::questions::{Questions, shown};
 use crate::request::{Request, requests};
 use crate::suite::{Suite, Task};
 
 /// The name of the built-in suite.
 pub const RELEASE: &str = "release";
+/// The name of the generated one.
+pub const NEEDLE: &str = "needle";
 
 /// A suite that was found by its name.
 #[derive(Clone, Debug)]

@@ -12,8 +12,7 @@ use crate::encode::Encoder;
 use crate::request::Request;
 use crate::suite::{Filter, Kind, Metric, Task};
 
-/// The name of the built-in suite.
-pub const NEEDLE: &str = "needle";
+pub use crate::asked::NEEDLE;
 
 /// The questions to generate.
 #[derive(Clone, Debug)]
