@@ -199,7 +199,7 @@ fn a_lock_refuses_other_questions_and_is_another_measurement() {
     assert_eq!(id("before.lock"), id("lockfiles/small.lock"));
     fs::remove_file(place.path("recipes/suites/s.toml")).unwrap();
     let said = place.exits(2, "run lockfiles/small.lock");
-    assert!(said.contains("recipes/suites/s.toml: the suite cannot be read"), "{said}");
+    assert!(said.contains("recipes/suites/s.toml: there is no such suite or file"), "{said}");
     assert!(said.contains("the folder that canonc is started in"), "{said}");
 }
 
