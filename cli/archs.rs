@@ -49,7 +49,7 @@ pub fn all(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
         return Err(Failure::bad_input(message).help("name the arch once"));
     }
     let arch = arch.or(written.as_deref());
-    if let Some(Foreign { compiled, texts: _ }) = foreign::open(&file, arch)? {
+    if let Some(Foreign { compiled, record: _ }) = foreign::open(&file, arch)? {
         let found = vec![Found { compiled, train: None, data: None }];
         return Ok(Archs { name: name(&file), found });
     }

@@ -181,14 +181,13 @@ impl Known {
 
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
     let path = &named::run_or_path(&args.source)?;
-    if let Some(Foreign { compiled, texts }) = foreign::open(path, args.arch.as_deref())? {
+    if let Some(Foreign { compiled, record }) = foreign::open(path, args.arch.as_deref())? {
         let weights = match &args.weights {
             None if !interop::import::has_weights(path) => None,
             given => Some(weights::file(given.as_deref().unwrap_or(path))?),
         };
-        let record = Some(Record { folder: path.to_owned(), texts, arch: None, graph: None });
         let known = weights.as_deref().map(Known::of_file);
-        return Ok(Source { compiled, record, experiment: None, weights, known });
+        return Ok(Source { compiled, record: Some(record), experiment: None, weights, known });
     }
     let of_itself = |weights: &Path| named::run_or_path(weights).is_ok_and(|run| same(&run, path));
     let path = match (path.is_dir(), args.weights.as_deref()) {

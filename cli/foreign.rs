@@ -19,8 +19,8 @@ use crate::{files, import, load};
 pub struct Foreign {
     /// The model.
     pub compiled: Compiled,
-    /// The beginning and end of its texts, and how long they may be.
-    pub texts: Texts,
+    /// The folder, and what its files say about texts.
+    pub record: Record,
 }
 
 /// Whether a folder's configuration says that it is a model's: other programs have a `config.json`, too.
@@ -46,8 +46,8 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
     if let Some(own) = own_arch(folder)? {
         let (loaded, compiled) = load::compile(&own, arch)?;
         let compiled = load::only(&loaded.name, compiled, |compiled| &compiled.name)?;
-        let texts = beside(folder)?.map(|record| record.texts).unwrap_or_default();
-        return Ok(Some(Foreign { compiled, texts }));
+        let record = beside(folder)?.unwrap_or_else(|| plain(folder, Texts::default()));
+        return Ok(Some(Foreign { compiled, record }));
     }
     if ![CONFIG, PARAMS].iter().any(|name| folder.join(name).is_file()) {
         let message = format!("the arch that `{}` names is not there", shown(&folder.join(RECORD)));
@@ -60,29 +60,32 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
     }
     let request = other::Request { source: folder, name: None, devices: None, weights: false };
     let imported = other::read(&request).map_err(import::failure)?;
-    Ok(Some(Foreign { compiled: imported.compiled, texts: imported.texts }))
+    let record = plain(folder, imported.texts);
+    Ok(Some(Foreign { compiled: imported.compiled, record }))
+}
+
+/// The record of a folder that canonc did not import.
+fn plain(folder: &Path, texts: Texts) -> Record {
+    Record { folder: folder.to_owned(), texts, arch: None, graph: None }
 }
 
 /// What came with weights: the record of their import, or the files of the folder that they are the weights of.
 pub fn beside(weights: &Path) -> Result<Option<Record>, Failure> {
-    if let Some(record) = Record::beside(weights).map_err(import::failure)? {
-        return Ok(Some(record));
-    }
-    let folder = if weights.is_dir() { weights } else { disk::parent(weights) };
     let is_named =
         weights.file_name().is_some_and(|name| WEIGHTS.iter().any(|known| name == *known));
-    if !(weights.is_dir() || is_named) || !is_foreign(folder) {
-        return Ok(None);
-    }
-    if let (false, Some(record)) =
-        (weights.is_dir(), Record::beside(folder).map_err(import::failure)?)
-    {
-        return Ok(Some(record));
+    let folder = match weights.is_dir() {
+        true => weights,
+        false if is_named => disk::parent(weights),
+        false => return Ok(None),
+    };
+    let record = Record::beside(folder).map_err(import::failure)?;
+    if record.is_some() || !is_foreign(folder) {
+        return Ok(record);
     }
     let config =
         [CONFIG, PARAMS].map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
     let texts = config.as_deref().map(config_texts).transpose()?.unwrap_or_default();
-    Ok(Some(Record { folder: folder.to_owned(), texts, arch: None, graph: None }))
+    Ok(Some(plain(folder, texts)))
 }
 
 /// A warning for weights that were imported for another graph: shapes may fit where constants do not.

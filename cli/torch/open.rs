@@ -131,15 +131,18 @@ impl Asked<'_> {
     /// A folder of another program, or one that `canonc export` or `canonc import` wrote.
     fn folder(&self) -> Result<Option<Described>, Failure> {
         let folder = self.model;
-        let Some(Foreign { compiled, texts }) = foreign::open(folder, self.arch)? else {
+        let Some(Foreign { compiled, record }) = foreign::open(folder, self.arch)? else {
             return Ok(None);
         };
         let weights = self.weights.unwrap_or(folder).to_owned();
-        Self::warn_if_edited(&weights, &compiled)?;
+        match self.weights {
+            Some(given) => warn_if_edited(foreign::beside(given)?.as_ref(), &compiled),
+            None => warn_if_edited(Some(&record), &compiled),
+        }
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| compiled.name.clone());
-        self.beside(name, compiled, weights, folder, &texts).map(Some)
+        self.beside(name, compiled, weights, folder, &record.texts).map(Some)
     }
 
     /// An arch with a named `tokenizer.json`, or with weights from a folder that has one.
@@ -147,8 +150,8 @@ impl Asked<'_> {
         let record = self.weights.map(foreign::beside).transpose()?.flatten();
         let named = self.prompts.tokenizer_file.as_deref();
         let named = named.filter(|path| path.extension().is_some_and(|end| end == "json"));
-        let (folder, texts) = match (record, named.and_then(Path::parent)) {
-            (Some(Record { folder, texts, .. }), _) => (folder, texts),
+        let (folder, texts) = match (&record, named.and_then(Path::parent)) {
+            (Some(record), _) => (record.folder.clone(), record.texts.clone()),
             (None, Some(folder)) => (folder.to_owned(), Texts::default()),
             (None, None) => return Ok(None),
         };
@@ -158,7 +161,7 @@ impl Asked<'_> {
             return Ok(None);
         }
         let (name, weights) = (compiled.name.clone(), runs::weights(self.model, self.weights)?);
-        Self::warn_if_edited(&weights, &compiled)?;
+        warn_if_edited(record.as_ref(), &compiled);
         let described = self.beside(name, compiled, weights, &folder, &texts)?;
         if named.is_some() || folder.join(TOKENIZER).is_file() {
             return Ok(Some(described));
@@ -167,14 +170,6 @@ impl Asked<'_> {
         let bytes = self.text(None, &described.compiled)?;
         let text = bytes.or(described.text);
         Ok(Some(Described { text, ..described }))
-    }
-
-    fn warn_if_edited(weights: &Path, compiled: &Compiled) -> Result<(), Failure> {
-        let record = foreign::beside(weights)?;
-        if let Some(warning) = record.and_then(|record| foreign::edited(&record, compiled)) {
-            output::note(&warning);
-        }
-        Ok(())
     }
 
     /// A model with the tokenizer and the chat template of a folder.
@@ -268,6 +263,12 @@ impl Asked<'_> {
         ends.sort_unstable();
         ends.dedup();
         Ok(Prompts::of_folder(tokenizer, begin.or(end), ends, specials))
+    }
+}
+
+fn warn_if_edited(record: Option<&Record>, compiled: &Compiled) {
+    if let Some(warning) = record.and_then(|record| foreign::edited(record, compiled)) {
+        output::note(&warning);
     }
 }
 

@@ -567,6 +567,14 @@ pub(crate) fn ask_for<T>(slice: &[T], at: usize) {
     let _ = (slice, at);
 }
 
+/// Asks for the lines of `count` elements from `first` on.
+#[inline(always)]
+pub(crate) fn ask_for_lines<T>(slice: &[T], first: usize, count: usize) {
+    for at in (0..count).step_by(LINE / size_of::<T>()) {
+        ask_for(slice, first + at);
+    }
+}
+
 /// Work to compile for several instruction sets. `run` and everything called in its loops must be `#[inline(always)]`,
 /// since other functions are compiled for the build's own target.
 pub(crate) trait Vectorised {

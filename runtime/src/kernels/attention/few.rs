@@ -124,14 +124,6 @@ fn heads<E: Element>(
     Ok((y, lse))
 }
 
-/// Asks for the lines of `count` elements.
-#[inline(always)]
-fn ask_for<E>(rows: &[E], first: usize, count: usize) {
-    for at in (0..count).step_by(ffi::LINE / size_of::<E>()) {
-        ffi::ask_for(rows, first + at);
-    }
-}
-
 /// The heads of a query that read one key head.
 struct Query<'a, E> {
     /// [times, d]
@@ -164,7 +156,7 @@ impl<E: Element> Vectorised for Query<'_, E> {
         let mut row = vec![0.0f32; d.max(e)];
         let mut scores = vec![0.0f32; times * count]; // [times, count]
         for (at, j) in seen.clone().enumerate() {
-            ask_for(keys, (j + AHEAD) * heads * d, d);
+            ffi::ask_for_lines(keys, (j + AHEAD) * heads * d, d);
             let key = &mut row[..d];
             E::widen(&keys[j * heads * d..][..d], key);
             for (group, q) in queries.chunks_exact(d.max(1)).enumerate() {
@@ -188,7 +180,7 @@ impl<E: Element> Vectorised for Query<'_, E> {
         }
         y.fill(0.0);
         for (at, j) in seen.enumerate() {
-            ask_for(values, (j + AHEAD) * heads * e, e);
+            ffi::ask_for_lines(values, (j + AHEAD) * heads * e, e);
             let value = &mut row[..e];
             E::widen(&values[j * heads * e..][..e], value);
             for (group, y) in y.chunks_exact_mut(e.max(1)).enumerate() {

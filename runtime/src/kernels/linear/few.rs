@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use super::grain;
 use crate::kernels::arrange::cast;
@@ -52,42 +52,52 @@ pub(super) fn linear(isa: Isa, x: &Tensor, weight: &Tensor) -> Result<Tensor, Ke
     };
     size.push(outputs as i64);
     let wide = cast(x, Kind::Float)?.f_contiguous()?;
-    let x = ffi::slice(&wide)?;
     let weight = weight.f_contiguous()?;
-    let mut result = Tensor::f_empty(size, (Kind::Float, weight.device()))?;
+    let options = (Kind::Float, weight.device());
+    let mut result = Tensor::f_empty(size, options)?;
+    let rows = wide.numel() / width.max(1);
+    // Rows of tiles, as `Arrange` writes them.
+    let tiled = if rows <= ROWS { 0 } else { rows / ROWS * ROWS };
+    let room = (tiled * width.div_ceil(STEP) * STEP) as i64;
+    let mut room = (room > 0).then(|| Tensor::f_empty([room], options)).transpose()?;
+    let arranged = match &mut room {
+        Some(room) => ffi::slice_mut(room, &[&wide, &weight, &result])?,
+        None => &mut [],
+    };
+    let x = ffi::slice(&wide)?;
     let y = ffi::slice_mut(&mut result, &[&wide, &weight])?;
     if weight.kind() == Kind::BFloat16 {
-        products(isa, x, ffi::halves(&weight)?, width, outputs, y)?;
+        products(isa, x, arranged, ffi::halves(&weight)?, width, outputs, y);
     } else {
-        products(isa, x, ffi::slice(&weight)?, width, outputs, y)?;
+        products(isa, x, arranged, ffi::slice(&weight)?, width, outputs, y);
     }
     Ok(result)
 }
 
-/// x [rows, width], weight [outputs, width], y [rows, outputs].
+/// x [rows, width], weight [outputs, width], y [rows, outputs]. `arranged`: memory for the rows of tiles.
 fn products<W: Element>(
     isa: Isa,
     x: &[f32],
+    arranged: &mut [f32],
     weight: &[W],
     width: usize,
     outputs: usize,
     y: &mut [f32],
-) -> Result<(), KernelError> {
+) {
     if x.is_empty() || weight.is_empty() {
-        y.fill(0.0);
-        return Ok(());
+        return y.fill(0.0);
     }
     let rows = x.len() / width;
-    let tiles = if rows <= ROWS { 0 } else { rows / ROWS };
     let arranged_width = width.div_ceil(STEP) * STEP;
-    let size = (tiles * ROWS * arranged_width) as i64;
-    let mut arranged = Tensor::f_empty([size], (Kind::Float, Device::Cpu))?;
-    let arranged = ffi::slice_mut(&mut arranged, &[])?;
-    let out = Cut { data: &mut *arranged, chunk: ROWS * arranged_width };
-    parallel_cuts(tiles, grain(ROWS * width), [out], |tile, [into]| {
-        let x = &x[tile * ROWS * width..][..ROWS * width];
-        ffi::run_on(isa, Arrange { x, width, into });
-    });
+    let chunk = ROWS * arranged_width;
+    let tiles = arranged.len() / chunk;
+    if tiles > 0 {
+        let out = Cut { data: &mut *arranged, chunk };
+        parallel_cuts(tiles, grain(ROWS * width), [out], |tile, [into]| {
+            let x = &x[tile * ROWS * width..][..ROWS * width];
+            ffi::run_on(isa, Arrange { x, width, into });
+        });
+    }
     let [least, most] = BLOCKS;
     let chunk = match rows <= ROWS {
         true => OUTPUTS,
@@ -103,7 +113,6 @@ fn products<W: Element>(
             Chunk { x, arranged, weight, width, y }.run(isa);
         }
     });
-    Ok(())
 }
 
 /// Some outputs of some rows: x [rows, width], weight [outputs, width], y [rows, outputs].
@@ -314,9 +323,7 @@ fn output<W: Element, const FMA: bool, const R: usize>(x: [&[f32]; R], weight: &
     let width = weight.len();
     let bulk = width - width % STEP;
     for first in (0..bulk).step_by(STEP) {
-        for line in (0..STEP).step_by(ffi::LINE / size_of::<W>()) {
-            ffi::ask_for(weight, first + line + AHEAD / size_of::<W>());
-        }
+        ffi::ask_for_lines(weight, first + AHEAD / size_of::<W>(), STEP);
         for (chain, sums) in sums.iter_mut().enumerate() {
             let at = first + chain * SUMS;
             let mut lanes = [[0.0f32; SUMS]; R];
