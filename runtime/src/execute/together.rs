@@ -40,7 +40,13 @@ fn is_by_row(kernel: &Kernel, choice: Choice, most: usize) -> bool {
     match (kernel, choice) {
         // libtorch's product sums in an order that depends on the number of rows.
         (Kernel::Linear { .. }, Choice::Product(Product::FewRows(_, few))) => most <= few,
-        (Kernel::RmsNorm { .. } | Kernel::SwiGlu, Choice::Ours(Path::Fused(_))) => true,
+        (
+            Kernel::RmsNorm { .. }
+            | Kernel::GatedRmsNorm { .. }
+            | Kernel::L2Norm { .. }
+            | Kernel::SwiGlu,
+            Choice::Ours(Path::Fused(_)),
+        ) => true,
         // One rounding of each element, or none.
         (
             Kernel::Embed
@@ -50,6 +56,8 @@ fn is_by_row(kernel: &Kernel, choice: Choice, most: usize) -> bool {
             | Kernel::Offset { .. }
             | Kernel::Cast { .. }
             | Kernel::Split { .. }
+            | Kernel::Concat
+            | Kernel::RepeatHeads { .. }
             | Kernel::Reshape { .. },
             _,
         ) => true,
@@ -60,6 +68,8 @@ fn is_by_row(kernel: &Kernel, choice: Choice, most: usize) -> bool {
 /// How a step is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
+    /// Once, since it depends on parameters alone.
+    Once,
     /// All rows at a time.
     Joined,
     /// The rows whose logits are computed, at a time.
@@ -68,6 +78,8 @@ enum Way {
     Appended,
     /// A query of each sequence at a time, which reads the sequence's own keys and values.
     Attended,
+    /// The sequences with one token at a time, as items of a batch.
+    Batched,
     /// Sequence by sequence.
     Split,
 }
@@ -125,6 +137,7 @@ struct Together<'a> {
     rows: Layout,
     /// The same of the rows whose logits are computed.
     kept: Layout,
+    /// Parameters, and what depends on them alone.
     parameters: BTreeSet<ValId>,
     /// The state that a value is, of the plan's inputs.
     states: BTreeMap<ValId, (StateId, StatePart)>,
@@ -175,6 +188,7 @@ impl<'a> Together<'a> {
             rooms: BTreeMap::new(),
             ways: Vec::new(),
         };
+        together.find_constants();
         together.ways = together.ways();
         let some = together.sizes.first().copied().unwrap_or(Sizes { batch: 1, time: 1, past: 0 });
         for (input, id, tensor) in shared {
@@ -197,6 +211,23 @@ impl<'a> Together<'a> {
         Ok(together)
     }
 
+    /// Adds what depends on parameters alone to them.
+    fn find_constants(&mut self) {
+        let plan = &self.executor.plan;
+        for step in &plan.steps {
+            let is_fixed = |id: &ValId| {
+                let value = plan.value(*id);
+                value.is_some_and(|v| v.dims.iter().all(|dim| matches!(dim, Extent::Fixed(_))))
+            };
+            if !step.inputs.is_empty()
+                && step.inputs.iter().all(|id| self.is_one(*id))
+                && step.outputs.iter().all(is_fixed)
+            {
+                self.parameters.extend(&step.outputs);
+            }
+        }
+    }
+
     /// How each step is done.
     fn ways(&self) -> Vec<Way> {
         let plan = &self.executor.plan;
@@ -206,6 +237,7 @@ impl<'a> Together<'a> {
         let way = |(step, choice): (&Step, &Choice)| {
             let by_row = is_by_row(&step.kernel, *choice, self.rows.most());
             match (&step.kernel, choice) {
+                (_, _) if step.outputs.iter().all(|id| self.is_one(*id)) => Way::Once,
                 (_, _) if by_row && self.is_of_rows(step) => Way::Joined,
                 (Kernel::Rope { .. }, Choice::Ours(Path::Fused(_))) if self.turns(step) => {
                     Way::Joined
@@ -215,6 +247,15 @@ impl<'a> Together<'a> {
                     if step.outputs.iter().skip(1).all(|id| step.drop_after.contains(id)) =>
                 {
                     Way::Attended
+                }
+                (
+                    Kernel::CausalConv { .. } | Kernel::ConvSwiGlu { .. },
+                    Choice::Ours(Path::Fused(_)),
+                )
+                | (Kernel::CausalConvState { .. } | Kernel::Shift { .. }, _)
+                    if self.is_of_items(step) =>
+                {
+                    Way::Batched
                 }
                 (_, _) => Way::Split,
             }
@@ -230,6 +271,21 @@ impl<'a> Together<'a> {
     fn is_of_rows(&self, step: &Step) -> bool {
         step.inputs.iter().all(|id| self.has_rows(*id) || self.is_one(*id))
             && step.outputs.iter().all(|id| self.has_rows(*id))
+    }
+
+    /// Whether a step's values all have an item of each sequence, apart from parameters.
+    fn is_of_items(&self, step: &Step) -> bool {
+        let has_items = |id: &ValId| {
+            let dims = self.executor.plan.value(*id).map(|value| value.dims.as_slice());
+            match dims {
+                Some([Extent::Batch, Extent::Time, rest @ ..] | [Extent::Batch, rest @ ..]) => {
+                    rest.iter().all(|dim| matches!(dim, Extent::Fixed(_)))
+                }
+                _ => false,
+            }
+        };
+        step.inputs.iter().all(|id| has_items(id) || self.is_one(*id))
+            && step.outputs.iter().all(has_items)
     }
 
     /// Whether a rotation's operands are rows and the position of the first of them.
@@ -278,7 +334,7 @@ impl<'a> Together<'a> {
         matches!(dims, Some([Extent::Batch, Extent::Time, ..]))
     }
 
-    /// Whether a value is a parameter, which is the same for all sequences.
+    /// Whether a value is the same for all sequences, as a parameter is.
     fn is_one(&self, id: ValId) -> bool {
         self.parameters.contains(&id)
     }
@@ -294,10 +350,12 @@ impl Together<'_> {
             return Err(self.missing(n));
         };
         match way {
+            Way::Once => self.once(n, step, *choice)?,
             Way::Joined => self.joined(n, step, *choice)?,
             Way::Kept => self.kept(n, step, *choice)?,
             Way::Appended => self.appended(n, step)?,
             Way::Attended => self.attended(n, step, *choice)?,
+            Way::Batched => self.batched(n, step, *choice)?,
             Way::Split => self.split(n, step, *choice)?,
         }
         for id in &step.drop_after {
@@ -335,6 +393,63 @@ impl Together<'_> {
             }
             Shared::Kept(_) => Err(self.missing(n)),
         }
+    }
+
+    /// The rows of sequences with one token each.
+    fn rows_of(&self, n: usize, id: ValId, ones: &[usize]) -> Result<Tensor, ExecuteError> {
+        match self.value(n, id)? {
+            Shared::Split(tensors) => {
+                let rows = ones.iter().filter_map(|at| tensors.get(*at));
+                Ok(Tensor::f_cat(&rows.collect::<Vec<_>>(), 1)?)
+            }
+            Shared::Joined(all) if ones.len() == self.pieces.len() => Ok(all.shallow_clone()),
+            Shared::Joined(all) => {
+                let rows = ones.iter().map(|at| self.rows.one(all, *at));
+                Ok(Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?)
+            }
+            Shared::One(_) | Shared::Kept(_) => Err(self.missing(n)),
+        }
+    }
+
+    /// The sequences with one token, and the others.
+    fn parted(&self) -> (Vec<usize>, Vec<usize>) {
+        let single = |piece: &Piece<'_>| piece.tokens.len() == 1;
+        (0..self.pieces.len()).partition(|at| self.pieces.get(*at).is_some_and(single))
+    }
+
+    /// A value of each sequence, from those of some and of the others.
+    fn in_order(
+        &self,
+        n: usize,
+        parts: impl Iterator<Item = Result<(usize, Tensor), ExecuteError>>,
+    ) -> Result<Shared, ExecuteError> {
+        let parts = parts.collect::<Result<BTreeMap<usize, Tensor>, _>>()?;
+        match parts.len() == self.pieces.len() {
+            true => Ok(Shared::Split(parts.into_values().collect())),
+            false => Err(self.missing(n)),
+        }
+    }
+
+    /// A value with rows: [1, rows, …] of the sequences with one token, and a tensor of each other one.
+    fn with_rows(
+        &self,
+        n: usize,
+        (ones, of_ones): (&[usize], Tensor),
+        of_others: Vec<(usize, Tensor)>,
+    ) -> Result<Shared, ExecuteError> {
+        if of_others.is_empty() {
+            return Ok(Shared::Joined(of_ones));
+        }
+        let of_ones = ones.iter().zip(0..).map(|(at, row)| Ok((*at, of_ones.f_narrow(1, row, 1)?)));
+        self.in_order(n, of_ones.chain(of_others.into_iter().map(Ok)))
+    }
+
+    fn once(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
+        let results = self.alone(n, step, choice, 0)?;
+        for (id, result) in step.outputs.iter().zip(results) {
+            self.put(*id, Shared::One(result));
+        }
+        Ok(())
     }
 
     fn joined(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
@@ -394,55 +509,78 @@ impl Together<'_> {
     }
 
     fn attended(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
-        let [q, k, v, ..] = step.inputs.as_slice() else { return Err(self.missing(n)) };
-        let single = |piece: &Piece<'_>| piece.tokens.len() == 1;
-        let count = self.pieces.len();
-        let (ones, others): (Vec<usize>, Vec<usize>) =
-            (0..count).partition(|at| self.pieces.get(*at).is_some_and(single));
-        let mut y: Vec<Option<Tensor>> = (0..count).map(|_| None).collect();
-        if !ones.is_empty() {
-            let mut queries = self.all_rows(n, *q)?; // [1, rows, h, d]
-            if !others.is_empty() {
-                let rows = ones.iter().map(|at| self.rows.one(&queries, *at));
-                queries = Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 1)?;
-            }
-            let caches = |id: ValId| -> Result<Vec<Tensor>, ExecuteError> {
-                ones.iter().map(|at| self.of(n, id, *at)).collect()
-            };
-            let keys: Vec<Tensor> = caches(*k)?;
-            let values: Vec<Tensor> = caches(*v)?;
-            let (Some(first), Some(of_first)) = (keys.first(), values.first()) else {
-                return Err(self.missing(n));
-            };
-            let mut operands = vec![queries, first.shallow_clone(), of_first.shallow_clone()];
-            for id in step.inputs.iter().skip(3) {
-                operands.push(self.of(n, *id, 0)?);
-            }
-            let keys: Vec<&Tensor> = keys.iter().collect();
-            let values: Vec<&Tensor> = values.iter().collect();
-            let each = dispatch::Each { positions: &[], keys: &keys, values: &values };
-            let results = self.compute(n, step, choice, &operands, ones.len() as i64, each)?;
-            let Some(all) = results.into_iter().next() else { return Err(self.missing(n)) };
-            if let ([id, ..], true) = (step.outputs.as_slice(), others.is_empty()) {
-                self.put(*id, Shared::Joined(all));
-                return Ok(());
-            }
-            for (row, at) in ones.iter().enumerate() {
-                if let Some(y) = y.get_mut(*at) {
-                    *y = Some(all.f_narrow(1, row as i64, 1)?);
-                }
-            }
+        let ([q, k, v, ..], [y, ..]) = (step.inputs.as_slice(), step.outputs.as_slice()) else {
+            return Err(self.missing(n));
+        };
+        let (ones, others) = self.parted();
+        if ones.is_empty() {
+            return self.split(n, step, choice);
         }
+        let caches = |id: ValId| -> Result<Vec<Tensor>, ExecuteError> {
+            ones.iter().map(|at| self.of(n, id, *at)).collect()
+        };
+        let (keys, values): (Vec<Tensor>, Vec<Tensor>) = (caches(*k)?, caches(*v)?);
+        let (Some(first), Some(of_first)) = (keys.first(), values.first()) else {
+            return Err(self.missing(n));
+        };
+        let mut operands = vec![
+            self.rows_of(n, *q, &ones)?, // [1, rows, h, d]
+            first.shallow_clone(),
+            of_first.shallow_clone(),
+        ];
+        for id in step.inputs.iter().skip(3) {
+            operands.push(self.of(n, *id, 0)?);
+        }
+        let keys: Vec<&Tensor> = keys.iter().collect();
+        let values: Vec<&Tensor> = values.iter().collect();
+        let each = dispatch::Each { positions: &[], keys: &keys, values: &values };
+        let results = self.compute(n, step, choice, &operands, ones.len() as i64, each)?;
+        let Some(of_ones) = results.into_iter().next() else { return Err(self.missing(n)) };
+        let mut of_others = Vec::new();
         for at in others {
-            let result = self.alone(n, step, choice, at)?.into_iter().next();
-            if let Some(y) = y.get_mut(at) {
-                *y = result;
+            let results = self.alone(n, step, choice, at)?;
+            of_others.extend(results.into_iter().next().map(|y| (at, y)));
+        }
+        let value = self.with_rows(n, (&ones, of_ones), of_others)?;
+        self.put(*y, value);
+        Ok(())
+    }
+
+    fn batched(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
+        let (ones, others) = self.parted();
+        if ones.len() < 2 {
+            return self.split(n, step, choice);
+        }
+        let mut operands = Vec::new();
+        for id in &step.inputs {
+            operands.push(if self.is_one(*id) {
+                self.of(n, *id, 0)?
+            } else if self.has_rows(*id) {
+                self.rows_of(n, *id, &ones)?.f_transpose(0, 1)? // [rows, 1, …]
+            } else {
+                let items = ones.iter().map(|at| self.of(n, *id, *at));
+                Tensor::f_cat(&items.collect::<Result<Vec<_>, _>>()?, 0)?
+            });
+        }
+        let sizes = Sizes { batch: ones.len() as i64, time: 1, past: 0 };
+        let of_ones = self.run(n, step, choice, &operands, sizes, None)?;
+        let mut of_others: Vec<Vec<(usize, Tensor)>> =
+            step.outputs.iter().map(|_| Vec::new()).collect();
+        for at in others {
+            for (of_others, result) in of_others.iter_mut().zip(self.alone(n, step, choice, at)?) {
+                of_others.push((at, result));
             }
         }
-        if let Some(id) = step.outputs.first() {
-            let y = y.into_iter().map(|y| y.ok_or_else(|| self.missing(n)));
-            let y = y.collect::<Result<_, _>>()?;
-            self.put(*id, Shared::Split(y));
+        for ((id, of_ones), of_others) in step.outputs.iter().zip(of_ones).zip(of_others) {
+            let value = if self.has_rows(*id) {
+                self.with_rows(n, (&ones, of_ones.f_transpose(0, 1)?), of_others)?
+            } else {
+                // Copied, so that a state does not keep the other sequences' memory.
+                let item = |item: i64| copy(&of_ones.f_narrow(0, item, 1)?);
+                let of_ones = ones.iter().zip(0..).map(|(at, n)| Ok((*at, item(n)?)));
+                self.in_order(n, of_ones.chain(of_others.into_iter().map(Ok)))?
+            };
+            self.put(*id, value);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ mod low_rank;
 pub mod rwkv6;
 mod scalar;
 pub mod ssd;
+mod token;
 #[cfg(test)]
 mod tests;
 

@@ -18,6 +18,7 @@ use super::super::{Isa, KernelError, ffi};
 use super::channel::Channel;
 use super::low_rank::LowRank;
 use super::scalar::Scalar;
+use super::token::{FEW, Layout, Tokens as Few};
 use super::{Result, Scanned};
 
 /// Chunks between two states that a backward pass keeps.
@@ -38,7 +39,7 @@ pub(super) enum Rule {
 
 impl Rule {
     /// Whether gates are by channel; else there is one per head and token, and a factor of its value.
-    fn has_channel_gates(self) -> bool {
+    pub(super) fn has_channel_gates(self) -> bool {
         match self {
             Rule::Channel | Rule::LowRank => true,
             Rule::Scalar | Rule::Delta => false,
@@ -78,8 +79,11 @@ pub(super) fn forward(
     operands: Operands<'_>,
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
+    if is_short(operands.v) {
+        return tokens(isa, rule, Layout::Keys, operands, state);
+    }
     let dense = Dense::from_operands(operands, state)?;
-    let scan = dense.scan(isa, rule, chunk)?;
+    let scan = dense.scan(isa, rule, chunk, Layout::Keys)?;
     let Sizes { batch, time, heads, d, e, ep, .. } = scan.sizes;
     let mut y = empty([batch, time, heads, e])?;
     let mut after = empty([batch, heads, d, e])?;
@@ -100,6 +104,39 @@ pub(super) fn forward(
     Ok(Scanned { y, state: after })
 }
 
+/// Whether values [b, t, h, e] are of so few tokens that [`tokens`] is faster than a chunk.
+pub(super) fn is_short(v: &Tensor) -> bool {
+    v.size().get(1).is_some_and(|time| (1..=FEW as i64).contains(time))
+}
+
+/// Like [`forward`], one token after another, with states that lie as `layout` says.
+pub(super) fn tokens(
+    isa: Isa,
+    rule: Rule,
+    layout: Layout,
+    operands: Operands<'_>,
+    state: Option<&Tensor>,
+) -> Result<Scanned> {
+    let dense = Dense::from_operands(operands, state)?;
+    let scan = dense.scan(isa, rule, 1, layout)?;
+    let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
+    let mut y = empty([batch, time, heads, e])?;
+    let mut after = empty(layout.of([batch, heads, d, e]))?;
+    let outs = [
+        ByHead { data: ffi::slice_mut(&mut y, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut after, &[])?, time: 1 },
+    ];
+    ffi::parallel_heads([batch, heads], outs, |task, [y, mut after]| {
+        let state = after.row(0);
+        match scan.state {
+            Some(before) => state.copy_from_slice(&before[task * d * e..][..d * e]),
+            None => state.fill(0.0),
+        }
+        ffi::run_on(isa, Few { scan: &scan, task, layout, state, y });
+    });
+    Ok(Scanned { y, state: after })
+}
+
 /// The gradients, from zero state.
 pub(super) fn backward(
     isa: Isa,
@@ -109,7 +146,7 @@ pub(super) fn backward(
     operands: Operands<'_>,
 ) -> Result<Gradients> {
     let dense = Dense::from_operands(operands, None)?;
-    let scan = dense.scan(isa, rule, chunk)?;
+    let scan = dense.scan(isa, rule, chunk, Layout::Keys)?;
     let dy = dy.f_contiguous()?;
     let dy = ffi::slice(&dy)?;
     let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
@@ -252,7 +289,7 @@ impl Dense {
         })
     }
 
-    fn scan(&self, isa: Isa, rule: Rule, chunk: usize) -> Result<Scan<'_>> {
+    fn scan(&self, isa: Isa, rule: Rule, chunk: usize, layout: Layout) -> Result<Scan<'_>> {
         let [b, t, groups, d] = super::four("q", &self.q)?;
         let [_, _, h, e] = super::four("v", &self.v)?;
         let expect = |what: &str, x: &Tensor, want: &[i64]| match x.size() == want {
@@ -285,7 +322,7 @@ impl Dense {
             }
         }
         if let Some(state) = &self.state {
-            expect("state", state, &[b, h, d, e])?;
+            expect("state", state, &layout.of([b, h, d, e]))?;
         }
         if groups == 0 || h % groups != 0 || chunk == 0 {
             return Err(KernelError::new(format!("{h} heads over {groups} groups")));
@@ -325,15 +362,15 @@ impl Dense {
 /// Checked operands, for all tasks to read.
 pub(super) struct Scan<'a> {
     pub(super) isa: Isa,
-    rule: Rule,
+    pub(super) rule: Rule,
     pub(super) sizes: Sizes,
-    scale: f32,
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
-    g: &'a [f32],
-    beta: Option<&'a [f32]>,
-    low_rank: Option<[&'a [f32]; 2]>,
+    pub(super) scale: f32,
+    pub(super) q: &'a [f32],
+    pub(super) k: &'a [f32],
+    pub(super) v: &'a [f32],
+    pub(super) g: &'a [f32],
+    pub(super) beta: Option<&'a [f32]>,
+    pub(super) low_rank: Option<[&'a [f32]; 2]>,
     state: Option<&'a [f32]>,
 }
 

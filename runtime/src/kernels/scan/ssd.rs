@@ -8,6 +8,7 @@ use tch::{Kind, Tensor};
 use super::super::arrange::{repeat_heads, sum_repeats};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
+use super::token::Layout;
 use super::{
     Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, over_matrix, reversed, start, sum_last, wide,
@@ -57,11 +58,15 @@ pub(super) fn chunked(
 ) -> Result<Scanned> {
     let Operands { x, dt, a, d, .. } = operands;
     let gates = dt.f_mul(a)?; // [b, t, h]
-    let state = state.map(|s| s.f_transpose(2, 3)).transpose()?;
-    let mut scan =
-        fused::forward(isa, Rule::Scalar, chunk, operands.fused(&gates), state.as_ref())?;
-    let y = scan.y.f_addcmul_(x, &d.f_unsqueeze(-1)?)?;
-    Ok(Scanned { y, state: scan.state.f_transpose(2, 3)?.f_contiguous()? })
+    let fused = operands.fused(&gates);
+    let Scanned { mut y, state } = if fused::is_short(x) {
+        fused::tokens(isa, Rule::Scalar, Layout::Values, fused, state)?
+    } else {
+        let state = state.map(|s| s.f_transpose(2, 3)).transpose()?;
+        let Scanned { y, state } = fused::forward(isa, Rule::Scalar, chunk, fused, state.as_ref())?;
+        Scanned { y, state: state.f_transpose(2, 3)?.f_contiguous()? }
+    };
+    Ok(Scanned { y: y.f_addcmul_(x, &d.f_unsqueeze(-1)?)?, state })
 }
 
 pub(super) fn chunked_backward(

@@ -358,3 +358,45 @@ fn sixteen_thousand_tokens() {
         }
     }
 }
+
+/// As many tokens as are done one after another, and one more: every scan, with and without a state.
+#[test]
+fn a_few_tokens_are_step_by_step() {
+    let most = token::FEW as i64 + 1;
+    for (t, [d, e]) in
+        (1..=most).flat_map(|t| [[1, 3], [16, 64], [33, 80], [128, 65]].map(|w| (t, w)))
+    {
+        let (b, h) = (2, 3);
+        let (q, k) = (numbers(1, &[b, t, h, d]), numbers(2, &[b, t, h, d]) / d as f64);
+        let (v, beta) = (numbers(3, &[b, t, h, e]), numbers(4, &[b, t, h]) * 0.5 + 0.5);
+        let (by_head, by_channel) = (gates(5, &[b, t, h], None), gates(6, &[b, t, h, d], None));
+        let (of_channel, of_head) = (numbers(7, &[h, d]), numbers(8, &[h]));
+        let group = numbers(9, &[b, t, 1, d]);
+        let cases: [(Scan, Vec<&Tensor>); 6] = [
+            (Scan::Delta, vec![&q, &k, &v, &beta, &by_head]),
+            (Scan::Dplr, vec![&q, &k, &v, &k, &q, &by_channel]),
+            (Scan::Gla, vec![&q, &k, &v, &by_channel]),
+            (Scan::Gla, vec![&q, &k, &v, &by_head]),
+            (Scan::Rwkv6, vec![&q, &k, &v, &by_channel, &of_channel]),
+            (Scan::Ssd, vec![&v, &beta, &of_head, &group, &group, &of_head]),
+        ];
+        for (scan, operands) in &cases {
+            let size = if *scan == Scan::Ssd { [b, h, e, d] } else { [b, h, d, e] };
+            let state = numbers(10, &size);
+            for state in [None, Some(&state)] {
+                let run = |path: Path, kind: Kind| {
+                    let operands: Vec<Tensor> = operands.iter().map(|x| x.to_kind(kind)).collect();
+                    let (operands, state) =
+                        (operands.iter().collect::<Vec<_>>(), state.map(|s| s.to_kind(kind)));
+                    forward(*scan, path, &operands, state.as_ref(), Settings::USUAL).unwrap()
+                };
+                let (ours, want) = (
+                    run(choose(Kind::Float, Device::Cpu), Kind::Float),
+                    run(Path::Reference(path::Reason::Asked), Kind::Double),
+                );
+                let what = format!("{scan:?}, {t} tokens, d {d}, e {e}");
+                assert_close(&[ours.y, ours.state], &[want.y, want.state], 2e-5, &what);
+            }
+        }
+    }
+}
