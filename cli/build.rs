@@ -203,11 +203,11 @@ fn two_sources(path: &Path, one: &str, other: &str) -> Failure {
         .help("rename one of them, or use different folders with --out")
 }
 
-/// Whether the file that a lock was made from, as it is now, makes another one of that name. Its diagnostics are shown.
+/// Whether the file that a lock was made from, as it is now, makes another one of that name.
 pub fn has_changed(path: &Path, lock: &Lock) -> bool {
     let source = Path::new(lock.source());
-    let made = source.is_file().then(|| built(&mut Known::default(), source));
-    let now = made.and_then(Result::ok).unwrap_or_default();
+    let made = || source.is_file().then(|| built(&mut Known::default(), source));
+    let now = output::without_diagnostics(made).and_then(Result::ok).unwrap_or_default();
     let Some(now) = now.into_iter().find(|now| now.name() == lock.name()) else { return false };
     settled(path, now).is_ok_and(|(now, _)| now.id() != lock.id())
 }

@@ -42,6 +42,11 @@ pub fn export(args: &ExportArgs) -> Outcome {
         (None, None, Some(weights)) => foreign::beside(weights)?,
         (record, _, _) => record,
     };
+    if let Some(file) = &weights
+        && let Some(warning) = weights::of_another_graph(file, &compiled)?
+    {
+        output::note(&warning);
+    }
     let vocab = compiled.graph.vocab;
     let (tokenizer, came) = match &experiment {
         Some(experiment) => (tokenizer::tokenizer(args, experiment, vocab)?, None),

@@ -109,6 +109,6 @@ pub fn config_texts(path: &Path) -> Result<Texts, Failure> {
     let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
     let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
     let read = interop::json::read(&place, &bytes)
-        .and_then(|root| Ok(Texts::of(&Keys::new(&place, &root)?, &name)));
+        .and_then(|root| Texts::of(&Keys::new(&place, &root)?, &name));
     read.map_err(import::failure)
 }

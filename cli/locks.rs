@@ -46,11 +46,11 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
         true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
         true => {
             let failure = Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)));
-            failure.help(match stems(path).first() {
-                Some(first) => format!(
-                    "name a lock in it, such as `{}`",
-                    shown(&path.join(format!("{first}.lock")))
-                ),
+            let first = [path.to_owned(), path.join(FOLDER)].into_iter().find_map(|folder| {
+                Some(folder.join(format!("{}.lock", stems(&folder).into_iter().next()?)))
+            });
+            failure.help(match first {
+                Some(first) => format!("name a lock in it, such as `{}`", shown(&first)),
                 None if files::is_foreign(path) => {
                     "it contains a model, but no training; name the lock of a recipe".to_owned()
                 }

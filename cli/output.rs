@@ -5,6 +5,7 @@
 //! whether the stream is a terminal, and never carries meaning.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
@@ -15,6 +16,18 @@ use crate::args::When;
 use crate::fail::{Exit, Failure, reason};
 
 static COLOUR: OnceLock<When> = OnceLock::new();
+
+thread_local! {
+    static MUTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does work whose diagnostics are of no interest here.
+pub fn without_diagnostics<T>(work: impl FnOnce() -> T) -> T {
+    let before = MUTED.replace(true);
+    let result = work();
+    MUTED.set(before);
+    result
+}
 
 /// Sets the colour mode. Called once, before any output.
 pub fn set_colour(when: When) {
@@ -198,6 +211,9 @@ pub fn draw(text: &str) {
 
 /// Shows diagnostics with excerpts of their sources.
 pub fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
+    if MUTED.get() {
+        return;
+    }
     let text = match coloured() {
         true => dsl::render_coloured(sources, found),
         false => dsl::render(sources, found),

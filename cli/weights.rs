@@ -6,13 +6,15 @@
 
 use std::path::{Path, PathBuf};
 
+use compiler::program::Compiled;
 use interop::source::file_of;
+use lab::experiment::Experiment;
 use records::checkpoint::{self, Part, Pointer};
 use records::run::{POINTER, Paths};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::import::failure;
-use crate::{files, named, runs};
+use crate::{files, foreign, named, runs};
 
 /// The given file, or the weights file in a folder: a run's or its `checkpoints`' are those of the last checkpoint.
 pub fn file(path: &Path) -> Result<PathBuf, Failure> {
@@ -40,6 +42,31 @@ fn last(path: &Path) -> Result<PathBuf, Failure> {
         Pointer::To(latest) => checkpoints.join(latest),
         Pointer::None | Pointer::Unreadable(_) => path.to_owned(),
     })
+}
+
+/// The run that a file of weights is in, and its lock.
+pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
+    let run = path.parent()?.parent()?.parent()?;
+    let (experiment, _) = runs::locked_in(run)?;
+    Some((run.to_owned(), experiment))
+}
+
+/// A warning for weights that were trained or imported for another graph: shapes may fit where constants do not.
+pub fn of_another_graph(path: &Path, compiled: &Compiled) -> Result<Option<String>, Failure> {
+    let Some((run, experiment)) = run_of(path) else {
+        let record = foreign::beside(path)?;
+        return Ok(record.and_then(|record| foreign::edited(&record, compiled)));
+    };
+    let theirs = &experiment.arch.compiled;
+    Ok((theirs.identity.graph != compiled.identity.graph).then(|| {
+        format!(
+            "warning: the weights of the run `{}` were trained for another graph, that of the arch `{}`, than that of \
+             the arch `{}`",
+            shown(&run),
+            theirs.name,
+            compiled.name
+        )
+    }))
 }
 
 /// More bytes than the name of a checkpoint has.

@@ -124,13 +124,19 @@ pub(crate) fn weights(
     let path = &weights::file(path)?;
     let source = Source::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        failure(refused(error)).help(match run_of(path) {
-            Some((run, theirs)) => format!(
-                "`{file}` belongs to the run `{run}` with the arch `{theirs}`, not `{arch}`; its lock is `{run}/lock`"
-            ),
+        failure(refused(error)).help(match weights::run_of(path) {
+            Some((run, experiment)) => {
+                let (run, theirs) = (shown(&run), &experiment.arch.compiled.name);
+                format!(
+                    "`{file}` belongs to the run `{run}` with the arch `{theirs}`, not `{arch}`; its lock is `{run}/lock`"
+                )
+            }
             None => format!("`{file}` was given as weights for the arch `{arch}`"),
         })
     })?;
+    if let Some(warning) = weights::of_another_graph(path, compiled)? {
+        output::note(&warning);
+    }
     if source.is_turned() {
         output::note(&format!(
             "`{}` uses the names of {}: rows of q and k are reordered for this arch's RoPE",
@@ -139,13 +145,6 @@ pub(crate) fn weights(
         ));
     }
     Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(failure)
-}
-
-/// The run and the arch of a checkpoint file.
-fn run_of(path: &Path) -> Option<(String, String)> {
-    let run = path.parent()?.parent()?.parent()?;
-    let (experiment, _) = runs::locked_in(run)?;
-    Some((shown(run), experiment.arch.compiled.name.clone()))
 }
 
 /// The requested device and dtype, if this machine supports them.

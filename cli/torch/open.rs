@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use compiler::plan::Options;
 use compiler::program::Compiled;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
-use interop::beside::{GENERATION, Record, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
+use interop::beside::{GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
 use lab::experiment::DataSource;
 use records::run::Paths;
 use serde_json::Value;
@@ -135,10 +135,6 @@ impl Asked<'_> {
             return Ok(None);
         };
         let weights = self.weights.unwrap_or(folder).to_owned();
-        match self.weights {
-            Some(given) => warn_if_edited(foreign::beside(given)?.as_ref(), &compiled),
-            None => warn_if_edited(Some(&record), &compiled),
-        }
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let name = real.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| compiled.name.clone());
@@ -161,7 +157,6 @@ impl Asked<'_> {
             return Ok(None);
         }
         let (name, weights) = (compiled.name.clone(), runs::weights(self.model, self.weights)?);
-        warn_if_edited(record.as_ref(), &compiled);
         let described = self.beside(name, compiled, weights, &folder, &texts)?;
         if named.is_some() || folder.join(TOKENIZER).is_file() {
             return Ok(Some(described));
@@ -263,12 +258,6 @@ impl Asked<'_> {
         ends.sort_unstable();
         ends.dedup();
         Ok(Prompts::of_folder(tokenizer, begin.or(end), ends, specials))
-    }
-}
-
-fn warn_if_edited(record: Option<&Record>, compiled: &Compiled) {
-    if let Some(warning) = record.and_then(|record| foreign::edited(record, compiled)) {
-        output::note(&warning);
     }
 }
 

@@ -149,6 +149,14 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         experiment.id().short(),
         shown(&folder)
     ));
+    let is_of_run = Paths::new(disk::parent(&path)).lock() == path;
+    if !is_of_run && canonc::build::has_changed(&path, &Lock::Experiment(experiment.clone())) {
+        output::note(&format!(
+            "warning: `{0}` has changed since `{1}` was built; `canonc build {0}` builds it again",
+            experiment.source,
+            shown(&path)
+        ));
+    }
     if let Some(warning) = runs::learns_nothing(&experiment) {
         output::note(&warning);
     }
@@ -186,14 +194,6 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
                 attestation.weights.short(),
                 shown(&folder)
             ));
-            if canonc::build::has_changed(&path, &Lock::Experiment(experiment.clone())) {
-                output::note(&format!(
-                    "warning: `{}` has changed since `{}` was built; `canonc build {}` builds it again",
-                    experiment.source,
-                    shown(&path),
-                    experiment.source
-                ));
-            }
             Ok(Exit::Fine)
         }
         TrainOutcome::Diverged { attestation: Attestation { steps, .. }, why } => {

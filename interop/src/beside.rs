@@ -82,22 +82,28 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// What the keys of a `config.json` or `params.json` say.
-    pub fn of(keys: &Keys<'_>, name: &str) -> Texts {
-        let length = |key: &str| {
-            let Value::Number(digits) = &keys.node(key)?.value else { return None };
-            let length = digits.parse().ok().filter(|length| (1..1 << 48).contains(length));
-            length.map(|length: u64| (length, format!("{key} of {name}")))
+    /// What the keys of a `config.json` or `params.json` say. Numbers below those of a length or an id say nothing.
+    pub fn of(keys: &Keys<'_>, name: &str) -> Result<Texts, ForeignError> {
+        let mut context = None;
+        for key in ["max_position_embeddings", "data.seq_len", "model.max_seqlen"] {
+            let Some(node) = keys.node(key) else { continue };
+            let length = whole(node)
+                .ok_or_else(|| keys.wrong(key, "a number of tokens"))?
+                .filter(|length| (1..1 << 48).contains(length));
+            context = context.or_else(|| Some((length?, format!("{key} of {name}"))));
+        }
+        let ids = |key: &str| {
+            let ids = match keys.node(key) {
+                Some(Node { value: Value::List(list), .. }) => list.iter().map(whole).collect(),
+                Some(node) => vec![whole(node)],
+                None => Vec::new(),
+            };
+            let ids = ids.into_iter().collect::<Option<Vec<Option<u64>>>>();
+            let ids = ids.ok_or_else(|| keys.wrong(key, "the id of a token, or a list of ids"))?;
+            Ok(ids.into_iter().flatten().filter_map(|id| u32::try_from(id).ok()).collect())
         };
-        let keys_of_length = ["max_position_embeddings", "data.seq_len", "model.max_seqlen"];
-        let context = keys_of_length.into_iter().find_map(length);
-        let ids = |key: &str| match keys.node(key) {
-            Some(Node { value: Value::List(list), .. }) => list.iter().filter_map(id).collect(),
-            Some(node) => id(node).into_iter().collect(),
-            None => Vec::new(),
-        };
-        let bos = ids("bos_token_id").first().copied();
-        Texts { context, bos, ends: ids("eos_token_id") }
+        let bos: Vec<u32> = ids("bos_token_id")?;
+        Ok(Texts { context, bos: bos.first().copied(), ends: ids("eos_token_id")? })
     }
 
     /// The lines of a record.
@@ -118,9 +124,10 @@ impl Texts {
     }
 }
 
-fn id(node: &Node) -> Option<u32> {
+/// A whole number, which is none below 0; no number at all is `None`.
+fn whole(node: &Node) -> Option<Option<u64>> {
     match &node.value {
-        Value::Number(digits) => digits.parse().ok(),
+        Value::Number(digits) => Some(u64::try_from(digits.parse::<i128>().ok()?).ok()),
         Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
     }
 }
@@ -207,14 +214,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_no_length_or_id_is_an_error() {
+        for (config, key) in [
+            (r#"{"max_position_embeddings": "512"}"#, "max_position_embeddings"),
+            (r#"{"max_position_embeddings": 512.5}"#, "max_position_embeddings"),
+            (r#"{"data": {"seq_len": [64]}}"#, "data.seq_len"),
+            (r#"{"eos_token_id": "</s>"}"#, "eos_token_id"),
+            (r#"{"eos_token_id": [2, null]}"#, "eos_token_id"),
+            (r#"{"bos_token_id": true}"#, "bos_token_id"),
+        ] {
+            let root = json::read("config.json", config.as_bytes()).unwrap();
+            let error = Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json");
+            assert!(error.unwrap_err().message.starts_with(&format!("`{key}` is ")), "{config}");
+        }
+    }
+
+    #[test]
     fn a_record_gives_back_what_a_configuration_says() {
         for (config, length) in [
             (r#"{"max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": [2, 3]}"#, 512),
             (r#"{"data": {"seq_len": 64}, "model": {"max_seqlen": -1}, "eos_token_id": 2}"#, 64),
             (r#"{"max_position_embeddings": null, "bos_token_id": null}"#, 0),
+            (r#"{"max_position_embeddings": -1, "bos_token_id": -1, "eos_token_id": [-1, 3]}"#, 0),
         ] {
             let root = json::read("config.json", config.as_bytes()).unwrap();
-            let texts = Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json");
+            let texts =
+                Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json").unwrap();
             assert_eq!(texts.context.as_ref().map_or(0, |(length, _)| *length), length);
             let place = tempfile::tempdir().unwrap();
             let weights = place.path().join("weights.safetensors");

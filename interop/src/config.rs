@@ -69,7 +69,7 @@ impl<'a> Keys<'a> {
         ForeignError::new(self.place(key), format!("{has}, {}", why.as_ref()), help)
     }
 
-    fn wrong(&self, key: &str, wanted: &str) -> ForeignError {
+    pub(crate) fn wrong(&self, key: &str, wanted: &str) -> ForeignError {
         self.refuse(key, format!("and it should be {wanted}"), "write it as the release does")
     }
 

@@ -305,7 +305,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         let why = "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
         left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
     }
-    let texts = Texts::of(&keys, &file_name(config));
+    let texts = Texts::of(&keys, &file_name(config))?;
     let mut name = match request.name {
         Some(name) => name.to_owned(),
         None => identifier(&named(request.source, &kind)),
