@@ -87,7 +87,9 @@ fn refuse_moments(path: &Path) -> Result<(), Failure> {
 
 /// Checks that a checkpoint's weights are those that it was saved with.
 fn refuse_damaged(path: &Path) -> Result<(), Failure> {
-    let place = path.parent().filter(|place| place.join(checkpoint::MANIFEST).is_file());
+    let place = path.parent();
+    let place =
+        place.filter(|place| place.join(checkpoint::MANIFEST).is_file() || run_of(path).is_some());
     let is_weights = path.file_name().is_some_and(|name| *name == *Part::Weights.file());
     let (Some(place), true) = (place, is_weights) else { return Ok(()) };
     checkpoint::intact(place, Part::Weights).map_err(|why| {

@@ -46,7 +46,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
         reads_text: !matches!(chosen, Chosen::Own),
-        instead: "use `--suite task`",
+        instead: "a suite asks in text",
     };
     let described = model.describe()?;
     let Described { name, compiled, weights: path, lock, longest, options, text, .. } = described;
@@ -73,9 +73,10 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         }
         Chosen::Suite(_) | Chosen::Needle(_) => {
             let prompts = text.map_err(|failure| {
-                let help =
-                    "a suite asks in text: use a model whose tokens are text, or `--suite task`";
-                failure.help(help)
+                failure.help(match &lock {
+                    Some(_) => "use a model whose tokens are text, or `--suite task`",
+                    None => "use a model whose tokens are text",
+                })
             })?;
             if args.lengths.is_empty() {
                 let tokens = output::counted(longest, "token");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::super::{DEPO, Place, experiment, said};
+use super::super::{ARCH, DEPO, Place, experiment, said};
 
 /// Every file under a folder with its bytes.
 fn files(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
@@ -137,4 +137,22 @@ fn only_the_weights_of_the_lock_and_the_run_are_exported() {
     fs::rename(step("other", 6), step("small", 6)).unwrap();
     place.exits(1, "export runs/small --to hf --out no");
     assert!(!place.path("no").exists());
+}
+
+#[test]
+fn a_runs_weights_are_those_of_its_graph_and_its_checkpoint() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run");
+    fs::write(place.path("m.canon"), ARCH).unwrap();
+    let edited = "import small from \"m.canon\"\narch other = small with { norm_eps 1e-2 }\n";
+    fs::write(place.path("other.canon"), edited).unwrap();
+    let words = |arch: &str| {
+        format!("generate {arch} --weights runs/small --prompt-tokens 1 --max-tokens 1")
+    };
+    let warning = "the weights of the run `runs/small` were trained for another graph";
+    assert!(place.exits(0, &words("other.canon#other")).contains(warning));
+    assert!(!place.exits(0, &words("m.canon#small")).contains(warning));
+    fs::remove_file(place.path("runs/small/checkpoints/step-0000000006/checkpoint.toml")).unwrap();
+    let said = place.exits(1, &words("m.canon#small"));
+    assert!(said.contains("is not what its checkpoint says it is"), "{said}");
 }
