@@ -146,13 +146,13 @@ fn a_runs_weights_are_those_of_its_graph_and_its_checkpoint() {
     fs::write(place.path("m.canon"), ARCH).unwrap();
     let edited = "import small from \"m.canon\"\narch other = small with { norm_eps 1e-2 }\n";
     fs::write(place.path("other.canon"), edited).unwrap();
-    let words = |arch: &str| {
-        format!("generate {arch} --weights runs/small --prompt-tokens 1 --max-tokens 1")
-    };
+    let step = "runs/small/checkpoints/step-0000000006";
+    let words =
+        |arch: &str| format!("generate {arch} --weights {step} --prompt-tokens 1 --max-tokens 1");
     let warning = "the weights of the run `runs/small` were trained for another graph";
     assert!(place.exits(0, &words("other.canon#other")).contains(warning));
     assert!(!place.exits(0, &words("m.canon#small")).contains(warning));
-    fs::remove_file(place.path("runs/small/checkpoints/step-0000000006/checkpoint.toml")).unwrap();
+    fs::remove_file(place.path(&format!("{step}/checkpoint.toml"))).unwrap();
     let said = place.exits(1, &words("m.canon#small"));
     assert!(said.contains("is not what its checkpoint says it is"), "{said}");
 }
