@@ -203,13 +203,27 @@ fn two_sources(path: &Path, one: &str, other: &str) -> Failure {
         .help("rename one of them, or use different folders with --out")
 }
 
-/// Whether the file that a lock was made from, as it is now, makes another one of that name.
-pub fn has_changed(path: &Path, lock: &Lock) -> bool {
-    let source = Path::new(lock.source());
-    let made = || source.is_file().then(|| built(&mut Known::default(), source));
-    let now = output::without_diagnostics(made).and_then(Result::ok).unwrap_or_default();
-    let Some(now) = now.into_iter().find(|now| now.name() == lock.name()) else { return false };
-    settled(path, now).is_ok_and(|(now, _)| now.id() != lock.id())
+/// A warning for a lock that the file it was made from, if that is there, does not make any more.
+pub fn warning_of_source(path: &Path, lock: &Lock) -> Option<String> {
+    let (source, name) = (lock.source(), shown(path));
+    let file = Path::new(source);
+    if !file.is_file() {
+        return None;
+    }
+    let Ok(now) = output::silently(|| built(&mut Known::default(), file)) else {
+        return Some(format!(
+            "warning: `{source}` has no lock as it is now, and `{name}` is of an earlier text; `canonc build {source}` \
+             shows why"
+        ));
+    };
+    let now = now.into_iter().find(|now| now.name() == lock.name());
+    let is_same =
+        now.is_some_and(|now| settled(path, now).map_or(true, |(now, _)| now.id() == lock.id()));
+    (!is_same).then(|| {
+        format!(
+            "warning: `{source}` has changed since `{name}` was built; `canonc build {source}` builds it again"
+        )
+    })
 }
 
 /// The locks that a file makes. Its diagnostics have been shown.

@@ -21,8 +21,8 @@ thread_local! {
     static MUTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does work whose diagnostics are of no interest here.
-pub fn without_diagnostics<T>(work: impl FnOnce() -> T) -> T {
+/// Does work whose diagnostics, errors and notes are of no interest here.
+pub fn silently<T>(work: impl FnOnce() -> T) -> T {
     let before = MUTED.replace(true);
     let result = work();
     MUTED.set(before);
@@ -222,6 +222,9 @@ pub fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
 }
 
 pub fn failure(failure: &Failure) {
+    if MUTED.get() {
+        return;
+    }
     let _ = io::stderr().lock().write_all(failure.render(coloured()).as_bytes());
 }
 

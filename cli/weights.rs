@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use compiler::program::Compiled;
+use interop::beside::Record;
 use interop::source::file_of;
 use lab::experiment::Experiment;
 use records::checkpoint::{self, Part, Pointer};
@@ -44,27 +45,32 @@ fn last(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The run that a file of weights is in, and its lock.
+/// The run that a checkpoint's file is in, and its lock.
 pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
-    let run = path.parent()?.parent()?.parent()?;
+    let checkpoints = std::path::absolute(path).ok()?;
+    let checkpoints = checkpoints.parent()?.parent()?;
+    let run = checkpoints.parent().filter(|run| Paths::new(run).checkpoints() == checkpoints)?;
     let (experiment, _) = runs::locked_in(run)?;
-    Some((run.to_owned(), experiment))
+    let here = std::env::current_dir().ok();
+    let short = here.and_then(|here| run.strip_prefix(here).ok().map(Path::to_owned));
+    let short = short.map(|short| if short.as_os_str().is_empty() { ".".into() } else { short });
+    Some((short.unwrap_or_else(|| run.to_owned()), experiment))
 }
 
 /// A warning for weights that were trained or imported for another graph: shapes may fit where constants do not.
 pub fn of_another_graph(path: &Path, compiled: &Compiled) -> Result<Option<String>, Failure> {
     let Some((run, experiment)) = run_of(path) else {
-        let record = foreign::beside(path)?;
+        let record = Record::beside(path).map_err(failure)?;
         return Ok(record.and_then(|record| foreign::edited(&record, compiled)));
     };
-    let theirs = &experiment.arch.compiled;
-    Ok((theirs.identity.graph != compiled.identity.graph).then(|| {
+    let other = experiment.arch.compiled.identity.graph != compiled.identity.graph;
+    Ok(other.then(|| {
         format!(
-            "warning: the weights of the run `{}` were trained for another graph, that of the arch `{}`, than that of \
-             the arch `{}`",
+            "warning: the weights of the run `{0}` were trained for another graph than that of the arch `{1}`; its \
+             own is in `{2}`",
             shown(&run),
-            theirs.name,
-            compiled.name
+            compiled.name,
+            shown(&Paths::new(&run).lock())
         )
     }))
 }

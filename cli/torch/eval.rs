@@ -46,7 +46,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         weights: args.weights.as_deref(),
         prompts: &args.prompts,
         reads_text: !matches!(chosen, Chosen::Own),
-        instead: "a suite asks in text",
+        instead: "use a model whose tokens are text",
     };
     let described = model.describe()?;
     let Described { name, compiled, weights: path, lock, longest, options, text, .. } = described;
@@ -72,11 +72,9 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
             (tasks, None, paths)
         }
         Chosen::Suite(_) | Chosen::Needle(_) => {
-            let prompts = text.map_err(|failure| {
-                failure.help(match &lock {
-                    Some(_) => "use a model whose tokens are text, or `--suite task`",
-                    None => "use a model whose tokens are text",
-                })
+            let prompts = text.map_err(|failure| match &lock {
+                Some(_) => failure.help("or measure the lock's own task with `--suite task`"),
+                None => failure,
             })?;
             if args.lengths.is_empty() {
                 let tokens = output::counted(longest, "token");

@@ -150,12 +150,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         shown(&folder)
     ));
     let is_of_run = Paths::new(disk::parent(&path)).lock() == path;
-    if !is_of_run && canonc::build::has_changed(&path, &Lock::Experiment(experiment.clone())) {
-        output::note(&format!(
-            "warning: `{0}` has changed since `{1}` was built; `canonc build {0}` builds it again",
-            experiment.source,
-            shown(&path)
-        ));
+    let locked = Lock::Experiment(experiment.clone());
+    if let Some(warning) = canonc::build::warning_of_source(&path, &locked).filter(|_| !is_of_run) {
+        output::note(&warning);
     }
     if let Some(warning) = runs::learns_nothing(&experiment) {
         output::note(&warning);

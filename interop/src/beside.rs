@@ -6,7 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::config::Keys;
+use dsl::Decimal;
+
+use super::config::{Keys, number};
 use super::lay::LeftOut;
 use super::node::{Node, Value};
 use super::store::ReadFile;
@@ -82,25 +84,28 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// What the keys of a `config.json` or `params.json` say. Numbers below those of a length or an id say nothing.
+    /// What the keys of a `config.json` or `params.json` say. A length of 0 or less is none, and so is an id below 0.
     pub fn of(keys: &Keys<'_>, name: &str) -> Result<Texts, ForeignError> {
         let mut context = None;
         for key in ["max_position_embeddings", "data.seq_len", "model.max_seqlen"] {
             let Some(node) = keys.node(key) else { continue };
-            let length = whole(node)
-                .ok_or_else(|| keys.wrong(key, "a number of tokens"))?
-                .filter(|length| (1..1 << 48).contains(length));
+            let length = number(node).and_then(Decimal::to_int);
+            let length = length.ok_or_else(|| keys.wrong(key, "a number of tokens"))?;
+            let length = u64::try_from(length).ok().filter(|length| *length > 0);
             context = context.or_else(|| Some((length?, format!("{key} of {name}"))));
         }
         let ids = |key: &str| {
-            let ids = match keys.node(key) {
-                Some(Node { value: Value::List(list), .. }) => list.iter().map(whole).collect(),
-                Some(node) => vec![whole(node)],
-                None => Vec::new(),
+            let nodes = match keys.node(key) {
+                Some(Node { value: Value::List(list), .. }) => list.iter().collect(),
+                node => Vec::from_iter(node),
             };
-            let ids = ids.into_iter().collect::<Option<Vec<Option<u64>>>>();
-            let ids = ids.ok_or_else(|| keys.wrong(key, "the id of a token, or a list of ids"))?;
-            Ok(ids.into_iter().flatten().filter_map(|id| u32::try_from(id).ok()).collect())
+            let id = |node: &Node| {
+                let id = number(node).and_then(Decimal::to_int);
+                let id = id.filter(|id| *id <= i64::from(u32::MAX));
+                id.ok_or_else(|| keys.wrong(key, "the id of a token, or a list of ids"))
+            };
+            let ids = nodes.into_iter().map(id).collect::<Result<Vec<i64>, _>>()?;
+            Ok(ids.into_iter().filter_map(|id| u32::try_from(id).ok()).collect())
         };
         let bos: Vec<u32> = ids("bos_token_id")?;
         Ok(Texts { context, bos: bos.first().copied(), ends: ids("eos_token_id")? })
@@ -121,14 +126,6 @@ impl Texts {
             table.insert("eos_token_id".to_owned(), toml::Value::Array(ends));
         }
         table.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
-    }
-}
-
-/// A whole number, which is none below 0; no number at all is `None`.
-fn whole(node: &Node) -> Option<Option<u64>> {
-    match &node.value {
-        Value::Number(digits) => Some(u64::try_from(digits.parse::<i128>().ok()?).ok()),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
     }
 }
 
@@ -220,6 +217,7 @@ mod tests {
             (r#"{"max_position_embeddings": 512.5}"#, "max_position_embeddings"),
             (r#"{"data": {"seq_len": [64]}}"#, "data.seq_len"),
             (r#"{"eos_token_id": "</s>"}"#, "eos_token_id"),
+            (r#"{"eos_token_id": 5000000000}"#, "eos_token_id"),
             (r#"{"eos_token_id": [2, null]}"#, "eos_token_id"),
             (r#"{"bos_token_id": true}"#, "bos_token_id"),
         ] {
@@ -235,6 +233,7 @@ mod tests {
             (r#"{"max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": [2, 3]}"#, 512),
             (r#"{"data": {"seq_len": 64}, "model": {"max_seqlen": -1}, "eos_token_id": 2}"#, 64),
             (r#"{"max_position_embeddings": null, "bos_token_id": null}"#, 0),
+            (r#"{"max_position_embeddings": 4096.0, "eos_token_id": 2.0}"#, 4096),
             (r#"{"max_position_embeddings": -1, "bos_token_id": -1, "eos_token_id": [-1, 3]}"#, 0),
         ] {
             let root = json::read("config.json", config.as_bytes()).unwrap();

@@ -222,7 +222,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn number(node: &Node) -> Option<Decimal> {
+pub(crate) fn number(node: &Node) -> Option<Decimal> {
     match &node.value {
         Value::Number(digits) => Decimal::parse(digits).ok(),
         Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,

@@ -1,9 +1,10 @@
 //! Pieces of several sequences at a time, each with the bits that it has alone.
 //!
 //! In: the next tokens of sequences at any positions. Out: their logits and states. Must stay true: a sequence's numbers
-//! are those of [`Streamer::forward_each`] with this sequence alone. A step is done for all rows at a time only if its
-//! kernel computes each row by itself, in an order of sums that does not depend on the number of rows; every other step
-//! is done sequence by sequence. Weights, which are most of what a token reads, are so read once for all sequences.
+//! are those of [`Streamer::forward_each`] with this sequence alone. A step is done for all rows at a time, or for all
+//! sequences with one token as a batch, only if its kernel computes each row or item by itself, in an order of sums that
+//! does not depend on their number; what depends on parameters alone is computed once; every other step is done sequence
+//! by sequence. Weights, which are most of what a token reads, are so read once for all sequences.
 
 mod rows;
 
@@ -137,8 +138,8 @@ struct Together<'a> {
     rows: Layout,
     /// The same of the rows whose logits are computed.
     kept: Layout,
-    /// Parameters, and what depends on them alone.
-    parameters: BTreeSet<ValId>,
+    /// Parameters, and what depends on them alone or on nothing.
+    constants: BTreeSet<ValId>,
     /// The state that a value is, of the plan's inputs.
     states: BTreeMap<ValId, (StateId, StatePart)>,
     /// Where values grow, by sequence.
@@ -183,7 +184,7 @@ impl<'a> Together<'a> {
             positions: pieces.iter().map(position).collect(),
             rows: Layout::new(pieces.iter().map(|piece| piece.tokens.len())),
             kept: Layout::new(pieces.iter().map(kept)),
-            parameters: shared.iter().map(|(_, id, _)| *id).collect(),
+            constants: shared.iter().map(|(_, id, _)| *id).collect(),
             states,
             rooms: BTreeMap::new(),
             ways: Vec::new(),
@@ -211,7 +212,7 @@ impl<'a> Together<'a> {
         Ok(together)
     }
 
-    /// Adds what depends on parameters alone to them.
+    /// Adds what depends on constants alone to them.
     fn find_constants(&mut self) {
         let plan = &self.executor.plan;
         for step in &plan.steps {
@@ -219,11 +220,8 @@ impl<'a> Together<'a> {
                 let value = plan.value(*id);
                 value.is_some_and(|v| v.dims.iter().all(|dim| matches!(dim, Extent::Fixed(_))))
             };
-            if !step.inputs.is_empty()
-                && step.inputs.iter().all(|id| self.is_one(*id))
-                && step.outputs.iter().all(is_fixed)
-            {
-                self.parameters.extend(&step.outputs);
+            if step.inputs.iter().all(|id| self.is_one(*id)) && step.outputs.iter().all(is_fixed) {
+                self.constants.extend(&step.outputs);
             }
         }
     }
@@ -336,7 +334,7 @@ impl<'a> Together<'a> {
 
     /// Whether a value is the same for all sequences, as a parameter is.
     fn is_one(&self, id: ValId) -> bool {
-        self.parameters.contains(&id)
+        self.constants.contains(&id)
     }
 }
 

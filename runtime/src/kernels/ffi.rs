@@ -437,7 +437,7 @@ pub(crate) fn parallel_blocks<L, const N: usize>(
     let partials = Shared(partials.as_mut_ptr());
     let outs = &outs.map(|out| &*out);
     // Below some 2^15 elements per thread, waking it costs more than it saves.
-    let grain = (1 << 15) / (rows * channels).max(1);
+    let grain = (1 << 15) / (rows.min(time) * channels).max(1);
     parallel_for(count, grain, |piece| {
         let mut local = local();
         for index in piece {

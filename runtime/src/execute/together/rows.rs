@@ -10,7 +10,7 @@ use crate::kernels::KernelError;
 /// A value of all sequences.
 #[derive(Debug)]
 pub(super) enum Shared {
-    /// One tensor for all: a parameter.
+    /// One tensor for all: a parameter, or what depends on parameters alone.
     One(Tensor),
     /// A row of each token, one sequence after another: [1, rows, …].
     Joined(Tensor),

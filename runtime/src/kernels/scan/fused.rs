@@ -18,7 +18,7 @@ use super::super::{Isa, KernelError, ffi};
 use super::channel::Channel;
 use super::low_rank::LowRank;
 use super::scalar::Scalar;
-use super::token::{FEW, Layout, Tokens as Few};
+use super::token::{FEW, StateLayout, TokenByToken};
 use super::{Result, Scanned};
 
 /// Chunks between two states that a backward pass keeps.
@@ -80,10 +80,10 @@ pub(super) fn forward(
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
     if is_short(operands.v) {
-        return tokens(isa, rule, Layout::Keys, operands, state);
+        return tokens(isa, rule, StateLayout::Keys, operands, state);
     }
     let dense = Dense::from_operands(operands, state)?;
-    let scan = dense.scan(isa, rule, chunk, Layout::Keys)?;
+    let scan = dense.scan(isa, rule, chunk, StateLayout::Keys)?;
     let Sizes { batch, time, heads, d, e, ep, .. } = scan.sizes;
     let mut y = empty([batch, time, heads, e])?;
     let mut after = empty([batch, heads, d, e])?;
@@ -113,7 +113,7 @@ pub(super) fn is_short(v: &Tensor) -> bool {
 pub(super) fn tokens(
     isa: Isa,
     rule: Rule,
-    layout: Layout,
+    layout: StateLayout,
     operands: Operands<'_>,
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
@@ -132,7 +132,7 @@ pub(super) fn tokens(
             Some(before) => state.copy_from_slice(&before[task * d * e..][..d * e]),
             None => state.fill(0.0),
         }
-        ffi::run_on(isa, Few { scan: &scan, task, layout, state, y });
+        ffi::run_on(isa, TokenByToken { scan: &scan, task, layout, state, y });
     });
     Ok(Scanned { y, state: after })
 }
@@ -146,7 +146,7 @@ pub(super) fn backward(
     operands: Operands<'_>,
 ) -> Result<Gradients> {
     let dense = Dense::from_operands(operands, None)?;
-    let scan = dense.scan(isa, rule, chunk, Layout::Keys)?;
+    let scan = dense.scan(isa, rule, chunk, StateLayout::Keys)?;
     let dy = dy.f_contiguous()?;
     let dy = ffi::slice(&dy)?;
     let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
@@ -289,7 +289,7 @@ impl Dense {
         })
     }
 
-    fn scan(&self, isa: Isa, rule: Rule, chunk: usize, layout: Layout) -> Result<Scan<'_>> {
+    fn scan(&self, isa: Isa, rule: Rule, chunk: usize, layout: StateLayout) -> Result<Scan<'_>> {
         let [b, t, groups, d] = super::four("q", &self.q)?;
         let [_, _, h, e] = super::four("v", &self.v)?;
         let expect = |what: &str, x: &Tensor, want: &[i64]| match x.size() == want {
@@ -323,6 +323,9 @@ impl Dense {
         }
         if let Some(state) = &self.state {
             expect("state", state, &layout.of([b, h, d, e]))?;
+        }
+        if layout == StateLayout::Values && rule != Rule::Scalar {
+            return Err(KernelError::new(format!("a {rule:?} scan of states by value")));
         }
         if groups == 0 || h % groups != 0 || chunk == 0 {
             return Err(KernelError::new(format!("{h} heads over {groups} groups")));

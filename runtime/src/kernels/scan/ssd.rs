@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 use super::super::arrange::{repeat_heads, sum_repeats};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
-use super::token::Layout;
+use super::token::StateLayout;
 use super::{
     Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, over_matrix, reversed, start, sum_last, wide,
@@ -60,7 +60,7 @@ pub(super) fn chunked(
     let gates = dt.f_mul(a)?; // [b, t, h]
     let fused = operands.fused(&gates);
     let Scanned { mut y, state } = if fused::is_short(x) {
-        fused::tokens(isa, Rule::Scalar, Layout::Values, fused, state)?
+        fused::tokens(isa, Rule::Scalar, StateLayout::Values, fused, state)?
     } else {
         let state = state.map(|s| s.f_transpose(2, 3)).transpose()?;
         let Scanned { y, state } = fused::forward(isa, Rule::Scalar, chunk, fused, state.as_ref())?;

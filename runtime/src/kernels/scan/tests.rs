@@ -217,8 +217,9 @@ proptest! {
 
 #[test]
 fn threads_change_no_bit() {
-    for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
-        let case = Case::new(rule, Shape { b: 2, t: 100, h: 3, groups: 3, d: 16, e: 24 }, None);
+    let rules = [Rule::Channel, Rule::Scalar, Rule::Delta];
+    for (rule, t) in rules.into_iter().flat_map(|rule| [3, 100].map(|t| (rule, t))) {
+        let case = Case::new(rule, Shape { b: 2, t, h: 3, groups: 3, d: 16, e: 24 }, None);
         let before = tch::get_num_threads();
         let runs = [1, 2, 3].map(|threads| {
             tch::set_num_threads(threads);
@@ -227,7 +228,7 @@ fn threads_change_no_bit() {
         tch::set_num_threads(before);
         for run in &runs[1..] {
             for (i, (a, b)) in run.iter().zip(&runs[0]).enumerate() {
-                assert!(a.equal(b), "{rule:?}, result {i}");
+                assert!(a.equal(b), "{rule:?}, {t} tokens, result {i}");
             }
         }
     }
@@ -251,10 +252,13 @@ fn released_head_widths() {
 fn bf16_operands_meet_f32_states() {
     let bf16 = |x: &Tensor| x.to_kind(Kind::BFloat16);
     let widened = |x: &Tensor| bf16(x).to_kind(Kind::Float);
-    let shape = Shape { b: 2, t: 37, h: 2, groups: 2, d: 8, e: 12 };
     let steps = Path::Reference(path::Reason::Asked);
     assert!(matches!(choose(Kind::BFloat16, Device::Cpu), Path::Fused(_)));
-    for path in [choose(Kind::BFloat16, Device::Cpu), steps] {
+    for (path, t) in [choose(Kind::BFloat16, Device::Cpu), steps]
+        .into_iter()
+        .flat_map(|p| [2, 37].map(|t| (p, t)))
+    {
+        let shape = Shape { b: 2, t, h: 2, groups: 2, d: 8, e: 12 };
         for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
             let Case { q, k, v, g, beta, dy, state, .. } = Case::new(rule, shape, Some(0.3));
             let all = |to: &dyn Fn(&Tensor) -> Tensor| {
@@ -359,44 +363,93 @@ fn sixteen_thousand_tokens() {
     }
 }
 
+/// The operands of a scan, and a state before them.
+struct Given {
+    scan: Scan,
+    operands: Vec<Tensor>,
+    state: Tensor,
+}
+
+impl Given {
+    fn all([t, d, e]: [i64; 3], strength: Option<f64>) -> [Given; 6] {
+        let (b, h, groups) = (2, 4, 2);
+        let q = || numbers(1, &[b, t, h, d]);
+        let k = || numbers(2, &[b, t, h, d]) / d as f64;
+        let v = || numbers(3, &[b, t, h, e]);
+        let beta = || numbers(4, &[b, t, h]) * 0.5 + 0.5;
+        let by_head = || gates(5, &[b, t, h], strength);
+        let by_channel = || gates(6, &[b, t, h, d], strength);
+        let group = |seed: i64| numbers(seed, &[b, t, groups, d]);
+        let of_head = |x: Tensor| x.reshape([h]);
+        let decays = of_head(
+            strength.map_or_else(|| -numbers(7, &[h]).abs(), |g| numbers(7, &[h]) * 0.0 - g),
+        );
+        let given = |scan: Scan, operands: Vec<Tensor>| {
+            let size = if scan == Scan::Ssd { [b, h, e, d] } else { [b, h, d, e] };
+            Given { scan, operands, state: numbers(8, &size) }
+        };
+        [
+            given(Scan::Delta, vec![q(), k(), v(), beta(), by_head()]),
+            given(Scan::Dplr, vec![q(), k(), v(), k(), q(), by_channel()]),
+            given(Scan::Gla, vec![q(), k(), v(), by_channel()]),
+            given(Scan::Gla, vec![q(), k(), v(), by_head()]),
+            given(Scan::Rwkv6, vec![q(), k(), v(), by_channel(), numbers(9, &[h, d])]),
+            given(Scan::Ssd, vec![v(), beta(), decays, group(10), group(11), numbers(12, &[h])]),
+        ]
+    }
+
+    fn run(&self, path: Path, kind: Kind, state: Option<&Tensor>) -> Scanned {
+        let operands: Vec<Tensor> = self.operands.iter().map(|x| x.to_kind(kind)).collect();
+        let operands: Vec<&Tensor> = operands.iter().collect();
+        let state = state.map(|state| state.to_kind(kind));
+        forward(self.scan, path, &operands, state.as_ref(), Settings::USUAL).unwrap()
+    }
+
+    /// Token t alone.
+    fn token(&self, t: i64) -> Given {
+        let of = |x: &Tensor| if x.dim() < 3 { x.shallow_clone() } else { x.narrow(1, t, 1) };
+        let operands = self.operands.iter().map(of).collect();
+        Given { scan: self.scan, operands, state: self.state.shallow_clone() }
+    }
+}
+
 /// As many tokens as are done one after another, and one more: every scan, with and without a state.
 #[test]
 fn a_few_tokens_are_step_by_step() {
-    let most = token::FEW as i64 + 1;
-    for (t, [d, e]) in
-        (1..=most).flat_map(|t| [[1, 3], [16, 64], [33, 80], [128, 65]].map(|w| (t, w)))
-    {
-        let (b, h) = (2, 3);
-        let (q, k) = (numbers(1, &[b, t, h, d]), numbers(2, &[b, t, h, d]) / d as f64);
-        let (v, beta) = (numbers(3, &[b, t, h, e]), numbers(4, &[b, t, h]) * 0.5 + 0.5);
-        let (by_head, by_channel) = (gates(5, &[b, t, h], None), gates(6, &[b, t, h, d], None));
-        let (of_channel, of_head) = (numbers(7, &[h, d]), numbers(8, &[h]));
-        let group = numbers(9, &[b, t, 1, d]);
-        let cases: [(Scan, Vec<&Tensor>); 6] = [
-            (Scan::Delta, vec![&q, &k, &v, &beta, &by_head]),
-            (Scan::Dplr, vec![&q, &k, &v, &k, &q, &by_channel]),
-            (Scan::Gla, vec![&q, &k, &v, &by_channel]),
-            (Scan::Gla, vec![&q, &k, &v, &by_head]),
-            (Scan::Rwkv6, vec![&q, &k, &v, &by_channel, &of_channel]),
-            (Scan::Ssd, vec![&v, &beta, &of_head, &group, &group, &of_head]),
-        ];
-        for (scan, operands) in &cases {
-            let size = if *scan == Scan::Ssd { [b, h, e, d] } else { [b, h, d, e] };
-            let state = numbers(10, &size);
-            for state in [None, Some(&state)] {
-                let run = |path: Path, kind: Kind| {
-                    let operands: Vec<Tensor> = operands.iter().map(|x| x.to_kind(kind)).collect();
-                    let (operands, state) =
-                        (operands.iter().collect::<Vec<_>>(), state.map(|s| s.to_kind(kind)));
-                    forward(*scan, path, &operands, state.as_ref(), Settings::USUAL).unwrap()
-                };
-                let (ours, want) = (
-                    run(choose(Kind::Float, Device::Cpu), Kind::Float),
-                    run(Path::Reference(path::Reason::Asked), Kind::Double),
-                );
-                let what = format!("{scan:?}, {t} tokens, d {d}, e {e}");
-                assert_close(&[ours.y, ours.state], &[want.y, want.state], 2e-5, &what);
+    let (ours, steps) = (choose(Kind::Float, Device::Cpu), Path::Reference(path::Reason::Asked));
+    let shapes = [[1, 3], [16, 64], [33, 80], [128, 65]];
+    let times = 1..=token::FEW as i64 + 1;
+    for ([d, e], t) in shapes.into_iter().flat_map(|shape| times.clone().map(move |t| (shape, t))) {
+        for strength in [None, Some(0.0), Some(f64::INFINITY)] {
+            for given in Given::all([t, d, e], strength) {
+                let what = format!("{:?}, {t} tokens, d {d}, e {e}, {strength:?}", given.scan);
+                for state in [None, Some(&given.state)] {
+                    let got = given.run(ours, Kind::Float, state);
+                    let want = given.run(steps, Kind::Double, state);
+                    assert_close(&[got.y, got.state], &[want.y, want.state], 2e-5, &what);
+                }
             }
         }
+    }
+}
+
+/// Which a chunk of tokens does not give.
+#[test]
+fn a_few_tokens_have_the_bits_of_each_alone() {
+    let ours = choose(Kind::Float, Device::Cpu);
+    let time = token::FEW as i64;
+    for given in Given::all([time, 33, 80], None) {
+        // Its first token reads the given state by libtorch, the others by our kernel.
+        if given.scan == Scan::Rwkv6 {
+            continue;
+        }
+        let together = given.run(ours, Kind::Float, Some(&given.state));
+        let mut state = given.state.shallow_clone();
+        for t in 0..time {
+            let alone = given.token(t).run(ours, Kind::Float, Some(&state));
+            assert!(alone.y.equal(&together.y.narrow(1, t, 1)), "{:?}, token {t}", given.scan);
+            state = alone.state;
+        }
+        assert!(state.equal(&together.state), "{:?}", given.scan);
     }
 }

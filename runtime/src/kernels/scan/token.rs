@@ -16,35 +16,35 @@ pub(super) const FEW: usize = 4;
 
 /// How a head's state lies in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum StateLayout {
     /// [d, e]
     Keys,
     /// [e, d], of the scalar rule.
     Values,
 }
 
-impl Layout {
+impl StateLayout {
     /// The sizes of a state, from [b, h, d, e].
     pub(super) fn of<T>(self, [b, h, d, e]: [T; 4]) -> [T; 4] {
         match self {
-            Layout::Keys => [b, h, d, e],
-            Layout::Values => [b, h, e, d],
+            StateLayout::Keys => [b, h, d, e],
+            StateLayout::Values => [b, h, e, d],
         }
     }
 }
 
 /// All tokens of a head.
-pub(super) struct Tokens<'a, 'y> {
+pub(super) struct TokenByToken<'a, 'y> {
     pub(super) scan: &'a Scan<'a>,
     pub(super) task: usize,
-    pub(super) layout: Layout,
+    pub(super) layout: StateLayout,
     /// The state before the first token; becomes the one after the last.
     pub(super) state: &'a mut [f32],
     /// [time, e]
     pub(super) y: HeadRows<'y>,
 }
 
-impl Vectorised for Tokens<'_, '_> {
+impl Vectorised for TokenByToken<'_, '_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(mut self) {
         let Sizes { time, d, e, .. } = self.scan.sizes;
@@ -54,8 +54,8 @@ impl Vectorised for Tokens<'_, '_> {
             let token = Token::new(self.scan, self.task, t);
             values.load::<FMA>(self.scan, &token, self.state);
             match self.layout {
-                Layout::Keys => by_keys::<FMA>(&token, &values, self.state, self.y.row(t)),
-                Layout::Values => by_values::<FMA>(&token, &values, self.state, self.y.row(t)),
+                StateLayout::Keys => by_keys::<FMA>(&token, &values, self.state, self.y.row(t)),
+                StateLayout::Values => by_values::<FMA>(&token, &values, self.state, self.y.row(t)),
             }
         }
     }
