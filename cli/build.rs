@@ -203,17 +203,17 @@ fn two_sources(path: &Path, one: &str, other: &str) -> Failure {
         .help("rename one of them, or use different folders with --out")
 }
 
-/// A warning for a lock that the file it was made from, if that is there, does not make any more.
+/// A warning for a lock below this folder that the file it was made from, if that is there, does not make any more.
 pub fn warning_of_source(path: &Path, lock: &Lock) -> Option<String> {
     let (source, name) = (lock.source(), shown(path));
-    let file = Path::new(source);
-    if !file.is_file() {
+    let here = Path::new(".").canonicalize().ok()?;
+    if !path.canonicalize().is_ok_and(|path| path.starts_with(here)) || !Path::new(source).is_file()
+    {
         return None;
     }
-    let Ok(now) = output::silently(|| built(&mut Known::default(), file)) else {
+    let Ok(now) = output::silently(|| built(&mut Known::default(), Path::new(source))) else {
         return Some(format!(
-            "warning: `{source}` has no lock as it is now, and `{name}` is of an earlier text; `canonc build {source}` \
-             shows why"
+            "warning: `{source}`, which `{name}` was made from, has errors now; `canonc build {source}` shows them"
         ));
     };
     let now = now.into_iter().find(|now| now.name() == lock.name());
@@ -221,7 +221,8 @@ pub fn warning_of_source(path: &Path, lock: &Lock) -> Option<String> {
         now.is_some_and(|now| settled(path, now).map_or(true, |(now, _)| now.id() == lock.id()));
     (!is_same).then(|| {
         format!(
-            "warning: `{source}` has changed since `{name}` was built; `canonc build {source}` builds it again"
+            "warning: `{source}`, or what it names, has changed since `{name}` was built; `canonc build {source}` builds \
+             it again"
         )
     })
 }

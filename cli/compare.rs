@@ -33,13 +33,19 @@ use crate::out::{self, OutputKind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
 use crate::tensors::{Tensors, Work};
-use crate::{child, live, locks, named, output, report, runs, shown, slurm, work};
+use crate::{build, child, live, locks, named, output, report, runs, shown, slurm, work};
 
 pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     named::once(&args.locks)?;
     out::container(&args.dir)?;
     // Read all of them before the first run starts.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    for (word, comparison) in args.locks.iter().zip(&locked) {
+        let lock = Lock::Comparison(comparison.clone());
+        if let Some(warning) = build::warning_of_source(&named::lock(word)?, &lock) {
+            output::note(&warning);
+        }
+    }
     if let Some(steps) = args.time {
         return tensors.carry_out(Work::StepTimes(args, &locked, usize::from(steps)));
     }

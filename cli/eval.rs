@@ -205,7 +205,13 @@ pub fn set(given: &[String]) -> Result<Fields, Failure> {
         };
         match def.kind.parse(value) {
             Ok(value) => drop(fields.insert(path.to_owned(), value)),
-            Err(why) => return wrong(why, "write the value as in a recipe"),
+            Err(why) => {
+                let help = match def.kind.parse(&format!("\"{value}\"")) {
+                    Ok(_) => format!("write it as in a recipe: --set '{path}=\"{value}\"'"),
+                    Err(_) => "write the value as in a recipe".to_owned(),
+                };
+                return wrong(why, &help);
+            }
         }
     }
     Ok(fields)

@@ -46,9 +46,11 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
         true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
         true => {
             let failure = Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)));
-            let first = [path.to_owned(), path.join(FOLDER)].into_iter().find_map(|folder| {
-                Some(folder.join(format!("{}.lock", stems(&folder).into_iter().next()?)))
+            let folders = [path.to_owned(), path.join(FOLDER)];
+            let locks = folders.iter().flat_map(|folder| {
+                stems(folder).into_iter().map(|stem| folder.join(format!("{stem}.lock")))
             });
+            let first = locks.min_by_key(|path| !is_of_experiment(path));
             failure.help(match first {
                 Some(first) => format!("name a lock in it, such as `{}`", shown(&first)),
                 None if files::is_foreign(path) => {
@@ -97,11 +99,17 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
 fn stems(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut known: Vec<String> = entries
+        .filter(|entry| entry.path().is_file())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
         .collect();
     known.sort();
     known
+}
+
+fn is_of_experiment(path: &Path) -> bool {
+    let text = disk::read_text(path, disk::SMALL).unwrap_or_default();
+    lock::read(&shown(path), &text).is_ok_and(|lock| matches!(lock, Lock::Experiment(_)))
 }
 
 /// Refuses a file that is named like a source and is too large for one, before it is read.

@@ -21,7 +21,7 @@ thread_local! {
     static MUTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does work whose diagnostics, errors and notes are of no interest here.
+/// Does work whose output is of no interest here.
 pub fn silently<T>(work: impl FnOnce() -> T) -> T {
     let before = MUTED.replace(true);
     let result = work();
@@ -126,6 +126,9 @@ pub fn flush() -> Result<(), Failure> {
 }
 
 fn write_out(text: &str) -> Result<(), Failure> {
+    if MUTED.get() {
+        return Ok(());
+    }
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
@@ -173,7 +176,7 @@ fn loudness() -> Loudness {
 
 /// Whether only errors and results are wanted.
 pub fn quiet() -> bool {
-    loudness() == Loudness::Quiet
+    loudness() == Loudness::Quiet || MUTED.get()
 }
 
 /// Prints a line that only `--verbose` shows: a file or setting in use.

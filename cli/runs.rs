@@ -207,6 +207,23 @@ pub fn locked_in(folder: &Path) -> Option<(Experiment, String)> {
     Some((experiment, text))
 }
 
+/// A warning for a run whose name is that of another lock: the name means the run.
+pub fn of_another_lock(run: &Paths, experiment: &Experiment) -> Option<String> {
+    let path = Path::new(LOCKS).join(format!("{}.lock", experiment.name));
+    let text = disk::read_text(&path, disk::SMALL).ok()?;
+    let other = read_experiment("lock", &text).ok()?;
+    (other.id() != experiment.id()).then(|| {
+        format!(
+            "warning: the run in `{}` is of lock {}, and `{path}` is lock {}; `canonc run {path} --dir FOLDER` \
+             trains that",
+            shown(&run.folder),
+            experiment.id().short(),
+            other.id().short(),
+            path = shown(&path),
+        )
+    })
+}
+
 /// The prepared documents that are given, or those at their usual path if the file exists; an unusable file is an error.
 pub fn documents_if_there(
     experiment: &Experiment,

@@ -47,11 +47,11 @@ fn last(path: &Path) -> Result<PathBuf, Failure> {
 
 /// The run that a checkpoint's file is in, and its lock.
 pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
-    let checkpoints = std::path::absolute(path).ok()?;
-    let checkpoints = checkpoints.parent()?.parent()?;
+    let file = path.canonicalize().ok()?;
+    let checkpoints = file.parent()?.parent()?;
     let run = checkpoints.parent().filter(|run| Paths::new(run).checkpoints() == checkpoints)?;
     let (experiment, _) = runs::locked_in(run)?;
-    let here = std::env::current_dir().ok();
+    let here = Path::new(".").canonicalize().ok();
     let short = here.and_then(|here| run.strip_prefix(here).ok().map(Path::to_owned));
     let short = short.map(|short| if short.as_os_str().is_empty() { ".".into() } else { short });
     Some((short.unwrap_or_else(|| run.to_owned()), experiment))
@@ -93,11 +93,13 @@ fn refuse_moments(path: &Path) -> Result<(), Failure> {
 
 /// Checks that a checkpoint's weights are those that it was saved with.
 fn refuse_damaged(path: &Path) -> Result<(), Failure> {
-    let place = path.parent();
-    let place =
-        place.filter(|place| place.join(checkpoint::MANIFEST).is_file() || run_of(path).is_some());
-    let is_weights = path.file_name().is_some_and(|name| *name == *Part::Weights.file());
-    let (Some(place), true) = (place, is_weights) else { return Ok(()) };
+    let is_weights =
+        |file: &Path| file.file_name().is_some_and(|name| *name == *Part::Weights.file());
+    let real = path.canonicalize().ok().filter(|file| is_weights(file));
+    let is_saved = |place: &&Path| place.join(checkpoint::MANIFEST).is_file();
+    let place = real.as_deref().and_then(Path::parent);
+    let place = place.filter(|place| is_saved(place) || run_of(path).is_some());
+    let Some(place) = place else { return Ok(()) };
     checkpoint::intact(place, Part::Weights).map_err(|why| {
         let failure = Failure::bad_input(format!(
             "`{}` is not what its checkpoint says it is: {why}",

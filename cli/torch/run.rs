@@ -58,11 +58,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         let text = runs::read_text(&path)?;
         trains(&path, &text)?;
         let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
-        let experiment = on_device(locked, args.device)?;
+        let experiment = on_device(locked.clone(), args.device)?;
         ranks::check(args, &experiment, launch.as_ref())?;
-        Ok(experiment)
+        Ok((locked, experiment))
     };
-    let experiment = read().inspect_err(|failure: &Failure| {
+    let (locked, experiment) = read().inspect_err(|failure: &Failure| {
         if let (Some(launch), Some(why), false) = (&launch, &failure.message, args.dry_run) {
             ranks::give_up(launch.clone(), why);
         }
@@ -89,6 +89,14 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
     };
     out::folder(&folder)?;
+    let warning = match run_of_lock(&path) {
+        _ if launch.as_ref().is_some_and(|launch| launch.rank > 0) => None,
+        Some(run) => runs::of_another_lock(&run, &locked),
+        None => canonc::build::warning_of_source(&path, &Lock::Experiment(locked)),
+    };
+    if let Some(warning) = warning {
+        output::note(&warning);
+    }
     let tensorboard = args
         .tensorboard
         .as_ref()
@@ -149,11 +157,6 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         experiment.id().short(),
         shown(&folder)
     ));
-    let is_of_run = Paths::new(disk::parent(&path)).lock() == path;
-    let locked = Lock::Experiment(experiment.clone());
-    if let Some(warning) = canonc::build::warning_of_source(&path, &locked).filter(|_| !is_of_run) {
-        output::note(&warning);
-    }
     if let Some(warning) = runs::learns_nothing(&experiment) {
         output::note(&warning);
     }
@@ -220,8 +223,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 /// The folder of a lock's run if none is given, and the folder of the lock's name. The first is the folder that the
 /// lock is in if that is a run, or a finished run of the same lock, whatever its name.
 fn usual_folder(lock: &Path, experiment: &Experiment) -> Result<(PathBuf, PathBuf), Failure> {
-    if let Some(run) = lock.parent().map(Paths::new)
-        && run.lock() == lock
+    if let Some(run) = run_of_lock(lock)
         && run.writer().is_file()
     {
         return Ok((run.folder.clone(), run.folder));
@@ -229,6 +231,14 @@ fn usual_folder(lock: &Path, experiment: &Experiment) -> Result<(PathBuf, PathBu
     let runs = Path::new(runs::FOLDER);
     let usual = out::named(runs, &experiment.name, "")?;
     Ok((Found::under(runs).place(runs, experiment)?, usual))
+}
+
+/// The run that a lock is in the folder of. Its folder has a name, also if the path has none.
+fn run_of_lock(lock: &Path) -> Option<Paths> {
+    let folder = lock.parent().filter(|folder| folder.file_name().is_some());
+    let whole = std::path::absolute(lock).ok()?;
+    let run = Paths::new(folder.or(whole.parent())?);
+    (run.lock().file_name() == lock.file_name()).then_some(run)
 }
 
 /// Runs each lock in its own process, since each starts in its own platform. Reads all locks first. Stops at the first

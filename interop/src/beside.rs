@@ -88,21 +88,28 @@ impl Texts {
     pub fn of(keys: &Keys<'_>, name: &str) -> Result<Texts, ForeignError> {
         let mut context = None;
         for key in ["max_position_embeddings", "data.seq_len", "model.max_seqlen"] {
-            let Some(node) = keys.node(key) else { continue };
-            let length = number(node).and_then(Decimal::to_int);
-            let length = length.ok_or_else(|| keys.wrong(key, "a number of tokens"))?;
+            let wrong = || keys.wrong(key, "a number of tokens");
+            let Some(node) = keys.node(key) else {
+                if !keys.below(key).is_empty() {
+                    return Err(wrong());
+                }
+                continue;
+            };
+            let length = number(node).and_then(Decimal::to_int).filter(|n| *n < 1 << 48);
+            let length = length.ok_or_else(wrong)?;
             let length = u64::try_from(length).ok().filter(|length| *length > 0);
             context = context.or_else(|| Some((length?, format!("{key} of {name}"))));
         }
         let ids = |key: &str| {
+            let wrong = || keys.wrong(key, "the id of a token, or a list of ids");
             let nodes = match keys.node(key) {
                 Some(Node { value: Value::List(list), .. }) => list.iter().collect(),
+                None if !keys.below(key).is_empty() => return Err(wrong()),
                 node => Vec::from_iter(node),
             };
             let id = |node: &Node| {
                 let id = number(node).and_then(Decimal::to_int);
-                let id = id.filter(|id| *id <= i64::from(u32::MAX));
-                id.ok_or_else(|| keys.wrong(key, "the id of a token, or a list of ids"))
+                id.filter(|id| *id <= i64::from(u32::MAX)).ok_or_else(wrong)
             };
             let ids = nodes.into_iter().map(id).collect::<Result<Vec<i64>, _>>()?;
             Ok(ids.into_iter().filter_map(|id| u32::try_from(id).ok()).collect())
@@ -220,6 +227,9 @@ mod tests {
             (r#"{"eos_token_id": 5000000000}"#, "eos_token_id"),
             (r#"{"eos_token_id": [2, null]}"#, "eos_token_id"),
             (r#"{"bos_token_id": true}"#, "bos_token_id"),
+            (r#"{"bos_token_id": {"a": 1}}"#, "bos_token_id"),
+            (r#"{"max_position_embeddings": {"a": 1}}"#, "max_position_embeddings"),
+            (r#"{"max_position_embeddings": 281474976710656}"#, "max_position_embeddings"),
         ] {
             let root = json::read("config.json", config.as_bytes()).unwrap();
             let error = Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json");

@@ -64,6 +64,7 @@ impl<'a> Keys<'a> {
     pub fn refuse(&self, key: &str, why: impl AsRef<str>, help: impl Into<String>) -> ForeignError {
         let has = match self.leaves.get(key) {
             Some(node) => format!("`{key}` is {}", node.value.shown()),
+            None if !self.below(key).is_empty() => format!("`{key}` is a map"),
             None => format!("`{key}` is absent"),
         };
         ForeignError::new(self.place(key), format!("{has}, {}", why.as_ref()), help)

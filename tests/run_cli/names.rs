@@ -116,8 +116,22 @@ fn a_lock_that_was_trained_under_another_name_is_not_trained_again() {
     let recipe = fs::read_to_string(place.path("again.toml")).unwrap();
     fs::write(place.path("again.toml"), recipe.replace("steps = 3", "steps = 4")).unwrap();
     let said = place.exits(0, "run lockfiles/again.lock");
-    let warning = "`again.toml` has changed since `lockfiles/again.lock` was built";
+    let warning =
+        "`again.toml`, or what it names, has changed since `lockfiles/again.lock` was built";
     assert!(said.contains("already finished: 3 steps") && said.contains(warning), "{said}");
+    // The name of a run means the run, also where a lock of that name is another one.
+    place.exits(0, "build again.toml");
+    let said = place.exits(0, "run again");
+    assert!(
+        said.contains("`lockfiles/again.lock` is lock") && said.contains("finished: 3 steps"),
+        "{said}"
+    );
+    fs::write(place.path("again.toml"), &recipe).unwrap();
+    place.exits(0, "build again.toml");
+    fs::write(place.path("again.toml"), recipe.replace("steps = 3", "steps = x")).unwrap();
+    let said = place.exits(0, "run lockfiles/again.lock");
+    assert!(said.contains("has errors now; `canonc build again.toml` shows them"), "{said}");
+    fs::write(place.path("again.toml"), recipe.replace("steps = 3", "steps = 4")).unwrap();
     // An unfinished run is not used for another lock.
     fs::remove_file(place.path("runs/alone/attestation.toml")).unwrap();
     fs::remove_dir_all(place.path("runs/again")).unwrap();

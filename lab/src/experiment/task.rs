@@ -102,8 +102,12 @@ fn window(fields: &Fields, task: &Task, problem: &mut impl FnMut(&str, String, &
     let least = |mode| i64::try_from(task.least_tokens(mode)).unwrap_or(i64::MAX);
     let (trained, evaluated) = (least(Mode::Train), least(mode));
     if seq_len < trained.max(evaluated) - 1 {
-        let (which, least) =
-            if seq_len < trained - 1 { ("", trained) } else { (" at evaluation", evaluated) };
+        // The target of the last token of a window comes after it.
+        let (which, least) = if seq_len < trained - 1 {
+            ("", trained - 1)
+        } else {
+            (" at evaluation", evaluated - 1)
+        };
         let drawn = if which.is_empty() {
             ""
         } else {
