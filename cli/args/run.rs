@@ -39,6 +39,7 @@ Examples:
   canonc run                                          the only experiment lock under lockfiles/
   canonc run --lock lockfiles/depo_llama.lock         in runs/depo_llama
   canonc run lockfiles/depo_llama.lock                the same
+  canonc run depo_llama                               continues the run of that name
   canonc run lockfiles/depo_*.lock                    several locks, one after another
   canonc run --lock depo.lock --dir /scratch/depo     in another folder
   canonc run --lock depo.lock --dry-run               memory, disk and time, without training
