@@ -438,7 +438,9 @@ impl Together<'_> {
         if of_others.is_empty() {
             return Ok(Shared::Joined(of_ones));
         }
-        let of_ones = ones.iter().zip(0..).map(|(at, row)| Ok((*at, of_ones.f_narrow(1, row, 1)?)));
+        // Copied, since libtorch's products depend on where rows begin in memory.
+        let row = |row: i64| copy(&of_ones.f_narrow(1, row, 1)?);
+        let of_ones = ones.iter().zip(0..).map(|(at, n)| Ok((*at, row(n)?)));
         self.in_order(n, of_ones.chain(of_others.into_iter().map(Ok)))
     }
 
