@@ -15,7 +15,7 @@ use records::run::{POINTER, Paths};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::import::failure;
-use crate::{files, foreign, named, runs};
+use crate::{files, foreign, load, named, runs};
 
 /// The given file, or the weights file in a folder: a run's or its `checkpoints`' are those of the last checkpoint.
 pub fn file(path: &Path) -> Result<PathBuf, Failure> {
@@ -51,10 +51,9 @@ pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
     let checkpoints = file.parent()?.parent()?;
     let run = checkpoints.parent().filter(|run| Paths::new(run).checkpoints() == checkpoints)?;
     let (experiment, _) = runs::locked_in(run)?;
-    let here = Path::new(".").canonicalize().ok();
-    let short = here.and_then(|here| run.strip_prefix(here).ok().map(Path::to_owned));
-    let short = short.map(|short| if short.as_os_str().is_empty() { ".".into() } else { short });
-    Some((short.unwrap_or_else(|| run.to_owned()), experiment))
+    let name = load::name(run);
+    let name = if name.is_empty() { ".".to_owned() } else { name };
+    Some((PathBuf::from(name), experiment))
 }
 
 /// A warning for weights that were trained or imported for another graph: shapes may fit where constants do not.

@@ -536,11 +536,8 @@ impl Together<'_> {
         let each = dispatch::Each { positions: &[], keys: &keys, values: &values };
         let results = self.compute(n, step, choice, &operands, ones.len() as i64, each)?;
         let Some(of_ones) = results.into_iter().next() else { return Err(self.missing(n)) };
-        let mut of_others = Vec::new();
-        for at in others {
-            let results = self.alone(n, step, choice, at)?;
-            of_others.extend(results.into_iter().next().map(|y| (at, y)));
-        }
+        let of_others = self.each_alone(n, step, choice, &others)?;
+        let Some(of_others) = of_others.into_iter().next() else { return Err(self.missing(n)) };
         let value = self.with_rows(n, (&ones, of_ones), of_others)?;
         self.put(*y, value);
         Ok(())
@@ -564,13 +561,7 @@ impl Together<'_> {
         }
         let sizes = Sizes { batch: ones.len() as i64, time: 1, past: 0 };
         let of_ones = self.run(n, step, choice, &operands, sizes, None)?;
-        let mut of_others: Vec<Vec<(usize, Tensor)>> =
-            step.outputs.iter().map(|_| Vec::new()).collect();
-        for at in others {
-            for (of_others, result) in of_others.iter_mut().zip(self.alone(n, step, choice, at)?) {
-                of_others.push((at, result));
-            }
-        }
+        let of_others = self.each_alone(n, step, choice, &others)?;
         for ((id, of_ones), of_others) in step.outputs.iter().zip(of_ones).zip(of_others) {
             let value = if self.has_rows(*id) {
                 self.with_rows(n, (&ones, of_ones.f_transpose(0, 1)?), of_others)?
@@ -586,17 +577,31 @@ impl Together<'_> {
     }
 
     fn split(&mut self, n: usize, step: &Step, choice: Choice) -> Result<(), ExecuteError> {
-        let mut results: Vec<Vec<Tensor>> = step.outputs.iter().map(|_| Vec::new()).collect();
-        for sequence in 0..self.pieces.len() {
-            let of_sequence = self.alone(n, step, choice, sequence)?;
-            for (results, result) in results.iter_mut().zip(of_sequence) {
-                results.push(result);
-            }
-        }
-        for (id, tensors) in step.outputs.iter().zip(results) {
-            self.put(*id, Shared::Split(tensors));
+        let all: Vec<usize> = (0..self.pieces.len()).collect();
+        let results = self.each_alone(n, step, choice, &all)?;
+        for (id, results) in step.outputs.iter().zip(results) {
+            let value = self.in_order(n, results.into_iter().map(Ok))?;
+            self.put(*id, value);
         }
         Ok(())
+    }
+
+    /// A step of each of some sequences alone: of each output the sequences with their values.
+    fn each_alone(
+        &self,
+        n: usize,
+        step: &Step,
+        choice: Choice,
+        sequences: &[usize],
+    ) -> Result<Vec<Vec<(usize, Tensor)>>, ExecuteError> {
+        let mut results: Vec<Vec<(usize, Tensor)>> =
+            step.outputs.iter().map(|_| Vec::new()).collect();
+        for at in sequences {
+            for (results, result) in results.iter_mut().zip(self.alone(n, step, choice, *at)?) {
+                results.push((*at, result));
+            }
+        }
+        Ok(results)
     }
 
     /// A step of one sequence.

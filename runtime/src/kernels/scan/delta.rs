@@ -9,6 +9,7 @@ use tch::Tensor;
 
 use super::super::KernelError;
 use super::fused::{self, Rule};
+use super::token::StateLayout;
 use super::{
     Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, over_matrix, reversed, scale, start, sum_last, wide,
@@ -30,9 +31,14 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
     let [q, k, v, beta, g] = &wide(operands.all())?;
     let operands = Operands { q, k, v, beta, g, scale: operands.scale };
     let Scanned { y, state } = match path {
-        Path::Fused(isa) => {
-            fused::forward(isa, Rule::Delta, SCALAR_CHUNK, operands.fused()?, state)?
-        }
+        Path::Fused(isa) => fused::forward(
+            isa,
+            Rule::Delta,
+            StateLayout::Keys,
+            SCALAR_CHUNK,
+            operands.fused()?,
+            state,
+        )?,
         Path::Reference(_) => steps(operands, state)?,
         Path::Cuda(_) => return Err(not_here()),
     };

@@ -6,6 +6,7 @@ use tch::Tensor;
 
 use super::super::KernelError;
 use super::fused::{self, Rule};
+use super::token::StateLayout;
 use super::{
     CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, reversed, scale, start, sum_last, wide,
@@ -28,9 +29,14 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
     let [q, k, v, a, b, g] = &wide(operands.all())?;
     let operands = Operands { q, k, v, a, b, g, scale: operands.scale };
     let Scanned { y, state } = match path {
-        Path::Fused(isa) => {
-            fused::forward(isa, Rule::LowRank, CHANNEL_CHUNK, operands.fused()?, state)?
-        }
+        Path::Fused(isa) => fused::forward(
+            isa,
+            Rule::LowRank,
+            StateLayout::Keys,
+            CHANNEL_CHUNK,
+            operands.fused()?,
+            state,
+        )?,
         Path::Reference(_) => steps(operands, state)?,
         Path::Cuda(_) => return Err(not_here()),
     };

@@ -10,9 +10,11 @@
 //! section 4; Dao and Gu 2024, section 6):
 //!     y_i = p_i Sᵀ q_i + Σ_{j≤i} M_ij (q_i · k_j) u_j        S ← P S + Σ_j M_Cj k_j u_jᵀ
 
+use std::borrow::Cow;
+
 use tch::{Device, Kind, Tensor};
 
-use super::super::dense::PAD;
+use super::super::dense::{PAD, transpose};
 use super::super::ffi::{ByHead, HeadRows};
 use super::super::{Isa, KernelError, ffi};
 use super::channel::Channel;
@@ -72,26 +74,33 @@ pub(super) struct Gradients {
     pub(super) low_rank: Option<[Tensor; 2]>,
 }
 
+/// A few tokens one after another, more in chunks; states lie as `layout` says.
 pub(super) fn forward(
     isa: Isa,
     rule: Rule,
+    layout: StateLayout,
     chunk: usize,
     operands: Operands<'_>,
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
-    if is_short(operands.v) {
-        return tokens(isa, rule, StateLayout::Keys, operands, state);
-    }
     let dense = Dense::from_operands(operands, state)?;
-    let scan = dense.scan(isa, rule, chunk, StateLayout::Keys)?;
+    let scan = dense.scan(isa, rule, chunk, layout)?;
     let Sizes { batch, time, heads, d, e, ep, .. } = scan.sizes;
     let mut y = empty([batch, time, heads, e])?;
-    let mut after = empty([batch, heads, d, e])?;
+    let mut after = empty(layout.of([batch, heads, d, e]))?;
     let outs = [
         ByHead { data: ffi::slice_mut(&mut y, &[])?, time },
         ByHead { data: ffi::slice_mut(&mut after, &[])?, time: 1 },
     ];
     ffi::parallel_heads([batch, heads], outs, |task, [mut y, mut after]| {
+        let after = after.row(0);
+        if (1..=FEW).contains(&time) {
+            match scan.before(task) {
+                Some(before) => after.copy_from_slice(before),
+                None => after.fill(0.0),
+            }
+            return ffi::run_on(isa, TokenByToken { scan: &scan, task, state: after, y });
+        }
         let mut s = scan.start(task);
         let mut chunks = scan.chunks();
         for first in scan.firsts() {
@@ -99,40 +108,7 @@ pub(super) fn forward(
             chunks.advance(isa, &mut s, true);
             copy_rows(&mut y, first, scan.rows(first), chunks.y(), ep);
         }
-        scan.unpad(&s, after.row(0));
-    });
-    Ok(Scanned { y, state: after })
-}
-
-/// Whether values [b, t, h, e] are of so few tokens that [`tokens`] is faster than a chunk.
-pub(super) fn is_short(v: &Tensor) -> bool {
-    v.size().get(1).is_some_and(|time| (1..=FEW as i64).contains(time))
-}
-
-/// Like [`forward`], one token after another, with states that lie as `layout` says.
-pub(super) fn tokens(
-    isa: Isa,
-    rule: Rule,
-    layout: StateLayout,
-    operands: Operands<'_>,
-    state: Option<&Tensor>,
-) -> Result<Scanned> {
-    let dense = Dense::from_operands(operands, state)?;
-    let scan = dense.scan(isa, rule, 1, layout)?;
-    let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
-    let mut y = empty([batch, time, heads, e])?;
-    let mut after = empty(layout.of([batch, heads, d, e]))?;
-    let outs = [
-        ByHead { data: ffi::slice_mut(&mut y, &[])?, time },
-        ByHead { data: ffi::slice_mut(&mut after, &[])?, time: 1 },
-    ];
-    ffi::parallel_heads([batch, heads], outs, |task, [y, mut after]| {
-        let state = after.row(0);
-        match scan.state {
-            Some(before) => state.copy_from_slice(&before[task * d * e..][..d * e]),
-            None => state.fill(0.0),
-        }
-        ffi::run_on(isa, TokenByToken { scan: &scan, task, layout, state, y });
+        scan.unpad(&s, after);
     });
     Ok(Scanned { y, state: after })
 }
@@ -346,6 +322,7 @@ impl Dense {
         Ok(Scan {
             isa,
             rule,
+            layout,
             sizes,
             scale: self.scale,
             q: ffi::slice(&self.q)?,
@@ -366,6 +343,7 @@ impl Dense {
 pub(super) struct Scan<'a> {
     pub(super) isa: Isa,
     pub(super) rule: Rule,
+    pub(super) layout: StateLayout,
     pub(super) sizes: Sizes,
     pub(super) scale: f32,
     pub(super) q: &'a [f32],
@@ -387,23 +365,52 @@ impl Scan<'_> {
         self.sizes.chunk.min(self.sizes.time - first)
     }
 
-    fn start(&self, task: usize) -> Vec<f32> {
-        let Sizes { d, e, dp, ep, .. } = self.sizes;
-        let mut s = vec![0.0; dp * ep];
-        if let Some(state) = self.state {
-            let from = &state[task * d * e..][..d * e];
-            for (to, from) in s.chunks_exact_mut(ep).zip(from.chunks_exact(e)) {
-                to[..e].copy_from_slice(from);
-            }
-        }
-        s
+    /// The given state of a head.
+    fn before(&self, task: usize) -> Option<&[f32]> {
+        let Sizes { d, e, .. } = self.sizes;
+        self.state.map(|state| &state[task * d * e..][..d * e])
     }
 
-    fn unpad(&self, s: &[f32], into: &mut [f32]) {
-        let Sizes { e, ep, .. } = self.sizes;
-        for (to, from) in into.chunks_exact_mut(e).zip(s.chunks_exact(ep)) {
-            to.copy_from_slice(&from[..e]);
+    /// The width of a state's rows in memory, and padded.
+    fn widths(&self) -> [usize; 2] {
+        let Sizes { d, e, dp, ep, .. } = self.sizes;
+        match self.layout {
+            StateLayout::Keys => [e, ep],
+            StateLayout::Values => [d, dp],
         }
+    }
+
+    /// The state before the first token, [d, e] padded.
+    fn start(&self, task: usize) -> Vec<f32> {
+        let ([width, padded], Sizes { dp, ep, .. }) = (self.widths(), self.sizes);
+        let mut s = vec![0.0; dp * ep];
+        let Some(before) = self.before(task) else { return s };
+        for (to, from) in s.chunks_exact_mut(padded).zip(before.chunks_exact(width)) {
+            to[..width].copy_from_slice(from);
+        }
+        match self.layout {
+            StateLayout::Keys => s,
+            StateLayout::Values => self.turned(&s, dp),
+        }
+    }
+
+    /// The state [d, e] padded, as it lies in memory.
+    fn unpad(&self, s: &[f32], into: &mut [f32]) {
+        let [width, padded] = self.widths();
+        let s = match self.layout {
+            StateLayout::Keys => Cow::Borrowed(s),
+            StateLayout::Values => Cow::Owned(self.turned(s, self.sizes.ep)),
+        };
+        for (to, from) in into.chunks_exact_mut(width).zip(s.chunks_exact(padded)) {
+            to.copy_from_slice(&from[..width]);
+        }
+    }
+
+    /// The transpose of a padded state with rows of `width`.
+    fn turned(&self, s: &[f32], width: usize) -> Vec<f32> {
+        let mut turned = vec![0.0; s.len()];
+        transpose(self.isa, &mut turned, s, width);
+        turned
     }
 
     /// A chunk's rows of a and b, padded with zeros.

@@ -9,6 +9,7 @@ use tch::{Kind, Tensor};
 
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
+use super::token::StateLayout;
 use super::{
     CHANNEL_CHUNK, Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow,
     not_here, outer, reversed, scale, start, sum_last, wide,
@@ -57,11 +58,18 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 
 fn chunked(isa: Isa, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     if operands.g.dim() == 4 {
-        return fused::forward(isa, Rule::Channel, CHANNEL_CHUNK, operands.fused()?, state);
+        return fused::forward(
+            isa,
+            Rule::Channel,
+            StateLayout::Keys,
+            CHANNEL_CHUNK,
+            operands.fused()?,
+            state,
+        );
     }
     let (g, ones) = operands.head_gates()?;
     let operands = fused::Operands { beta: Some(&ones), ..Operands { g: &g, ..operands }.fused()? };
-    fused::forward(isa, Rule::Scalar, SCALAR_CHUNK, operands, state)
+    fused::forward(isa, Rule::Scalar, StateLayout::Keys, SCALAR_CHUNK, operands, state)
 }
 
 /// dg by channel or by head, for all tokens.

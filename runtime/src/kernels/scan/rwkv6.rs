@@ -11,6 +11,7 @@ use super::super::ffi::{self, ByHead, HeadRows};
 use super::super::lanes::{dot, mul_add};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
+use super::token::StateLayout;
 use super::{
     CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, reversed, start, sum_last, wide,
@@ -96,7 +97,14 @@ fn chunked(
 ) -> Result<Scanned> {
     let [b, time, h, d, e] = operands.sizes()?;
     let early = earlier(operands.r)?;
-    let scanned = fused::forward(isa, Rule::Channel, chunk, operands.fused(&early), state)?;
+    let scanned = fused::forward(
+        isa,
+        Rule::Channel,
+        StateLayout::Keys,
+        chunk,
+        operands.fused(&early),
+        state,
+    )?;
     let mut y = scanned.y.f_zeros_like()?;
     if let Some(state) = state.filter(|_| time > 0) {
         // The first token reads the state that was given.

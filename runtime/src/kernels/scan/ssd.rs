@@ -58,15 +58,10 @@ pub(super) fn chunked(
 ) -> Result<Scanned> {
     let Operands { x, dt, a, d, .. } = operands;
     let gates = dt.f_mul(a)?; // [b, t, h]
-    let fused = operands.fused(&gates);
-    let Scanned { mut y, state } = if fused::is_short(x) {
-        fused::tokens(isa, Rule::Scalar, StateLayout::Values, fused, state)?
-    } else {
-        let state = state.map(|s| s.f_transpose(2, 3)).transpose()?;
-        let Scanned { y, state } = fused::forward(isa, Rule::Scalar, chunk, fused, state.as_ref())?;
-        Scanned { y, state: state.f_transpose(2, 3)?.f_contiguous()? }
-    };
-    Ok(Scanned { y: y.f_addcmul_(x, &d.f_unsqueeze(-1)?)?, state })
+    let (rule, layout) = (Rule::Scalar, StateLayout::Values);
+    let mut scan = fused::forward(isa, rule, layout, chunk, operands.fused(&gates), state)?;
+    let y = scan.y.f_addcmul_(x, &d.f_unsqueeze(-1)?)?;
+    Ok(Scanned { y, state: scan.state })
 }
 
 pub(super) fn chunked_backward(

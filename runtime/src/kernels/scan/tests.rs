@@ -75,7 +75,9 @@ impl Case {
         let beta = (self.rule != Rule::Channel).then_some(&self.beta);
         let (q, k, v, g) = (&self.q, &self.k, &self.v, &self.g);
         let operands = fused::Operands { q, k, v, g, beta, low_rank: None, scale: 0.5 };
-        let Scanned { y, state } = fused::forward(isa, self.rule, chunk, operands, state).unwrap();
+        let Scanned { y, state } =
+            fused::forward(isa, self.rule, token::StateLayout::Keys, chunk, operands, state)
+                .unwrap();
         let mut all = vec![y, state];
         let grads = fused::backward(isa, self.rule, chunk, &self.dy, operands).unwrap();
         all.extend([grads.q, grads.k, grads.v, grads.g]);

@@ -19,7 +19,7 @@ pub(super) const FEW: usize = 4;
 pub(super) enum StateLayout {
     /// [d, e]
     Keys,
-    /// [e, d], of the scalar rule.
+    /// [e, d], for the scalar rule alone.
     Values,
 }
 
@@ -37,7 +37,6 @@ impl StateLayout {
 pub(super) struct TokenByToken<'a, 'y> {
     pub(super) scan: &'a Scan<'a>,
     pub(super) task: usize,
-    pub(super) layout: StateLayout,
     /// The state before the first token; becomes the one after the last.
     pub(super) state: &'a mut [f32],
     /// [time, e]
@@ -53,7 +52,7 @@ impl Vectorised for TokenByToken<'_, '_> {
         for t in 0..time {
             let token = Token::new(self.scan, self.task, t);
             values.load::<FMA>(self.scan, &token, self.state);
-            match self.layout {
+            match self.scan.layout {
                 StateLayout::Keys => by_keys::<FMA>(&token, &values, self.state, self.y.row(t)),
                 StateLayout::Values => by_values::<FMA>(&token, &values, self.state, self.y.row(t)),
             }
