@@ -1,6 +1,6 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build install wheel test-wheel release test test-transformers fuzz demo check \
+.PHONY: help libtorch build install wheel test-wheel release test oracle test-transformers fuzz demo check \
   gpu-kernels gpu-pack test-gpu test-serve test-editors grammars vscode
 CARGO ?= cargo
 
@@ -40,6 +40,10 @@ release: libtorch ## an archive of programs, documentation and licences: target/
 
 test: libtorch ## every test
 	$(CARGO) test --workspace
+
+oracle: libtorch ## ids, plans, bits of short runs, help and JSON of all commands against tests/oracle.txt: before and after a refactoring
+	$(CARGO) build
+	python3 tests/oracle.py --check
 
 test-transformers: libtorch ## exported folders and tokenizers in the real transformers, tokenizers and sentencepiece (their README makes an environment once: 5 minutes, 6 GB)
 	OMP_NUM_THREADS=1 $(CARGO) test --workspace --test transformers --test peers -- --nocapture
