@@ -24,7 +24,7 @@ build: libtorch ## the release programs, target/release/canonc and canonc-torch 
 	$(CARGO) build --release
 
 # Built where it is used, in an assignment: as an argument, a failed build would be an empty word.
-BINARIES ?= $$(packaging/binaries.sh)
+BINARIES ?= $$(tools/packaging/binaries.sh)
 
 wheel: libtorch ## the Python package: target/wheel/canonc-*.whl, without libtorch (docs/install.md)
 	binaries="$(BINARIES)" && python/wheel.sh "$$binaries" target/wheel
@@ -36,7 +36,7 @@ install: libtorch ## both programs into cargo's bin folder; they use the libtorc
 	$(CARGO) install --locked --path .
 
 release: libtorch ## an archive of programs, documentation and licences: target/release-archive/
-	binaries="$(BINARIES)" && packaging/archive.sh "$$binaries" target/release-archive
+	binaries="$(BINARIES)" && tools/packaging/archive.sh "$$binaries" target/release-archive
 
 test: libtorch ## every test
 	$(CARGO) test --workspace
@@ -63,12 +63,12 @@ test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run
 
 test-editors: ## canonc lsp driven by a Python client, and the tree-sitter grammar (pip, once; no libtorch)
 	$(if $(LANGUAGE_SERVER),,$(CARGO) build --no-default-features)
-	env=$$(editors/env.sh) && cd editors && \
+	env=$$(tools/editors/env.sh) && cd tools/editors && \
 	  CANONC="$(abspath $(or $(LANGUAGE_SERVER),$(or $(CARGO_TARGET_DIR),target)/debug/canonc))" \
 	  "$$env/bin/python" -m unittest test_client test_grammars
 	$(GENERATE) --check
 
-GENERATE = $(CARGO) run --quiet --manifest-path editors/generate/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/generate --
+GENERATE = $(CARGO) run --quiet --manifest-path tools/editors/generate/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)/generate --
 
 grammars: ## write the grammars of editors again, from the words of the language
 	$(CARGO) run --quiet -p canonc-lsp --example grammars
@@ -78,13 +78,13 @@ vscode: ## pack the VS Code extension and install it (node and npm; the program 
 	@command -v npm >/dev/null || { \
 	  echo "error: npm is not on PATH, and it fetches the extension's client library" >&2; \
 	  echo "help: install node and npm, and repeat" >&2; exit 3; }
-	mkdir -p target/vscode && cp -R editors/vscode/. target/vscode/
+	mkdir -p target/vscode && cp -R tools/editors/vscode/. target/vscode/
 	cd target/vscode && npm ci --omit=dev --no-audit --no-fund && python3 pack.py
 	@command -v code >/dev/null && code --install-extension target/vscode/canonc.vsix || \
 	  echo "install target/vscode/canonc.vsix in your editor: Extensions, Install from VSIX"
 
-fuzz: ## a minute of mutated files for all readers (needs a C++ compiler; fuzz/run.sh SECONDS READER... for more)
-	fuzz/run.sh
+fuzz: ## a minute of mutated files for all readers (needs a C++ compiler; tools/fuzz/run.sh SECONDS READER... for more)
+	tools/fuzz/run.sh
 
 demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
 	$(CARGO) build --release
@@ -96,4 +96,4 @@ check: libtorch ## formatting, lints with libtorch and without, the API document
 	$(CARGO) clippy --workspace --test transformers --test clients --test peers -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
-	python3 packaging/licences.py >/dev/null
+	python3 tools/packaging/licences.py >/dev/null

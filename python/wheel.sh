@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs the wheel: `python/wheel.sh BINARIES OUT`.
 #
-# In: a folder with `canonc` and `canonc-torch` (packaging/binaries.sh), and this one. Out: one wheel in OUT. Must stay
+# In: a folder with `canonc` and `canonc-torch` (tools/packaging/binaries.sh), and this one. Out: one wheel in OUT. Must stay
 # true: it contains no library; its tag is the oldest manylinux whose libraries the programs can use, computed from
 # their symbols by auditwheel; the same programs and commit give the same bytes.
 set -euo pipefail
@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/source"
 cp -R python/canonc python/pyproject.toml python/hatch_build.py python/README.md LICENSE NOTICE Cargo.toml "$work/source"
 rm -rf "$work/source/canonc/__pycache__"
-"$env/bin/python" packaging/licences.py > "$work/source/THIRD-PARTY.txt"
+"$env/bin/python" tools/packaging/licences.py > "$work/source/THIRD-PARTY.txt"
 mkdir "$work/source/canonc/bin"
 for program in canonc canonc-torch; do
   install -m 755 "$binaries/$program" "$work/source/canonc/bin/$program"

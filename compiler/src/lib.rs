@@ -7,7 +7,7 @@
 //! From a text to two graphs and their digests:
 //!
 //! ```
-//! use canonc_compiler::program::{Program, Std};
+//! use compiler::program::{Program, Std};
 //!
 //! let text = "
 //!     arch small {

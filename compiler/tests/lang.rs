@@ -7,7 +7,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
-extern crate canonc_compiler as compiler;
 
 mod lang {
     mod bounds;

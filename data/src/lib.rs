@@ -10,11 +10,11 @@
 //! them.
 //!
 //! ```
-//! use canonc_data::batch::Batch;
-//! use canonc_data::window::{Ids, LossOn, Options, Order, TaskWindows};
-//! use canonc_data::{Split, settings};
+//! use data::batch::Batch;
+//! use data::window::{Ids, LossOn, Options, Order, TaskWindows};
+//! use data::{Split, settings};
 //!
-//! # fn main() -> Result<(), canonc_data::DataError> {
+//! # fn main() -> Result<(), data::DataError> {
 //! let depo = ["N=10", "K=4", "mini_vocab=50", "min_tlen=1", "max_tlen=2"];
 //! let parameters = settings::parameters(&depo, |_| unreachable!("no value is a file"))?;
 //! let (task, mode) = settings::task("depo", parameters, None)?;

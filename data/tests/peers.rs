@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use canonc_data::text::tokenizer::{Kind, MarkNames, Tokenizer};
+use data::text::tokenizer::{Kind, MarkNames, Tokenizer};
 use serde_json::Value;
 
 fn run(program: &Path, words: &[&str]) {

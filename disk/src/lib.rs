@@ -8,17 +8,17 @@
 //! which detects bytes that change between two reads:
 //!
 //! ```
-//! use canonc_disk::checked::{CheckedFile, ReadBuffer, ReadFault};
+//! use disk::checked::{CheckedFile, ReadBuffer, ReadFault};
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("weights");
-//! canonc_disk::replace(&path, &[7; 300_000], || Ok(()))?;
-//! assert_eq!(canonc_disk::read(&path, canonc_disk::SMALL)?.len(), 300_000);
-//! let error = canonc_disk::read(&path, 1024).unwrap_err();
+//! disk::replace(&path, &[7; 300_000], || Ok(()))?;
+//! assert_eq!(disk::read(&path, disk::SMALL)?.len(), 300_000);
+//! let error = disk::read(&path, 1024).unwrap_err();
 //! assert_eq!(error.to_string(), "it has 292.9 KiB; at most 1 KiB are read");
 //!
-//! let (file, _digest) = CheckedFile::of_whole(canonc_disk::open_large(&path)?)?;
+//! let (file, _digest) = CheckedFile::of_whole(disk::open_large(&path)?)?;
 //! let mut buffer = ReadBuffer::default();
 //! std::fs::write(&path, [8; 300_000])?;
 //! let read = file.read(100..104, &mut buffer);

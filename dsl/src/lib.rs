@@ -8,17 +8,17 @@
 //! The language is described in `LANGUAGE.md`. To format a file, or to show its errors:
 //!
 //! ```
-//! let mut sources = canonc_dsl::Sources::new();
+//! let mut sources = dsl::Sources::new();
 //! let file = sources.add("small.canon", "arch small { dim 64   layers 2 of decoder { mixer gla } }");
-//! let (ast, errors) = canonc_dsl::parse(file, sources.text(file));
+//! let (ast, errors) = dsl::parse(file, sources.text(file));
 //! assert!(errors.is_empty());
 //! assert_eq!(ast.items[0].name().text, "small");
 //! let formatted = "arch small {\n  dim 64\n  layers 2 of decoder { mixer gla }\n}\n";
-//! assert_eq!(canonc_dsl::print(&ast), formatted);
+//! assert_eq!(dsl::print(&ast), formatted);
 //!
 //! let file = sources.add("wrong.canon", "arch wrong { dim 64 +\n}\n");
-//! let (_, errors) = canonc_dsl::parse(file, sources.text(file));
-//! let shown = canonc_dsl::render(&sources, &errors);
+//! let (_, errors) = dsl::parse(file, sources.text(file));
+//! let shown = dsl::render(&sources, &errors);
 //! assert!(shown.starts_with("error") && shown.contains("wrong.canon:"), "{shown}");
 //! ```
 

@@ -4,7 +4,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "the test reads its cases; the crate does not")]
 
-extern crate canonc_dsl as dsl;
 
 mod cases;
 mod generate;

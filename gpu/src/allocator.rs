@@ -7,7 +7,7 @@
 //! is kept.
 //!
 //! ```
-//! use canonc_gpu::Allocator;
+//! use gpu::Allocator;
 //!
 //! let mut allocator = Allocator::default();
 //! let small = allocator.allocate(1000);

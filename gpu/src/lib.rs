@@ -9,7 +9,7 @@
 //! A launch, with a driver that records instead of a GPU:
 //!
 //! ```
-//! use canonc_gpu::{Constant, Element, Fake, Launcher, Library, Pointer};
+//! use gpu::{Constant, Element, Fake, Launcher, Library, Pointer};
 //!
 //! let library = Library::embedded().unwrap();
 //! let fake = Fake::new(library, 9, 0);

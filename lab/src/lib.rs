@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use compiler::program::{Program, Std};
-//! use canonc_lab::{experiment::LockedArch, lock::Lock, recipe, verdict};
+//! use lab::{experiment::LockedArch, lock::Lock, recipe, verdict};
 //!
 //! let archs = "
 //!     arch small {
@@ -45,7 +45,7 @@
 //! assert!(!verdict::controlled(&sides[0], &sides[1], &[]).unwrap().is_controlled());
 //!
 //! let lock = Lock::Experiment(base).text();
-//! assert_eq!(canonc_lab::lock::read("small.lock", &lock).unwrap().text(), lock);
+//! assert_eq!(lab::lock::read("small.lock", &lock).unwrap().text(), lock);
 //! # Ok::<(), String>(())
 //! ```
 

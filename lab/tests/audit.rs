@@ -2,7 +2,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
-extern crate canonc_lab as lab;
 
 #[path = "audit/confounds.rs"]
 mod confounds;

@@ -5,7 +5,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
-extern crate canonc_lab as lab;
 
 mod lock {
     mod analysis;

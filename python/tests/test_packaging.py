@@ -69,7 +69,7 @@ class Packaging(unittest.TestCase):
     def clone_at(self, name: str) -> Path:
         clone = self.home / name
         clone.mkdir()
-        shutil.copytree(ROOT / "packaging", clone / "packaging")
+        shutil.copytree(ROOT / "tools/packaging", clone / "tools/packaging")
         shutil.copy(ROOT / "Makefile", clone)
         return clone
 
@@ -80,7 +80,7 @@ class Packaging(unittest.TestCase):
         )
 
     def binaries(self, clone: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-        return self.run_it((clone or self.clone) / "packaging" / "binaries.sh", **variables)
+        return self.run_it((clone or self.clone) / "tools/packaging/binaries.sh", **variables)
 
     def test_each_folder_has_another_name_in_the_programs(self) -> None:
         names = {
@@ -121,7 +121,7 @@ class Packaging(unittest.TestCase):
 
     def test_a_clone_in_a_folder_of_the_replaced_name(self) -> None:
         # As for a clone at /canonc, the clone's folder and its name in the programs are the same.
-        script = self.clone / "packaging" / "binaries.sh"
+        script = self.clone / "tools/packaging/binaries.sh"
         text = script.read_text()
         self.assertIn('replace "$clone" /canonc\n', text)
         script.write_text(text.replace('replace "$clone" /canonc\n', 'replace "$clone" "$clone"\n'))
@@ -152,7 +152,7 @@ class Packaging(unittest.TestCase):
 
     def test_make_stops_when_the_build_fails(self) -> None:
         (self.clone / "python").mkdir()
-        for target, script in (("wheel", "python/wheel.sh"), ("release", "packaging/archive.sh")):
+        for target, script in (("wheel", "python/wheel.sh"), ("release", "tools/packaging/archive.sh")):
             packer = self.clone / script
             packer.write_text('#!/bin/sh\necho "packed $1"\n')
             packer.chmod(0o755)
@@ -168,7 +168,7 @@ class Packaging(unittest.TestCase):
             who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
             done = self.run_it("git", "-C", self.clone, *who, *words)
             self.assertEqual(done.returncode, 0, done.stderr)
-        script = self.clone / "packaging" / "reproduce.sh"
+        script = self.clone / "tools/packaging/reproduce.sh"
         equal = self.run_it(script, NAMES="CLONE")
         self.assertEqual(equal.returncode, 0, equal.stderr)
         self.assertRegex(equal.stdout, r"^[0-9a-f]{64}  canonc\nequal: two builds of [0-9a-f]{40}\n$")

@@ -8,8 +8,8 @@
 //!
 //! ```
 //! use compiler::digest::Digest;
-//! use canonc_records::fault::Faults;
-//! use canonc_records::metrics::{self, Log, Record, Step};
+//! use records::fault::Faults;
+//! use records::metrics::{self, Log, Record, Step};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let folder = tempfile::tempdir()?;

@@ -6,8 +6,8 @@
 //! Differences seed by seed become an interval, and a word only if the whole family of tests allows it:
 //!
 //! ```
-//! use canonc_report::statistics::equivalence::{Row, judge};
-//! use canonc_report::statistics::{Better, Confidence, Effect, Paired};
+//! use report::statistics::equivalence::{Row, judge};
+//! use report::statistics::{Better, Confidence, Effect, Paired};
 //!
 //! // Evaluation loss of the treatment minus that of the base, one difference per seed.
 //! let row = |differences: &[f64]| Row {

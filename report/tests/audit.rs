@@ -4,7 +4,6 @@
 //! true: the rules find everything found by hand; a confound put into a random pair is always
 //! found and named; a field without influence on results never becomes a confound. Needs no libtorch.
 
-extern crate canonc_report as report;
 
 mod audit {
     mod mutation;

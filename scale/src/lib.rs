@@ -7,7 +7,7 @@
 //! Which rank owns what follows from the parameters' sizes alone:
 //!
 //! ```
-//! use canonc_scale::shard::Shards;
+//! use scale::shard::Shards;
 //!
 //! // Two layers of 100,000 elements each, on three ranks.
 //! let shards = Shards::of(&[(Some(0), 100_000), (Some(1), 100_000)], 3);

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use canonc_scale::device::Device;
-use canonc_scale::memory::{Network, peak};
-use canonc_scale::predict::{Question, predict, schedule, sizes};
-use canonc_scale::schedule::{Action, Exchange, Schedule, Transfer, Way};
+use scale::device::Device;
+use scale::memory::{Network, peak};
+use scale::predict::{Question, predict, schedule, sizes};
+use scale::schedule::{Action, Exchange, Schedule, Transfer, Way};
 use compiler::plan::{DType, TrainPlan};
 use compiler::plans;
 use lab::experiment::{Experiment, Shard};
@@ -361,7 +361,7 @@ fn more_ranks_receive_what_fewer_do() {
     let flat = predict(experiment, plans, &question(128, Shard::Optimizer, false));
     let by_node = predict(experiment, plans, &question(128, Shard::Optimizer, true));
     // Eight ranks share a machine's sums.
-    let scattered = |p: &canonc_scale::predict::Prediction| p.received_by_all.far;
+    let scattered = |p: &scale::predict::Prediction| p.received_by_all.far;
     assert!(scattered(&flat) > scattered(&by_node));
     assert!(flat.mfu > 0.0 && flat.mfu < flat.mfu_overlapped && flat.mfu_overlapped < 1.0);
 }

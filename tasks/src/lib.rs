@@ -10,9 +10,9 @@
 //! A sample of Depo (questions that follow 1 or 2 edges of a cycle of names), with its answers:
 //!
 //! ```
-//! use canonc_tasks::cpython::Random;
-//! use canonc_tasks::sample::{Mode, Tape};
-//! use canonc_tasks::task::{Scratch, Task};
+//! use tasks::cpython::Random;
+//! use tasks::sample::{Mode, Tape};
+//! use tasks::task::{Scratch, Task};
 //!
 //! let parameters = serde_json::json!({ "N": 5, "K": 2, "mini_vocab": 3, "min_tlen": 1, "max_tlen": 2, "M": 4 });
 //! let depo = Task::parse("depo", parameters)?;
@@ -24,7 +24,7 @@
 //!     assert!((1..=2).contains(&answer.level) && tape.labels[place].iter().all(|label| *label == 1));
 //! }
 //! assert!(tape.tokens.iter().all(|token| depo.alphabet().contains(token)));
-//! # Ok::<(), canonc_tasks::TaskError>(())
+//! # Ok::<(), tasks::TaskError>(())
 //! ```
 
 #![forbid(unsafe_code)]

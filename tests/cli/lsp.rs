@@ -1,4 +1,4 @@
-//! `canonc lsp`: the program on its pipes. What it answers is tested in `lsp/tests`.
+//! `canonc lsp`: the program on its pipes. What it answers is tested in `ext/lsp/tests`.
 //!
 //! In: messages of the protocol, as bytes. Out: messages, and the exit code. Must stay true: nothing but messages is on
 //! standard output.

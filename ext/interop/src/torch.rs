@@ -1,0 +1,317 @@
+//! An architecture as one file of plain PyTorch, generated from its graph.
+//!
+//! The module computes the graph, node by node, and only needs PyTorch; each primitive is one function, in the file of its
+//! name under `ext/interop/torch/`. Tests compare logits, gradients and decoding with ours.
+
+mod body;
+mod functions;
+mod names;
+
+use std::rc::Rc;
+
+use compiler::graph::{Body, Graph, Param, ParamId};
+use compiler::number::{InitRule, Root};
+use compiler::program::Compiled;
+use serde::Serialize;
+
+use self::body::{Place, Uses};
+use crate::ForeignError;
+
+pub use names::tensor_names;
+
+/// The names in a folder for `transformers`, as in the template `modeling.py.j2`.
+#[derive(Debug)]
+pub struct Classes {
+    /// The file, without its ending.
+    pub file: &'static str,
+    /// The class of the configuration.
+    pub config: &'static str,
+    /// The class of the model.
+    pub model: &'static str,
+    /// The text before the name of a tensor.
+    pub prefix: &'static str,
+}
+
+/// The names in a folder for `transformers`.
+pub const CLASSES: Classes = Classes {
+    file: "modeling_canonc",
+    config: "CanoncConfig",
+    model: "CanoncForCausalLM",
+    prefix: "model.",
+};
+
+/// `model_type` in the configuration of such a folder.
+pub const MODEL_TYPE: &str = "canonc";
+
+/// One generated module, for the template `model.py.j2`.
+#[derive(Debug, Serialize)]
+pub struct Module {
+    name: String,
+    docs: Vec<String>,
+    id: String,
+    vocab: i64,
+    dim: i64,
+    parameters: i64,
+    /// Whether it has dropout.
+    drops: bool,
+    /// Texts of the functions that it calls.
+    functions: Vec<&'static str>,
+    classes: Vec<Class>,
+    /// A list of each layer's class, as Python.
+    kinds: String,
+    /// For each layer the one that owns its module, if layers are shared.
+    places: Option<Vec<u32>>,
+    /// Whether layers that share parameters differ in their statements.
+    mixed: bool,
+    depth: usize,
+    /// Whether more than the table's rows depends on token ids.
+    reads_ids: bool,
+    /// The module that computes logits.
+    head: Option<String>,
+    top: Class,
+    init: Vec<Init>,
+}
+
+/// A class with parameters and the statements of its `forward`.
+#[derive(Debug, Serialize)]
+struct Class {
+    name: String,
+    /// Its own parameters.
+    own: Vec<Tensor>,
+    /// Groups of parameters inside it, parents first.
+    groups: Vec<Group>,
+    /// Names of the inputs, and the same with their shapes.
+    inputs: Vec<String>,
+    reads: Vec<String>,
+    lines: Vec<String>,
+    output: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Group {
+    path: String,
+    /// The call that makes it.
+    module: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Tensor {
+    name: String,
+    shape: Vec<i64>,
+}
+
+/// The initial distribution of the parameters with a name, in which `*` is the number of any layer.
+#[derive(Debug, Serialize)]
+struct Init {
+    name: String,
+    rule: String,
+}
+
+/// The module of an architecture.
+pub fn module(compiled: &Compiled) -> Result<Module, ForeignError> {
+    let graph = &compiled.graph;
+    let names = tensor_names(graph.params());
+    let Layers { classes, kinds, places } = layers(&compiled.name, graph)?;
+    let differs = |(kind, place): (&String, &u32)| kinds.get(*place as usize) != Some(kind);
+    let mixed = kinds.iter().zip(&places).any(differs);
+    let uses = body::uses(&graph.top, &names);
+    let top = body::class("Model", &graph.top, &top_places(graph, &names), &uses)?;
+    let used = |function: &str| {
+        let all = classes.iter().chain([&top]);
+        // The loss of any model is computed in f32.
+        function == "wide"
+            || all.flat_map(|class| &class.lines).any(|line| functions::calls(line, function))
+    };
+    let shared = places.iter().enumerate().any(|(depth, place)| depth as u32 != *place);
+    Ok(Module {
+        name: compiled.name.clone(),
+        docs: compiled.docs.clone(),
+        id: compiled.identity.graph.to_string(),
+        vocab: graph.vocab,
+        dim: graph.dim,
+        parameters: graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum(),
+        drops: graph.has_dropout(),
+        functions: functions::needed(used),
+        depth: places.len(),
+        places: shared.then_some(places),
+        kinds: list(&kinds),
+        init: init(graph.params(), &names),
+        mixed,
+        reads_ids: top.lines.iter().any(|line| reads_ids(line)),
+        head: body::head(&graph.top, &names, &uses),
+        classes,
+        top,
+    })
+}
+
+/// Whether a line of the model's class reads token ids, but for the table's rows and the device.
+fn reads_ids(line: &str) -> bool {
+    let (statement, _) = line.split_once("  # ").unwrap_or((line, ""));
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    !statement.ends_with("if embeds is None else embeds")
+        && statement.replace("like=tokens", "").split(word).any(|name| name == "tokens")
+}
+
+/// Where the model's own class finds each parameter: layers declare theirs.
+fn top_places(graph: &Graph, names: &[String]) -> Vec<Place> {
+    let place = |(param, name): (&Param, &String)| match in_layer(&param.path) {
+        Some(_) => Place::Inside(name.clone()),
+        None => Place::Own(name.clone()),
+    };
+    graph.params().iter().zip(names).map(place).collect()
+}
+
+struct Layers {
+    classes: Vec<Class>,
+    /// Each layer's class.
+    kinds: Vec<String>,
+    /// The layer that owns each layer's parameters.
+    places: Vec<u32>,
+}
+
+/// One class for each distinct body.
+fn layers(arch: &str, graph: &Graph) -> Result<Layers, ForeignError> {
+    let mut bodies: Vec<&Rc<Body>> = Vec::new();
+    let mut all: Vec<&Rc<Body>> = Vec::new();
+    let mut layers = Layers { classes: Vec::new(), kinds: Vec::new(), places: Vec::new() };
+    for (index, body, params, _) in graph.layers() {
+        all.push(body);
+        layers.places.push(place(arch, graph, &all, index, params)?);
+    }
+    // Layers with the same parameters have the same modules.
+    let shared = layers.places.iter().enumerate().any(|(depth, place)| depth as u32 != *place);
+    let mut common = Uses::new();
+    for body in all.iter().filter(|_| shared) {
+        for (group, kinds) in body::uses(body, &tensor_names(&body.params)) {
+            common.entry(group).or_default().extend(kinds);
+        }
+    }
+    for body in all {
+        let class = match bodies.iter().position(|known| Rc::ptr_eq(known, body)) {
+            Some(class) => class,
+            None => {
+                let name = format!("Layer{}", bodies.len());
+                let names = tensor_names(&body.params);
+                let own = body::uses(body, &names);
+                let places: Vec<Place> = names.into_iter().map(Place::Own).collect();
+                let uses = if shared { &common } else { &own };
+                layers.classes.push(body::class(&name, body, &places, uses)?);
+                bodies.push(body);
+                bodies.len() - 1
+            }
+        };
+        layers.kinds.push(format!("Layer{class}"));
+    }
+    Ok(layers)
+}
+
+/// The layer that owns a layer's parameters: itself, or the first of the shared ones, which must have all of them.
+fn place(
+    arch: &str,
+    graph: &Graph,
+    bodies: &[&Rc<Body>],
+    index: u32,
+    params: &[ParamId],
+) -> Result<u32, ForeignError> {
+    let local = bodies.get(index as usize).map_or(&[][..], |body| body.params.as_slice());
+    let mut place = None;
+    for (id, local) in params.iter().zip(local) {
+        let path = &graph.params()[id.0 as usize].path;
+        let owner = in_layer(path).filter(|(owner, rest)| {
+            let has = bodies
+                .get(*owner as usize)
+                .is_some_and(|body| body.params.iter().any(|param| param.path == local.path));
+            has && *rest == local.path && place.is_none_or(|place| place == *owner)
+        });
+        let Some((owner, _)) = owner else {
+            return Err(ForeignError::new(
+                arch,
+                format!("layer {index} reads `{path}`, which belongs to another part of the model"),
+                "give the layer a weight of its own, or share whole layers with `share`",
+            ));
+        };
+        place = Some(owner);
+    }
+    Ok(place.unwrap_or(index))
+}
+
+/// The layer of a path and the path in it.
+fn in_layer(path: &str) -> Option<(u32, &str)> {
+    let (layer, rest) = path.strip_prefix("layers.")?.split_once('.')?;
+    Some((layer.parse().ok()?, rest))
+}
+
+/// A list in Python, with runs of equal items as products.
+fn list(items: &[String]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut plain: Vec<&str> = Vec::new();
+    let close = |plain: &mut Vec<&str>, parts: &mut Vec<String>| {
+        if !plain.is_empty() {
+            parts.push(format!("[{}]", plain.join(", ")));
+            plain.clear();
+        }
+    };
+    for run in items.chunk_by(|a, b| a == b) {
+        match run {
+            [one] => plain.push(one),
+            [first, ..] => {
+                close(&mut plain, &mut parts);
+                parts.push(format!("[{first}] * {}", run.len()));
+            }
+            [] => {}
+        }
+    }
+    close(&mut plain, &mut parts);
+    if parts.is_empty() { "[]".to_owned() } else { parts.join(" + ") }
+}
+
+/// Initial distributions. Layers with one rule have one row, with `*` for their number.
+fn init(params: &[Param], names: &[String]) -> Vec<Init> {
+    let mut rows: Vec<Init> = Vec::new();
+    for (param, name) in params.iter().zip(names) {
+        let (rule, general) = (distribution(&param.init), starred(name));
+        match rows.iter().find(|row| row.name == general) {
+            Some(row) if row.rule == rule => {}
+            Some(_) => rows.push(Init { name: name.clone(), rule }),
+            None => rows.push(Init { name: general, rule }),
+        }
+    }
+    rows
+}
+
+/// `layers.3.mixer.wq.weight` as `layers.*.mixer.wq.weight`.
+fn starred(name: &str) -> String {
+    in_layer(name).map_or(name.to_owned(), |(_, rest)| format!("layers.*.{rest}"))
+}
+
+/// The call of a function of the template's that draws a tensor's initial values.
+fn distribution(rule: &InitRule) -> String {
+    let number = |root: &Root| format!("{:?}", root.to_f64());
+    match rule {
+        InitRule::Ones => "constant(1.0)".to_owned(),
+        InitRule::Zeros => "constant(0.0)".to_owned(),
+        InitRule::Constant(value) => format!("constant({})", number(value)),
+        InitRule::Normal { std } => format!("normal({})", number(std)),
+        InitRule::TruncNormal { std, bound } => {
+            format!("trunc_normal({}, {})", number(std), number(bound))
+        }
+        InitRule::Uniform { limit } => format!("uniform({})", number(limit)),
+        InitRule::LogUniform { lo, hi } => format!("log_uniform({}, {})", number(lo), number(hi)),
+        InitRule::TimeStep { lo, hi, floor } => {
+            format!("time_step({}, {}, {})", number(lo), number(hi), number(floor))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_layers_are_short() {
+        let items = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(list(&items("a a a")), "[a] * 3");
+        assert_eq!(list(&items("a b a b b")), "[a, b, a] + [b] * 2");
+        assert_eq!(list(&[]), "[]");
+    }
+}

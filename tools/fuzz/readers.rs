@@ -1,0 +1,110 @@
+//! A libFuzzer target for every reader of files that other programs may have written.
+//!
+//! In: the bytes of a file; `CANONC_READER` names the reader. Out: nothing. Must stay true: every input ends in
+//! a result or an error; `tools/fuzz/run.sh` bounds memory and time.
+
+#![no_main]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use data::text::lines::Field;
+use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
+use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
+
+/// A reader that takes the bytes of a file.
+type Reader = fn(&[u8]);
+
+const READERS: [(&str, Reader); 20] = [
+    ("allowed", |bytes| drop(text(bytes).map(records::sign::AllowedSigners::parse))),
+    ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
+    ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
+    ("curves", |bytes| drop(text(bytes).map(report::curves::Curves::parse))),
+    ("huggingface", |bytes| tokenizer(Kind::File(TokenizerKind::HuggingFace), bytes)),
+    ("import", |bytes| {
+        let path = file("config.json", bytes);
+        let request = interop::import::Request {
+            source: &path,
+            name: Some("a"),
+            devices: Some(8),
+            weights: false,
+        };
+        drop(interop::import::read(&request));
+    }),
+    ("json", |bytes| drop(interop::json::read("file", bytes))),
+    ("jsonl", |bytes| table("a.jsonl", bytes)),
+    ("lock", |bytes| drop(lab::lock::read_bytes("file", bytes))),
+    ("metrics", |bytes| drop(records::metrics::read(&file("metrics.jsonl", bytes)))),
+    ("parquet", |bytes| table("a.parquet", bytes)),
+    ("plain", |bytes| table("a.txt", bytes)),
+    ("prepared", |bytes| drop(data::text::file::load(&file("a.index", bytes)))),
+    ("pth", |bytes| drop(interop::pth::read(&file("consolidated.pth", bytes)))),
+    ("recipe", |bytes| {
+        let Some(text) = text(bytes) else { return };
+        let mut sources = dsl::Sources::new();
+        let file = sources.add("recipe.toml", text);
+        drop(lab::recipe::read(&sources, file));
+        drop(lab::recipe::comparison::read(&sources, file));
+    }),
+    ("safetensors", |bytes| {
+        drop(interop::store::Store::single(&file("model.safetensors", bytes)));
+    }),
+    ("sentencepiece", |bytes| tokenizer(Kind::File(TokenizerKind::SentencePiece), bytes)),
+    ("signature", |bytes| drop(text(bytes).map(|text| records::sign::check(b"message", text)))),
+    ("table", |bytes| drop(text(bytes).map(|text| lab::audit::table("table.tsv", text)))),
+    ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),
+];
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+/// Writes the bytes to a file of that name; all inputs of a process share one folder.
+fn file(name: &str, bytes: &[u8]) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder").keep());
+    let path = folder.join(name);
+    fs::write(&path, bytes).expect("room for the input");
+    path
+}
+
+fn tokenizer(kind: Kind, bytes: &[u8]) {
+    if let Ok(tokenizer) = Tokenizer::read(kind, bytes, "file", &MarkNames::default()) {
+        drop(tokenizer.encode("A text of some words, 12 numbers and ünïcode.", &mut Vec::new()));
+    }
+}
+
+fn table(name: &str, bytes: &[u8]) {
+    let path = file(name, bytes);
+    let input =
+        Input { path: Some(path.clone()), name: name.to_owned(), bytes: bytes.len() as u64 };
+    let sources = [SourceInput { name: "a".to_owned(), files: vec![input] }];
+    let request = Request {
+        sources: &sources,
+        field: Field::Usual,
+        plain: Plain::Line,
+        on_bad_line: data::text::index::OnBadLine::Skip,
+        tokenizer: &Tokenizer::bytes(),
+        workers: 1,
+        checkpoint: 1 << 30,
+        fault: None,
+    };
+    let out = path.with_extension("index");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    drop(prepare(&request, &out, &stop, &mut |_| ()));
+    let _ = fs::remove_file(&out);
+    let _ = fs::remove_dir_all(path.with_extension("index.partial"));
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    static READER: OnceLock<Reader> = OnceLock::new();
+    let reader = READER.get_or_init(|| {
+        let named = std::env::var("CANONC_READER").unwrap_or_default();
+        let found = READERS.iter().find(|(name, _)| *name == named);
+        let names: Vec<&str> = READERS.iter().map(|(name, _)| *name).collect();
+        found.unwrap_or_else(|| panic!("set CANONC_READER to one of {}", names.join(", "))).1
+    });
+    reader(bytes);
+});
