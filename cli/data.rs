@@ -27,7 +27,7 @@ use data::settings;
 use data::stream::Stream;
 use data::window::Order;
 use tasks::sample::Mode;
-use tasks::task::TASKS;
+use tasks::task::Definition;
 
 use crate::args::{
     DataArgs, DataCommand, DataMode, DataOrder, InspectArgs, SampleArgs, SampleOptions, WindowArgs,
@@ -41,7 +41,7 @@ const MOST_BYTES: u64 = 64 << 20;
 pub fn data(args: &DataArgs) -> Outcome {
     match &args.command {
         DataCommand::Generate(args) => generate::generate(args),
-        DataCommand::Inspect(args) if TASKS.contains(&args.of.as_str()) => inspect_samples(args),
+        DataCommand::Inspect(args) if Definition::find(&args.of).is_some() => inspect_samples(args),
         DataCommand::Inspect(args) => windows::inspect(args),
         DataCommand::Export(args) => windows::export(args),
         DataCommand::Stats(args) => stats::stats(args),

@@ -309,15 +309,16 @@ def sections(text):
     return {name: "".join(lines) for name, lines in found.items()}
 
 
-# The lines of each section (docs/locks.md, section 2). Those marked `?` may be missing.
+# The lines of each section (docs/locks.md, section 2). Those marked `?` may be missing. For each task: its parameters, or
+# what else is below `data`, and its own lines below `evaluation`.
 TASKS = {
-    "text": "add_bos add_eos digest held_out held_out_seed shuffle? source tokenizer weights",
-    "brevo": "N ans ask bos eos leaves multi query",
-    "capo": "N people_seed permute pronoun reverse_md",
-    "depo": "K M N bos max_tlen min_tlen mini_vocab separator",
-    "lano": "config",
-    "mano": "L bos knowledge_augment lens qids ttype value_mod",
-    "multihop": "N hops",
+    "text": ("add_bos add_eos digest held_out held_out_seed shuffle? source tokenizer weights", "suite_tasks?"),
+    "brevo": ("N ans ask bos eos leaves multi query", "mode samples"),
+    "capo": ("N people_seed permute pronoun reverse_md", "suite_tasks?"),
+    "depo": ("K M N bos max_tlen min_tlen mini_vocab separator", "mode"),
+    "lano": ("config", "samples"),
+    "mano": ("L bos knowledge_augment lens qids ttype value_mod", "mode"),
+    "multihop": ("N hops", "suite_tasks?"),
 }
 SCHEDULES = {
     "constant": "",
@@ -349,7 +350,7 @@ def expected(train):
             raise Bad(f"{path} is {word[path]}, which is no digest")
     task = word["data.task"]
     found = {"train": TRAIN, "eval": EVAL, "platform": PLATFORM, "cosmetic": COSMETIC}
-    data = TASKS[task]
+    data, measured = TASKS[task]
     if task == "text":
         if word["data.digest"] != "unbound":
             data = data.replace("source ", "")
@@ -363,12 +364,8 @@ def expected(train):
         found["cosmetic"] += " data.tokens" + "".join(f" lingua.{name}?" for name in CARRIED_COSMETIC.split())
     else:
         data = " ".join(f"{task}.{name}" for name in data.split()) + " ids order task_digest"
-    if task in ("brevo", "depo", "mano"):
-        found["eval"] += " evaluation.mode"
-    if task in ("brevo", "lano"):
-        found["eval"] += " evaluation.samples"
-    if task in ("capo", "multihop", "text"):
-        found["eval"] += " evaluation.suite_tasks?"
+    found["eval"] += "".join(f" evaluation.{name}" for name in measured.split())
+    if "suite_tasks?" in measured:
         found["cosmetic"] += " evaluation.suite_data? evaluation.suites?"
     if word["optimizer.decay"] == "matrices":
         found["train"] += " optimizer.decayed"

@@ -1,13 +1,12 @@
-//! Arguments of `canonc data`: samples of the synthetic tasks, and prepared documents (`prepare`).
-//!
-//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`; names and values of `--set` are
-//! those of the published vectors, and the help of `generate` lists every one of them.
+//! Arguments of `canonc data`: samples of the synthetic tasks, and prepared documents (`prepare`). Names and values of
+//! `--set` are those of the published vectors.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use tasks::task::TASKS;
+use tasks::DEFINITIONS;
+use tasks::task::{self, Definition};
 
 use crate::named;
 
@@ -54,7 +53,28 @@ Examples:
       --order indexed --from 5000 --count 1000 --out shard5.jsonl
 
 `--help` lists every task's parameters and describes the formats.",
-    after_long_help = "\
+    after_long_help = generate_help()
+)]
+pub struct GenerateDataArgs {
+    #[command(flatten)]
+    pub samples: SampleArgs,
+    /// Number of samples
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    pub count: u64,
+    /// File format [default: by the extension of FILE, else jsonl]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<DataFormat>,
+    /// Output file; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub out: PathBuf,
+}
+
+/// Examples, every parameter of every task, and the formats.
+fn generate_help() -> String {
+    let line = |task: &Definition| format!("  {:<10}{}\n", task.name, task.usage);
+    let parameters: String = DEFINITIONS.into_iter().map(line).collect();
+    format!(
+        "\
 Examples:
   canonc data generate mano --set L=10 --count 3
   canonc data generate brevo --set N=110 --count 1000000 --out brevo1.parquet
@@ -63,13 +83,7 @@ Examples:
       --order indexed --from 5000 --count 1000 --out shard5.jsonl
 
 Parameters, by their published names; those in brackets default to the published value:
-  depo      N K mini_vocab min_tlen max_tlen [M QA separator bos eos]
-  brevo     N [multi bos query ans eos leaves=floor|ceil ask=last|last_quarter]
-  mano      L [ttype value_mod knowledge_augment lens qids bos]
-  lano      config or grammar=@FILE.json [root vocab depth]
-            config=cfg3b|cfg3e1|cfg3e2|cfg3f|cfg3g|cfg3h|cfg3i|cfg3j|cfg3k
-  capo      [N people_seed permute order reverse_md pronoun=parity|drawn]
-  multihop  N hops [M background=@FILE background_lengths]
+{parameters}\
 A VALUE is parsed as JSON, or else taken as text; @FILE means the file's JSON or the list of its lines.
 
 Orders: `published` is one stream from one seed, token for token as the published script writes it; for capo,
@@ -84,19 +98,7 @@ Formats:
            is the digest of the published vectors
 
 The file is written only when it is complete; on an error or Ctrl-C an older file stays unchanged."
-)]
-pub struct GenerateDataArgs {
-    #[command(flatten)]
-    pub samples: SampleArgs,
-    /// Number of samples
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
-    pub count: u64,
-    /// File format [default: by the extension of FILE, else jsonl]
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub format: Option<DataFormat>,
-    /// Output file; `-` is standard output
-    #[arg(long, value_name = "FILE", default_value = "-")]
-    pub out: PathBuf,
+    )
 }
 
 /// Show samples with their structure (cycle, graph, expression, parse tree), or a lock's windows
@@ -248,11 +250,13 @@ fn at_least_one(text: &str) -> Result<u64, String> {
 }
 
 fn task_or_lock(text: &str) -> Result<String, String> {
-    match TASKS.contains(&text)
+    match Definition::find(text).is_some()
         || !matches!(named::lock(Path::new(text)), Ok(path) if !path.exists())
     {
         true => Ok(text.to_owned()),
-        false => Err(format!("it is neither a task ({}) nor a lock nor a run", TASKS.join(", "))),
+        false => {
+            Err(format!("it is neither a task ({}) nor a lock nor a run", task::names().join(", ")))
+        }
     }
 }
 
@@ -260,7 +264,7 @@ fn task_or_lock(text: &str) -> Result<String, String> {
 #[derive(Args, Debug)]
 pub struct SampleArgs {
     /// The task
-    #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(TASKS))]
+    #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(task::names()))]
     pub task: String,
     #[command(flatten)]
     pub options: SampleOptions,

@@ -118,6 +118,8 @@ impl Row {
                 Default::Required => instead.map(|of| format!("from `{of}`, or that from it")),
                 Default::Is(value) => Some(format!("`{value}`")),
                 Default::From(_, words) => Some(words.to_owned()),
+                Default::UpTo(path) => Some(format!("1 to `{path}`")),
+                Default::SameAs(path) => Some(format!("`{path}`")),
             },
             unit,
             only: only.map(|(path, values)| Only { path, values }),

@@ -1,12 +1,12 @@
-//! In: `NAME=VALUE` texts. Out: a task's parameters, in the form of a recipe or a lock, and the task. Must stay true:
-//! names and values are those of the published vectors; nothing is set twice; only the caller reads files.
+//! A task's parameters from `NAME=VALUE` texts, in the form of a recipe or a lock. Names and values are those of the
+//! published vectors; only the caller reads files.
 
 use serde_json::{Map, Value};
 
 use super::DataError;
 use tasks::Problem;
 use tasks::sample::Mode;
-use tasks::task::{Task, required};
+use tasks::task::{Definition, Task, names_where};
 
 /// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value is
 /// parsed as JSON, or else taken as text. `@PATH` means a file's content, which `read` returns: JSON, or a list of
@@ -44,10 +44,10 @@ pub fn parameters(
 
 fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
-    let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match serde_json::from_str(text) {
         // JSON would round it silently.
-        Ok(Value::Number(number)) if whole && number.is_f64() => Err(DataError::new(
+        Ok(Value::Number(number)) if is_whole && number.is_f64() => Err(DataError::new(
             format!("`{name}` is a number with {} digits", digits.len()),
             "a whole number has at most 19 digits",
         )),
@@ -73,8 +73,8 @@ fn from_file(path: &str, text: &str) -> Result<Value, DataError> {
     }
 }
 
-/// The task of that name with these parameters. Depo's vectors use `QA` for test mode, so its parameters accept it too.
-/// It is an error if `mode` contradicts it.
+/// The task of that name with these parameters. `QA`, where a task has it, is true for test mode; it is an error if `mode`
+/// contradicts it.
 pub fn task(
     name: &str,
     mut parameters: Map<String, Value>,
@@ -82,39 +82,30 @@ pub fn task(
 ) -> Result<(Task, Mode), DataError> {
     for (key, value) in &parameters {
         let key = key.as_str();
-        let own = key.strip_prefix("data.").unwrap_or(key).strip_prefix(name);
-        if let Some(own) = own.and_then(|rest| rest.strip_prefix('.')) {
+        let rest = key.strip_prefix("data.").unwrap_or(key).strip_prefix(name);
+        if let Some(parameter) = rest.and_then(|rest| rest.strip_prefix('.')) {
             return Err(DataError::new(
-                format!("`{key}` is the name in a recipe; here the parameter is `{own}`"),
+                format!("`{key}` is the name in a recipe; here the parameter is `{parameter}`"),
                 format!(
-                    "write --set {own}={}",
+                    "write --set {parameter}={}",
                     value.as_str().map_or(value.to_string(), str::to_owned)
                 ),
             ));
         }
     }
-    let asked = match parameters.remove("QA") {
-        None => None,
-        Some(Value::Bool(true)) if name == "depo" => Some(Mode::Test),
-        Some(Value::Bool(false)) if name == "depo" => Some(Mode::Train),
-        Some(value) => {
-            return Err(DataError::new(
-                format!("{name}: QA is {value}, but only depo has QA, and it is true or false"),
-                "remove QA; the mode decides which sizes are drawn",
-            ));
-        }
-    };
+    let asked = parameters.remove("QA").map(|value| asked_mode(name, &value)).transpose()?;
     if let (Some(asked), Some(mode)) = (asked, mode)
         && asked != mode
     {
         return Err(DataError::new(
-            "depo: QA and the mode contradict each other",
+            format!("{name}: QA and the mode contradict each other"),
             "remove QA: it means test mode",
         ));
     }
     // A wrong parameter comes before a missing one; if only some are missing, all of them are named at once.
+    let required = Definition::find(name).map_or_else(Vec::new, Definition::required);
     let missing: Vec<&str> =
-        required(name).into_iter().filter(|needed| !parameters.contains_key(*needed)).collect();
+        required.into_iter().filter(|needed| !parameters.contains_key(*needed)).collect();
     let task = Task::parse(name, Value::Object(parameters)).map_err(|error| {
         if missing.len() < 2 || !matches!(error.problem, Problem::Missing(_)) {
             return DataError::from(error);
@@ -129,6 +120,22 @@ pub fn task(
         )
     })?;
     Ok((task, mode.or(asked).unwrap_or(Mode::Train)))
+}
+
+/// The mode that `QA` asks for.
+fn asked_mode(name: &str, value: &Value) -> Result<Mode, DataError> {
+    let has_qa = Definition::find(name).is_some_and(|task| task.has_qa);
+    match value.as_bool().filter(|_| has_qa) {
+        Some(true) => Ok(Mode::Test),
+        Some(false) => Ok(Mode::Train),
+        None => {
+            let with = names_where(|task| task.has_qa).join(" and ");
+            Err(DataError::new(
+                format!("{name}: QA is {value}, but only {with} has QA, and it is true or false"),
+                "remove QA; the mode decides which sizes are drawn",
+            ))
+        }
+    }
 }
 
 /// Names as in a sentence.

@@ -1,11 +1,9 @@
-//! In: a task, an order and a seed. Out: its samples one by one, in the published or the indexed order. Must stay true:
-//! in the published order sample i is the i-th sample that the published script makes from that seed; in the indexed
-//! order it is the first sample of training window i, independent of all other samples.
+//! Samples of a task one by one. In the published order sample i is the i-th that the published script makes from that
+//! seed; in the indexed order it is the first sample of training window i, independent of all other samples.
 
 use super::window::{Order, window_key};
 use super::{DataError, Split};
 use tasks::cpython::Random;
-use tasks::lano::tree::Tree;
 use tasks::sample::{Mode, Tape};
 use tasks::task::{Scratch, Task};
 
@@ -24,18 +22,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// In the published order Capo's seeds are paired as in the published vectors (see [`Capo::paired`]), and people
-    /// come in sequence. In the indexed order they are drawn.
-    ///
-    /// [`Capo::paired`]: tasks::capo::Capo::paired
-    pub fn new(mut task: Task, order: Order, mode: Mode, seed: u64) -> Stream {
-        let start = match (order, &mut task) {
-            (Order::Published, Task::Capo(capo)) => capo.paired(seed),
-            (
-                Order::Published | Order::Indexed,
-                Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) | Task::Lano(_) | Task::Multihop(_),
-            )
-            | (Order::Indexed, Task::Capo(_)) => seed,
+    /// In the published order the task may have its own draws and seed: see [`Task::published`].
+    pub fn new(task: Task, order: Order, mode: Mode, seed: u64) -> Stream {
+        let (task, start) = match order {
+            Order::Published => task.published(seed),
+            Order::Indexed => (task, seed),
         };
         Stream {
             digest: task.digest(),
@@ -95,38 +86,18 @@ impl Stream {
         self.seek();
         let Stream { task, order, mode, random, next, scratch, tape, .. } = self;
         tape.clear();
-        match (&*task, *order) {
-            (Task::Capo(capo), Order::Published) => {
-                capo.sample_of(
-                    random,
-                    (*next % u64::from(u32::MAX)) as u32,
-                    &mut scratch.capo,
-                    tape,
-                );
-            }
-            (
-                Task::Capo(_)
-                | Task::Depo(_)
-                | Task::Brevo(_)
-                | Task::Mano(_)
-                | Task::Lano(_)
-                | Task::Multihop(_),
-                Order::Indexed | Order::Published,
-            ) => task.sample(random, *mode, scratch, tape),
+        match order {
+            Order::Published => task.sample_published(*next, random, *mode, scratch, tape),
+            Order::Indexed => task.sample(random, *mode, scratch, tape),
         }
         *next += 1;
         tape
     }
 
-    /// The derivation of the next sample, if the task has sentences.
-    pub fn next_tree(&mut self) -> Option<Tree> {
+    /// The generator of the next sample, before its draws.
+    pub fn generator(&mut self) -> Random {
         self.seek();
-        match &self.task {
-            Task::Lano(lano) => Some(lano.sample_tree(&mut self.random.clone())),
-            Task::Depo(_) | Task::Brevo(_) | Task::Capo(_) | Task::Mano(_) | Task::Multihop(_) => {
-                None
-            }
-        }
+        Random::clone(&self.random)
     }
 
     /// Moves the generator to where the next sample begins.
@@ -147,18 +118,14 @@ mod tests {
     use crate::batch::Batch;
     use crate::window::{Ids, LossOn, Options, TaskWindows};
     use serde_json::json;
+    use tasks::DEFINITIONS;
+    use tasks::capo::{self, Capo};
+    use tasks::task::Generator;
 
+    /// Every task, with the parameters of its example.
     fn tasks() -> Vec<Task> {
-        [
-            ("depo", json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2})),
-            ("brevo", json!({"N": 12})),
-            ("capo", json!({"N": 7, "permute": true})),
-            ("mano", json!({"L": 4})),
-            ("lano", json!({"config": "cfg3b"})),
-            ("multihop", json!({"N": 3, "k": 2})),
-        ]
-        .map(|(name, params)| Task::parse(name, params).unwrap())
-        .into()
+        let example = |text| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        DEFINITIONS.map(|definition| definition.task(example(definition.example)).unwrap()).into()
     }
 
     #[test]
@@ -177,11 +144,11 @@ mod tests {
             let mut stream = Stream::new(task.clone(), Order::Indexed, Mode::Train, 3);
             stream.skip_to(5, 3).unwrap();
             for number in 5..8 {
-                let tree = stream.next_tree();
+                let mut random = stream.generator();
                 let tape = stream.sample();
-                if let (Task::Lano(lano), Some(tree)) = (&task, tree) {
-                    assert_eq!(tree.tokens(lano.grammar()), tape.tokens);
-                }
+                let mut again = Tape::default();
+                task.sample(&mut random, Mode::Train, &mut Scratch::default(), &mut again);
+                assert_eq!(again.tokens, tape.tokens);
                 let mut batch = Batch::default();
                 windows.fill(number..number + 1, &mut batch).unwrap();
                 let mut from = usize::from(task.separator().is_some());
@@ -211,7 +178,7 @@ mod tests {
             let mut names = Vec::new();
             for _ in 0..8 {
                 let got = stream.sample();
-                if let Task::Capo(_) = task {
+                if task.name() == "capo" {
                     names.push(got.tokens[got.answers[0].start..][..got.answers[0].len].to_vec());
                     continue;
                 }
@@ -219,7 +186,7 @@ mod tests {
                 task.sample(&mut random, Mode::Train, &mut scratch, &mut tape);
                 assert_eq!(got.tokens, tape.tokens);
             }
-            if let Task::Capo(_) = task {
+            if task.name() == "capo" {
                 // Seven people, then the first one again.
                 assert_eq!(names[7], names[0]);
                 names.sort();
@@ -235,7 +202,7 @@ mod tests {
 
     #[test]
     fn numbers_end() {
-        let task = tasks().remove(3);
+        let task = Task::parse("mano", json!({"L": 4})).unwrap();
         let mut stream = Stream::new(task, Order::Indexed, Mode::Train, 3);
         stream.skip_to(u64::MAX - 2, 2).unwrap();
         stream.sample();
@@ -251,7 +218,9 @@ mod tests {
 
     #[test]
     fn biographies_are_cut_anywhere_in_training_and_nowhere_else() {
-        let task = Task::parse("capo", json!({"N": 7, "permute": true})).unwrap();
+        let parameters = json!({"N": 7, "permute": true});
+        let task = Task::parse("capo", &parameters).unwrap();
+        let capo = Capo::new(&capo::DEFINITION.arguments(&parameters).unwrap()).unwrap();
         let end = i64::from(task.separator().unwrap());
         let windows = |split| {
             let options = Options {
@@ -286,7 +255,6 @@ mod tests {
             let at = answer.row * 1024 + answer.start;
             let name: Vec<u8> =
                 trained.targets()[at..at + answer.len].iter().map(|t| *t as u8).collect();
-            let Task::Capo(capo) = &task else { panic!() };
             assert!(capo.people().iter().any(|person| person.full_name().as_bytes() == name));
             names += 1;
         }

@@ -1,6 +1,5 @@
-//! In: a stream of samples. Out: the first few of them in a file: JSON with one object per line, Parquet, or the binary
-//! form that the published vectors' digests cover. Must stay true: memory does not grow with the number of samples; the
-//! SHA-256 of the binary form is the vectors' digest of the same samples.
+//! Writes a stream's samples to a file: JSON with one object per line, Parquet, or the binary form that the published
+//! vectors' digests cover. Memory does not grow with the number of samples.
 
 mod parquet;
 
@@ -9,7 +8,7 @@ use std::io::{self, Write};
 use self::parquet::Columns;
 use super::stream::Stream;
 use tasks::sample::Tape;
-use tasks::task::Task;
+use tasks::task::Definition;
 
 /// Format of a file of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +45,7 @@ pub fn write(
     to: &mut (dyn Write + Send),
     progress: impl FnMut(&Written) -> bool,
 ) -> io::Result<Written> {
-    let task = stream.task();
-    let (labels, text, answer) = (task.has_labels(), task.is_text(), asks(task));
+    let Definition { labels, is_text: text, is_answered: answer, .. } = *stream.task().definition();
     match format {
         Format::Jsonl => write_chunks(stream, count, to, progress, |chunk, tape| {
             push_json(chunk, tape, labels, text, answer)
@@ -112,30 +110,10 @@ fn write_parquet(
     Ok(written)
 }
 
-/// Whether a text ends with the answer to its one question.
-fn asks(task: &Task) -> bool {
-    match task {
-        Task::Multihop(_) => true,
-        Task::Depo(_) | Task::Brevo(_) | Task::Capo(_) | Task::Mano(_) | Task::Lano(_) => false,
-    }
-}
-
-/// The text of a sample, and its answer if it has one.
-pub(super) fn text_of(tape: &Tape, asks: bool) -> (String, Option<String>) {
-    let end =
-        tape.answers.first().filter(|_| asks).map_or(tape.tokens.len(), |answer| answer.start);
-    let (text, answer) = tape.tokens.split_at(end);
-    let string = |tokens: &[u32]| {
-        let bytes: Vec<u8> = tokens.iter().map(|&token| token as u8).collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    (string(text), asks.then(|| string(answer)))
-}
-
-fn push_json(line: &mut Vec<u8>, tape: &Tape, labels: bool, text: bool, asks: bool) {
+fn push_json(line: &mut Vec<u8>, tape: &Tape, labels: bool, text: bool, answer: bool) {
     line.push(b'{');
     if text {
-        let (text, answer) = text_of(tape, asks);
+        let (text, answer) = tape.text(answer);
         push_string(line, "text", &text);
         if let Some(answer) = answer {
             push_string(line, "answer", &answer);
@@ -181,11 +159,14 @@ fn push_number(line: &mut Vec<u8>, number: u32) {
     line.extend_from_slice(&digits[at..]);
 }
 
-fn push_words(bytes: &mut Vec<u8>, tape: &Tape, answered: bool) {
-    let end =
-        tape.answers.first().filter(|_| answered).map_or(tape.tokens.len(), |answer| answer.start);
+fn push_words(bytes: &mut Vec<u8>, tape: &Tape, is_answered: bool) {
+    let end = tape
+        .answers
+        .first()
+        .filter(|_| is_answered)
+        .map_or(tape.tokens.len(), |answer| answer.start);
     let (text, answer) = tape.tokens.split_at(end);
-    let parting: &[u32] = if answered { &[0] } else { &[] };
+    let parting: &[u32] = if is_answered { &[0] } else { &[] };
     let count = (tape.tokens.len() + parting.len()) as u32;
     for word in [count].iter().chain(text).chain(parting).chain(answer) {
         bytes.extend_from_slice(&word.to_le_bytes());
@@ -199,6 +180,7 @@ mod tests {
     use crate::window::Order;
     use serde_json::{Map, Value, json};
     use support::golden;
+    use tasks::DEFINITIONS;
     use tasks::sample::Mode;
 
     fn stream(name: &str, params: &Value, mode: Option<Mode>, seed: u64) -> Stream {
@@ -217,14 +199,16 @@ mod tests {
     #[test]
     fn binary_files_have_the_vectors_digests() {
         let mut tested = 0;
-        for (name, digest) in [
+        let digests = [
             ("depo", "digest_tokens"),
             ("brevo", "digest_tokens"),
             ("mano", "digest_tokens"),
             ("lano", "digest_tokens"),
             ("capo", "digest_utf8"),
             ("multihop", "digest_text_nul_answer_utf8"),
-        ] {
+        ];
+        assert_eq!(digests.map(|(name, _)| name), DEFINITIONS.map(|task| task.name));
+        for (name, digest) in digests {
             let file = golden::read(&format!("playground/{name}"));
             for case in file["cases"].as_array().unwrap() {
                 let want = &case[digest];
@@ -247,15 +231,9 @@ mod tests {
 
     #[test]
     fn lines_are_objects_of_the_samples() {
-        let cases = [
-            ("depo", json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2})),
-            ("brevo", json!({"N": 12})),
-            ("mano", json!({"L": 4})),
-            ("lano", json!({"config": "cfg3e2"})),
-            ("capo", json!({"N": 30})),
-            ("multihop", json!({"N": 3, "k": 2})),
-        ];
-        for (name, params) in cases {
+        for definition in DEFINITIONS {
+            let Definition { name, example, is_text, is_answered, .. } = *definition;
+            let params: Value = serde_json::from_str(example).unwrap();
             let lines = bytes(&mut stream(name, &params, None, 1), 50, Format::Jsonl);
             let mut again = stream(name, &params, None, 1);
             let lines: Vec<&str> = std::str::from_utf8(&lines).unwrap().lines().collect();
@@ -267,15 +245,15 @@ mod tests {
                 let labels: Vec<u32> = tape.labels.iter().map(|&label| u32::from(label)).collect();
                 assert_eq!(object.get("labels").map(golden::tokens).unwrap_or_default(), labels);
                 let text = |name: &str| object.get(name).map_or("", |text| text.as_str().unwrap());
-                let whole = text("text").to_owned() + text("answer");
+                let both = text("text").to_owned() + text("answer");
                 let keys: Vec<&str> = object.keys().map(String::as_str).collect();
-                match name {
-                    "capo" | "multihop" => {
-                        assert!(whole.bytes().map(u32::from).eq(tape.tokens.iter().copied()));
-                        assert_eq!(text("answer").len(), if name == "capo" { 0 } else { 4 });
-                    }
-                    "depo" | "brevo" => assert_eq!(keys, ["labels", "tokens"]),
-                    _ => assert_eq!(keys, ["tokens"]),
+                if is_text {
+                    assert!(both.bytes().map(u32::from).eq(tape.tokens.iter().copied()));
+                    assert_eq!(text("answer").len(), if is_answered { 4 } else { 0 });
+                } else {
+                    let wanted: &[&str] =
+                        if definition.labels { &["labels", "tokens"] } else { &["tokens"] };
+                    assert_eq!(keys, wanted, "{name}");
                 }
             }
         }

@@ -178,8 +178,8 @@ impl Experiment {
     fn chosen(&self) -> Fields {
         let mut fields = self.fields.clone();
         for def in TABLE.iter() {
-            if let field::Default::From(rule, _) = def.default
-                && fields.get(def.path) == rule(&self.fields).as_ref()
+            if def.follows()
+                && fields.get(def.path) == field::default_of(def, &self.fields).as_ref()
             {
                 fields.remove(def.path);
             }
@@ -284,7 +284,7 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
                     fields.insert(def.path.to_owned(), value);
                 }
                 // The default depends on a missing field, which is reported itself.
-                None if matches!(def.default, field::Default::From(..)) => {}
+                None if def.follows() => {}
                 None => problems.push(Problem::missing(def)),
             },
             (false, true) => problems.push(Problem::idle(def, &fields)),
@@ -311,7 +311,7 @@ fn name_task(fields: &mut Fields, problems: &mut Vec<Problem>) {
         let table = format!("data.{name}.");
         fields.keys().any(|path| path.starts_with(&table))
     };
-    let named: Vec<&str> = tasks::task::TASKS.into_iter().filter(has).collect();
+    let named: Vec<&str> = tasks::task::names().into_iter().filter(has).collect();
     match named.as_slice() {
         [] => {}
         [one] => {

@@ -1,11 +1,10 @@
-//! THE field table: every field of an experiment, its allowed values and its effect on a result.
+//! The field table: every field of an experiment, its allowed values and its effect on a result.
 //!
-//! In: nothing. Out: [`TABLE`], read by recipes, locks, comparisons and reports alike. Must stay true:
-//! a field's class is defined only here, and a test changes each field and checks that the digests
-//! change as its class promises; a field added after version 1 enters a digest only when it differs
-//! from its neutral value. Fields of the arch are not listed, since each arch brings its own
-//! (`arch.layers.3.mixer.heads`): they are semantic through `arch.graph` and `arch.manifest`, so that
-//! renaming or refactoring an arch changes no id.
+//! Recipes, locks, comparisons and reports all read [`TABLE`]. A field's class is defined only here, and a test changes
+//! each field and checks that the digests change as its class promises. A field added after version 1 enters a digest only
+//! when it differs from its neutral value. Fields of the arch are not listed, since each arch brings its own
+//! (`arch.layers.3.mixer.heads`): they are semantic through `arch.graph` and `arch.manifest`, so that renaming or
+//! refactoring an arch changes no id.
 
 /// Keys of a launch: at the top level, and in each section that launchers use.
 macro_rules! launch {
@@ -24,13 +23,15 @@ macro_rules! launch {
     };
 }
 
-mod foreign;
-mod launch;
+mod value;
+mod written;
 mod pattern;
 mod suite_task;
-mod table;
+mod kind;
 mod topic;
-mod value;
+mod launch;
+mod foreign;
+mod table;
 pub mod vocabularies;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ use std::collections::BTreeMap;
 use tasks::task::Definition;
 
 pub use foreign::FOREIGN;
+pub use kind::{Kind, UNBOUND};
+pub(crate) use kind::{one_of, renamed};
 pub(crate) use launch::{
     LAUNCH_CHOICES, LAUNCH_COMMANDS, LAUNCH_HARMLESS, LAUNCH_PARTS, LAUNCHERS,
 };
@@ -46,9 +49,8 @@ pub use suite_task::SuiteTask;
 pub use table::TABLE;
 use table::{TASK, TEXT, TEXT_METRICS, USUAL_TEXT_METRICS};
 pub use topic::{Absent, Topic};
-pub use value::quote;
-pub use value::{Bounds, FieldValue, Kind, UNBOUND};
-pub(crate) use value::{one_of, renamed, row, shown, string};
+pub use value::{Bounds, FieldValue, quote};
+pub(crate) use written::{row, shown, string};
 
 /// Values of free fields by path.
 pub type Fields = BTreeMap<String, FieldValue>;
@@ -103,6 +105,10 @@ pub enum Default {
     Is(&'static str),
     /// Computed from other fields; the text says how.
     From(fn(&Fields) -> Option<FieldValue>, &'static str),
+    /// The integers from 1 to the value of the field at this path.
+    UpTo(&'static str),
+    /// The value of the field at this path.
+    SameAs(&'static str),
 }
 
 /// One row of the table.
@@ -202,8 +208,16 @@ impl FieldDef {
     }
 
     /// A derived field that a recipe may write instead of a free one, which then follows.
-    const fn instead(self, kind: Kind, of: &'static str) -> FieldDef {
-        FieldDef { kind, instead: Some(of), ..self }
+    const fn instead(self, kind: Kind, free: &'static str) -> FieldDef {
+        FieldDef { kind, instead: Some(free), ..self }
+    }
+
+    /// Whether its default follows from other fields.
+    pub fn follows(&self) -> bool {
+        match self.default {
+            Default::Required | Default::Is(_) => false,
+            Default::From(..) | Default::UpTo(_) | Default::SameAs(_) => true,
+        }
     }
 
     /// Whether a recipe may write it.
@@ -329,7 +343,7 @@ pub struct Rule {
     only: Option<(&'static str, &'static [&'static str])>,
 }
 
-/// THE list of rules. Raise a revision by one in the change that makes the same lock give a different number
+/// The list of rules. Raise a revision by one in the change that makes the same lock give a different number
 /// in exact arithmetic: a different draw, formula, order or count. Do not raise it for a rewrite that only
 /// rounds differently, a new field (it has its own neutral value) or a new choice of an old field (a new
 /// word). From 2 on, a revision is in the id as `revision.NAME`; revision 1, the neutral value, is not
@@ -374,7 +388,7 @@ impl Rule {
 /// Whether a field holds one of the words in a condition.
 fn holds(only: Option<(&str, &[&str])>, fields: &Fields) -> bool {
     only.is_none_or(|(path, words)| {
-        matches!(fields.get(path), Some(FieldValue::Text(word)) if words.contains(&word.as_str()))
+        fields.get(path).and_then(FieldValue::as_text).is_some_and(|word| words.contains(&word))
     })
 }
 
@@ -395,8 +409,9 @@ pub fn suggest(path: &str) -> Option<&'static str> {
 
 fn nearest(path: &str) -> Option<&'static str> {
     let (section, last) = path.rsplit_once('.').unwrap_or(("", path));
-    let here = |def: &&FieldDef| def.path.rsplit_once('.').is_some_and(|(own, _)| own == section);
-    let renamed = writable().filter(here).find(|def| def.also.contains(&last));
+    let is_beside =
+        |def: &&FieldDef| def.path.rsplit_once('.').is_some_and(|(table, _)| table == section);
+    let renamed = writable().filter(is_beside).find(|def| def.also.contains(&last));
     let renamed = renamed
         .or_else(|| writable().find(|def| def.also.contains(&last) && def.section() == section));
     if let Some(def) = renamed.or_else(|| writable().find(|def| def.also.contains(&last))) {
@@ -407,9 +422,9 @@ fn nearest(path: &str) -> Option<&'static str> {
     if let Some(def) = writable().find(named) {
         return Some(def.path);
     }
-    let own = writable().filter(|def| def.section() == section);
-    let near = dsl::suggest(last, own.filter_map(|def| def.path.rsplit('.').next()));
-    if let Some(def) = near.and_then(|near| find(&format!("{section}.{near}"))) {
+    let in_section = writable().filter(|def| def.section() == section);
+    let similar = dsl::suggest(last, in_section.filter_map(|def| def.path.rsplit('.').next()));
+    if let Some(def) = similar.and_then(|similar| find(&format!("{section}.{similar}"))) {
         return Some(def.path);
     }
     // Whole paths can be similar because of their sections, so compare them only if the section is wrong too.
@@ -432,6 +447,12 @@ pub(crate) fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> 
             def.kind.read(parsed.get_ref()).ok()
         }
         Default::From(rule, _) => rule(fields),
+        Default::UpTo(path) => {
+            let Kind::Ints(_, bound) = def.kind else { return None };
+            let most = fields.get(path)?.as_int()?.min(bound);
+            Some(FieldValue::List((1..=most).map(FieldValue::Int).collect()))
+        }
+        Default::SameAs(path) => fields.get(path).cloned(),
     }
 }
 
@@ -441,7 +462,7 @@ pub(crate) fn canonical(def: &FieldDef, value: FieldValue) -> FieldValue {
     if def.path != "data.weights" {
         return value;
     }
-    let number = |item: &FieldValue| if let FieldValue::Int(n) = item { *n } else { 1 };
+    let number = |item: &FieldValue| item.as_int().unwrap_or(1);
     // A single source is the whole text, whatever its weight.
     if let [one] = items.as_slice()
         && number(one) > 0
@@ -459,23 +480,14 @@ fn greatest_common_divisor(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-fn word<'a>(fields: &'a Fields, path: &str) -> Option<&'a str> {
-    match fields.get(path) {
-        Some(FieldValue::Text(word)) => Some(word),
-        Some(
-            FieldValue::Int(_)
-            | FieldValue::Big(_)
-            | FieldValue::Real(_)
-            | FieldValue::Bool(_)
-            | FieldValue::List(_),
-        )
-        | None => None,
-    }
+/// The row of the task; `None` for text.
+fn task(fields: &Fields) -> Option<Option<&'static Definition>> {
+    fields.get(TASK)?.as_text().map(Definition::find)
 }
 
 /// Answers if the task labels them, else everything, as in the publication.
 fn loss_on(fields: &Fields) -> Option<FieldValue> {
-    let task = Definition::find(word(fields, "data.task")?);
+    let task = task(fields)?;
     let on = if task.is_some_and(|task| task.labels) { "answer" } else { "all" };
     Some(FieldValue::text(on))
 }
@@ -487,29 +499,9 @@ pub(crate) fn metrics_of(task: &str) -> &'static [&'static str] {
 
 /// The default metrics of a task.
 fn metrics(fields: &Fields) -> Option<FieldValue> {
-    let task = Definition::find(word(fields, "data.task")?);
+    let task = task(fields)?;
     let metrics = task.map_or(USUAL_TEXT_METRICS, |task| task.usual_metrics);
     Some(FieldValue::List(metrics.iter().map(|m| FieldValue::text(*m)).collect()))
-}
-
-fn up_to_l(fields: &Fields) -> Option<FieldValue> {
-    match fields.get("data.mano.L") {
-        Some(FieldValue::Int(most)) => {
-            Some(FieldValue::List((1..=*most.min(&499)).map(FieldValue::Int).collect()))
-        }
-        Some(
-            FieldValue::Text(_)
-            | FieldValue::Big(_)
-            | FieldValue::Real(_)
-            | FieldValue::Bool(_)
-            | FieldValue::List(_),
-        )
-        | None => None,
-    }
-}
-
-fn as_lens(fields: &Fields) -> Option<FieldValue> {
-    fields.get("data.mano.lens").cloned()
 }
 
 #[cfg(test)]
@@ -563,12 +555,12 @@ mod tests {
     fn metrics_are_those_of_the_table() {
         let Kind::Word(tasks, _) = find(TASK).unwrap().kind else { panic!("{TASK}") };
         for task in tasks {
-            let own = metrics_of(task);
-            assert!(own.iter().all(|metric| metric::NAMES.contains(metric)), "{task}");
+            let known = metrics_of(task);
+            assert!(known.iter().all(|metric| metric::NAMES.contains(metric)), "{task}");
             let fields = Fields::from([(TASK.to_owned(), FieldValue::text(*task))]);
             let Some(FieldValue::List(metrics)) = metrics(&fields) else { panic!("{task}") };
             for metric in metrics {
-                assert!(own.contains(&metric.plain().as_str()), "{task} {metric}");
+                assert!(known.contains(&metric.plain().as_str()), "{task} {metric}");
             }
         }
     }

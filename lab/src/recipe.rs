@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use dsl::limits::MAX_SOURCE_BYTES;
 use dsl::{Diagnostics, FileId, Sources, Span};
-use tasks::task::TASKS;
+use tasks::task;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::Problem;
@@ -159,7 +159,7 @@ fn name_task(recipe: &mut Recipe, tables: &[(String, Range<usize>)]) {
     if is_swept || recipe.spans.contains_key(TASK) {
         return;
     }
-    let named: Vec<&str> = TASKS
+    let named: Vec<&str> = task::names()
         .into_iter()
         .filter(|task| tables.iter().any(|(path, _)| path.strip_prefix("data.") == Some(*task)))
         .collect();

@@ -1,8 +1,7 @@
-//! In: a locked experiment. Out: how many of its evaluation questions also occur, word for word, in its own training
-//! windows.
-//! Must stay true: memory does not grow with the length of training; a question counts as shown only if a training
-//! window holds all of it and its whole answer. Window keys keep held-out windows apart, but a task with few questions
-//! repeats them anyway.
+//! Counts the evaluation questions of a locked experiment that also occur, word for word, in its own training windows.
+//!
+//! Memory does not grow with the length of training; a question counts as shown only if a training window holds all of it
+//! and its whole answer. Window keys keep held-out windows apart, but a task with few questions repeats them anyway.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use crate::job::Job;
 use crate::run::RunError;
 use data::Windows;
 use data::window::{Asked, TaskWindows};
-use tasks::task::Task;
+use tasks::task::{InTraining, names_where};
 
 /// Number of questions, and how many of them occur in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,39 +95,26 @@ pub fn overlap_of_tokens(
     most: u64,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Overlap, RunError> {
-    let documents = || {
-        RunError::input(
-            "documents have no questions to compare",
-            "name a recipe of brevo, depo, mano or multihop",
-        )
+    let definition = match &experiment.data.source {
+        DataSource::Text { .. } => return Err(no_questions("documents have")),
+        DataSource::Task { task, .. } => task.definition(),
     };
-    if let DataSource::Text { .. } = experiment.data.source {
-        return Err(documents());
+    if definition.in_training != InTraining::ByChance {
+        return Err(no_questions(&format!("{} has", definition.name)));
     }
     let mut job = Job::new(experiment, "", None)?;
     let of_windows = job.steps.saturating_mul(job.micro_batches).saturating_mul(job.rows);
     let total = of_windows.min(most / job.seq_len.max(1));
     let (Windows::Task(trained), Windows::Task(held_out)) = (&mut job.train, &mut job.held_out)
     else {
-        return Err(documents());
+        return Err(no_questions("documents have"));
     };
+    let mut held = questions(held_out, Asked::InWindow, job.evaluation_windows);
     let mut in_windows = BTreeMap::new();
-    let mut held = match held_out.task() {
-        // The model writes these answers, each to a separate question.
-        Task::Brevo(_) => {
-            in_windows = questions(held_out, Asked::InWindow, job.evaluation_windows);
-            questions(held_out, Asked::First, job.evaluation_samples)
-        }
-        Task::Depo(_) | Task::Mano(_) | Task::Multihop(_) => {
-            questions(held_out, Asked::InWindow, job.evaluation_windows)
-        }
-        Task::Capo(_) | Task::Lano(_) => {
-            return Err(RunError::input(
-                format!("{} has no questions to compare", held_out.task().name()),
-                "name a recipe of brevo, depo, mano or multihop",
-            ));
-        }
-    };
+    if definition.writes_answers() {
+        in_windows = held;
+        held = questions(held_out, Asked::First, job.evaluation_samples);
+    }
     let mut overlap = Overlap { windows: total, of_windows, ..Overlap::default() };
     for number in 0..total {
         trained.questions(number, Asked::InWindow, |_, digest| {
@@ -149,15 +135,21 @@ pub fn overlap_of_tokens(
             share.add(times, shown);
         }
     }
-    overlap.in_windows = match job.held_out {
-        Windows::Task(ref held_out) if matches!(held_out.task(), Task::Brevo(_)) => {
-            let mut share = Share::default();
-            in_windows.values().for_each(|held| share.add(held.times, held.shown));
-            share
-        }
-        Windows::Task(_) | Windows::Text(_) => overlap.all,
-    };
+    if definition.writes_answers() {
+        in_windows.values().for_each(|held| overlap.in_windows.add(held.times, held.shown));
+    } else {
+        overlap.in_windows = overlap.all;
+    }
     Ok(overlap)
+}
+
+fn no_questions(subject: &str) -> RunError {
+    let with = names_where(|task| task.in_training == InTraining::ByChance);
+    let (last, others) = with.split_last().unwrap_or((&"", &[]));
+    RunError::input(
+        format!("{subject} no questions to compare"),
+        format!("name a recipe of {} or {last}", others.join(", ")),
+    )
 }
 
 fn questions(windows: &mut TaskWindows, asked: Asked, count: u64) -> BTreeMap<[u8; 32], Held> {

@@ -1,10 +1,10 @@
-//! In: the weights of a run and its held-out windows. Out: mean loss per counted token, token accuracy of answers,
-//! exact match by level, the task's other metrics, and the scores of suites. Must stay true: the windows are the same at every evaluation and
-//! in every arm; an answer that its window cuts off is not scored; sums run in window order.
+//! Measures the weights of a run on its held-out windows: mean loss per counted token, token accuracy of answers, exact
+//! match by level, the task's other metrics, and the scores of suites.
 //!
-//! Each token of an answer is predicted from the true tokens before it. An answer matches only if every prediction is
-//! right, and then greedy decoding writes the same answer, so exact match equals that of generation. For tasks with
-//! several right answers, `written` lets the model write its own.
+//! The windows are the same at every evaluation and in every arm; an answer that its window cuts off is not scored; sums
+//! run in window order. Each token of an answer is predicted from the true tokens before it. An answer matches only if
+//! every prediction is right, and then greedy decoding writes the same answer, so exact match equals that of generation.
+//! For tasks with several right answers, `written` lets the model write its own.
 
 mod knowledge;
 mod sentences;
@@ -31,7 +31,7 @@ use records::job::{AnsweringPlans, Job, Metrics};
 use records::metrics::{Asked, Evaluation, Questions, Score};
 use records::run::{RunError, digest_of};
 use tasks::capo::bits::Losses;
-use tasks::task::Task;
+use tasks::task::{Scoring, Task};
 
 use shared::{Ended, Sharing};
 
@@ -115,35 +115,26 @@ impl Measurer {
             self.forced(job, state, sharing)?;
         let metrics = job.metrics;
         let mut measures = BTreeMap::new();
-        match (task(job).cloned(), &self.decoder) {
-            (Some(Task::Brevo(brevo)), Some(decoder)) if metrics.answers => {
-                answers = written::orders(&brevo, decoder, job, (state, sharing), &mut singles)?;
+        let task = task(job).cloned();
+        match task.as_ref().map_or(Scoring::Predicted, Task::scoring) {
+            Scoring::Predicted => {}
+            Scoring::Judged(judge) => {
+                if let Some(decoder) = self.decoder.as_ref().filter(|_| metrics.answers) {
+                    answers = written::judged(judge, decoder, job, (state, sharing), &mut singles)?;
+                }
             }
-            (Some(Task::Lano(lano)), Some(decoder)) => {
-                sentences::measure(
-                    lano.grammar(),
-                    decoder,
-                    job,
-                    (state, sharing),
-                    self.device,
-                    &mut measures,
-                )?;
+            Scoring::Sentences(grammar) => {
+                if let Some(decoder) = &self.decoder {
+                    let measured = (state, sharing);
+                    let (device, measures) = (self.device, &mut measures);
+                    sentences::measure(grammar, decoder, job, measured, device, measures)?;
+                }
             }
-            (Some(Task::Capo(capo)), _) if metrics.bits => {
-                knowledge::measure(capo.people().len() as u64, knowledge, job, &mut measures);
+            Scoring::Knowledge { people } => {
+                if metrics.bits {
+                    knowledge::measure(people, knowledge, job, &mut measures);
+                }
             }
-            (
-                Some(
-                    Task::Brevo(_)
-                    | Task::Depo(_)
-                    | Task::Capo(_)
-                    | Task::Mano(_)
-                    | Task::Lano(_)
-                    | Task::Multihop(_),
-                )
-                | None,
-                Some(_) | None,
-            ) => {}
         }
         // Only at the end: earlier, counts are enough to draw a curve.
         let last = state.step == job.steps;

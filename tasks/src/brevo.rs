@@ -1,108 +1,54 @@
-//! The Brevo task: the ancestors of a vertex in a random graph, parents first.
+//! The Brevo task: the ancestors of a vertex in a random graph, parents first. Samples are token for token those of the
+//! published script.
 //!
-//! In: Brevo's parameters and a generator. Out: samples of "the ancestors of this vertex, parents first", token for
-//! token those of the published script. Must stay true: the order of draws, since moving one draw changes every later
-//! token. The paper is "Physics of Language Models: Part 4.1", appendix A.
-//!
-//! `graph` draws the graph and its answer; `check` decides whether an answer is right.
+//! The paper is "Physics of Language Models: Part 4.1", appendix A. `graph` draws the graph and its answer; `check`
+//! decides whether an answer is right.
 
 pub mod check;
 pub mod graph;
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use super::TaskError;
+use super::arguments::Arguments;
 use super::cpython::set::TupleSet;
 use super::cpython::{Random, Weights};
+use super::metric::EXACT_MATCH;
 use super::parameter::Default::{Is, Required};
 use super::parameter::Values::{Bool, Int, Word};
-use super::parameter::bounded;
-use super::parameter::{Parameter, bounds, default_int, parameter};
-use super::sample::{Mode, Span, Tape};
-use super::words::{Writer, name_space, words};
-use graph::Graph;
+use super::parameter::{Parameter, parameter};
+use super::sample::{Mode, Span, Tape, verdict};
+use super::task::{Definition, Generator, Judge, Scoring, Scratch, definition};
+use super::words::{Writer, joined, name_space, words};
+use graph::{Ask, Graph, Rounding};
 
 /// Alphabet size and lengths of Brevo2's names.
 const LETTERS: u32 = 4;
 const LEAST_LEN: u32 = 2;
 const MOST_LEN: u32 = 4;
 
-/// Brevo's parameters in recipes.
+/// Brevo's row.
+pub static DEFINITION: Definition = Definition {
+    usage: "N [multi bos query ans eos leaves=floor|ceil ask=last|last_quarter]",
+    example: r#"{"N": 12}"#,
+    labels: true,
+    sized: true,
+    written: &[EXACT_MATCH],
+    ..definition::<Brevo>("brevo", 1, PARAMETERS)
+};
+
 #[rustfmt::skip]
-pub const PARAMETERS: &[Parameter] = &[
+const PARAMETERS: &[Parameter] = &[
     parameter("data.brevo.N", Int(3, 9000), Required, "Maximum number of vertices. Tests use it; training draws from 3 to N.").also(&["n_max", "n"]),
-    parameter("data.brevo.ans", Int(1, 1 << 24), Is("9998"), "The token before the answer."),
-    parameter("data.brevo.ask", Word(&["last", "last_quarter"]), Is("\"last\""), "The query vertex: the last one, as published, or one of the last quarter, as in the paper."),
-    parameter("data.brevo.bos", Int(1, 1 << 24), Is("9999"), "The token before each sample."),
-    parameter("data.brevo.eos", Int(1, 1 << 24), Is("9998"), "The token after the answer; as published, the one before it again."),
-    parameter("data.brevo.leaves", Word(&["ceil", "floor"]), Is("\"floor\""), "How the maximum number of leaves is rounded: down, as published, or up, as in the paper."),
     parameter("data.brevo.multi", Bool, Is("false"), "Names of 2 to 4 tokens (Brevo2), or one token per vertex (Brevo1)."),
+    parameter("data.brevo.bos", Int(1, 1 << 24), Is("9999"), "The token before each sample."),
     parameter("data.brevo.query", Int(1, 1 << 24), Is("9997"), "The token before the query."),
+    parameter("data.brevo.ans", Int(1, 1 << 24), Is("9998"), "The token before the answer."),
+    parameter("data.brevo.eos", Int(1, 1 << 24), Is("9998"), "The token after the answer; as published, the one before it again."),
+    parameter("data.brevo.leaves", Word(&["floor", "ceil"]), Is("\"floor\""), "How the maximum number of leaves is rounded: down, as published, or up, as in the paper."),
+    parameter("data.brevo.ask", Word(&["last", "last_quarter"]), Is("\"last\""), "The query vertex: the last one, as published, or one of the last quarter, as in the paper."),
 ];
-
-/// Brevo's parameters, under their published names.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BrevoParams {
-    /// Maximum number of vertices. Tests use it; training draws 3..=N.
-    #[serde(rename = "N")]
-    pub n: i64,
-    /// True for names of 2 to 4 tokens (Brevo2); false for one token per vertex (Brevo1).
-    #[serde(default)]
-    pub multi: bool,
-    /// Token before each sample.
-    #[serde(default = "published_bos")]
-    pub bos: i64,
-    /// Token before the query.
-    #[serde(default = "published_query")]
-    pub query: i64,
-    /// Token before the answer.
-    #[serde(default = "published_ans")]
-    pub ans: i64,
-    /// End token. In the published data it repeats the answer marker; the published checker expects 9999.
-    #[serde(default = "published_ans")]
-    pub eos: i64,
-    /// How the maximum number of leaves is rounded: down in the code, up in the paper.
-    #[serde(default)]
-    pub leaves: Rounding,
-    /// The query vertex: the last one in the code, one of the last quarter in the paper.
-    #[serde(default)]
-    pub ask: Ask,
-}
-
-/// How a quarter of the vertex count is rounded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rounding {
-    /// Down, as in the published code.
-    #[default]
-    Floor,
-    /// Up, as in the paper.
-    Ceil,
-}
-
-/// Which vertex is the query.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ask {
-    /// The last vertex, as in the published code.
-    #[default]
-    Last,
-    /// One of the last quarter of the vertices, drawn uniformly, as in the paper.
-    LastQuarter,
-}
-
-fn published_bos() -> i64 {
-    default_int(PARAMETERS, "bos")
-}
-
-fn published_query() -> i64 {
-    default_int(PARAMETERS, "query")
-}
-
-fn published_ans() -> i64 {
-    default_int(PARAMETERS, "ans")
-}
 
 /// A checked Brevo task.
 #[derive(Clone, Debug)]
@@ -128,8 +74,8 @@ pub struct Marks {
     pub eos: u32,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Scratch {
+#[derive(Default)]
+struct Buffers {
     graph: Graph,
     /// Each edge as (parent, child).
     edges: Vec<(u16, u16)>,
@@ -140,46 +86,35 @@ pub(super) struct Scratch {
     names: Vec<u32>,
 }
 
-impl Brevo {
-    /// Checks the parameters. Fails where a bound is broken or two markers that have to differ are equal.
-    pub fn new(params: BrevoParams) -> Result<Brevo, TaskError> {
-        let BrevoParams { n, multi, bos, query, ans, eos, leaves, ask } = params;
-        let (least, most) = bounds(PARAMETERS, "N");
-        let size = if multi {
-            let space = name_space(LETTERS, LEAST_LEN, MOST_LEN) as i64;
-            let why = "a graph has 3 vertices or more, and 336 names of 2 to 4 tokens exist";
-            bounded("brevo", "N", n, (least, space.min(most)), why)?
-        } else {
-            let why = "a graph has 3 to 9000 vertices, numbered from 1";
-            bounded("brevo", "N", n, (least, most), why)?
-        };
-        let names = if multi { 2 * LETTERS } else { size };
-        let mark = |name, value| {
-            let why = format!("tokens 1 to {names} are names, and no token is above 16777216");
-            let (_, most) = bounds(PARAMETERS, name);
-            bounded("brevo", name, value, (i64::from(names) + 1, most), &why)
+impl Marks {
+    /// The marks beside names, which are the tokens up to `names`.
+    fn new(arguments: &Arguments, names: u32) -> Result<Marks, TaskError> {
+        let mark = |name| {
+            let reason = format!("tokens 1 to {names} are names, and no token is above 16777216");
+            let (_, most) = arguments.bounds(name);
+            arguments.within(name, arguments.get(name)?, (i64::from(names) + 1, most), &reason)
         };
         let marks = Marks {
-            bos: mark("bos", bos)?,
-            query: mark("query", query)?,
-            answer: mark("ans", ans)?,
-            eos: mark("eos", eos)?,
+            bos: mark("bos")?,
+            query: mark("query")?,
+            answer: mark("ans")?,
+            eos: mark("eos")?,
         };
-        if marks.query == marks.answer
-            || [marks.query, marks.answer].contains(&marks.bos)
-            || marks.eos == marks.query
-        {
+        let Marks { bos, query, answer, eos } = marks;
+        if query == answer || [query, answer].contains(&bos) || eos == query {
             return Err(TaskError::new(
                 format!(
-                    "brevo: bos {bos}, query {query}, ans {ans} and eos {eos} must differ"
+                    "brevo: bos {bos}, query {query}, ans {answer} and eos {eos} must differ"
                 ),
                 "leave them out (9999, 9997, 9998, 9998), or give bos, query and ans three different numbers, and eos another number than query",
             )
             .about("eos"));
         }
-        Ok(Brevo { size, multi, marks, leaves, ask, sizes: Weights::sizes(size) })
+        Ok(marks)
     }
+}
 
+impl Brevo {
     /// The marker tokens of this task's samples.
     pub fn marks(&self) -> Marks {
         self.marks
@@ -190,13 +125,104 @@ impl Brevo {
         if self.multi { LETTERS } else { 0 }
     }
 
-    pub(super) fn vocab(&self) -> u32 {
+    #[inline]
+    fn write(
+        &self,
+        graph: &Graph,
+        edges: &[(u16, u16)],
+        most_len: usize,
+        tape: &mut Tape,
+        name: impl Fn(&mut Writer, u32),
+    ) {
+        let Marks { bos, query, answer, eos } = self.marks;
+        let Tape { tokens, labels, answers } = tape;
+        let most = most_len * (2 * edges.len() + 1 + graph.answer().len()) + 4;
+        let mut writer = Writer::new(tokens, most);
+        writer.push(bos);
+        for &(parent, child) in edges {
+            name(&mut writer, u32::from(parent));
+            name(&mut writer, u32::from(child));
+        }
+        writer.push(query);
+        name(&mut writer, graph.query());
+        labels.resize(writer.at, 0);
+        writer.push(answer);
+        let start = writer.at;
+        for &vertex in graph.answer() {
+            name(&mut writer, vertex);
+        }
+        answers.push(Span { start, len: writer.at - start, level: graph.depth() });
+        writer.push(eos);
+        labels.resize(writer.at, 1);
+        writer.finish();
+    }
+
+    /// The ancestors of the query with their parents, then the other edges. None if the tokens are no sample.
+    fn described(&self, tape: &Tape) -> Option<String> {
+        let span = tape.answers.first()?;
+        let query_at = tape.tokens.iter().position(|&token| token == self.marks.query)?;
+        let (prompt, rest) = tape.tokens.split_at_checked(span.start)?;
+        let answer = rest.get(..span.len).unwrap_or_default();
+        let ends = self.names(prompt.get(1..query_at).unwrap_or_default())?;
+        let query = self.names(prompt.get(query_at + 1..span.start - 1).unwrap_or_default())?;
+        let order = self.names(answer)?;
+        let mut parents: BTreeMap<&[u32], Vec<&[u32]>> = BTreeMap::new();
+        for edge in ends.chunks_exact(2) {
+            parents.entry(edge[1]).or_default().push(edge[0]);
+        }
+        let mut text = format!(
+            "a graph of {} edges; the ancestors of {}, {} edges or more from a leaf\n",
+            ends.len() / 2,
+            query.iter().map(|name| joined(name)).collect::<String>(),
+            span.level,
+        );
+        let list =
+            |names: &[&[u32]]| names.iter().map(|name| joined(name)).collect::<Vec<_>>().join(" ");
+        for name in &order {
+            let _ = match parents.get(name) {
+                Some(parents) => writeln!(text, "  {} <- {}", joined(name), list(parents)),
+                None => writeln!(text, "  {}", joined(name)),
+            };
+        }
+        let others: Vec<String> = parents
+            .iter()
+            .filter(|(name, _)| !order.contains(name))
+            .map(|(name, parents)| format!("  {} <- {}\n", joined(name), list(parents)))
+            .collect();
+        if !others.is_empty() {
+            let _ = write!(text, "beside them\n{}", others.concat());
+        }
+        let right = match self.judge(prompt, answer).strict {
+            Ok(()) => verdict(true).to_owned(),
+            Err(wrong) => format!("{}: {wrong}", verdict(false)),
+        };
+        let _ = writeln!(text, "answer {} ({right})", list(&order));
+        Some(text)
+    }
+}
+
+impl Generator for Brevo {
+    fn new(arguments: &Arguments) -> Result<Brevo, TaskError> {
+        let multi = arguments.get("multi")?;
+        let size = if multi {
+            let (least, most) = arguments.bounds("N");
+            let space = name_space(LETTERS, LEAST_LEN, MOST_LEN) as i64;
+            let reason = "a graph has 3 vertices or more, and 336 names of 2 to 4 tokens exist";
+            arguments.within("N", arguments.get("N")?, (least, space.min(most)), reason)?
+        } else {
+            arguments.int("N", "a graph has 3 to 9000 vertices, numbered from 1")?
+        };
+        let marks = Marks::new(arguments, if multi { 2 * LETTERS } else { size })?;
+        let (leaves, ask) = (arguments.get("leaves")?, arguments.get("ask")?);
+        Ok(Brevo { size, multi, marks, leaves, ask, sizes: Weights::sizes(size) })
+    }
+
+    fn vocab(&self) -> u32 {
         let Marks { bos, query, answer, eos } = self.marks;
         1 + bos.max(query).max(answer).max(eos)
     }
 
-    /// Every token that a sample can contain, ascending.
-    pub(super) fn alphabet(&self) -> Vec<u32> {
+    fn alphabet(&self) -> Vec<u32> {
         let Marks { bos, query, answer, eos } = self.marks;
         let names = if self.multi { 2 * LETTERS } else { self.size };
         let mut tokens: Vec<u32> = (1..=names).chain([bos, query, answer, eos]).collect();
@@ -205,7 +231,7 @@ impl Brevo {
         tokens
     }
 
-    pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
+    fn least_tokens(&self, mode: Mode) -> u64 {
         let size = match mode {
             Mode::Train => 3,
             Mode::Test => u64::from(self.size),
@@ -216,30 +242,8 @@ impl Brevo {
         1 + 2 * edges * name + 1 + name + 1 + 2 * name
     }
 
-    pub(super) fn canonical(&self) -> String {
-        let Brevo { size, multi, marks: Marks { bos, query, answer, eos }, leaves, ask, sizes: _ } =
-            self;
-        let leaves = match leaves {
-            Rounding::Floor => "floor",
-            Rounding::Ceil => "ceil",
-        };
-        let ask = match ask {
-            Ask::Last => "last",
-            Ask::LastQuarter => "last_quarter",
-        };
-        format!(
-            "N {size}\nans {answer}\nask {ask}\nbos {bos}\neos {eos}\nleaves {leaves}\nmulti {multi}\nquery {query}\n"
-        )
-    }
-
-    pub(super) fn sample(
-        &self,
-        random: &mut Random,
-        mode: Mode,
-        scratch: &mut Scratch,
-        tape: &mut Tape,
-    ) {
-        let Scratch { graph, edges, words: set, order, used, names } = scratch;
+    fn sample(&self, random: &mut Random, mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
+        let Buffers { graph, edges, words: set, order, used, names } = scratch.buffers();
         let size = match mode {
             Mode::Train => random.choose(&self.sizes) as u32 + 3,
             Mode::Test => self.size,
@@ -275,45 +279,38 @@ impl Brevo {
         }
     }
 
-    #[inline]
-    fn write(
-        &self,
-        graph: &Graph,
-        edges: &[(u16, u16)],
-        most_len: usize,
-        tape: &mut Tape,
-        name: impl Fn(&mut Writer, u32),
-    ) {
-        let Marks { bos, query, answer, eos } = self.marks;
-        let Tape { tokens, labels, answers } = tape;
-        let most = most_len * (2 * edges.len() + 1 + graph.answer().len()) + 4;
-        let mut writer = Writer::new(tokens, most);
-        writer.push(bos);
-        for &(parent, child) in edges {
-            name(&mut writer, u32::from(parent));
-            name(&mut writer, u32::from(child));
-        }
-        writer.push(query);
-        name(&mut writer, graph.query());
-        labels.resize(writer.at, 0);
-        writer.push(answer);
-        let start = writer.at;
-        for &vertex in graph.answer() {
-            name(&mut writer, vertex);
-        }
-        answers.push(Span { start, len: writer.at - start, level: graph.depth() });
-        writer.push(eos);
-        labels.resize(writer.at, 1);
-        writer.finish();
+    fn scoring(&self) -> Scoring<'_> {
+        Scoring::Judged(self)
+    }
+
+    fn describe(&self, tape: &Tape, _random: Option<&Random>) -> String {
+        self.described(tape)
+            .unwrap_or_else(|| "these tokens are not a sample of brevo\n".to_owned())
+    }
+}
+
+impl Judge for Brevo {
+    fn end(&self) -> u32 {
+        self.marks.eos
+    }
+
+    fn is_right(&self, prompt: &[u32], answer: &[u32]) -> bool {
+        self.judge(prompt, answer).strict.is_ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::{Scratch, Task};
+    use crate::task::Task;
     use serde_json::json;
     use support::golden::{self, StreamDigest};
+
+    /// The task with these parameters, and its generator.
+    fn both(parameters: &serde_json::Value) -> (Task, Brevo) {
+        let arguments = DEFINITION.arguments(parameters).unwrap();
+        (DEFINITION.task(parameters).unwrap(), Brevo::new(&arguments).unwrap())
+    }
 
     /// The published bookkeeping: the depth at the prompt's second token and at the answer's first vertex.
     fn token_types(brevo: &Brevo, tape: &Tape) -> Vec<i32> {
@@ -356,14 +353,13 @@ mod tests {
                 assert_eq!(random.next_u32(), case["next_u32_after"]);
                 continue;
             }
-            let task = Task::parse("brevo", case["params"].clone()).unwrap();
-            let Task::Brevo(brevo) = &task else { panic!("{task:?}") };
+            let (task, brevo) = both(&case["params"]);
             let mut digests: [StreamDigest; 3] = Default::default();
             for number in 0..200 {
                 tape.clear();
                 task.sample(&mut random, mode, &mut scratch, &mut tape);
                 let labels: Vec<i32> = tape.labels.iter().map(|&label| i32::from(label)).collect();
-                let types = token_types(brevo, &tape);
+                let types = token_types(&brevo, &tape);
                 if let Some(want) = samples.get(number) {
                     if let Some(tokens) = want.get("tokens") {
                         assert_eq!(tape.tokens, golden::tokens(tokens));
@@ -374,7 +370,7 @@ mod tests {
                 if let Some(want) = case["lens_first20"].get(number) {
                     assert_eq!(tape.tokens.len(), want.as_u64().unwrap() as usize);
                 }
-                check_answer(&task, brevo, mode, &tape);
+                check_answer(&task, &brevo, mode, &tape);
                 let [tokens_digest, labels_digest, types_digest] = &mut digests;
                 tokens_digest.add(tape.tokens.iter().copied());
                 labels_digest.add(labels.iter().map(|&label| label as u32));
@@ -432,12 +428,8 @@ mod tests {
 
     #[test]
     fn the_papers_variants_ask_for_more() {
-        let task = Task::parse(
-            "brevo",
-            json!({"N": 40, "leaves": "ceil", "ask": "last_quarter", "eos": 9999}),
-        )
-        .unwrap();
-        let Task::Brevo(brevo) = &task else { panic!("{task:?}") };
+        let (task, brevo) =
+            both(&json!({"N": 40, "leaves": "ceil", "ask": "last_quarter", "eos": 9999}));
         let (mut random, mut scratch, mut tape) =
             (Random::new(5), Scratch::default(), Tape::default());
         let mut graph = Graph::default();
@@ -450,7 +442,7 @@ mod tests {
                 &mut scratch,
                 &mut tape,
             );
-            check_answer(&task, brevo, Mode::Train, &tape);
+            check_answer(&task, &brevo, Mode::Train, &tape);
             graph.draw(&mut random, 40, 40, Rounding::Ceil, Ask::LastQuarter);
             queries.insert(graph.query());
         }
@@ -460,11 +452,10 @@ mod tests {
     #[test]
     fn the_largest_graphs_are_drawn() {
         for params in [json!({"N": 9000}), json!({"N": 336, "multi": true}), json!({"N": 3})] {
-            let task = Task::parse("brevo", params).unwrap();
+            let (task, brevo) = both(&params);
             let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
             task.sample(&mut Random::new(5), Mode::Test, &mut scratch, &mut tape);
-            let Task::Brevo(brevo) = &task else { panic!("{task:?}") };
-            check_answer(&task, brevo, Mode::Test, &tape);
+            check_answer(&task, &brevo, Mode::Test, &tape);
         }
     }
 }

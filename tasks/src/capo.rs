@@ -1,11 +1,9 @@
-//! The Capo task: biographies of made-up people.
+//! The Capo task: biographies of made-up people, byte for byte those of the published script. All six templates are drawn
+//! in one order, whatever the order of the text.
 //!
-//! In: Capo's parameters and a generator. Out: biographies of made-up people, byte for byte those of the published
-//! script. Must stay true: all six templates are drawn in one order, whatever the order of the text. The papers are
-//! "Physics of Language Models: Part 3.3" and "Part 4.1", appendix A.
-//!
-//! `fields` holds the published names, values and templates, `people` draws the people, `biography` writes a text,
-//! `permute` reorders any text, `prompt` writes bioR prompts, `bits` turns losses into capacity.
+//! The papers are "Physics of Language Models: Part 3.3" and "Part 4.1", appendix A. `fields` holds the published names,
+//! values and templates, `people` draws the people, `biography` writes a text, `permute` reorders any text, `prompt`
+//! writes bioR prompts, `bits` turns losses into capacity.
 
 mod biography;
 pub mod bits;
@@ -14,70 +12,50 @@ pub mod people;
 pub mod permute;
 pub mod prompt;
 
+use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
 
-use serde::Deserialize;
-
 use super::TaskError;
+use super::arguments::Arguments;
 use super::cpython::Random;
+use super::metric::{BITS, EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 use super::parameter::Default::Is;
-use super::parameter::Values::{Bool, Int, Word};
-use super::parameter::bounded;
-use super::parameter::{Parameter, bounds, default_int, parameter};
-use super::sample::{Span, Tape};
+use super::parameter::Values::{Bool, Int, Seed, Word};
+use super::parameter::{Parameter, parameter};
+use super::sample::{Mode, Span, Tape};
+use super::task::{
+    Definition, Generator, InTraining, Refusal, Scoring, Scratch, Windows, definition,
+};
 use super::{BYTES, EOS};
 pub use biography::{Biography, Value};
 use biography::{EMPLOYER, ORDER, WORKING_CITY, Writing};
 use fields::Fields;
-use people::{MOST_PEOPLE, Person, people};
+use people::{MOST_PEOPLE, Person, Pronoun, people};
 
-/// Capo's parameters in recipes.
+/// Capo's row. What it knows is measured in bits instead of right answers.
+pub static DEFINITION: Definition = Definition {
+    usage: "[N people_seed permute order reverse_md pronoun=parity|drawn]",
+    example: r#"{"N": 7, "permute": true}"#,
+    is_text: true,
+    cuts_anywhere: true,
+    metrics: &[BITS, EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY],
+    usual_metrics: &[BITS, EVAL_LOSS],
+    in_training: InTraining::ByDesign,
+    ..definition::<Capo>("capo", 1, PARAMETERS)
+};
+
 #[rustfmt::skip]
-pub const PARAMETERS: &[Parameter] = &[
+const PARAMETERS: &[Parameter] = &[
     parameter("data.capo.N", Int(1, MOST_PEOPLE as i64), Is("50000"), "Number of people.").also(&["n_max", "n"]),
-    parameter("data.capo.people_seed", Int(0, i64::MAX), Is("42"), "Seed of the people, who are the same whatever `seeds.data` is."),
+    parameter("data.capo.people_seed", Seed, Is("42"), "Seed of the people, who are the same whatever `seeds.data` is."),
     parameter("data.capo.permute", Bool, Is("false"), "Sentences in a drawn order, as in the paper's bioS."),
-    parameter("data.capo.pronoun", Word(&["drawn", "parity"]), Is("\"parity\""), "How a person's pronoun is chosen: by the parity of the number, as published, or drawn, as in the paper."),
+    parameter("data.capo.order", Int(i64::MIN, i64::MAX), Is("0"), "If not 0, the employer comes before the working city.").outside_recipes(),
     parameter("data.capo.reverse_md", Bool, Is("false"), "Write the day before the month."),
+    parameter("data.capo.pronoun", Word(&["parity", "drawn"]), Is("\"parity\""), "How a person's pronoun is chosen: by the parity of the number, as published, or drawn, as in the paper."),
 ];
 
-/// Capo's parameters. Those of the published function have their published names.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CapoParams {
-    /// Number of people.
-    #[serde(rename = "N", default = "smallest_published")]
-    pub n: i64,
-    /// Seed of the generator that draws the people.
-    pub people_seed: Option<u64>,
-    /// Whether the sentences are in a drawn order.
-    #[serde(default)]
-    pub permute: bool,
-    /// If not 0, the employer comes before the working city.
-    #[serde(default)]
-    pub order: i64,
-    /// Write "3 of May, 1999" instead of "May 3, 1999".
-    #[serde(default)]
-    pub reverse_md: bool,
-    /// How a person's pronoun is chosen: by the parity of the number in the code, drawn in the paper.
-    #[serde(default)]
-    pub pronoun: Pronoun,
-}
-
-/// How a person's pronoun is chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Pronoun {
-    /// By the parity of the person's number, as in the published code.
-    #[default]
-    Parity,
-    /// Drawn, as in the paper.
-    Drawn,
-}
-
-fn smallest_published() -> i64 {
-    default_int(PARAMETERS, "N")
-}
+/// A shorter window would rarely contain a whole biography; their mean length is 367 bytes.
+const LEAST_WINDOW: i64 = 512;
 
 /// A checked Capo task.
 #[derive(Clone, Debug)]
@@ -86,8 +64,8 @@ pub struct Capo {
     /// Drawn when they are first needed: ten million of them take a second.
     people: Arc<OnceLock<Vec<Person>>>,
     people_seed: u64,
-    /// Whether the parameters give `people_seed`.
-    people_said: bool,
+    /// Whether the people have a seed of their own, as in recipes and locks.
+    has_own_people: bool,
     permute: bool,
     employer_first: bool,
     reverse: bool,
@@ -95,82 +73,22 @@ pub struct Capo {
 }
 
 impl Capo {
-    /// Checks the parameters. The people are drawn on first use.
-    pub fn new(params: CapoParams) -> Result<Capo, TaskError> {
-        let CapoParams { n, people_seed, permute, order, reverse_md, pronoun } = params;
-        let why = "there are 1 to 10000000 people";
-        let count = bounded("capo", "N", n, bounds(PARAMETERS, "N"), why)?;
-        let usual = default_int(PARAMETERS, "people_seed") as u64;
-        let seed = people_seed.unwrap_or(usual);
-        Ok(Capo {
-            count,
-            people: Arc::default(),
-            people_seed: seed,
-            people_said: people_seed.is_some(),
-            permute,
-            employer_first: order != 0,
-            reverse: reverse_md,
-            pronoun,
-        })
-    }
-
-    /// Pairs seeds as the published vectors do: draws the people from `seed`, unless the parameters give a seed for
-    /// them; then `seed` applies to the texts. Returns the seed of the texts.
-    pub fn paired(&mut self, seed: u64) -> u64 {
-        if self.people_said {
-            return seed;
+    /// Pairs seeds as the published vectors do: the people are drawn from `seed`, unless they have a seed of their own.
+    /// Also returns the seed of the texts.
+    fn paired(&self, seed: u64) -> (Capo, u64) {
+        match self.has_own_people {
+            true => (self.clone(), seed),
+            false => {
+                let paired = Capo { people: Arc::default(), people_seed: seed, ..self.clone() };
+                (paired, seed.wrapping_add(1_000_003))
+            }
         }
-        if self.people_seed != seed {
-            self.people = Arc::default();
-            self.people_seed = seed;
-        }
-        seed.wrapping_add(1_000_003)
     }
 
     /// All people, in the order of their numbers.
     pub fn people(&self) -> &[Person] {
         let Capo { count, people_seed, pronoun, .. } = *self;
         self.people.get_or_init(|| people(&mut Random::new(people_seed), count, pronoun))
-    }
-
-    /// Number of tokens: the bytes and the marks around documents.
-    pub(super) fn vocab(&self) -> u32 {
-        BYTES
-    }
-
-    /// Every token that a window can contain, ascending.
-    pub(super) fn alphabet(&self) -> Vec<u32> {
-        Fields::get().bytes().into_iter().map(u32::from).chain([EOS]).collect()
-    }
-
-    pub(super) fn canonical(&self) -> String {
-        let Capo {
-            count,
-            people: _,
-            people_seed,
-            people_said: _,
-            permute,
-            employer_first,
-            reverse,
-            pronoun,
-        } = self;
-        let pronoun = match pronoun {
-            Pronoun::Parity => "parity",
-            Pronoun::Drawn => "drawn",
-        };
-        format!(
-            "N {}\nfields {}\norder {}\npeople_seed {people_seed}\npermute {permute}\npronoun {pronoun}\n\
-             reverse_md {reverse}\n",
-            count,
-            Fields::get().digest(),
-            u32::from(*employer_first),
-        )
-    }
-
-    /// Appends a biography of a drawn person.
-    pub(super) fn sample(&self, random: &mut Random, scratch: &mut Biography, tape: &mut Tape) {
-        let id = random.below(self.count);
-        self.sample_of(random, id, scratch, tape);
     }
 
     /// Appends a biography of person `id`, modulo the number of people.
@@ -217,6 +135,127 @@ impl Capo {
     }
 }
 
+impl Generator for Capo {
+    /// The people are drawn on first use.
+    fn new(arguments: &Arguments) -> Result<Capo, TaskError> {
+        let order: i64 = arguments.get("order")?;
+        Ok(Capo {
+            count: arguments.int("N", "there are 1 to 10000000 people")?,
+            people: Arc::default(),
+            people_seed: arguments.get("people_seed")?,
+            has_own_people: arguments.has("people_seed"),
+            permute: arguments.get("permute")?,
+            employer_first: order != 0,
+            reverse: arguments.get("reverse_md")?,
+            pronoun: arguments.get("pronoun")?,
+        })
+    }
+
+    fn vocab(&self) -> u32 {
+        BYTES
+    }
+
+    fn alphabet(&self) -> Vec<u32> {
+        Fields::get().bytes().into_iter().map(u32::from).chain([EOS]).collect()
+    }
+
+    fn separator(&self) -> Option<u32> {
+        Some(EOS)
+    }
+
+    fn identity(&self) -> Option<String> {
+        let Capo {
+            count,
+            people: _,
+            people_seed,
+            has_own_people: _,
+            permute,
+            employer_first,
+            reverse,
+            pronoun,
+        } = self;
+        let pronoun = match pronoun {
+            Pronoun::Parity => "parity",
+            Pronoun::Drawn => "drawn",
+        };
+        Some(format!(
+            "N {count}\nfields {}\norder {}\npeople_seed {people_seed}\npermute {permute}\npronoun {pronoun}\n\
+             reverse_md {reverse}\n",
+            Fields::get().digest(),
+            u32::from(*employer_first),
+        ))
+    }
+
+    /// Appends a biography of a drawn person.
+    fn sample(&self, random: &mut Random, _mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
+        let id = random.below(self.count);
+        self.sample_of(random, id, scratch.buffers(), tape);
+    }
+
+    /// The published vectors draw the people from the stream's seed, unless these have a seed of their own.
+    fn published(&self, seed: u64) -> Option<(Arc<dyn Generator>, u64)> {
+        let (paired, seed) = self.paired(seed);
+        Some((Arc::new(paired), seed))
+    }
+
+    /// In the published stream, people come in sequence.
+    fn sample_published(
+        &self,
+        number: u64,
+        random: &mut Random,
+        _mode: Mode,
+        scratch: &mut Scratch,
+        tape: &mut Tape,
+    ) {
+        let id = (number % u64::from(u32::MAX)) as u32;
+        self.sample_of(random, id, scratch.buffers(), tape);
+    }
+
+    fn describe(&self, tape: &Tape, _random: Option<&Random>) -> String {
+        let (text, _) = tape.text(false);
+        let mut lines = format!("{}\n", text.trim_start());
+        for (value, name) in Value::ALL.into_iter().zip([
+            "name",
+            "birth date",
+            "birth city",
+            "university",
+            "field",
+            "employer",
+            "pronoun",
+        ]) {
+            for span in tape.answers.iter().filter(|span| span.level == value.level()) {
+                let words = text.get(span.start..span.start + span.len).unwrap_or("?");
+                let _ = writeln!(lines, "  {name:<11} {words}");
+            }
+        }
+        lines
+    }
+
+    fn scoring(&self) -> Scoring<'_> {
+        Scoring::Knowledge { people: u64::from(self.count) }
+    }
+
+    fn check(&self, windows: &Windows) -> Vec<Refusal> {
+        let Windows { seq_len, is_published, metrics } = windows;
+        let mut refusals = Vec::new();
+        if *is_published {
+            refusals.push(Refusal {
+                field: "data.order",
+                message: "order is \"published\", but the published data has one biography per person in a fixed order, not windows".to_owned(),
+                help: "write order = \"indexed\", which draws new people and sentences for each window".to_owned(),
+            });
+        }
+        if metrics.iter().any(|metric| metric == BITS) && *seq_len < LEAST_WINDOW {
+            refusals.push(Refusal {
+                field: "data.seq_len",
+                message: format!("a window of {seq_len} tokens rarely holds a whole biography, and bits are counted over whole biographies"),
+                help: format!("set seq_len to {LEAST_WINDOW} or more, or leave \"bits\" out of evaluation.metrics"),
+            });
+        }
+        refusals
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::biography::MOST_BYTES;
@@ -227,7 +266,7 @@ mod tests {
     use support::golden::{self, StreamDigest};
 
     fn capo(params: serde_json::Value) -> Capo {
-        Capo::new(serde_json::from_value(params).unwrap()).unwrap()
+        Capo::new(&DEFINITION.arguments(params).unwrap()).unwrap()
     }
 
     #[test]
@@ -241,13 +280,12 @@ mod tests {
             let mut params = case["params"].clone();
             params["N"] = json!(200);
             let people_seed = case["people_seed"].as_u64().unwrap();
-            let mut paired = capo(params.clone());
-            let seed = paired.paired(people_seed);
+            let (paired, seed) = capo(params.clone()).paired(people_seed);
             assert_eq!(seed, case["text_seed"]);
             params["people_seed"] = json!(people_seed);
-            let mut said = capo(params);
-            assert_eq!(said.paired(seed), seed);
-            for capo in [paired, said] {
+            let (separate, same) = capo(params).paired(seed);
+            assert_eq!(same, seed);
+            for capo in [paired, separate] {
                 let mut random = Random::new(seed);
                 let mut digest = StreamDigest::default();
                 let mut biography = Biography::default();
@@ -389,9 +427,9 @@ mod tests {
         let alphabet = task.alphabet();
         assert!(alphabet.is_sorted_by(|a, b| a < b) && alphabet.len() < 90);
         assert_eq!((task.separator(), task.vocab()), (Some(257), 258));
-        let (mut scratch, mut tape) = (Default::default(), Tape::default());
+        let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
         for _ in 0..50 {
-            task.sample(&mut Random::new(1), crate::sample::Mode::Train, &mut scratch, &mut tape);
+            task.sample(&mut Random::new(1), Mode::Train, &mut scratch, &mut tape);
         }
         assert!(tape.tokens.iter().all(|token| alphabet.contains(token)));
         assert_eq!(tape.answers.len(), 50 * 7);

@@ -1,10 +1,9 @@
-//! CPython's random numbers, bit for bit.
+//! CPython's random numbers, bit for bit: the draws of CPython 3.11's `random.Random(seed)`, in the same order and using
+//! the same generator words.
 //!
-//! In: a seed (any integer, as 32-bit words). Out: the draws of CPython 3.11's `random.Random(seed)`, in the same order
-//! and using the same generator words. Submodules: the hash of an int tuple and the iteration order of a set of them
-//! (`set`), and numpy's legacy draws (`numpy`). Must stay true: every published sample is a function of these draws, so
-//! one extra or missing draw, or one reversed comparison, changes all later data. The vectors under
-//! `tests/golden/playground` (rng, set_order, capo) pin them.
+//! Every published sample is a function of these draws, so one extra or missing draw, or one reversed comparison, changes
+//! all later data. The vectors under `tests/golden/playground` (rng, set_order, capo) pin them. `set` is the hash of an
+//! int tuple and the iteration order of a set of them; `numpy` is numpy's legacy draws.
 
 pub mod numpy;
 pub mod set;
@@ -169,18 +168,18 @@ impl Random {
             // Stores only the pool entries that differ from 0..n: each picked position holds the last live entry.
             let (mut places, mut entries) = ([u32::MAX; 4], [0; 4]);
             for i in 0..k.min(4) {
-                let place = self.below(n - i);
-                let (mut pick, mut last) = (place, n - i - 1);
+                let position = self.below(n - i);
+                let (mut pick, mut last) = (position, n - i - 1);
                 for (&changed, &entry) in places.iter().zip(&entries) {
-                    pick = if changed == place { entry } else { pick };
+                    pick = if changed == position { entry } else { pick };
                     last = if changed == n - i - 1 { entry } else { last };
                 }
                 // A position that changes again is found under its newest entry only.
                 for changed in &mut places {
-                    *changed = if *changed == place { u32::MAX } else { *changed };
+                    *changed = if *changed == position { u32::MAX } else { *changed };
                 }
                 let i = i as usize;
-                (picks[i], places[i], entries[i]) = (pick, place, last);
+                (picks[i], places[i], entries[i]) = (pick, position, last);
             }
         } else {
             for i in 0..k.min(4) as usize {

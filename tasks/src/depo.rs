@@ -1,74 +1,47 @@
-//! The Depo task: which name comes k steps later on a cycle.
+//! The Depo task: which name comes k steps later on a cycle. Samples are token for token those of the published script.
 //!
-//! In: Depo's parameters and a generator. Out: samples of "which name comes k steps later on this cycle", token for
-//! token those of the published script. Must stay true: the order of draws, since moving one draw changes every later
-//! token. The paper is "Physics of Language Models: Part 4.1", appendix A.
+//! The paper is "Physics of Language Models: Part 4.1", appendix A.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use super::TaskError;
+use super::arguments::Arguments;
 use super::cpython::set::TupleSet;
 use super::cpython::{Random, Weights};
-use super::parameter::Default::{Is, Required};
+use super::parameter::Default::{Is, Nothing, Required};
 use super::parameter::Values::{Bool, Int};
-use super::parameter::bounded;
-use super::parameter::{Parameter, bounds, default_int, parameter};
-use super::sample::{Mode, Span, Tape};
-use super::words::{Writer, name_space, words};
+use super::parameter::{Parameter, parameter};
+use super::sample::{Mode, Span, Tape, verdict};
+use super::task::{Definition, Generator, Scratch, definition};
+use super::words::{Writer, joined, name_space, words};
 
 const QUERY: u32 = 9000;
 const ANSWER: u32 = 9500;
 const SEPARATOR: u32 = 9700;
 
-/// Depo's parameters in recipes.
+/// Depo's row.
+pub static DEFINITION: Definition = Definition {
+    usage: "N K mini_vocab min_tlen max_tlen [M QA separator bos eos]",
+    example: r#"{"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2}"#,
+    has_qa: true,
+    labels: true,
+    sized: true,
+    ..definition::<Depo>("depo", 1, PARAMETERS)
+};
+
 #[rustfmt::skip]
-pub const PARAMETERS: &[Parameter] = &[
-    parameter("data.depo.K", Int(1, 499), Required, "Maximum number of hops in a question.").also(&["hops"]),
-    parameter("data.depo.M", Int(1, 65_536), Is("10"), "Questions per sample; a cycle with fewer names asks one question for each name."),
+const PARAMETERS: &[Parameter] = &[
     parameter("data.depo.N", Int(3, 65_536), Required, "Maximum cycle size. Tests use it; training draws from 3 to N.").also(&["n_max", "n"]),
-    parameter("data.depo.bos", Int(0, 1 << 24), Is("9999"), "The token before each sample."),
-    parameter("data.depo.max_tlen", Int(1, 64), Required, "Tokens of the longest name."),
-    parameter("data.depo.min_tlen", Int(1, 64), Required, "Tokens of the shortest name."),
+    parameter("data.depo.K", Int(1, 499), Required, "Maximum number of hops in a question.").also(&["hops"]),
     parameter("data.depo.mini_vocab", Int(1, 4500), Required, "Size of the name alphabet; the last letter of a name comes from a second alphabet of the same size.").also(&["V"]),
+    parameter("data.depo.min_tlen", Int(1, 64), Required, "Tokens of the shortest name."),
+    parameter("data.depo.max_tlen", Int(1, 64), Required, "Tokens of the longest name."),
+    parameter("data.depo.M", Int(1, 65_536), Is("10"), "Questions per sample; a cycle with fewer names asks one question for each name."),
     parameter("data.depo.separator", Bool, Is("false"), "A token before each edge."),
+    parameter("data.depo.bos", Int(0, 1 << 24), Is("9999"), "The token before each sample."),
+    parameter("data.depo.eos", Int(0, 1 << 24), Nothing, "A token after each sample. The paper shows it; the code does not have it.").outside_recipes(),
 ];
-
-/// Depo's parameters, under their published names.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DepoParams {
-    /// Maximum cycle size. Tests use it; training draws 3..=N.
-    #[serde(rename = "N")]
-    pub n: i64,
-    /// Maximum number of hops in a question.
-    #[serde(rename = "K")]
-    pub k: i64,
-    /// Size of the name alphabet. A name's last letter comes from a second alphabet of the same size.
-    pub mini_vocab: i64,
-    /// Minimum length of a name, in tokens.
-    pub min_tlen: i64,
-    /// Maximum length of a name, in tokens.
-    pub max_tlen: i64,
-    /// Questions per sample, at most one for each name.
-    #[serde(rename = "M", default = "ten")]
-    pub m: i64,
-    /// Whether a token comes before each edge; off in all published settings.
-    #[serde(default)]
-    pub separator: bool,
-    /// Token before each sample.
-    #[serde(default = "published_bos")]
-    pub bos: i64,
-    /// A token after each sample. The paper shows it; the code does not have it.
-    pub eos: Option<i64>,
-}
-
-fn ten() -> i64 {
-    default_int(PARAMETERS, "M")
-}
-
-fn published_bos() -> i64 {
-    default_int(PARAMETERS, "bos")
-}
 
 /// A checked Depo task.
 #[derive(Clone, Debug)]
@@ -107,87 +80,38 @@ pub struct Question<'a> {
     pub answer: &'a [u32],
 }
 
-#[derive(Clone, Debug, Default)]
-pub(super) struct Scratch {
+#[derive(Default)]
+struct Buffers {
     words: TupleSet,
     names: Vec<u32>,
     picks: Vec<u32>,
 }
 
 impl Depo {
-    /// Checks the parameters. Fails where a bound is broken, names run out, or a marker is also a name.
-    pub fn new(params: DepoParams) -> Result<Depo, TaskError> {
-        let DepoParams { n, k, mini_vocab, min_tlen, max_tlen, m, separator, bos, eos } = params;
-        let bounded =
-            |name, value, why| bounded("depo", name, value, bounds(PARAMETERS, name), why);
-        let size = bounded("N", n, "a cycle has 3 to 65536 names")?;
-        let hops = bounded("K", k, "questions ask for 1 to 499 hops (tokens 9001 to 9499)")?;
-        let letters =
-            bounded("mini_vocab", mini_vocab, "names use tokens 1 to 2 * mini_vocab, below 9001")?;
-        let least_len = bounded("min_tlen", min_tlen, "a name has 1 to 64 tokens")?;
-        let most_len = bounded("max_tlen", max_tlen, "a name has min_tlen to 64 tokens")?;
-        if most_len < least_len {
-            let error = TaskError::new(
-                format!("depo: max_tlen is {most_len}, but min_tlen is {least_len}"),
-                "set max_tlen to min_tlen or more",
-            );
-            return Err(error.about("max_tlen"));
-        }
-        let questions = bounded("M", m, "a sample has 1 to 65536 questions")?;
-        let bos = bounded("bos", bos, "a token is a small non-negative number")?;
-        let taken = |mark: u32| {
-            mark != 0 && (mark <= 2 * letters || (QUERY + 1..=QUERY + hops).contains(&mark))
-                || [ANSWER, SEPARATOR].contains(&mark)
-        };
-        if taken(bos) {
-            return Err(TaskError::new(
-                format!("depo: bos is {bos}, which a name or a marker already uses"),
-                "leave bos out: it is 9999, as published",
-            )
-            .about("bos"));
-        }
-        let eos = eos
-            .map(|eos| {
-                super::parameter::bounded(
-                    "depo",
-                    "eos",
-                    eos,
-                    (0, 1 << 24),
-                    "a token is a small non-negative number",
-                )
-            })
-            .transpose()?;
-        if let Some(eos) = eos.filter(|&eos| taken(eos)) {
-            return Err(TaskError::new(
-                format!("depo: eos is {eos}, which a name or a marker already uses"),
-                "leave eos out, as published, or set it to 9998",
-            ));
-        }
+    /// Whether a name or another marker uses this token.
+    fn uses(&self, mark: u32) -> bool {
+        mark != 0 && (mark <= 2 * self.letters || (QUERY + 1..=QUERY + self.hops).contains(&mark))
+            || [ANSWER, SEPARATOR].contains(&mark)
+    }
+
+    fn check_mark(&self, name: &str, mark: u32, help: &str) -> Result<(), TaskError> {
+        let message = format!("depo: {name} is {mark}, which a name or a marker already uses");
+        if self.uses(mark) { Err(TaskError::new(message, help)) } else { Ok(()) }
+    }
+
+    fn check_names(&self) -> Result<(), TaskError> {
+        let Depo { size, letters, least_len, most_len, .. } = *self;
         let space = name_space(letters, least_len, most_len);
-        if u64::from(size) > space {
-            return Err(TaskError::new(
-                format!(
-                    "depo: N is {size}, but there are only {space} names of {least_len} to {most_len} tokens over {letters} letters"
-                ),
-                format!("lower N to {space}, or raise mini_vocab or max_tlen"),
-            )
-            .about("N"));
+        if u64::from(size) <= space {
+            return Ok(());
         }
-        let sizes = Weights::sizes(size);
-        let test_hops = test_hops(hops);
-        Ok(Depo {
-            size,
-            hops,
-            letters,
-            least_len,
-            most_len,
-            questions,
-            separator,
-            bos,
-            eos,
-            sizes,
-            test_hops,
-        })
+        Err(TaskError::new(
+            format!(
+                "depo: N is {size}, but there are only {space} names of {least_len} to {most_len} tokens over {letters} letters"
+            ),
+            format!("lower N to {space}, or raise mini_vocab or max_tlen"),
+        )
+        .about("N"))
     }
 
     /// Parses a sample; None if the tokens are not one.
@@ -222,12 +146,60 @@ impl Depo {
         (1..=2 * self.letters).contains(name.last()?).then_some(name)
     }
 
-    pub(super) fn vocab(&self) -> u32 {
+    /// Maximum number of tokens in a sample of this size.
+    fn most_tokens(&self, size: u32) -> usize {
+        let name = self.most_len as usize;
+        let (size, questions) = (size as usize, size.min(self.questions) as usize);
+        2 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
+    }
+}
+
+impl Generator for Depo {
+    fn new(arguments: &Arguments) -> Result<Depo, TaskError> {
+        let int = |name, reason| arguments.int(name, reason);
+        let size = int("N", "a cycle has 3 to 65536 names")?;
+        let hops = int("K", "questions ask for 1 to 499 hops (tokens 9001 to 9499)")?;
+        let letters = int("mini_vocab", "names use tokens 1 to 2 * mini_vocab, below 9001")?;
+        let least_len = int("min_tlen", "a name has 1 to 64 tokens")?;
+        let most_len = int("max_tlen", "a name has min_tlen to 64 tokens")?;
+        if most_len < least_len {
+            let error = TaskError::new(
+                format!("depo: max_tlen is {most_len}, but min_tlen is {least_len}"),
+                "set max_tlen to min_tlen or more",
+            );
+            return Err(error.about("max_tlen"));
+        }
+        let questions = int("M", "a sample has 1 to 65536 questions")?;
+        let small = "a token is a small non-negative number";
+        let bos = int("bos", small)?;
+        let mut depo = Depo {
+            size,
+            hops,
+            letters,
+            least_len,
+            most_len,
+            questions,
+            separator: arguments.get("separator")?,
+            bos,
+            eos: None,
+            sizes: Weights::sizes(size),
+            test_hops: test_hops(hops),
+        };
+        depo.check_mark("bos", bos, "leave bos out: it is 9999, as published")
+            .map_err(|error| error.about("bos"))?;
+        depo.eos = arguments.int_if_given("eos", small)?;
+        if let Some(eos) = depo.eos {
+            depo.check_mark("eos", eos, "leave eos out, as published, or set it to 9998")?;
+        }
+        depo.check_names()?;
+        Ok(depo)
+    }
+
+    fn vocab(&self) -> u32 {
         1 + self.bos.max(self.eos.unwrap_or(0)).max(if self.separator { SEPARATOR } else { ANSWER })
     }
 
-    /// Every token that a sample can contain, ascending.
-    pub(super) fn alphabet(&self) -> Vec<u32> {
+    fn alphabet(&self) -> Vec<u32> {
         let mut tokens: Vec<u32> = (1..=2 * self.letters).collect();
         tokens.extend(QUERY + 1..=QUERY + self.hops);
         tokens.extend([ANSWER, self.bos]);
@@ -238,7 +210,7 @@ impl Depo {
         tokens
     }
 
-    pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
+    fn least_tokens(&self, mode: Mode) -> u64 {
         let size = match mode {
             Mode::Train => 3,
             Mode::Test => u64::from(self.size),
@@ -255,36 +227,8 @@ impl Depo {
         1 + 2 * names + separators + 1 + name + 1 + name
     }
 
-    pub(super) fn canonical(&self) -> String {
-        let Depo {
-            size,
-            hops,
-            letters,
-            least_len,
-            most_len,
-            questions,
-            separator,
-            bos,
-            eos,
-            sizes: _,
-            test_hops: _,
-        } = self;
-        // This parameter was added later, so it enters the identity only where it is given.
-        let eos = eos.map_or(String::new(), |eos| format!("eos {eos}\n"));
-        format!(
-            "K {hops}\nM {questions}\nN {size}\nbos {bos}\n{eos}max_tlen {most_len}\nmin_tlen {least_len}\n\
-             mini_vocab {letters}\nseparator {separator}\n"
-        )
-    }
-
-    pub(super) fn sample(
-        &self,
-        random: &mut Random,
-        mode: Mode,
-        scratch: &mut Scratch,
-        tape: &mut Tape,
-    ) {
-        let Scratch { words: set, names, picks } = scratch;
+    fn sample(&self, random: &mut Random, mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
+        let Buffers { words: set, names, picks } = scratch.buffers();
         let Tape { tokens, labels, answers } = tape;
         let size = match mode {
             Mode::Train => random.choose(&self.sizes) as u32 + 3,
@@ -332,11 +276,29 @@ impl Depo {
         writer.finish();
     }
 
-    /// Maximum number of tokens in a sample of this size.
-    fn most_tokens(&self, size: u32) -> usize {
-        let name = self.most_len as usize;
-        let (size, questions) = (size as usize, size.min(self.questions) as usize);
-        2 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
+    fn describe(&self, tape: &Tape, _random: Option<&Random>) -> String {
+        let Some(sample) = self.parts(&tape.tokens) else {
+            return "these tokens are not a sample of depo\n".to_owned();
+        };
+        let next: BTreeMap<&[u32], &[u32]> =
+            sample.edges.iter().map(|&[from, to]| (from, to)).collect();
+        let mut text = format!("a cycle of {} names\n ", sample.edges.len());
+        let first = sample.edges.first().map_or(&[][..], |edge| edge[0]);
+        let mut name = first;
+        for _ in 0..sample.edges.len() {
+            let _ = write!(text, " {} ->", joined(name));
+            name = next.get(name).copied().unwrap_or_default();
+        }
+        let _ = writeln!(text, " {}", joined(first));
+        let walk = |from, hops| {
+            (0..hops).fold(from, |name, _| next.get(name).copied().unwrap_or_default())
+        };
+        for Question { hops, from, answer } in &sample.questions {
+            let right = walk(*from, *hops) == *answer;
+            let (from, answer) = (joined(from), joined(answer));
+            let _ = writeln!(text, "{hops} after {from}: {answer} ({})", verdict(right));
+        }
+        text
     }
 }
 
@@ -355,7 +317,7 @@ fn test_hops(most: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::{Scratch, Task};
+    use crate::task::Task;
     use serde_json::{Value, json};
     use support::golden::{self, StreamDigest};
 

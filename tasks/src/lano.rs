@@ -1,54 +1,44 @@
-//! The Lano task: sentences of a context-free grammar.
+//! The Lano task: sentences of a context-free grammar, token for token those of the published sampler, with or without
+//! their trees: depth first, left to right, one draw at each symbol that has rules.
 //!
-//! In: a grammar and a generator. Out: sentences of it, token for token those of the published sampler, with or without
-//! their trees. Must stay true: depth first, left to right, one draw at each symbol that has rules. The paper is
-//! "Physics of Language Models: Part 4.1", appendix A; the grammars are those of Part 1.
-//!
-//! `grammar` reads and checks grammars, `tree` is a sentence's derivation, `chart` decides membership and counts
-//! parses, `edit` finds the fewest substitutions, `law` is the true next-token law and the KL divergence from it.
+//! The paper is "Physics of Language Models: Part 4.1", appendix A; the grammars are those of Part 1.
 
-pub mod chart;
-pub mod edit;
-pub mod grammar;
-pub mod law;
-#[cfg(test)]
-mod oracle;
-pub mod tree;
-
-use serde::Deserialize;
+mod describe;
 
 use super::TaskError;
+use super::arguments::Arguments;
 use super::cpython::Random;
-use super::parameter::Default::Required;
-use super::parameter::Values::Word;
+use super::grammar::tree::Tree;
+use super::grammar::{FILE, Grammar, GrammarFile, NAMES, RULE_WIDTH};
+use super::metric::{EVAL_LOSS, KL, VALIDITY};
+use super::parameter::Default::{Nothing, RequiredInRecipes};
+use super::parameter::Values::{Int, Name, Object};
 use super::parameter::{Parameter, parameter};
-use super::sample::Tape;
+use super::sample::{Mode, Tape};
+use super::task::{Definition, Generator, InTraining, Scoring, Scratch, definition};
 use super::words::Writer;
-use grammar::{Grammar, GrammarFile, RULE_WIDTH};
-use tree::Tree;
 
-/// Lano's parameter in recipes.
+/// Lano's row.
+pub static DEFINITION: Definition = Definition {
+    usage: "config or grammar=@FILE.json [root vocab depth]
+            config=cfg3b|cfg3e1|cfg3e2|cfg3f|cfg3g|cfg3h|cfg3i|cfg3j|cfg3k",
+    example: r#"{"config": "cfg3b"}"#,
+    metrics: &[EVAL_LOSS, KL, VALIDITY],
+    usual_metrics: &[EVAL_LOSS, KL, VALIDITY],
+    written: &[KL, VALIDITY],
+    in_training: InTraining::Never,
+    ..definition::<Lano>("lano", 1, PARAMETERS)
+};
+
+/// Where a grammar is given, `root`, `vocab` and `depth` are checked against it.
 #[rustfmt::skip]
-pub const PARAMETERS: &[Parameter] = &[
-    parameter("data.lano.config", Word(grammar::NAMES), Required, "The published grammar."),
+const PARAMETERS: &[Parameter] = &[
+    parameter("data.lano.config", Name(NAMES), RequiredInRecipes, "The published grammar."),
+    parameter("data.lano.grammar", Object(&FILE), Nothing, "A grammar of the same form as the published files.").outside_recipes(),
+    parameter("data.lano.root", Int(i64::MIN, i64::MAX), Nothing, "The root's id.").outside_recipes(),
+    parameter("data.lano.vocab", Int(i64::MIN, i64::MAX), Nothing, "Number of tokens.").outside_recipes(),
+    parameter("data.lano.depth", Int(i64::MIN, i64::MAX), Nothing, "Number of levels below the root.").outside_recipes(),
 ];
-
-/// The grammar: a published one by name, or one of the same form. Where a grammar is named, the other fields below are
-/// checked against it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LanoParams {
-    /// Name of a published grammar. Give this or `grammar`.
-    pub config: Option<String>,
-    /// A grammar of the same form as the published files.
-    pub grammar: Option<GrammarFile>,
-    /// The root's id, the number of tokens, and the number of levels below the root.
-    pub root: Option<i64>,
-    /// Number of tokens.
-    pub vocab: Option<i64>,
-    /// Number of levels below the root.
-    pub depth: Option<i64>,
-}
 
 /// A checked Lano task.
 #[derive(Clone, Debug)]
@@ -56,35 +46,19 @@ pub struct Lano {
     grammar: Grammar,
 }
 
-impl Lano {
-    /// Checks the grammar. Fails if none or two are given, or if it contradicts the other parameters.
-    pub fn new(params: LanoParams) -> Result<Lano, TaskError> {
-        let LanoParams { config, grammar, root, vocab, depth } = params;
-        let grammar = match (config, grammar) {
-            (Some(config), None) => Grammar::named(&config)?,
-            (None, Some(file)) => Grammar::new(&file)?,
-            (config, _) => {
-                return Err(TaskError::new(
-                    format!(
-                        "lano: {} grammar is given",
-                        if config.is_some() { "more than one" } else { "no" }
-                    ),
-                    "write either config = \"cfg3f\" (a published grammar), or grammar = the content of a grammar file",
-                ));
-            }
-        };
-        let said = [
-            ("root", root, i64::from(grammar.symbol(0).id)),
-            ("vocab", vocab, i64::from(grammar.tokens())),
-            ("depth", depth, grammar.depth() as i64),
+impl Generator for Lano {
+    fn new(arguments: &Arguments) -> Result<Lano, TaskError> {
+        let grammar = given_grammar(arguments)?;
+        let facts = [
+            ("root", i64::from(grammar.symbol(0).id)),
+            ("vocab", i64::from(grammar.tokens())),
+            ("depth", grammar.depth() as i64),
         ];
-        for (name, said, is) in said {
-            if said.is_some_and(|said| said != is) {
+        for (name, fact) in facts {
+            let written: Option<i64> = arguments.get(name)?;
+            if let Some(other) = written.filter(|number| *number != fact) {
                 return Err(TaskError::new(
-                    format!(
-                        "lano: {name} is {}, but in the grammar it is {is}",
-                        said.unwrap_or(is)
-                    ),
+                    format!("lano: {name} is {other}, but in the grammar it is {fact}"),
                     format!("leave {name} out: it follows from the grammar"),
                 ));
             }
@@ -92,29 +66,26 @@ impl Lano {
         Ok(Lano { grammar })
     }
 
-    /// The checked grammar.
-    pub fn grammar(&self) -> &Grammar {
-        &self.grammar
-    }
-
-    pub(super) fn vocab(&self) -> u32 {
+    fn vocab(&self) -> u32 {
         self.grammar.end() + 1
     }
 
-    /// Every token that a window can contain, ascending.
-    pub(super) fn alphabet(&self) -> Vec<u32> {
+    fn alphabet(&self) -> Vec<u32> {
         (1..=self.grammar.tokens()).chain([self.grammar.end()]).collect()
     }
 
-    pub(super) fn canonical(&self) -> String {
-        let Lano { grammar } = self;
-        let digest = blake3::Hasher::new_derive_key("canonc 1 data lano grammar")
-            .update(grammar.canonical().as_bytes())
-            .finalize();
-        format!("grammar {digest}\n")
+    fn separator(&self) -> Option<u32> {
+        Some(self.grammar.end())
     }
 
-    pub(super) fn sample(&self, random: &mut Random, tape: &mut Tape) {
+    fn identity(&self) -> Option<String> {
+        let digest = blake3::Hasher::new_derive_key("canonc 1 data lano grammar")
+            .update(self.grammar.canonical().as_bytes())
+            .finalize();
+        Some(format!("grammar {digest}\n"))
+    }
+
+    fn sample(&self, random: &mut Random, _mode: Mode, _scratch: &mut Scratch, tape: &mut Tape) {
         let most = self.grammar.lengths().1 as usize + RULE_WIDTH;
         let mut writer = Writer::new(&mut tape.tokens, most);
         match self.grammar.depth() {
@@ -122,6 +93,40 @@ impl Lano {
             depth => self.expand(random, 0, depth - 2, &mut writer),
         }
         writer.finish();
+    }
+
+    /// Shows the tree of the draws, or else the first parse.
+    fn describe(&self, tape: &Tape, random: Option<&Random>) -> String {
+        let tree = random.map(|random| self.sample_tree(&mut random.clone()));
+        describe::sentence(&self.grammar, &tape.tokens, tree.as_ref())
+    }
+
+    fn scoring(&self) -> Scoring<'_> {
+        Scoring::Sentences(&self.grammar)
+    }
+}
+
+/// The published grammar or the other one, whichever the parameters give.
+fn given_grammar(arguments: &Arguments) -> Result<Grammar, TaskError> {
+    let config: Option<String> = arguments.get("config")?;
+    let file: Option<GrammarFile> = arguments.get("grammar")?;
+    match (config, file) {
+        (Some(config), None) => Grammar::named(&config),
+        (None, Some(file)) => Grammar::new(&file),
+        (config, _) => Err(TaskError::new(
+            format!(
+                "lano: {} grammar is given",
+                if config.is_some() { "more than one" } else { "no" }
+            ),
+            "write either config = \"cfg3f\" (a published grammar), or grammar = the content of a grammar file",
+        )),
+    }
+}
+
+impl Lano {
+    /// The checked grammar.
+    pub fn grammar(&self) -> &Grammar {
+        &self.grammar
     }
 
     /// Writes a random expansion of `symbol`, which has tokens `levels` + 2 levels below it. The last two levels avoid
@@ -145,11 +150,13 @@ impl Lano {
         let rules = self.grammar.rules(symbol);
         let rule = &rules[random.index(rules.len())];
         let base = self.grammar.level(self.grammar.depth()).start;
-        writer
-            .push_some(rule.symbols.map(|symbol| symbol.wrapping_sub(base) + 1), rule.len as usize);
+        writer.push_some(
+            rule.symbols.map(|symbol| symbol.wrapping_sub(base).wrapping_add(1)),
+            rule.len as usize,
+        );
     }
 
-    /// The derivation of the sentence that [`Task::sample`](super::task::Task::sample) would write with these draws.
+    /// The derivation of the sentence that these draws write.
     pub fn sample_tree(&self, random: &mut Random) -> Tree {
         let mut symbols = Vec::new();
         let mut open = vec![0];
@@ -167,8 +174,8 @@ impl Lano {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Mode;
-    use crate::task::{Scratch, Task};
+    use crate::grammar::CONFIGS;
+    use crate::task::Task;
     use serde_json::{Value, json};
     use support::golden::{self, StreamDigest};
 
@@ -178,7 +185,8 @@ mod tests {
         assert_eq!(cases.len(), 27);
         for case in &cases {
             let task = Task::parse("lano", case["params"].clone()).unwrap();
-            let Task::Lano(lano) = &task else { panic!("{task:?}") };
+            let arguments = DEFINITION.arguments(case["params"].clone()).unwrap();
+            let lano = Lano::new(&arguments).unwrap();
             let grammar = lano.grammar();
             let seed = case["seed"].as_u64().unwrap();
             let (mut random, mut trees) = (Random::new(seed), Random::new(seed));
@@ -244,7 +252,7 @@ mod tests {
             assert_eq!(grammar.end(), tokens + 1);
             canonical.insert(grammar.canonical());
         }
-        assert_eq!(canonical.len(), grammar::CONFIGS.len());
+        assert_eq!(canonical.len(), CONFIGS.len());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Synthetic tasks for language models: samples of Depo, Brevo, Capo, Mano, Lano and multi-hop questions.
 //!
-//! In: a synthetic task's parameters and a seed. Out: samples, token for token those of the published scripts. Must stay
-//! true: a task owns its parameters, bounds, alphabet, revision and digest, and nothing repeats them; the order of draws
-//! never changes under one revision.
+//! A task is one file: its row (parameters with bounds, defaults and meaning; metrics; what is special about it) and its
+//! generator, whose samples are token for token those of the published script. [`DEFINITIONS`] lists the rows; nothing
+//! else in the workspace needs to know a task by its name. The order of draws never changes under one revision.
 //!
-//! `cpython` makes the draws; `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` use it to write samples; `task` is
-//! the closed list of them. The tasks are those of "Physics of Language Models: Part 4.1", appendix A.
+//! `cpython` makes the draws; `arguments` reads parameters as their rows say; `task` is what all tasks have in common. The
+//! tasks are those of "Physics of Language Models: Part 4.1", appendix A.
 //!
 //! A sample of Depo (questions that follow 1 or 2 edges of a cycle of names), with its answers:
 //!
@@ -19,9 +19,9 @@
 //! let mut tape = Tape::default();
 //! depo.sample(&mut Random::new(7), Mode::Train, &mut Scratch::default(), &mut tape);
 //! for answer in &tape.answers {
-//!     let place = answer.start..answer.start + answer.len;
-//!     println!("{} hops: {:?}", answer.level, &tape.tokens[place.clone()]);
-//!     assert!((1..=2).contains(&answer.level) && tape.labels[place].iter().all(|label| *label == 1));
+//!     let tokens = answer.start..answer.start + answer.len;
+//!     println!("{} hops: {:?}", answer.level, &tape.tokens[tokens.clone()]);
+//!     assert!((1..=2).contains(&answer.level) && tape.labels[tokens].iter().all(|label| *label == 1));
 //! }
 //! assert!(tape.tokens.iter().all(|token| depo.alphabet().contains(token)));
 //! # Ok::<(), tasks::TaskError>(())
@@ -33,18 +33,31 @@
 pub mod cpython;
 pub mod metric;
 pub mod parameter;
+pub mod arguments;
 pub mod sample;
-pub mod capo;
-pub mod mano;
-pub mod multihop;
 mod words;
+pub mod grammar;
+pub mod task;
 pub mod brevo;
+pub mod capo;
 pub mod depo;
 pub mod lano;
-mod read;
-pub mod task;
+pub mod mano;
+pub mod multihop;
 
 use std::fmt;
+
+use task::Definition;
+
+/// The tasks, in the order of help texts.
+pub static DEFINITIONS: [&Definition; 6] = [
+    &depo::DEFINITION,
+    &brevo::DEFINITION,
+    &mano::DEFINITION,
+    &lano::DEFINITION,
+    &capo::DEFINITION,
+    &multihop::DEFINITION,
+];
 
 /// The size of the byte vocabulary: every byte, [`BOS`] and [`EOS`].
 pub const BYTES: u32 = 258;

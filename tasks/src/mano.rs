@@ -1,19 +1,16 @@
-//! The Mano task: modular arithmetic in prefix notation.
+//! The Mano task: modular arithmetic in prefix notation. Samples are token for token those of the published script, and
+//! take all its draws, also those that it throws away.
 //!
-//! In: Mano's parameters and a generator. Out: samples of prefix arithmetic modulo a small number with its value, token
-//! for token those of the published script. Must stay true: the order of draws, including those that the script throws
-//! away; every sample has a value, found in a few attempts. The paper is "Physics of Language Models: Part 4.1",
-//! appendix A.
-
-use serde::Deserialize;
+//! The paper is "Physics of Language Models: Part 4.1", appendix A.
 
 use super::TaskError;
+use super::arguments::Arguments;
 use super::cpython::Random;
-use super::parameter::Default::{Follows, Is, Required};
+use super::parameter::Default::{Is, Required, SameAs, UpTo};
 use super::parameter::Values::{Bool, Int, Ints, Letters};
-use super::parameter::bounded;
-use super::parameter::{Parameter, bounds, default_bool, default_int, parameter};
-use super::sample::{Mode, Span, Tape};
+use super::parameter::{Parameter, parameter};
+use super::sample::{Mode, Span, Tape, verdict};
+use super::task::{Definition, Generator, Scratch, definition};
 
 const VALUE: u32 = 5000;
 /// Number of tokens in a sample of 499 operations.
@@ -22,59 +19,24 @@ const LONGEST: usize = 2 * 499 + 5;
 /// division: one of l divisions has a value with probability (1 - 1/p)^l, which at l = 4p is at least 1/256.
 const DIVISIBLE: u32 = 4;
 
-/// Mano's parameters in recipes.
+/// Mano's row.
+pub static DEFINITION: Definition = Definition {
+    usage: "L [ttype value_mod knowledge_augment lens qids bos]",
+    example: r#"{"L": 4}"#,
+    sized: true,
+    ..definition::<Mano>("mano", 1, PARAMETERS)
+};
+
 #[rustfmt::skip]
-pub const PARAMETERS: &[Parameter] = &[
+const PARAMETERS: &[Parameter] = &[
     parameter("data.mano.L", Int(1, 499), Required, "Maximum number of operations. Tests use it; training draws from `lens`."),
-    parameter("data.mano.bos", Int(9901, 1 << 24), Is("9999"), "The token before each sample."),
-    parameter("data.mano.knowledge_augment", Bool, Is("true"), "Two tokens for each marker and operation, chosen at random."),
-    parameter("data.mano.lens", Ints(1, 499), Follows("1 to `data.mano.L`"), "Operation counts in training."),
-    parameter("data.mano.qids", Ints(1, 499), Follows("`data.mano.lens`"), "The number in the length token for each of `lens`."),
     parameter("data.mano.ttype", Letters("asmd"), Is("\"asm\""), "The operations: addition, subtraction, multiplication, division. Division needs a prime modulus, and no published data has it."),
     parameter("data.mano.value_mod", Int(2, 4900), Is("23"), "The modulus."),
+    parameter("data.mano.knowledge_augment", Bool, Is("true"), "Two tokens for each marker and operation, chosen at random."),
+    parameter("data.mano.lens", Ints(1, 499), UpTo("data.mano.L"), "Operation counts in training."),
+    parameter("data.mano.qids", Ints(1, 499), SameAs("data.mano.lens"), "The number in the length token for each of `lens`."),
+    parameter("data.mano.bos", Int(9901, 1 << 24), Is("9999"), "The token before each sample."),
 ];
-
-/// Mano's parameters, under their published names.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ManoParams {
-    /// Maximum number of operations. Tests use it; training draws from `lens`.
-    #[serde(rename = "L")]
-    pub l: i64,
-    /// The operations, one letter each: `a` addition, `s` subtraction, `m` multiplication, `d` division. Division needs
-    /// a prime modulus; no published data has it.
-    #[serde(default = "published_operations")]
-    pub ttype: String,
-    /// Modulus of the arithmetic.
-    #[serde(default = "published_modulus")]
-    pub value_mod: i64,
-    /// Whether each marker and operation has two tokens, chosen at random.
-    #[serde(default = "yes")]
-    pub knowledge_augment: bool,
-    /// Operation counts in training; 1 to L when absent.
-    pub lens: Option<Vec<i64>>,
-    /// The number in the length token for each of `lens`; `lens` itself when absent.
-    pub qids: Option<Vec<i64>>,
-    /// Token before each sample.
-    #[serde(default = "published_bos")]
-    pub bos: i64,
-}
-
-fn published_operations() -> String {
-    "asm".to_owned()
-}
-
-fn published_modulus() -> i64 {
-    default_int(PARAMETERS, "value_mod")
-}
-
-fn yes() -> bool {
-    default_bool(PARAMETERS, "knowledge_augment")
-}
-
-fn published_bos() -> i64 {
-    9999
-}
 
 /// A checked Mano task.
 #[derive(Clone, Debug)]
@@ -112,15 +74,6 @@ impl Operation {
         }
     }
 
-    fn letter(self) -> char {
-        match self {
-            Operation::Add => 'a',
-            Operation::Subtract => 's',
-            Operation::Multiply => 'm',
-            Operation::Divide => 'd',
-        }
-    }
-
     /// The result; None for a division by zero.
     fn apply(self, left: u32, right: u32, modulus: u32) -> Option<u32> {
         // Both are below the modulus, which is below 5000, so nothing overflows.
@@ -147,85 +100,18 @@ fn inverse(number: u32, modulus: u32) -> u32 {
 }
 
 impl Mano {
-    /// Checks the parameters. Fails where a bound is broken, or at division with a composite modulus.
-    pub fn new(params: ManoParams) -> Result<Mano, TaskError> {
-        let ManoParams { l, ttype, value_mod, knowledge_augment, lens, qids, bos } = params;
-        let bounded =
-            |name, value, why| bounded("mano", name, value, bounds(PARAMETERS, name), why);
-        let length = |name, value| bounded(name, value, "length tokens allow 1 to 499 operations");
-        let most = length("L", l)?;
-        let why = "values are 0 to value_mod - 1, tokens 5000 and up";
-        let modulus = bounded("value_mod", value_mod, why)?;
-        let bos = bounded("bos", bos, "tokens up to 9900 may be values")?;
-        let lens = lens.unwrap_or_else(|| (1..=i64::from(most)).collect());
-        let qids = qids.unwrap_or_else(|| lens.clone());
-        if lens.is_empty() || lens.len() != qids.len() {
-            return Err(TaskError::new(
-                format!("mano: lens has {} entries and qids {}", lens.len(), qids.len()),
-                "give lens at least one length and qids one number for each, or leave both out",
-            )
-            .about("qids"));
-        }
-        // Each length is drawn equally often, and its number identifies it.
-        for (name, list) in [("lens", &lens), ("qids", &qids)] {
-            let is_again = |(at, n): &(usize, &i64)| list.iter().take(*at).any(|other| other == *n);
-            if let Some((_, again)) = list.iter().enumerate().find(is_again) {
-                return Err(TaskError::new(
-                    format!("mano: {name} lists {again} twice"),
-                    format!("list each value of {name} once"),
-                )
-                .about(name));
-            }
-        }
-        let lengths: Result<Vec<Length>, TaskError> = lens
-            .iter()
-            .zip(&qids)
-            .map(|(&len, &id)| {
-                Ok(Length { operations: length("lens", len)?, id: length("qids", id)? })
-            })
-            .collect();
-        let lengths = lengths?;
-        if let Some(long) = lengths.iter().find(|length| length.operations > most) {
-            return Err(TaskError::new(
-                format!(
-                    "mano: lens has {}, but L, the maximum number of operations, is {most}",
-                    long.operations
-                ),
-                format!("set L to {} or more, or leave {0} out of lens", long.operations),
-            )
-            .about("lens"));
-        }
-        let operations = operations(&ttype)?;
-        if operations.contains(&Operation::Divide) {
-            divides(&ttype, modulus, most)?;
-        }
-        Ok(Mano {
-            operations,
-            modulus,
-            augment: knowledge_augment,
-            bos,
-            lengths,
-            test_length: Length { operations: most, id: most },
-        })
-    }
-
-    /// Modulus of the arithmetic.
-    pub fn modulus(&self) -> u32 {
-        self.modulus
-    }
-
     /// A sample's expression in infix notation, its value, and the value that the sample gives. None for other tokens.
     pub fn parts(&self, tokens: &[u32]) -> Option<(String, u32, u32)> {
         if tokens.len() > LONGEST {
             return None;
         }
-        let (&said, rest) = tokens.split_last()?;
+        let (&last, rest) = tokens.split_last()?;
         let (_marker, rest) = rest.split_last()?;
         let mut rest = rest.get(2..)?;
         let mut text = String::new();
         let value = self.read(&mut rest, &mut text)?;
-        let said = said.checked_sub(VALUE).filter(|&said| said < self.modulus)?;
-        rest.is_empty().then_some((text, value, said))
+        let claimed = last.checked_sub(VALUE).filter(|&claimed| claimed < self.modulus)?;
+        rest.is_empty().then_some((text, value, claimed))
     }
 
     /// Reads one expression, at most as deep as the longest sample.
@@ -253,12 +139,59 @@ impl Mano {
         operation.apply(left, right, self.modulus)
     }
 
-    pub(super) fn vocab(&self) -> u32 {
+    /// Writes an expression with that many operations in prefix form and returns its value. Everything is drawn even
+    /// where a part has no value.
+    fn expression(
+        &self,
+        random: &mut Random,
+        operations: u32,
+        tokens: &mut Vec<u32>,
+    ) -> Option<u32> {
+        if operations == 0 {
+            let value = random.below(self.modulus);
+            tokens.push(VALUE + value);
+            return Some(value);
+        }
+        let operation = self.operations[random.index(self.operations.len())];
+        let left_operations = random.below(operations);
+        let at = tokens.len();
+        tokens.push(operation.token());
+        let left = self.expression(random, left_operations, tokens);
+        let right = self.expression(random, operations - 1 - left_operations, tokens);
+        // Which of its two tokens to use is drawn after both sides. The second one is first in the published list.
+        let second = if self.augment { random.below(2) == 0 } else { random.below(1) != 0 };
+        tokens[at] += if second { 4 } else { 0 };
+        operation.apply(left?, right?, self.modulus)
+    }
+}
+
+impl Generator for Mano {
+    fn new(arguments: &Arguments) -> Result<Mano, TaskError> {
+        let most = arguments.int("L", LENGTHS)?;
+        let modulus =
+            arguments.int("value_mod", "values are 0 to value_mod - 1, tokens 5000 and up")?;
+        let bos = arguments.int("bos", "tokens up to 9900 may be values")?;
+        let lengths = lengths(arguments, most)?;
+        let letters: String = arguments.get("ttype")?;
+        let operations = operations(&letters)?;
+        if operations.contains(&Operation::Divide) {
+            divides(&letters, modulus, most)?;
+        }
+        Ok(Mano {
+            operations,
+            modulus,
+            augment: arguments.get("knowledge_augment")?,
+            bos,
+            lengths,
+            test_length: Length { operations: most, id: most },
+        })
+    }
+
+    fn vocab(&self) -> u32 {
         self.bos + 1
     }
 
-    /// Every token that a sample can contain, ascending.
-    pub(super) fn alphabet(&self) -> Vec<u32> {
+    fn alphabet(&self) -> Vec<u32> {
         let variants = u32::from(self.augment);
         let mut tokens: Vec<u32> = (VALUE..VALUE + self.modulus).collect();
         tokens.extend(self.bos - variants..=self.bos);
@@ -276,7 +209,7 @@ impl Mano {
         tokens
     }
 
-    pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
+    fn least_tokens(&self, mode: Mode) -> u64 {
         let operations = match mode {
             Mode::Train => self.lengths.iter().map(|length| length.operations).min().unwrap_or(0),
             Mode::Test => self.test_length.operations,
@@ -284,21 +217,7 @@ impl Mano {
         2 * u64::from(operations) + 5
     }
 
-    pub(super) fn canonical(&self) -> String {
-        let Mano { operations, modulus, augment, bos, lengths, test_length } = self;
-        let letters: String = operations.iter().map(|operation| operation.letter()).collect();
-        let list = |number: fn(&Length) -> u32| {
-            lengths.iter().map(|length| number(length).to_string()).collect::<Vec<_>>().join(" ")
-        };
-        format!(
-            "L {}\nbos {bos}\nknowledge_augment {augment}\nlens {}\nqids {}\nttype {letters}\nvalue_mod {modulus}\n",
-            test_length.operations,
-            list(|length| length.operations),
-            list(|length| length.id),
-        )
-    }
-
-    pub(super) fn sample(&self, random: &mut Random, mode: Mode, tape: &mut Tape) {
+    fn sample(&self, random: &mut Random, mode: Mode, _scratch: &mut Scratch, tape: &mut Tape) {
         let Length { operations, id } = match mode {
             Mode::Train => self.lengths[random.index(self.lengths.len())],
             Mode::Test => {
@@ -330,29 +249,56 @@ impl Mano {
         tape.tokens.push(VALUE + value);
     }
 
-    /// Writes an expression with that many operations in prefix form and returns its value. Everything is drawn even
-    /// where a part has no value.
-    fn expression(
-        &self,
-        random: &mut Random,
-        operations: u32,
-        tokens: &mut Vec<u32>,
-    ) -> Option<u32> {
-        if operations == 0 {
-            let value = random.below(self.modulus);
-            tokens.push(VALUE + value);
-            return Some(value);
+    fn describe(&self, tape: &Tape, _random: Option<&Random>) -> String {
+        match self.parts(&tape.tokens) {
+            Some((written, value, claimed)) => {
+                let right = verdict(value == claimed);
+                format!("{written} = {claimed} modulo {} ({right})\n", self.modulus)
+            }
+            None => "these tokens are not a sample of mano\n".to_owned(),
         }
-        let operation = self.operations[random.index(self.operations.len())];
-        let left_operations = random.below(operations);
-        let at = tokens.len();
-        tokens.push(operation.token());
-        let left = self.expression(random, left_operations, tokens);
-        let right = self.expression(random, operations - 1 - left_operations, tokens);
-        // Which of its two tokens to use is drawn after both sides. The second one is first in the published list.
-        let second = if self.augment { random.below(2) == 0 } else { random.below(1) != 0 };
-        tokens[at] += if second { 4 } else { 0 };
-        operation.apply(left?, right?, self.modulus)
+    }
+}
+
+const LENGTHS: &str = "length tokens allow 1 to 499 operations";
+
+/// The lengths in training, with at most `most` operations. Each is drawn equally often, and its number identifies it.
+fn lengths(arguments: &Arguments, most: u32) -> Result<Vec<Length>, TaskError> {
+    let lens: Vec<i64> = arguments.get("lens")?;
+    let qids: Vec<i64> = arguments.get("qids")?;
+    if lens.is_empty() || lens.len() != qids.len() {
+        return Err(TaskError::new(
+            format!("mano: lens has {} entries and qids {}", lens.len(), qids.len()),
+            "give lens at least one length and qids one number for each, or leave both out",
+        )
+        .about("qids"));
+    }
+    for (name, list) in [("lens", &lens), ("qids", &qids)] {
+        let is_again = |(at, n): &(usize, &i64)| list.iter().take(*at).any(|other| other == *n);
+        if let Some((_, again)) = list.iter().enumerate().find(is_again) {
+            return Err(TaskError::new(
+                format!("mano: {name} lists {again} twice"),
+                format!("list each value of {name} once"),
+            )
+            .about(name));
+        }
+    }
+    let length = |name, value| arguments.within(name, value, arguments.bounds(name), LENGTHS);
+    let lengths: Vec<Length> = lens
+        .iter()
+        .zip(&qids)
+        .map(|(&len, &id)| Ok(Length { operations: length("lens", len)?, id: length("qids", id)? }))
+        .collect::<Result<_, TaskError>>()?;
+    match lengths.iter().find(|length| length.operations > most) {
+        Some(long) => Err(TaskError::new(
+            format!(
+                "mano: lens has {}, but L, the maximum number of operations, is {most}",
+                long.operations
+            ),
+            format!("set L to {} or more, or leave {0} out of lens", long.operations),
+        )
+        .about("lens")),
+        None => Ok(lengths),
     }
 }
 
@@ -411,7 +357,7 @@ fn operations(letters: &str) -> Result<Vec<Operation>, TaskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::{Scratch, Task};
+    use crate::task::Task;
     use serde_json::{Value, json};
     use support::golden::{self, StreamDigest};
 
@@ -493,6 +439,7 @@ mod tests {
             assert!(error.message.contains(want), "{error}");
         }
     }
+
     #[test]
     fn divisions_equal_a_re_implementations() {
         let cases = golden::cases("mano_division");
@@ -500,7 +447,7 @@ mod tests {
         for case in &cases {
             let mode = if case["mode"] == "qa" { Mode::Test } else { Mode::Train };
             let task = Task::parse("mano", case["params"].clone()).unwrap();
-            let Task::Mano(mano) = &task else { panic!() };
+            let mano = Mano::new(&DEFINITION.arguments(&case["params"]).unwrap()).unwrap();
             let mut random = Random::new(case["seed"].as_u64().unwrap());
             let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
             let mut digest = StreamDigest::default();

@@ -1,8 +1,5 @@
-//! Metrics of evaluations, by the names that recipes and logs use.
-//!
-//! In: nothing. Out: names, what kind of number each is, and how a suite's metric follows from its questions. Must stay
-//! true: every crate takes names and formulas from here, so that a log's scores are recomputed to the bit; a name is in
-//! locks and logs, so it never changes.
+//! Metrics of evaluations, by the names that recipes and logs use. Every crate takes names and formulas from here, so that
+//! a log's scores are recomputed to the bit. A name is in locks and logs, so it never changes.
 
 use std::f64::consts::LN_2;
 

@@ -1,59 +1,41 @@
-//! The multi-hop task: birth years, found by following several hops.
+//! The multi-hop task: birth years, found by following several hops. Texts are byte for byte those of the published probe:
+//! hidden birth years among background sentences, then a question and the year as answer.
 //!
-//! In: a number of people and of hops, background sentences and a generator. Out: texts with hidden birth years, each
-//! with a question and the year as answer, byte for byte those of the published probe. Must stay true: the order of
-//! draws. The paper is "Physics of Language Models: Part 4.1", the tasks (5, 1) and (3, 2).
+//! The paper is "Physics of Language Models: Part 4.1", the tasks (5, 1) and (3, 2).
 
+use std::fmt::Write;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
 use super::TaskError;
+use super::arguments::Arguments;
 use super::capo::fields::Fields;
 use super::cpython::Random;
-use super::parameter::Default::Required;
-use super::parameter::Values::Int;
-use super::parameter::bounded;
-use super::parameter::{Parameter, bounds, parameter};
-use super::sample::{Span, Tape};
+use super::parameter::Default::{Is, Required};
+use super::parameter::Values::{Int, Texts, Word};
+use super::parameter::{Parameter, parameter};
+use super::sample::{Mode, Span, Tape, verdict};
+use super::task::{Definition, Generator, Scratch, definition};
 use super::{BYTES, EOS};
 
-/// The parameters of multi-hop questions in recipes.
+/// The row of multi-hop questions.
+pub static DEFINITION: Definition = Definition {
+    usage: "N hops [M background=@FILE background_lengths]",
+    example: r#"{"N": 3, "hops": 2}"#,
+    is_text: true,
+    is_answered: true,
+    ..definition::<Multihop>("multihop", 1, PARAMETERS)
+};
+
 #[rustfmt::skip]
-pub const PARAMETERS: &[Parameter] = &[
+const PARAMETERS: &[Parameter] = &[
     parameter("data.multihop.N", Int(1, YEARS as i64), Required, "People per group. Only those in the first group have a stated year.").also(&["n_max", "n"]),
-    parameter("data.multihop.hops", Int(1, MOST_PEOPLE as i64), Required, "Groups of people, and so hops from the question to a year.").also(&["k"]),
+    parameter("data.multihop.hops", Int(1, MOST_PEOPLE as i64), Required, "Groups of people, and so hops from the question to a year.").also(&["k"]).alias("k"),
+    parameter("data.multihop.M", Int(0, 1 << 20), Is("0"), "Background sentences are added while they have fewer words than this.").outside_recipes(),
+    parameter("data.multihop.background", Texts, Is("[]"), "The background sentences, in order. Statements are hidden among them.").outside_recipes(),
+    parameter("data.multihop.background_lengths", Word(&["space separated words"]), Is("\"space separated words\""), "How background length is measured. Counting words is the only way that needs no tokenizer.").outside_recipes(),
 ];
-
-/// The probe's parameters, under their published names.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MultihopParams {
-    /// People per group. Only those in the first group have a stated year.
-    #[serde(rename = "N")]
-    pub n: i64,
-    /// Number of groups, and so the number of hops from the question to a year.
-    #[serde(alias = "k")]
-    pub hops: i64,
-    /// Background sentences are added while they have fewer words than this.
-    #[serde(rename = "M", default)]
-    pub m: i64,
-    /// The background sentences, in order. Statements are hidden among them.
-    #[serde(default)]
-    pub background: Vec<String>,
-    /// How background length is measured. Counting words is the only way that needs no tokenizer.
-    #[serde(default)]
-    pub background_lengths: BackgroundLengths,
-}
-
-/// How the length of the background is measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum BackgroundLengths {
-    /// In words, separated by spaces.
-    #[default]
-    #[serde(rename = "space separated words")]
-    Words,
-}
 
 const FIRST_YEAR: u32 = 1950;
 const YEARS: u32 = 60;
@@ -82,6 +64,34 @@ pub struct Question {
     /// For each position in the text, whether it holds a statement.
     stated: Vec<bool>,
     statements: Vec<String>,
+}
+
+impl Question {
+    /// Draws different names, as indices into the lists of [`Fields`].
+    fn draw_names(&mut self, random: &mut Random, count: u32) {
+        let fields = Fields::get();
+        self.names.clear();
+        while self.names.len() < count as usize {
+            let name = [&fields.first_names, &fields.middle_names, &fields.last_names]
+                .map(|list| random.index(list.len()) as u16);
+            if !self.names.contains(&name) {
+                self.names.push(name);
+            }
+        }
+    }
+}
+
+/// Appends a name.
+fn push_name(name: [u16; 3], to: &mut String) {
+    let fields = Fields::get();
+    let [first, middle, last] = name.map(usize::from);
+    let parts = [fields.first_names[first], fields.middle_names[middle], fields.last_names[last]];
+    for (at, part) in parts.into_iter().enumerate() {
+        if at > 0 {
+            to.push(' ');
+        }
+        to.push_str(fields.text(part));
+    }
 }
 
 /// The published strings, split at their placeholders.
@@ -124,147 +134,28 @@ impl Strings {
 }
 
 impl Multihop {
-    /// Checks the parameters. Fails where a bound is broken, or without background sentences where M asks for some.
-    pub fn new(params: MultihopParams) -> Result<Multihop, TaskError> {
-        let MultihopParams { n, hops, m, background, background_lengths: BackgroundLengths::Words } =
-            params;
-        let why = "each of the N people has a different year, out of 60";
-        let group = bounded("multihop", "N", n, bounds(PARAMETERS, "N"), why)?;
-        let most = i64::from(MOST_PEOPLE / group);
-        let why = "a text names N * hops people, at most 1000";
-        let groups = bounded("multihop", "hops", hops, (1, most), why)?;
-        let most_words =
-            bounded("multihop", "M", m, (0, 1 << 20), "background has 0 to 1048576 words")?;
-        if most_words > 0 && background.is_empty() {
-            return Err(TaskError::new(
-                format!("multihop: M is {m}, but there are no background sentences"),
-                "give background, a list of sentences, or set M to 0",
-            ));
-        }
-        if let Some(place) = background.iter().position(|sentence| words(sentence) == 0) {
-            return Err(TaskError::new(
-                format!("multihop: background sentence {place} is empty"),
-                "take it out of the list",
-            ));
-        }
-        Ok(Multihop { group, groups, most_words: u64::from(most_words), background })
-    }
-
     /// Probability that a guess among the text's years is right.
     pub fn chance(&self) -> f64 {
         1.0 / f64::from(self.group)
     }
 
-    pub(super) fn vocab(&self) -> u32 {
-        BYTES
-    }
-
-    /// Every token that a window can contain, ascending.
-    pub(super) fn alphabet(&self) -> Vec<u32> {
-        let Strings { instruction, direct, link, head } = Strings::get();
-        let strings =
-            [instruction].into_iter().chain(direct).chain(link).chain(head).chain(&self.background);
-        let mut bytes: Vec<u8> = strings.flat_map(|text| text.bytes()).collect();
-        bytes.extend(Fields::get().bytes());
-        bytes.extend(b" 0123456789<context></context>");
-        bytes.sort_unstable();
-        bytes.dedup();
-        bytes.into_iter().map(u32::from).chain([EOS]).collect()
-    }
-
-    /// Minimum text length: the text contains at least its statements.
-    pub(super) fn least_tokens(&self) -> u64 {
-        let [before, middle, after] = &Strings::get().direct;
-        let statement = before.len() + middle.len() + after.len() + "A B C 1950 ".len();
-        u64::from(self.group * self.groups) * statement as u64
-    }
-
-    pub(super) fn canonical(&self) -> String {
-        let Multihop { group, groups, most_words, background } = self;
-        let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data multihop background");
-        for sentence in background {
-            hasher.update(sentence.as_bytes()).update(b"\0");
-        }
-        let background = hasher.finalize();
-        let fields = Fields::get().digest();
-        format!("M {most_words}\nN {group}\nbackground {background}\nfields {fields}\nk {groups}\n")
-    }
-
-    pub(super) fn sample(&self, random: &mut Random, scratch: &mut Question, tape: &mut Tape) {
-        self.ask(random, scratch);
-        let Tape { tokens, labels: _, answers } = tape;
-        tokens.extend(scratch.text.bytes().map(u32::from));
-        answers.push(Span { start: tokens.len(), len: scratch.answer.len(), level: self.groups });
-        tokens.extend(scratch.answer.bytes().map(u32::from));
-    }
-
     /// Draws a text and its question.
     pub fn ask(&self, random: &mut Random, to: &mut Question) {
-        let Strings { instruction, direct, link, head } = Strings::get();
-        let Question { text, answer, names, years, indices, stated, statements } = to;
-        let fields = Fields::get();
         let people = self.group * self.groups;
-        names.clear();
-        while names.len() < people as usize {
-            let name = [&fields.first_names, &fields.middle_names, &fields.last_names]
-                .map(|list| random.index(list.len()) as u16);
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        let name = |person: u32, to: &mut String| {
-            let [first, middle, last] = names[person as usize].map(usize::from);
-            for (i, part) in
-                [fields.first_names[first], fields.middle_names[middle], fields.last_names[last]]
-                    .iter()
-                    .enumerate()
-            {
-                if i > 0 {
-                    to.push(' ');
-                }
-                to.push_str(fields.text(*part));
-            }
-        };
-        random.sample(YEARS, self.group, years);
-        statements.resize_with(people as usize, String::new);
-        for person in 0..self.group {
-            let year = FIRST_YEAR + years[person as usize];
-            years.push(year);
-            fill(
-                &mut statements[person as usize],
-                direct,
-                |to| name(person, to),
-                |to| to.push_str(&year.to_string()),
-            );
-        }
-        // From here on, `years[i]` is the year of person i.
-        years.drain(..self.group as usize);
-        for group in 1..self.groups {
-            indices.clear();
-            indices.extend(0..self.group);
-            random.shuffle(indices);
-            for (place, &index) in indices.iter().enumerate() {
-                let (person, other) =
-                    (group * self.group + place as u32, (group - 1) * self.group + index);
-                years.push(years[other as usize]);
-                fill(
-                    &mut statements[person as usize],
-                    link,
-                    |to| name(person, to),
-                    |to| name(other, to),
-                );
-            }
-        }
+        to.draw_names(random, people);
+        self.state_years(random, to);
         let asked = people - self.group;
-        answer.clear();
-        answer.push_str(&years[asked as usize].to_string());
+        to.answer.clear();
+        to.answer.push_str(&to.years[asked as usize].to_string());
 
         let background = self.take_background(random);
+        let Question { text, names, indices, stated, statements, .. } = to;
         let places = people + background.len() as u32;
         random.sample(places, people, indices);
         stated.clear();
         stated.resize(places as usize, false);
         indices.iter().for_each(|&place| stated[place as usize] = true);
+        let Strings { instruction, head: [before, after], .. } = Strings::get();
         text.clear();
         if self.groups > 1 {
             text.push_str(instruction);
@@ -279,10 +170,38 @@ impl Multihop {
             text.push_str(sentence.map_or("", String::as_str));
         }
         text.push_str(if self.groups > 1 { "</context>" } else { " " });
-        let [before, after] = head;
         text.push_str(before);
-        name(asked, text);
+        push_name(names[asked as usize], text);
         text.push_str(after);
+    }
+
+    /// Draws the year of each person in the first group, and whose year each other person has. Writes the statements.
+    fn state_years(&self, random: &mut Random, to: &mut Question) {
+        let Strings { direct, link, .. } = Strings::get();
+        let Question { names, years, indices, statements, .. } = to;
+        let name = |person: u32, to: &mut String| push_name(names[person as usize], to);
+        random.sample(YEARS, self.group, years);
+        statements.resize_with(names.len(), String::new);
+        for person in 0..self.group {
+            let year = FIRST_YEAR + years[person as usize];
+            years.push(year);
+            let push_year = |to: &mut String| to.push_str(&year.to_string());
+            fill(&mut statements[person as usize], direct, |to| name(person, to), push_year);
+        }
+        // From here on, `years[i]` is the year of person i.
+        years.drain(..self.group as usize);
+        for group in 1..self.groups {
+            indices.clear();
+            indices.extend(0..self.group);
+            random.shuffle(indices);
+            for (place, &index) in indices.iter().enumerate() {
+                let person = group * self.group + place as u32;
+                let other = (group - 1) * self.group + index;
+                years.push(years[other as usize]);
+                let statement = &mut statements[person as usize];
+                fill(statement, link, |to| name(person, to), |to| name(other, to));
+            }
+        }
     }
 
     /// Consecutive sentences from a drawn one on, while they have fewer words than M and sentences remain.
@@ -298,6 +217,106 @@ impl Multihop {
         });
         let count = count.count();
         rest.get(..count).unwrap_or_default()
+    }
+}
+
+impl Generator for Multihop {
+    fn new(arguments: &Arguments) -> Result<Multihop, TaskError> {
+        let group = arguments.int("N", "each of the N people has a different year, out of 60")?;
+        let most = i64::from(MOST_PEOPLE / group);
+        let reason = "a text names N * hops people, at most 1000";
+        let groups = arguments.within("hops", arguments.get("hops")?, (1, most), reason)?;
+        let most_words = arguments.int("M", "background has 0 to 1048576 words")?;
+        let background: Vec<String> = arguments.get("background")?;
+        if most_words > 0 && background.is_empty() {
+            return Err(TaskError::new(
+                format!("multihop: M is {most_words}, but there are no background sentences"),
+                "give background, a list of sentences, or set M to 0",
+            ));
+        }
+        if let Some(empty) = background.iter().position(|sentence| words(sentence) == 0) {
+            return Err(TaskError::new(
+                format!("multihop: background sentence {empty} is empty"),
+                "take it out of the list",
+            ));
+        }
+        Ok(Multihop { group, groups, most_words: u64::from(most_words), background })
+    }
+
+    fn separator(&self) -> Option<u32> {
+        Some(EOS)
+    }
+
+    fn vocab(&self) -> u32 {
+        BYTES
+    }
+
+    fn alphabet(&self) -> Vec<u32> {
+        let Strings { instruction, direct, link, head } = Strings::get();
+        let strings =
+            [instruction].into_iter().chain(direct).chain(link).chain(head).chain(&self.background);
+        let mut bytes: Vec<u8> = strings.flat_map(|text| text.bytes()).collect();
+        bytes.extend(Fields::get().bytes());
+        bytes.extend(b" 0123456789<context></context>");
+        bytes.sort_unstable();
+        bytes.dedup();
+        bytes.into_iter().map(u32::from).chain([EOS]).collect()
+    }
+
+    /// Minimum text length: the text contains at least its statements.
+    fn least_tokens(&self, _mode: Mode) -> u64 {
+        let [before, middle, after] = &Strings::get().direct;
+        let statement = before.len() + middle.len() + after.len() + "A B C 1950 ".len();
+        u64::from(self.group * self.groups) * statement as u64
+    }
+
+    fn identity(&self) -> Option<String> {
+        let Multihop { group, groups, most_words, background } = self;
+        let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data multihop background");
+        for sentence in background {
+            hasher.update(sentence.as_bytes()).update(b"\0");
+        }
+        let background = hasher.finalize();
+        let fields = Fields::get().digest();
+        Some(format!(
+            "M {most_words}\nN {group}\nbackground {background}\nfields {fields}\nk {groups}\n"
+        ))
+    }
+
+    fn sample(&self, random: &mut Random, _mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
+        let question: &mut Question = scratch.buffers();
+        self.ask(random, question);
+        let Tape { tokens, labels: _, answers } = tape;
+        tokens.extend(question.text.bytes().map(u32::from));
+        answers.push(Span { start: tokens.len(), len: question.answer.len(), level: self.groups });
+        tokens.extend(question.answer.bytes().map(u32::from));
+    }
+
+    /// Adds the path from the person in the question to the one with a stated year.
+    fn describe(&self, tape: &Tape, _random: Option<&Random>) -> String {
+        let (text, answer) = tape.text(true);
+        let answer = answer.unwrap_or_default();
+        let mut lines = format!("{text}{answer}\n");
+        let sentence = |start: &str| {
+            let (_, rest) = text.split_once(start)?;
+            rest.split_once('.').map(|(end, _)| end.to_owned())
+        };
+        let asked =
+            text.rsplit_once("Answer me: ").and_then(|(_, rest)| rest.split_once(" was born"));
+        let Some((asked, _)) = asked else { return lines };
+        let mut person = asked.to_owned();
+        // A path has at most as many steps as people, so this ends even if people refer to each other in a circle.
+        for _ in 0..=text.matches(" was born in the same year as ").count() {
+            if let Some(other) = sentence(&format!("{person} was born in the same year as ")) {
+                let _ = writeln!(lines, "  {person}, as {other}");
+                person = other;
+                continue;
+            }
+            let year = sentence(&format!("{person} was born in the year of ")).unwrap_or_default();
+            let _ = writeln!(lines, "  {person}: {year} ({})", verdict(year == answer));
+            break;
+        }
+        lines
     }
 }
 
@@ -328,8 +347,7 @@ fn fill(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Mode;
-    use crate::task::{Scratch, Task};
+    use crate::task::Task;
     use serde_json::json;
     use support::golden::{self, StreamDigest};
 

@@ -1,14 +1,9 @@
-//! The parameters of tasks as recipes write them.
-//!
-//! In: nothing. Out: for each parameter its path, the values it takes, its default and its meaning. Must stay true: this
-//! is the only home of bounds and defaults; generators and recipes read them here.
-
-use super::TaskError;
+//! The rows of parameters: name, values, default and meaning of each. Generators, recipes and help read them here.
 
 /// One parameter of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its path in a recipe: `data.depo.N`.
+    /// Its path: `data.depo.N`.
     pub path: &'static str,
     /// The values it takes.
     pub values: Values,
@@ -18,6 +13,10 @@ pub struct Parameter {
     pub doc: &'static str,
     /// Other common names, which are suggested but never accepted.
     pub also: &'static [&'static str],
+    /// Another published name, which is accepted outside recipes.
+    pub alias: Option<&'static str>,
+    /// Whether recipes and locks have it. If not, only `canonc data` takes it.
+    pub in_recipes: bool,
 }
 
 /// The values that a parameter takes.
@@ -25,14 +24,68 @@ pub struct Parameter {
 pub enum Values {
     /// An integer from the first bound to the second, both included.
     Int(i64, i64),
+    /// The seed of a generator: an unsigned integer, or null for the default.
+    Seed,
     /// `true` or `false`.
     Bool,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// A name, which the task looks up among these.
+    Name(&'static [&'static str]),
     /// Some of these letters.
     Letters(&'static str),
     /// A list of integers.
     Ints(i64, i64),
+    /// A list of texts.
+    Texts,
+    /// An object. Recipes cannot write it.
+    Object(&'static Form),
+}
+
+/// The form of a JSON value.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// An integer of 64 bits.
+    Int,
+    /// An unsigned integer of 64 bits.
+    Unsigned,
+    /// `true` or `false`.
+    Bool,
+    /// Text.
+    Text,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of values of one form.
+    List(&'static Form),
+    /// An object with these keys, and any others; the text describes it.
+    Object(&'static str, &'static [Key]),
+}
+
+/// A key of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// The form of its value.
+    pub form: Form,
+    /// Whether it may be missing or null.
+    pub is_optional: bool,
+}
+
+impl Values {
+    /// The form of these values, whatever their bounds.
+    pub(super) fn form(&self) -> Form {
+        match *self {
+            Values::Int(..) => Form::Int,
+            Values::Seed => Form::Unsigned,
+            Values::Bool => Form::Bool,
+            Values::Word(words) => Form::Word(words),
+            Values::Name(_) | Values::Letters(_) => Form::Text,
+            Values::Ints(..) => Form::List(&Form::Int),
+            Values::Texts => Form::List(&Form::Text),
+            Values::Object(form) => *form,
+        }
+    }
 }
 
 /// A parameter's value when it is not given.
@@ -40,10 +93,16 @@ pub enum Values {
 pub enum Default {
     /// It has to be given.
     Required,
-    /// As TOML.
+    /// It has to be given in recipes; elsewhere another parameter can be given instead.
+    RequiredInRecipes,
+    /// This value, as TOML and JSON.
     Is(&'static str),
-    /// Computed from other parameters; the text says how.
-    Follows(&'static str),
+    /// The integers from 1 to the value of the parameter with this path.
+    UpTo(&'static str),
+    /// The value of the parameter with this path.
+    SameAs(&'static str),
+    /// None: without a value it has no effect.
+    Nothing,
 }
 
 pub(super) const fn parameter(
@@ -52,7 +111,7 @@ pub(super) const fn parameter(
     default: Default,
     doc: &'static str,
 ) -> Parameter {
-    Parameter { path, values, default, doc, also: &[] }
+    Parameter { path, values, default, doc, also: &[], alias: None, in_recipes: true }
 }
 
 impl Parameter {
@@ -60,56 +119,37 @@ impl Parameter {
         Parameter { also, ..self }
     }
 
-    /// Whether it has no default.
+    pub(super) const fn alias(self, alias: &'static str) -> Parameter {
+        Parameter { alias: Some(alias), ..self }
+    }
+
+    pub(super) const fn outside_recipes(self) -> Parameter {
+        Parameter { in_recipes: false, ..self }
+    }
+
+    /// Whether it has to be given everywhere.
     pub fn is_required(&self) -> bool {
         matches!(self.default, Default::Required)
     }
 
+    /// Whether null means that it is not given.
+    pub(super) fn is_nullable(&self) -> bool {
+        matches!(self.values, Values::Seed)
+            || !matches!(self.default, Default::Required | Default::Is(_))
+    }
+
     /// `N` of `data.depo.N`.
     pub fn name(&self) -> &'static str {
-        self.path.rsplit('.').next().unwrap_or(self.path)
+        last(self.path)
+    }
+
+    /// Its name, and its other name if it has one.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        [self.name()].into_iter().chain(self.alias)
     }
 }
 
-fn find(parameters: &'static [Parameter], name: &str) -> Option<&'static Parameter> {
-    parameters.iter().find(|parameter| parameter.name() == name)
-}
-
-/// An integer parameter's bounds.
-pub(super) fn bounds(parameters: &'static [Parameter], name: &str) -> (i64, i64) {
-    match find(parameters, name).map(|parameter| parameter.values) {
-        Some(Values::Int(least, most) | Values::Ints(least, most)) => (least, most),
-        Some(Values::Bool | Values::Word(_) | Values::Letters(_)) | None => (i64::MIN, i64::MAX),
-    }
-}
-
-/// An integer parameter's default.
-pub(super) fn default_int(parameters: &'static [Parameter], name: &str) -> i64 {
-    match find(parameters, name).map(|parameter| parameter.default) {
-        Some(Default::Is(value)) => value.parse().unwrap_or(0),
-        Some(Default::Required | Default::Follows(_)) | None => 0,
-    }
-}
-
-/// A switch's default.
-pub(super) fn default_bool(parameters: &'static [Parameter], name: &str) -> bool {
-    matches!(find(parameters, name).map(|p| p.default), Some(Default::Is("true")))
-}
-
-/// `value` as u32 if it is in `low..=high`; otherwise an error with the parameter's name and the bounds.
-pub(super) fn bounded(
-    task: &str,
-    name: &'static str,
-    value: i64,
-    (low, high): (i64, i64),
-    why: &str,
-) -> Result<u32, TaskError> {
-    match u32::try_from(value) {
-        Ok(of) if (low..=high).contains(&value) => Ok(of),
-        _ => Err(TaskError::new(
-            format!("{task}: {name} is {value}, but {why}"),
-            format!("set {name} to a value from {low} to {high}"),
-        )
-        .about(name)),
-    }
+/// `N` of `data.depo.N`.
+pub(super) fn last(path: &'static str) -> &'static str {
+    path.rsplit('.').next().unwrap_or(path)
 }

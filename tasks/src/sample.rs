@@ -51,4 +51,21 @@ impl Tape {
             answers.iter_mut().for_each(|span| span.start -= start);
         }
     }
+
+    /// The bytes of a sample of text, and of the answer at its end if it `is_answered`.
+    pub fn text(&self, is_answered: bool) -> (String, Option<String>) {
+        let answer = self.answers.first().filter(|_| is_answered);
+        let end = answer.map_or(self.tokens.len(), |answer| answer.start);
+        let (text, answer) = self.tokens.split_at(end);
+        let string = |tokens: &[u32]| {
+            let bytes: Vec<u8> = tokens.iter().map(|&token| token as u8).collect();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        (string(text), is_answered.then(|| string(answer)))
+    }
+}
+
+/// How descriptions of samples judge an answer.
+pub(super) fn verdict(right: bool) -> &'static str {
+    if right { "right" } else { "WRONG" }
 }

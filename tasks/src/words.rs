@@ -1,8 +1,5 @@
-//! Names of several tokens, for Depo and Brevo.
-//!
-//! In: draws. Out: the multi-token names that Depo and Brevo give their vertices, and a writer for them. Must stay
-//! true: names are a prefix code, since only their last token comes from the second alphabet; the order of draws is the
-//! published one; a repeated name costs its draws and changes nothing else.
+//! Names of several tokens, for Depo and Brevo: a prefix code, since only their last token comes from the second
+//! alphabet. A repeated name costs its draws and changes nothing else.
 
 use super::cpython::Random;
 use super::cpython::set::{TupleSet, WIDTH_STEP};
@@ -36,6 +33,11 @@ pub(super) fn name_space(letters: u32, least: u32, most: u32) -> u64 {
     (least..=most)
         .map(|len| u64::from(letters).saturating_pow(len))
         .fold(0, |sum: u64, count| sum.saturating_add(count))
+}
+
+/// The tokens of a name, joined.
+pub(super) fn joined(name: &[u32]) -> String {
+    name.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
 /// Appends to a list that it first extends, so that names (with lengths that no branch predictor can guess) are copied

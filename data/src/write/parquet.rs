@@ -11,7 +11,6 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use super::text_of;
 use tasks::sample::Tape;
 
 /// A row group is written once it has this many tokens.
@@ -87,7 +86,7 @@ impl<W: Write + Send> Writer<W> {
             self.labels.push(tape.labels.iter().map(|&label| i32::from(label)));
         }
         if self.columns.text {
-            let (text, answer) = text_of(tape, self.columns.answer);
+            let (text, answer) = tape.text(self.columns.answer);
             self.texts.push(ByteArray::from(text.into_bytes()));
             self.answers.extend(answer.map(|answer| ByteArray::from(answer.into_bytes())));
         }

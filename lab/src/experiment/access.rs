@@ -1,14 +1,12 @@
-//! Typed access to checked fields.
-//!
-//! Accessors for checked fields. They run after `complete` has put a value of the right kind at every
-//! existing path, so the fallbacks below are never used.
+//! Typed access to checked fields. `complete` has put a value of the right kind at every existing path, so the fallbacks
+//! below are never used.
 
 use dsl::Decimal;
 
 use crate::field::{FieldValue, Fields};
 
 pub(super) fn int(fields: &Fields, path: &str) -> i64 {
-    if let Some(FieldValue::Int(n)) = fields.get(path) { *n } else { 0 }
+    fields.get(path).and_then(FieldValue::as_int).unwrap_or(0)
 }
 
 pub(super) fn count(fields: &Fields, path: &str) -> u64 {
@@ -24,11 +22,11 @@ pub(super) fn truth(fields: &Fields, path: &str) -> bool {
 }
 
 pub(super) fn text<'a>(fields: &'a Fields, path: &str) -> &'a str {
-    if let Some(FieldValue::Text(text)) = fields.get(path) { text } else { "" }
+    fields.get(path).and_then(FieldValue::as_text).unwrap_or("")
 }
 
 pub(super) fn list<'a>(fields: &'a Fields, path: &str) -> &'a [FieldValue] {
-    if let Some(FieldValue::List(items)) = fields.get(path) { items } else { &[] }
+    fields.get(path).and_then(FieldValue::as_list).unwrap_or(&[])
 }
 
 pub(super) fn seed(fields: &Fields, path: &str) -> u64 {
@@ -43,14 +41,7 @@ pub(super) fn seed(fields: &Fields, path: &str) -> u64 {
 }
 
 pub(super) fn counts(fields: &Fields, path: &str) -> Vec<u64> {
-    let one = |item: &FieldValue| match item {
-        FieldValue::Int(n) => u64::try_from(*n).ok(),
-        FieldValue::Big(_)
-        | FieldValue::Real(_)
-        | FieldValue::Bool(_)
-        | FieldValue::Text(_)
-        | FieldValue::List(_) => None,
-    };
+    let one = |item: &FieldValue| item.as_int().and_then(|n| u64::try_from(n).ok());
     list(fields, path).iter().filter_map(one).collect()
 }
 

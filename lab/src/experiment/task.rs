@@ -1,13 +1,10 @@
-//! Synthetic tasks in locks: the task of an experiment, the vocabulary it needs, and checks.
-//!
-//! In: the data fields of an experiment. Out: the task, and problems. Must stay true: the task itself, with its bounds,
-//! tokens and digest, is defined in `tasks` alone; parameters that it refuses are refused here, before anything is
-//! locked.
+//! Synthetic tasks in locks: the task of an experiment, the vocabulary it needs, and checks. Parameters that the task
+//! refuses are refused here, before anything is locked.
 
 use tasks::TaskError;
-use tasks::metric::{self, BITS};
+use tasks::metric;
 use tasks::sample::Mode;
-use tasks::task::{Definition, Task};
+use tasks::task::{Definition, Refusal, Task, Windows};
 
 use super::access::{as_toml, int, list, text};
 use crate::error::Problem;
@@ -17,17 +14,14 @@ use compiler::digest::Digest;
 /// Vocabulary of the byte tokenizer.
 const BYTES: i64 = tasks::BYTES as i64;
 
-/// A shorter window would rarely contain a whole biography of Capo; their mean length is 367 bytes.
-const BIOGRAPHY: i64 = 512;
-
 const TASK_TAG: &str = "canonc.task.v1";
 
 /// The task's identity in a lock, which follows from the lock's own lines; `None` for text.
 pub(super) fn digest(fields: &Fields) -> Option<Digest> {
     let name = text(fields, "data.task");
-    let Definition { revision, parameters, .. } = Definition::find(name)?;
-    let mut lines = format!("task = \"{name}\"\nrevision = {revision}\n");
-    for parameter in *parameters {
+    let task = Definition::find(name)?;
+    let mut lines = format!("task = \"{name}\"\nrevision = {}\n", task.revision);
+    for parameter in task.in_recipes() {
         if let Some(value) = fields.get(parameter.path) {
             lines += &format!("{} = {value}\n", parameter.name());
         }
@@ -39,12 +33,12 @@ pub(super) fn digest(fields: &Fields) -> Option<Digest> {
 pub(super) fn task(fields: &Fields) -> Option<Result<Task, TaskError>> {
     let name = text(fields, "data.task");
     let definition = Definition::find(name)?;
-    let params: toml::Table = definition
-        .parameters
-        .iter()
+    let parameters: toml::Table = definition
+        .in_recipes()
+        .into_iter()
         .filter_map(|p| Some((p.name().to_owned(), as_toml(fields.get(p.path)?))))
         .collect();
-    Some(Task::parse(name, params))
+    Some(definition.task(parameters))
 }
 
 /// The smallest vocabulary that an arch needs.
@@ -70,8 +64,14 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
         None => {}
         Some(Ok(task)) => {
             window(fields, &task, &mut problem);
-            if matches!(task, Task::Capo(_)) {
-                biographies(fields, &mut problem);
+            let metrics = list(fields, "evaluation.metrics").iter().map(FieldValue::plain);
+            let windows = Windows {
+                seq_len: int(fields, "data.seq_len"),
+                is_published: text(fields, "data.order") == "published",
+                metrics: metrics.collect(),
+            };
+            for Refusal { field, message, help } in task.check(&windows) {
+                problem(field, message, &help);
             }
         }
         Some(Err(TaskError { problem: _, parameter, message, help })) => {
@@ -129,31 +129,6 @@ fn window(fields: &Fields, task: &Task, problem: &mut impl FnMut(&str, String, &
             "data.loss_on",
             format!("loss_on is \"answer\", but {name} does not label its answers"),
             "write loss_on = \"all\", as published",
-        );
-    }
-}
-
-/// Checks how Capo's biographies are packed and measured.
-fn biographies(fields: &Fields, problem: &mut impl FnMut(&str, String, &str)) {
-    if text(fields, "data.order") == "published" {
-        problem(
-            "data.order",
-            "order is \"published\", but the published data has one biography per person in a fixed order, not windows"
-                .to_owned(),
-            "write order = \"indexed\", which draws new people and sentences for each window",
-        );
-    }
-    let seq_len = int(fields, "data.seq_len");
-    let bits = list(fields, "evaluation.metrics").iter().any(|metric| metric.plain() == BITS);
-    if bits && seq_len < BIOGRAPHY {
-        problem(
-            "data.seq_len",
-            format!(
-                "a window of {seq_len} tokens rarely holds a whole biography, and bits are counted over whole biographies"
-            ),
-            &format!(
-                "set seq_len to {BIOGRAPHY} or more, or leave \"bits\" out of evaluation.metrics"
-            ),
         );
     }
 }

@@ -1,9 +1,8 @@
-//! Rows that only audits read: an arch's own fields under foreign names, keys of other trainers that
-//! are not fields of a lock, and columns that repeat a key.
+//! Rows that only audits read: an arch's own fields under foreign names, keys of other trainers that are not fields of a
+//! lock, and columns that repeat a key. No path or name is also in the field table.
 //!
-//! In: nothing. Out: [`FOREIGN`], sorted by path. Must stay true: rows have the same type as the table's,
-//! and no path or name is in both; a documented default is the trainer's own (`TrainArgs` of
-//! facebookresearch/lingua with its nested arguments, and the release's fork; `simple_evaluate` of lm-evaluation-harness).
+//! A documented default is the trainer's own (`TrainArgs` of facebookresearch/lingua with its nested arguments, and the
+//! release's fork; `simple_evaluate` of lm-evaluation-harness).
 
 use super::{FieldDef, free};
 

@@ -1,8 +1,5 @@
-//! Patterns of parameters: by path, by role, or both.
-//!
-//! In: a text such as `layers.*.mixer.wq`, `**.A:canon` or `:embed`. Out: a [`Pattern`], which says of each parameter
-//! whether it is meant. Must stay true: a pattern without `?` must match, so that a wrong name is found; `*` stays
-//! within one part of a path.
+//! Patterns of parameters, by path, by role, or both: `layers.*.mixer.wq`, `**.A:canon`, `:embed`. `*` stays within one part
+//! of a path. A pattern without `?` must match, so that a wrong name is noticed.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +8,8 @@ use dsl::Decimal;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::value::{Bounds, FieldValue, MAX_LIST, MAX_NAME, real, row, shown, string};
+use super::value::{Bounds, FieldValue};
+use super::written::{MAX_NAME, real, row, short, shown, string};
 
 /// A set of parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,11 +110,8 @@ pub(super) fn read(
     items: &[Spanned<DeValue<'_>>],
     bounds: Option<Bounds>,
 ) -> Result<FieldValue, String> {
-    if items.len() > MAX_LIST {
-        return Err(format!("a list of {} is longer than {MAX_LIST}", items.len()));
-    }
     let mut known = BTreeMap::new();
-    for item in items {
+    for item in short(items)? {
         let (text, number) = match bounds {
             None => (pattern(item.get_ref())?, None),
             Some(bounds) => {

@@ -1,7 +1,5 @@
-//! A task of an evaluation suite, as a lock names it.
-//!
-//! In: its name, metrics and digests. Out: one line of text, and back. Must stay true: two tasks with equal lines ask the
-//! same questions in the same way; a task has exactly one line.
+//! A task of an evaluation suite as a lock names it, in one line of text. Two tasks with equal lines ask the same questions
+//! in the same way, and a task has exactly one line.
 
 use std::fmt;
 
@@ -10,7 +8,8 @@ use tasks::metric::{self, Counted, OfSuites};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::value::{FieldValue, MAX_LIST, shown, string};
+use super::value::FieldValue;
+use super::written::{short, shown, string};
 
 /// A task of a suite.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +57,7 @@ impl SuiteTask {
         let (name, metrics) = (next()?.to_owned(), next()?.split(',').map(str::to_owned).collect());
         let questions = next()?.parse().ok()?;
         let mut labelled = |label: &str| match next() {
-            Some(found) if found == label => Digest::parse(next()?),
+            Some(word) if word == label => Digest::parse(next()?),
             Some(_) | None => None,
         };
         let (settings, asked) = (labelled("settings")?, labelled("questions")?);
@@ -76,8 +75,8 @@ impl SuiteTask {
         };
         let task = SuiteTask { name, metrics, questions, settings, asked, examples, counted };
         let known = task.metric_names().all(|name| metric::of_suite(&name).is_some());
-        let whole = known && task.counts() == counted.is_some();
-        (whole && task.to_string() == text).then_some(task)
+        let has_counts = task.counts() == counted.is_some();
+        (known && has_counts && task.to_string() == text).then_some(task)
     }
 }
 
@@ -98,11 +97,8 @@ impl fmt::Display for SuiteTask {
 
 /// Reads a list of tasks with different names.
 pub(super) fn read(items: &[Spanned<DeValue<'_>>]) -> Result<FieldValue, String> {
-    if items.len() > MAX_LIST {
-        return Err(format!("a list of {} is longer than {MAX_LIST}", items.len()));
-    }
     let mut tasks: Vec<SuiteTask> = Vec::new();
-    for item in items {
+    for item in short(items)? {
         let item = item.get_ref();
         let Some(task) = string(item).and_then(SuiteTask::parse) else {
             return Err(format!(

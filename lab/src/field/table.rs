@@ -1,14 +1,12 @@
-//! The rows of the field table.
-//!
-//! In: nothing. Out: [`TABLE`], by path, and the word lists its rows use. Must stay true: sorted by
-//! path; a doc is a sentence; a row newer than the first locks gives its neutral value, which leaves
-//! the meaning of older locks unchanged.
+//! The rows of the field table, sorted by path, and the word lists that they use. A row newer than the first locks gives
+//! its neutral value, which leaves the meaning of older locks unchanged.
 
 use std::sync::LazyLock;
 
+use tasks::DEFINITIONS;
 use tasks::metric::{self, EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
-use tasks::parameter::{self, Parameter, Values};
-use tasks::task::{SIZED, WRITTEN};
+use tasks::parameter::{Default, Parameter, Values};
+use tasks::task::{self, names_where};
 
 use super::{Bounds, FieldDef, derived, free};
 
@@ -22,25 +20,11 @@ const TOKENIZER: &str = "data.tokenizer";
 const TRAINED: &[&str] = &["huggingface", "sentencepiece", "tiktoken"];
 /// The tasks of the release's evaluations.
 const HARNESS: &str = "[\"hellaswag\", \"boolq\", \"piqa\", \"social_iqa\", \"winogrande\", \"openbookqa\", \"arc_easy\", \"arc_challenge\", \"race\", \"commonsense_qa\", \"copa\", \"lambada_openai\", \"triviaqa\"]";
-/// Tasks with a generator.
-const SYNTHETIC: &[&str] = &tasks::task::TASKS;
-/// What a recipe can train on.
-const DATA_TASKS: &[&str] = &{
-    let mut names = ["text"; SYNTHETIC.len() + 1];
-    let mut at = 0;
-    while at < SYNTHETIC.len() {
-        names[at] = SYNTHETIC[at];
-        at += 1;
-    }
-    names
-};
 /// The metrics of text that is trained on.
 pub(crate) const TEXT_METRICS: &[&str] = &[EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY];
 /// Text has no answers.
 pub(super) const USUAL_TEXT_METRICS: &[&str] = &[EVAL_LOSS, TOKEN_ACCURACY];
 pub(super) const TEXT: &[&str] = &["text"];
-/// Data with tokens that are text.
-const TEXTUAL: &[&str] = &["capo", "multihop", "text"];
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 
 use super::Class::{Carried, Cosmetic, Measured, Platform, Semantic};
@@ -50,40 +34,73 @@ use super::Kind::{
 };
 use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics, Setup};
 
+/// Words of a row, which live as long as the table.
+type WordList = &'static [&'static str];
+
+/// Tasks with a generator.
+static SYNTHETIC: LazyLock<Vec<&str>> = LazyLock::new(task::names);
+/// What a recipe can train on.
+static DATA_TASKS: LazyLock<Vec<&str>> = LazyLock::new(|| [SYNTHETIC.as_slice(), TEXT].concat());
+/// Tasks with a largest sample size.
+static SIZED: LazyLock<Vec<&str>> = LazyLock::new(|| names_where(|task| task.sized));
+/// Tasks with metrics that score generated text.
+static WRITTEN: LazyLock<Vec<&str>> =
+    LazyLock::new(|| names_where(|task| !task.written.is_empty()));
+/// Data with tokens that are text.
+static TEXTUAL: LazyLock<Vec<&str>> =
+    LazyLock::new(|| [names_where(|task| task.is_text).as_slice(), TEXT].concat());
+
 /// Every field, by path: the rows below, and the parameters of each task.
 pub static TABLE: LazyLock<Vec<FieldDef>> = LazyLock::new(|| {
-    let parameters = tasks::task::DEFINITIONS
-        .iter()
-        .flat_map(|task| task.parameters.iter().map(|parameter| of_task(parameter, task.names)));
+    let parameters = DEFINITIONS.into_iter().flat_map(|task| {
+        let only: WordList = std::slice::from_ref(&task.name);
+        task.in_recipes().into_iter().filter_map(move |parameter| of_task(parameter, only))
+    });
     let mut rows: Vec<FieldDef> = ROWS.iter().copied().chain(parameters).collect();
     rows.sort_by_key(|def| def.path);
     rows
 });
 
-/// The row of a task's parameter.
-fn of_task(parameter: &Parameter, task: &'static [&'static str]) -> FieldDef {
-    let Parameter { path, values, default, doc, also } = *parameter;
-    let kind = match values {
+/// The row of a task's parameter; `None` if recipes cannot write such values.
+fn of_task(parameter: &Parameter, task: WordList) -> Option<FieldDef> {
+    let kind = match parameter.values {
         Values::Int(least, most) => Int(least, most),
+        Values::Seed => Int(0, i64::MAX),
         Values::Bool => Bool,
-        Values::Word(words) => Word(words, &[]),
+        Values::Word(words) => Word(sorted(words), &[]),
+        Values::Name(names) => Word(names, &[]),
         Values::Letters(letters) => Letters(letters),
         Values::Ints(least, most) => Ints(least, most),
+        Values::Texts | Values::Object(_) => return None,
     };
-    let row = free(path, Semantic, kind, doc).only(TASK, task).also(also);
-    match default {
-        parameter::Default::Required => row,
-        parameter::Default::Is(value) => row.is(value),
-        parameter::Default::Follows(words) if path.ends_with(".lens") => {
-            row.from(super::up_to_l, words)
+    let row = free(parameter.path, Semantic, kind, parameter.doc);
+    let default = match parameter.default {
+        Default::Required | Default::RequiredInRecipes | Default::Nothing => {
+            super::Default::Required
         }
-        parameter::Default::Follows(words) => row.from(super::as_lens, words),
-    }
+        Default::Is(value) => super::Default::Is(value),
+        Default::UpTo(path) => super::Default::UpTo(path),
+        Default::SameAs(path) => super::Default::SameAs(path),
+    };
+    Some(FieldDef { default, ..row.only(TASK, task).also(parameter.also) })
 }
+
+/// The words in the order of help texts. The table keeps them for as long as the program runs.
+fn sorted(words: WordList) -> WordList {
+    let mut words = words.to_vec();
+    words.sort_unstable();
+    words.leak()
+}
+
+/// The default of `data.loss_on` in words.
+static LOSS_ON: LazyLock<String> = LazyLock::new(|| {
+    let labelled = names_where(|task| task.labels).join(" and ");
+    format!("`\"answer\"` for {labelled}, else `\"all\"`")
+});
 
 /// Every field that is not a parameter of a task, by path.
 #[rustfmt::skip]
-const ROWS: &[FieldDef] = &[
+static ROWS: LazyLock<Vec<FieldDef>> = LazyLock::new(|| vec![
     derived("arch.canon_parameters", Cosmetic, "", "Parameters in the fills of slots."),
     derived("arch.flops_per_token", Cosmetic, "FLOP", "Forward, at arch.seq_len; a multiply-add counts two."),
     derived("arch.graph", Semantic, "", "Structural hash of the compute graph."),
@@ -112,14 +129,14 @@ const ROWS: &[FieldDef] = &[
     derived("data.epochs", Cosmetic, "", "Passes over the documents; known once the data is bound."),
     free("data.held_out", Semantic, Real(Bounds::BelowOne), "Share of the documents kept for evaluation.").is("0.01").only(TASK, TEXT),
     free("data.held_out_seed", Semantic, Seed, "Seed of the choice of held-out documents.").is("0").only(TASK, TEXT),
-    free("data.ids", Semantic, Word(&["dense", "published"], &[]), "Token ids: as published, or renumbered without unused ones.").is("\"published\"").only(TASK, SYNTHETIC),
-    free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(super::loss_on, "`\"answer\"` for brevo and depo, else `\"all\"`"),
-    free("data.order", Semantic, Word(&["indexed", "published"], &[]), "Order of the data: numbered windows, or the published stream, which cannot be resharded.").is("\"indexed\"").only(TASK, SYNTHETIC),
+    free("data.ids", Semantic, Word(&["dense", "published"], &[]), "Token ids: as published, or renumbered without unused ones.").is("\"published\"").only(TASK, &SYNTHETIC),
+    free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(super::loss_on, &LOSS_ON),
+    free("data.order", Semantic, Word(&["indexed", "published"], &[]), "Order of the data: numbered windows, or the published stream, which cannot be resharded.").is("\"indexed\"").only(TASK, &SYNTHETIC),
     free("data.seq_len", Semantic, Int(1, 1 << 24), "Input tokens of one window.").unit("tokens").also(&["context", "length"]).default_there("2048"),
     free("data.shuffle", Semantic, Word(&["buffer", "documents", "windows"], &[]), "The unit of shuffling: all windows of a pass; whole documents, so that consecutive windows come from one document; or, as in Lingua, a buffer of consecutive windows from documents in file order.").is("\"windows\"").only(TASK, TEXT).younger("\"documents\"").means("buffer"),
     free("data.shuffle_buffer", Semantic, Int(1, COUNT), "Consecutive windows that are shuffled together. Lingua shuffles the `prefetch_size` batches of one rank.").only("data.shuffle", &["buffer"]).unit("windows"),
     free("data.source", Semantic, Name, "A name for the documents. Once the data is bound, its digest identifies it instead.").only(TASK, TEXT).called(&["data_source", "data.sources"]),
-    free("data.task", Semantic, Word(DATA_TASKS, &["babilong"]), "The task to train on."),
+    free("data.task", Semantic, Word(&DATA_TASKS, &["babilong"]), "The task to train on."),
     derived("data.task_digest", Semantic, "", "Digest of a synthetic task: name, parameters, revision of its generator."),
     free(TOKENIZER, Semantic, Word(&["bytes", "huggingface", "sentencepiece", "tiktoken"], &[]), "The tokenizer: bytes, or the format of its file.").is("\"bytes\"").only(TASK, TEXT).called(&["data.tokenizer.name"]).default_there("bytes").spoken(&[("sp", "sentencepiece")]).records_text(),
     free("data.tokenizer_digest", Semantic, Digest, "Digest of the tokenizer's file and of everything else that affects its tokens, written by `canonc bind`.").is("\"unbound\"").only(TOKENIZER, TRAINED).records_text(),
@@ -129,11 +146,11 @@ const ROWS: &[FieldDef] = &[
     free("data.weights", Semantic, Ints(0, COUNT), "Share of each source among the documents that are read, regardless of their lengths. With no weights, or one, every document is read once per pass. A source with weight 0 is not trained on, but its held-out documents are still evaluated.").is("[]").only(TASK, TEXT),
     free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps").about(Cadence).called(&["checkpoint.eval.every"]).default_there("1000"),
     free("evaluation.metrics", Measured, Words(metric::NAMES), "Metrics to report.").from(super::metrics, "the metrics of the task"),
-    free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: always the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),
-    free("evaluation.samples", Measured, Int(1, 1 << 20), "Samples to generate per evaluation. Brevo: answers to questions. Lano: sentences, and as many on which next-token distributions are compared.").is("64").only(TASK, WRITTEN),
-    free("evaluation.suite_data", Cosmetic, Name, "The folder with the suites' files of questions, from the recipe's folder; \"beside\" for each suite's own folder.").is("\"beside\"").only(TASK, TEXTUAL).younger("\"beside\"").about(Setup),
-    free("evaluation.suite_tasks", Measured, Tasks, "The tasks of the suites, with digests of their settings, questions and examples; written by `canonc build`.").is("[]").only(TASK, TEXTUAL).younger("[]"),
-    free("evaluation.suites", Cosmetic, Names, "Suites of evaluation tasks to run at each evaluation: TOML files, from the recipe's folder, or \"release\".").is("[]").only(TASK, TEXTUAL).younger("[]").about(Setup),
+    free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: always the largest, or drawn as in training.").is("\"test\"").only(TASK, &SIZED),
+    free("evaluation.samples", Measured, Int(1, 1 << 20), "Samples to generate per evaluation. Brevo: answers to questions. Lano: sentences, and as many on which next-token distributions are compared.").is("64").only(TASK, &WRITTEN),
+    free("evaluation.suite_data", Cosmetic, Name, "The folder with the suites' files of questions, from the recipe's folder; \"beside\" for each suite's own folder.").is("\"beside\"").only(TASK, &TEXTUAL).younger("\"beside\"").about(Setup),
+    free("evaluation.suite_tasks", Measured, Tasks, "The tasks of the suites, with digests of their settings, questions and examples; written by `canonc build`.").is("[]").only(TASK, &TEXTUAL).younger("[]"),
+    free("evaluation.suites", Cosmetic, Names, "Suites of evaluation tasks to run at each evaluation: TOML files, from the recipe's folder, or \"release\".").is("[]").only(TASK, &TEXTUAL).younger("[]").about(Setup),
     free("evaluation.tokenizer_file", Cosmetic, Name, "The tokenizer's file, from the recipe's folder, if suites are run.").is("\"none\"").only(TOKENIZER, TRAINED).younger("\"none\"").about(Setup),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows per evaluation.").is("64").unit("windows"),
     free("lingua.async_eval_gpus", Cosmetic, Int(0, 65_536), "GPUs for evaluations that run in parallel with the training; 0 for none.").is("8").only(TASK, TEXT).younger("8").called(&["async_eval_gpus"]).default_there("0"),
@@ -206,4 +223,4 @@ const ROWS: &[FieldDef] = &[
     free("seeds.dropout", Semantic, IntOr(0, i64::MAX, "none"), "Seed of dropout, together with seeds.data; given if, and only if, the arch has `dropout`.").is("\"none\"").younger("\"none\""),
     free("seeds.eval", Measured, Seed, "Seed of the evaluation windows.").is("0"),
     free("seeds.init", Semantic, Seed, "Seed of the initial weights.").called(&["model.seed"]).default_there("42"),
-];
+]);

@@ -1,7 +1,5 @@
-//! The topic of a difference in a field, and the meaning of a missing key in a foreign file.
-//!
-//! In: a path and a class. Out: the default [`Topic`] of a row. Must stay true: a topic decides a
-//! result exactly if the class of its row does (a test checks this).
+//! The topic of a difference in a field, and the meaning of a missing key in a foreign file. A topic decides a result exactly
+//! if the class of its row does.
 
 use super::Class;
 

@@ -1,13 +1,9 @@
-//! Errors in recipes and comparison files, one constructor each.
-//!
-//! In: spans in the file, the key, the value. Out: diagnostics that the renderer of `.canon` files
-//! shows with an excerpt. Must stay true: each names the key and both values if there are two,
-//! and says what to type.
+//! Errors in recipes and comparison files, one constructor each. Each names the key, and both values if there are two, and
+//! says what to type.
 
 use dsl::{Diagnostic, Span};
 
-use tasks::parameter::Parameter;
-use tasks::task::{DEFINITIONS, Definition, TASKS};
+use tasks::task::{self, Definition};
 
 use crate::comparison::SelectionMode;
 use crate::field::{self, FieldDef};
@@ -40,11 +36,12 @@ pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
     if Definition::find(name).is_some() {
         return d.help(format!("a task is a table: write its parameters under [data.{name}]"));
     }
-    let has = |task: &&Definition| {
-        task.parameters.iter().any(|known| known.name() == name || known.also.contains(&name))
+    let has = |task: &Definition| {
+        let mut parameters = task.in_recipes().into_iter();
+        parameters.any(|known| known.name() == name || known.also.contains(&name))
     };
     let tables: Vec<String> =
-        DEFINITIONS.iter().filter(has).map(|task| format!("[data.{}]", task.name())).collect();
+        task::names_where(has).into_iter().map(|task| format!("[data.{task}]")).collect();
     if !tables.is_empty() {
         return d.help(format!(
             "each task has its own table: write `{name}` under {}",
@@ -124,10 +121,11 @@ fn not_done(path: &str) -> Option<&'static str> {
 
 /// What to write instead of an unknown parameter of a task.
 fn in_task(task: &Definition, name: &str) -> String {
-    let parameters = || task.parameters.iter().map(Parameter::name);
-    let renamed = task.parameters.iter().find(|known| known.also.contains(&name));
+    let in_recipes = task.in_recipes();
+    let parameters = || in_recipes.iter().map(|known| known.name());
+    let renamed = in_recipes.iter().find(|known| known.also.contains(&name));
     let case = parameters().find(|known| known.eq_ignore_ascii_case(name));
-    let near = renamed.map(Parameter::name).or(case);
+    let near = renamed.map(|known| known.name()).or(case);
     match near.or_else(|| dsl::suggest(name, parameters())) {
         Some(near) => format!("did you mean `{near}`?"),
         None if field::find(&format!("data.{name}")).is_some() => {
@@ -135,7 +133,7 @@ fn in_task(task: &Definition, name: &str) -> String {
         }
         None => {
             let known: Vec<&str> = parameters().collect();
-            format!("[data.{}] has {}", task.name(), known.join(", "))
+            format!("[data.{}] has {}", task.name, known.join(", "))
         }
     }
 }
@@ -162,10 +160,11 @@ pub(super) fn unknown_section<'k>(
     let d = Diagnostic::error("unknown-key", at, format!("a recipe has no section `[{section}]`"));
     let sections = sections();
     if let Some(task) = section.strip_prefix("data.") {
-        let near = dsl::suggest(&task.to_lowercase(), TASKS.iter().copied());
+        let tasks = task::names();
+        let near = dsl::suggest(&task.to_lowercase(), tasks.iter().copied());
         return d.help(match near {
             Some(near) => format!("did you mean `[data.{near}]`?"),
-            None => format!("the tasks with a table are {}", TASKS.join(", ")),
+            None => format!("the tasks with a table are {}", tasks.join(", ")),
         });
     }
     if let Some(near) = dsl::suggest(section, sections.iter().copied()) {

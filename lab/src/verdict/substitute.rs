@@ -150,8 +150,8 @@ fn substitute_fields(
     let mut fields = a.fields.clone();
     // A field with the value that follows anyway is left to follow; values on which the arms agree stay.
     for def in TABLE.iter().filter(|def| !declared.contains(def.path)) {
-        if let field::Default::From(rule, _) = def.default
-            && fields.get(def.path) == rule(&a.fields).as_ref()
+        if def.follows()
+            && fields.get(def.path) == field::default_of(def, &a.fields).as_ref()
             && fields.get(def.path) != b.get(def.path)
         {
             fields.remove(def.path);

@@ -1,8 +1,6 @@
 //! Verdicts without canonc: `docs/check_verdict.py`, which knows the format but not the compiler, reaches the verdicts
-//! of `diff`.
-//!
-//! In: the committed locks and random pairs. Must stay true: the script and `diff` agree on (a, b) and on (b, a). If
-//! Python or its package is missing on a CI machine, the test fails.
+//! of `diff`, on (a, b) and on (b, a), for the committed locks and random pairs. If Python or its package is missing on a
+//! CI machine, the test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -19,6 +17,7 @@ use super::ids::{in_ci, python, without_python};
 use super::pairs::pair;
 use support::programs::{compiled, files, read, root};
 use support::scratch;
+use tasks::task::names_where;
 
 /// Pairs of locks by name, each with a treatment.
 #[derive(Default, serde::Serialize)]
@@ -43,6 +42,53 @@ pub(super) fn script() -> std::path::PathBuf {
 fn said(line: &str) {
     let mut stderr = std::io::stderr();
     let _ = writeln!(stderr, "{line}");
+}
+
+/// `a`, `a and b`, `a, b and c`, each in backticks.
+fn in_words(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.as_slice() {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        names => names.concat(),
+    }
+}
+
+#[test]
+fn the_script_and_the_documentation_list_the_lines_of_every_task() {
+    let (script, documented) = (read("docs/check_verdict.py"), read("docs/locks.md"));
+    for task in tasks::DEFINITIONS {
+        let names: Vec<&str> = task.in_recipes().iter().map(|known| known.name()).collect();
+        let measured: Vec<&str> = [
+            (task.sized, "mode"),
+            (!task.written.is_empty(), "samples"),
+            (task.is_text, "suite_tasks?"),
+        ]
+        .into_iter()
+        .filter_map(|(has, name)| has.then_some(name))
+        .collect();
+        let row = format!(
+            "    \"{}\": (\"{}\", \"{}\"),\n",
+            task.name,
+            names.join(" "),
+            measured.join(" ")
+        );
+        assert!(script.contains(&row), "docs/check_verdict.py lacks the line\n{row}");
+        let words = format!("for `{}` {}", task.name, names.join(", "));
+        assert!(documented.contains(&words), "docs/locks.md lacks: {words}");
+    }
+    for words in [
+        format!("`evaluation.mode` for {}", in_words(&names_where(|task| task.sized))),
+        format!(
+            "`evaluation.samples` for {}",
+            in_words(&names_where(|task| !task.written.is_empty()))
+        ),
+        format!(
+            "for `{}` and text, `evaluation.suite_tasks`",
+            names_where(|task| task.is_text).join("`, `")
+        ),
+    ] {
+        assert!(documented.contains(&words), "docs/locks.md lacks: {words}");
+    }
 }
 
 /// The script's verdicts; `None` without Python, which is a failure on CI.

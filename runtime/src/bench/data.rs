@@ -1,8 +1,6 @@
-//! Speed of the playground's generators in samples per second on one core, and of a stand-in for the published ones.
-//!
-//! In: nothing. Out: a rate for each published setting, and the times of Lano's parser and next-token law. Must stay
-//! true: the stand-in is our own Python script, which makes as many draws as the published generator and does less
-//! besides, run on this machine just before; no figures from other machines are used.
+//! Speed of the playground's generators in samples per second on one core, and of a stand-in for the published ones: our
+//! own Python script, run on this machine just before, which makes as many draws as the published generator and does less
+//! besides. No figures from other machines are used.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -14,9 +12,9 @@ use data::DataError;
 use data::stream::Stream;
 use data::window::Order;
 use tasks::cpython::Random;
-use tasks::lano::{Lano, LanoParams};
+use tasks::lano::{self, Lano};
 use tasks::sample::Mode;
-use tasks::task::Task;
+use tasks::task::{Generator, Task};
 
 use super::Timing;
 
@@ -86,9 +84,7 @@ pub struct Parsing {
 }
 
 pub fn parsing(config: &str) -> Result<Parsing, DataError> {
-    let params: LanoParams = serde_json::from_value(json!({ "config": config }))
-        .map_err(|error| DataError::new(error.to_string(), "use another grammar"))?;
-    let lano = Lano::new(params)?;
+    let lano = Lano::new(&lano::DEFINITION.arguments(json!({ "config": config }))?)?;
     let (grammar, mut random) = (lano.grammar(), Random::new(7));
     let mut found = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..15 {

@@ -15,8 +15,8 @@ use crate::state::State;
 use data::Windows;
 use data::window::TaskWindows;
 use records::job::Job;
-use tasks::lano::grammar::Grammar;
-use tasks::lano::law::{self, Law};
+use tasks::grammar::Grammar;
+use tasks::grammar::law::{self, Law};
 use tasks::metric;
 
 /// Maximum number of sentences that one rank writes at once.

@@ -1,6 +1,7 @@
-//! In: a task with several right answers to a question, a decoder and a state. Out: how many of the model's written
-//! answers are right. Must stay true: question i is the first sample of held-out window i, alone and complete; decoding
-//! is greedy, so a state has one score; an answer that never ends is wrong.
+//! Lets the model write answers to questions with several right ones, and judges them.
+//!
+//! Question i is the first sample of held-out window i, alone and complete. Decoding is greedy, so a state has one score;
+//! an answer that never ends is wrong.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ use crate::state::State;
 use data::Windows;
 use records::job::Job;
 use records::metrics::Score;
-use tasks::brevo::Brevo;
 use tasks::sample::{Span, Tape};
+use tasks::task::Judge;
 
 /// Questions that one rank asks at once.
 const TOGETHER: u64 = 256;
@@ -29,9 +30,9 @@ struct Question {
     place: [u64; 3],
 }
 
-/// Brevo's strict score by the query's depth: every ancestor exactly once, and each after its parents.
-pub(super) fn orders(
-    brevo: &Brevo,
+/// The number of right answers by the questions' level.
+pub(super) fn judged(
+    judge: &dyn Judge,
     decoder: &Decoder,
     job: &mut Job,
     (state, sharing): (&State, Sharing<'_>),
@@ -43,7 +44,7 @@ pub(super) fn orders(
     // The questions in the windows differ from these, and get no score of their own here.
     singles.answers.clear();
     let Windows::Task(windows) = &mut job.held_out else { return Ok(scores) };
-    let stop = windows.id(brevo.marks().eos);
+    let stop = windows.id(judge.end());
     let how = SamplingOptions { temperature: 0.0, top_k: None, stop: Some(stop), rows };
     let ask = |part: u64| {
         let mut questions = Vec::new();
@@ -63,7 +64,7 @@ pub(super) fn orders(
         let mut numbers = Vec::new();
         for (Question { prompt, ids, place, .. }, text) in questions.iter().zip(texts) {
             let answer: Vec<u32> = text.tokens.iter().map(|id| windows.token(*id)).collect();
-            let right = text.stopped && brevo.judge(prompt, &answer).strict.is_ok();
+            let right = text.stopped && judge.is_right(prompt, &answer);
             numbers.extend([i64::from(right), ids.len() as i64]);
             numbers.extend(place.map(|number| number as i64));
             numbers.extend(ids);

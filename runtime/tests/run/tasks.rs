@@ -1,7 +1,7 @@
 //! A lock's view of a task matches its generator: the tokens in use, and impossible settings.
 
 use data::Windows;
-use tasks::task::{Definition, Task};
+use tasks::task::{Definition, Task, names};
 
 use super::support::*;
 
@@ -26,7 +26,7 @@ fn locked(lines: &str, ids: &str) -> Result<lab::experiment::Experiment, String>
 
 #[test]
 fn the_vocabulary_of_a_lock_is_the_generators() {
-    for lines in [
+    let tasks = [
         "task = \"brevo\"\nN = 12",
         "task = \"brevo\"\nN = 12\nmulti = true\neos = 9999",
         "task = \"brevo\"\nN = 30\nans = 31\nquery = 40\nbos = 33\neos = 33",
@@ -46,7 +46,12 @@ fn the_vocabulary_of_a_lock_is_the_generators() {
         "task = \"lano\"\nconfig = \"cfg3i\"",
         "task = \"lano\"\nconfig = \"cfg3j\"",
         "task = \"lano\"\nconfig = \"cfg3k\"",
-    ] {
+    ];
+    for name in names() {
+        let first = format!("task = \"{name}\"\n");
+        assert!(tasks.iter().any(|lines| lines.starts_with(&first)), "{name} is not tested");
+    }
+    for lines in tasks {
         for ids in ["dense", "published"] {
             let experiment = locked(lines, ids).unwrap_or_else(|why| panic!("{lines}\n{why}"));
             let job = job(&experiment, None).unwrap();

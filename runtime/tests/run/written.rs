@@ -16,8 +16,8 @@ use runtime::state::State;
 use runtime::train::machine;
 use tasks::capo::Value;
 use tasks::capo::bits::{Losses, capacity};
-use tasks::lano::law::divergence;
-use tasks::task::Task;
+use tasks::grammar::law::divergence;
+use tasks::task::Scoring;
 
 use super::support::*;
 
@@ -64,7 +64,8 @@ fn orders_are_judged_as_the_model_writes_them() {
         let state = State::load(&job, machine, &store, &found.unwrap()).unwrap();
         let (vocab, graph) = (job.graph.vocab, job.graph.clone());
         let Windows::Task(windows) = &mut job.held_out else { panic!() };
-        let Task::Brevo(task) = windows.task().clone() else { panic!() };
+        let task = windows.task().clone();
+        let Scoring::Judged(judge) = task.scoring() else { panic!() };
         assert_eq!(windows.vocab(), 3 + 3);
         assert!(i64::from(windows.vocab()) <= vocab);
         let mut scores: BTreeMap<u32, Score> = BTreeMap::new();
@@ -80,13 +81,13 @@ fn orders_are_judged_as_the_model_writes_them() {
                 // More than any right answer has.
                 max_tokens: 40,
                 sampling: Sampling { temperature: 0.0, top_k: None, top_p: None, seed: 0 },
-                stop: Some(windows.id(task.marks().eos)),
+                stop: Some(windows.id(judge.end())),
                 options: compiler::plan::Options::default(),
                 machine,
             };
             let text = generate(&request, |_| ControlFlow::Continue(())).unwrap().tokens;
             let answer: Vec<u32> = text.iter().map(|id| windows.token(*id)).collect();
-            let right = task.judge(&tape.tokens[..span.start], &answer).strict.is_ok();
+            let right = judge.is_right(&tape.tokens[..span.start], &answer);
             scores.entry(span.level).or_default().add(right && text.len() < 40);
         }
         assert_eq!(evaluation.answers, scores, "{arch}");
@@ -142,8 +143,8 @@ fn sentences_and_laws_are_those_of_one_at_a_time() {
     let state = trained(&folder, &job, machine);
     let graph = job.graph.clone();
     let Windows::Task(windows) = &mut job.held_out else { panic!() };
-    let Task::Lano(lano) = windows.task().clone() else { panic!() };
-    let grammar = lano.grammar();
+    let task = windows.task().clone();
+    let Scoring::Sentences(grammar) = task.scoring() else { panic!() };
     assert_eq!(windows.vocab(), 4);
     let (mut sum, mut count) = (0.0, 0.0);
     for number in 0..9 {

@@ -1,8 +1,5 @@
-//! The checker of Brevo's answers.
-//!
-//! In: a Brevo question and the tokens of an answer. Out: whether they are the query's ancestors with parents first, by
-//! our strict rule and by the published checker's. Must stay true: any valid order is right; the two rules differ only
-//! in that the published checker lets a vertex be named twice.
+//! The checker of Brevo's answers, by our strict rule and by the published checker's. Any valid order is right; the two
+//! rules differ only in that the published checker lets a vertex be named twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -144,13 +141,14 @@ impl Question<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::brevo::BrevoParams;
+    use crate::brevo::DEFINITION;
+    use crate::task::Generator;
     use serde_json::json;
     use support::golden;
 
     fn brevo(multi: bool) -> Brevo {
-        let params = json!({"N": 14, "multi": multi});
-        Brevo::new(serde_json::from_value::<BrevoParams>(params).unwrap()).unwrap()
+        let arguments = DEFINITION.arguments(json!({"N": 14, "multi": multi}));
+        Brevo::new(&arguments.unwrap()).unwrap()
     }
 
     #[test]

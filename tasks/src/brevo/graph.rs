@@ -1,14 +1,32 @@
-//! Brevo's random graphs.
-//!
-//! In: a size and draws. Out: Brevo's graph, the ancestors of one of its vertices with parents first, and the
-//! question's depth. Must stay true: the order of draws and of every list; vertices are numbered in order of creation,
-//! so a parent always has the smaller number.
+//! Brevo's random graphs: the ancestors of one vertex with parents first, and the question's depth. Vertices are numbered
+//! in order of creation, so a parent always has the smaller number.
 
-use super::{Ask, Rounding};
+use serde::Deserialize;
+
 use crate::cpython::Random;
 
 /// Maximum number of parents, and of children, of a vertex.
 pub(super) const MOST_CHILDREN: usize = 4;
+
+/// How a quarter of the vertex count is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    /// Down, as in the published code.
+    Floor,
+    /// Up, as in the paper.
+    Ceil,
+}
+
+/// Which vertex is the query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// The last vertex, as in the published code.
+    Last,
+    /// One of the last quarter of the vertices, drawn uniformly, as in the paper.
+    LastQuarter,
+}
 
 /// A graph and the answer to its one question. Its buffers are reused from draw to draw.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,5 @@
-//! The text of one biography.
-//!
-//! In: a person, drawn templates and an order of sentences. Out: the biography's bytes and the positions of its values.
-//! Must stay true: a text in a drawn order is the one that the published permuter makes of the text in the plain order.
-//! Where a name occurs more than once, this module calls that permuter directly.
+//! The text of one biography, and the positions of its values. A text in a drawn order is the one that the published
+//! permuter makes of the text in the plain order; where a name occurs more than once, that permuter is called.
 
 use super::fields::{self, Fields, SENTENCES, Template, Text};
 use super::people::Person;
@@ -227,28 +224,27 @@ impl Writing<'_> {
         let Some(permuted) = permute(random, names, &text) else { return };
         to.clear();
         let full = names.join(" ");
-        for (place, (sentence, &was)) in permuted.sentences.iter().zip(&permuted.order).enumerate()
-        {
+        for (at, (sentence, &was)) in permuted.sentences.iter().zip(&permuted.order).enumerate() {
             let start = to.len + 1;
             // Names elsewhere are replaced too. A value that changes this way no longer counts as a value.
-            let mut found = |part: &str, value: Value| {
-                let at = sentence.find(part);
-                to.spans.extend(at.map(|at| Span {
-                    start: start + at,
+            let mut mark = |part: &str, value: Value| {
+                to.spans.extend(sentence.find(part).map(|offset| Span {
+                    start: start + offset,
                     len: part.len(),
                     level: value.level(),
                 }));
             };
-            match place {
-                0 => found(&full, Value::Name),
-                1 => found(if self.she { "She" } else { "He" }, Value::Gender),
+            match at {
+                0 => mark(&full, Value::Name),
+                1 => mark(if self.she { "She" } else { "He" }, Value::Gender),
                 _ => {}
             }
-            let said = order.get(was).and_then(|&said| Some((said, Value::in_sentence(said)?)));
-            if let Some((sentence, value)) = said {
+            let moved =
+                order.get(was).and_then(|&number| Some((number, Value::in_sentence(number)?)));
+            if let Some((sentence, value)) = moved {
                 let (first, rest) = self.value(sentence);
                 let rest = rest.map_or("", |rest| self.fields.text(rest));
-                found(&format!("{}{rest}", self.fields.text(first)), value);
+                mark(&format!("{}{rest}", self.fields.text(first)), value);
             }
             to.push(&format!(" {sentence}."));
         }

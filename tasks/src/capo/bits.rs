@@ -1,11 +1,9 @@
-//! Knowledge capacity in bits, from losses.
-//!
-//! In: a model's losses on names and values, and its size. Out: the knowledge in it, in bits. Must stay true: the
-//! formulas of "Physics of Language Models: Part 3.3", Definition 4.3, with the sizes of the published lists.
+//! Knowledge capacity in bits, from losses on names and values: "Physics of Language Models: Part 3.3", Definition 4.3,
+//! with the sizes of the published lists.
 
 use std::f64::consts::LN_2;
 
-use super::Value;
+use super::biography::Value;
 
 /// Number of full names: 400 * 400 * 1000.
 pub const NAMES: f64 = 160_000_000.0;

@@ -1,8 +1,5 @@
-//! The published lists of names and values, and the sentence templates.
-//!
-//! In: the embedded published lists of names and values, and sentence templates. Out: all of them, ready to be copied
-//! into biographies. Must stay true: lists keep the published order, since draws are indices into them; all strings
-//! share one padded block, so they can be copied in pieces of fixed size.
+//! The published lists of names and values, and the sentence templates. Lists keep the published order, since draws are
+//! indices into them; all strings share one padded block, so that they are copied in pieces of fixed size.
 
 use std::sync::OnceLock;
 

@@ -1,14 +1,22 @@
-//! The made-up people.
-//!
-//! In: a seed and a number of people. Out: the people. Must stay true: the order of draws, so person i does not depend
-//! on how many follow; no two people have the same name.
+//! The made-up people, of whom no two have the same name. Person i does not depend on how many follow.
 
-use super::Pronoun;
+use serde::Deserialize;
+
 use super::fields::{DAYS, FIRST_YEAR, Fields, MONTHS, YEARS};
 use crate::cpython::Random;
 
 /// More people than in any published experiment. Names run out at 160 million.
 pub const MOST_PEOPLE: u32 = 10_000_000;
+
+/// How a person's pronoun is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pronoun {
+    /// By the parity of the person's number, as in the published code.
+    Parity,
+    /// Drawn, as in the paper.
+    Drawn,
+}
 
 /// A person's values, as indices into the lists of [`Fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

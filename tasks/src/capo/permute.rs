@@ -1,8 +1,5 @@
-//! The published permuter, which reorders the sentences of a biography.
-//!
-//! In: a biography in any words, the person's names, and draws. Out: its sentences in a drawn order, the full name in
-//! the first and a pronoun in later ones. Must stay true: every plain text replacement of the published augmentation,
-//! in its order, odd results included. Tests compare `Capo`'s fast way with this.
+//! The published permuter, which reorders the sentences of a biography by plain text replacements, odd results included.
+//! Tests compare the fast way of `biography` with it.
 
 use super::fields::Fields;
 use crate::cpython::Random;

@@ -1,8 +1,5 @@
-//! Prompts that ask a language model for a biography (bioR).
-//!
-//! In: a person and draws. Out: a bioR prompt, which asks a language model for a biography. Must stay true: the order
-//! of draws, and the odd list of employer sentences, where two became one. The biographies that such models wrote
-//! cannot be reproduced; their prompts can.
+//! Prompts that ask a language model for a biography (bioR), draw for draw those of the published script, including its
+//! odd list of employer sentences, where two became one. The biographies that such models wrote cannot be reproduced.
 
 use super::fields::{Fields, Prompts};
 use super::people::Person;
@@ -59,8 +56,7 @@ pub fn prompt(random: &mut Random, person: &Person, ask: Ask) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capo::Pronoun;
-    use crate::capo::people::people;
+    use crate::capo::people::{Pronoun, people};
     use support::golden::{self, StreamDigest};
 
     #[test]

@@ -1,7 +1,5 @@
-//! numpy's legacy random numbers.
-//!
-//! In: a seed. Out: the draws of numpy's legacy `RandomState`, which one published prompt uses. Must stay true: the
-//! generator is CPython's, seeded the plain way; bounds use masking and rejection.
+//! numpy's legacy `RandomState`, which one published prompt uses: CPython's generator, seeded the plain way; bounds use
+//! masking and rejection.
 
 use super::{N, Random};
 

@@ -1,8 +1,5 @@
-//! A set of int tuples with CPython's iteration order.
-//!
-//! In: tuples of small integers, one at a time. Out: whether each was new, and the order in which a CPython set that
-//! only grew would iterate over them. Must stay true: hash, probe sequence and growth are CPython's own, since
-//! published samples contain lists made by iterating over such a set.
+//! A set of int tuples with the iteration order of a CPython set that only grew. Hash, probe sequence and growth are
+//! CPython's, since published samples contain lists made by iterating over such a set.
 
 const P1: u64 = 11_400_714_785_074_694_791;
 const P2: u64 = 14_029_467_366_897_019_727;

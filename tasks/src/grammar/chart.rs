@@ -1,13 +1,12 @@
 //! A chart parser: membership, number of parses, and one parse.
 //!
-//! In: a grammar and tokens. Out: whether they are a sentence, the number of parses, and one parse. Must stay true: the
-//! chart holds exactly the spans that each symbol derives (bottom up, one bit per length), so counting or walking from
-//! the root down needs no further search; the number of parses is exact or reported as too large.
+//! The chart holds exactly the spans that each symbol derives (bottom up, one bit per length), so counting or walking from
+//! the root down needs no further search.
 
 use std::collections::BTreeMap;
 
-use super::grammar::{Grammar, Rule};
 use super::tree::Tree;
+use super::{Grammar, Rule};
 
 /// The published solver's results: this for a sentence, the other for anything else.
 pub const PUBLISHED_VALID: u32 = 0;
@@ -168,10 +167,10 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// Calls `found` with each way to split `span` among the symbols of `rule`, shortest first parts first, until it
+    /// Calls `each` with each way to split `span` among the symbols of `rule`, shortest first parts first, until it
     /// returns false.
-    fn splits(&self, rule: &Rule, span: Span, found: &mut impl FnMut(&[Span]) -> bool) {
-        self.split_rest(rule.symbols(), span, &mut Vec::new(), found);
+    fn splits(&self, rule: &Rule, span: Span, each: &mut impl FnMut(&[Span]) -> bool) {
+        self.split_rest(rule.symbols(), span, &mut Vec::new(), each);
     }
 
     fn split_rest(
@@ -179,7 +178,7 @@ impl<'a> Chart<'a> {
         symbols: &[u32],
         rest: Span,
         parts: &mut Vec<Span>,
-        found: &mut impl FnMut(&[Span]) -> bool,
+        each: &mut impl FnMut(&[Span]) -> bool,
     ) -> bool {
         let Some((&symbol, symbols)) = symbols.split_first() else { return true };
         let part = |len| Span { symbol, start: rest.start, len };
@@ -188,14 +187,14 @@ impl<'a> Chart<'a> {
                 return true;
             }
             parts.push(part(rest.len));
-            let more = found(parts);
+            let more = each(parts);
             parts.pop();
             return more;
         }
         for len in self.lengths_of(symbol, rest.start).take_while(|&len| len < rest.len) {
             parts.push(part(len));
             let rest = Span { symbol: rest.symbol, start: rest.start + len, len: rest.len - len };
-            let more = self.split_rest(symbols, rest, parts, found);
+            let more = self.split_rest(symbols, rest, parts, each);
             parts.pop();
             if !more {
                 return false;
@@ -212,8 +211,8 @@ impl<'a> Chart<'a> {
             symbols.push(span.symbol);
             let mut parts = Vec::new();
             for rule in self.grammar.rules(span.symbol) {
-                self.splits(rule, span, &mut |found| {
-                    parts.extend_from_slice(found);
+                self.splits(rule, span, &mut |split| {
+                    parts.extend_from_slice(split);
                     false
                 });
                 if !parts.is_empty() {

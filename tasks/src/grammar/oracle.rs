@@ -1,14 +1,12 @@
-//! Tests against an enumeration of all derivations.
-//!
-//! In: small random grammars. Out: tests that compare charts, repairs and laws with an enumeration of all derivations.
-//! Must stay true: nothing here uses the code under test.
+//! Compares charts, repairs and laws of small random grammars with an enumeration of all derivations, which uses none of
+//! the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::chart::{Chart, Parses};
-use super::grammar::{Grammar, GrammarFile, SymbolFile};
+use super::{Grammar, GrammarFile, SymbolFile};
 
 /// Derivations of one symbol, each as its tokens and its probability.
 type Derivations = Vec<(Vec<u32>, f64)>;
@@ -124,8 +122,8 @@ proptest! {
             prop_assert!((law.log_probability() - libm::log(*p)).abs() < 1e-12);
             for (read, row) in law.rows().enumerate() {
                 let want = law_after(&sentences, grammar.tokens(), &sentence[..read]);
-                let near = row.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-12);
-                prop_assert!(near, "{:?} is not {:?}", row, want);
+                let is_close = row.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-12);
+                prop_assert!(is_close, "{:?} is not {:?}", row, want);
             }
         }
         let near_ones = sentences.keys().take(4).map(|sentence| {

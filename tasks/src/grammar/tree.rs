@@ -1,10 +1,7 @@
-//! The derivation tree of a sentence.
-//!
-//! In: the symbols of a derivation, parents before children. Out: its tokens, and the published tree form: one row per
-//! token, from the token up to the root. Must stay true: in a row each level has two numbers: its symbol's id, and
-//! minus a counter that is 2 for the first symbol of the level in the sentence.
+//! The derivation tree of a sentence, and its published form: one row per token, from the token up to the root. In a row
+//! each level has two numbers: its symbol's id, and minus a counter that is 2 for the first symbol of the level.
 
-use super::grammar::Grammar;
+use super::Grammar;
 
 /// A derivation of a sentence: its symbols, depth first, left to right.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +10,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(symbols: Vec<u32>) -> Tree {
+    pub(crate) fn new(symbols: Vec<u32>) -> Tree {
         Tree { symbols }
     }
 
@@ -24,10 +21,10 @@ impl Tree {
 
     /// The tokens of the sentence.
     pub fn tokens(&self, grammar: &Grammar) -> Vec<u32> {
-        let own = grammar.level(grammar.depth()).start;
+        let first_token = grammar.level(grammar.depth()).start;
         self.symbols
             .iter()
-            .filter(|&&symbol| symbol >= own)
+            .filter(|&&symbol| symbol >= first_token)
             .map(|&symbol| grammar.symbol(symbol).id)
             .collect()
     }

@@ -1,10 +1,11 @@
-//! In: a sentence, its grammar and perhaps its tree. Out: the tree as text: upper levels by indentation, each subtree
-//! below them on one line in brackets. Must stay true: the number of lines is at most the number of symbols on the
-//! upper levels, down to the second level above the tokens.
+//! A sentence and its tree as text: upper levels by indentation, each subtree below them on one line in brackets. The
+//! number of lines is at most the number of symbols down to the second level above the tokens.
 
-use tasks::lano::chart::{Chart, Parses};
-use tasks::lano::grammar::Grammar;
-use tasks::lano::tree::Tree;
+use std::borrow::Cow;
+
+use crate::grammar::Grammar;
+use crate::grammar::chart::{Chart, Parses};
+use crate::grammar::tree::Tree;
 
 /// Number of levels written in brackets on one line, including the tokens' level.
 const BRACKETED: usize = 4;
@@ -30,14 +31,14 @@ pub(super) fn sentence(grammar: &Grammar, tokens: &[u32], tree: Option<&Tree>) -
         law.log_probability(),
         law.entropy(),
     );
-    let own;
-    let tree = match tree {
-        Some(tree) => tree,
-        None => {
-            own = chart.tree();
-            &own
-        }
-    };
+    let tree = tree.map_or_else(|| Cow::Owned(chart.tree()), Cow::Borrowed);
+    text += &drawn(grammar, &tree);
+    text
+}
+
+/// A tree with a symbol of the upper levels on each line.
+fn drawn(grammar: &Grammar, tree: &Tree) -> String {
+    let mut text = String::new();
     let starts: Vec<u32> = (0..=grammar.depth()).map(|level| grammar.level(level).start).collect();
     let bracketed = grammar.depth().saturating_sub(BRACKETED - 1);
     // The levels of the symbols with an open bracket.

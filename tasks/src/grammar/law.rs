@@ -1,14 +1,12 @@
 //! The true distribution of the next token under a grammar.
 //!
-//! In: a grammar and a sentence, or the beginning of one. Out: for each of its prefixes the true law of the next token,
-//! and the KL divergence of a model's law from it. Must stay true: each row is the grammar's conditional law when all
-//! rules of a symbol are equally likely; probabilities are relative to the prefix's own, so long sentences do not
-//! underflow.
+//! Each row is the grammar's conditional law when all rules of a symbol are equally likely. Probabilities are relative to
+//! the prefix's own, so long sentences do not underflow.
 //!
 //! A left-to-right parser with probabilities in the manner of Stolcke, "An Efficient Probabilistic Context-Free
 //! Parsing Algorithm that Computes Prefix Probabilities" (1995). Levels make it simpler: nothing is recursive.
 
-use super::grammar::Grammar;
+use super::Grammar;
 
 /// Added to every probability before logarithms are taken, as published.
 pub const SMOOTHING: f64 = 1e-5;
@@ -44,10 +42,10 @@ impl Law {
 
     /// Mean entropy of the rows in nats.
     pub fn entropy(&self) -> f64 {
-        let of = |row: &[f64]| -> f64 {
+        let entropy_of = |row: &[f64]| -> f64 {
             row.iter().map(|&p| if p > 0.0 { -p * libm::log(p) } else { 0.0 }).sum()
         };
-        mean(self.rows().map(of))
+        mean(self.rows().map(entropy_of))
     }
 
     /// The mean over rows of KL(truth || model), with both smoothed inside the logarithm and the unsmoothed truth as
@@ -90,11 +88,11 @@ impl Grammar {
         };
         parser.predict();
         parser.push_row(&mut law.rows);
-        for (place, &token) in tokens.iter().enumerate() {
-            let row = &law.rows[place * width..];
+        for (position, &token) in tokens.iter().enumerate() {
+            let row = &law.rows[position * width..];
             let p = if self.symbol_of(token).is_some() { row[token as usize] } else { 0.0 };
             if p <= 0.0 {
-                law.impossible = Some(place);
+                law.impossible = Some(position);
                 return law;
             }
             law.log_prefix += libm::log(p);
@@ -134,11 +132,11 @@ impl<'a> Parser<'a> {
             rules: Vec::new(),
             sums: Vec::new(),
         };
-        parser.new_place();
+        parser.add_position();
         parser
     }
 
-    fn new_place(&mut self) {
+    fn add_position(&mut self) {
         let (symbols, rules) = (self.grammar.symbol_count(), self.grammar.rule_count());
         self.begins.resize(self.begins.len() + symbols, 0.0);
         self.symbols.resize(self.symbols.len() + symbols, Column::new());
@@ -146,28 +144,28 @@ impl<'a> Parser<'a> {
         self.sums.push(0.0);
     }
 
-    fn begins(&self, place: u32, symbol: u32) -> f64 {
-        self.begins[place as usize * self.grammar.symbol_count() + symbol as usize]
+    fn begins(&self, position: u32, symbol: u32) -> f64 {
+        self.begins[position as usize * self.grammar.symbol_count() + symbol as usize]
     }
 
-    fn ended(&self, place: u32, symbol: u32) -> &Column {
-        &self.symbols[place as usize * self.grammar.symbol_count() + symbol as usize]
+    fn ended(&self, position: u32, symbol: u32) -> &Column {
+        &self.symbols[position as usize * self.grammar.symbol_count() + symbol as usize]
     }
 
-    /// The occurrences of the first `symbols` symbols of a rule (two or three) that end at `place`.
-    fn ended_part(&self, place: u32, rule: usize, symbols: usize) -> &Column {
-        &self.rules[place as usize * self.grammar.rule_count() + rule][symbols - 2]
+    /// The occurrences of the first `symbols` symbols of a rule (two or three) that end at `position`.
+    fn ended_part(&self, position: u32, rule: usize, symbols: usize) -> &Column {
+        &self.rules[position as usize * self.grammar.rule_count() + rule][symbols - 2]
     }
 
     /// Reads a token that has probability `p` here: adds everything that ends with it, from the tokens' level up.
     fn read(&mut self, token: u32, p: f64) {
         let grammar = self.grammar;
         self.at += 1;
-        self.new_place();
-        let place = self.at as u32;
+        self.add_position();
+        let position = self.at as u32;
         if let Some(symbol) = grammar.symbol_of(token) {
             self.symbols[self.at * grammar.symbol_count() + symbol as usize] =
-                vec![(place - 1, 1.0 / p)];
+                vec![(position - 1, 1.0 / p)];
         }
         for level in (0..grammar.depth()).rev() {
             for symbol in grammar.level(level) {
@@ -175,13 +173,13 @@ impl<'a> Parser<'a> {
                 for (number, rule) in grammar.rule_numbers(symbol).zip(grammar.rules(symbol)) {
                     let symbols = rule.symbols();
                     for parts in 2..symbols.len() {
-                        self.join(place, symbol, number, &symbols[..parts], 1.0);
+                        self.join(position, symbol, number, &symbols[..parts], 1.0);
                         let column = self.take_sums();
                         self.rules[self.at * grammar.rule_count() + number][parts - 2] = column;
                     }
                 }
                 for (number, rule) in grammar.rule_numbers(symbol).zip(grammar.rules(symbol)) {
-                    self.join(place, symbol, number, rule.symbols(), each);
+                    self.join(position, symbol, number, rule.symbols(), each);
                 }
                 let column = self.take_sums();
                 self.symbols[self.at * grammar.symbol_count() + symbol as usize] = column;
@@ -191,7 +189,7 @@ impl<'a> Parser<'a> {
 
     /// Adds to the sums, times `each`, the ways in which `symbols` end here; they are the first ones of a rule of
     /// `symbol`. Skips starts where `symbol` cannot begin, since nothing would use them.
-    fn join(&mut self, place: u32, symbol: u32, rule: usize, symbols: &[u32], each: f64) {
+    fn join(&mut self, position: u32, symbol: u32, rule: usize, symbols: &[u32], each: f64) {
         let mut sums = std::mem::take(&mut self.sums);
         let mut add = |begin: u32, p: f64| {
             if self.begins(begin, symbol) > 0.0 {
@@ -200,9 +198,9 @@ impl<'a> Parser<'a> {
         };
         match symbols {
             [] => {}
-            [only] => self.ended(place, *only).iter().for_each(|&(begin, p)| add(begin, p)),
+            [only] => self.ended(position, *only).iter().for_each(|&(begin, p)| add(begin, p)),
             [before @ .., last] => {
-                for &(middle, p) in self.ended(place, *last) {
+                for &(middle, p) in self.ended(position, *last) {
                     let before = match before {
                         [first] => self.ended(middle, *first),
                         _ => self.ended_part(middle, rule, before.len()),
@@ -228,7 +226,7 @@ impl<'a> Parser<'a> {
     /// Adds every symbol that can begin here, from the root down.
     fn predict(&mut self) {
         let grammar = self.grammar;
-        let place = self.at as u32;
+        let position = self.at as u32;
         let row = self.at * grammar.symbol_count();
         if self.at == 0 {
             self.begins[0] = 1.0;
@@ -236,16 +234,16 @@ impl<'a> Parser<'a> {
         for level in 0..grammar.depth() {
             for symbol in grammar.level(level) {
                 let each = 1.0 / grammar.rules(symbol).len() as f64;
-                let here = self.begins(place, symbol);
+                let probability = self.begins(position, symbol);
                 for (number, rule) in grammar.rule_numbers(symbol).zip(grammar.rules(symbol)) {
                     for (before, &next) in rule.symbols().iter().enumerate() {
                         let ended = match (before, rule.symbols()) {
                             (0, _) | (_, []) => {
-                                self.begins[row + next as usize] += here * each;
+                                self.begins[row + next as usize] += probability * each;
                                 continue;
                             }
-                            (1, [first, ..]) => self.ended(place, *first),
-                            (parts, _) => self.ended_part(place, number, parts),
+                            (1, [first, ..]) => self.ended(position, *first),
+                            (parts, _) => self.ended_part(position, number, parts),
                         };
                         let sum: f64 =
                             ended.iter().map(|&(begin, p)| self.begins(begin, symbol) * p).sum();
@@ -258,12 +256,12 @@ impl<'a> Parser<'a> {
 
     fn push_row(&self, rows: &mut Vec<f64>) {
         let grammar = self.grammar;
-        let place = self.at as u32;
+        let position = self.at as u32;
         let start = rows.len();
         let end =
-            self.ended(place, 0).iter().find(|&&(begin, _)| begin == 0).map_or(0.0, |&(_, p)| p);
+            self.ended(position, 0).iter().find(|&&(begin, _)| begin == 0).map_or(0.0, |&(_, p)| p);
         rows.push(if self.at == 0 { 0.0 } else { end });
-        rows.extend(grammar.level(grammar.depth()).map(|symbol| self.begins(place, symbol)));
+        rows.extend(grammar.level(grammar.depth()).map(|symbol| self.begins(position, symbol)));
         let sum: f64 = rows[start..].iter().sum();
         rows[start..].iter_mut().for_each(|p| *p /= sum);
     }
@@ -271,8 +269,8 @@ impl<'a> Parser<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Rule;
     use super::*;
-    use crate::lano::grammar::Rule;
     use support::golden;
 
     fn close(got: f64, want: f64, within: f64) {

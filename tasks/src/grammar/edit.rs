@@ -1,10 +1,7 @@
-//! The nearest sentence of a grammar.
-//!
-//! In: a grammar and any tokens. Out: the minimum number of tokens to replace to get a sentence, the repaired sentence,
-//! and where its tree differs. Must stay true: the number is minimal; among several nearest sentences, the result is
-//! the one with the first rules and the shortest first parts.
+//! The nearest sentence of a grammar: the fewest tokens to replace, and where its tree differs. Among several nearest
+//! sentences it is the one with the first rules and the shortest first parts.
 
-use super::grammar::Grammar;
+use super::Grammar;
 use super::tree::Tree;
 
 /// Larger than any cost, since there are fewer tokens than this.

@@ -1,24 +1,32 @@
-//! Grammars with numbered levels, checked.
+//! Grammars with numbered levels, checked: the root is on level 0 and the tokens are on the last.
 //!
-//! In: a published grammar file (JSON), or a similar one. Out: a checked grammar of numbered levels, with the root on
-//! level 0 and the tokens on the last. Must stay true: no accepted grammar makes sampling or parsing run away: every
-//! rule leads exactly one level down, and lengths are bounded before any allocation.
+//! No accepted grammar makes sampling or parsing run away: every rule leads exactly one level down, and lengths are
+//! bounded before any allocation. `tree` is a sentence's derivation, `chart` decides membership and counts parses, `edit`
+//! finds the fewest substitutions, `law` is the true next-token law and the KL divergence from it.
+
+pub mod chart;
+pub mod edit;
+pub mod law;
+#[cfg(test)]
+mod oracle;
+pub mod tree;
 
 use serde::Deserialize;
 
 use crate::TaskError;
+use crate::parameter::{Form, Key};
 
 /// The published grammars, by name.
 pub const CONFIGS: [(&str, &str); 9] = [
-    ("cfg3b", include_str!("../../fields/lano/cfg3b.json")),
-    ("cfg3e1", include_str!("../../fields/lano/cfg3e1.json")),
-    ("cfg3e2", include_str!("../../fields/lano/cfg3e2.json")),
-    ("cfg3f", include_str!("../../fields/lano/cfg3f.json")),
-    ("cfg3g", include_str!("../../fields/lano/cfg3g.json")),
-    ("cfg3h", include_str!("../../fields/lano/cfg3h.json")),
-    ("cfg3i", include_str!("../../fields/lano/cfg3i.json")),
-    ("cfg3j", include_str!("../../fields/lano/cfg3j.json")),
-    ("cfg3k", include_str!("../../fields/lano/cfg3k.json")),
+    ("cfg3b", include_str!("../fields/lano/cfg3b.json")),
+    ("cfg3e1", include_str!("../fields/lano/cfg3e1.json")),
+    ("cfg3e2", include_str!("../fields/lano/cfg3e2.json")),
+    ("cfg3f", include_str!("../fields/lano/cfg3f.json")),
+    ("cfg3g", include_str!("../fields/lano/cfg3g.json")),
+    ("cfg3h", include_str!("../fields/lano/cfg3h.json")),
+    ("cfg3i", include_str!("../fields/lano/cfg3i.json")),
+    ("cfg3j", include_str!("../fields/lano/cfg3j.json")),
+    ("cfg3k", include_str!("../fields/lano/cfg3k.json")),
 ];
 
 /// The names of [`CONFIGS`].
@@ -43,9 +51,38 @@ const MOST_RULES: usize = 65_536;
 const MOST_CELLS: f64 = 5e7;
 const MOST_JOINS: f64 = 2e10;
 
+/// The form of a grammar file: what [`GrammarFile`] reads.
+pub(super) const FILE: Form = Form::Object(
+    "an object with depth, num_sym, sizes, idx and all",
+    &[
+        required("depth", Form::Int),
+        required("num_sym", Form::Int),
+        required("sizes", Form::List(&Form::Int)),
+        required("idx", Form::List(&Form::List(&Form::Int))),
+        required("all", Form::List(&Form::List(&SYMBOL))),
+        optional("count", Form::Int),
+        optional("eos_token", Form::Int),
+    ],
+);
+const SYMBOL: Form = Form::Object(
+    "an object with id",
+    &[
+        optional("depth", Form::Int),
+        required("id", Form::Int),
+        optional("children", Form::List(&Form::List(&Form::Int))),
+    ],
+);
+
+const fn required(name: &'static str, form: Form) -> Key {
+    Key { name, form, is_optional: false }
+}
+
+const fn optional(name: &'static str, form: Form) -> Key {
+    Key { name, form, is_optional: true }
+}
+
 /// A parsed grammar file, unchecked. Keys that describe how it was made are skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(expecting = "an object with depth, num_sym, sizes, idx and all")]
 pub struct GrammarFile {
     /// Number of levels below the root.
     pub depth: i64,
@@ -157,37 +194,7 @@ impl Grammar {
                 )));
             }
         }
-        let mut levels = Vec::with_capacity(depth + 2);
-        let mut symbols = Vec::new();
-        for (level, ((size, ids), nodes)) in sizes.iter().zip(idx).zip(all).enumerate() {
-            levels.push(symbols.len() as u32);
-            if usize::try_from(*size) != Ok(nodes.len()) || ids.len() != nodes.len() {
-                return Err(wrong(format!(
-                    "level {level} has size {size}, {} ids and {} symbols",
-                    ids.len(),
-                    nodes.len()
-                )));
-            }
-            if nodes.is_empty() || level == 0 && nodes.len() > 1 {
-                return Err(wrong(format!("level {level} has {} symbols", nodes.len())));
-            }
-            if symbols.len() + nodes.len() > MOST_SYMBOLS {
-                return Err(wrong(format!("it has more than {MOST_SYMBOLS} symbols")));
-            }
-            for (&listed, SymbolFile { depth, id, children: _ }) in ids.iter().zip(nodes) {
-                if listed != *id || depth.is_some_and(|depth| depth != level as i64) {
-                    return Err(wrong(format!(
-                        "`all` has symbol {id} of depth {} where `idx` has {listed} on level {level}",
-                        depth.unwrap_or(level as i64)
-                    )));
-                }
-                let Some(id) = u32::try_from(*id).ok().filter(|id| (1..1 << 24).contains(id))
-                else {
-                    return Err(wrong(format!("a symbol on level {level} has id {id}")));
-                };
-                symbols.push(Symbol { id, rules: 0, rule_count: 0, least: 1, most: 1 });
-            }
-        }
+        let (mut levels, symbols) = numbered_symbols(file, depth)?;
         let tokens = symbols.len() - levels[depth] as usize;
         levels.push(symbols.len() as u32);
         check_ids(&symbols, tokens, *num_sym, *count)?;
@@ -375,6 +382,45 @@ impl Grammar {
     }
 }
 
+/// The index of each level's first symbol, and the symbols of all levels, without rules.
+fn numbered_symbols(
+    file: &GrammarFile,
+    depth: usize,
+) -> Result<(Vec<u32>, Vec<Symbol>), TaskError> {
+    let GrammarFile { sizes, idx, all, .. } = file;
+    let mut levels = Vec::with_capacity(depth + 2);
+    let mut symbols = Vec::new();
+    for (level, ((size, ids), nodes)) in sizes.iter().zip(idx).zip(all).enumerate() {
+        levels.push(symbols.len() as u32);
+        if usize::try_from(*size) != Ok(nodes.len()) || ids.len() != nodes.len() {
+            return Err(wrong(format!(
+                "level {level} has size {size}, {} ids and {} symbols",
+                ids.len(),
+                nodes.len()
+            )));
+        }
+        if nodes.is_empty() || level == 0 && nodes.len() > 1 {
+            return Err(wrong(format!("level {level} has {} symbols", nodes.len())));
+        }
+        if symbols.len() + nodes.len() > MOST_SYMBOLS {
+            return Err(wrong(format!("it has more than {MOST_SYMBOLS} symbols")));
+        }
+        for (&listed, SymbolFile { depth, id, children: _ }) in ids.iter().zip(nodes) {
+            if listed != *id || depth.is_some_and(|depth| depth != level as i64) {
+                return Err(wrong(format!(
+                    "`all` has symbol {id} of depth {} where `idx` has {listed} on level {level}",
+                    depth.unwrap_or(level as i64)
+                )));
+            }
+            let Some(id) = u32::try_from(*id).ok().filter(|id| (1..1 << 24).contains(id)) else {
+                return Err(wrong(format!("a symbol on level {level} has id {id}")));
+            };
+            symbols.push(Symbol { id, rules: 0, rule_count: 0, least: 1, most: 1 });
+        }
+    }
+    Ok((levels, symbols))
+}
+
 /// Checks that tokens are numbered from 1, that ids are unique, and that the file's other facts are correct.
 fn check_ids(
     symbols: &[Symbol],
@@ -387,8 +433,8 @@ fn check_ids(
             "num_sym is {num_sym}, but the last level has {tokens} symbols"
         )));
     }
-    let own = symbols.iter().skip(symbols.len() - tokens);
-    if !own.zip(1..).all(|(symbol, id)| symbol.id == id) {
+    let mut numbered = symbols.iter().skip(symbols.len() - tokens).zip(1..);
+    if !numbered.all(|(symbol, id)| symbol.id == id) {
         return Err(wrong(format!("the last level's ids are not 1 to {tokens}, in order")));
     }
     let mut ids: Vec<u32> = symbols.iter().map(|symbol| symbol.id).collect();
