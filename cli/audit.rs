@@ -9,7 +9,7 @@ use std::path::Path;
 
 use lab::audit::vocabulary::Vocabulary;
 use lab::audit::{self, Findings, MAX_EXPERIMENTS, Names, Rules};
-use report::curves::{self, Curves};
+use report::curves::{self, LossCurves};
 
 use crate::args::AuditArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -27,7 +27,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
     let vocabulary = args.vocabulary.as_deref().and_then(Vocabulary::named);
     let names = Names { vocabulary, own: rules.is.clone() };
     let mut experiments = Vec::new();
-    let mut curves = Curves::default();
+    let mut curves = LossCurves::default();
     if args.published {
         experiments.extend(read::published()?);
         curves = read::published_curves()?;
@@ -101,7 +101,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         ));
     }
     let mut found = Findings::default();
-    curves::findings(&curves, &subjects, &mut found);
+    curves::add_findings(&curves, &subjects, &mut found);
     let report = audit::audit(&subjects, &rules, found);
     match args.json {
         true => output::json(&audit::json(&report))?,

@@ -11,8 +11,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use ::report::compare;
-use ::report::overview::{self, Entry};
+use ::report::compare::{self, Facts};
+use ::report::overview::{self, TaskComparison};
 use lab::comparison::{Comparison, Run};
 use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::FieldValue;
@@ -70,7 +70,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     if args.work {
         return work::work(args, &locked, &stop);
     }
-    let mut done: Vec<(String, compare::Comparison)> = Vec::new();
+    let mut done: Vec<(String, Facts)> = Vec::new();
     for comparison in &locked {
         let folder = out::named(&args.dir, &comparison.name, "")?;
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
@@ -103,37 +103,38 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         looks::record(comparison, &folder, &looks)?;
         let mut compared = compared(comparison, &due, &folder, &found)?;
         same_data(&due, &compared)?;
-        compared.proved.siblings =
-            siblings(comparison, &compared, &args.dir, &places(&due, &folder, &found)?);
+        compared.proof.other_records =
+            other_records(comparison, &compared, &args.dir, &places(&due, &folder, &found)?);
         shown::count(&due, &mut compared, &folder, true)?;
         for line in looks::said(&looks) {
             output::note(&line);
         }
-        let page = say(comparison, &compared, &due, &folder, &found, args.json)?;
+        let facts = Facts::new(&compared);
+        let page = say(comparison, &facts, &due, &folder, &found, args.json)?;
         looks::reported(comparison, &folder, &due)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
             out::put(out, OutputKind::Page, &page)?;
             output::note(&format!("page: {}", shown(out)));
         }
         let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
-        done.push((task.map_or_else(String::new, FieldValue::plain), compared));
+        done.push((task.map_or_else(String::new, FieldValue::plain), facts));
     }
     if let [_, _, ..] = &done[..] {
-        let entries: Vec<Entry<'_>> =
-            done.iter().map(|(task, comparison)| Entry { task, comparison }).collect();
+        let lines: Vec<TaskComparison<'_>> =
+            done.iter().map(|(task, facts)| TaskComparison { task, facts }).collect();
         if !args.json {
-            let (table, caption) = (overview::table(&entries).text(), overview::caption(&entries));
+            let (table, caption) = (overview::table(&lines).text(), overview::caption(&lines));
             output::data(&format!("\n{table}\n{caption}\n"))?;
         }
         if let Some(out) = &args.out {
-            out::put(out, OutputKind::Picture, overview::picture(&entries))?;
+            out::put(out, OutputKind::Picture, overview::picture(&lines))?;
             output::note(&format!("picture: {}", shown(out)));
         }
     }
     if args.json {
         let all = locked.iter().zip(&done);
-        output::json(&compare::json(all.map(|(comparison, (_, compared))| {
-            (comparison.name.as_str(), comparison.id().to_string(), compared)
+        output::json(&compare::document(all.map(|(comparison, (_, facts))| {
+            (comparison.name.as_str(), comparison.id().to_string(), facts)
         })))?;
     }
     Ok(Exit::Fine)
@@ -235,34 +236,34 @@ fn check(
 }
 
 /// Other locks and finished seeds of the arms; `dir` is the folder of runs.
-pub fn siblings(
+pub fn other_records(
     comparison: &Comparison,
     compared: &compare::Comparison,
     dir: &Path,
     places: &[PathBuf],
-) -> compare::Siblings {
+) -> compare::OtherRecords {
     let locks = Path::new(locks::FOLDER);
-    compare::siblings(comparison, locks, dir, places, compared.used_seeds())
+    compare::other_records(comparison, locks, dir, places, compared.used_seeds())
 }
 
 /// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.
 fn say(
     comparison: &Comparison,
-    compared: &compare::Comparison,
+    facts: &Facts,
     due: &[&Run],
     folder: &Path,
     found: &Found,
     json: bool,
 ) -> Result<String, Failure> {
-    let heading = heading(comparison, compared);
+    let heading = heading(comparison, facts);
     let mut said = format!("design: {}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
     }
     if !json {
-        output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
+        output::data(&format!("{said}\n{}", facts.summary().text()))?;
     }
-    let page = report::page(comparison, compared, due, folder, found)?;
+    let page = report::page(comparison, facts.clone(), due, folder, found)?;
     let beside = folder.join("report.html");
     out::put(&beside, OutputKind::Page, &page)?;
     output::note(&format!("curves: {}", shown(&beside)));

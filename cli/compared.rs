@@ -10,7 +10,7 @@ use compiler::digest::Digest;
 use lab::comparison::{Comparison, Role, Run};
 use lab::experiment::Experiment;
 use lab::field::TABLE;
-use report::compare::{self, Arm, Proved};
+use report::compare::{self, Arm, Facts, Proof};
 use report::page::Heading;
 
 use crate::build::change;
@@ -46,8 +46,8 @@ pub fn compared(
             of_point.push(read);
         }
     }
-    let (selection, proved) = (comparison.selection.clone(), Proved::from_lock(comparison));
-    Ok(compare::Comparison { arms, points, selection, proved })
+    let (selection, proof) = (comparison.selection.clone(), Proof::from_lock(comparison));
+    Ok(compare::Comparison { arms, points, selection, proof })
 }
 
 /// Refuses two runs if their locks read the same data in the same batches but their logs have different batches at a
@@ -117,7 +117,7 @@ fn point(comparison: &Comparison, run: &Run) -> String {
 }
 
 /// The heading of a comparison's tables: the designs at the points where its arms are judged.
-pub fn heading(comparison: &Comparison, compared: &compare::Comparison) -> Heading {
+pub fn heading(comparison: &Comparison, facts: &Facts) -> Heading {
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
@@ -132,8 +132,8 @@ pub fn heading(comparison: &Comparison, compared: &compare::Comparison) -> Headi
     }
     Heading {
         title: comparison.name.clone(),
-        verdict: compared.verdict(),
-        design: compared.design(),
+        verdict: facts.verdict(),
+        design: facts.design(),
         lock_id: comparison.id().to_string(),
         notes,
     }

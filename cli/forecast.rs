@@ -438,7 +438,7 @@ fn seeds(comparison: &Comparison, dir: &Path) -> Option<Seeds> {
         let seeds = plan::difference(spread, margin, &wanted).ok().map(|plan| plan.seeds);
         OfMargin { margin, seeds }
     });
-    let metric = compare::called(&analysis.primary).to_owned();
+    let metric = compare::metric_name(&analysis.primary).to_owned();
     Some(Seeds { metric, noise, noise_from, power: POWER, listed, smallest, margin })
 }
 

@@ -160,12 +160,12 @@ impl Live {
         let mut kept = 0;
         if let (Some((path, records)), Some(file)) = (found, &mut self.file) {
             let written = &records.events;
-            let agrees = (records.lock.is_some() || records.whole == 0)
+            let agrees = (records.lock.is_some() || records.complete == 0)
                 && written.len() <= logged.len()
                 && written.iter().zip(logged).all(|(own, of_log)| tensorboard::agree(own, of_log));
             if agrees {
                 // TensorBoard reads a record that is not whole again later, so it never saw what is cut.
-                file.set_len(records.whole as u64)?;
+                file.set_len(records.complete as u64)?;
                 kept = written.len();
                 self.wall_time = written.last().map_or(0.0, |event| event.wall_time);
             } else {

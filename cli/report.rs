@@ -11,10 +11,11 @@ use lab::comparison::Comparison;
 use lab::experiment::{Experiment, TokenizerKind};
 use lab::lock::Lock;
 use records::run::{Paths, read_experiment, read_lock};
-use report::page::{self, NoSuchModel, Part, Published, Report};
+use report::compare::Facts;
+use report::page::{self, NoSuchModel, PageContents, Part, Published};
 use report::samples::Sample;
 use report::scores::Scores;
-use report::{compare, tensorboard};
+use report::tensorboard;
 
 use crate::args::ReportArgs;
 use crate::beside;
@@ -41,7 +42,8 @@ pub fn report(args: &ReportArgs) -> Outcome {
     let scores = args.scores.iter().map(|path| scores(path)).collect::<Result<_, _>>()?;
     let samples = args.samples.iter().map(|path| samples(path)).collect::<Result<Vec<_>, _>>()?;
     let (samples, peak_flops) = (samples.concat(), args.peak_flops);
-    let mut report = Report { published, scores, samples, peak_flops, ..Report::default() };
+    let mut report =
+        PageContents { published, scores, samples, peak_flops, ..PageContents::default() };
     named::once(&args.what)?;
     out::folder(&args.dir)?;
     out::check(&args.out, OutputKind::Page)?;
@@ -94,7 +96,7 @@ fn samples(path: &Path) -> Result<Vec<Sample>, Failure> {
 }
 
 /// Bits per byte of the runs on text with a trained tokenizer, which must be one.
-fn measure_bytes(report: &mut Report, bytes: f64) -> Result<(), Failure> {
+fn measure_bytes(report: &mut PageContents, bytes: f64) -> Result<(), Failure> {
     let runs = report.parts.iter_mut().flat_map(|part| &mut part.runs).chain(&mut report.alone);
     let mut seen = BTreeSet::new();
     for run in runs {
@@ -131,17 +133,17 @@ pub fn scores(path: &Path) -> Result<Scores, Failure> {
 /// The HTML file to write of a comparison, from curves that have been read.
 pub fn page(
     locked: &Comparison,
-    compared: &compare::Comparison,
+    facts: Facts,
     runs: &[&lab::comparison::Run],
     folder: &Path,
     found: &Found,
 ) -> Result<String, Failure> {
-    let parts = vec![part(locked, compared, runs, folder, found)?];
-    page::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
+    let parts = vec![part(locked, facts, runs, folder, found)?];
+    page::page(&PageContents { parts, ..PageContents::default() }).map_err(Failure::machine)
 }
 
 fn add(
-    report: &mut Report,
+    report: &mut PageContents,
     what: &Path,
     dir: &Path,
     found: &OnceCell<Found>,
@@ -205,7 +207,7 @@ fn add(
 }
 
 fn add_lock(
-    report: &mut Report,
+    report: &mut PageContents,
     path: &Path,
     dir: &Path,
     found: &OnceCell<Found>,
@@ -267,14 +269,15 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
     crate::shown::count(&due, &mut compared, folder, false)?;
     if let Some(runs) = folder.parent() {
         let places = places(&due, folder, found)?;
-        compared.proved.siblings = crate::compare::siblings(comparison, &compared, runs, &places);
+        compared.proof.other_records =
+            crate::compare::other_records(comparison, &compared, runs, &places);
     }
-    part(comparison, &compared, &due, folder, found)
+    part(comparison, Facts::new(&compared), &due, folder, found)
 }
 
 fn part(
     locked: &Comparison,
-    compared: &compare::Comparison,
+    facts: Facts,
     due: &[&lab::comparison::Run],
     folder: &Path,
     found: &Found,
@@ -289,14 +292,14 @@ fn part(
             role: Some(run.role),
             seed: run.seed,
             point: run.point,
-            at: compared.points.get(run.point).cloned().unwrap_or_default(),
+            at: facts.points.get(run.point).cloned().unwrap_or_default(),
             experiment: run.experiment.clone(),
             folder: place.clone(),
             logged: logged.map_err(failure)?,
         });
     }
     let entries = locked.treatment.keys().map(|arm| (arm.clone(), locked.entries(arm))).collect();
-    Ok(Part::new(heading(locked, compared), compared, entries, runs))
+    Ok(Part::new(heading(locked, &facts), facts, entries, runs))
 }
 
 /// The comparison lock with a folder's name.
@@ -348,7 +351,7 @@ fn unfinished(run: &page::Run) -> &'static str {
 
 /// The runs of a comparison that cannot be compared yet, one by one.
 fn each_alone(
-    report: &mut Report,
+    report: &mut PageContents,
     comparison: &Comparison,
     folder: &Path,
     found: &Found,
@@ -367,7 +370,7 @@ fn each_alone(
 
 /// A comparison: in one part if all its runs are finished, otherwise its runs one by one.
 fn comparison(
-    report: &mut Report,
+    report: &mut PageContents,
     comparison: &Comparison,
     folder: &Path,
     found: &Found,
@@ -395,10 +398,10 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-fn no_such_model(NoSuchModel { pattern, near }: NoSuchModel) -> Failure {
+fn no_such_model(NoSuchModel { pattern, similar }: NoSuchModel) -> Failure {
     let failure = Failure::bad_input(format!("no published model matches `{pattern}`"));
-    let failure = match near {
-        Some(near) => failure.help(format!("did you mean `{near}`?")),
+    let failure = match similar {
+        Some(name) => failure.help(format!("did you mean `{name}`?")),
         None => failure,
     };
     failure.help(

@@ -119,7 +119,10 @@ pub fn scaling(args: &ScalingArgs) -> Outcome {
         metric: metric(args.loss),
         label: compare::label(
             metric(args.loss),
-            compare::seen(metric(args.loss), runs.iter().flatten()),
+            compare::training_overlap(
+                metric(args.loss),
+                runs.iter().flatten().filter_map(|run| run.shown.as_ref()),
+            ),
         ),
         base: name(|one| &one.locked.base),
         treated: name(|one| &one.arm),
@@ -324,7 +327,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), F
         })
     };
     let (of_base, of_treated) = (of(&locked.base)?, of(arm)?);
-    let diverged = pairs.iter().map(|pair| pair.lost()).map(|l| l.base + l.treated + l.both).sum();
+    let diverged = pairs.iter().map(|pair| pair.diverged_seeds().without_difference()).sum();
     let size = OneSize {
         name: locked.name.clone(),
         lock: locked.id().to_string(),
@@ -386,7 +389,7 @@ fn word(by: By) -> &'static str {
 
 fn metric(which: Which) -> &'static str {
     match which {
-        Which::Evaluation => compare::called(EVAL_LOSS),
+        Which::Evaluation => compare::metric_name(EVAL_LOSS),
         Which::Training => "training loss",
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use lab::audit::{self, BadInput, Experiment, Names, Origin};
 use lab::lock::Lock;
-use report::curves::Curves;
+use report::curves::LossCurves;
 
 use super::configuration;
 use crate::fail::{Failure, shown};
@@ -30,7 +30,7 @@ pub(super) fn published() -> Result<Vec<Experiment>, Failure> {
 }
 
 /// The loss curves of 48 of them.
-pub(super) fn published_curves() -> Result<Curves, Failure> {
+pub(super) fn published_curves() -> Result<LossCurves, Failure> {
     parse(Path::new("published"), CURVES)
 }
 
@@ -251,17 +251,17 @@ pub(super) fn text(path: &Path) -> Result<String, Failure> {
     utf8(path, bounded(path, open(path)?)?)
 }
 
-pub(super) fn curves(path: &Path) -> Result<Curves, Failure> {
+pub(super) fn curves(path: &Path) -> Result<LossCurves, Failure> {
     parse(path, &bounded(path, open(path)?)?)
 }
 
 /// Parses curves, decompressed if needed.
-fn parse(path: &Path, bytes: &[u8]) -> Result<Curves, Failure> {
+fn parse(path: &Path, bytes: &[u8]) -> Result<LossCurves, Failure> {
     let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
         true => bounded(path, MultiGzDecoder::new(bytes))?,
         false => bytes.to_vec(),
     };
-    Curves::parse(&utf8(path, bytes)?).map_err(|bad| {
+    LossCurves::parse(&utf8(path, bytes)?).map_err(|bad| {
         Failure::bad_input(bad.message).at(format!("{}:{}", shown(path), bad.line)).help(bad.help)
     })
 }

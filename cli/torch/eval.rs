@@ -6,7 +6,7 @@
 mod own;
 
 use records::suites::of_question;
-use report::compare::Table;
+use report::compare::TextTable;
 use report::scores::{SCHEMA, Scores, against};
 use runtime::answer::{Answerer, finite};
 use runtime::state::digest_of_weights;
@@ -128,7 +128,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
     }
     if let Some(earlier) = earlier {
         let later = Scores::parse(&text).map_err(Failure::machine)?;
-        let (Table { head, rows, .. }, left_out) = against(&earlier, &later);
+        let (TextTable { head, rows, .. }, left_out) = against(&earlier, &later);
         if !rows.is_empty() {
             let right = [false, false, true, true, true, true, true, true];
             output::data(&format!("\n{}", output::table(&[vec![head], rows].concat(), &right, 0)))?;

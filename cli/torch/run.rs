@@ -24,7 +24,7 @@ use records::platform::{memory_limit, multiplies_bf16, needs_reexec, peak_memory
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
 use records::suites;
-use report::compare::measured;
+use report::compare::measure_name;
 use runtime::execute::Machine;
 use runtime::ranks::Launch;
 use runtime::train::{
@@ -612,7 +612,9 @@ impl Observer for Screen {
         if levels.len() > 1 {
             parts.push(format!("({})", levels.join(", ")));
         }
-        parts.extend(measures.iter().map(|(name, value)| format!("{} {value:.4}", measured(name))));
+        parts.extend(
+            measures.iter().map(|(name, value)| format!("{} {value:.4}", measure_name(name))),
+        );
         for SuiteScores { task, scores, .. } in suites {
             let one = |(word, value): (&String, &f64)| format!("{}/{word} {value:.4}", task.name);
             parts.extend(scores.iter().map(one));

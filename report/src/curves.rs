@@ -1,27 +1,26 @@
-//! Loss curves of many runs, compared with each other.
+//! Loss curves of many runs, compared with each other: runs that read other batches than their siblings, and spikes.
 //!
-//! In: lines of run, position and loss; the experiments of the runs. Out: [`Curves`], and findings for an
-//! audit: runs that read other batches than their siblings, and spikes. Must stay true: runs are compared only
-//! if their keys say that they read the same batches, at the same positions; groups of fewer than
-//! four give no finding; no threshold depends on a name.
+//! Runs are compared only if their keys say that they read the same batches, at the same positions. Groups of fewer than four
+//! give no finding.
 
+mod siblings;
 mod fingerprint;
 mod spikes;
 
-use crate::statistics::median;
 use std::collections::BTreeMap;
 
 use lab::audit::{Findings, Occurrence, Scope, Subject};
 
 pub use fingerprint::{Fingerprint, fingerprints};
+pub use siblings::SiblingRuns;
 pub use spikes::{SPIKE, Spike, spikes};
 
 /// One run's points, in order of position.
 pub type Points = Vec<(f64, f64)>;
 
-/// Curves by run name.
+/// LossCurves by run name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Curves(BTreeMap<String, Points>);
+pub struct LossCurves(BTreeMap<String, Points>);
 
 /// An error in a file of curves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +38,10 @@ const LEAST_GROUP: usize = 4;
 /// Fewest points of a curve in a group.
 const LEAST_POINTS: usize = 60;
 
-impl Curves {
+impl LossCurves {
     /// Parses lines `run,step,loss` below a header, or a chart: a column of steps, then one for each run. Fields are
     /// separated by commas, semicolons or tabs.
-    pub fn parse(text: &str) -> Result<Curves, BadCurves> {
+    pub fn parse(text: &str) -> Result<LossCurves, BadCurves> {
         let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
         let header = lines.next().map_or("", |(_, line)| line);
         let separator = ['\t', ';'].into_iter().find(|c| header.contains(*c)).unwrap_or(',');
@@ -92,7 +91,7 @@ impl Curves {
     }
 
     /// Adds the curves of other runs.
-    pub fn extend(&mut self, other: Curves) -> Result<(), String> {
+    pub fn extend(&mut self, other: LossCurves) -> Result<(), String> {
         for (run, points) in other.0 {
             if self.0.contains_key(&run) {
                 return Err(format!("there are two curves of `{run}`"));
@@ -113,21 +112,21 @@ impl Curves {
     }
 
     /// Groups of runs with the same declared batches and the same positions; small groups are left out.
-    pub fn groups(&self, subjects: &[Subject]) -> Vec<Group<'_>> {
+    pub fn groups(&self, subjects: &[Subject]) -> Vec<SiblingRuns<'_>> {
         let reads: BTreeMap<&str, String> =
             subjects.iter().map(|subject| (subject.name.as_str(), subject.reads())).collect();
-        let mut groups: BTreeMap<(&str, Vec<u64>), Group<'_>> = BTreeMap::new();
+        let mut groups: BTreeMap<(&str, Vec<u64>), SiblingRuns<'_>> = BTreeMap::new();
         for (run, points) in &self.0 {
-            let places = points.iter().map(|(x, _)| x.to_bits()).collect();
-            let said = reads.get(run.as_str()).map_or("", String::as_str);
-            let group = groups.entry((said, places)).or_insert_with(|| Group {
-                places: points.iter().map(|(x, _)| *x).collect(),
+            let positions = points.iter().map(|(x, _)| x.to_bits()).collect();
+            let data = reads.get(run.as_str()).map_or("", String::as_str);
+            let group = groups.entry((data, positions)).or_insert_with(|| SiblingRuns {
+                positions: points.iter().map(|(x, _)| *x).collect(),
                 runs: Vec::new(),
             });
             group.runs.push((run, points.iter().map(|(_, loss)| *loss).collect()));
         }
-        let large = |group: &Group<'_>| {
-            group.runs.len() >= LEAST_GROUP && group.places.len() >= LEAST_POINTS
+        let large = |group: &SiblingRuns<'_>| {
+            group.runs.len() >= LEAST_GROUP && group.positions.len() >= LEAST_POINTS
         };
         groups.into_values().filter(large).collect()
     }
@@ -175,10 +174,10 @@ fn long(
     columns: &[String],
     step: usize,
     rows: &[(usize, Vec<String>)],
-) -> Result<Curves, BadCurves> {
+) -> Result<LossCurves, BadCurves> {
     let run = columns.iter().position(|column| is_run(column));
     let loss = (0..columns.len()).find(|at| *at != step && Some(*at) != run);
-    let mut curves = Curves::default();
+    let mut curves = LossCurves::default();
     for (line, cells) in rows {
         if cells.len() != 3 {
             return Err(bad(*line, format!("3 columns, but cells in {} of them", cells.len())));
@@ -194,8 +193,8 @@ fn chart(
     columns: &[String],
     step: usize,
     rows: &[(usize, Vec<String>)],
-) -> Result<Curves, BadCurves> {
-    let mut curves = Curves::default();
+) -> Result<LossCurves, BadCurves> {
+    let mut curves = LossCurves::default();
     for (line, cells) in rows {
         if cells.len() != columns.len() {
             let message = format!(
@@ -221,30 +220,13 @@ fn chart(
     }
 }
 
-/// Runs with the same positions, each with its losses.
-#[derive(Clone, Debug)]
-pub struct Group<'a> {
-    /// The positions, in the file's unit of progress.
-    pub places: Vec<f64>,
-    /// Each run's name, and its losses at these positions.
-    pub runs: Vec<(&'a str, Vec<f64>)>,
-}
-
 /// Adds the findings of the curves to an audit.
-pub fn findings(curves: &Curves, subjects: &[Subject], found: &mut Findings) {
+pub fn add_findings(curves: &LossCurves, subjects: &[Subject], findings: &mut Findings) {
     for group in curves.groups(subjects) {
-        for print in fingerprints(&group) {
-            if print.is_other() {
-                let Fingerprint { run, jitter, usual, elevated, windows, from, to } = &print;
-                let message = "paired jitter of another order of batches".to_owned();
-                let says = format!(
-                    "{jitter:.6}, where the median of {} is {usual:.6} (a factor of {:.1}); {} of {windows} windows, {from:.0} to {to:.0}",
-                    group.runs.len(),
-                    print.ratio(),
-                    elevated.len(),
-                );
-                found.add("data-order", Scope::Run, "curve", message, place(run, says));
-            }
+        for print in fingerprints(&group).iter().filter(|print| print.is_other()) {
+            let message = "paired jitter of another order of batches".to_owned();
+            let occurrence = of_run(print.run, print.text(group.runs.len()));
+            findings.add("data-order", Scope::Run, "curve", message, occurrence);
         }
         let mut events: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for Spike { run, from, to, excess } in spikes(&group) {
@@ -254,23 +236,14 @@ pub fn findings(curves: &Curves, subjects: &[Subject], found: &mut Findings) {
         }
         for (run, events) in events {
             let message = format!("differs from its siblings by more than {SPIKE}");
-            found.add("loss-spike", Scope::Set, "curve", message, place(run, events.join("; ")));
+            let occurrence = of_run(run, events.join("; "));
+            findings.add("loss-spike", Scope::Set, "curve", message, occurrence);
         }
     }
 }
 
-fn place(run: &str, says: String) -> Occurrence {
+fn of_run(run: &str, says: String) -> Occurrence {
     Occurrence { experiment: run.to_owned(), against: None, says }
-}
-
-/// Values minus their running median over `width` neighbours.
-fn residual(values: &[f64], width: usize) -> Vec<f64> {
-    let half = width / 2;
-    let one = |(at, value): (usize, &f64)| {
-        let around = at.saturating_sub(half)..(at + half + 1).min(values.len());
-        value - median(values.get(around).unwrap_or(&[]))
-    };
-    values.iter().enumerate().map(one).collect()
 }
 
 #[cfg(test)]
@@ -278,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_are_no_curves() {
+    fn lines_that_are_no_curves_are_refused() {
         for (text, line, want) in [
             ("", 1, "no column gives the run or the step"),
             ("model,x\n", 1, "these have 2"),
@@ -290,15 +263,15 @@ mod tests {
             ("model,x,loss\na,one,2\n", 2, "the step of `a` is `one`"),
             ("model,x,loss\na,2,2\na,1,2\n", 3, "`a` goes from 2 to 1"),
         ] {
-            let bad = Curves::parse(text).unwrap_err();
+            let bad = LossCurves::parse(text).unwrap_err();
             assert_eq!(bad.line, line, "{text}");
             assert!(bad.message.contains(want), "{}", bad.message);
         }
         let chart = "\"Step\",\"a - loss\",\"a - loss__MIN\",\"b - loss\"\n1,2,0,3\n2,1,0,\n";
-        let chart = Curves::parse(chart).unwrap();
+        let chart = LossCurves::parse(chart).unwrap();
         assert_eq!(chart.runs().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(chart.get("a"), Some(&vec![(1.0, 2.0), (2.0, 1.0)]));
-        let mut curves = Curves::parse("model\tx\tloss\na\t1\t2\n").unwrap();
+        let mut curves = LossCurves::parse("model\tx\tloss\na\t1\t2\n").unwrap();
         assert!(curves.extend(curves.clone()).unwrap_err().contains("two curves of `a`"));
     }
 }

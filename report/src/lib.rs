@@ -1,16 +1,14 @@
-//! Reports on finished runs: statistics, tables, charts, the page, TensorBoard files.
-//!
-//! In: run folders, read-only. Out: estimates with their intervals, tables, a page. Must stay true: no libtorch; no
-//! file in a run's folder is changed; every number follows from the log.
+//! Reports on finished runs: statistics, tables, charts, the page, TensorBoard files. Every number follows from a run's
+//! log; no file in its folder is changed.
 //!
 //! Differences seed by seed become an interval, and a word only if the whole family of tests allows it:
 //!
 //! ```
-//! use report::statistics::equivalence::{Row, judge};
+//! use report::statistics::equivalence::{Evidence, judge};
 //! use report::statistics::{Better, Confidence, Effect, Paired};
 //!
 //! // Evaluation loss of the treatment minus that of the base, one difference per seed.
-//! let row = |differences: &[f64]| Row {
+//! let row = |differences: &[f64]| Evidence {
 //!     result: Paired::from_differences(differences, Confidence::NINETY_FIVE),
 //!     p: None,
 //!     p_equivalence: None,
@@ -27,6 +25,7 @@
 
 pub mod statistics;
 pub mod curves;
+mod svg;
 pub mod compare;
 pub mod overview;
 pub mod scores;

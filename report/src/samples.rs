@@ -1,7 +1,4 @@
-//! Texts that a model wrote, for the page.
-//!
-//! In: what `canonc generate --json` printed. Out: the model, how it was sampled, prompt and text. Must stay true: a
-//! sample is shown as the file has it, and says whose it is.
+//! Texts that a model wrote, from the output of `canonc generate --json`, for the page.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +15,7 @@ pub struct Sample {
 
 /// The members that are used.
 #[derive(Deserialize)]
-struct Document {
+struct GenerateDocument {
     schema: String,
     model: String,
     prompt: Option<String>,
@@ -33,29 +30,29 @@ const SCHEMA: &str = "canonc.generate.v1";
 impl Sample {
     /// Every sample of a file, which may have several documents one after another.
     pub fn parse(text: &str) -> Result<Vec<Sample>, String> {
-        let documents = serde_json::Deserializer::from_str(text).into_iter::<Document>();
+        let documents = serde_json::Deserializer::from_str(text).into_iter::<GenerateDocument>();
         let samples: Vec<Sample> = documents
-            .map(|found| of(found.map_err(|why| why.to_string())?))
+            .map(|document| Sample::new(document.map_err(|error| error.to_string())?))
             .collect::<Result<_, _>>()?;
         if samples.is_empty() { Err("it is empty".to_owned()) } else { Ok(samples) }
     }
-}
 
-fn of(document: Document) -> Result<Sample, String> {
-    let Document { schema, model, prompt, temperature, seed, tokens, text } = document;
-    if schema != SCHEMA {
-        return Err(format!("its schema is `{schema}`, not `{SCHEMA}`"));
+    fn new(document: GenerateDocument) -> Result<Sample, String> {
+        let GenerateDocument { schema, model, prompt, temperature, seed, tokens, text } = document;
+        if schema != SCHEMA {
+            return Err(format!("its schema is `{schema}`, not `{SCHEMA}`"));
+        }
+        let sampled = match temperature {
+            0.0 => "the most likely tokens".to_owned(),
+            _ => format!("temperature {temperature}, seed {seed}"),
+        };
+        let ids = || tokens.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
+        Ok(Sample {
+            title: format!("{model}: {sampled}"),
+            prompt: prompt.unwrap_or_default(),
+            text: text.unwrap_or_else(ids),
+        })
     }
-    let how = match temperature {
-        0.0 => "the most likely tokens".to_owned(),
-        _ => format!("temperature {temperature}, seed {seed}"),
-    };
-    let ids = || tokens.iter().map(i64::to_string).collect::<Vec<_>>().join(" ");
-    Ok(Sample {
-        title: format!("{model}: {how}"),
-        prompt: prompt.unwrap_or_default(),
-        text: text.unwrap_or_else(ids),
-    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! Results of `canonc eval`: beside the published ones, and two of them question by question.
 //!
-//! In: JSON documents of `canonc eval`. Out: tables. Must stay true: scores are compared only if both results are of the
-//! same questions, asked the same way, by their digests; an interval over questions says nothing about other seeds, and
-//! its caption says so.
+//! Scores are compared only if both results are of the same questions, asked the same way, by their digests. An interval
+//! over questions says nothing about other seeds, and its caption says so.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use suite::suite::Metric::{self, Acc, AccNorm, Perplexity, WordPerplexity};
 use suite::suite::Suite;
 use tasks::metric::{OfSuites, of_word};
 
-use crate::compare::{Table, Unit, unit};
+use crate::compare::{TextTable, Unit, unit};
 use crate::statistics::Confidence;
 use crate::statistics::paired::Paired;
 
@@ -95,21 +94,21 @@ impl Scores {
 
     /// A task of the suite `release`, asked as there with any number of examples, and every question of it.
     fn published(&self, name: &str, release: &[suite::suite::Task]) -> Option<&Task> {
-        let found = self.tasks.iter().find(|found| found.name == name)?;
-        let mut same = release.iter().find(|task| task.name == name)?.clone();
-        same.shots = found.shots;
-        let is_same = same.digest().to_string() == found.task && self.settings.limit.is_none();
-        is_same.then_some(found)
+        let task = self.tasks.iter().find(|task| task.name == name)?;
+        let mut published = release.iter().find(|task| task.name == name)?.clone();
+        published.shots = task.shots;
+        let is_same = published.digest().to_string() == task.task && self.settings.limit.is_none();
+        is_same.then_some(task)
     }
 
     fn row(&self, release: &[suite::suite::Task]) -> Vec<String> {
         let mut row = vec![self.model.name.clone(), "yours".to_owned()];
         for (_, task, metrics) in COLUMNS {
-            let scores = self.published(task, release).map_or(&[][..], |found| &found.metrics);
+            let scores = self.published(task, release).map_or(&[][..], |task| &task.metrics);
             let cells: Vec<String> = scores
                 .iter()
-                .filter(|found| metrics.iter().any(|metric| metric.word() == found.metric))
-                .map(|found| shown(&found.metric, found.value))
+                .filter(|score| metrics.iter().any(|metric| metric.word() == score.metric))
+                .map(|score| score_cell(&score.metric, score.value))
                 .collect();
             row.push(cells.join(" / "));
         }
@@ -118,7 +117,7 @@ impl Scores {
 }
 
 /// A share in percent, anything else as it is.
-fn shown(metric: &str, value: f64) -> String {
+fn score_cell(metric: &str, value: f64) -> String {
     match is_share(metric) {
         true => format!("{:.1}", 100.0 * value),
         false => format!("{value:.2}"),
@@ -130,18 +129,18 @@ fn is_share(metric: &str) -> bool {
     of_word(metric).is_some_and(OfSuites::is_share) || unit(metric) == Unit::Share
 }
 
-/// Own results above those of the release's 64 models and of open models; no rows if no result has a task of theirs,
+/// The user's results above those of the release's 64 models and of open models; no rows if no result has a task of theirs,
 /// asked as in the suite `release`.
-pub fn beside_published(own: &[Scores]) -> Table {
+pub fn beside_published(results: &[Scores]) -> TextTable {
     let mut head = vec!["model".to_owned(), "from".to_owned()];
     head.extend(COLUMNS.map(|(name, ..)| name.to_owned()));
     // A test of the suite reads it.
     let release = Suite::read("release", suite::RELEASE).map_or(Vec::new(), |suite| suite.tasks);
-    let own = own.iter().map(|scores| scores.row(&release));
+    let of_results = results.iter().map(|scores| scores.row(&release));
     let mut rows: Vec<Vec<String>> =
-        own.filter(|row| row.iter().skip(2).any(|cell| !cell.is_empty())).collect();
+        of_results.filter(|row| row.iter().skip(2).any(|cell| !cell.is_empty())).collect();
     if rows.is_empty() {
-        return Table::plain(head, rows);
+        return TextTable::plain(head, rows);
     }
     for (from, text) in
         [("the release", published::HARNESS), ("open models", published::OPEN_MODELS)]
@@ -159,122 +158,130 @@ pub fn beside_published(own: &[Scores]) -> Table {
             rows.push(first.into_iter().chain(COLUMNS.map(|(name, ..)| cell(name))).collect());
         }
     }
-    Table::plain(head, rows)
+    TextTable::plain(head, rows)
 }
 
-/// Every number of own results.
-pub fn all(own: &[Scores]) -> Table {
+/// Every number of the user's results.
+pub fn all(results: &[Scores]) -> TextTable {
     let head = ["model", "task", "questions", "metric", "value", "standard error"];
     let mut rows = Vec::new();
-    for scores in own {
-        for task in &scores.tasks {
-            for found in &task.metrics {
-                let stderr = match found.stderr {
+    for Scores { model, tasks, .. } in results {
+        for task in tasks {
+            rows.extend(task.metrics.iter().map(|Score { metric, value, stderr, .. }| {
+                let stderr = match stderr {
                     None => String::new(),
                     Some(0.0) => "unknown: all equal".to_owned(),
                     Some(error) => format!("±{:.1}", 100.0 * error),
                 };
-                let (name, count) = (task.name.clone(), task.count.to_string());
-                let value = shown(&found.metric, found.value);
-                rows.push(vec![
-                    scores.model.name.clone(),
-                    name,
-                    count,
-                    found.metric.clone(),
-                    value,
+                vec![
+                    model.name.clone(),
+                    task.name.clone(),
+                    task.count.to_string(),
+                    metric.clone(),
+                    score_cell(metric, *value),
                     stderr,
-                ]);
-            }
+                ]
+            }));
         }
     }
-    Table::plain(head.map(str::to_owned).to_vec(), rows)
+    TextTable::plain(head.map(str::to_owned).to_vec(), rows)
 }
 
+const DIFFERENCE_HEAD: [&str; 8] = [
+    "task",
+    "metric",
+    "questions",
+    "before",
+    "after",
+    "difference",
+    "95% interval over questions",
+    "p",
+];
+
 /// Two results of the same questions, as differences `later - earlier`, and what cannot be compared.
-pub fn against(earlier: &Scores, later: &Scores) -> (Table, Vec<String>) {
-    let head = [
-        "task",
-        "metric",
-        "questions",
-        "before",
-        "after",
-        "difference",
-        "95% interval over questions",
-        "p",
-    ];
+pub fn against(earlier: &Scores, later: &Scores) -> (TextTable, Vec<String>) {
     let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+    let table = |rows| TextTable::plain(DIFFERENCE_HEAD.map(str::to_owned).to_vec(), rows);
     if earlier.settings != later.settings {
         left_out.push(format!(
             "all tasks: the settings differ: {} and {}",
-            earlier.settings.said(),
-            later.settings.said()
+            earlier.settings.text(),
+            later.settings.text()
         ));
-        return (Table::plain(head.map(str::to_owned).to_vec(), rows), left_out);
+        return (table(rows), left_out);
     }
     for task in &earlier.tasks {
-        if !later.tasks.iter().any(|found| found.name == task.name) {
+        if !later.tasks.iter().any(|other| other.name == task.name) {
             left_out.push(format!("{}: only the earlier result has it", task.name));
         }
     }
     for task in &later.tasks {
-        let Some(before) = earlier.tasks.iter().find(|found| found.name == task.name) else {
-            left_out.push(format!("{}: the earlier result does not have it", task.name));
-            continue;
-        };
-        let same = (&before.task, &before.questions, &before.examples, before.count)
-            == (&task.task, &task.questions, &task.examples, task.count);
-        if !same {
-            left_out
-                .push(format!("{}: other questions, examples or settings of the task", task.name));
-            continue;
-        }
-        for found in &task.metrics {
-            let Some(first) = before.metrics.iter().find(|it| it.metric == found.metric) else {
-                continue;
-            };
-            if !is_share(&found.metric)
-                || found.each.is_empty()
-                || first.each.len() != found.each.len()
-            {
-                continue;
-            }
-            let differences: Vec<f64> =
-                found.each.iter().zip(&first.each).map(|(after, before)| after - before).collect();
-            let of = Paired::from_differences(&differences, Confidence::NINETY_FIVE);
-            let (interval, p) = match of {
-                _ if differences.iter().all(|it| *it == 0.0) => {
-                    ("no question differs".to_owned(), String::new())
-                }
-                Ok(of) => (
-                    format!("{:+.1} … {:+.1} pp", 100.0 * of.low, 100.0 * of.high),
-                    format!("{:.2}", of.p),
-                ),
-                Err(_) => ("unknown: too few questions differ".to_owned(), String::new()),
-            };
-            rows.push(vec![
-                task.name.clone(),
-                found.metric.clone(),
-                task.count.to_string(),
-                format!("{:.1}%", 100.0 * first.value),
-                format!("{:.1}%", 100.0 * found.value),
-                format!("{:+.1} pp", 100.0 * (found.value - first.value)),
-                interval,
-                p,
-            ]);
+        match earlier.tasks.iter().find(|other| other.name == task.name) {
+            None => left_out.push(format!("{}: the earlier result does not have it", task.name)),
+            Some(before) if !before.is_asked_as(task) => left_out
+                .push(format!("{}: other questions, examples or settings of the task", task.name)),
+            Some(before) => rows.extend(before.differences(task)),
         }
     }
-    (Table::plain(head.map(str::to_owned).to_vec(), rows), left_out)
+    (table(rows), left_out)
+}
+
+impl Task {
+    /// Whether the questions and the way they are asked are the same.
+    fn is_asked_as(&self, other: &Task) -> bool {
+        (&self.task, &self.questions, &self.examples, self.count)
+            == (&other.task, &other.questions, &other.examples, other.count)
+    }
+
+    /// The rows of a later result of the same questions.
+    fn differences(&self, later: &Task) -> impl Iterator<Item = Vec<String>> {
+        later.metrics.iter().filter_map(|score| {
+            let before = self.metrics.iter().find(|before| before.metric == score.metric)?;
+            let is_paired = !score.each.is_empty() && before.each.len() == score.each.len();
+            if !is_share(&score.metric) || !is_paired {
+                return None;
+            }
+            let [interval, p] = score.interval_and_p(before);
+            Some(vec![
+                later.name.clone(),
+                score.metric.clone(),
+                later.count.to_string(),
+                format!("{:.1}%", 100.0 * before.value),
+                format!("{:.1}%", 100.0 * score.value),
+                format!("{:+.1} pp", 100.0 * (score.value - before.value)),
+                interval,
+                p,
+            ])
+        })
+    }
+}
+
+impl Score {
+    /// Of the mean difference from an earlier score of the same questions.
+    fn interval_and_p(&self, before: &Score) -> [String; 2] {
+        let differences: Vec<f64> =
+            self.each.iter().zip(&before.each).map(|(after, before)| after - before).collect();
+        if differences.iter().all(|difference| *difference == 0.0) {
+            return ["no question differs".to_owned(), String::new()];
+        }
+        match Paired::from_differences(&differences, Confidence::NINETY_FIVE) {
+            Ok(Paired { low, high, p, .. }) => {
+                [format!("{:+.1} … {:+.1} pp", 100.0 * low, 100.0 * high), format!("{p:.2}")]
+            }
+            Err(_) => ["unknown: too few questions differ".to_owned(), String::new()],
+        }
+    }
 }
 
 impl Settings {
-    fn said(&self) -> String {
-        let none = || "none".to_owned();
+    fn text(&self) -> String {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
         format!(
             "max_length {}, bos {}, {}, limit {}",
             self.max_length,
-            self.bos.map_or_else(none, |id| id.to_string()),
+            or_none(self.bos.map(|id| id.to_string())),
             self.dtype,
-            self.limit.map_or_else(none, |limit| limit.to_string())
+            or_none(self.limit.map(|limit| limit.to_string()))
         )
     }
 }

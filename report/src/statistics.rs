@@ -1,9 +1,8 @@
-//! Statistics for conclusions from several runs.
+//! Statistics for conclusions from several runs, as pure functions of plain numbers. `docs/statistics.md` explains each
+//! number.
 //!
-//! In: paired differences, scores, times and fits, as plain numbers. Out: intervals, p values, words and plans, or
-//! a typed reason why there are none. Must stay true: pure functions (no files, no clock, no torch); random draws are
-//! keyed, so each result is the same on every machine; a result that can be NaN or infinite says so in its type;
-//! tests measure the coverage of each interval. `docs/statistics.md` explains each number.
+//! Random draws are keyed, so that each result is the same on every machine. A result that can be undefined is a typed
+//! reason. Tests measure the coverage of each interval.
 
 mod chi_square;
 pub(crate) mod draws;

@@ -1,8 +1,7 @@
 //! A run's curves as an event file for TensorBoard.
 //!
-//! In: a run, or the folder of one that is training. Out: an event for each step and each evaluation, in the order of
-//! the log. Must stay true: steps ascend; the same record of a log gives the same values, whether a file is written
-//! while the run trains or afterwards; NaN is written as NaN, never left out.
+//! The same record of a log gives the same values, whether a file is written while the run trains or afterwards. NaN is
+//! written as NaN, never left out.
 
 mod format;
 

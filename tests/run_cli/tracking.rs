@@ -47,7 +47,7 @@ fn whole(place: &Place, folder: &str, run: &str, experiment: &Experiment) {
     let logged = tensorboard::logged(&place.path(run), experiment).unwrap();
     assert_eq!(records.events.len(), logged.len());
     let length = fs::metadata(event_file(place, folder)).unwrap().len();
-    assert_eq!(records.whole as u64, length);
+    assert_eq!(records.complete as u64, length);
 }
 
 #[test]

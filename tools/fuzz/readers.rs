@@ -21,7 +21,7 @@ const READERS: [(&str, Reader); 20] = [
     ("allowed", |bytes| drop(text(bytes).map(records::sign::AllowedSigners::parse))),
     ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
-    ("curves", |bytes| drop(text(bytes).map(report::curves::Curves::parse))),
+    ("curves", |bytes| drop(text(bytes).map(report::curves::LossCurves::parse))),
     ("huggingface", |bytes| tokenizer(Kind::File(TokenizerKind::HuggingFace), bytes)),
     ("import", |bytes| {
         let path = file("config.json", bytes);

@@ -1,15 +1,9 @@
-//! The cost of each arm: its size, its compute, and its tuning. Step times are compared in the rows of a pair instead.
-//!
-//! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost comes from the lock and is never
-//! guessed; an unmeasured value is marked so; tuning counts only the points and tokens of this comparison.
-
-use std::path::Path;
+//! The cost of each arm: its size and compute by its lock, the time and memory of its runs, and how much it was tuned.
 
 use lab::experiment::Experiment;
 use serde::Serialize;
 
-use super::table::{NOTHING, Section, Table};
-use super::{Comparison, Curves, Role, Unit};
+use super::runs::{Arm, Run, mean};
 
 /// Costs of one run, derived from its lock; `None` if the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -49,6 +43,18 @@ pub struct Measured {
     pub peak_memory_bytes: Option<u64>,
 }
 
+impl Measured {
+    pub(super) fn new(arm: &Arm) -> Measured {
+        let on = arm.runs().next().and_then(|run| run.curves.timed_on.as_ref());
+        let alike = on.is_some() && arm.runs().all(|run| run.curves.timed_on.as_ref() == on);
+        let seconds: Option<Vec<f64>> = arm.runs().map(|run| run.curves.step_seconds).collect();
+        Measured {
+            step_seconds: seconds.filter(|_| alike).and_then(|seconds| mean(&seconds)),
+            peak_memory_bytes: arm.runs().filter_map(|run| run.curves.peak_bytes).max(),
+        }
+    }
+}
+
 /// How much an arm was tuned in this comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tuning {
@@ -60,52 +66,11 @@ pub struct Tuning {
     pub tokens: Option<f64>,
 }
 
-/// Before the folder, in the text of where a run was timed.
-const IN_FOLDER: &str = "\nfolder ";
-
-impl Curves {
-    /// Records the session in which the run was timed: the comparison that its folder belongs to. A run outside of a
-    /// comparison was not interleaved with others: it is a session of its own, so its times are not compared.
-    pub fn timed_in(&mut self, place: &Path, folder: &Path) {
-        let session = place.parent().filter(|session| Some(*session) != folder.parent());
-        let session = session.unwrap_or(place).display();
-        self.timed_on = self.timed_on.take().map(|on| format!("{on}{IN_FOLDER}{session}"));
-    }
-
-    /// The platform and machine, whichever folder the run was timed in.
-    pub(super) fn machine(&self) -> Option<&str> {
-        let on = self.timed_on.as_deref()?;
-        Some(on.split_once(IN_FOLDER).map_or(on, |(machine, _)| machine))
-    }
-}
-
-impl Comparison {
-    /// The cost of one run of an arm; the replicate costs as much as the base.
-    pub(super) fn costs(&self, arm: &super::Arm) -> Option<Costs> {
-        let name = match arm.role {
-            Role::Replicate => self.base()?.name.as_str(),
-            Role::Base | Role::Treatment => arm.name.as_str(),
-        };
-        self.proved.costs.get(name).copied()
-    }
-
-    pub(super) fn measured(&self, arm: &super::Arm) -> Measured {
-        let runs = || arm.points.iter().flatten();
-        let on = runs().next().and_then(|run| run.curves.timed_on.as_ref());
-        let alike = on.is_some() && runs().all(|run| run.curves.timed_on.as_ref() == on);
-        let seconds: Option<Vec<f64>> = runs().map(|run| run.curves.step_seconds).collect();
-        let mean = seconds.filter(|_| alike).and_then(|seconds| super::mean(&seconds));
-        Measured {
-            step_seconds: mean.map(|mean| mean.value),
-            peak_memory_bytes: runs().filter_map(|run| run.curves.peak_bytes).max(),
-        }
-    }
-
-    pub(super) fn tuning(&self, arm: &super::Arm) -> Tuning {
-        let runs = arm.points.iter().map(Vec::len).sum();
+impl Tuning {
+    pub(super) fn new(arm: &Arm, costs: Option<Costs>) -> Tuning {
         // A run that diverged trained no further than that step.
-        let tokens_of = |run: &super::Run| {
-            let Costs { tokens, steps, .. } = self.costs(arm)?;
+        let tokens_of = |run: &Run| {
+            let Costs { tokens, steps, .. } = costs?;
             match run.curves.diverged {
                 None => tokens,
                 Some(step) => Some(tokens? * (step as f64 / steps?).min(1.0)),
@@ -113,57 +78,25 @@ impl Comparison {
         };
         Tuning {
             points: arm.points.iter().filter(|runs| !runs.is_empty()).count(),
-            runs,
-            tokens: arm.points.iter().flatten().map(tokens_of).sum(),
+            runs: arm.runs().count(),
+            tokens: arm.runs().map(tokens_of).sum(),
         }
     }
 }
 
-/// The table of all arms; `None` if no lock gives costs.
-pub(super) fn section(comparison: &Comparison) -> Option<Section> {
-    if comparison.proved.costs.is_empty() {
-        return None;
+#[cfg(test)]
+mod tests {
+    use super::super::made_up::{arm, run};
+    use super::*;
+    use crate::compare::Role;
+
+    #[test]
+    fn tuning_counts_the_tokens_that_were_trained_on() {
+        let costs = Costs { tokens: Some(2000.0), steps: Some(20.0), ..Costs::default() };
+        let mut canon =
+            arm("canon", Role::Treatment, vec![(0..3).map(|seed| run(seed, 1.0, 0.5)).collect()]);
+        assert_eq!(Tuning::new(&canon, Some(costs)).tokens, Some(6000.0));
+        canon.points[0][1].curves.diverged = Some(7);
+        assert_eq!(Tuning::new(&canon, Some(costs)).tokens, Some(4700.0));
     }
-    // Leave out columns that no arm has measured.
-    let measured: Vec<Measured> =
-        comparison.arms.iter().map(|arm| comparison.measured(arm)).collect();
-    let timed = measured.iter().any(|of| of.step_seconds.is_some());
-    let weighed = measured.iter().any(|of| of.peak_memory_bytes.is_some());
-    let mut head = vec!["", "parameters", "training FLOPs per run", "activations per token"];
-    head.extend(timed.then_some("step time"));
-    head.extend(weighed.then_some("peak memory"));
-    head.extend(["points tried", "runs", "tokens of all runs"]);
-    let nothing = || NOTHING.to_owned();
-    let line = |(arm, measured): (&super::Arm, &Measured)| {
-        let costs = comparison.costs(arm).unwrap_or_default();
-        let tuning = comparison.tuning(arm);
-        let shown = |value: Option<f64>| value.map_or_else(nothing, big);
-        let Measured { step_seconds, peak_memory_bytes } = *measured;
-        let seconds = step_seconds.map_or_else(nothing, |seconds| Unit::Seconds.value(seconds));
-        let mut line = vec![
-            arm.name.clone(),
-            shown(costs.parameters),
-            shown(costs.flops),
-            shown(costs.activations),
-        ];
-        line.extend(timed.then_some(seconds));
-        line.extend(weighed.then(|| peak_memory_bytes.map_or_else(nothing, mebibytes)));
-        line.extend([tuning.points.to_string(), tuning.runs.to_string(), shown(tuning.tokens)]);
-        line
-    };
-    let rows = comparison.arms.iter().zip(&measured).map(line).collect();
-    Some(Section {
-        title: "size, cost and tuning of each arm".to_owned(),
-        table: Table::plain(head.into_iter().map(str::to_owned).collect(), rows),
-    })
-}
-
-/// `412 MiB`.
-fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes.div_ceil(1 << 20))
-}
-
-/// `120 128`: whole up to a million, then three figures.
-fn big(value: f64) -> String {
-    if value.abs() < 1e6 { format!("{value}") } else { format!("{value:.2e}") }
 }

@@ -1,10 +1,5 @@
-//! Values and differences as text, each with its unit.
-//!
-//! In: numbers of a metric. Out: cells. Must stay true: shares are in percent and their differences in percentage
-//! points, losses in nats, times are ratios; every cell has its unit.
-
-use super::table::NOTHING;
-use super::{Interval, extreme};
+//! Values and differences as text, each with its unit: shares in percent, their differences in percentage points, times
+//! as ratios.
 
 /// The unit of a metric, which decides how two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,21 +78,6 @@ impl Unit {
 
     pub(crate) fn between(self, low: f64, high: f64) -> String {
         format!("{} … {}", self.signed(low), self.difference(high))
-    }
-
-    /// The range of several differences; `None` for one.
-    pub(crate) fn range(self, differences: &[f64]) -> Option<String> {
-        let [low, high] =
-            [f64::min, f64::max].map(|pick| extreme(differences.iter().copied(), pick));
-        let (low, high) = (low?, high?);
-        (differences.len() > 1).then(|| self.between(low, high))
-    }
-
-    pub(super) fn bootstrap(self, interval: Option<Interval>) -> String {
-        interval.map_or_else(
-            || NOTHING.to_owned(),
-            |Interval { low, high, .. }| self.between(low, high),
-        )
     }
 
     /// A standard error as text.

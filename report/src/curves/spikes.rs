@@ -1,10 +1,8 @@
-//! Loss spikes: positions where a run departs from its siblings and returns.
-//!
-//! In: a group of curves. Out: events. Must stay true: a run's slow drift is not a spike (the running median of
-//! its distance from the group is subtracted), nor is the beginning, where runs differ by learning
-//! rate; only spikes at stored points can be detected.
+//! Loss spikes: positions where a run departs from its siblings and returns. The beginning is ignored, where runs differ by
+//! learning rate, and only spikes at stored points can be detected.
 
-use super::{Group, median, residual};
+use super::siblings::{SiblingRuns, residual};
+use crate::statistics::median;
 
 /// A spike exceeds the loss that the siblings predict by more than this.
 pub const SPIKE: f64 = 0.02;
@@ -27,12 +25,12 @@ pub struct Spike<'a> {
 }
 
 /// Events of every run of a group, in order of position.
-pub fn spikes<'a>(group: &Group<'a>) -> Vec<Spike<'a>> {
-    let middle: Vec<f64> = (0..group.places.len())
+pub fn spikes<'a>(group: &SiblingRuns<'a>) -> Vec<Spike<'a>> {
+    let middle: Vec<f64> = (0..group.positions.len())
         .map(|at| {
-            let here: Vec<f64> =
+            let losses: Vec<f64> =
                 group.runs.iter().filter_map(|(_, losses)| losses.get(at).copied()).collect();
-            median(&here)
+            median(&losses)
         })
         .collect();
     let mut spikes = Vec::new();
@@ -40,14 +38,15 @@ pub fn spikes<'a>(group: &Group<'a>) -> Vec<Spike<'a>> {
         let distance: Vec<f64> = losses.iter().zip(&middle).map(|(x, y)| x - y).collect();
         let excess = residual(&distance, WIDTH);
         let mut open: Option<Spike<'a>> = None;
-        let points = group.places.iter().zip(&excess).skip(group.places.len() / BEGINNING);
-        for (place, above) in points {
+        let points = group.positions.iter().zip(&excess).skip(group.positions.len() / BEGINNING);
+        for (position, above) in points {
             if *above <= SPIKE {
                 spikes.extend(open.take());
                 continue;
             }
-            let spike = open.get_or_insert(Spike { run, from: *place, to: *place, excess: *above });
-            spike.to = *place;
+            let spike =
+                open.get_or_insert(Spike { run, from: *position, to: *position, excess: *above });
+            spike.to = *position;
             spike.excess = spike.excess.max(*above);
         }
         spikes.extend(open);

@@ -1,8 +1,5 @@
-//! The release's published data, for a page that asks for it.
-//!
-//! In: patterns of model names. Out: training-loss and benchmark curves, their spikes and twins, each axis once; and
-//! the known answers. Must stay true: a page contains only the models that a pattern names; every number is in the data
-//! files under `recipes/published/data`, embedded here; next to a user's runs it is always marked *published*.
+//! The release's published data, from `recipes/published/data`: the curves, spikes and twins of the models that a pattern
+//! names, each axis once, and the known answers. Next to a user's runs it is always marked *published*.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -22,7 +19,7 @@ const SOBER: [&str; 6] = [
 
 /// A curve: its model, its quantity, its axis, and its values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
+pub struct PublishedCurve {
     /// Name of the published model.
     pub model: String,
     /// The quantity on the y axis.
@@ -39,7 +36,7 @@ pub struct Published {
     /// Axes in billions of tokens, each shared by many curves.
     pub axes: Vec<Vec<f64>>,
     /// The chosen curves.
-    pub curves: Vec<Curve>,
+    pub curves: Vec<PublishedCurve>,
     /// Every model that a pattern names.
     pub models: Vec<String>,
 }
@@ -50,12 +47,12 @@ pub struct NoSuchModel {
     /// The pattern.
     pub pattern: String,
     /// The known model with the most similar name, if one is similar.
-    pub near: Option<String>,
+    pub similar: Option<String>,
 }
 
 /// A published statement to compare a run with.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub(super) struct Answer {
+pub(super) struct PublishedAnswer {
     pub id: &'static str,
     pub scope: &'static str,
     pub metric: &'static str,
@@ -69,8 +66,10 @@ pub(super) struct Answer {
     pub yours: Vec<String>,
 }
 
+type TableRow = BTreeMap<&'static str, &'static str>;
+
 /// Rows of a table by column name; a missing cell is empty.
-fn rows(text: &'static str) -> Vec<BTreeMap<&'static str, &'static str>> {
+fn rows(text: &'static str) -> Vec<TableRow> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or("").split('\t').collect();
     lines
@@ -82,7 +81,7 @@ fn rows(text: &'static str) -> Vec<BTreeMap<&'static str, &'static str>> {
         .collect()
 }
 
-fn cell(row: &BTreeMap<&'static str, &'static str>, column: &str) -> &'static str {
+fn cell(row: &TableRow, column: &str) -> &'static str {
     row.get(column).copied().unwrap_or("")
 }
 
@@ -112,14 +111,14 @@ impl Published {
         let mut wanted = Vec::new();
         for pattern in patterns {
             let stars = pattern.matches('*').count();
-            let found = all
+            let named = all
                 .iter()
                 .filter(|name| pattern == "all" || (stars <= MOST_STARS && fits(pattern, name)));
             let before = wanted.len();
-            wanted.extend(found.copied());
+            wanted.extend(named.copied());
             if wanted.len() == before {
-                let near = nearest(pattern, &all);
-                return Err(NoSuchModel { pattern: pattern.clone(), near });
+                let similar = nearest(pattern, &all);
+                return Err(NoSuchModel { pattern: pattern.clone(), similar });
             }
         }
         let models: Vec<String> = all
@@ -168,14 +167,14 @@ impl Published {
                 self.axes.push(xs);
                 self.axes.len() - 1
             });
-            self.curves.push(Curve { model, what, axis, values });
+            self.curves.push(PublishedCurve { model, what, axis, values });
         }
     }
 
     /// The JSON for the page's script.
     pub(super) fn json(&self) -> Value {
         let has = |name: &str| self.models.iter().any(|model| model == name);
-        let fields = |row: &BTreeMap<&'static str, &'static str>| {
+        let fields = |row: &TableRow| {
             json!({
                 "name": cell(row, "model"),
                 "family": cell(row, "family"),
@@ -202,7 +201,7 @@ impl Published {
         let curves: Vec<Value> = self
             .curves
             .iter()
-            .map(|Curve { model, what, axis, values }| {
+            .map(|PublishedCurve { model, what, axis, values }| {
                 json!({ "model": model, "what": what, "axis": axis, "values": values })
             })
             .collect();
@@ -230,9 +229,7 @@ impl Published {
 
     /// Models with a paired jitter that indicates another data order than their siblings'.
     fn orders(&self) -> Vec<Value> {
-        let asked = |row: &&BTreeMap<&'static str, &'static str>| {
-            self.models.iter().any(|model| model == cell(row, "model"))
-        };
+        let asked = |row: &&TableRow| self.models.iter().any(|model| model == cell(row, "model"));
         rows(ORDERS)
             .iter()
             .filter(asked)
@@ -290,7 +287,7 @@ fn nearest(pattern: &str, names: &[&'static str]) -> Option<String> {
 }
 
 /// All published statements, in the order of their table.
-pub(super) fn answers() -> Vec<Answer> {
+pub(super) fn answers() -> Vec<PublishedAnswer> {
     let mut before = "";
     rows(ANSWERS)
         .iter()
@@ -302,7 +299,17 @@ pub(super) fn answers() -> Vec<Answer> {
             // `same` means the metric of the row before.
             let metric = if metric == "same" { before } else { metric };
             before = metric;
-            Answer { id, scope, metric, value, unit, file, caveat, sober, yours: Vec::new() }
+            PublishedAnswer {
+                id,
+                scope,
+                metric,
+                value,
+                unit,
+                file,
+                caveat,
+                sober,
+                yours: Vec::new(),
+            }
         })
         .collect()
 }
@@ -319,7 +326,7 @@ mod tests {
     fn only_what_is_asked_for_is_there_and_each_axis_once() {
         let one = named(&["GLA5*-1B-*lr0.003"]).unwrap();
         assert_eq!(one.models, ["GLA5conv-1B-Nemo-1T-lr0.003", "GLA5Canon-1B-Nemo-1T-lr0.003"]);
-        let losses: Vec<&Curve> =
+        let losses: Vec<&PublishedCurve> =
             one.curves.iter().filter(|curve| curve.what == "training loss").collect();
         assert_eq!(losses.len(), 2);
         assert!(losses.iter().all(|curve| curve.axis == 0 && curve.values.len() == 400));
@@ -349,7 +356,7 @@ mod tests {
     fn a_pattern_that_fits_nothing_is_named() {
         let error = named(&["all", "gla5conv"]).unwrap_err();
         assert_eq!(error.pattern, "gla5conv");
-        assert!(error.near.unwrap().starts_with("GLA5"));
+        assert!(error.similar.unwrap().starts_with("GLA5"));
         assert!(fits("a*b*c", "a--b-c") && !fits("a*b", "a--bc") && fits("*", ""));
     }
 

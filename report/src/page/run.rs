@@ -1,8 +1,5 @@
-//! A finished run, prepared for the page.
-//!
-//! In: a run's folder and its lock. Out: its curves, its timings if they are reliable, its loss spikes, and
-//! its batches. Must stay true: a run that [`records::finished`] refuses is not read; thinned series are
-//! means over equal blocks and carry the block length; timings belong to the same run as the log, or are absent.
+//! A run's curves, timings, spikes and batches, read from its folder for the page. Thinned series are means over equal blocks
+//! and carry the block length; timings belong to the same run as the log, or are absent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -164,9 +161,9 @@ pub(crate) fn step_seconds(path: &Path) -> BTreeMap<u64, f64> {
 /// The end of each step, if every step was timed.
 fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
     let of_step = step_seconds(path);
-    let whole = of_step.len() == steps && of_step.keys().copied().eq(1..=steps as u64);
+    let all_timed = of_step.len() == steps && of_step.keys().copied().eq(1..=steps as u64);
     let mut now = 0.0;
-    whole.then(|| {
+    all_timed.then(|| {
         of_step
             .into_iter()
             .map(|(step, seconds)| {
@@ -237,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_of_every_step_or_there_are_none() {
+    fn seconds_need_a_time_of_every_step() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("timings.jsonl");
         let line = |step: u64, seconds: f64| format!("{{\"step\":{step},\"seconds\":{seconds}}}\n");

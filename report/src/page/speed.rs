@@ -1,8 +1,5 @@
-//! Speed and memory of every run.
-//!
-//! In: a run's timings, the machine that it attests, the FLOPs of its lock; a peak that the user gives. Out: cells. Must
-//! stay true: model FLOPs are those of the lock, so recomputed ones do not count; utilisation is shown only against a
-//! peak that is named; what was not measured, or not by one machine alone, is absent.
+//! Speed and memory of every run. Model FLOPs are those of the lock, so recomputed ones do not count; utilisation is shown
+//! only against a peak that is named; what was not measured, or not by one machine alone, is absent.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +7,9 @@ use compiler::plan::Precision;
 use lab::experiment::Device;
 use records::progress::bytes;
 
-use super::own::{Finals, prefixed};
+use super::final_values::prefixed;
 use super::run::Run;
+use crate::compare::TextTable;
 use crate::statistics::median;
 
 /// Peaks of GPUs in TFLOP/s, from NVIDIA's data sheets: bf16 products on tensor cores without sparsity, and f32 products
@@ -27,16 +25,9 @@ const PEAKS: [(&str, f64, f64); 6] = [
 
 /// The peak of the device of this name, in FLOP/s. A part of a GPU has none that is known.
 fn peak(gpu: &str, precision: Precision) -> Option<f64> {
-    let whole = !gpu.contains("MIG") && !gpu.contains("GH200");
-    let (_, bf16, f32) = PEAKS.iter().find(|(name, ..)| whole && gpu.contains(name))?;
+    let is_whole = !gpu.contains("MIG") && !gpu.contains("GH200");
+    let (_, bf16, f32) = PEAKS.iter().find(|(name, ..)| is_whole && gpu.contains(name))?;
     Some(1e12 * if precision == Precision::Bf16 { *bf16 } else { *f32 })
-}
-
-/// What a run's FLOP/s are compared with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Peak {
-    flops: f64,
-    given: bool,
 }
 
 /// The machine of a run, from its attestation.
@@ -67,57 +58,56 @@ fn machine(run: &Run) -> Option<Machine> {
     })
 }
 
+const HEAD: [&str; 7] = [
+    "run",
+    "machine",
+    "speed",
+    "model FLOPs per token",
+    "model FLOPs per second",
+    "MFU",
+    "peak memory",
+];
+const NOTHING: &str = "–";
+
 /// The table, with the columns that some run has. Empty if no run was timed.
-pub(super) fn table(runs: &[&Run], peak_flops: Option<f64>) -> Finals {
-    let nothing = || "–".to_owned();
-    let rows: Vec<[String; 7]> = runs
-        .iter()
-        .filter_map(|run| {
-            let seconds = seconds_per_step(run)?;
-            let machine = machine(run);
-            let tokens = run.experiment.batch.tokens_per_step as f64 / seconds;
-            let per_token = run.experiment.analysis.train_flops_per_token as f64;
-            let achieved = tokens * per_token;
-            let known = machine.as_ref().and_then(|machine| machine.peak);
-            let peak = match (peak_flops, known) {
-                (Some(flops), _) => Some(Peak { flops, given: true }),
-                (None, Some(flops)) => Some(Peak { flops, given: false }),
-                (None, None) => None,
-            };
-            Some([
-                run.name.clone(),
-                machine.map_or_else(nothing, |machine| machine.name),
-                format!("{} tokens/s", prefixed(tokens)),
-                format!("{}FLOP", prefixed_before_unit(per_token)),
-                format!("{}FLOP/s", prefixed_before_unit(achieved)),
-                peak.map_or_else(nothing, |Peak { flops, given }| {
-                    let whose = if given { "given" } else { "data sheet" };
-                    let percent = 100.0 * achieved / flops;
-                    let peak = prefixed_before_unit(flops);
-                    format!("{percent:.1}% (of {peak}FLOP/s, {whose})")
-                }),
-                run.logged.curves.peak_bytes.map_or_else(nothing, bytes),
-            ])
-        })
+pub(super) fn table(runs: &[&Run], peak_flops: Option<f64>) -> TextTable {
+    let rows: Vec<[String; 7]> = runs.iter().filter_map(|run| cells(run, peak_flops)).collect();
+    let has: Vec<bool> = (0..HEAD.len())
+        .map(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell != NOTHING)))
         .collect();
-    let head = [
-        "run",
-        "machine",
-        "speed",
-        "model FLOPs per token",
-        "model FLOPs per second",
-        "MFU",
-        "peak memory",
-    ];
-    let has: Vec<bool> =
-        (0..head.len()).map(|at| rows.iter().any(|row| row.get(at) != Some(&nothing()))).collect();
     let kept = |row: [String; 7]| -> Vec<String> {
         row.into_iter().zip(&has).filter_map(|(cell, has)| has.then_some(cell)).collect()
     };
-    Finals {
-        head: if rows.is_empty() { Vec::new() } else { kept(head.map(str::to_owned)) },
-        rows: rows.into_iter().map(kept).collect(),
-    }
+    let head = if rows.is_empty() { Vec::new() } else { kept(HEAD.map(str::to_owned)) };
+    TextTable::plain(head, rows.into_iter().map(kept).collect())
+}
+
+/// The cells of a run; `None` for one that was not timed.
+fn cells(run: &Run, peak_flops: Option<f64>) -> Option<[String; 7]> {
+    let nothing = || NOTHING.to_owned();
+    let seconds = seconds_per_step(run)?;
+    let machine = machine(run);
+    let tokens = run.experiment.batch.tokens_per_step as f64 / seconds;
+    let per_token = run.experiment.analysis.train_flops_per_token as f64;
+    let achieved = tokens * per_token;
+    let data_sheet = machine.as_ref().and_then(|machine| machine.peak);
+    let peak = match (peak_flops, data_sheet) {
+        (Some(flops), _) => Some((flops, "given")),
+        (None, Some(flops)) => Some((flops, "data sheet")),
+        (None, None) => None,
+    };
+    Some([
+        run.name.clone(),
+        machine.map_or_else(nothing, |machine| machine.name),
+        format!("{} tokens/s", prefixed(tokens)),
+        format!("{}FLOP", prefixed_before_unit(per_token)),
+        format!("{}FLOP/s", prefixed_before_unit(achieved)),
+        peak.map_or_else(nothing, |(flops, source)| {
+            let percent = 100.0 * achieved / flops;
+            format!("{percent:.1}% (of {}FLOP/s, {source})", prefixed_before_unit(flops))
+        }),
+        run.logged.curves.peak_bytes.map_or_else(nothing, bytes),
+    ])
 }
 
 /// The median seconds of a step; none for a run that shared its machine with others or was not timed.
@@ -176,8 +166,8 @@ mod tests {
 
     #[test]
     fn seconds_are_differences_of_ends() {
-        let found: Vec<(u64, f64)> = differences(&[(1, 0.5), (2, 0.75), (3, 1.75)]).collect();
-        assert_eq!(found, [(1, 0.5), (2, 0.25), (3, 1.0)]);
+        let seconds: Vec<(u64, f64)> = differences(&[(1, 0.5), (2, 0.75), (3, 1.75)]).collect();
+        assert_eq!(seconds, [(1, 0.5), (2, 0.25), (3, 1.0)]);
         assert_eq!(prefixed_before_unit(1.25e9), "1.25 G");
         assert_eq!(prefixed_before_unit(12.0), "12 ");
     }

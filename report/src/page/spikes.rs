@@ -1,8 +1,5 @@
-//! Spikes: steps where a training loss departs from its own trend and returns.
-//!
-//! In: a run's losses. Out: ranges of steps that stick out from their surroundings. Must stay true: a step is compared
-//! with the medians of the steps before and after, so that neither the loss's fall nor its level matters; one noisy
-//! step among noisy ones is not a spike; a run too short to have surroundings has none.
+//! Spikes: steps where a training loss departs from its own trend and returns. A step is compared with the medians of the
+//! steps before and after, so that neither the loss's fall nor its level matters.
 
 use crate::statistics::median;
 use serde::Serialize;
@@ -95,10 +92,10 @@ mod tests {
         for (at, more) in [(200, 0.5), (203, 1.5), (300, 0.9)] {
             losses[at - 1].1 += more;
         }
-        let found = find(&losses);
-        let places: Vec<(u64, u64)> = found.iter().map(|spike| (spike.from, spike.to)).collect();
-        assert_eq!(places, [(200, 203), (300, 300)]);
-        assert!((found[0].excess - 1.5).abs() < 0.1, "{found:?}");
+        let spikes = find(&losses);
+        let steps: Vec<(u64, u64)> = spikes.iter().map(|spike| (spike.from, spike.to)).collect();
+        assert_eq!(steps, [(200, 203), (300, 300)]);
+        assert!((spikes[0].excess - 1.5).abs() < 0.1, "{spikes:?}");
     }
 
     #[test]

@@ -1,17 +1,13 @@
-//! Static pictures, for paper and for pages without scripts.
-//!
-//! In: runs and pairs. Out: SVG text: the training loss of every run, and for each pair its differences with the
-//! scatter of single A/A differences, if known. Must stay true: every word is escaped; lines differ by dashes as well
-//! as by colour; NaN is not drawn.
+//! Still pictures of curves, for paper and for pages without scripts: the training loss of every run, and for each pair
+//! its differences with the scatter of single A/A differences, if known. Lines differ by dashes as well as by colour.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use compiler::draw::escaped;
 use serde::Serialize;
 
-use super::Paired;
 use super::run::Run;
+use super::run_pairs::RunPairs;
+use crate::svg::{Attributes, Svg, Tenths};
 
 /// A picture and its caption.
 #[derive(Debug, Serialize)]
@@ -25,10 +21,14 @@ const MOST_POINTS: usize = 150;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 64.0;
-const BOTTOM: f64 = 34.0;
+const RIGHT: f64 = WIDTH - 8.0;
 const TOP: f64 = 8.0;
+const FOOT: f64 = HEIGHT - 34.0;
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#b8578f", "#009e73", "#9a6a00", "#3a3f45"];
 const DASHES: [&str; 4] = ["", "6 3", "2 2", "8 2 2 2"];
+/// Entries of the legend in a row, and their width.
+const LEGEND_COLUMNS: usize = 4;
+const LEGEND_WIDTH: f64 = 172.0;
 
 /// One line, with its colour and dashes.
 struct Line {
@@ -38,70 +38,70 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-pub(super) fn figures(runs: &[&Run], parts: &[Option<usize>], pairs: &[Paired]) -> Vec<Figure> {
+impl Figure {
+    /// A picture of these lines, unless there are none; `band` is the half width of a grey band around zero.
+    fn new(title: String, lines: &[Line], band: Option<f64>) -> Option<Figure> {
+        let svg = || minijinja::Value::from_safe_string(drawn(&title, lines, band));
+        (!lines.is_empty()).then(svg).map(|svg| Figure { title, svg })
+    }
+}
+
+pub(super) fn figures(runs: &[&Run], parts: &[Option<usize>], pairs: &[RunPairs]) -> Vec<Figure> {
+    let losses = "training loss by optimiser step, nats".to_owned();
+    let means = "training loss, mean of each arm over its seeds, nats".to_owned();
+    let of_runs = Figure::new(losses, &run_lines(runs), None);
+    let of_arms = Figure::new(means, &arm_means(runs, parts), None);
+    let of_pairs = pairs.iter().filter_map(|pair| {
+        let noise = pair.single_noise();
+        let grey = match noise {
+            None => "A/A noise unknown",
+            Some(_) => "grey: one standard deviation of a single A/A difference at the end",
+        };
+        let title = format!("training loss, {}: paired differences, nats ({grey})", pair.title);
+        Figure::new(title, &pair_lines(runs, pair), noise)
+    });
+    of_runs.into_iter().chain(of_arms).chain(of_pairs).collect()
+}
+
+/// The loss of each run; runs of one arm have one colour.
+fn run_lines(runs: &[&Run]) -> Vec<Line> {
     let mut arms: Vec<String> = Vec::new();
-    let lines: Vec<Line> = runs
-        .iter()
-        .filter(|run| !run.logged.curves.loss.is_empty())
-        .map(|run| {
-            let arm = if run.at.is_empty() {
-                run.arm.clone()
-            } else {
-                format!("{} ({})", run.arm, run.at)
-            };
-            let colour = arms.iter().position(|known| *known == arm).unwrap_or_else(|| {
-                arms.push(arm.clone());
-                arms.len() - 1
-            });
-            let points = means(&run.logged.curves.loss);
-            Line { label: format!("{arm} #{}", run.seed + 1), colour, dash: run.seed, points }
-        })
-        .collect();
-    let mut figures = Vec::new();
-    if !lines.is_empty() {
-        let title = "training loss by optimiser step, nats".to_owned();
-        figures.push(Figure { svg: drawn(&title, &lines, None), title });
-    }
-    let of_arms = arm_means(runs, parts);
-    if !of_arms.is_empty() {
-        let title = "training loss, mean of each arm over its seeds, nats".to_owned();
-        figures.push(Figure { svg: drawn(&title, &of_arms, None), title });
-    }
-    for pair in pairs {
-        let loss = |at: usize| runs.get(at).map(|run| &run.logged.curves.loss);
-        let lines: Vec<Line> = pair
-            .lines
-            .iter()
-            .enumerate()
-            .filter_map(|(number, (treated, base))| {
-                let (a, b) = (loss(*base)?, loss(*treated)?);
-                let both = a.iter().zip(b).filter(|((s, _), (t, _))| s == t);
-                let points: Vec<(u64, f64)> = both.map(|((s, a), (_, b))| (*s, b - a)).collect();
-                let label = format!("pair {}", number + 1);
-                Some(Line { label, colour: number, dash: number, points: means(&points) })
-            })
-            .filter(|line| !line.points.is_empty())
-            .collect();
-        if !lines.is_empty() {
-            let noise = pair.single();
-            let said = noise.map_or(
-                "A/A noise unknown",
-                |_| "grey: one standard deviation of a single A/A difference at the end",
-            );
-            let title = format!("training loss, {}: paired differences, nats ({said})", pair.title);
-            figures.push(Figure { svg: drawn(&title, &lines, noise), title });
-        }
-    }
-    figures
+    let line = |run: &&Run| {
+        let arm = match run.at.is_empty() {
+            true => run.arm.clone(),
+            false => format!("{} ({})", run.arm, run.at),
+        };
+        let colour = arms.iter().position(|known| *known == arm).unwrap_or_else(|| {
+            arms.push(arm.clone());
+            arms.len() - 1
+        });
+        let points = means(&run.logged.curves.loss);
+        Line { label: format!("{arm} #{}", run.seed + 1), colour, dash: run.seed, points }
+    };
+    runs.iter().filter(|run| !run.logged.curves.loss.is_empty()).map(line).collect()
+}
+
+/// The difference of each pair of runs, at the steps that both have.
+fn pair_lines(runs: &[&Run], pair: &RunPairs) -> Vec<Line> {
+    let loss = |at: usize| runs.get(at).map(|run| &run.logged.curves.loss);
+    let line = |(number, (treated, base)): (usize, &(usize, usize))| {
+        let (a, b) = (loss(*base)?, loss(*treated)?);
+        let both = a.iter().zip(b).filter(|((s, _), (t, _))| s == t);
+        let points: Vec<(u64, f64)> = both.map(|((s, a), (_, b))| (*s, b - a)).collect();
+        let label = format!("pair {}", number + 1);
+        Some(Line { label, colour: number, dash: number, points: means(&points) })
+    };
+    let lines = pair.lines.iter().enumerate().filter_map(line);
+    lines.filter(|line| !line.points.is_empty()).collect()
 }
 
 /// The runs of an arm at a point: the number of its comparison, its name, the point's name.
-type OfArm<'a> = ((usize, &'a str, &'a str), Vec<&'a Run>);
+type ArmRuns<'a> = ((usize, &'a str, &'a str), Vec<&'a Run>);
 
 /// The mean loss of each arm with several runs, over the steps that all of them have.
 fn arm_means(runs: &[&Run], parts: &[Option<usize>]) -> Vec<Line> {
     // Arms of several comparisons may have one name.
-    let mut arms: Vec<OfArm<'_>> = Vec::new();
+    let mut arms: Vec<ArmRuns<'_>> = Vec::new();
     for (run, part) in runs.iter().zip(parts) {
         let Some(part) = part else { continue };
         let arm = (*part, run.arm.as_str(), run.at.as_str());
@@ -110,7 +110,7 @@ fn arm_means(runs: &[&Run], parts: &[Option<usize>]) -> Vec<Line> {
             None => arms.push((arm, vec![run])),
         }
     }
-    let line = |(colour, ((_, arm, at), runs)): (usize, OfArm<'_>)| {
+    let line = |(colour, ((_, arm, at), runs)): (usize, ArmRuns<'_>)| {
         let mut sums: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
         for (step, loss) in runs.iter().flat_map(|run| &run.logged.curves.loss) {
             let (sum, count) = sums.entry(*step).or_default();
@@ -138,79 +138,108 @@ fn means(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(block).map(mean).filter(|(_, value)| value.is_finite()).collect()
 }
 
-fn drawn(title: &str, lines: &[Line], band: Option<f64>) -> minijinja::Value {
-    let all = || lines.iter().flat_map(|line| &line.points);
-    let ends = |of: fn(&(f64, f64)) -> f64, more: &[f64]| {
-        let values = || all().map(of).chain(more.iter().copied());
-        let (low, high) =
-            (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-        let room = if high > low { 0.0 } else { 1.0 };
-        (low - room, high + room)
+fn drawn(title: &str, lines: &[Line], band: Option<f64>) -> String {
+    let band_ends: Vec<f64> = band.into_iter().flat_map(|band| [-band, band]).collect();
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let frame = Frame {
+        x: ends(points().map(|(x, _)| *x)),
+        y: ends(points().map(|(_, y)| *y).chain(band_ends)),
     };
-    let more: Vec<f64> = band.into_iter().flat_map(|band| [-band, band]).collect();
-    let (x, y) = (ends(|p| p.0, &[]), ends(|p| p.1, &more));
-    let rows = lines.len().div_ceil(4);
-    let height = HEIGHT + 16.0 * rows as f64;
-    let (right, foot) = (WIDTH - 8.0, HEIGHT - BOTTOM);
-    let across = |value: f64| LEFT + (value - x.0) / (x.1 - x.0) * (right - LEFT);
-    let up = |value: f64| foot - (value - y.0) / (y.1 - y.0) * (foot - TOP);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"11\" fill=\"#3a3f45\">",
-        escaped(title)
-    );
+    let height = HEIGHT + 16.0 * lines.len().div_ceil(LEGEND_COLUMNS) as f64;
+    let attributes: Attributes<'_> = &[
+        ("role", &"img"),
+        ("aria-label", &title),
+        ("font-family", &"system-ui, sans-serif"),
+        ("font-size", &11),
+        ("fill", &"#3a3f45"),
+    ];
+    let mut svg = Svg::new(WIDTH, height, attributes);
     if let Some(band) = band {
-        let _ = write!(
-            svg,
-            "<rect x=\"{LEFT}\" width=\"{}\" y=\"{:.1}\" height=\"{:.1}\" fill=\"#8c959f\" opacity=\"0.25\"/>",
-            right - LEFT,
-            up(band),
-            up(-band) - up(band)
+        frame.draw_band(&mut svg, band);
+    }
+    frame.draw_axes(&mut svg);
+    for (number, line) in lines.iter().enumerate() {
+        frame.draw_line(&mut svg, number, line);
+    }
+    svg.finish()
+}
+
+/// The least and the greatest value, or a range around a single one.
+fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (f64::min(low, value), f64::max(high, value))
+    });
+    let room = if high > low { 0.0 } else { 1.0 };
+    (low - room, high + room)
+}
+
+/// The ranges of both axes.
+struct Frame {
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+impl Frame {
+    fn across(&self, value: f64) -> f64 {
+        LEFT + (value - self.x.0) / (self.x.1 - self.x.0) * (RIGHT - LEFT)
+    }
+
+    fn up(&self, value: f64) -> f64 {
+        FOOT - (value - self.y.0) / (self.y.1 - self.y.0) * (FOOT - TOP)
+    }
+
+    fn draw_band(&self, svg: &mut Svg, half: f64) {
+        svg.shape(
+            "rect",
+            &[
+                ("x", &LEFT),
+                ("width", &(RIGHT - LEFT)),
+                ("y", &Tenths(self.up(half))),
+                ("height", &Tenths(self.up(-half) - self.up(half))),
+                ("fill", &"#8c959f"),
+                ("opacity", &"0.25"),
+            ],
         );
     }
-    for tick in ticks(y) {
-        let at = up(tick);
-        let _ = write!(
-            svg,
-            "<path d=\"M{LEFT} {at:.1}H{right}\" stroke=\"#d1d9e0\"/><text x=\"{}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            plain(tick)
-        );
+
+    fn draw_axes(&self, svg: &mut Svg) {
+        for tick in ticks(self.y) {
+            let y = self.up(tick);
+            let path = format!("M{LEFT} {y:.1}H{RIGHT}");
+            svg.shape("path", &[("d", &path), ("stroke", &"#d1d9e0")]);
+            let at: Attributes<'_> =
+                &[("x", &(LEFT - 6.0)), ("y", &Tenths(y + 4.0)), ("text-anchor", &"end")];
+            svg.text(at, &plain(tick));
+        }
+        for tick in ticks(self.x) {
+            let x = Tenths(self.across(tick));
+            svg.text(&[("x", &x), ("y", &(FOOT + 16.0)), ("text-anchor", &"middle")], &plain(tick));
+        }
     }
-    for tick in ticks(x) {
-        let _ = write!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            across(tick),
-            foot + 16.0,
-            plain(tick)
-        );
+
+    /// A line and its entry in the legend.
+    fn draw_line(&self, svg: &mut Svg, number: usize, line: &Line) {
+        let points: Vec<String> = line
+            .points
+            .iter()
+            .map(|(x, y)| format!("{:.1},{:.1}", self.across(*x), self.up(*y)))
+            .collect();
+        let points = points.join(" ");
+        let colour = COLOURS.get(line.colour % COLOURS.len()).copied().unwrap_or("#000000");
+        let dash = DASHES.get(line.dash % DASHES.len()).copied().unwrap_or("");
+        let stroke: Attributes<'_> =
+            &[("fill", &"none"), ("stroke", &colour), ("stroke-dasharray", &dash)];
+        let curve: Attributes<'_> = &[("points", &points)];
+        let thin: Attributes<'_> = &[("stroke-width", &"1.2")];
+        svg.shape("polyline", &[curve, stroke, thin].concat());
+        let (column, row) = ((number % LEGEND_COLUMNS) as f64, (number / LEGEND_COLUMNS) as f64);
+        let (left, y) = (LEFT + column * LEGEND_WIDTH, HEIGHT + 8.0 + 16.0 * row);
+        let sample = format!("M{left} {y}h22");
+        let sample: Attributes<'_> = &[("d", &sample)];
+        let thick: Attributes<'_> = &[("stroke-width", &2)];
+        svg.shape("path", &[sample, stroke, thick].concat());
+        svg.text(&[("x", &(left + 27.0)), ("y", &(y + 4.0))], &shortened(&line.label));
     }
-    for (number, Line { label, colour, dash, points }) in lines.iter().enumerate() {
-        let places: Vec<String> =
-            points.iter().map(|(x, y)| format!("{:.1},{:.1}", across(*x), up(*y))).collect();
-        let colour = COLOURS.get(colour % COLOURS.len()).copied().unwrap_or("#000000");
-        let dash = DASHES.get(dash % DASHES.len()).copied().unwrap_or("");
-        let stroke = format!("fill=\"none\" stroke=\"{colour}\" stroke-dasharray=\"{dash}\"");
-        let _ = write!(
-            svg,
-            "<polyline points=\"{}\" {stroke} stroke-width=\"1.2\"/>",
-            places.join(" ")
-        );
-        let (column, row) = ((number % 4) as f64, (number / 4) as f64);
-        let (left, at) = (LEFT + column * 172.0, HEIGHT + 8.0 + 16.0 * row);
-        let _ = write!(
-            svg,
-            "<path d=\"M{left} {at}h22\" {stroke} stroke-width=\"2\"/><text x=\"{}\" y=\"{}\">{}</text>",
-            left + 27.0,
-            at + 4.0,
-            escaped(&shortened(label))
-        );
-    }
-    svg.push_str("</svg>");
-    minijinja::Value::from_safe_string(svg)
 }
 
 /// Three to seven round numbers in a range.
@@ -247,12 +276,12 @@ mod tests {
     #[test]
     fn ticks_are_few_and_round() {
         assert_eq!(ticks((0.0, 600.0)), [0.0, 100.0, 200.0, 300.0, 400.0, 500.0, 600.0]);
-        let found: Vec<String> = ticks((-0.071, 0.013)).into_iter().map(plain).collect();
-        assert_eq!(found, ["-0.06", "-0.04", "-0.02", "0"]);
+        let labels: Vec<String> = ticks((-0.071, 0.013)).into_iter().map(plain).collect();
+        assert_eq!(labels, ["-0.06", "-0.04", "-0.02", "0"]);
     }
 
     #[test]
-    fn words_are_escaped_and_lines_that_are_no_numbers_not_drawn() {
+    fn words_are_escaped_and_nan_is_not_drawn() {
         let line = |label: &str, values: &[f64]| Line {
             label: label.to_owned(),
             colour: 0,
@@ -260,7 +289,7 @@ mod tests {
             points: means(&(1..).zip(values.iter().copied()).collect::<Vec<_>>()),
         };
         let lines = [line("a</svg><b>", &[1.0, f64::NAN, 3.0]), line("b", &[2.0, 2.0, 2.0])];
-        let svg = drawn("\"quoted\" & <cut>", &lines, Some(0.5)).to_string();
+        let svg = drawn("\"quoted\" & <cut>", &lines, Some(0.5));
         assert!(svg.contains("aria-label=\"&quot;quoted&quot; &amp; &lt;cut&gt;\""));
         assert!(svg.contains("a&lt;/svg&gt;&lt;b&gt;") && !svg.contains("NaN"));
         assert_eq!(svg.matches("<polyline").count(), 2);

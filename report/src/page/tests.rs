@@ -10,9 +10,8 @@ use lab::experiment::{Experiment, LockedArch};
 use lab::field::{FieldValue, Fields};
 
 use super::*;
-use crate::compare::tests::show;
-use crate::compare::tests::{by, grid, run, two_seeds};
-use crate::compare::{Curves, Design, Role, TrainingOverlap};
+use crate::compare::made_up::{by, grid, run, show, two_seeds};
+use crate::compare::{Comparison, Curves, Design, Facts, Role, TrainingOverlap};
 
 const ARCHS: &str = "
 arch small {
@@ -63,20 +62,20 @@ fn runs(comparison: &Comparison) -> Vec<Run> {
     let mut runs = Vec::new();
     for arm in &comparison.arms {
         for (point, of_point) in arm.points.iter().enumerate() {
-            for found in of_point {
-                let name = format!("{}-{point}-seed{}", arm.name, found.seed + 1);
+            for run in of_point {
+                let name = format!("{}-{point}-seed{}", arm.name, run.seed + 1);
                 let arch = if arm.role == Role::Treatment { "small_canon" } else { "small" };
-                let seed = found.seed as i64 + if arm.role == Role::Replicate { 100 } else { 0 };
+                let seed = run.seed as i64 + if arm.role == Role::Replicate { 100 } else { 0 };
                 runs.push(Run {
                     experiment: experiment(&name, arch, seed),
                     name,
                     arm: arm.name.clone(),
                     role: Some(arm.role),
-                    seed: found.seed,
+                    seed: run.seed,
                     point,
                     at: comparison.points[point].clone(),
                     folder: std::path::PathBuf::new(),
-                    logged: logged(&found.curves, &seed.to_string()),
+                    logged: logged(&run.curves, &seed.to_string()),
                 });
             }
         }
@@ -84,7 +83,7 @@ fn runs(comparison: &Comparison) -> Vec<Run> {
     runs
 }
 
-fn report(comparison: &Comparison) -> Report {
+fn contents(comparison: &Comparison) -> PageContents {
     let heading = Heading {
         title: "a </script><b> & c".to_owned(),
         verdict: "controlled".to_owned(),
@@ -95,10 +94,8 @@ fn report(comparison: &Comparison) -> Report {
     let treated = comparison.arms.iter().filter(|arm| arm.role == Role::Treatment);
     let treatment: BTreeMap<_, _> =
         treated.map(|arm| (arm.name.clone(), vec!["canon".to_owned()])).collect();
-    Report {
-        parts: vec![Part::new(heading, comparison, treatment, runs(comparison))],
-        ..Report::default()
-    }
+    let part = Part::new(heading, Facts::new(comparison), treatment, runs(comparison));
+    PageContents { parts: vec![part], ..PageContents::default() }
 }
 
 /// The data for the page's script.
@@ -111,7 +108,7 @@ fn data_of(page: &str) -> serde_json::Value {
 fn the_page_holds_all_it_needs_and_escapes_what_it_shows() {
     let mut comparison = two_seeds();
     comparison.arms[0].name = "</script><img src=x onerror=alert(1)>\u{2028}".to_owned();
-    let page = page(&report(&comparison)).unwrap();
+    let page = page(&contents(&comparison)).unwrap();
     assert!(page.contains("a &lt;&#x2f;script&gt;&lt;b&gt; &amp; c"), "{}", &page[..900]);
     assert!(page.contains("treatment: &lt;canon&gt;"));
     assert!(!page.contains("<img") && !page.contains('\u{2028}') || page.contains("&lt;img"));
@@ -125,7 +122,7 @@ fn the_page_holds_all_it_needs_and_escapes_what_it_shows() {
 
 #[test]
 fn only_our_script_may_run_and_nothing_be_fetched() {
-    let page = page(&report(&two_seeds())).unwrap();
+    let page = page(&contents(&two_seeds())).unwrap();
     assert!(page.contains("content=\"default-src 'none'; "));
     assert_eq!(page.matches("script-src").count(), 1);
     let (_, rest) = page.split_once("script-src 'sha256-").unwrap();
@@ -142,7 +139,7 @@ fn only_our_script_may_run_and_nothing_be_fetched() {
 }
 
 #[test]
-fn what_is_bundled_is_what_its_readme_says() {
+fn bundled_files_are_those_of_their_readme() {
     let readme = include_str!("../../page/vendor/README.md");
     let files = [
         ("uPlot.iife.min.js", include_str!("../../page/vendor/uPlot.iife.min.js")),
@@ -158,7 +155,7 @@ fn what_is_bundled_is_what_its_readme_says() {
 
 #[test]
 fn every_arm_has_its_table_its_pairs_and_its_noise() {
-    let page = page(&report(&grid(by("eval_loss", SelectionMode::Min, true)))).unwrap();
+    let page = page(&contents(&grid(by("eval_loss", SelectionMode::Min, true)))).unwrap();
     for what in [
         "<h3>left (optimizer.lr 0.02) against base (optimizer.lr 0.01): tuned</h3>",
         "<h3>right (optimizer.lr 0.01) against base (optimizer.lr 0.01)</h3>",
@@ -175,14 +172,15 @@ fn every_arm_has_its_table_its_pairs_and_its_noise() {
     assert_eq!(data["pairs"][0]["noise"], false, "one repetition is not enough");
     // What the panel says of two runs is the design of their points.
     let all = data["judged"].as_array().unwrap();
-    let of = |a: usize, b: usize| all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap();
-    assert_eq!([&of(0, 3)["design"], &of(0, 2)["design"]], ["tuned", "controlled"]);
-    assert!(of(0, 3)["headline"].as_str().unwrap().starts_with("tuned: "));
+    let pair =
+        |a: usize, b: usize| all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap();
+    assert_eq!([&pair(0, 3)["design"], &pair(0, 2)["design"]], ["tuned", "controlled"]);
+    assert!(pair(0, 3)["headline"].as_str().unwrap().starts_with("tuned: "));
 }
 
 #[test]
 fn two_runs_have_the_verdict_that_diff_gives() {
-    let data = data_of(&page(&report(&two_seeds())).unwrap());
+    let data = data_of(&page(&contents(&two_seeds())).unwrap());
     let judged = |a: usize, b: usize| {
         let all = data["judged"].as_array().unwrap();
         all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap().clone()
@@ -211,14 +209,13 @@ fn two_runs_have_the_verdict_that_diff_gives() {
 }
 
 #[test]
-fn runs_by_themselves_are_paired_where_canon_is_all_that_differs() {
+fn runs_outside_comparisons_are_paired_if_only_canon_differs() {
     let comparison = two_seeds();
     let mut alone = runs(&comparison);
     for run in &mut alone {
         run.role = None;
     }
-    let report = Report { alone, ..Report::default() };
-    let page = page(&report).unwrap();
+    let page = page(&PageContents { alone, ..PageContents::default() }).unwrap();
     let data = data_of(&page);
     assert_eq!(data["pairs"].as_array().unwrap().len(), 1);
     assert_eq!(data["pairs"][0]["lines"], serde_json::json!([[2, 0], [3, 1]]));
@@ -227,16 +224,16 @@ fn runs_by_themselves_are_paired_where_canon_is_all_that_differs() {
 }
 
 #[test]
-fn published_curves_stand_in_the_page_as_asked() {
+fn the_page_has_the_published_curves_that_are_asked_for() {
     let published = Published::named(&["Mamba2*-3B-*lr0.002".to_owned()]).unwrap();
-    let page = page(&Report { published, ..report(&two_seeds()) }).unwrap();
+    let page = page(&PageContents { published, ..contents(&two_seeds()) }).unwrap();
     let data = data_of(&page);
     assert_eq!(data["published"]["models"].as_array().unwrap().len(), 2);
     assert_eq!(data["published"]["twins"].as_array().unwrap().len(), 1);
     assert!(page.contains("curves of 2 published models"));
     assert_eq!(page.matches("class=\"sober\"").count(), 6);
     let all = Published::named(&["all".to_owned()]).unwrap();
-    let page = super::page(&Report { published: all, ..Report::default() }).unwrap();
+    let page = super::page(&PageContents { published: all, ..PageContents::default() }).unwrap();
     assert!(page.len() < 1_500_000, "{}", page.len());
 }
 
@@ -247,8 +244,8 @@ fn declared_pairs_are_judged_at_any_number_of_runs() {
     let mut comparison = two_seeds();
     comparison.arms[0].points[0] = seeds(0.0);
     comparison.arms[1].points[0] = seeds(0.5);
-    let parts: Vec<Part> = (0..12).flat_map(|_| report(&comparison).parts).collect();
-    let page = page(&Report { parts, ..Report::default() }).unwrap();
+    let parts: Vec<Part> = (0..12).flat_map(|_| contents(&comparison).parts).collect();
+    let page = page(&PageContents { parts, ..PageContents::default() }).unwrap();
     let data = data_of(&page);
     assert_eq!(data["runs"].as_array().unwrap().len(), 84);
     let judged = data["judged"].as_array().unwrap();
@@ -263,11 +260,11 @@ fn declared_pairs_are_judged_at_any_number_of_runs() {
     assert_eq!(data["runs"][83]["part"], 11);
     assert!(page.contains("the 12 primary rows of this page together"));
     // With few runs every pair is judged, and one that no comparison declares is marked.
-    let data = data_of(&super::page(&report(&two_seeds())).unwrap());
+    let data = data_of(&super::page(&contents(&two_seeds())).unwrap());
     let declared = |a: usize, b: usize| {
         let all = data["judged"].as_array().unwrap();
-        let found = all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap();
-        found["declared"].as_bool().unwrap()
+        let pair = all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap();
+        pair["declared"].as_bool().unwrap()
     };
     assert!(declared(0, 2) && declared(1, 3) && declared(0, 4));
     assert!(!declared(0, 3) && !declared(0, 1));
@@ -282,10 +279,10 @@ fn a_design_is_never_shown_as_success() {
         (Design::Tuned, " amber"),
         (Design::NotControlled, " bad"),
     ] {
-        let mut report = report(&two_seeds());
-        report.parts[0].heading.design = design;
-        let shown = page(&report).unwrap();
-        assert!(shown.contains(&format!("<p class=\"design{class}\">design: controlled</p>")));
+        let mut contents = contents(&two_seeds());
+        contents.parts[0].heading.design = design;
+        let page = page(&contents).unwrap();
+        assert!(page.contains(&format!("<p class=\"design{class}\">design: controlled</p>")));
     }
     let style = include_str!("../../page/style.css");
     assert!(!style.contains(".design.good") && !style.contains(".verdict"));
@@ -296,12 +293,12 @@ fn the_page_has_units_words_and_a_methods_paragraph() {
     let mut comparison = two_seeds();
     let losses = [(2.0, 1.5), (2.1, 1.65), (2.2, 1.68)];
     for (arm, pick) in [(0, 0), (1, 1)] {
-        let of = |(seed, both): (usize, &(f64, f64))| {
+        let side = |(seed, both): (usize, &(f64, f64))| {
             run(seed, if pick == 0 { both.0 } else { both.1 }, 0.5)
         };
-        comparison.arms[arm].points[0] = losses.iter().enumerate().map(of).collect();
+        comparison.arms[arm].points[0] = losses.iter().enumerate().map(side).collect();
     }
-    let page = page(&report(&comparison)).unwrap();
+    let page = page(&contents(&comparison)).unwrap();
     assert!(page.contains("<tr class=\"better\"><th scope=\"row\">eval_loss</th>"));
     assert!(page.contains("95% t interval (covers 95% at n = 3, 88% if skewed)"));
     assert!(page.contains("(lock 00) compares canon with llama; design: "));
@@ -323,10 +320,10 @@ fn the_page_has_units_words_and_a_methods_paragraph() {
 #[test]
 fn a_page_calls_nothing_held_out_that_training_showed() {
     let mut comparison = two_seeds();
-    assert!(!page(&report(&comparison)).unwrap().contains("eval_loss, seen in training"));
+    assert!(!page(&contents(&comparison)).unwrap().contains("eval_loss, seen in training"));
     let seen = TrainingOverlap::Questions { questions: 50, shown: 19, windows: 4, of_windows: 4 };
     show(&mut comparison, Some(seen));
-    let page = page(&report(&comparison)).unwrap();
+    let page = page(&contents(&comparison)).unwrap();
     assert!(page.contains("eval_loss, seen in training (38% of questions)"));
     assert!(!page.contains("<th scope=\"row\">eval_loss</th>"));
 }

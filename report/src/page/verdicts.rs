@@ -1,9 +1,7 @@
-//! The differences between two runs of a page, judged when the page is made.
+//! The differences between two runs of a page, judged when the page is made: the page itself judges nothing.
 //!
-//! In: runs with their locks. Out: for two of them the verdict of `canonc diff`, with every difference in
-//! its group, and the first different batch. Must stay true: the page itself judges nothing; runs of one comparison are
-//! judged by its declared treatment, others by Canon layers if only one has them; declared pairs are
-//! always judged, whatever the number of runs, and each pair is marked as declared or not.
+//! Runs of one comparison are judged by its declared treatment, others by Canon layers if only one has them. Declared pairs
+//! are always judged, whatever the number of runs, and each pair is marked as declared or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +9,16 @@ use lab::comparison::Role;
 use lab::verdict::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled};
 use serde_json::{Value, json};
 
+use super::contents::{PageContents, Part};
 use super::run::{Run, first_other_batch};
-use super::{Paired, Report};
-use crate::compare::Design;
+use super::run_pairs::RunPairs;
+use crate::compare::{Design, TRAINING_LOSS};
 
 /// Up to this many pairs, all are judged; beyond it, only declared ones. 24 runs have 276 pairs.
 const MOST_PAIRS: usize = 300;
 
 /// Verdicts by the numbers of two runs, the less treated one first.
-pub(super) struct Judged {
+pub(super) struct RunVerdicts {
     verdicts: BTreeMap<(usize, usize), Verdict>,
     batches: BTreeMap<(usize, usize), Option<u64>>,
     declared: BTreeSet<(usize, usize)>,
@@ -27,18 +26,20 @@ pub(super) struct Judged {
     designs: BTreeMap<(usize, usize), (Design, String)>,
 }
 
-/// Judges the pairs of a report.
-pub(super) fn judge(report: &Report) -> Judged {
-    let runs = report.runs();
-    let declared = declared(report);
-    let (verdicts, batches) = (BTreeMap::new(), BTreeMap::new());
-    let mut judged = Judged { verdicts, batches, declared, designs: designs(report) };
+/// Judges the pairs of runs of a page.
+pub(super) fn judge(contents: &PageContents) -> RunVerdicts {
+    let runs = contents.runs();
+    let mut judged = RunVerdicts {
+        verdicts: BTreeMap::new(),
+        batches: BTreeMap::new(),
+        declared: declared(contents),
+        designs: designs(contents),
+    };
     let all = runs.len() * runs.len().saturating_sub(1) / 2 <= MOST_PAIRS;
-    let part_of = report.part_numbers();
+    let part_of = contents.part_numbers();
     for (i, a) in runs.iter().enumerate() {
         for (j, b) in runs.iter().enumerate().skip(i + 1) {
-            let named = judged.declared.contains(&(i, j)) || judged.declared.contains(&(j, i));
-            if !all && !named {
+            if !all && !judged.is_declared(i, j) {
                 continue;
             }
             // The base, or the run without Canon layers, comes first.
@@ -47,28 +48,10 @@ pub(super) fn judge(report: &Report) -> Judged {
             let (at, first, second) = if swap { ((j, i), b, a) } else { ((i, j), a, b) };
             judged.batches.insert(at, first_other_batch(&first.logged, &second.logged));
             let part = match (part_of.get(i), part_of.get(j)) {
-                (Some(Some(p)), Some(Some(q))) if p == q => report.parts.get(*p),
+                (Some(Some(p)), Some(Some(q))) if p == q => contents.parts.get(*p),
                 _ => None,
             };
-            let treatment = match part {
-                Some(part) => {
-                    let of = |run: &Run| {
-                        part.treatment.get(&run.arm).filter(|_| first.arm != second.arm)
-                    };
-                    of(second).or_else(|| of(first)).cloned().unwrap_or_default()
-                }
-                None if (canon(first) == 0) != (canon(second) == 0) => vec!["canon".to_owned()],
-                None => Vec::new(),
-            };
-            let sides = [first, second].map(|run| {
-                // canonc trains the runs in run folders.
-                Side::arm(&run.name, &run.experiment).run_by(Trainer::Canonc)
-            });
-            let [left, right] = &sides;
-            // A treatment in which the two do not differ cannot be judged.
-            let verdict =
-                controlled(left, right, &treatment).or_else(|_| controlled(left, right, &[]));
-            if let Ok(verdict) = verdict {
+            if let Some(verdict) = verdict(first, second, &treatment(first, second, part)) {
                 judged.verdicts.insert(at, verdict);
             }
         }
@@ -76,11 +59,29 @@ pub(super) fn judge(report: &Report) -> Judged {
     judged
 }
 
+/// The treatment by which two runs are judged: that of their comparison, or Canon layers.
+fn treatment(first: &Run, second: &Run, part: Option<&Part>) -> Vec<String> {
+    let Some(part) = part else {
+        let one_has_canon = (canon(first) == 0) != (canon(second) == 0);
+        return if one_has_canon { vec!["canon".to_owned()] } else { Vec::new() };
+    };
+    let declared = |run: &Run| part.treatment.get(&run.arm).filter(|_| first.arm != second.arm);
+    declared(second).or_else(|| declared(first)).cloned().unwrap_or_default()
+}
+
+fn verdict(first: &Run, second: &Run, treatment: &[String]) -> Option<Verdict> {
+    // canonc trains the runs in run folders.
+    let [left, right] =
+        [first, second].map(|run| Side::arm(&run.name, &run.experiment).run_by(Trainer::Canonc));
+    // A treatment in which the two do not differ cannot be judged.
+    controlled(&left, &right, treatment).or_else(|_| controlled(&left, &right, &[])).ok()
+}
+
 /// Declared pairs: runs of one seed and point, and those that the comparison's rule selects; base first.
-fn declared(report: &Report) -> BTreeSet<(usize, usize)> {
+fn declared(contents: &PageContents) -> BTreeSet<(usize, usize)> {
     let mut declared = BTreeSet::new();
     let mut first = 0;
-    for part in &report.parts {
+    for part in &contents.parts {
         for pair in &part.pairs {
             let both = pair.lines.iter().chain(&pair.replicate);
             declared.extend(both.map(|(treated, base)| (base + first, treated + first)));
@@ -102,10 +103,10 @@ fn declared(report: &Report) -> BTreeSet<(usize, usize)> {
 }
 
 /// The design of each pair of base and treated run: that of the points where they are judged, or at equal points.
-fn designs(report: &Report) -> BTreeMap<(usize, usize), (Design, String)> {
+fn designs(contents: &PageContents) -> BTreeMap<(usize, usize), (Design, String)> {
     let mut designs = BTreeMap::new();
     let mut first = 0;
-    for part in &report.parts {
+    for part in &contents.parts {
         let of_role = |role: Role| {
             part.runs.iter().enumerate().filter(move |(_, run)| run.role == Some(role))
         };
@@ -113,8 +114,8 @@ fn designs(report: &Report) -> BTreeMap<(usize, usize), (Design, String)> {
             let base = of_role(Role::Base)
                 .find(|(_, base)| (base.seed, base.point) == (run.seed, run.point));
             let Some((base, _)) = base else { continue };
-            let design = part.comparison.proved.design(&run.arm);
-            let words = part.comparison.standing(&run.arm);
+            let design = part.facts.proof.design(&run.arm);
+            let words = part.facts.proof.standing(&run.arm);
             designs.insert((base + first, at + first), (design, words));
         }
         for pair in &part.pairs {
@@ -127,26 +128,46 @@ fn designs(report: &Report) -> BTreeMap<(usize, usize), (Design, String)> {
     designs
 }
 
-impl Report {
-    /// The part number of each run.
-    pub(super) fn part_numbers(&self) -> Vec<Option<usize>> {
-        let of_parts = self.parts.iter().enumerate();
-        let of_parts = of_parts.flat_map(|(p, part)| part.runs.iter().map(move |_| Some(p)));
-        of_parts.chain(self.alone.iter().map(|_| None)).collect()
-    }
-}
-
 /// Parameters in slot fills.
 fn canon(run: &Run) -> u64 {
-    let found = run.experiment.value("arch.canon_parameters");
-    found.and_then(|count| count.plain().parse().ok()).unwrap_or(0)
+    let parameters = run.experiment.value("arch.canon_parameters");
+    parameters.and_then(|count| count.plain().parse().ok()).unwrap_or(0)
 }
 
-impl Judged {
+impl RunVerdicts {
+    fn is_declared(&self, a: usize, b: usize) -> bool {
+        self.declared.contains(&(a, b)) || self.declared.contains(&(b, a))
+    }
+
+    /// All pairs, as run numbers; runs outside comparisons are paired only if proven twins.
+    pub(super) fn pairs(&self, contents: &PageContents) -> Vec<RunPairs> {
+        let mut pairs = Vec::new();
+        let mut first = 0;
+        for part in &contents.parts {
+            let moved = |pairs: &[(usize, usize)]| -> Vec<(usize, usize)> {
+                pairs.iter().map(|(a, b)| (a + first, b + first)).collect()
+            };
+            // Comparisons may use the same arm names.
+            let name = match contents.parts.len() {
+                0 | 1 => String::new(),
+                _ => format!("{}: ", part.heading.title),
+            };
+            pairs.extend(part.pairs.iter().map(|pair| RunPairs {
+                title: format!("{name}{}", pair.title),
+                lines: moved(&pair.lines),
+                replicate: moved(&pair.replicate),
+                ..pair.clone()
+            }));
+            first += part.runs.len();
+        }
+        pairs.extend(self.twins(&contents.alone, first));
+        pairs
+    }
+
     /// Pairs among runs outside comparisons that differ only in Canon layers, with equal seeds; `first` is the
     /// number of the first such run.
-    pub(super) fn twins(&self, alone: &[Run], first: usize) -> Vec<Paired> {
-        let mut pairs: BTreeMap<String, Paired> = BTreeMap::new();
+    fn twins(&self, alone: &[Run], first: usize) -> Vec<RunPairs> {
+        let mut pairs: BTreeMap<String, RunPairs> = BTreeMap::new();
         for ((a, b), verdict) in &self.verdicts {
             let (Some(base), Some(treated)) = (
                 a.checked_sub(first).and_then(|a| alone.get(a)),
@@ -159,9 +180,8 @@ impl Judged {
                 continue;
             }
             let title = format!("{} against {}", treated.arm, base.arm);
-            let finals =
-                [base, treated].map(|run| run.logged.curves.last(crate::compare::TRAINING_LOSS));
-            let pair = pairs.entry(title.clone()).or_insert(Paired {
+            let finals = [base, treated].map(|run| run.logged.curves.last(TRAINING_LOSS));
+            let pair = pairs.entry(title.clone()).or_insert(RunPairs {
                 title,
                 lines: Vec::new(),
                 replicate: Vec::new(),
@@ -192,9 +212,9 @@ impl Judged {
                 },
                 "design": match declared {
                     Some((design, _)) => Some(*design),
-                    None => verdict.map(Design::of),
+                    None => verdict.map(Design::of_verdict),
                 },
-                "declared": self.declared.contains(&(*a, *b)) || self.declared.contains(&(*b, *a)),
+                "declared": self.is_declared(*a, *b),
                 "differs": verdict.map(differences).unwrap_or_default(),
             })
         });

@@ -1,6 +1,4 @@
-//! The chi-square distribution.
-//!
-//! In: degrees of freedom and a probability. Out: a quantile. Must stay true: relative error below 1e-9.
+//! Quantiles of the chi-square distribution, with a relative error below 1e-9.
 
 use super::special;
 

@@ -1,7 +1,6 @@
-//! A stream of keyed random numbers.
+//! A stream of keyed random numbers: the n-th number of a key is the same on every machine.
 //!
-//! In: a key. Out: uniform and normal numbers, one after another. Must stay true: the n-th number of a key is the
-//! same on every machine. Generator: the Philox of `init::philox`; normal numbers by the quantile of `init::normal`.
+//! Generator: the Philox of `init::philox`; normal numbers by the quantile of `init::normal`.
 
 use records::init::normal;
 use records::init::philox::Philox;

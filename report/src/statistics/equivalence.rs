@@ -1,10 +1,8 @@
 //! The word for a difference: better, worse, equivalent or undecided.
 //!
-//! In: the paired results of a family of rows, the direction in which each row's metric improves, and a declared
-//! margin. Out: for each row one word with its adjusted p values, and why it is undecided. Must stay true: "better" and
-//! "worse" need a Holm-adjusted p value at or below the level; "equivalent" needs a declared margin and two one-sided
-//! tests at the same level, adjusted in the same way; a significant difference within the margin is still
-//! better or worse, and is marked as small; without a variance the word is "undecided".
+//! "Better" and "worse" need a Holm-adjusted p value at or below the level; "equivalent" needs a declared margin and two
+//! one-sided tests at the same level, adjusted in the same way. A significant difference within the margin is still better
+//! or worse, and is marked as small.
 //!
 //! Sources: Schuirmann 1987 and Lakens 2017, "Equivalence tests" (two one-sided tests); Holm 1979. Each kind of
 //! statement keeps the level on its own: at most 5% of families call some true zero better or worse, and at most 5%
@@ -86,9 +84,9 @@ pub enum Open {
     },
 }
 
-/// One row of a family.
+/// What a test of a family found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct Evidence {
     /// The mean difference with its interval, or why there is none.
     pub result: Result<Paired, Undefined>,
     /// A p value that replaces that of the t interval, such as the sign-flip test's.
@@ -125,7 +123,7 @@ pub fn two_one_sided(result: &Paired, margin: Margin) -> f64 {
 }
 
 /// A word for every row of a family. All declared rows must be given; rows without data are undefined.
-pub fn judge(family: &[Row], confidence: Confidence) -> Vec<Judged> {
+pub fn judge(family: &[Evidence], confidence: Confidence) -> Vec<Judged> {
     let differs: Vec<Option<f64>> =
         family.iter().map(|row| row.result.ok().map(|result| row.p.unwrap_or(result.p))).collect();
     let equals: Vec<Option<f64>> = family
@@ -143,7 +141,7 @@ pub fn judge(family: &[Row], confidence: Confidence) -> Vec<Judged> {
         .collect()
 }
 
-fn word(row: &Row, differs: Option<f64>, equals: Option<f64>, alpha: f64) -> Judged {
+fn word(row: &Evidence, differs: Option<f64>, equals: Option<f64>, alpha: f64) -> Judged {
     let within_margin = equals.map(|p| p <= alpha);
     let (effect, open) = match row.result {
         Err(undefined) => (Effect::Undecided, Some(Open::Undefined(undefined))),
@@ -183,9 +181,9 @@ mod tests {
 
     const AT: Confidence = Confidence::NINETY_FIVE;
 
-    fn row(differences: &[f64], better: Better, margin: Option<f64>) -> Row {
+    fn row(differences: &[f64], better: Better, margin: Option<f64>) -> Evidence {
         let margin = margin.map(|size| Margin::new(size).unwrap());
-        Row {
+        Evidence {
             result: Paired::from_differences(differences, AT),
             p: None,
             p_equivalence: None,
@@ -239,9 +237,9 @@ mod tests {
             ),
         ];
         for (differences, better, margin, said) in cases {
-            let found = one(differences, better, margin);
+            let judged = one(differences, better, margin);
             assert_eq!(
-                (found.effect, found.within_margin, found.open),
+                (judged.effect, judged.within_margin, judged.open),
                 said,
                 "{differences:?} {better:?} {margin:?}"
             );
@@ -272,7 +270,7 @@ mod tests {
     fn a_family_counts_all_its_rows() {
         let nine = [0.9, 1.1, 1.0, 0.2, 1.9, 1.4, 0.6, 0.1, 1.2];
         let alone = one(&nine, Better::More, None);
-        let family: Vec<Row> = std::iter::once(row(&nine, Better::More, None))
+        let family: Vec<Evidence> = std::iter::once(row(&nine, Better::More, None))
             .chain((0..11).map(|_| row(&[0.0; 3], Better::More, None)))
             .collect();
         let among = judge(&family, AT)[0];
@@ -303,10 +301,10 @@ mod tests {
         ] {
             let mut row = row(differences, better, Some(0.1));
             row.diverged = [base, treated];
-            let found = judge(&[row], AT)[0];
-            assert_eq!(found.effect, effect, "{differences:?} {better:?} {base} {treated}");
+            let judged = judge(&[row], AT)[0];
+            assert_eq!(judged.effect, effect, "{differences:?} {better:?} {base} {treated}");
             let open = (effect == Effect::Undecided).then_some(Open::Diverged { base, treated });
-            assert_eq!(found.open, open);
+            assert_eq!(judged.open, open);
         }
     }
 
@@ -317,12 +315,12 @@ mod tests {
         assert_eq!(none["effect"], "undecided");
         assert_eq!(none["open"]["why"], "undefined");
         assert_eq!(none["open"]["reason"], "no_variance");
-        let found = json(one(&[-1.0, -1.1, -0.9], Better::Less, Some(5.0)));
+        let judged = json(one(&[-1.0, -1.1, -0.9], Better::Less, Some(5.0)));
         assert_eq!(
-            (&found["effect"], &found["open"]),
+            (&judged["effect"], &judged["open"]),
             (&"better".into(), &serde_json::Value::Null)
         );
-        assert_eq!(found["within_margin"], true);
+        assert_eq!(judged["within_margin"], true);
     }
 
     /// A true difference exactly at the margin is called equivalent at most at the level; with more seeds a true zero

@@ -1,9 +1,5 @@
-//! A family of tests: Holm's adjustment.
-//!
-//! In: the p values of all declared tests of a family; `None` for a test without one. Out: adjusted p values, to be
-//! compared with the level of the whole family. Must stay true: the chance of one or more false positives in the
-//! family is at most the level, whatever the dependence between tests; equal p values get equal adjusted ones; a
-//! smaller p value never gets a larger adjusted one; a test without a p value still counts as a member.
+//! Holm's adjustment of the p values of a family of tests: the chance of one or more false positives is at most the level,
+//! whatever the dependence between tests. A test without a p value still counts as a member.
 //!
 //! Source: Holm 1979, "A simple sequentially rejective multiple test procedure". Simultaneous intervals: Bonferroni,
 //! [`Confidence::of_each`](super::Confidence::of_each); they are a little wider than Holm's rule, so a row may be
@@ -21,8 +17,8 @@ pub fn adjusted(family: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut so_far = 0.0;
     for (rank, (at, p)) in known.into_iter().enumerate() {
         so_far = f64::min(1.0, f64::max(so_far, (family.len() - rank) as f64 * p));
-        if let Some(place) = adjusted.get_mut(at) {
-            *place = Some(so_far);
+        if let Some(p) = adjusted.get_mut(at) {
+            *p = Some(so_far);
         }
     }
     adjusted
@@ -43,9 +39,9 @@ mod tests {
     #[test]
     fn a_published_example_is_met() {
         // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
-        let found = all_adjusted(&[0.01, 0.04, 0.03, 0.005]);
-        for (found, want) in found.iter().zip([0.03, 0.06, 0.06, 0.02]) {
-            assert!((found - want).abs() < 1e-15);
+        let adjusted_p = all_adjusted(&[0.01, 0.04, 0.03, 0.005]);
+        for (p, want) in adjusted_p.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((p - want).abs() < 1e-15);
         }
         assert_eq!(all_adjusted(&[]), Vec::<f64>::new());
         assert_eq!(all_adjusted(&[0.2]), [0.2]);
@@ -59,11 +55,11 @@ mod tests {
         for _ in 0..200 {
             let mut family: Vec<f64> = (0..12).map(|_| draws.uniform() * 0.1).collect();
             family[3] = family[7];
-            let found = all_adjusted(&family);
-            assert_eq!(found[3], found[7]);
+            let adjusted_p = all_adjusted(&family);
+            assert_eq!(adjusted_p[3], adjusted_p[7]);
             for a in 0..12 {
-                assert!(found[a] >= family[a] && found[a] <= 1.0);
-                assert!((0..12).all(|b| family[a] > family[b] || found[a] <= found[b]));
+                assert!(adjusted_p[a] >= family[a] && adjusted_p[a] <= 1.0);
+                assert!((0..12).all(|b| family[a] > family[b] || adjusted_p[a] <= adjusted_p[b]));
             }
         }
     }

@@ -1,11 +1,8 @@
 //! A/A noise: how much runs of one arm differ by their seeds alone.
 //!
-//! In: metrics of the base and of its replicates with other init and data seeds, in the metric's unit; the metric's
-//! floor and ceiling, if any. Out: the standard deviation of a single difference between two such runs, with
-//! its interval, and from it the standard error of a mean of n differences. Must stay true: a mean is compared with the
-//! standard error of a mean, never with the spread of single differences, so that more seeds find smaller effects;
-//! there is no noise estimate below three replicates, without a variance, or if half the values or more are at a floor
-//! or a ceiling.
+//! A mean is compared with the standard error of a mean, never with the spread of single differences, so that more seeds
+//! find smaller effects. There is no estimate below three replicates, without a variance, or if half the values or more are
+//! at a floor or a ceiling.
 //!
 //! Method: the expected difference of two runs of one arm is zero, so n differences estimate their variance as the
 //! mean of their squares with n degrees of freedom; its interval is the chi-square one. Bouthillier et al. 2021,
@@ -32,9 +29,9 @@ impl Bounds {
 
     /// Refuses values if half or more are at one bound.
     fn check(self, values: &[f64]) -> Result<(), Undefined> {
-        let near = 1e-9 * (self.high - self.low).abs();
+        let tolerance = 1e-9 * (self.high - self.low).abs();
         for bound in [self.low, self.high] {
-            let at = values.iter().filter(|value| (*value - bound).abs() <= near).count();
+            let at = values.iter().filter(|value| (*value - bound).abs() <= tolerance).count();
             if at > 0 && 2 * at >= values.len() {
                 return Err(Undefined::AtBound { bound, values: at, of: values.len() });
             }
@@ -181,10 +178,10 @@ mod tests {
                 (vec![(bound, inner), (inner, 0.6), (0.4, inner)], false),
             ];
             for (pairs, refused) in cases {
-                let found = Noise::of_pairs(&pairs, share, AT);
+                let noise = Noise::of_pairs(&pairs, share, AT);
                 let at_bound =
-                    matches!(found, Err(Undefined::AtBound { bound: b, .. }) if b == bound);
-                assert_eq!(at_bound, refused, "{pairs:?}: {found:?}");
+                    matches!(noise, Err(Undefined::AtBound { bound: b, .. }) if b == bound);
+                assert_eq!(at_bound, refused, "{pairs:?}: {noise:?}");
             }
             assert!(matches!(
                 Noise::of_runs(&[bound, bound, 0.5], share, AT),

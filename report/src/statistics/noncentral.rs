@@ -1,7 +1,5 @@
-//! The probability that a t test of n normal differences succeeds.
-//!
-//! In: degrees of freedom, the true mean over its standard error, and limits. Out: a probability. Must stay true:
-//! absolute error below 1e-8 for 2 degrees of freedom and more.
+//! The probability that a t test of n normal differences succeeds, with an absolute error below 1e-8 for 2 degrees of
+//! freedom and more.
 //!
 //! Method: given s, the estimated standard deviation over the true one, the mean is normal and independent of s; the
 //! probability is the integral of the normal one over the density of s (the square root of chi-square over its degrees
@@ -70,8 +68,11 @@ mod tests {
         for df in [2.0, 3.0, 4.0, 8.0, 29.0, 200.0] {
             assert!((over_deviation(df, |_| 1.0) - 1.0).abs() < 1e-8, "{df}");
             for t in [0.5, 2.0, 4.303] {
-                let found = beyond(t, df, 0.0);
-                assert!((found - student::two_sided(t, df)).abs() < 1e-8, "{df} {t}: {found}");
+                let probability = beyond(t, df, 0.0);
+                assert!(
+                    (probability - student::two_sided(t, df)).abs() < 1e-8,
+                    "{df} {t}: {probability}"
+                );
             }
         }
     }
@@ -83,8 +84,8 @@ mod tests {
         for (n, effect, want) in POWERS {
             let df = n - 1.0;
             let critical = student::critical(0.05, df);
-            let found = beyond(critical, df, effect * libm::sqrt(n));
-            assert!((found - want).abs() < 1e-8, "{n} {effect}: {found}, not {want}");
+            let probability = beyond(critical, df, effect * libm::sqrt(n));
+            assert!((probability - want).abs() < 1e-8, "{n} {effect}: {probability}, not {want}");
         }
     }
 

@@ -1,9 +1,7 @@
-//! The paired t interval, the primary interval of a comparison.
+//! The paired t interval of a mean difference, the primary interval of a comparison.
 //!
-//! In: one difference (treated minus base) per seed, in the metric's unit. Out: their mean, its standard error,
-//! its interval and a two-sided p value, all in that unit, or the reason why there are none. Must stay true: the
-//! order of the seeds changes no bit; no interval below three seeds or without a variance; the coverage of the
-//! intervals is measured by simulation ([`covers`]), not only promised.
+//! The order of the seeds changes no bit. The coverage of the intervals is measured by simulation ([`covers`]), not only
+//! promised.
 //!
 //! Source: Student 1908; Colas, Sigaud and Oudeyer 2018, "How many random seeds?", section 3 (the t test and its
 //! assumptions at few seeds). It is exact where differences are normally distributed.
@@ -105,13 +103,15 @@ mod tests {
     fn a_published_example_is_met() {
         // Student 1908, table of Cushny and Peebles: hours of sleep gained, ten patients, two drugs.
         let sleep = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
-        let found = Paired::from_differences(&sleep, AT).unwrap();
+        let interval = Paired::from_differences(&sleep, AT).unwrap();
         // R's t.test: t = 4.0621, df = 9, p = 0.002833, interval 0.7001142 to 2.4598858, mean 1.58.
-        assert!((found.mean - 1.58).abs() < 1e-12);
-        assert!((found.mean / found.standard_error - 4.0621).abs() < 5e-5);
-        assert!((found.p - 0.002833).abs() < 5e-7, "{found:?}");
-        assert!((found.low - 0.7001142).abs() < 5e-8 && (found.high - 2.4598858).abs() < 5e-8);
-        assert_eq!(found.interval(AT), (found.low, found.high));
+        assert!((interval.mean - 1.58).abs() < 1e-12);
+        assert!((interval.mean / interval.standard_error - 4.0621).abs() < 5e-5);
+        assert!((interval.p - 0.002833).abs() < 5e-7, "{interval:?}");
+        assert!(
+            (interval.low - 0.7001142).abs() < 5e-8 && (interval.high - 2.4598858).abs() < 5e-8
+        );
+        assert_eq!(interval.interval(AT), (interval.low, interval.high));
     }
 
     #[test]
@@ -120,9 +120,9 @@ mod tests {
         for n in [3, 5, 9] {
             for _ in 0..300 {
                 let values: Vec<f64> = (0..n).map(|_| draws.normal() + 0.7).collect();
-                let found = Paired::from_differences(&values, AT).unwrap();
-                let excluded = found.low > 0.0 || found.high < 0.0;
-                assert_eq!(found.p < 0.05, excluded, "{found:?}");
+                let interval = Paired::from_differences(&values, AT).unwrap();
+                let excluded = interval.low > 0.0 || interval.high < 0.0;
+                assert_eq!(interval.p < 0.05, excluded, "{interval:?}");
             }
         }
     }
@@ -147,13 +147,14 @@ mod tests {
         for (n, normal, skewed) in COVERS {
             for (law, said) in [(Law::Normal, normal), (Law::Skewed, skewed)] {
                 let mut draws = Draws::new(&format!("test paired {n} {law:?}"));
-                let found = percent(20_000, || {
-                    let found = Paired::from_differences(&law.sample(&mut draws, n), AT).unwrap();
-                    found.low <= 0.0 && 0.0 <= found.high
+                let covered = percent(20_000, || {
+                    let interval =
+                        Paired::from_differences(&law.sample(&mut draws, n), AT).unwrap();
+                    interval.low <= 0.0 && 0.0 <= interval.high
                 });
                 // From two standard errors of the simulation below the stated coverage to one point above it.
-                if !(f64::from(said) - 0.4..f64::from(said) + 1.0).contains(&found) {
-                    wrong.push((n, law, said, found));
+                if !(f64::from(said) - 0.4..f64::from(said) + 1.0).contains(&covered) {
+                    wrong.push((n, law, said, covered));
                 }
             }
         }
@@ -168,12 +169,12 @@ mod tests {
         let mut last = 0.0;
         for (n, power) in [(3, 18.0), (5, 40.1), (9, 75.0), (15, 94.9)] {
             let mut draws = Draws::new(&format!("test paired power {n}"));
-            let found = percent(4000, || {
+            let covered = percent(4000, || {
                 let values: Vec<f64> = (0..n).map(|_| draws.normal() + 1.0).collect();
                 Paired::from_differences(&values, AT).unwrap().p < 0.05
             });
-            assert!(found > last && (found - power).abs() < 3.0, "{n}: {found}, not {power}");
-            last = found;
+            assert!(covered > last && (covered - power).abs() < 3.0, "{n}: {covered}, not {power}");
+            last = covered;
         }
     }
 }

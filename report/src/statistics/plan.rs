@@ -1,10 +1,8 @@
-//! The number of seeds that a comparison needs.
+//! The number of seeds that a comparison needs to find an effect: at the estimated spread of paired differences, and a
+//! cautious number at a spread that the true one exceeds in one case of five.
 //!
-//! In: the spread of single paired differences, estimated from A/A runs or an earlier comparison; the effect to find,
-//! in the metric's unit; the power and the level; the number of tests in the family. Out: the smallest number of seeds
-//! with that power at the estimated spread, and a cautious number at a spread that the true one exceeds in one case
-//! of five. Must stay true: more seeds never have less power; a family's row is planned at its share of the level;
-//! a power that [`MOST`] seeds cannot reach is refused, with the power that they do reach.
+//! A family's row is planned at its share of the level. A power that [`MOST`] seeds cannot reach is refused, with the power
+//! that they do reach.
 //!
 //! Sources: the noncentral t distribution (Colas, Sigaud and Oudeyer 2018, "How many random seeds?", section 4); the
 //! upper limit of an estimated spread: Browne 1995, "On the use of a pilot sample for sample size determination";
@@ -88,7 +86,7 @@ pub struct SequentialPlan {
     pub most: usize,
     /// Mean number of seeds at which the rule stops, if the effect is as large as planned.
     pub expected: f64,
-    /// Share of the simulated sequences that found the effect.
+    /// Share of the simulated sequences that plan the effect.
     pub power: f64,
     /// Number of simulated sequences.
     pub sequences: usize,
@@ -326,11 +324,11 @@ mod tests {
     fn known_sizes_are_met() {
         // G*Power 3.1 and Cohen 1988: the paired t test at 0.05, two-sided, power 0.8.
         for (effect, seeds) in [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10), (2.0, 5)] {
-            let found = difference(ONE, effect, &wanted(1)).unwrap();
-            assert_eq!(found.seeds, seeds, "{effect}: {found:?}");
-            assert!(found.power >= 0.8 && power(effect, 1.0, seeds - 1, &wanted(1)) < 0.8);
-            assert!(found.cautious_seeds.unwrap() > seeds);
-            assert_eq!(difference(ONE, -effect, &wanted(1)), Ok(found), "the sign is no matter");
+            let plan = difference(ONE, effect, &wanted(1)).unwrap();
+            assert_eq!(plan.seeds, seeds, "{effect}: {plan:?}");
+            assert!(plan.power >= 0.8 && power(effect, 1.0, seeds - 1, &wanted(1)) < 0.8);
+            assert!(plan.cautious_seeds.unwrap() > seeds);
+            assert_eq!(difference(ONE, -effect, &wanted(1)), Ok(plan), "the sign is no matter");
         }
     }
 
@@ -394,12 +392,12 @@ mod tests {
         let margin = Margin::new(1.0).unwrap();
         let mut last = (0.0, 0.0);
         for n in 3..40 {
-            let found = (
+            let powers = (
                 power(0.7, 1.0, n, &wanted(1)),
                 power_of_equivalence(0.1, margin, 1.0, n, &wanted(1)),
             );
-            assert!(found.0 > last.0 && found.1 > last.1, "{n}: {found:?} after {last:?}");
-            last = found;
+            assert!(powers.0 > last.0 && powers.1 > last.1, "{n}: {powers:?} after {last:?}");
+            last = powers;
         }
     }
 
@@ -414,12 +412,12 @@ mod tests {
             let values: Vec<f64> = (0..n).map(|_| mean + draws.normal()).collect();
             Paired::from_differences(&values, Confidence::NINETY_FIVE).unwrap()
         };
-        let found = percent(5000, || sample(plan.seeds, 1.0).p < 0.05);
-        assert!((found - 100.0 * plan.power).abs() < 2.0, "{found}, {plan:?}");
-        let found = percent(5000, || {
+        let reached = percent(5000, || sample(plan.seeds, 1.0).p < 0.05);
+        assert!((reached - 100.0 * plan.power).abs() < 2.0, "{reached}, {plan:?}");
+        let reached = percent(5000, || {
             super::super::equivalence::two_one_sided(&sample(equal.seeds, 0.2), margin) < 0.05
         });
-        assert!((found - 100.0 * equal.power).abs() < 2.0, "{found}, {equal:?}");
+        assert!((reached - 100.0 * equal.power).abs() < 2.0, "{reached}, {equal:?}");
     }
 
     /// Of plans based on three replicates, four of five cautious ones have the power; of plain ones far fewer.
@@ -431,9 +429,9 @@ mod tests {
         for _ in 0..300 {
             let pairs: Vec<(f64, f64)> = (0..3).map(|_| (0.0, draws.normal())).collect();
             let noise = Noise::of_pairs(&pairs, None, Confidence::NINETY_FIVE).unwrap();
-            let found = difference(Spread::from(&noise), 1.0, &wanted(1)).unwrap();
-            plain += u32::from(found.seeds >= enough);
-            cautious += u32::from(found.cautious_seeds.unwrap() >= enough);
+            let plan = difference(Spread::from(&noise), 1.0, &wanted(1)).unwrap();
+            plain += u32::from(plan.seeds >= enough);
+            cautious += u32::from(plan.cautious_seeds.unwrap() >= enough);
         }
         assert!(plain < 180 && cautious > 225, "{plain} {cautious}");
     }
@@ -441,17 +439,17 @@ mod tests {
     #[test]
     fn a_stopping_rule_is_planned_by_simulation() {
         let rule = StoppingRule::new(Confidence::NINETY_FIVE, 30);
-        let found = with_stopping_rule(ONE, 1.0, &rule, &wanted(1)).unwrap();
-        assert_eq!(with_stopping_rule(ONE, 1.0, &rule, &wanted(1)), Ok(found));
+        let plan = with_stopping_rule(ONE, 1.0, &rule, &wanted(1)).unwrap();
+        assert_eq!(with_stopping_rule(ONE, 1.0, &rule, &wanted(1)), Ok(plan));
         let fixed = difference(ONE, 1.0, &wanted(1)).unwrap();
-        assert!(found.most > fixed.seeds && found.most < 2 * fixed.seeds, "{found:?}");
-        assert!(found.expected < found.most as f64 && found.power >= 0.8);
-        let rule = StoppingRule { most: found.most, ..rule };
+        assert!(plan.most > fixed.seeds && plan.most < 2 * fixed.seeds, "{plan:?}");
+        assert!(plan.expected < plan.most as f64 && plan.power >= 0.8);
+        let rule = StoppingRule { most: plan.most, ..rule };
         let mut draws = Draws::new("test plan sequential");
         let power = percent(1500, || {
-            let values: Vec<f64> = (0..found.most).map(|_| 1.0 + draws.normal()).collect();
+            let values: Vec<f64> = (0..plan.most).map(|_| 1.0 + draws.normal()).collect();
             rule.last(&values).unwrap().decision == Decision::Differs
         });
-        assert!((power - 100.0 * found.power).abs() < 3.5, "{power}, {found:?}");
+        assert!((power - 100.0 * plan.power).abs() < 3.5, "{power}, {plan:?}");
     }
 }

@@ -1,10 +1,7 @@
 //! Splits the variance of an evaluation by seeds and questions, since questions are a sample too.
 //!
-//! In: for each seed the paired difference of every question (treated minus base; for right or wrong answers -1, 0 or
-//! 1), and whether all seeds answered the same questions. Out: the mean difference with a standard error and an
-//! interval that hold for other seeds and other questions alike, and the contribution of each. Must stay true:
-//! differences are paired by question; parts are never negative and sum to the variance of the mean; the result has the
-//! numbers of questions and seeds; a single seed gives no seed part, and the result says so.
+//! The interval holds for other seeds and other questions alike. Differences are paired by question; parts are never negative
+//! and sum to the variance of the mean; a single seed gives no seed part.
 //!
 //! Sources: Miller 2024, "Adding error bars to evals", sections 3 to 5 (questions as a sample, paired differences);
 //! two-way random effects with one observation a cell: Searle, Casella and McCulloch 1992, "Variance components",
@@ -264,16 +261,16 @@ mod tests {
     fn a_table_by_hand_is_met() {
         // Mean 4; seed means 2, 4, 6; question means 3, 5; residuals are zero.
         let table = [vec![1.0, 3.0], vec![3.0, 5.0], vec![5.0, 7.0]];
-        let found = split(&table, Asked::Same, AT).unwrap();
+        let result = split(&table, Asked::Same, AT).unwrap();
         // Mean squares: seeds 2 * 8 / 2 = 8, questions 3 * 2 / 1 = 6, over 6 cells.
-        assert!((found.mean - 4.0).abs() < 1e-12);
-        assert!((found.seed_part.unwrap() - 8.0 / 6.0).abs() < 1e-12);
-        assert!((found.question_part - 1.0).abs() < 1e-12);
-        assert!(found.both_part.abs() < 1e-12);
-        assert!((found.df - 14.0 * 14.0 / (64.0 / 2.0 + 36.0)).abs() < 1e-9, "{found:?}");
-        assert_eq!((found.seeds, found.questions), (3, 2));
-        let sum = found.seed_part.unwrap() + found.question_part + found.both_part;
-        assert!((sum - found.standard_error * found.standard_error).abs() < 1e-12);
+        assert!((result.mean - 4.0).abs() < 1e-12);
+        assert!((result.seed_part.unwrap() - 8.0 / 6.0).abs() < 1e-12);
+        assert!((result.question_part - 1.0).abs() < 1e-12);
+        assert!(result.both_part.abs() < 1e-12);
+        assert!((result.df - 14.0 * 14.0 / (64.0 / 2.0 + 36.0)).abs() < 1e-9, "{result:?}");
+        assert_eq!((result.seeds, result.questions), (3, 2));
+        let sum = result.seed_part.unwrap() + result.question_part + result.both_part;
+        assert!((sum - result.standard_error * result.standard_error).abs() < 1e-12);
         // With fresh questions only the seeds' means matter: the paired t interval.
         let fresh = split(&table, Asked::Fresh, AT).unwrap();
         let paired = Paired::from_differences(&[2.0, 4.0, 6.0], AT).unwrap();
@@ -284,9 +281,9 @@ mod tests {
     #[test]
     fn one_run_speaks_of_itself() {
         let right = [1.0, 0.0, 0.0, -1.0, 1.0, 1.0, 0.0, 1.0];
-        let found = split(&[right.to_vec()], Asked::Same, AT).unwrap();
-        assert_eq!((found.seeds, found.questions, found.seed_part), (1, 8, None));
-        assert!((found.mean - 0.375).abs() < 1e-12 && found.df == 7.0);
+        let result = split(&[right.to_vec()], Asked::Same, AT).unwrap();
+        assert_eq!((result.seeds, result.questions, result.seed_part), (1, 8, None));
+        assert!((result.mean - 0.375).abs() < 1e-12 && result.df == 7.0);
     }
 
     #[test]
@@ -359,41 +356,44 @@ mod tests {
             (1, Asked::Same, 0.0),
         ] {
             let mut draws = Draws::new(&format!("test questions {seeds} {asked:?} {by_seed}"));
-            let found = percent(1200, || {
+            let covered = percent(1200, || {
                 let table = answers(&mut draws, seeds, 60, asked, by_seed);
                 // Three means of few answers may be equal: then the undefined interval does not count as wrong.
                 split(&table, asked, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
             });
             assert!(
-                (f64::from(COVERS)..99.0).contains(&found),
-                "{seeds} {asked:?} {by_seed}: {found}"
+                (f64::from(COVERS)..99.0).contains(&covered),
+                "{seeds} {asked:?} {by_seed}: {covered}"
             );
         }
         let mut draws = Draws::new("test questions naive");
-        let found = percent(1200, || {
+        let covered = percent(1200, || {
             let table = answers(&mut draws, 9, 60, Asked::Same, 0.0);
             let means: Vec<f64> = table.iter().map(|row| row.iter().sum::<f64>() / 60.0).collect();
             Paired::from_differences(&means, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
         });
-        assert!(found < 91.0, "over seeds alone: {found}");
+        assert!(covered < 91.0, "over seeds alone: {covered}");
     }
 
     #[test]
     fn parts_are_what_they_are_called() {
         let mut draws = Draws::new("test questions parts");
         let mut parts = |by_seed: f64, by_question: f64, by_both: f64| {
-            let of: Vec<f64> = (0..200).map(|_| by_question * draws.normal()).collect();
+            let of_questions: Vec<f64> = (0..200).map(|_| by_question * draws.normal()).collect();
             let table: Vec<Vec<f64>> = (0..50)
                 .map(|_| {
                     let seed = by_seed * draws.normal();
-                    of.iter().map(|of| seed + of + by_both * draws.normal()).collect()
+                    of_questions
+                        .iter()
+                        .map(|effect| seed + effect + by_both * draws.normal())
+                        .collect()
                 })
                 .collect();
-            let found = split(&table, Asked::Same, AT).unwrap();
-            [found.seed_part.unwrap() * 50.0, found.question_part * 200.0, found.both_part * 1e4]
+            let result = split(&table, Asked::Same, AT).unwrap();
+            [result.seed_part.unwrap() * 50.0, result.question_part * 200.0, result.both_part * 1e4]
         };
-        for (found, want) in parts(1.0, 2.0, 3.0).iter().zip([1.0, 4.0, 9.0]) {
-            assert!((found / want - 1.0).abs() < 0.5, "{found}, not {want}");
+        for (part, want) in parts(1.0, 2.0, 3.0).iter().zip([1.0, 4.0, 9.0]) {
+            assert!((part / want - 1.0).abs() < 0.5, "{part}, not {want}");
         }
         let [seed, question, _] = parts(0.0, 0.0, 1.0);
         assert!(seed < 0.02 && question < 0.02, "{seed} {question}");

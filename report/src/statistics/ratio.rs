@@ -1,9 +1,5 @@
-//! Ratios of times, on the log scale.
-//!
-//! In: for each seed the time of the treated run over that of the base, and such ratios of the base to itself,
-//! measured on the same machine in the same way. Out: the geometric mean ratio with its interval, or the reason why
-//! there is none. Must stay true: a ratio and its inverse agree (the interval of inverses is the inverse of the
-//! interval); if the base's ratios to itself scatter or drift beyond a declared bound, there is no interval.
+//! Ratios of times, on the log scale, so that a ratio and its inverse agree. If the base's ratios to itself scatter or drift
+//! beyond a declared bound, there is no interval.
 //!
 //! Method: the paired t interval of logarithms. Fleming and Wallace 1986, "How not to lie with statistics" (ratios are
 //! averaged geometrically).
@@ -101,12 +97,12 @@ pub fn ratio(
         return Err(Refused::Unsteady { base_against_itself, bound });
     }
     let logs = logs(treated_over_base)?;
-    let found = Paired::from_differences(&logs, confidence).map_err(Refused::Undefined)?;
-    let [mean, low, high] = [found.mean, found.low, found.high].map(libm::exp);
+    let interval = Paired::from_differences(&logs, confidence).map_err(Refused::Undefined)?;
+    let [mean, low, high] = [interval.mean, interval.low, interval.high].map(libm::exp);
     if !high.is_finite() {
         return Err(Refused::Undefined(Undefined::NotFinite));
     }
-    Ok(Ratio { n: found.n, mean, low, high, p: found.p, base_against_itself, confidence })
+    Ok(Ratio { n: interval.n, mean, low, high, p: interval.p, base_against_itself, confidence })
 }
 
 fn logs(ratios: &[f64]) -> Result<Vec<f64>, Refused> {
@@ -126,12 +122,12 @@ mod tests {
     #[test]
     fn a_ratio_and_its_inverse_say_the_same() {
         let ratios = [1.29, 1.36, 1.39, 1.31];
-        let found = ratio(&ratios, &STEADY, 1.05, AT).unwrap();
+        let interval = ratio(&ratios, &STEADY, 1.05, AT).unwrap();
         let inverse = ratio(&ratios.map(|r| 1.0 / r), &STEADY, 1.05, AT).unwrap();
-        assert!((found.mean * inverse.mean - 1.0).abs() < 1e-12);
-        assert!((found.low * inverse.high - 1.0).abs() < 1e-12);
-        assert!((found.p - inverse.p).abs() < 1e-12);
-        assert!(found.low > 1.2 && found.high < 1.5, "{found:?}");
+        assert!((interval.mean * inverse.mean - 1.0).abs() < 1e-12);
+        assert!((interval.low * inverse.high - 1.0).abs() < 1e-12);
+        assert!((interval.p - inverse.p).abs() < 1e-12);
+        assert!(interval.low > 1.2 && interval.high < 1.5, "{interval:?}");
     }
 
     #[test]
@@ -141,8 +137,8 @@ mod tests {
         for (base, refused) in
             [([0.78, 1.19, 1.05], true), ([1.06, 1.06, 1.06], true), ([1.04, 1.04, 1.04], false)]
         {
-            let found = ratio(&ratios, &base, 1.05, AT);
-            assert_eq!(matches!(found, Err(Refused::Unsteady { .. })), refused, "{base:?}");
+            let interval = ratio(&ratios, &base, 1.05, AT);
+            assert_eq!(matches!(interval, Err(Refused::Unsteady { .. })), refused, "{base:?}");
         }
         assert!(matches!(ratio(&ratios, &STEADY, f64::NAN, AT), Err(Refused::Unsteady { .. })));
         assert_eq!(
@@ -164,13 +160,13 @@ mod tests {
     fn it_covers_where_logarithms_are_normal() {
         for n in [3, 5, 9] {
             let mut draws = Draws::new(&format!("test ratio {n}"));
-            let found = percent(3000, || {
+            let covered = percent(3000, || {
                 let ratios: Vec<f64> =
                     (0..n).map(|_| 1.3 * libm::exp(0.1 * draws.normal())).collect();
-                let found = ratio(&ratios, &STEADY, 1.05, AT).unwrap();
-                found.low <= 1.3 && 1.3 <= found.high
+                let interval = ratio(&ratios, &STEADY, 1.05, AT).unwrap();
+                interval.low <= 1.3 && 1.3 <= interval.high
             });
-            assert!((found - 95.0).abs() < 1.3, "{n}: {found}");
+            assert!((covered - 95.0).abs() < 1.3, "{n}: {covered}");
         }
     }
 }

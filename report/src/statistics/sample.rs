@@ -1,7 +1,5 @@
-//! Mean and variance of a few numbers.
-//!
-//! In: numbers. Out: their number, mean and variance, or why there is none. Must stay true: the order of the
-//! numbers changes no bit; numbers that differ only by rounding have no variance.
+//! Mean and variance of a few numbers. The order of the numbers changes no bit; numbers that differ only by rounding have no
+//! variance.
 
 use std::fmt;
 

@@ -1,10 +1,9 @@
-//! A treatment's gain across sizes: loss against parameters or FLOPs, and the saved compute.
+//! A treatment's gain across sizes: the ratio of the base's compute to the treated arm's for equal loss, from a curve of loss
+//! against parameters or FLOPs for each arm.
 //!
-//! In: at each size (parameters or FLOPs) the losses of base and treated arm, paired by seed. Out: a curve for each
-//! arm, and the ratio of the base's compute to the treated arm's for equal loss, with an interval; or the reason why
-//! the sizes cannot support it. Must stay true: both arms get the same model; the gain is read, without extrapolation,
-//! at the loss that both reach in the middle of the sizes, where a wrong model matters least; runs of one seed are
-//! paired; if sizes are further off the curve than their seeds explain, the interval counts sizes, not runs.
+//! Both arms get the same model. The gain is read, without extrapolation, at the loss that both reach in the middle of the
+//! sizes, where a wrong model matters least. If sizes are further off the curve than their seeds explain, the interval
+//! counts sizes, not runs.
 //!
 //! Models: loss = b C^-c, a straight line in logarithms; and loss = a + b C^-c from five sizes over two decades on
 //! (Kaplan et al. 2020, section 3; Hoffmann et al. 2022, section 3.3). Variance: the delta method on the least-squares
@@ -240,9 +239,9 @@ pub fn fit(sizes: &[Size], confidence: Confidence) -> Result<Fit, Refused> {
     // The gain's sensitivity to the losses of both arms at each size: through that loss, and through each curve there.
     let by_loss = 0.5 * (1.0 / read[0].slope - 1.0 / read[1].slope);
     let moves = |arm: usize, sign: f64| {
-        let (middle, here) = (fitted.leverage(arm, 0.0)?, fitted.leverage(arm, read[arm].x)?);
-        let of = |(m, h): (&f64, &f64)| by_loss * m + sign * h / read[arm].slope;
-        Some(middle.iter().zip(&here).map(of).collect::<Vec<f64>>())
+        let (middle, at_loss) = (fitted.leverage(arm, 0.0)?, fitted.leverage(arm, read[arm].x)?);
+        let of_size = |(m, h): (&f64, &f64)| by_loss * m + sign * h / read[arm].slope;
+        Some(middle.iter().zip(&at_loss).map(of_size).collect::<Vec<f64>>())
     };
     let base = moves(0, -1.0).ok_or(NO_VARIANCE)?;
     let treated = moves(1, 1.0).ok_or(NO_VARIANCE)?;

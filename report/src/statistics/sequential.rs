@@ -1,10 +1,8 @@
 //! A stopping rule that stays valid if one looks after every seed.
 //!
-//! In: paired differences in the order in which their seeds are run, and a rule declared before the first run. Out:
-//! for each look an e value, an anytime p value, an interval and whether to stop. Must stay true: for normally
-//! distributed differences of unknown variance, the chance that *any* look, however many there are, calls a true zero
-//! a difference is at most the level, and so is the chance that any look's interval misses the truth; the first
-//! decisive look counts, whatever follows; a later seed never changes an earlier look.
+//! For normally distributed differences of unknown variance, the chance that *any* look, however many there are, calls a
+//! true zero a difference is at most the level, and so is the chance that any look's interval misses the truth. The first
+//! decisive look counts, and a later seed never changes an earlier look.
 //!
 //! Source: the t-test e-process with a normal mixture over the standardised effect and the right Haar prior over the
 //! variance: Lai 1976, "On confidence sequences", section 3; Pérez-Ortiz, Lardy, de Heide and Grünwald 2022,
@@ -240,8 +238,8 @@ mod tests {
             sum
         };
         let want = likelihood(true) / likelihood(false);
-        let found = StoppingRule::new(AT, 30).last(&data).unwrap().e.unwrap();
-        assert!((found / want - 1.0).abs() < 1e-6, "{found}, not {want}");
+        let value = StoppingRule::new(AT, 30).last(&data).unwrap().e.unwrap();
+        assert!((value / want - 1.0).abs() < 1e-6, "{value}, not {want}");
     }
 
     #[test]
@@ -326,26 +324,26 @@ mod tests {
     fn all_intervals_of_a_sequence_cover_together() {
         let rule = StoppingRule::new(AT, 30);
         let mut draws = Draws::new("test sequential cover");
-        let found = percent(3000, || {
+        let covered = percent(3000, || {
             let values: Vec<f64> = (0..30).map(|_| 1.0 + draws.normal()).collect();
             (FEWEST..=30).all(|n| {
                 let look = rule.look(&values[..n], &mut 0.0);
                 look.interval.is_none_or(|(low, high)| low <= 1.0 && 1.0 <= high)
             })
         });
-        assert!(found >= 95.0, "{found}");
+        assert!(covered >= 95.0, "{covered}");
         // The coverage stated in the heads of columns.
-        for (law, said) in [(Law::Normal, COVERS.normal), (Law::Skewed, COVERS.skewed)] {
+        for (law, stated) in [(Law::Normal, COVERS.normal), (Law::Skewed, COVERS.skewed)] {
             let mut draws = Draws::new(&format!("test sequential covers {law:?}"));
-            let found = percent(4000, || {
+            let covered = percent(4000, || {
                 let values = law.sample(&mut draws, 30);
                 (FEWEST..=30).all(|n| {
                     let look = rule.look(&values[..n], &mut 0.0);
                     look.interval.is_none_or(|(low, high)| low <= 0.0 && 0.0 <= high)
                 })
             });
-            let said = f64::from(said);
-            assert!((said..said + 2.0).contains(&found), "{law:?}: {found}, said {said}");
+            let stated = f64::from(stated);
+            assert!((stated..stated + 2.0).contains(&covered), "{law:?}: {covered}, not {stated}");
         }
     }
 
@@ -356,11 +354,11 @@ mod tests {
         let rule = StoppingRule::new(AT, 30);
         for (mean, least, most) in [(1.0, 0.0, 5.0), (-1.0, 0.0, 5.0), (0.0, 90.0, 100.0)] {
             let mut draws = Draws::new(&format!("test sequential margin {mean}"));
-            let found = percent(2000, || {
+            let covered = percent(2000, || {
                 let values: Vec<f64> = (0..30).map(|_| mean + draws.normal()).collect();
                 rule.beyond(&values, margin).unwrap() <= 0.05
             });
-            assert!((least..=most).contains(&found), "{mean}: {found}");
+            assert!((least..=most).contains(&covered), "{mean}: {covered}");
         }
         assert_eq!(rule.beyond(&[0.5; 4], margin), None);
         assert_eq!(rule.fewest(), 4);
@@ -372,12 +370,12 @@ mod tests {
         for most in [5, 9, 15, 30] {
             let rule = StoppingRule::new(AT, most);
             let mut draws = Draws::new("test sequential power");
-            let found = percent(1500, || {
+            let covered = percent(1500, || {
                 let values: Vec<f64> = (0..30).map(|_| 1.0 + draws.normal()).collect();
                 rule.last(&values).unwrap().decision == Decision::Differs
             });
-            assert!(found > last, "{most}: {found}");
-            last = found;
+            assert!(covered > last, "{most}: {covered}");
+            last = covered;
         }
         assert!(last > 95.0, "{last}");
     }

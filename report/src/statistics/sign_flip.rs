@@ -1,9 +1,8 @@
-//! The sign-flip test of paired differences.
+//! The sign-flip test of paired differences: a p value of the hypothesis that they are symmetric about zero.
 //!
-//! In: one difference for each seed. Out: a two-sided p value of the hypothesis that differences are symmetric about
-//! zero. Must stay true: below six seeds there is none, since even the smallest p value, 2 of 2^n, exceeds 0.05; up to
-//! [`EXACT`] seeds every flip of signs is counted, beyond that flips are drawn under a fixed key; flips that tie with
-//! the data count as extreme, so p is never too small; the order of seeds does not matter.
+//! Below six seeds there is none, since even the smallest p value, 2 of 2^n, exceeds 0.05. Up to [`EXACT`] seeds every flip of
+//! signs is counted, beyond that flips are drawn under a fixed key. Flips that tie with the data count as extreme, so p is
+//! never too small.
 //!
 //! Source: Fisher 1935, "The Design of Experiments", section 21; draws: Phipson and Smyth 2010, "Permutation p-values
 //! should never be zero", p = (b + 1) / (m + 1).
@@ -109,12 +108,12 @@ mod tests {
         // Fisher 1935, section 21: of 32768 ways to assign signs, 863 give a sum as great as 314 or greater, and as
         // many one as low: p = 0.05267.
         let maize = [49., -67., 8., 16., 6., 23., 28., 41., 14., 29., 56., 24., 75., 60., -48.];
-        let found = sign_flip(&maize).unwrap();
-        assert_eq!((found.p, found.exact), (2.0 * 863.0 / 32768.0, true));
+        let flip = sign_flip(&maize).unwrap();
+        assert_eq!((flip.p, flip.exact), (2.0 * 863.0 / 32768.0, true));
         let mut turned = maize;
         turned.rotate_left(4);
-        assert_eq!(sign_flip(&turned), Some(found));
-        assert_eq!(sign_flip(&maize.map(|d| -d)), Some(found));
+        assert_eq!(sign_flip(&turned), Some(flip));
+        assert_eq!(sign_flip(&maize.map(|d| -d)), Some(flip));
     }
 
     #[test]
@@ -124,20 +123,20 @@ mod tests {
         let exact = sign_flip(&values).unwrap();
         let mut sizes: Vec<f64> = values.iter().map(|v| v.abs()).collect();
         sizes.sort_by(f64::total_cmp);
-        let found = drawn(&sizes, values.iter().sum::<f64>().abs());
-        assert!((found - exact.p).abs() < 0.01, "{found}, {exact:?}");
+        let flip = drawn(&sizes, values.iter().sum::<f64>().abs());
+        assert!((flip - exact.p).abs() < 0.01, "{flip}, {exact:?}");
         let more: Vec<f64> = (0..25).map(|_| draws.normal() + 2.0).collect();
-        let found = sign_flip(&more).unwrap();
-        assert_eq!((found.p, found.flips, found.exact), (1.0 / 20_001.0, DRAWN, false));
+        let flip = sign_flip(&more).unwrap();
+        assert_eq!((flip.p, flip.flips, flip.exact), (1.0 / 20_001.0, DRAWN, false));
     }
 
     #[test]
     fn false_positives_stay_below_the_level() {
         for n in [6, 9] {
             let mut draws = Draws::new(&format!("test sign flip level {n}"));
-            let found =
+            let x =
                 percent(4000, || sign_flip(&Law::Normal.sample(&mut draws, n)).unwrap().p <= 0.05);
-            assert!(found < 5.8, "{n}: {found}");
+            assert!(x < 5.8, "{n}: {x}");
         }
     }
 }

@@ -1,7 +1,5 @@
-//! The regularised incomplete beta and gamma functions.
-//!
-//! In: shape parameters and a point. Out: a probability. Must stay true: relative error below 1e-11 for shapes up to
-//! 10^4, in either tail; only IEEE arithmetic and libm, so the bits are the same on every machine.
+//! The regularised incomplete beta and gamma functions, with a relative error below 1e-11 for shapes up to 10^4, in either
+//! tail. They use only IEEE arithmetic and libm, so the bits are the same on every machine.
 //!
 //! Methods: continued fractions DLMF 8.17.22 (beta) and 8.9.2 (gamma) by the modified Lentz algorithm (Thompson and
 //! Barnett 1986), power series DLMF 8.11.4 (gamma).

@@ -1,8 +1,5 @@
-//! Student's t distribution.
-//!
-//! In: a point or a probability, and degrees of freedom (any positive real). Out: tail masses and quantiles. Must stay
-//! true: relative error below 1e-10 for up to 10^4 degrees of freedom, also far out in the tails; the bits are the
-//! same on every machine.
+//! Tail masses and quantiles of Student's t distribution, with a relative error below 1e-10 for up to 10^4 degrees of freedom,
+//! also far out in the tails. The bits are the same on every machine.
 //!
 //! Source: Student 1908; the mass is the incomplete beta function of Abramowitz and Stegun 26.7.1.
 
@@ -87,15 +84,18 @@ fn density(t: f64, df: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn near(found: f64, want: f64) -> bool {
-        (found / want - 1.0).abs() < 1e-10
+    fn is_close(value: f64, want: f64) -> bool {
+        (value / want - 1.0).abs() < 1e-10
     }
 
     #[test]
     fn quantiles_equal_published_ones() {
         for (p, df, want) in QUANTILES {
-            assert!(near(quantile(p, df), want), "{p} {df}: {}, not {want}", quantile(p, df));
-            assert!(near(quantile(1.0 - p, df), -want) || p > 0.999, "{p} {df}, the other side");
+            assert!(is_close(quantile(p, df), want), "{p} {df}: {}, not {want}", quantile(p, df));
+            assert!(
+                is_close(quantile(1.0 - p, df), -want) || p > 0.999,
+                "{p} {df}, the other side"
+            );
             assert!((cdf(want, df) - p).abs() < 1e-12, "{p} {df}: {}", cdf(want, df));
         }
     }
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn tails_equal_published_ones() {
         for (t, df, want) in TAILS {
-            assert!(near(two_sided(t, df), want), "{t} {df}: {}, not {want}", two_sided(t, df));
-            assert!(near(critical(want, df), t), "{t} {df}: {}", critical(want, df));
+            assert!(is_close(two_sided(t, df), want), "{t} {df}: {}, not {want}", two_sided(t, df));
+            assert!(is_close(critical(want, df), t), "{t} {df}: {}", critical(want, df));
         }
     }
 

@@ -43,8 +43,8 @@ pub fn best_of_each(
 ) -> Result<Chosen, Undefined> {
     // From here on, lower is better.
     let (sign, table) = match better {
-        Better::Less => (1.0, Table::new(treated, base, 1.0)),
-        Better::More => (-1.0, Table::new(treated, base, -1.0)),
+        Better::Less => (1.0, PointDifferences::new(treated, base, 1.0)),
+        Better::More => (-1.0, PointDifferences::new(treated, base, -1.0)),
     };
     let alpha = pair.confidence.alpha();
     let below = |shift: f64| table.rows_below(shift);
@@ -61,7 +61,7 @@ pub fn best_of_each(
 }
 
 /// The paired differences of all points of the treated arm (rows) and of the base (columns), lower being better.
-struct Table {
+struct PointDifferences {
     rows: Vec<Vec<Option<Paired>>>,
     /// Points that were tried, including those that cannot be the best: the choice was among them.
     tried: [usize; 2],
@@ -71,8 +71,8 @@ struct Table {
     undefined: Option<Undefined>,
 }
 
-impl Table {
-    fn new(treated: &Points, base: &Points, sign: f64) -> Table {
+impl PointDifferences {
+    fn new(treated: &Points, base: &Points, sign: f64) -> PointDifferences {
         let (mut fewest, mut undefined) = (usize::MAX, None);
         let rows = treated.iter().flatten().map(|treated| {
             let row = base.iter().flatten().map(|base| {
@@ -82,15 +82,14 @@ impl Table {
                 let differences: Vec<f64> = both.filter_map(difference).collect();
                 fewest = fewest.min(differences.len());
                 let result = Paired::from_differences(&differences, Confidence::NINETY_FIVE);
-                let why = result.as_ref().err();
-                undefined = undefined
-                    .or(why.filter(|why| !matches!(why, Undefined::TooFew { .. })).copied());
+                let is_few = |reason: &Undefined| matches!(reason, Undefined::TooFew { .. });
+                undefined = undefined.or(result.err().filter(|reason| !is_few(reason)));
                 result.ok()
             });
             row.collect()
         });
         let rows = rows.collect();
-        Table { rows, tried: [treated.len(), base.len()], fewest, undefined }
+        PointDifferences { rows, tried: [treated.len(), base.len()], fewest, undefined }
     }
 
     /// One-sided p value of the hypothesis that best minus best is at least `shift`.
@@ -164,8 +163,8 @@ mod tests {
             let values = at.iter().flatten().flatten();
             values.sum::<f64>() * if better == Better::Less { 1.0 } else { -1.0 }
         };
-        let of = points.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)));
-        of.and_then(Option::as_deref).unwrap()
+        let best = points.iter().min_by(|a, b| mean(a).total_cmp(&mean(b)));
+        best.and_then(Option::as_deref).unwrap()
     }
 
     fn chosen(treated: &Points, base: &Points, better: Better, margin: Option<Margin>) -> Chosen {
@@ -183,12 +182,12 @@ mod tests {
     fn a_single_point_of_each_is_the_paired_t_test() {
         let (treated, base) = (values(&[&[1.0, 1.5, 1.1]]), values(&[&[2.0, 2.1, 2.3]]));
         for better in [Better::Less, Better::More] {
-            let found = chosen(&treated, &base, better, None).result;
+            let outcome = chosen(&treated, &base, better, None).result;
             let plain = Paired::from_differences(&[-1.0, -0.6, -1.2], AT).unwrap();
-            for (found, plain) in
-                [(found.p, plain.p), (found.low, plain.low), (found.high, plain.high)]
+            for (allowing, plain) in
+                [(outcome.p, plain.p), (outcome.low, plain.low), (outcome.high, plain.high)]
             {
-                assert!((found - plain).abs() < 1e-9, "{found} {plain}");
+                assert!((allowing - plain).abs() < 1e-9, "{allowing} {plain}");
             }
         }
         let plain = Paired::from_differences(&[-1.0, -0.6, -1.2], AT).unwrap();
@@ -201,8 +200,8 @@ mod tests {
         let treated = values(&[&[1.0, 1.0, 1.0]]);
         let base = values(&[&[0.9, 0.95, 1.0], &[0.5, 0.5, 0.5]]);
         let pair = Paired::from_differences(&[0.1, 0.05, 0.0], AT).unwrap();
-        let found = best_of_each(&treated, &base, pair, Better::More, None);
-        assert!(matches!(found, Err(Undefined::NoVariance { .. })), "{found:?}");
+        let outcome = best_of_each(&treated, &base, pair, Better::More, None);
+        assert!(matches!(outcome, Err(Undefined::NoVariance { .. })), "{outcome:?}");
     }
 
     #[test]
@@ -235,9 +234,9 @@ mod tests {
                         if flipped {
                             sides.reverse();
                         }
-                        let found = chosen(&sides[0], &sides[1], Better::Less, None).result;
-                        better += u32::from(found.high < 0.0);
-                        worse += u32::from(found.low > 0.0);
+                        let outcome = chosen(&sides[0], &sides[1], Better::Less, None).result;
+                        better += u32::from(outcome.high < 0.0);
+                        worse += u32::from(outcome.low > 0.0);
                     }
                     // 2.5%, and three standard errors of 1,500 trials.
                     if better.max(worse) > 56 {
@@ -279,8 +278,8 @@ mod tests {
             let covered = percent(2000, || {
                 let seeds: Vec<f64> = (0..5).map(|_| draws.normal()).collect();
                 let sides = [treated, base].map(|means| arm(&mut draws, &means, &seeds));
-                let found = chosen(&sides[0], &sides[1], Better::Less, None).result;
-                found.low <= truth && truth <= found.high
+                let outcome = chosen(&sides[0], &sides[1], Better::Less, None).result;
+                outcome.low <= truth && truth <= outcome.high
             });
             assert!(covered > 94.0, "{covered}%");
         }
@@ -296,8 +295,8 @@ mod tests {
                 let seeds: Vec<f64> = (0..9).map(|_| draws.normal()).collect();
                 let treated = arm(&mut draws, &[shift; 3], &seeds);
                 let base = arm(&mut draws, &[0.0; 5], &seeds);
-                let found = chosen(&treated, &base, Better::Less, margin);
-                found.p_equivalence.unwrap() <= 0.05
+                let outcome = chosen(&treated, &base, Better::Less, margin);
+                outcome.p_equivalence.unwrap() <= 0.05
             });
             assert!(called < 6.5, "{called}%");
         }
@@ -309,11 +308,11 @@ mod tests {
         let treated = values(&[&[1.0, 1.5, 1.1]]);
         let mut base = values(&[&[2.0, 2.1, 2.3], &[2.5, 2.7, 2.6]]);
         let pair = Paired::from_differences(&[-1.0, -0.6, -1.2], AT).unwrap();
-        let found = |base: &Points| best_of_each(&treated, base, pair, Better::Less, None);
-        assert!(found(&base).is_ok());
+        let outcome = |base: &Points| best_of_each(&treated, base, pair, Better::Less, None);
+        assert!(outcome(&base).is_ok());
         base[1] = Some(vec![None; 3]);
-        assert_eq!(found(&base), Err(Undefined::TooFew { have: 0, need: 3 }));
+        assert_eq!(outcome(&base), Err(Undefined::TooFew { have: 0, need: 3 }));
         base[1] = None;
-        assert!(found(&base).is_ok());
+        assert!(outcome(&base).is_ok());
     }
 }

@@ -1,7 +1,5 @@
-//! The format of event files: TFRecords of Event messages.
-//!
-//! In: scalars of a step. Out: bytes, and back. Must stay true: a record is its length, a masked CRC-32C of that, the
-//! message, and a masked CRC-32C of that; reading stops at the first record that is torn or damaged.
+//! The format of event files: TFRecords of Event messages. A record is its length, a masked CRC-32C of that, the message, and
+//! a masked CRC-32C of that; reading stops at the first record that is torn or damaged.
 //!
 //! The few fields of `tensorboard/compat/proto/event.proto` and `summary.proto` that scalars need are written and read
 //! by number; a code generator would be larger than this file.
@@ -33,7 +31,7 @@ pub struct Records {
     /// The events with values.
     pub events: Vec<Event>,
     /// The number of bytes of all these records; what follows is torn or damaged.
-    pub whole: usize,
+    pub complete: usize,
 }
 
 /// The first record of a file.
@@ -75,13 +73,13 @@ impl Event {
 /// Reads the complete records of a file.
 pub fn read(file: &[u8]) -> Records {
     let mut records = Records::default();
-    while let Some((message, length)) = file.get(records.whole..).and_then(next) {
+    while let Some((message, length)) = file.get(records.complete..).and_then(next) {
         match parse(message) {
             Some(Parsed::First(lock)) => records.lock = records.lock.or(lock),
             Some(Parsed::Event(event)) => records.events.push(event),
             None => break,
         }
-        records.whole += length;
+        records.complete += length;
     }
     records
 }
@@ -153,7 +151,7 @@ enum Field<'a> {
 
 /// The fields of a message, by key.
 fn fields(mut message: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
-    let mut found = Vec::new();
+    let mut fields = Vec::new();
     while !message.is_empty() {
         let key = read_varint(&mut message)?;
         let field = match key & 7 {
@@ -176,9 +174,9 @@ fn fields(mut message: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
             }
             _ => return None,
         };
-        found.push((key >> 3, field));
+        fields.push((key >> 3, field));
     }
-    Some(found)
+    Some(fields)
 }
 
 fn record(data: &[u8]) -> Vec<u8> {
@@ -264,7 +262,7 @@ mod tests {
         let file = [version, loss].concat();
         let read = read(&file);
         assert_eq!(read.events, [event(300, &[("training/training_loss", 1.5)])]);
-        assert_eq!((read.lock, read.whole), (None, file.len()));
+        assert_eq!((read.lock, read.complete), (None, file.len()));
     }
 
     #[test]
@@ -282,23 +280,25 @@ mod tests {
         let one = [start.clone(), events[0].record()].concat();
         let file = [one.clone(), events[1].record()].concat();
         for end in start.len()..=file.len() {
-            let found = read(&file[..end]);
-            assert_eq!(found.lock.as_deref(), Some("abc"));
-            let whole = if end == file.len() {
+            let records = read(&file[..end]);
+            assert_eq!(records.lock.as_deref(), Some("abc"));
+            let complete = if end == file.len() {
                 end
             } else {
                 one.len().min(if end < one.len() { start.len() } else { end })
             };
-            assert_eq!(found.whole, whole, "{end}");
+            assert_eq!(records.complete, complete, "{end}");
         }
         for at in one.len()..file.len() {
             let mut damaged = file.clone();
             damaged[at] ^= 1;
-            assert_eq!(read(&damaged).whole, one.len(), "{at}");
+            assert_eq!(read(&damaged).complete, one.len(), "{at}");
         }
-        let found = read(&file);
-        assert!(found.events[0].has(1, &[("b".to_owned(), f32::NAN)]));
-        assert!(!found.events[0].has(2, &[]) && !found.events[1].has(2, &[("a".to_owned(), 1.0)]));
+        let records = read(&file);
+        assert!(records.events[0].has(1, &[("b".to_owned(), f32::NAN)]));
+        assert!(
+            !records.events[0].has(2, &[]) && !records.events[1].has(2, &[("a".to_owned(), 1.0)])
+        );
     }
 
     proptest! {

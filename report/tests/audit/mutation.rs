@@ -8,23 +8,23 @@ use lab::audit::{Experiment, Report, Value};
 use lab::field::{Class, FieldDef, Origin};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use report::curves::Curves;
+use report::curves::LossCurves;
 
 use super::support::{experiments, lines, losses, report};
 
 struct Base {
     experiments: Vec<Experiment>,
-    losses: Curves,
+    losses: LossCurves,
     clean: Vec<(String, String)>,
     /// Findings of the audit without curves.
-    said: BTreeSet<String>,
+    lines: BTreeSet<String>,
 }
 
 static BASE: LazyLock<Base> = LazyLock::new(|| {
     let (experiments, losses) = (experiments(), losses());
     let clean = report(&experiments, &losses).clean;
-    let said = lines(&report(&experiments, &Curves::default()), true);
-    Base { experiments, losses, clean, said }
+    let lines = lines(&report(&experiments, &LossCurves::default()), true);
+    Base { experiments, losses, clean, lines }
 });
 
 fn at(set: &mut [Experiment], name: &str) -> usize {
@@ -48,7 +48,7 @@ fn three_halves() -> compiler::number::Ratio {
 
 /// Whether a rule has a new finding that names one of these.
 fn names(report: &Report, rule: &str, wanted: &[&str]) -> bool {
-    let base = &BASE.said;
+    let base = &BASE.lines;
     let new = lines(report, true);
     new.difference(base).any(|line| {
         line.starts_with(&format!("{rule} "))
@@ -103,7 +103,7 @@ fn decides(row: &FieldDef) -> bool {
 }
 
 fn audit(set: &[Experiment]) -> Report {
-    report(set, &Curves::default())
+    report(set, &LossCurves::default())
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn every_fill_setting_of_every_slot_is_found() {
         }
     }
     // A value that all of them share is not a finding.
-    assert_eq!(lines(&audit(&filled), true), BASE.said);
+    assert_eq!(lines(&audit(&filled), true), BASE.lines);
     let mut tried = 0;
     for (a, b) in &BASE.clean {
         for (setting, key) in keys() {
@@ -159,14 +159,14 @@ fn every_fill_setting_of_every_slot_is_found() {
             let who = at(&mut set, b);
             let Some(value) = set[who].values.get(&key).cloned() else { continue };
             for changed in [Some(other(Some(&value))), None] {
-                let said = changed.as_ref().map_or("absent".to_owned(), Value::to_string);
+                let value = changed.as_ref().map_or("absent".to_owned(), Value::to_string);
                 match changed {
                     Some(changed) => set[who].values.insert(key.clone(), changed),
                     None => set[who].values.remove(&key),
                 };
                 let new = lines(&audit(&set), true);
-                let new: Vec<_> = new.difference(&BASE.said).collect();
-                let start = format!("treatment-uniform {key} {b} : {said}, but ");
+                let new: Vec<_> = new.difference(&BASE.lines).collect();
+                let start = format!("treatment-uniform {key} {b} : {value}, but ");
                 let [line] = new[..] else { panic!("{a} {b} {setting}: {new:?}") };
                 assert!(line.starts_with(&start), "{line}");
                 assert!(line.trim_end().ends_with(&format!(" have {value}")), "{line}");
@@ -305,8 +305,8 @@ proptest! {
 
 /// Spikes of the published curves themselves.
 static SPIKES: LazyLock<Vec<String>> = LazyLock::new(|| {
-    let found = report(&BASE.experiments, &BASE.losses);
-    lines(&found, true).into_iter().filter(|line| line.starts_with("loss-spike ")).collect()
+    let report = report(&BASE.experiments, &BASE.losses);
+    lines(&report, true).into_iter().filter(|line| line.starts_with("loss-spike ")).collect()
 });
 
 proptest! {
@@ -335,22 +335,22 @@ proptest! {
         });
         let mut losses = BASE.losses.clone();
         losses.set(name, shuffled.collect());
-        let found = report(&BASE.experiments, &losses);
-        prop_assert!(names(&found, "data-order", &[name]), "{name}");
-        prop_assert!(!found.clean.contains(&(a.clone(), b.clone())));
+        let audited = report(&BASE.experiments, &losses);
+        prop_assert!(names(&audited, "data-order", &[name]), "{name}");
+        prop_assert!(!audited.clean.contains(&(a.clone(), b.clone())));
         // Two events of one curve that touch would merge, so skip curves with spikes of their own.
         prop_assume!(!SPIKES.iter().any(|line| line.contains(name.as_str())));
         let mut spiked = points.clone();
-        let place = (at * points.len() as f64) as usize;
-        spiked[place].1 += 0.06;
+        let point = (at * points.len() as f64) as usize;
+        spiked[point].1 += 0.06;
         let mut losses = BASE.losses.clone();
         losses.set(name, spiked);
-        let found = report(&BASE.experiments, &losses);
-        let event = format!("{:.1} +0.0", points[place].0);
-        let spikes = lines(&found, true).into_iter().filter(|l| l.starts_with("loss-spike "));
-        let told = spikes.into_iter().any(|l| l.contains(name.as_str()) && l.contains(&event));
-        prop_assert!(told, "{name} at {event}");
-        prop_assert!(found.clean.contains(&(a.clone(), b.clone())));
+        let audited = report(&BASE.experiments, &losses);
+        let event = format!("{:.1} +0.0", points[point].0);
+        let spikes = lines(&audited, true).into_iter().filter(|l| l.starts_with("loss-spike "));
+        let reported = spikes.into_iter().any(|l| l.contains(name.as_str()) && l.contains(&event));
+        prop_assert!(reported, "{name} at {event}");
+        prop_assert!(audited.clean.contains(&(a.clone(), b.clone())));
     }
 
 }

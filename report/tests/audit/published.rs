@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lab::audit::subjects;
 use report::curves::{fingerprints, spikes};
 
-use super::support::{experiments, losses, of, report, rows};
+use super::support::{experiments, losses, of_rule, report, rows};
 
 /// The stored curves keep 400 of 1600 or 2400 points, to four decimals; the published numbers use
 /// all points. So jitters agree within a third, and the odd run's factor within a seventh.
@@ -30,14 +30,14 @@ fn clean_pairs_are_those_without_a_known_confound() {
     let clean: Vec<_> = pairs.iter().filter(|(_, canon)| !dirty.contains(canon)).cloned().collect();
     assert_eq!((pairs.len(), clean.len()), (32, 17));
     let report = report(&experiments(), &losses());
-    let found: BTreeSet<_> = report.pairs.iter().cloned().collect();
-    assert_eq!(found, pairs);
-    let mut said = report.clean.clone();
-    said.sort();
-    assert_eq!(said, clean);
+    let audited: BTreeSet<_> = report.pairs.iter().cloned().collect();
+    assert_eq!(audited, pairs);
+    let mut audited_clean = report.clean.clone();
+    audited_clean.sort();
+    assert_eq!(audited_clean, clean);
     for rule in ["twin-training", "twin-data", "twin-budget", "twin-numerics", "twin-kernel"] {
-        for place in of(&report, rule).iter().flat_map(|finding| &finding.places) {
-            let canon = place.against.clone().unwrap();
+        for occurrence in of_rule(&report, rule).iter().flat_map(|finding| &finding.places) {
+            let canon = occurrence.against.clone().unwrap();
             assert!(dirty.contains(&canon), "{rule}: {canon}");
         }
     }
@@ -61,14 +61,16 @@ fn known_confounds_are_found_and_nothing_else_fails() {
     ];
     let want = want.map(|(rule, key, n)| (rule.to_owned(), key.to_owned(), n));
     assert_eq!(failing, want);
-    let told: BTreeSet<&str> =
-        of(&report, "across-families").iter().map(|f| f.key.as_str()).collect();
+    let reported: BTreeSet<&str> =
+        of_rule(&report, "across-families").iter().map(|f| f.key.as_str()).collect();
     for key in ["data.seq_len", "batch.tokens_per_step", "arch.mixer.qk_norm", "loss.nll_square"] {
-        assert!(told.contains(key), "{key}");
+        assert!(reported.contains(key), "{key}");
     }
-    let cosmetic: Vec<&str> = of(&report, "twin-cosmetic").iter().map(|f| f.key.as_str()).collect();
+    let cosmetic: Vec<&str> =
+        of_rule(&report, "twin-cosmetic").iter().map(|f| f.key.as_str()).collect();
     assert!(cosmetic.contains(&"checkpoint.every"));
-    let scores: Vec<&str> = of(&report, "twin-evaluation").iter().map(|f| f.key.as_str()).collect();
+    let scores: Vec<&str> =
+        of_rule(&report, "twin-evaluation").iter().map(|f| f.key.as_str()).collect();
     assert!(scores.contains(&"lingua.harness_tasks"));
 }
 
@@ -86,14 +88,14 @@ fn fingerprints_are_the_published_ones() {
             let column = row.keys().find(|column| column.starts_with(part)).unwrap();
             row[column].parse().unwrap()
         };
-        let near = |a: f64, b: f64, within: f64| a < b * within && b < a * within;
+        let alike = |a: f64, b: f64, within: f64| a < b * within && b < a * within;
         let other = row["verdict"].starts_with("DIFFERENT");
         assert_eq!(print.is_other(), other, "{print:?}");
-        assert!(near(print.jitter, number("paired_jitter"), JITTER), "{print:?}");
-        assert!(near(print.usual, number("group_median"), JITTER), "{print:?}");
+        assert!(alike(print.jitter, number("paired_jitter"), JITTER), "{print:?}");
+        assert!(alike(print.usual, number("group_median"), JITTER), "{print:?}");
         if other {
             assert_eq!(print.run, "GDN2Canon-1B-Nemo-1T-lr0.005");
-            assert!(near(print.ratio(), number("ratio"), FACTOR), "{}", print.ratio());
+            assert!(alike(print.ratio(), number("ratio"), FACTOR), "{}", print.ratio());
             assert_eq!(print.elevated.len() as f64, number("windows_elevated"));
         }
         seen += 1;
@@ -116,9 +118,9 @@ fn spikes_are_the_published_ones_that_stored_points_show() {
     let published: Vec<_> = published.iter().map(event).collect();
     assert_eq!(published.len(), 17);
     let groups = losses.groups(&subjects);
-    let found: Vec<_> = groups.iter().flat_map(spikes).collect();
+    let events: Vec<_> = groups.iter().flat_map(spikes).collect();
     // The same 8 of 48 runs.
-    let runs: BTreeSet<&str> = found.iter().map(|spike| spike.run).collect();
+    let runs: BTreeSet<&str> = events.iter().map(|spike| spike.run).collect();
     let known: BTreeSet<&str> = published.iter().map(|(run, ..)| run.as_str()).collect();
     assert_eq!(runs, known);
     assert_eq!(runs.len(), 8);
@@ -127,7 +129,7 @@ fn spikes_are_the_published_ones_that_stored_points_show() {
     for (run, from, to, excess) in &published {
         let points = losses.get(run).unwrap();
         if points.iter().any(|(x, _)| *x > from - 0.05 && *x < to - 0.1) {
-            let spike = found.iter().find(|s| s.run == run && s.from < *to && s.to > from - 0.05);
+            let spike = events.iter().find(|s| s.run == run && s.from < *to && s.to > from - 0.05);
             let spike = spike.unwrap_or_else(|| panic!("{run} {from}"));
             // The loss may have been higher between stored points.
             assert!(spike.excess < excess + 0.003, "{spike:?}");
@@ -135,7 +137,7 @@ fn spikes_are_the_published_ones_that_stored_points_show() {
         }
     }
     assert_eq!(visible, 9);
-    for spike in &found {
+    for spike in &events {
         let known = published.iter().any(|(run, from, to, _)| {
             run == spike.run && spike.from < *to && spike.to > from - 0.05
         });

@@ -1,13 +1,11 @@
-//! The published set, and its audit.
-//!
-//! In: the files under recipes/published/data. Out: experiments, curves, reports.
+//! The published experiments and curves, and their audit.
 
 use std::io::Read;
 use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use lab::audit::{Experiment, Finding, Findings, Report, Rules, audit, subjects, table};
-use report::curves::{self, Curves};
+use report::curves::{self, LossCurves};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../recipes/published/data").join(name)
@@ -18,11 +16,11 @@ pub(super) fn experiments() -> Vec<Experiment> {
     table("recipes.tsv", &text).unwrap()
 }
 
-pub(super) fn losses() -> Curves {
+pub(super) fn losses() -> LossCurves {
     let packed = std::fs::File::open(file("curves_trainloss_linear.csv.gz")).unwrap();
     let mut text = String::new();
     GzDecoder::new(packed).read_to_string(&mut text).unwrap();
-    Curves::parse(&text).unwrap()
+    LossCurves::parse(&text).unwrap()
 }
 
 /// Rows of a published table: cells by column.
@@ -37,15 +35,15 @@ pub(super) fn rows(name: &str) -> Vec<std::collections::BTreeMap<String, String>
     lines.map(row).collect()
 }
 
-pub(super) fn report(experiments: &[Experiment], losses: &Curves) -> Report {
+pub(super) fn report(experiments: &[Experiment], losses: &LossCurves) -> Report {
     let subjects = subjects(experiments);
-    let mut found = Findings::default();
-    curves::findings(losses, &subjects, &mut found);
-    audit(&subjects, &Rules::default(), found)
+    let mut findings = Findings::default();
+    curves::add_findings(losses, &subjects, &mut findings);
+    audit(&subjects, &Rules::default(), findings)
 }
 
 /// Findings of a rule, in the order of the report.
-pub(super) fn of<'a>(report: &'a Report, rule: &str) -> Vec<&'a Finding> {
+pub(super) fn of_rule<'a>(report: &'a Report, rule: &str) -> Vec<&'a Finding> {
     report.findings.iter().map(|(_, f)| f).filter(|f| f.rule == rule).collect()
 }
 
@@ -57,11 +55,11 @@ pub(super) fn lines(report: &Report, notes: bool) -> std::collections::BTreeSet<
         .filter(|(own, _)| notes || own.severity > lab::audit::Severity::Note);
     weighed
         .flat_map(|(_, f)| {
-            f.places.iter().map(move |place| {
-                let against = place.against.as_deref().unwrap_or("");
+            f.places.iter().map(move |occurrence| {
+                let against = occurrence.against.as_deref().unwrap_or("");
                 format!(
                     "{} {} {} {against}: {} {}",
-                    f.rule, f.key, place.experiment, f.message, place.says
+                    f.rule, f.key, occurrence.experiment, f.message, occurrence.says
                 )
             })
         })

@@ -1,7 +1,5 @@
-//! Opens a page in Chromium and drives it with a script.
-//!
-//! In: a page's file and the steps to take. Out: the script's observations, as JSON. Must stay true: the page is
-//! changed only by one script element and its hash; without Chromium a test says so, and under CI it fails.
+//! Opens a page in Chromium and drives it with a script, which reports what it saw as JSON. The page is changed only by one
+//! script element and its hash. Without Chromium a test says so, and under CI it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};

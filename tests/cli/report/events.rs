@@ -1,7 +1,4 @@
-//! Event files of `canonc report --tensorboard`.
-//!
-//! In: a finished run with a made-up log. Out: its events, read with their checksums. Must stay true: every scalar is
-//! at its step and time; equal runs give equal bytes.
+//! Event files of `canonc report --tensorboard`: every scalar is at its step and time, and equal runs give equal bytes.
 
 use std::fs;
 
@@ -21,7 +18,7 @@ fn event_files_hold_every_scalar_at_its_step_and_time() {
     let path = dir.path().join("tb/pair-treated-seed1/events.out.tfevents.0000001000.canonc");
     let file = fs::read(&path).unwrap();
     let records = tensorboard::read(&file);
-    assert_eq!(records.whole, file.len());
+    assert_eq!(records.complete, file.len());
     let lock = fs::read_to_string(dir.path().join("runs/pair/pair-treated-seed1/lock")).unwrap();
     assert!(lock.contains(&records.lock.unwrap()));
     // Each step, and an evaluation after every twentieth.

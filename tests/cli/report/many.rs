@@ -1,7 +1,5 @@
-//! Pages, texts and documents of many runs: 84 on one page, three chosen seeds of nine, a seed that diverged.
-//!
-//! In: comparisons with made-up runs. Out: their presentation. Must stay true: every fact that weakens a number is
-//! on the page, in the document and in the text alike.
+//! Pages, texts and documents of many runs: 84 on one page, three chosen seeds of nine, a seed that diverged. Every fact
+//! that weakens a number is on the page, in the document and in the text alike.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,5 @@
-//! Speed, utilisation, bits per byte, samples and means of arms on the page, and a page in a narrow window.
-//!
-//! In: runs with made-up logs and machines. Out: the page, as text and in a browser. Must stay true: utilisation is
-//! shown only against a peak that is known or given; a page never scrolls sideways as a whole.
+//! Speed, utilisation, bits per byte, samples and means of arms on the page, and a page in a narrow window, as text and in
+//! a browser.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,5 @@
-//! Least-squares curves of one arm.
-//!
-//! In: the mean losses of an arm at each size. Out: a power law, with or without a floor. Must stay true: a size
-//! is weighted by its runs; a floor is never negative; if the sizes do not determine a floor, there is none.
+//! Least-squares power laws of one arm's mean losses, with or without a floor. A size is weighted by its runs; a floor is
+//! never negative, and if the sizes do not determine one, there is none.
 
 use super::{Curve, Point};
 
@@ -44,9 +42,9 @@ pub(super) fn mean_log(point: &Point, arm: usize) -> f64 {
 /// the end of the searched range.
 pub(super) fn with_a_floor(points: &[Point], arm: usize) -> Option<Curve> {
     let at = |exponent: f64| {
-        let of: Vec<(f64, f64, f64)> =
+        let weighted: Vec<(f64, f64, f64)> =
             points.iter().map(|p| (p.runs, libm::exp(-exponent * p.x), p.means[arm])).collect();
-        line(&of)
+        line(&weighted)
     };
     let left = |exponent: f64| at(exponent).map_or(f64::INFINITY, |(.., left)| left);
     let (first, last) = EXPONENTS;

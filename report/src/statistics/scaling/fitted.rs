@@ -1,8 +1,7 @@
-//! The uncertainty of two curves fitted to runs that are paired by seed.
+//! The uncertainty of any number that is read from two curves fitted to runs that are paired by seed.
 //!
-//! In: the points, the model and both curves. Out: the standard error of any number read from the curves, with its
-//! degrees of freedom. Must stay true: residuals of the two arms at one seed are treated as dependent; if sizes are
-//! further off the curves than their seeds explain, the error is that of sizes, not of runs.
+//! Residuals of the two arms at one seed are treated as dependent. If sizes are further off the curves than their seeds
+//! explain, the error is that of sizes, not of runs.
 //!
 //! Method: a number read from least-squares curves is a weighted sum of the sizes' means, to first order; its variance
 //! follows from the products of both arms' residuals.
@@ -65,23 +64,23 @@ impl<'p> Fitted<'p> {
     pub(super) fn leverage(&self, arm: usize, x: f64) -> Option<Vec<f64>> {
         let curve = self.curves.get(arm)?;
         let inverse = self.inverse.get(arm)?;
-        let here = gradient(self.model, curve, x);
+        let at_x = gradient(self.model, curve, x);
         // A straight line in logarithms predicts log loss.
         let scale = match self.model {
             Model::PowerLaw => curve.loss(x),
             Model::PowerLawWithFloor => 1.0,
         };
-        Some(self.weights(curve, inverse, here, scale))
+        Some(self.weights(curve, inverse, at_x, scale))
     }
 
     fn weights(
         &self,
         curve: &Curve,
         inverse: &[[f64; 3]; 3],
-        of: [f64; 3],
+        gradient_at_x: [f64; 3],
         scale: f64,
     ) -> Vec<f64> {
-        let along = inverse.map(|row| dot(row, of));
+        let along = inverse.map(|row| dot(row, gradient_at_x));
         let of_point = |p: &Point| scale * p.runs * dot(along, gradient(self.model, curve, p.x));
         self.points.iter().map(of_point).collect()
     }
@@ -90,15 +89,15 @@ impl<'p> Fitted<'p> {
     /// freedom.
     pub(super) fn error(&self, weights: &[[f64; 2]]) -> Option<(f64, f64)> {
         let variance = |products: [[f64; 2]; 2], df: f64| {
-            let of = |(w, p): (&[f64; 2], &Point)| along(products, *w) / (df * p.runs);
-            weights.iter().zip(self.points).map(of).sum::<f64>()
+            let of_size = |(w, p): (&[f64; 2], &Point)| along(products, *w) / (df * p.runs);
+            weights.iter().zip(self.points).map(of_size).sum::<f64>()
         };
         let runs: usize = self.points.iter().map(|p| p.losses.len()).sum();
         let sizes = self.points.len();
         let of_sizes = (sizes - self.parameters) as f64;
         let of_seeds = (runs - sizes) as f64;
         let between = variance(self.between, of_sizes);
-        let mut found = (between, of_sizes);
+        let mut error = (between, of_sizes);
         if of_seeds > 0.0 {
             let mut pooled = [[0.0; 2]; 2];
             self.within.iter().for_each(|of_size| sum(&mut pooled, of_size));
@@ -119,12 +118,12 @@ impl<'p> Fitted<'p> {
             if p >= LACK_OF_FIT && same {
                 sum(&mut pooled, &self.between);
                 let df = of_sizes + of_seeds;
-                found = (variance(pooled, df), df);
+                error = (variance(pooled, df), df);
             } else if p >= LACK_OF_FIT {
-                found = (within, of_within);
+                error = (within, of_within);
             }
         }
-        let (variance, df) = found;
+        let (variance, df) = error;
         let error = libm::sqrt(variance);
         // Below this, in units of log compute, points are on the curve up to rounding.
         (error > 1e-10 && error.is_finite()).then_some((error, df))

@@ -28,15 +28,15 @@ impl World {
             .map(|size| {
                 let at = 1e6 * libm::pow(step, size as f64);
                 let law = |at: f64| self.floor + 2.0 * libm::pow(at / 1e6, -0.2);
-                let mut of = Size { at, base: Vec::new(), treated: Vec::new() };
+                let mut losses = Size { at, base: Vec::new(), treated: Vec::new() };
                 for _ in 0..self.seeds {
                     let common = libm::sqrt(self.shared) * draws.normal();
-                    let own = libm::sqrt(1.0 - self.shared);
-                    of.base.push(law(at) + self.noise * (common + own * draws.normal()));
-                    of.treated
-                        .push(law(at * self.gain) + self.noise * (common + own * draws.normal()));
+                    let rest = libm::sqrt(1.0 - self.shared);
+                    let (base, treated) = (law(at), law(at * self.gain));
+                    losses.base.push(base + self.noise * (common + rest * draws.normal()));
+                    losses.treated.push(treated + self.noise * (common + rest * draws.normal()));
                 }
-                of
+                losses
             })
             .collect()
     }
@@ -52,15 +52,15 @@ fn a_known_gain_is_found() {
         (0.7, 7, 200.0, 1.5, Model::PowerLawWithFloor),
     ] {
         let world = World { gain, sizes, range, floor, noise: 1e-5, ..WORLD };
-        let found = fit(&world.sizes(&mut Draws::new("test scaling")), AT).unwrap();
-        assert_eq!(found.model, model);
-        assert!((found.compute_ratio / gain - 1.0).abs() < 3e-3, "{gain}: {found:?}");
-        assert!(found.low < found.compute_ratio && found.compute_ratio < found.high);
+        let fitted = fit(&world.sizes(&mut Draws::new("test scaling")), AT).unwrap();
+        assert_eq!(fitted.model, model);
+        assert!((fitted.compute_ratio / gain - 1.0).abs() < 3e-3, "{gain}: {fitted:?}");
+        assert!(fitted.low < fitted.compute_ratio && fitted.compute_ratio < fitted.high);
         assert!(
-            (found.base.exponent - 0.2).abs() < 2e-3 && (found.base.floor - floor).abs() < 0.02
+            (fitted.base.exponent - 0.2).abs() < 2e-3 && (fitted.base.floor - floor).abs() < 0.02
         );
-        assert!((found.saved() - (1.0 - 1.0 / gain)).abs() < 5e-3);
-        assert_eq!((found.sizes, found.runs), (sizes, 3 * sizes));
+        assert!((fitted.saved() - (1.0 - 1.0 / gain)).abs() < 5e-3);
+        assert_eq!((fitted.sizes, fitted.runs), (sizes, 3 * sizes));
     }
 }
 
@@ -146,11 +146,11 @@ fn intervals_of_the_gain_cover() {
     for (name, world) in worlds {
         let mut draws = Draws::new(&format!("test scaling {name}"));
         let mut refused = 0;
-        let found = percent(600, || covers(&world.sizes(&mut draws), world.gain, &mut refused));
-        measured.push((name, found, refused));
+        let covered = percent(600, || covers(&world.sizes(&mut draws), world.gain, &mut refused));
+        measured.push((name, covered, refused));
     }
     assert!(
-        measured.iter().all(|(_, found, refused)| *found >= 94.5 && *refused == 0),
+        measured.iter().all(|(_, covered, refused)| *covered >= 94.5 && *refused == 0),
         "{measured:?}"
     );
 }
@@ -158,7 +158,7 @@ fn intervals_of_the_gain_cover() {
 /// Whether the interval holds the true gain; counts a fit that is refused.
 fn covers(sizes: &[Size], gain: f64, refused: &mut usize) -> bool {
     match fit(sizes, AT) {
-        Ok(found) => found.low <= gain && gain <= found.high,
+        Ok(fitted) => fitted.low <= gain && gain <= fitted.high,
         Err(_) => {
             *refused += 1;
             true
@@ -182,7 +182,7 @@ fn intervals_cover_with_other_numbers_of_seeds_at_each_size() {
     for (name, seeds, world) in worlds {
         let mut draws = Draws::new(&format!("test scaling seeds {name}"));
         let mut refused = 0;
-        let found = percent(600, || {
+        let covered = percent(600, || {
             let mut sizes = World { seeds: 9, ..world }.sizes(&mut draws);
             for (size, seeds) in sizes.iter_mut().zip(seeds) {
                 size.base.truncate(seeds);
@@ -190,10 +190,10 @@ fn intervals_cover_with_other_numbers_of_seeds_at_each_size() {
             }
             covers(&sizes, world.gain, &mut refused)
         });
-        measured.push((name, found, refused));
+        measured.push((name, covered, refused));
     }
     assert!(
-        measured.iter().all(|(_, found, refused)| *found >= 94.5 && *refused == 0),
+        measured.iter().all(|(_, covered, refused)| *covered >= 94.5 && *refused == 0),
         "{measured:?}"
     );
 }
@@ -204,8 +204,8 @@ fn pairing_and_seeds_narrow_the_interval() {
         let mut draws = Draws::new("test scaling width");
         let mut widths: Vec<f64> = (0..101)
             .map(|_| {
-                let found = fit(&world.sizes(&mut draws), AT).unwrap();
-                libm::log(found.high / found.low)
+                let fitted = fit(&world.sizes(&mut draws), AT).unwrap();
+                libm::log(fitted.high / fitted.low)
             })
             .collect();
         widths.sort_by(f64::total_cmp);

@@ -1,28 +1,17 @@
-//! The user's own numbers: the final values of every run, next to comparable published statements.
-//!
-//! In: runs and pairs. Out: cells. Must stay true: a number appears next to a published one only if both are the same
-//! quantity of the same family, and it is shown with its size, since sizes differ by orders of magnitude.
+//! The final values of every run, and the user's numbers next to published statements of the same quantity and family.
 
 use std::collections::BTreeSet;
 
 use lab::experiment::field_lines;
 use lab::field::FieldValue;
-use serde::Serialize;
 
-use super::published::{self, Answer};
+use super::published::{self, PublishedAnswer};
 use super::run::Run;
-use super::{Paired, Report};
-use crate::compare::{TRAINING_LOSS, unit};
+use super::run_pairs::RunPairs;
+use crate::compare::{TRAINING_LOSS, TextTable, unit};
 
 /// The final values of every run.
-#[derive(Debug, Serialize)]
-pub(super) struct Finals {
-    pub(super) head: Vec<String>,
-    pub(super) rows: Vec<Vec<String>>,
-}
-
-pub(super) fn finals(report: &Report) -> Finals {
-    let runs = report.runs();
+pub(super) fn table(runs: &[&Run]) -> TextTable {
     let metrics: BTreeSet<&String> =
         runs.iter().flat_map(|run| run.logged.curves.metrics.keys()).collect();
     let mut head: Vec<String> = ["run", "lock", "parameters", "tokens", "spikes", TRAINING_LOSS]
@@ -52,7 +41,7 @@ pub(super) fn finals(report: &Report) -> Finals {
         row.extend(metrics.iter().map(|name| last(name)));
         row
     };
-    Finals { rows: runs.iter().map(row).collect(), head }
+    TextTable::plain(head, runs.iter().map(row).collect())
 }
 
 /// `120 k`, `2.46 M`.
@@ -98,8 +87,7 @@ fn family(run: &Run) -> Option<&'static str> {
 }
 
 /// The published statements, with the user's comparable numbers.
-pub(super) fn answers(report: &Report, pairs: &[Paired]) -> Vec<Answer> {
-    let runs = report.runs();
+pub(super) fn answers(runs: &[&Run], pairs: &[RunPairs]) -> Vec<PublishedAnswer> {
     let mut answers = published::answers();
     for pair in pairs {
         let first = pair.lines.first().and_then(|(t, b)| Some((runs.get(*t)?, runs.get(*b)?)));

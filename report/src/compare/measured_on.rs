@@ -1,14 +1,10 @@
 //! What the values of a row were measured on: questions, tokens, targets, sentences, windows or steps.
-//!
-//! In: the runs of a row and its metric. Out: how many items one value is measured on, with their name. Must stay true:
-//! every metric of every task has a number; the unit is named; if runs differ in the number, both ends are given.
 
 use serde::Serialize;
 use tasks::metric::of_suite;
 
-use super::{
-    Curves, EVAL_LOSS, EXACT_MATCH, Run, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, metric_of,
-};
+use super::metric::{EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS};
+use super::runs::{Curves, Run};
 
 /// The items that each value of a row was measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,10 +20,10 @@ pub struct MeasuredOn {
 }
 
 /// Of one value: the number of items, their name, and the windows that hold them.
-type One = (u64, &'static str, Option<u64>);
+type Items = (u64, &'static str, Option<u64>);
 
 impl Curves {
-    fn over(&self, metric: &str) -> Option<One> {
+    fn items(&self, metric: &str) -> Option<Items> {
         let windows = self.windows;
         // Where the model writes its answers, each question is asked alone.
         let asked_in = windows.filter(|_| self.samples.is_none_or(|samples| samples == 0));
@@ -48,9 +44,9 @@ impl Curves {
 }
 
 /// What the values of these runs were measured on; `None` if a log does not say it.
-pub(super) fn over(base: &[Run], arm: &[Run], metric: &str) -> Option<MeasuredOn> {
-    let ended = base.iter().chain(arm).filter(|run| metric_of(run, metric).is_some());
-    let all: Vec<One> = ended.filter_map(|run| run.curves.over(metric)).collect();
+pub(super) fn measured_on(base: &[Run], arm: &[Run], metric: &str) -> Option<MeasuredOn> {
+    let ended = base.iter().chain(arm).filter(|run| run.curves.last(metric).is_some());
+    let all: Vec<Items> = ended.filter_map(|run| run.curves.items(metric)).collect();
     let (_, unit, windows) = *all.first()?;
     let counts = || all.iter().map(|(count, ..)| *count);
     let same = all.iter().all(|(_, _, other)| *other == windows);
@@ -85,11 +81,11 @@ impl MeasuredOn {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{run, two_seeds};
-    use super::super::{MEASURES, summary};
+    use super::super::made_up::run;
+    use super::super::metric::MEASURES;
     use super::*;
 
-    fn one(edit: impl Fn(&mut Curves)) -> Run {
+    fn edited(edit: impl Fn(&mut Curves)) -> Run {
         let mut run = run(0, 1.0, 0.5);
         edit(&mut run.curves);
         run
@@ -98,12 +94,12 @@ mod tests {
     #[test]
     fn every_metric_of_every_task_has_a_number_and_its_unit() {
         let lano = |metric: &str| {
-            let run = one(|curves| {
+            let run = edited(|curves| {
                 (curves.windows, curves.samples) = (Some(4), Some(64));
                 curves.metrics.insert(metric.to_owned(), vec![(20, 0.5)]);
                 curves.asked.insert(format!("{EXACT_MATCH}, level 2"), 60);
             });
-            over(&[run], &[], metric).map(MeasuredOn::text)
+            measured_on(&[run], &[], metric).map(MeasuredOn::text)
         };
         for (metric, text) in [
             (TRAINING_LOSS, "2 steps at the end"),
@@ -125,17 +121,15 @@ mod tests {
 
     #[test]
     fn numbers_that_differ_between_runs_are_both_given() {
-        let of = |count: u64, windows: u64| {
-            one(|curves| {
+        let run = |count: u64, windows: u64| {
+            edited(|curves| {
                 curves.asked.insert(EVAL_LOSS.to_owned(), count);
                 curves.windows = Some(windows);
             })
         };
-        let text = |a: Run, b: Run| over(&[a], &[b], EVAL_LOSS).unwrap().text();
-        assert_eq!(text(of(58, 4), of(60, 4)), "58 … 60 targets in 4 windows");
-        assert_eq!(text(of(60, 4), of(60, 8)), "60 targets");
-        assert_eq!(text(of(1, 1), of(1, 1)), "1 target in 1 window");
-        let text = summary(&two_seeds()).text();
-        assert!(text.contains("measured on") && text.contains("2 steps at the end"), "{text}");
+        let text = |a: Run, b: Run| measured_on(&[a], &[b], EVAL_LOSS).unwrap().text();
+        assert_eq!(text(run(58, 4), run(60, 4)), "58 … 60 targets in 4 windows");
+        assert_eq!(text(run(60, 4), run(60, 8)), "60 targets");
+        assert_eq!(text(run(1, 1), run(1, 1)), "1 target in 1 window");
     }
 }

@@ -1,8 +1,5 @@
-//! The numbers that a page's script draws.
-//!
-//! In: a report. Out: one JSON value. Must stay true: each series appears once, thinned by means if long, with
-//! seven figures; NaN is null; fields form one table of distinct values, so that fifty equal locks
-//! cost as much as one.
+//! The numbers that a page's script draws, as one JSON value: each series once, thinned by means if long, with seven
+//! figures; NaN is null. Fields form one table of distinct values, so that fifty equal locks cost as much as one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,28 +8,29 @@ use lab::experiment::field_lines;
 use lab::field::{Class, Origin, TABLE};
 use serde_json::{Value, json};
 
-use super::run::{Run, thinned};
+use super::contents::PageContents;
+use super::run::{MOST_POINTS, Run, thinned};
+use super::run_pairs::RunPairs;
 use super::speed;
-use super::verdicts::Judged;
-use super::{Paired, Report};
+use super::verdicts::RunVerdicts;
 use crate::compare::{TRAINING_LOSS, unit};
 
-pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value {
-    let runs = report.runs();
-    let parts = report.part_numbers();
+pub(super) fn json(contents: &PageContents, pairs: &[RunPairs], verdicts: &RunVerdicts) -> Value {
+    let runs = contents.runs();
+    let parts = contents.part_numbers();
     json!({
-        "title": report.title(),
+        "title": contents.title(),
         "runs": runs.iter().zip(parts).map(|(run, part)| of_run(run, part, &runs)).collect::<Vec<_>>(),
         "units": units(&runs),
         "fields": fields(&runs),
         "pairs": pairs.iter().map(of_pair).collect::<Vec<_>>(),
-        "judged": judged.json(),
-        "published": report.published.json(),
+        "judged": verdicts.json(),
+        "published": contents.published.json(),
     })
 }
 
-fn of_pair(pair: &Paired) -> Value {
-    let Paired { title, lines, replicate, finals: _, noise, design: _ } = pair;
+fn of_pair(pair: &RunPairs) -> Value {
+    let RunPairs { title, lines, replicate, finals: _, noise, design: _ } = pair;
     json!({ "title": title, "lines": lines, "replicate": replicate, "noise": noise.is_some() })
 }
 
@@ -116,7 +114,7 @@ fn of_series(points: &[(u64, f64)]) -> Value {
 
 /// A series of sums, which are not averaged: the end of each block.
 fn of_ends(points: &[(u64, f64)]) -> Value {
-    let block = points.len().div_ceil(super::MOST_POINTS).max(1);
+    let block = points.len().div_ceil(MOST_POINTS).max(1);
     let ends: Vec<&(u64, f64)> = points.chunks(block).filter_map(<[_]>::last).collect();
     json!({
         "steps": ends.iter().map(|(step, _)| *step).collect::<Vec<_>>(),
@@ -150,9 +148,9 @@ fn fields(runs: &[&Run]) -> Value {
             of_runs.iter().map(|run| run.get(path).map_or("", String::as_str)).collect();
         let distinct: BTreeSet<&str> = values.iter().copied().collect();
         let distinct: Vec<&str> = distinct.into_iter().collect();
-        let of: Vec<Option<usize>> =
-            values.iter().map(|value| distinct.iter().position(|known| known == value)).collect();
-        json!({ "path": path, "class": class(path), "values": distinct, "of": of })
+        let index = |value: &&str| distinct.iter().position(|known| known == value);
+        let of_runs: Vec<Option<usize>> = values.iter().map(index).collect();
+        json!({ "path": path, "class": class(path), "values": distinct, "of": of_runs })
     });
     Value::Array(table.collect())
 }

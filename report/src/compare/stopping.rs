@@ -1,18 +1,16 @@
-//! Looks of a sequential stopping rule: the decisions after each seed.
+//! Looks of a sequential stopping rule: the decision on each treated arm after each seed.
 //!
-//! In: a comparison with a declared stopping rule. Out: for each treated arm its look after a number of seeds, and the
-//! seeds that its tables show. Must stay true: looks depend only on the runs in the locked order of seeds, so they are
-//! reproducible; the first decisive look of an arm counts, and its tables show the seeds up to that look, whatever
-//! ran later; after a seed without a difference there is no new decision, since skipping it would make
-//! the rule invalid.
+//! The first decisive look of an arm counts, and its tables show the seeds up to that look, whatever ran later. After a
+//! seed without a difference there is no new decision, since skipping it would make the rule invalid.
 
 use serde::Serialize;
 
-use super::{Analysis, Arm, Comparison, Role, Unit, analysis_of, metric_of, paired, unit};
+use super::analysis::Analysis;
+use super::comparison::Comparison;
+use super::metric::unit;
+use super::runs::{Arm, paired};
+use super::unit::Unit;
 use crate::statistics::sequential::{Decision, Look, StoppingRule};
-
-/// The file of looks in a comparison's folder: one object per line, with the id of the lock.
-pub const LOOKS: &str = "looks.jsonl";
 
 /// A look at one arm after a seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,15 +27,14 @@ pub struct ArmLook {
 impl Comparison {
     /// The look at each treated arm after `seeds` seeds; empty without a stopping rule.
     pub fn looks(&self, seeds: usize) -> Vec<ArmLook> {
-        let analysis = analysis_of(self);
+        let analysis = self.analysis();
         let (Some(most), Some(base)) = (analysis.max_seeds, self.base()) else { return Vec::new() };
-        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
-        let looked = treated.map(|arm| ArmLook {
+        let looks = self.treated().map(|arm| ArmLook {
             arm: arm.name.clone(),
             metric: analysis.primary.clone(),
             look: self.look(&analysis, base, arm, seeds.min(most), most),
         });
-        looked.collect()
+        looks.collect()
     }
 
     /// The looks after all seeds so far, or each arm's decisive look.
@@ -47,20 +44,21 @@ impl Comparison {
 
     /// With a stopping rule, the seeds that the rows are of: of several arms the most.
     pub fn used_seeds(&self) -> Option<usize> {
-        analysis_of(self).max_seeds?;
-        let seeds = self.pairs().into_iter().map(|pair| pair.seeds.unwrap_or_else(|| self.seeds()));
-        seeds.max()
+        self.analysis().max_seeds?;
+        let base = self.base()?;
+        self.treated()
+            .map(|arm| self.decided_after(base, arm).unwrap_or_else(|| self.seeds()))
+            .max()
     }
 
     /// How many seeds were run.
-    fn seeds(&self) -> usize {
-        let runs = self.arms.iter().flat_map(|arm| arm.points.iter().flatten());
-        runs.map(|run| run.seed + 1).max().unwrap_or(0)
+    pub(super) fn seeds(&self) -> usize {
+        self.runs().map(|run| run.seed + 1).max().unwrap_or(0)
     }
 
     /// The seeds after which the rule decided on an arm. The arm's tables show these.
     pub(super) fn decided_after(&self, base: &Arm, arm: &Arm) -> Option<usize> {
-        let analysis = analysis_of(self);
+        let analysis = self.analysis();
         let most = analysis.max_seeds?;
         let look = self.look(&analysis, base, arm, self.seeds().min(most), most);
         match look.decision {
@@ -79,7 +77,7 @@ impl Comparison {
         let pairs = paired(base, arm);
         let difference = |seed: usize| {
             let (base, arm) = pairs.iter().find(|(base, _)| base.seed == seed)?;
-            let [base, arm] = [base, arm].map(|run| metric_of(run, &analysis.primary));
+            let [base, arm] = [base, arm].map(|run| run.curves.last(&analysis.primary));
             Some(arm? - base?)
         };
         let judged = unit(&analysis.primary) != Unit::Seconds;
@@ -99,31 +97,5 @@ impl Comparison {
             undefined: None,
             decision: if seeds == most { Decision::Exhausted } else { Decision::Continue },
         })
-    }
-
-    /// The rule's decision on each arm, one sentence each.
-    pub(super) fn decisions(&self) -> Vec<String> {
-        let said = |ArmLook { arm, metric, look }: ArmLook| {
-            let what = match look.decision {
-                Decision::Continue => "the rule has not decided yet",
-                Decision::Differs => "the arms differ",
-                Decision::Equivalent => "the arms are equivalent within the margin",
-                Decision::Exhausted => "nothing is decided, and no seeds remain",
-            };
-            let later = self.seeds().saturating_sub(look.n);
-            let later = match (look.decision, later) {
-                (Decision::Differs | Decision::Equivalent, 1..) => {
-                    let (later, change, are) = match later {
-                        1 => (dsl::counted(1, "later seed"), "changes", "is"),
-                        _ => (dsl::counted(later, "later seed"), "change", "are"),
-                    };
-                    format!("; {later} {change} nothing and {are} not in its rows")
-                }
-                _ => String::new(),
-            };
-            let (metric, seeds) = (&metric, dsl::counted(look.n, "seed"));
-            format!("{arm}, by {metric}: after {seeds} {what}{later}.")
-        };
-        self.last_looks().into_iter().map(said).collect()
     }
 }

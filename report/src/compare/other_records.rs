@@ -1,9 +1,8 @@
-//! Other locks and finished runs of a comparison's arms, with other seeds.
+//! Other locks and finished runs of a comparison's arms, with other seeds: choosing seeds after seeing results can
+//! reverse any difference.
 //!
-//! In: a locked comparison, the folder of locks and the folder of runs. Out: comparison locks of the same arms, and the
-//! finished seeds that this lock leaves out: choosing seeds after seeing results can reverse any difference. Must
-//! stay true: arms are the same if their training texts agree except for seeds, whatever their names; nothing is
-//! written; an unreadable file is skipped, since the command that uses it reports the error.
+//! Arms are the same if their training texts agree except for seeds, whatever their names. An unreadable file is skipped,
+//! since the command that uses it reports the error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ use dsl::counted;
 
 /// A lock that compares the same arms.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Sibling {
+pub struct OtherLock {
     /// The comparison's name.
     pub name: String,
     /// Path of its lock.
@@ -46,11 +45,11 @@ pub struct LeftOut {
 
 /// Other locks and runs of a comparison's arms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Siblings {
+pub struct OtherRecords {
     /// Seeds of this lock that its rows are of: with a stopping rule, those up to the look that decided.
     pub used: usize,
     /// Other locks of the same arms.
-    pub locks: Vec<Sibling>,
+    pub locks: Vec<OtherLock>,
     /// Finished runs of treated arms, by seed.
     pub left_out: Vec<LeftOut>,
     /// Looks taken in this comparison's folder under another lock: this analysis was declared after them.
@@ -85,90 +84,99 @@ pub struct EarlierReport {
     pub added: Vec<(u64, u64)>,
 }
 
+/// The file of looks in a comparison's folder: one object per line, with the id of the lock.
+pub const LOOKS: &str = "looks.jsonl";
+
 /// The file of results that were shown: one line for each lock, with the ids of its runs.
 pub const REPORTED: &str = "reported.jsonl";
 
-impl Siblings {
+impl OtherRecords {
     /// What a reader of the comparison must know about them, one sentence each.
-    pub fn warnings(&self) -> Vec<String> {
-        let used = self.used;
-        let mut said = Vec::new();
-        let paired = self.left_out.iter().filter(|seed| seed.paired).count();
-        if !self.left_out.is_empty() {
-            let seeds: Vec<String> = self
-                .left_out
-                .iter()
-                .map(|seed| format!("init {} data {}", seed.init, seed.data))
-                .collect();
-            let pairs = match paired == self.left_out.len() {
-                true => String::new(),
-                false => format!(", {paired} of them with the base"),
-            };
-            said.push(format!(
-                "Warning: this lock compares {used} of {} seeds of these arms that finished{pairs}; it leaves out {}.",
-                used + self.left_out.len(),
-                seeds.join(", ")
-            ));
-        }
-        for EarlierLooks { lock, looks, decision } in &self.earlier_looks {
-            said.push(format!(
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let looks = self.earlier_looks.iter().map(|EarlierLooks { lock, looks, decision }| {
+            format!(
                 "Warning: {looks} looks were taken here under another lock ({}, last: {decision}) before this analysis \
                  was declared.",
                 lock.get(..12).unwrap_or(lock)
-            ));
-        }
-        for EarlierReport { lock, seeds, added } in &self.earlier_reports {
-            if added.is_empty() && self.earlier_looks.iter().any(|looks| looks.lock == *lock) {
-                continue;
-            }
-            let since = match added.is_empty() {
-                true => "before this analysis was declared".to_owned(),
-                false => {
-                    let each: Vec<String> = added
-                        .iter()
-                        .map(|(init, data)| format!("init {init} data {data}"))
-                        .collect();
-                    format!("before this lock added {}", each.join(", "))
-                }
-            };
-            said.push(format!(
-                "Warning: the results of {} were shown here under another lock ({}) {since}.",
-                counted(*seeds, "seed"),
-                lock.get(..12).unwrap_or(lock)
-            ));
-        }
-        if !self.taken.is_empty() {
-            said.push(format!(
+            )
+        });
+        let reports = self.earlier_reports.iter().filter(|report| {
+            let looked = self.earlier_looks.iter().any(|looks| looks.lock == report.lock);
+            !(report.added.is_empty() && looked)
+        });
+        let taken = (!self.taken.is_empty()).then(|| {
+            format!(
                 "Warning: {} of the runs are in folders of other comparisons: the stopping rule and the order of seeds \
                  may have been chosen after their results were known.",
                 self.taken.len()
-            ));
-        }
-        said
+            )
+        });
+        let seeds = self.seeds_left_out().into_iter();
+        seeds.chain(looks).chain(reports.map(EarlierReport::warning)).chain(taken).collect()
+    }
+
+    fn seeds_left_out(&self) -> Option<String> {
+        let (used, count) = (self.used, self.left_out.len());
+        let paired = self.left_out.iter().filter(|seed| seed.paired).count();
+        let seeds: Vec<String> = self
+            .left_out
+            .iter()
+            .map(|seed| format!("init {} data {}", seed.init, seed.data))
+            .collect();
+        let pairs = match paired == count {
+            true => String::new(),
+            false => format!(", {paired} of them with the base"),
+        };
+        (count > 0).then(|| {
+            format!(
+                "Warning: this lock compares {used} of {} seeds of these arms that finished{pairs}; it leaves out {}.",
+                used + count,
+                seeds.join(", ")
+            )
+        })
     }
 
     /// Facts that weaken no number, one sentence each.
-    pub fn notes(&self) -> Vec<String> {
-        let said = |Sibling { path, seeds, .. }: &Sibling| {
+    pub(super) fn notes(&self) -> Vec<String> {
+        let note = |OtherLock { path, seeds, .. }: &OtherLock| {
             let count = counted(seeds.len(), "seed");
             format!("Note: {} compares the same arms with {count}.", path.display())
         };
-        self.locks.iter().map(said).collect()
+        self.locks.iter().map(note).collect()
     }
 }
 
-/// Looks for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders, `places` are the
-/// folders of the runs that are compared, and `used` the seeds that the rows are of, where a stopping rule decided.
-pub fn siblings(
+impl EarlierReport {
+    fn warning(&self) -> String {
+        let EarlierReport { lock, seeds, added } = self;
+        let since = match added.is_empty() {
+            true => "before this analysis was declared".to_owned(),
+            false => {
+                let each: Vec<String> =
+                    added.iter().map(|(init, data)| format!("init {init} data {data}")).collect();
+                format!("before this lock added {}", each.join(", "))
+            }
+        };
+        format!(
+            "Warning: the results of {} were shown here under another lock ({}) {since}.",
+            counted(*seeds, "seed"),
+            lock.get(..12).unwrap_or(lock)
+        )
+    }
+}
+
+/// Searches the folder of lock files and that of runs, which holds the folders of comparisons. `run_folders` are those of
+/// the runs that are compared, and `used` the seeds that the rows are of, where a stopping rule decided.
+pub fn other_records(
     comparison: &lab::comparison::Comparison,
     locks: &Path,
     runs: &Path,
-    places: &[PathBuf],
+    run_folders: &[PathBuf],
     used: Option<usize>,
-) -> Siblings {
+) -> OtherRecords {
     let used = used.unwrap_or(usize::MAX).min(comparison.seeds.len());
     let folder = runs.join(&comparison.name);
-    Siblings {
+    OtherRecords {
         used,
         locks: other_locks(comparison, locks),
         left_out: left_out(comparison, runs, used),
@@ -176,34 +184,34 @@ pub fn siblings(
         earlier_reports: earlier_reports(comparison, &folder, used),
         taken: match comparison.analysis.stop {
             Stop::Fixed => Vec::new(),
-            Stop::Sequential { .. } => taken(places, &folder),
+            Stop::Sequential { .. } => outside(run_folders, &folder),
         },
     }
 }
 
-/// The places that are not in the comparison's own folder.
-fn taken(places: &[PathBuf], folder: &Path) -> Vec<PathBuf> {
-    places.iter().filter(|place| !place.starts_with(folder)).cloned().collect()
+/// The folders of runs outside of the comparison's folder.
+fn outside(run_folders: &[PathBuf], folder: &Path) -> Vec<PathBuf> {
+    run_folders.iter().filter(|run| !run.starts_with(folder)).cloned().collect()
 }
 
 fn earlier_looks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<EarlierLooks> {
-    let own = comparison.id().to_string();
-    let mut found: Vec<EarlierLooks> = Vec::new();
-    for line in disk::json_lines(&folder.join(super::LOOKS)) {
+    let this_lock = comparison.id().to_string();
+    let mut earlier: Vec<EarlierLooks> = Vec::new();
+    for line in disk::json_lines(&folder.join(LOOKS)) {
         let word = |key: &str| line.get(key).and_then(serde_json::Value::as_str).map(str::to_owned);
         let (Some(lock), Some(decision)) = (word("lock"), word("decision")) else { continue };
-        if lock == own {
+        if lock == this_lock {
             continue;
         }
-        match found.iter_mut().find(|known| known.lock == lock) {
+        match earlier.iter_mut().find(|known| known.lock == lock) {
             Some(known) => {
                 known.looks += 1;
                 known.decision = decision;
             }
-            None => found.push(EarlierLooks { lock, looks: 1, decision }),
+            None => earlier.push(EarlierLooks { lock, looks: 1, decision }),
         }
     }
-    found
+    earlier
 }
 
 /// Results shown before this lock's own, of runs that it shares. The file is in the order of time.
@@ -212,7 +220,7 @@ fn earlier_reports(
     folder: &Path,
     used: usize,
 ) -> Vec<EarlierReport> {
-    let own = comparison.id().to_string();
+    let this_lock = comparison.id().to_string();
     let treated: Vec<(usize, String)> = comparison
         .runs()
         .into_iter()
@@ -234,11 +242,11 @@ fn earlier_reports(
         })
     };
     let lines = disk::json_lines(&folder.join(REPORTED)).into_iter().filter_map(report);
-    lines.take_while(|report| report.lock != own).filter(|report| report.seeds > 0).collect()
+    lines.take_while(|report| report.lock != this_lock).filter(|report| report.seeds > 0).collect()
 }
 
-fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<Sibling> {
-    let own = comparison.id().to_string();
+fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<OtherLock> {
+    let this_lock = comparison.id().to_string();
     let grid: Vec<&str> =
         comparison.grid.iter().flat_map(|row| &row.paths).map(String::as_str).collect();
     let keys: BTreeMap<&str, Digest> = comparison
@@ -249,21 +257,23 @@ fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<S
     let Some(base) = keys.get(comparison.base.as_str()) else { return Vec::new() };
     let treated: BTreeSet<Digest> =
         keys.iter().filter(|(name, _)| **name != comparison.base).map(|(_, key)| *key).collect();
-    let mut found = Vec::new();
+    let mut others = Vec::new();
     for path in entries(folder) {
         if path.extension().is_none_or(|end| end != "lock") {
             continue;
         }
         let Ok(text) = read_text(&path, SMALL) else { continue };
-        let Some(Header { name, id, base: their_base, seeds, grid: theirs }) = header(&text) else {
+        let Some(LockHeader { name, id, base: their_base, seeds, grid: theirs }) =
+            LockHeader::parse(&text)
+        else {
             continue;
         };
-        if id == own {
+        if id == this_lock {
             continue;
         }
         // A field that either lock varies is not part of the arm.
         let free: Vec<&str> = theirs.iter().map(String::as_str).chain(grid.clone()).collect();
-        let of =
+        let key_of =
             |arm: &str| section(&text, &format!("arm.{arm}.train")).map(|lines| key(&lines, &free));
         let (base, treated) = match theirs.is_empty() {
             true => (*base, treated.clone()),
@@ -274,42 +284,38 @@ fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<S
                 (base, comparison.arms.iter().filter(|arm| !is_base(arm)).map(key).collect())
             }
         };
-        let others = arms(&text).into_iter().filter(|arm| *arm != their_base);
-        let shares = others.filter_map(|arm| of(&arm)).any(|key| treated.contains(&key));
-        if shares && of(&their_base) == Some(base) {
-            found.push(Sibling { name, path, id, seeds });
+        let their_treated = arms(&text).into_iter().filter(|arm| *arm != their_base);
+        let shares = their_treated.filter_map(|arm| key_of(&arm)).any(|key| treated.contains(&key));
+        if shares && key_of(&their_base) == Some(base) {
+            others.push(OtherLock { name, path, id, seeds });
         }
     }
-    found
+    others
 }
 
-fn left_out(
-    comparison: &lab::comparison::Comparison,
-    folder: &Path,
-    of_rows: usize,
-) -> Vec<LeftOut> {
+fn left_out(comparison: &lab::comparison::Comparison, folder: &Path, used: usize) -> Vec<LeftOut> {
     let mut of_key: BTreeMap<Digest, (&str, Role)> = BTreeMap::new();
-    let mut used: BTreeSet<(u64, u64)> = BTreeSet::new();
+    let mut compared: BTreeSet<(u64, u64)> = BTreeSet::new();
     for run in comparison.runs() {
         let role = if run.role == Role::Replicate { Role::Base } else { run.role };
         of_key.insert(key(&run.experiment.train_text(), &[]), (run.arm.as_str(), role));
     }
     for Seeds { init, data, eval: _ } in
-        comparison.seeds.iter().take(of_rows).chain(&comparison.replicate)
+        comparison.seeds.iter().take(used).chain(&comparison.replicate)
     {
-        used.insert((*init, *data));
+        compared.insert((*init, *data));
     }
-    let mut found: BTreeMap<(u64, u64), LeftOut> = BTreeMap::new();
+    let mut left_out: BTreeMap<(u64, u64), LeftOut> = BTreeMap::new();
     for path in entries(folder) {
         for run in std::iter::once(path.clone()).chain(entries(&path)) {
             let paths = Paths::new(&run);
             let Some((seeds, key)) = finished(&paths) else { continue };
             let Some((arm, role)) = of_key.get(&key) else { continue };
-            if used.contains(&seeds) {
+            if compared.contains(&seeds) {
                 continue;
             }
             let (init, data) = seeds;
-            let seed = found.entry(seeds).or_insert_with(|| LeftOut {
+            let seed = left_out.entry(seeds).or_insert_with(|| LeftOut {
                 init,
                 data,
                 arms: BTreeMap::new(),
@@ -321,7 +327,7 @@ fn left_out(
     }
     // The base alone is a replicate for the noise of another comparison.
     let treated = |seed: &LeftOut| seed.arms.keys().any(|arm| *arm != comparison.base);
-    found.into_values().filter(treated).collect()
+    left_out.into_values().filter(treated).collect()
 }
 
 /// The seeds of a finished run, and the digest of its training text without them.
@@ -364,7 +370,7 @@ fn arms(text: &str) -> Vec<String> {
 }
 
 /// Facts from the first sections of a comparison's lock.
-struct Header {
+struct LockHeader {
     name: String,
     id: String,
     base: String,
@@ -372,30 +378,32 @@ struct Header {
     grid: Vec<String>,
 }
 
-fn header(text: &str) -> Option<Header> {
-    if !text.lines().take(8).any(|line| line == "kind = \"comparison\"") {
-        return None;
+impl LockHeader {
+    fn parse(text: &str) -> Option<LockHeader> {
+        if !text.lines().take(8).any(|line| line == "kind = \"comparison\"") {
+            return None;
+        }
+        let table = |name: &str| section(text, name)?.parse::<toml::Table>().ok();
+        let name = text.lines().take(8).find_map(|line| line.strip_prefix("name = "))?;
+        let id = table("digests")?.get("comparison")?.as_str()?.to_owned();
+        let declared = table("comparison")?;
+        let list = |which: &str| -> Option<Vec<u64>> {
+            let list = declared.get("seeds")?.get(which)?.as_array()?;
+            list.iter().map(seed).collect()
+        };
+        let (init, data) = (list("init")?, list("data")?);
+        let grid = section(text, "comparison")?;
+        let grid = grid.lines().filter_map(|line| line.strip_prefix("grid."));
+        let grid = grid.filter_map(|line| line.split(" = ").next());
+        let grid = grid.flat_map(|key| key.trim_matches('"').split(", ").map(str::to_owned));
+        Some(LockHeader {
+            name: name.trim_matches('"').to_owned(),
+            id,
+            base: declared.get("base")?.as_str()?.to_owned(),
+            seeds: init.into_iter().zip(data).collect(),
+            grid: grid.collect(),
+        })
     }
-    let table = |name: &str| section(text, name)?.parse::<toml::Table>().ok();
-    let name = text.lines().take(8).find_map(|line| line.strip_prefix("name = "))?;
-    let id = table("digests")?.get("comparison")?.as_str()?.to_owned();
-    let declared = table("comparison")?;
-    let list = |which: &str| -> Option<Vec<u64>> {
-        let list = declared.get("seeds")?.get(which)?.as_array()?;
-        list.iter().map(seed).collect()
-    };
-    let (init, data) = (list("init")?, list("data")?);
-    let grid = section(text, "comparison")?;
-    let grid = grid.lines().filter_map(|line| line.strip_prefix("grid."));
-    let grid = grid.filter_map(|line| line.split(" = ").next());
-    let grid = grid.flat_map(|key| key.trim_matches('"').split(", ").map(str::to_owned));
-    Some(Header {
-        name: name.trim_matches('"').to_owned(),
-        id,
-        base: declared.get("base")?.as_str()?.to_owned(),
-        seeds: init.into_iter().zip(data).collect(),
-        grid: grid.collect(),
-    })
 }
 
 /// A seed. Seeds too large for TOML's integers are strings.
@@ -414,9 +422,9 @@ fn written_seed(text: &str) -> Option<u64> {
 /// Paths in a folder, sorted; empty if it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    found.sort();
-    found
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
 }
 
 #[cfg(test)]
@@ -425,27 +433,27 @@ mod tests {
 
     #[test]
     fn runs_of_other_folders_are_warned_of_under_a_stopping_rule() {
-        let places = ["runs/own/a", "runs/fixed/b", "runs/own2/c"].map(PathBuf::from);
-        let found = taken(&places, Path::new("runs/own"));
-        assert_eq!(found, places[1..]);
-        let said = Siblings { taken: found, ..Siblings::default() }.warnings();
-        assert!(said.len() == 1 && said[0].starts_with("Warning: 2 of the runs"), "{said:?}");
+        let folders = ["runs/own/a", "runs/fixed/b", "runs/own2/c"].map(PathBuf::from);
+        let outside = outside(&folders, Path::new("runs/own"));
+        assert_eq!(outside, folders[1..]);
+        let warnings = OtherRecords { taken: outside, ..OtherRecords::default() }.warnings();
+        assert!(warnings.len() == 1 && warnings[0].starts_with("Warning: 2 of the runs"));
     }
 
     #[test]
     fn one_seed_is_not_called_seeds() {
-        let lock = |seeds: &[(u64, u64)]| Sibling {
+        let lock = |seeds: &[(u64, u64)]| OtherLock {
             name: "one".to_owned(),
             path: PathBuf::from("one.lock"),
             id: String::new(),
             seeds: seeds.to_vec(),
         };
-        let said = |seeds: &[(u64, u64)]| {
-            let siblings = Siblings { locks: vec![lock(seeds)], ..Siblings::default() };
-            assert!(siblings.warnings().is_empty(), "a note is not a warning");
-            siblings.notes().remove(0)
+        let note = |seeds: &[(u64, u64)]| {
+            let records = OtherRecords { locks: vec![lock(seeds)], ..OtherRecords::default() };
+            assert!(records.warnings().is_empty(), "a note is not a warning");
+            records.notes().remove(0)
         };
-        assert_eq!(said(&[(1, 1)]), "Note: one.lock compares the same arms with 1 seed.");
-        assert!(said(&[(1, 1), (2, 2)]).ends_with("with 2 seeds."));
+        assert_eq!(note(&[(1, 1)]), "Note: one.lock compares the same arms with 1 seed.");
+        assert!(note(&[(1, 1), (2, 2)]).ends_with("with 2 seeds."));
     }
 }

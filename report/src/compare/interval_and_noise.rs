@@ -1,13 +1,11 @@
-//! The result for one metric, before adjusting for the family of tests.
+//! The interval of a metric's mean difference and the A/A noise of that mean, or the reason why either is missing.
 //!
-//! In: paired differences of a metric, the same metric of the base and its replicate, and the seeds that the lock
-//! varies. Out: the primary interval, and the A/A noise of a mean, or the reason why either is missing. Must
-//! stay true: times are compared as ratios on the log scale, and only if the base agrees with itself; noise
-//! needs three replicates with other init and data seeds and is that of a mean, like the difference next to it.
+//! Times are compared as ratios on the log scale, and only if the base agrees with itself. Noise needs three replicates
+//! with other init and data seeds, and is that of a mean, like the difference next to it.
 
 use serde::Serialize;
 
-use super::Unit;
+use super::unit::Unit;
 use crate::statistics::noise::{self, Bounds, OfMean};
 use crate::statistics::paired::Paired;
 use crate::statistics::ratio::{self, Refused};
@@ -25,6 +23,22 @@ pub struct Varied {
     pub init: bool,
     /// The seed of the data.
     pub data: bool,
+}
+
+impl Varied {
+    /// Whether all seeds are distinct.
+    pub(super) fn all(self) -> bool {
+        self.init && self.data
+    }
+
+    /// The seeds that are not all distinct.
+    pub(super) fn shared(self) -> &'static str {
+        match (self.init, self.data) {
+            (true, _) => "data seeds",
+            (false, true) => "init seeds",
+            (false, false) => "init and data seeds",
+        }
+    }
 }
 
 /// Why a row has no interval.
@@ -60,7 +74,7 @@ pub enum NoNoise {
 }
 
 /// The mean difference with its interval; for times, of the logarithms of ratios.
-pub(super) fn result(
+pub(super) fn interval(
     unit: Unit,
     differences: &[f64],
     of_itself: &[(f64, f64)],
@@ -68,29 +82,29 @@ pub(super) fn result(
     confidence: Confidence,
     anytime: bool,
 ) -> Result<Paired, NoInterval> {
-    let of = |differences: &[f64]| {
-        let found = if anytime { at_any_look } else { Paired::from_differences };
-        found(differences, confidence).map_err(NoInterval::Undefined)
+    let interval = |differences: &[f64]| {
+        let method = if anytime { at_any_look } else { Paired::from_differences };
+        method(differences, confidence).map_err(NoInterval::Undefined)
     };
     match unit {
-        Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => of(differences),
+        Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => interval(differences),
         Unit::Seconds => {
             let itself = ratios(of_itself);
             ratio::ratio(differences, &itself, bound, confidence).map_err(NoInterval::Time)?;
             let logs: Vec<f64> = differences.iter().map(|ratio| libm::log(*ratio)).collect();
-            of(&logs)
+            interval(&logs)
         }
     }
 }
 
 /// The mean difference with an interval and a p value that stay valid under repeated looks.
 fn at_any_look(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
-    let found = Paired::from_differences(differences, confidence)?;
+    let fixed = Paired::from_differences(differences, confidence)?;
     let rule = StoppingRule::new(confidence, MOST_LOOKS);
     let too_few = Undefined::TooFew { have: differences.len(), need: rule.fewest() };
     let look = rule.at(differences).ok_or(too_few)?;
     let (low, high) = look.interval.ok_or(too_few)?;
-    Ok(Paired { low, high, p: look.p.unwrap_or(1.0), ..found })
+    Ok(Paired { low, high, p: look.p.unwrap_or(1.0), ..fixed })
 }
 
 /// Anytime p value of the hypothesis that the true difference is at or beyond the margin.
@@ -111,13 +125,13 @@ pub(super) fn noise(
 ) -> Result<AaNoise, NoNoise> {
     let bounds = match unit {
         Unit::Seconds => {
-            let found = ratio::base_against_itself(&ratios(of_itself));
-            return found.map(AaNoise::Ratio).map_err(NoNoise::Time);
+            let ratio = ratio::base_against_itself(&ratios(of_itself));
+            return ratio.map(AaNoise::Ratio).map_err(NoNoise::Time);
         }
         Unit::Share => Some(Bounds::SHARE),
         Unit::Nats | Unit::Count | Unit::Unknown => None,
     };
-    if of_itself.len() >= noise::FEWEST && !(varied.init && varied.data) {
+    if of_itself.len() >= noise::FEWEST && !varied.all() {
         return Err(NoNoise::NotVaried(varied));
     }
     Noise::of_pairs(of_itself, bounds, confidence)
@@ -132,7 +146,7 @@ fn ratios(of_itself: &[(f64, f64)]) -> Vec<f64> {
 impl NoInterval {
     /// The short form for a table cell.
     pub(crate) fn brief(self) -> String {
-        let why = match self {
+        let reason = match self {
             NoInterval::Undefined(undefined) | NoInterval::Time(Refused::Undefined(undefined)) => {
                 undefined_cell(undefined)
             }
@@ -144,7 +158,7 @@ impl NoInterval {
             }
             NoInterval::Time(Refused::NotPositive) => "not all times above 0".to_owned(),
         };
-        format!("{why}: no interval")
+        format!("{reason}: no interval")
     }
 }
 
@@ -184,14 +198,7 @@ impl NoNoise {
             NoNoise::Time(Refused::Unsteady { base_against_itself, .. }) => {
                 format!("×{base_against_itself:.2}")
             }
-            NoNoise::NotVaried(Varied { init, data }) => {
-                let same = match (init, data) {
-                    (true, _) => "data seeds",
-                    (false, true) => "init seeds",
-                    (false, false) => "init and data seeds",
-                };
-                format!("same {same}")
-            }
+            NoNoise::NotVaried(varied) => format!("same {}", varied.shared()),
         }
     }
 }

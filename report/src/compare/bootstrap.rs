@@ -1,9 +1,8 @@
-//! A bootstrap interval of paired differences, for three seeds or more.
+//! The bootstrap interval of a mean paired difference, for three seeds or more. It is too narrow at few seeds, so that its
+//! measured coverage is always given with it.
 //!
-//! In: one difference per seed. Out: the 95% percentile interval of their mean; `None` for fewer than three, since
-//! resampling them is meaningless. Must stay true: the result depends on the differences alone, not on their order or
-//! the machine: up to [`EXACT`] seeds every resample is counted, beyond that they are drawn by a keyed counter-based
-//! generator; the true coverage of such an interval is always given with it.
+//! The result depends on the differences alone, not on their order or the machine: up to [`EXACT`] seeds every resample
+//! is counted, beyond that they are drawn by a keyed counter-based generator.
 //!
 //! Method: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3 (percentile interval). Of n
 //! differences all n^n resamples of n with replacement are equally likely; the lower end is the least mean m such
@@ -13,18 +12,18 @@
 use records::init::philox::Philox;
 
 /// Fewest differences for an interval.
-pub const FEWEST: usize = 3;
+const FEWEST: usize = 3;
 /// Up to this number, all resamples are counted.
-pub const EXACT: usize = 8;
+const EXACT: usize = 8;
 /// Beyond it, this many resamples are drawn.
-pub const DRAWN: u64 = 20_000;
+const DRAWN: u64 = 20_000;
 /// One in this many resamples is at or beyond each end.
 const ONE_IN: u64 = 40;
 const KEY: &str = "canonc.bootstrap.v1";
 
 /// An interval of a mean paired difference.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Interval {
+pub struct BootstrapInterval {
     /// Lower end.
     pub low: f64,
     /// Upper end.
@@ -38,7 +37,7 @@ pub struct Interval {
 }
 
 /// The interval of the mean; `None` for too few differences or a NaN.
-pub fn interval(differences: &[f64]) -> Option<Interval> {
+pub(super) fn bootstrap(differences: &[f64]) -> Option<BootstrapInterval> {
     let n = differences.len();
     if n < FEWEST || !differences.iter().all(|d| d.is_finite()) {
         return None;
@@ -51,7 +50,7 @@ pub fn interval(differences: &[f64]) -> Option<Interval> {
     let resamples = means.iter().map(|(_, ways)| ways).sum();
     let low = end(means.iter(), resamples)?;
     let high = end(means.iter().rev(), resamples)?;
-    Some(Interval { low, high, n, resamples, exact })
+    Some(BootstrapInterval { low, high, n, resamples, exact })
 }
 
 /// The first mean that one in [`ONE_IN`] of all resamples has reached.
@@ -118,7 +117,7 @@ fn drawn(sorted: &[f64]) -> Vec<(f64, u64)> {
 
 /// The measured coverage in percent of such an interval of n normally distributed differences. A test repeats the
 /// simulation. Known up to [`EXACT`].
-pub fn covers(n: usize) -> Option<u32> {
+pub(super) fn covers(n: usize) -> Option<u32> {
     COVERS.iter().find(|(of, _)| *of == n).map(|(_, percent)| *percent)
 }
 
@@ -141,21 +140,21 @@ mod tests {
 
     #[test]
     fn below_three_there_is_none() {
-        assert_eq!(interval(&[]), None);
-        assert_eq!(interval(&[1.0]), None);
-        assert_eq!(interval(&[1.0, 2.0]), None);
-        assert_eq!(interval(&[1.0, f64::NAN, 2.0]), None);
-        assert_eq!(interval(&[1.0, f64::INFINITY, 2.0, 3.0]), None);
+        assert_eq!(bootstrap(&[]), None);
+        assert_eq!(bootstrap(&[1.0]), None);
+        assert_eq!(bootstrap(&[1.0, 2.0]), None);
+        assert_eq!(bootstrap(&[1.0, f64::NAN, 2.0]), None);
+        assert_eq!(bootstrap(&[1.0, f64::INFINITY, 2.0, 3.0]), None);
     }
 
     #[test]
     fn of_three_it_is_the_lowest_and_the_highest() {
         for seed in 0..200 {
             let three = normals(seed, 3);
-            let found = interval(&three).unwrap();
+            let interval = bootstrap(&three).unwrap();
             let [low, high] = [f64::min, f64::max].map(|f| three.iter().copied().reduce(f));
-            assert_eq!((Some(found.low), Some(found.high)), (low, high), "{three:?}");
-            assert_eq!((found.n, found.resamples, found.exact), (3, 27, true));
+            assert_eq!((Some(interval.low), Some(interval.high)), (low, high), "{three:?}");
+            assert_eq!((interval.n, interval.resamples, interval.exact), (3, 27, true));
         }
     }
 
@@ -183,11 +182,11 @@ mod tests {
         for (n, seeds) in [(3, 20), (4, 20), (5, 10), (6, 3), (7, 1)] {
             for seed in 0..seeds {
                 let values = normals(100 * n as u64 + seed, n);
-                let found = interval(&values).unwrap();
-                assert_eq!(found.resamples, (n as u64).pow(n as u32));
+                let interval = bootstrap(&values).unwrap();
+                assert_eq!(interval.resamples, (n as u64).pow(n as u32));
                 let (low, high) = by_hand(&values);
-                assert!((found.low - low).abs() < 1e-12, "{values:?}: {found:?}, {low}");
-                assert!((found.high - high).abs() < 1e-12, "{values:?}: {found:?}, {high}");
+                assert!((interval.low - low).abs() < 1e-12, "{values:?}: {interval:?}, {low}");
+                assert!((interval.high - high).abs() < 1e-12, "{values:?}: {interval:?}, {high}");
             }
         }
     }
@@ -196,39 +195,39 @@ mod tests {
     fn it_is_a_function_of_the_differences_alone() {
         for n in [3, 5, 8, 9, 20] {
             let values = normals(n as u64, n);
-            let found = interval(&values).unwrap();
+            let interval = bootstrap(&values).unwrap();
             let mut turned = values.clone();
             turned.rotate_left(n / 2);
-            assert_eq!(interval(&turned), Some(found), "another order of seeds");
-            assert_eq!(found.exact, n <= EXACT);
+            assert_eq!(bootstrap(&turned), Some(interval), "another order of seeds");
+            assert_eq!(interval.exact, n <= EXACT);
             let (least, most) = (
                 values.iter().copied().fold(f64::MAX, f64::min),
                 values.iter().copied().fold(f64::MIN, f64::max),
             );
             let mean = values.iter().sum::<f64>() / n as f64;
-            assert!(least <= found.low && found.low < mean, "{found:?}");
-            assert!(mean < found.high && found.high <= most, "{found:?}");
+            assert!(least <= interval.low && interval.low < mean, "{interval:?}");
+            assert!(mean < interval.high && interval.high <= most, "{interval:?}");
             // The interval shifts and scales with the values; if exact, it also mirrors with them.
             let moved: Vec<f64> = values.iter().map(|v| 4.0 * v + 1.0).collect();
-            let moved = interval(&moved).unwrap();
-            assert!((moved.low - 4.0 * found.low - 1.0).abs() < 1e-9);
-            if found.exact {
+            let moved = bootstrap(&moved).unwrap();
+            assert!((moved.low - 4.0 * interval.low - 1.0).abs() < 1e-9);
+            if interval.exact {
                 let turned: Vec<f64> = values.iter().map(|v| -v).collect();
-                let turned = interval(&turned).unwrap();
-                assert!((turned.low + found.high).abs() < 1e-12);
+                let turned = bootstrap(&turned).unwrap();
+                assert!((turned.low + interval.high).abs() < 1e-12);
             }
         }
         // Pinned for ever, so that reported intervals stay reproducible.
         let nine = [-0.3, -0.1, 0.0, 0.1, 0.2, 0.25, 0.4, 0.5, 0.9];
-        let found = interval(&nine).unwrap();
-        assert_eq!((found.n, found.resamples, found.exact), (9, DRAWN, false));
-        assert_eq!((found.low, found.high), (0.005555555555555554, 0.4388888888888889));
+        let interval = bootstrap(&nine).unwrap();
+        assert_eq!((interval.n, interval.resamples, interval.exact), (9, DRAWN, false));
+        assert_eq!((interval.low, interval.high), (0.005555555555555554, 0.4388888888888889));
     }
 
     #[test]
     fn drawn_resamples_agree_with_counted_ones() {
         let values = normals(77, 8);
-        let found = interval(&values).unwrap();
+        let interval = bootstrap(&values).unwrap();
         let mut means = drawn(&{
             let mut sorted = values.clone();
             sorted.sort_by(f64::total_cmp);
@@ -237,7 +236,7 @@ mod tests {
         means.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let low = end(means.iter(), DRAWN).unwrap();
         let high = end(means.iter().rev(), DRAWN).unwrap();
-        assert!((low - found.low).abs() < 0.05 && (high - found.high).abs() < 0.05);
+        assert!((low - interval.low).abs() < 0.05 && (high - interval.high).abs() < 0.05);
     }
 
     /// The coverage stated in tables: how many of these intervals of n seeds hold the truth.
@@ -254,8 +253,8 @@ mod tests {
             };
             let all = normals(n as u64, n * times as usize);
             let holds = |values: &[f64]| {
-                let found = interval(values).unwrap();
-                found.low <= 0.0 && 0.0 <= found.high
+                let interval = bootstrap(values).unwrap();
+                interval.low <= 0.0 && 0.0 <= interval.high
             };
             let held = all.chunks(n).filter(|values| holds(values)).count();
             let percent = 100.0 * held as f64 / times as f64;

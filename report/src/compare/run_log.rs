@@ -1,0 +1,145 @@
+//! Reads a run's curves from its folder.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use disk::json_lines;
+use lab::experiment::Experiment;
+use records::attest::Attestation;
+use records::finished;
+use records::metrics::{Evaluation, Record, Score};
+use records::run::{Paths, RunError};
+use records::verify::{TimedRun, plausible, timed_seconds};
+
+use super::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY, exact_match_of, measure_name};
+use super::question_scores::{question_scores, suite_scores};
+use super::runs::Curves;
+
+/// Reads the log of a finished run of this lock; refuses any other folder.
+pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
+    let paths = Paths::new(folder);
+    let (attestation, records) = finished::read(&paths, experiment.into())?;
+    plausible(&records, experiment).map_err(|what| finished::mismatch(&paths, &what))?;
+    let mut curves = Curves::from_records(&records);
+    (curves.windows, curves.samples) =
+        (Some(experiment.evaluation.windows), Some(experiment.evaluation.samples));
+    let run = TimedRun {
+        records: &records,
+        processes: started(&paths.events()),
+        steps: experiment.budget.steps,
+        finished: true,
+    };
+    match timed_seconds(&paths, run) {
+        Ok(_) => {
+            let times = median_step_seconds(&paths.timings());
+            (curves.step_seconds, curves.timed_steps) =
+                (times.map(|(median, _)| median), times.map(|(_, n)| n));
+            curves.peak_bytes = peak_bytes(&paths.timings());
+        }
+        Err(error) => curves.untimed = Some(format!("{}: {error}", folder.display())),
+    }
+    curves.timed_on = timed_on(&attestation);
+    // Older versions attested a run even if its last loss was NaN.
+    let last = experiment.budget.steps;
+    let divergence = records.last().and_then(|record| finished::divergence(record, last));
+    curves.diverged = divergence.map(|(step, _)| step);
+    Ok(curves)
+}
+
+impl Curves {
+    /// Curves from records, without timings.
+    pub(crate) fn from_records(records: &[Record]) -> Curves {
+        let mut curves = Curves::default();
+        for record in records {
+            match record {
+                Record::Start(_) => {}
+                Record::Step(step) => {
+                    curves.loss.extend(step.loss.map(|loss| (step.step, loss)));
+                    curves.batches.push(step.batch);
+                }
+                Record::Evaluation(evaluation) => curves.add(evaluation),
+            }
+        }
+        curves
+    }
+
+    fn add(&mut self, evaluation: &Evaluation) {
+        let mut put = |name: String, value: Option<f64>, asked: Option<u64>| {
+            let Some(value) = value else { return };
+            if let Some(asked) = asked {
+                self.asked.insert(name.clone(), asked);
+            }
+            self.metrics.entry(name).or_default().push((evaluation.step, value));
+        };
+        let mut score = |name: String, score: &Score| put(name, score.ratio(), Some(score.of));
+        score(TOKEN_ACCURACY.to_owned(), &evaluation.tokens);
+        score(EXACT_MATCH.to_owned(), &evaluation.exact());
+        for (level, of_level) in &evaluation.answers {
+            score(exact_match_of(*level), of_level);
+        }
+        put(EVAL_LOSS.to_owned(), evaluation.nll, Some(evaluation.counted));
+        for (name, value) in &evaluation.measures {
+            put(measure_name(name).to_owned(), Some(*value), None);
+        }
+        for (name, value, asked) in suite_scores(evaluation) {
+            put(name, Some(value), Some(asked));
+        }
+        self.questions = question_scores(evaluation);
+    }
+}
+
+/// The metrics of an evaluation by their names in tables, with the scores of single questions if it has them.
+pub fn scores_of(evaluation: &Evaluation) -> Vec<(String, f64, Vec<f64>)> {
+    let Curves { metrics, mut questions, .. } =
+        Curves::from_records(&[Record::Evaluation(evaluation.clone())]);
+    let value = |(name, points): (String, Vec<(u64, f64)>)| {
+        let each = questions.remove(&name).map_or_else(Vec::new, |scores| scores.scores);
+        Some((name, points.last()?.1, each))
+    };
+    metrics.into_iter().filter_map(value).collect()
+}
+
+/// The number of processes that trained a run.
+fn started(events: &Path) -> usize {
+    let is_start =
+        |event: &&serde_json::Value| event.get("event").is_some_and(|event| event == "started");
+    json_lines(events).iter().filter(is_start).count()
+}
+
+/// The timings of two runs are comparable if these texts are equal.
+fn timed_on(attestation: &Attestation) -> Option<String> {
+    let mut text = attestation.platform.to_string();
+    for (fact, value) in &attestation.machine {
+        let _ = write!(text, "\n{fact} {value}");
+    }
+    attestation.other_machines.is_empty().then_some(text)
+}
+
+/// The median step time, and the number of timed steps. Timings depend on the machine and prove nothing. `None` for a
+/// run without timings, or if its file of timings records that it shared the machine with others.
+fn median_step_seconds(path: &Path) -> Option<(f64, u64)> {
+    let lines = json_lines(path);
+    if lines.iter().any(|line| line.get("beside").is_some()) {
+        return None;
+    }
+    let mut seconds: Vec<f64> = lines
+        .iter()
+        .filter_map(|value| value.get("seconds")?.as_f64())
+        .filter(|seconds| *seconds > 0.0 && *seconds <= MOST_SECONDS)
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    Some((*seconds.get(seconds.len() / 2)?, seconds.len() as u64))
+}
+
+/// The peak memory over all processes that worked on the run, if recorded.
+fn peak_bytes(path: &Path) -> Option<u64> {
+    json_lines(path).iter().filter_map(|line| line.get("peak_memory_bytes")?.as_u64()).max()
+}
+
+/// Longest accepted step time: about a month.
+const MOST_SECONDS: f64 = 3e6;
+
+/// The line added to the timings of a run that shared its machine with other runs of its comparison.
+pub fn ran_beside(others: usize) -> String {
+    format!("{{\"beside\":{others}}}")
+}
