@@ -1,12 +1,10 @@
 //! Arguments of `canonc audit`.
-//!
-//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
 
 use std::path::PathBuf;
 
+use audit::vocabularies::VOCABULARIES;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use lab::audit::vocabulary::VOCABULARIES;
 
 fn vocabularies() -> PossibleValuesParser {
     PossibleValuesParser::new(VOCABULARIES.map(|vocabulary| vocabulary.name))

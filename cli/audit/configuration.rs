@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use audit::vocabularies::{LINGUA, Vocabulary};
+use audit::{Experiment, Names};
 use interop::node::{Node, Value};
 use interop::{ForeignError, json, yaml};
-use lab::audit::vocabulary::{LINGUA, Vocabulary};
-use lab::audit::{self, Experiment, Names};
 
 use super::read::refused;
 use crate::fail::{Failure, shown};
@@ -39,7 +39,7 @@ pub(super) fn toml(path: &Path, text: &str, names: &Names) -> Result<Option<Expe
     if is_recipe(text) {
         return Ok(None);
     }
-    let keys = audit::toml(text).map_err(|bad| refused(&shown(path), bad))?;
+    let keys = audit::toml_keys(text).map_err(|bad| refused(&shown(path), bad))?;
     let of_rules = ["invariant.0.of", "pairs.0.treatment", "range.0.of"];
     if keys.iter().any(|(_, key, _)| of_rules.contains(&key.as_str())) {
         return Err(Failure::bad_input("these are rules, not a configuration")
@@ -51,7 +51,7 @@ pub(super) fn toml(path: &Path, text: &str, names: &Names) -> Result<Option<Expe
 
 /// Whether a text is a recipe or a comparison of canonc.
 pub(super) fn is_recipe(text: &str) -> bool {
-    let Ok(keys) = audit::toml(text) else { return false };
+    let Ok(keys) = audit::toml_keys(text) else { return false };
     let has = |name: &str| keys.iter().any(|(_, key, _)| key == name);
     let arch = keys.iter().any(|(_, key, cell)| key == "arch" && cell.contains(".canon"));
     let arms = keys.iter().any(|(_, key, _)| key.starts_with("arms."));
@@ -150,7 +150,7 @@ fn once(source: &str, keys: &Keys) -> Result<(), Failure> {
 
 /// Every leaf with its dotted key. A list of plain values is one cell; in a list of others, each has a key.
 fn flat(node: &Node) -> Keys {
-    fn walk(prefix: &str, node: &Node, found: &mut Keys) {
+    fn walk(prefix: &str, node: &Node, keys: &mut Keys) {
         let below = |key: &str| match prefix.is_empty() {
             true => key.to_owned(),
             false => format!("{prefix}.{key}"),
@@ -158,11 +158,11 @@ fn flat(node: &Node) -> Keys {
         let nested = |node: &Node| matches!(node.value, Value::Map(_) | Value::List(_));
         match &node.value {
             Value::Map(entries) if !entries.is_empty() => {
-                entries.iter().for_each(|(key, node)| walk(&below(key), node, found));
+                entries.iter().for_each(|(key, node)| walk(&below(key), node, keys));
             }
             Value::List(items) if items.iter().any(nested) => {
                 let numbered = items.iter().enumerate();
-                numbered.for_each(|(at, node)| walk(&below(&at.to_string()), node, found));
+                numbered.for_each(|(at, node)| walk(&below(&at.to_string()), node, keys));
             }
             Value::Map(_)
             | Value::List(_)
@@ -172,14 +172,14 @@ fn flat(node: &Node) -> Keys {
             | Value::Text(_) => {
                 // Two files, one with an empty section, have the same keys.
                 if !matches!(&node.value, Value::Map(entries) if entries.is_empty()) {
-                    found.push((node.line, prefix.to_owned(), node.value.plain()));
+                    keys.push((node.line, prefix.to_owned(), node.value.plain()));
                 }
             }
         }
     }
-    let mut found = Vec::new();
-    walk("", node, &mut found);
-    found
+    let mut keys = Vec::new();
+    walk("", node, &mut keys);
+    keys
 }
 
 fn foreign(error: ForeignError) -> Failure {

@@ -7,10 +7,10 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use audit::curves::Curves;
+use audit::{BadInput, Experiment, Names, Origin};
 use flate2::read::MultiGzDecoder;
-use lab::audit::{self, BadInput, Experiment, Names, Origin};
 use lab::lock::Lock;
-use report::curves::LossCurves;
 
 use super::configuration;
 use crate::fail::{Failure, shown};
@@ -112,23 +112,23 @@ fn is(path: &Path, extensions: &[&str]) -> bool {
 fn folder(path: &Path, names: &Names) -> Result<Vec<Experiment>, Failure> {
     let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| Failure::cannot_read(path, &error))?;
-    let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     let read = [&TABLES[..], &MARKDOWN, &YAML, &LINES, &["lock", "json", "toml"]].concat();
     let beside =
         |path: &Path| path.file_name().is_some_and(|name| BESIDE.iter().any(|b| name == *b));
-    found.retain(|path| is(path, &read) && !beside(path));
-    found.sort();
-    if found.len() > MAX_FILES {
+    files.retain(|path| is(path, &read) && !beside(path));
+    files.sort();
+    if files.len() > MAX_FILES {
         return Err(Failure::bad_input(format!(
             "`{1}` contains {0} locks, tables and configurations; at most {MAX_FILES} are read",
-            found.len(),
+            files.len(),
             shown(path)
         ))
         .help("name a smaller folder"));
     }
     let mut experiments = Vec::new();
     let mut used = false;
-    for path in &found {
+    for path in &files {
         // Notes without a table, and canonc's own recipes, lie beside locks.
         if is(path, &MARKDOWN)
             && audit::markdown("", &text(path)?, names).is_err_and(|bad| bad.line == 0)
@@ -158,13 +158,13 @@ pub(super) fn experiments_of(path: &Path, names: &Names) -> Result<Vec<Experimen
 }
 
 fn lock(path: &Path) -> Result<Vec<Experiment>, Failure> {
-    let found = lock_or_arch(path)?;
-    if found.is_empty() {
+    let experiments = lock_or_arch(path)?;
+    if experiments.is_empty() {
         return Err(Failure::bad_input("this lock has an architecture but no experiment")
             .at(shown(path))
             .help("name locks that `canonc build` wrote for recipes or comparisons"));
     }
-    Ok(found)
+    Ok(experiments)
 }
 
 /// The experiments of a lock: one, those of every arm, or none for an architecture.
@@ -183,10 +183,10 @@ fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
 pub(super) fn once(experiments: Vec<Experiment>) -> Vec<Experiment> {
     let (arms, mut rest): (Vec<_>, Vec<_>) =
         experiments.into_iter().partition(|experiment| experiment.name.contains('/'));
-    let own = rest.len();
+    let others = rest.len();
     let mut kept: BTreeMap<String, String> = BTreeMap::new();
     for arm in arms {
-        let same = rest.iter_mut().take(own).find(|experiment| experiment.values == arm.values);
+        let same = rest.iter_mut().take(others).find(|experiment| experiment.values == arm.values);
         match same {
             Some(same) => {
                 kept.insert(arm.name, same.name.clone());
@@ -205,7 +205,7 @@ pub(super) fn once(experiments: Vec<Experiment>) -> Vec<Experiment> {
 
 /// Names configurations that have one file name (`a/recipe.yaml`, `b/recipe.yaml`) by their key `name`, or if that does
 /// not tell them apart, by their folders.
-pub(super) fn told_apart(experiments: &mut [Experiment]) {
+pub(super) fn tell_apart(experiments: &mut [Experiment]) {
     let mut shared: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, experiment) in experiments.iter().enumerate() {
         shared.entry(experiment.name.clone()).or_default().push(at);
@@ -242,8 +242,8 @@ fn folder_name(experiment: &Experiment) -> Option<String> {
 }
 
 pub(super) fn refused(source: &str, bad: BadInput) -> Failure {
-    let place = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
-    Failure::bad_input(bad.message).at(place).help(bad.help)
+    let line = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
+    Failure::bad_input(bad.message).at(line).help(bad.help)
 }
 
 /// The text of a file.

@@ -94,7 +94,6 @@ pub struct Experiment {
     pub platform: Platform,
     /// Digests by class of field.
     pub digests: Digests,
-    /// Every free field with defaults filled in. Of the budget, only the form that was written.
     pub(crate) fields: Fields,
     pub(crate) derived: BTreeMap<&'static str, FieldValue>,
 }
@@ -224,6 +223,16 @@ impl Experiment {
     /// A free field's effective value, or a derived one, by path.
     pub fn value(&self, path: &str) -> Option<&FieldValue> {
         self.derived.get(path).or_else(|| self.fields.get(path))
+    }
+
+    /// Every free field with defaults filled in. Of the budget, only the form that was written.
+    pub fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    /// Whether text data is identified by its digest, so that its name has no effect.
+    pub fn is_bound(&self) -> bool {
+        is_bound(&self.fields)
     }
 
     /// The options of the training plan.

@@ -1,8 +1,6 @@
 //! TOML as a list of facts, each with a dotted path, a value and a span.
 //!
-//! In: the text of a recipe, a comparison or a lock. Out: its leaves sorted by path, or its TOML syntax
-//! errors. Must stay true: numbers keep the digits that were written; nested keys become one path,
-//! whether written as a table, dotted or quoted; nothing is dropped.
+//! Numbers keep the digits that were written. Nested keys become one path, whether written as a table, dotted or quoted.
 
 use std::ops::Range;
 
@@ -20,16 +18,18 @@ pub(crate) struct Fact<'a, 'i> {
 
 /// A TOML syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NotToml {
-    pub(crate) message: String,
-    pub(crate) at: Range<usize>,
+pub struct NotToml {
+    /// What is wrong, on one line.
+    pub message: String,
+    /// Its place in the text.
+    pub at: Range<usize>,
 }
 
 /// Most errors shown for one file.
 const MAX_ERRORS: usize = 20;
 
 /// The whole text as a table.
-pub(crate) fn parse(text: &str) -> Result<DeTable<'_>, Vec<NotToml>> {
+pub fn parse(text: &str) -> Result<DeTable<'_>, Vec<NotToml>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         let table = table.into_inner();

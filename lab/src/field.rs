@@ -7,6 +7,7 @@
 //! refactoring an arch changes no id.
 
 /// Keys of a launch: at the top level, and in each section that launchers use.
+#[macro_export]
 macro_rules! launch {
     ($($key:literal),* $(; $($other:literal),*)?) => {
         &[
@@ -29,21 +30,14 @@ mod pattern;
 mod suite_task;
 mod kind;
 mod topic;
-mod launch;
-mod foreign;
 mod table;
-pub mod vocabularies;
 
 use std::collections::BTreeMap;
 
 use tasks::task::Definition;
 
-pub use foreign::FOREIGN;
 pub use kind::{Kind, UNBOUND};
 pub(crate) use kind::{one_of, renamed};
-pub(crate) use launch::{
-    LAUNCH_CHOICES, LAUNCH_COMMANDS, LAUNCH_HARMLESS, LAUNCH_PARTS, LAUNCHERS,
-};
 pub(crate) use pattern::Pattern;
 pub use suite_task::SuiteTask;
 pub use table::TABLE;
@@ -152,7 +146,8 @@ pub struct FieldDef {
     pub exact: bool,
 }
 
-const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -> FieldDef {
+/// A field that someone chooses, with the usual topic of its class.
+pub const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -> FieldDef {
     let (origin, default) = (Origin::Free, Default::Required);
     let (only, instead, since, neutral, unit, also) = (None, None, 1, "", "", &[] as &[_]);
     let topic = Topic::usual(path, class);
@@ -237,30 +232,33 @@ impl FieldDef {
         FieldDef { origin: Origin::Decides, ..self }
     }
 
-    const fn about(self, topic: Topic) -> FieldDef {
+    /// The topic of a difference in it.
+    pub const fn about(self, topic: Topic) -> FieldDef {
         FieldDef { topic, ..self }
     }
 
-    const fn called(self, foreign: &'static [&'static str]) -> FieldDef {
+    /// The keys and columns of foreign files that mean it.
+    pub const fn called(self, foreign: &'static [&'static str]) -> FieldDef {
         FieldDef { foreign, ..self }
     }
 
     /// A missing key means this value.
-    const fn means(self, value: &'static str) -> FieldDef {
+    pub const fn means(self, value: &'static str) -> FieldDef {
         FieldDef { absent: Absent::Is(value), ..self }
     }
 
     /// The other trainer's documented default.
-    const fn default_there(self, value: &'static str) -> FieldDef {
+    pub const fn default_there(self, value: &'static str) -> FieldDef {
         FieldDef { absent: Absent::Default(value), ..self }
     }
 
     /// A missing key means another field's value.
-    const fn same_as(self, path: &'static str) -> FieldDef {
+    pub const fn same_as(self, path: &'static str) -> FieldDef {
         FieldDef { absent: Absent::As(path), ..self }
     }
 
-    const fn spoken(self, synonyms: &'static [(&'static str, &'static str)]) -> FieldDef {
+    /// Foreign words for values: theirs, ours.
+    pub const fn spoken(self, synonyms: &'static [(&'static str, &'static str)]) -> FieldDef {
         FieldDef { synonyms, ..self }
     }
 
@@ -533,17 +531,10 @@ mod tests {
     #[test]
     fn every_field_has_one_row_and_its_class_agrees_with_its_topic() {
         let mut names = std::collections::BTreeSet::new();
-        for pair in FOREIGN.windows(2) {
-            assert!(pair[0].path < pair[1].path, "{} before {}", pair[0].path, pair[1].path);
-        }
-        for def in TABLE.iter().chain(FOREIGN) {
+        for def in TABLE.iter() {
             for name in def.foreign.iter().filter(|name| **name != def.path).chain([&def.path]) {
                 assert!(names.insert(*name), "{name} twice");
             }
-            if let Absent::As(other) = def.absent {
-                assert!(TABLE.iter().chain(FOREIGN).any(|known| known.path == other), "{other}");
-            }
-            assert!(def.doc.ends_with('.'), "{}", def.path);
             // Skip derived fields: differences are in the fields they follow from.
             if def.origin != Origin::Derived || def.instead.is_some() {
                 assert_eq!(def.topic.decides(), def.reaches_result(), "{}", def.path);

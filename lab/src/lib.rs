@@ -1,8 +1,10 @@
-//! Experiments as values: the table of fields, recipes, locks, comparisons and their verdicts, audits.
+//! Experiments as values: the table of fields, recipes, locks, comparisons and their verdicts.
 //!
-//! In: compiled archs, and the texts of recipes and locks. Out: experiments, comparisons, the text of locks, verdicts and
-//! findings. Must stay true: pure (no files, clock, environment, threads, randomness, torch); exact arithmetic decides
-//! every field; data flows in the order of the modules below, and each module uses only earlier ones.
+//! Pure: no files, clock, environment, threads, randomness or torch. Exact arithmetic decides every field.
+//!
+//! The modules are in the order in which values are made of each other, and each uses only earlier ones: fields make an
+//! experiment, two experiments have a verdict, several make a comparison. Last are the texts: a recipe, from which
+//! experiments and comparisons are made, and a lock, which holds one.
 //!
 //! A recipe with two archs, the lock of one experiment, and the verdict on both:
 //!
@@ -29,14 +31,15 @@
 //! let program = Program::new([("small.canon".to_owned(), archs.to_owned())], Std::Embedded);
 //! let mut sources = dsl::Sources::new();
 //! let file = sources.add("small.toml", text);
-//! let (read, found) = recipe::read(&sources, file);
-//! let read = read.ok_or_else(|| dsl::render(&sources, &found))?;
+//! let (recipe, diagnostics) = recipe::read(&sources, file);
+//! let recipe = recipe.ok_or_else(|| dsl::render(&sources, &diagnostics))?;
 //! let experiment = |name: &str| {
-//!     let (compiled, found) = program.compile("small.canon", name);
-//!     let compiled = compiled.ok_or_else(|| program.render(&found))?;
+//!     let (compiled, diagnostics) = program.compile("small.canon", name);
+//!     let compiled = compiled.ok_or_else(|| program.render(&diagnostics))?;
 //!     let arch = std::rc::Rc::new(LockedArch::new(&compiled).map_err(|error| error.message)?);
-//!     let (mut made, found) = read.experiments(name, "small.toml", &|_| Some(arch.clone()));
-//!     made.pop().ok_or_else(|| dsl::render(&sources, &found))
+//!     let (mut experiments, diagnostics) =
+//!         recipe.experiments(name, "small.toml", &|_| Some(arch.clone()));
+//!     experiments.pop().ok_or_else(|| dsl::render(&sources, &diagnostics))
 //! };
 //! let (base, canon) = (experiment("small")?, experiment("with_canon")?);
 //! let sides = [&base, &canon].map(|experiment| verdict::Side::arm(&experiment.name, experiment));
@@ -52,7 +55,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod facts;
+pub mod facts;
 pub mod field;
 pub mod error;
 mod grid;
@@ -60,6 +63,5 @@ mod section;
 pub mod experiment;
 pub mod verdict;
 pub mod comparison;
-pub mod audit;
-pub mod lock;
 pub mod recipe;
+pub mod lock;

@@ -39,8 +39,6 @@ use compiler::tree::ArchTree;
 
 use definitions::Definitions;
 use direction::{Direction, merged};
-use fills::Fills;
-pub(crate) use fills::fills;
 use index::{Index, Layer, Pair, slot_of};
 use judge::{Sources, layered};
 use names::Names;
@@ -49,6 +47,7 @@ use treatment::{Entry, bring, canon, resolve};
 
 pub(crate) use judge::percent;
 
+pub use fills::{Fills, fills};
 pub use judge::{
     Change, Declared, Erased, Outcome, Place, Proof, Replaced, Side, Subject, Verdict,
 };

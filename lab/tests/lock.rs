@@ -1,7 +1,4 @@
 //! Recipes, locks and comparisons, from text to verdict.
-//!
-//! In: the committed archs and recipes, and texts built in the tests. Out: snapshots of each module, and properties.
-//! Must stay true: no libtorch; one module per concern; every refusal has a case.
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
@@ -18,7 +15,6 @@ mod lock {
     mod forms;
     mod groups;
     mod hand_edited;
-    mod harmless;
     mod hiding;
     mod ids;
     mod matrix;
@@ -26,7 +22,6 @@ mod lock {
     mod published;
     mod recipe;
     mod roundtrip;
-    mod support;
     mod symmetric;
     mod treatment;
     mod updates;

@@ -24,7 +24,6 @@
 #![warn(missing_docs)]
 
 pub mod statistics;
-pub mod curves;
 mod svg;
 pub mod compare;
 pub mod overview;

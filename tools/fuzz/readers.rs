@@ -21,7 +21,7 @@ const READERS: [(&str, Reader); 20] = [
     ("allowed", |bytes| drop(text(bytes).map(records::sign::AllowedSigners::parse))),
     ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
-    ("curves", |bytes| drop(text(bytes).map(report::curves::LossCurves::parse))),
+    ("curves", |bytes| drop(text(bytes).map(audit::curves::Curves::parse))),
     ("huggingface", |bytes| tokenizer(Kind::File(TokenizerKind::HuggingFace), bytes)),
     ("import", |bytes| {
         let path = file("config.json", bytes);
@@ -53,7 +53,7 @@ const READERS: [(&str, Reader); 20] = [
     }),
     ("sentencepiece", |bytes| tokenizer(Kind::File(TokenizerKind::SentencePiece), bytes)),
     ("signature", |bytes| drop(text(bytes).map(|text| records::sign::check(b"message", text)))),
-    ("table", |bytes| drop(text(bytes).map(|text| lab::audit::table("table.tsv", text)))),
+    ("table", |bytes| drop(text(bytes).map(|text| audit::table("table.tsv", text)))),
     ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),
 ];
 

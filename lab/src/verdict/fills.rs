@@ -1,26 +1,24 @@
-//! Classifies the fills of an arch's slots by their computation.
-//!
-//! In: a graph. Out: for each filled slot of a layer, whether its fill is a Canon layer. Must stay true:
-//! only the graph decides; the name of a fill has no effect, nor does writing out its default
-//! settings.
+//! Classifies the fills of an arch's slots by their computation: the name of a fill has no effect, nor does writing out
+//! its default settings.
 
 use std::collections::BTreeMap;
 
 use compiler::graph::{Body, Graph, Node, NodeKind};
 
 /// For each filled slot, by layer and name: whether the fill is exactly a Canon convolution.
-pub(crate) type Fills = BTreeMap<(usize, String), bool>;
+pub type Fills = BTreeMap<(usize, String), bool>;
 
-pub(crate) fn fills(graph: &Graph) -> Fills {
-    let mut found = Fills::new();
+/// The fills of every layer's slots.
+pub fn fills(graph: &Graph) -> Fills {
+    let mut fills = Fills::new();
     let mut known: BTreeMap<*const Body, Vec<(String, bool)>> = BTreeMap::new();
     for (layer, body, ..) in graph.layers() {
         let slots = known.entry(std::rc::Rc::as_ptr(body)).or_insert_with(|| slots(body));
         for (name, canon) in slots {
-            found.insert((layer as usize, name.clone()), *canon);
+            fills.insert((layer as usize, name.clone()), *canon);
         }
     }
-    found
+    fills
 }
 
 /// Whether every fill of either graph is a Canon layer, including the head's.
@@ -29,11 +27,11 @@ pub(super) fn only_canon(graph: &Graph) -> bool {
     let canon = |body: &Body| slots(body).iter().all(|(_, canon)| *canon);
     canon(&graph.top)
         && graph.layers().all(|(_, body, ..)| {
-            let place = std::rc::Rc::as_ptr(body);
-            if seen.last() == Some(&place) {
+            let body_at = std::rc::Rc::as_ptr(body);
+            if seen.last() == Some(&body_at) {
                 return true;
             }
-            seen.push(place);
+            seen.push(body_at);
             canon(body)
         })
 }
@@ -58,6 +56,5 @@ fn is_canon(fill: &Body) -> bool {
         NodeKind::Slot { .. } | NodeKind::Layer { .. } => Some(false),
         NodeKind::Param(_) | NodeKind::Input(_) => None,
     };
-    let found: Vec<bool> = fill.nodes.iter().filter_map(computes).collect();
-    found == [true]
+    fill.nodes.iter().filter_map(computes).eq([true])
 }

@@ -6,8 +6,10 @@ use dsl::Decimal;
 use lab::comparison::{Comparison, Role, Stop};
 use lab::lock::{Lock, read, write};
 
-use super::comparison::{PAIR, compare};
-use super::support::DEPO;
+use support::locks::DEPO;
+use support::planted::PAIR;
+
+use super::comparison::compare;
 
 const ARMS: [(&str, &str, &str); 2] = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
 

@@ -3,7 +3,7 @@
 use compiler::digest::Digest;
 use lab::lock::{Bound, Lock, bind, keep_binding, read, write};
 
-use super::support::{DEPO, TEXT, arch_lock, experiment_of, small};
+use support::locks::{DEPO, TEXT, arch_lock, experiment_of, small};
 
 fn data(text: &str) -> Bound {
     Bound {

@@ -9,7 +9,8 @@ use lab::lock::{Lock, read, write};
 use lab::recipe;
 
 use super::files::demo;
-use super::support::{DEPO, MANO, SMALL, TEXT, compiled_text, experiment_of, locked};
+use support::locks::{DEPO, MANO, SMALL, TEXT, compiled_text, experiment_of, locked};
+use support::planted::PAIR;
 
 /// A comparison of recipes of the small archs.
 pub(super) fn compare(file: &str, arms: &[(&str, &str, &str)]) -> Result<Comparison, String> {
@@ -41,9 +42,6 @@ fn compare_archs(
         report + &dsl::render(&sources, &read.explain(&why))
     })
 }
-
-pub(super) const PAIR: &str = "base = \"llama\"\ntreatment = [\"canon\"]\n[arms]\nllama = \"a.toml\"\ncanon = \"b.toml\"\n\
-    [seeds]\ninit = [1, 2]\ndata = [5, 6]\n";
 
 #[test]
 fn arms_times_seeds_times_grid() {

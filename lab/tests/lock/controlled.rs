@@ -7,7 +7,7 @@ use lab::lock::Lock;
 use lab::verdict::{Outcome, Verdict, json, text};
 use proptest::prelude::*;
 
-use super::support::{
+use support::locks::{
     DEPO, MANO, SMALL, TEXT, arch_lock, arch_text_lock, experiment_of, judge, small,
 };
 
@@ -452,7 +452,7 @@ proptest! {
 
 #[test]
 fn the_whole_way_in_one_text() {
-    let arch = super::support::locked(&super::support::compiled_text(SMALL, "smallcanon"));
+    let arch = support::locks::locked(&support::locks::compiled_text(SMALL, "smallcanon"));
     let a = Lock::Experiment(experiment_of(DEPO, &small()));
     let other = DEPO.replace("seeds = { init = 1, data = 1 }", "seeds = { init = 2, data = 1 }");
     let b = Lock::Experiment(experiment_of(&other, &arch));

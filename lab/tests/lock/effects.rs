@@ -7,7 +7,7 @@ use lab::lock::{Lock, read, write};
 use lab::verdict::Outcome;
 
 use super::recipe::wrong;
-use super::support::{
+use support::locks::{
     DEPO, SMALL, compiled_text, experiment_of, experiments_of, judge, locked, small,
 };
 

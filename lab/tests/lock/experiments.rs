@@ -11,7 +11,7 @@ use lab::lock::Lock;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::support::{experiments_of, locked};
+use support::locks::{experiments_of, locked};
 
 /// Definitions that archs use. Those of a pair of letters give equal graphs, and give a parameter another role.
 const OWN: &str = "

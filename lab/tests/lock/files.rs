@@ -10,8 +10,8 @@ use lab::recipe::comparison::ArmFile;
 use lab::recipe::{self, ArchRef};
 use proptest::prelude::*;
 
-use super::support::{
-    DEPO, MANO, TEXT, arch_lock, arch_text_lock, compiled_of, experiment_of, experiments_of, file,
+use support::locks::{
+    DEPO, MANO, TEXT, arch_lock, arch_text_lock, compiled_of, experiment_of, experiments_of,
     locked, small,
 };
 
@@ -46,7 +46,7 @@ fn committed(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
 
 fn resolved(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
     let mut sources = dsl::Sources::new();
-    let id = sources.add(path, file(path));
+    let id = sources.add(path, support::programs::read(path));
     let (read, found) = recipe::read(&sources, id);
     let mut read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
     if let Some(arch) = arch {
@@ -67,7 +67,7 @@ fn demo_arms() -> Vec<Lock> {
 /// The committed comparison with this name.
 fn comparison(path: &str, wanted: &str) -> Lock {
     let mut sources = dsl::Sources::new();
-    let id = sources.add(path, file(path));
+    let id = sources.add(path, support::programs::read(path));
     let (read, found) = recipe::comparison::read(&sources, id);
     let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
     let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
@@ -166,7 +166,7 @@ fn committed_locks_equal_the_locks_of_their_sources() {
     let mut kinds = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let text = file(&format!("lockfiles/{name}"));
+        let text = support::programs::read(&format!("lockfiles/{name}"));
         let lock = read(&name, &text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(format!("{}.lock", lock.name()), name);
         kinds.insert(lock.kind());
@@ -323,7 +323,7 @@ proptest! {
 /// A lock in the first version of the format. Its manifest had keys, so all its ids were different.
 #[test]
 fn a_lock_of_the_first_version_says_how_to_go_on() {
-    let old = super::support::file("tests/cases/locks/version_1.lock");
+    let old = support::programs::read("tests/cases/locks/version_1.lock");
     let error = read("old.lock", &old).unwrap_err();
     assert_eq!(error.code, "lock-version");
     assert!(

@@ -9,7 +9,7 @@ use lab::experiment::{Experiment, LockedArch};
 use lab::lock::{Lock, write};
 
 use super::recipe::wrong;
-use super::support::{DEPO, TEXT, compiled_text, experiment_of, locked, small};
+use support::locks::{DEPO, TEXT, compiled_text, experiment_of, locked, small};
 
 /// The lock without the lines that record how a recipe was written, and without their hashes.
 fn meaning(experiment: &Experiment) -> String {

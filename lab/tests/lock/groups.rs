@@ -6,7 +6,7 @@ use lab::lock::{Lock, read, write};
 use lab::verdict::Outcome;
 
 use super::recipe::wrong;
-use super::support::{DEPO, SMALL, compiled_text, experiment_of, judge, locked, small};
+use support::locks::{DEPO, SMALL, compiled_text, experiment_of, judge, locked, small};
 
 /// A recipe with more lines under `[optimizer]`.
 fn with(lines: &str) -> String {
@@ -140,7 +140,8 @@ fn mup(dim: i64) -> String {
 #[test]
 fn a_recipe_can_say_mup() {
     let golden: serde_json::Value =
-        serde_json::from_str(&super::support::file("tests/golden/optimizers/values.json")).unwrap();
+        serde_json::from_str(&support::programs::read("tests/golden/optimizers/values.json"))
+            .unwrap();
     let factors = "lr_multipliers = [[\"layers.**:linear\", 0.25]], \
                    weight_decay_multipliers = [[\"layers.**:linear\", 4]]";
     let recipe = with(factors).replacen("seq_len", "ids = \"dense\", seq_len", 1);

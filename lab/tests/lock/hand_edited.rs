@@ -4,7 +4,7 @@ use lab::error::LockError;
 use lab::lock::{Lock, read, read_bytes, write};
 
 use super::files::demo;
-use super::support::{DEPO, MANO, TEXT, arch_lock, experiment_of, small};
+use support::locks::{DEPO, MANO, TEXT, arch_lock, experiment_of, small};
 
 fn refused(text: &str) -> LockError {
     match read("lockfiles/test.lock", text) {

@@ -4,7 +4,7 @@
 use lab::lock::Lock;
 use lab::verdict::{Meaning, Outcome, Refusal, Verdict};
 
-use super::support::{DEPO, arch_text_lock, experiment_of, judge, small};
+use support::locks::{DEPO, arch_text_lock, experiment_of, judge, small};
 
 fn refused(a: &str, b: &str, treatment: &[&str]) -> Refusal {
     let [a, b] = [a, b].map(|text| arch_text_lock(text, "x"));

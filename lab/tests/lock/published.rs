@@ -7,12 +7,12 @@ use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use lab::lock::{Lock, read};
 
-use super::support::file;
+use support::programs;
 
 type Row = BTreeMap<String, String>;
 
 fn table(path: &str) -> Vec<Row> {
-    let text = file(path);
+    let text = programs::read(path);
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap().split('\t').collect();
     let row = |line: &str| {
@@ -25,7 +25,7 @@ fn table(path: &str) -> Vec<Row> {
 fn published() -> Vec<(Row, Experiment)> {
     let locked = |row: Row| {
         let name = format!("lockfiles/{}.lock", row["model"]);
-        match read(&name, &file(&name)).unwrap() {
+        match read(&name, &programs::read(&name)).unwrap() {
             Lock::Experiment(experiment) => (row, experiment),
             Lock::Arch(_) | Lock::Comparison(_) => panic!("{name}"),
         }
@@ -183,7 +183,7 @@ fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
 
 #[test]
 fn every_key_of_every_published_recipe_is_in_its_lock() {
-    let head = file("recipes/published/data/recipes.tsv");
+    let head = programs::read("recipes/published/data/recipes.tsv");
     let keys: Vec<&str> = head.lines().next().unwrap().split('\t').collect();
     let first = keys.iter().position(|key| *key == "steps").unwrap();
     let all = published();
@@ -242,7 +242,9 @@ fn every_twin_is_locked_with_its_verdict() {
         }
         let (family, rest) = row["model"].split_once('-').unwrap();
         let name = format!("lockfiles/twin-{}-{rest}.lock", family.trim_end_matches("conv"));
-        let Lock::Comparison(twin) = read(&name, &file(&name)).unwrap() else { panic!("{name}") };
+        let Lock::Comparison(twin) = read(&name, &programs::read(&name)).unwrap() else {
+            panic!("{name}")
+        };
         let verdict = &twin.verdicts["canon"];
         match twin.treatment["canon"].as_slice() {
             [canon] if canon == "canon" => single += 1,
@@ -253,7 +255,9 @@ fn every_twin_is_locked_with_its_verdict() {
         // The arms are the published experiments, apart from the name of the comparison.
         let arm = twin.arms.iter().find(|arm| arm.name == "base").unwrap();
         let own = format!("lockfiles/{}.lock", row["model"]);
-        let Lock::Experiment(own) = read(&own, &file(&own)).unwrap() else { panic!("{own}") };
+        let Lock::Experiment(own) = read(&own, &programs::read(&own)).unwrap() else {
+            panic!("{own}")
+        };
         assert_eq!(arm.experiment.digests, own.digests, "{name}");
         let kernel = |change: &&lab::verdict::Change| change.path.contains("gated_norm");
         let differs = verdict.platform.iter().any(|change| kernel(&change));

@@ -7,7 +7,7 @@ use lab::experiment::Experiment;
 use lab::experiment::LockedArch;
 use lab::recipe;
 
-use super::support::{
+use support::locks::{
     BREVO, DEPO, MANO, SMALL, TEXT, compiled_text, experiments_of, locked, small,
 };
 

@@ -10,7 +10,7 @@ use lab::lock::Lock;
 use lab::verdict::{Subject, Verdict, text};
 use proptest::prelude::*;
 
-use super::support::{arch_text_lock, experiment_of, judge, small};
+use support::locks::{arch_text_lock, experiment_of, judge, small};
 
 /// A mixer like std's attention, with code to insert if `qk_norm` is on or off, and another slot.
 macro_rules! attention {

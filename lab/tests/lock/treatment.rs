@@ -4,7 +4,7 @@ use lab::lock::Lock;
 use lab::verdict::Refusal;
 
 use super::files::demo;
-use super::support::{DEPO, TEXT, arch_lock, arch_text_lock, experiment_of, judge, small};
+use support::locks::{DEPO, TEXT, arch_lock, arch_text_lock, experiment_of, judge, small};
 
 const X: &str = "arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua
   layers 4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }";

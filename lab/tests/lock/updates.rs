@@ -10,8 +10,8 @@ use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::experiments;
-use super::support::{DEPO, compiled_text, experiments_of, locked, small};
 use super::verdicts::{by_diff, cases, compare, script};
+use support::locks::{DEPO, compiled_text, experiments_of, locked, small};
 
 /// Pairs of experiments whose archs share parameters, drop, pass tensors between layers and choose experts.
 #[test]

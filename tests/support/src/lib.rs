@@ -1,4 +1,4 @@
-//! Helpers that tests of several crates share: programs and experiments made of texts and files, random architectures, the
+//! Helpers that tests of several crates share: programs, experiments and locks made of texts and files, changed fields, random architectures, the
 //! reference vectors under `tests/golden`.
 
 pub mod archs;
@@ -6,6 +6,8 @@ pub mod cases;
 pub mod experiments;
 pub mod generate;
 pub mod golden;
+pub mod locks;
+pub mod planted;
 pub mod programs;
 
 /// A folder of its own that a test may write to.

@@ -1,0 +1,339 @@
+//! The result of an audit, as text and as JSON.
+//!
+//! A pair is called clean only if no finding in it may affect the result.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::experiment::Origin;
+use crate::finding::{Finding, Findings, Scope};
+use crate::pairs::Pair;
+use crate::rules::{Own, Rules, Severity, TABLE};
+use crate::subject::Subject;
+use crate::unknown;
+use crate::vocabularies::{LINGUA, VOCABULARIES, Vocabulary};
+
+/// Places listed for one finding. Further ones are only counted.
+const MAX_PLACES: usize = 8;
+
+/// Everything that was found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Number of experiments that were read.
+    pub experiments: usize,
+    /// Without and with the treatment, by name.
+    pub pairs: Vec<(String, String)>,
+    /// Pairs without findings that may affect the result.
+    pub clean: Vec<(String, String)>,
+    /// The most severe first.
+    pub findings: Vec<(Own, Finding)>,
+    /// Rules that differ from the built-in ones.
+    pub changes: Vec<String>,
+    /// Treatments without pairs, and why.
+    pub unpaired: Vec<String>,
+    /// Limits: facts that the audited files do not contain.
+    pub unseen: Vec<String>,
+    /// Vocabularies of other trainers, with the number of experiments in each.
+    pub vocabularies: Vec<String>,
+    /// Keys that hold results.
+    pub results: Vec<String>,
+    /// Unknown keys in which no twins differ.
+    pub unknown: Vec<String>,
+}
+
+/// Names of keys listed in one line. Further ones are only counted.
+const MAX_LISTED: usize = 12;
+
+/// Facts that a lock does not contain.
+const LOCKS: &str = "locks contain no curves, no comments and no revision of foreign code: to check these, audit \
+                     tables, and curves with --curves";
+
+/// Facts that another trainer's configuration does not contain.
+const CONFIGURATIONS: &str = "configurations contain no curves and no revision of the code that ran them: to check these, \
+                              audit tables, and curves with --curves";
+
+pub(crate) fn report(
+    subjects: &[Subject],
+    pairs: &[Pair],
+    findings: Findings,
+    unpaired: Vec<String>,
+    rules: &Rules,
+) -> Report {
+    let weighed = |finding: Finding| Some((rules.get(&finding.rule)?, finding));
+    let mut findings: Vec<(Own, Finding)> =
+        findings.into_list().into_iter().filter_map(weighed).collect();
+    findings.sort_by_key(|(own, finding)| {
+        let Finding { rule, scope: _, key, message, places } = finding;
+        let position = rules.position(rule);
+        let most = usize::MAX - places.len();
+        (
+            std::cmp::Reverse(own.severity),
+            position,
+            rule.clone(),
+            most,
+            key.clone(),
+            message.clone(),
+        )
+    });
+    let named = |pair: &Pair| {
+        let name = |at: usize| subjects.get(at).map(|s| s.name.clone());
+        Some((name(pair.without)?, name(pair.with)?))
+    };
+    let pairs: Vec<(String, String)> = pairs.iter().filter_map(named).collect();
+    // Pairs are keyed by both names, runs by one.
+    let mut spoilt: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
+    for (_, finding) in &findings {
+        if finding.scope != Scope::Set {
+            let at = finding.places.iter();
+            spoilt.extend(at.map(|p| (p.experiment.as_str(), p.against.as_deref())));
+        }
+    }
+    let is_clean = |(a, b): &&(String, String)| {
+        let (a, b) = (a.as_str(), b.as_str());
+        !spoilt.contains(&(a, Some(b)))
+            && !spoilt.contains(&(a, None))
+            && !spoilt.contains(&(b, None))
+    };
+    let clean = pairs.iter().filter(is_clean).cloned().collect();
+    let listed: Vec<&Finding> = findings.iter().map(|(_, finding)| finding).collect();
+    let unknown = unknown::rest(subjects, &listed);
+    let results: BTreeSet<String> = subjects.iter().flat_map(|s| s.results.clone()).collect();
+    let from = |origin: Origin| subjects.iter().any(|subject| subject.origin == origin);
+    let unseen = [
+        from(Origin::Lock).then(|| LOCKS.to_owned()),
+        from(Origin::Configuration).then(|| CONFIGURATIONS.to_owned()),
+    ];
+    Report {
+        experiments: subjects.len(),
+        clean,
+        pairs,
+        findings,
+        changes: rules.changes(),
+        unpaired,
+        unseen: unseen.into_iter().flatten().collect(),
+        vocabularies: vocabularies(subjects),
+        results: results.into_iter().collect(),
+        unknown,
+    }
+}
+
+/// How keys of other trainers were read.
+fn vocabularies(subjects: &[Subject]) -> Vec<String> {
+    let said = |vocabulary: &&'static Vocabulary| {
+        let of = subjects.iter().filter(|subject| subject.vocabulary == *vocabulary);
+        let title = vocabulary.title;
+        let count = of.count();
+        (count > 0)
+            .then(|| format!("{}: {title}; {}", vocabulary.name, dsl::counted(count, "experiment")))
+    };
+    let others = VOCABULARIES.iter().filter(|vocabulary| ***vocabulary != LINGUA);
+    others.filter_map(said).collect()
+}
+
+/// Names in one line.
+fn names(list: &[String]) -> String {
+    let shown: Vec<String> = list.iter().take(MAX_LISTED).map(|name| line(name)).collect();
+    let more = match list.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
+        Some(more) => format!(", and {more} more; --json lists all"),
+        None => String::new(),
+    };
+    format!("{}{more}", shown.join(", "))
+}
+
+impl Report {
+    /// Whether any finding fails the audit.
+    pub fn fails(&self) -> bool {
+        self.findings.iter().any(|(own, _)| own.severity.fails())
+    }
+
+    fn headline(&self) -> String {
+        let counts = Severity::ALL.iter().filter_map(|severity| {
+            let n = self.findings.iter().filter(|(own, _)| own.severity == *severity).count();
+            (n > 0).then(|| dsl::counted(n, severity.word()))
+        });
+        let counts: Vec<String> = counts.collect();
+        match counts.is_empty() {
+            true => "nothing found".to_owned(),
+            false => counts.join(", "),
+        }
+    }
+}
+
+/// The report as text.
+pub fn text(report: &Report) -> String {
+    let Report {
+        experiments,
+        pairs,
+        clean,
+        findings,
+        changes,
+        unpaired,
+        unseen,
+        vocabularies,
+        results,
+        unknown,
+    } = report;
+    let mut out = format!("{}\n{}", report.headline(), dsl::counted(*experiments, "experiment"));
+    if !pairs.is_empty() {
+        let _ = write!(
+            out,
+            ", {}, {} of them clean (only the treatment differs in anything that may affect the result)",
+            dsl::counted(pairs.len(), "pair"),
+            clean.len()
+        );
+    }
+    for why in unpaired {
+        let _ = write!(out, "; no pairs by {why}");
+    }
+    out.push('\n');
+    for what in vocabularies {
+        let _ = writeln!(out, "keys read as {what}");
+    }
+    if !results.is_empty() {
+        let _ = writeln!(out, "results, not compared: {}", names(results));
+    }
+    if !unknown.is_empty() {
+        let where_equal = if pairs.is_empty() { "" } else { ", equal in every pair" };
+        let _ = writeln!(out, "unknown keys{where_equal}: {}", names(unknown));
+    }
+    for what in unseen {
+        let _ = writeln!(out, "not checked: {what}");
+    }
+    for change in changes {
+        let _ = writeln!(out, "rules: {change}");
+    }
+    let mut before = "";
+    for (at, (own, finding)) in findings.iter().enumerate() {
+        if finding.rule != before {
+            let checks = TABLE.iter().find(|rule| rule.id == finding.rule);
+            let _ = write!(out, "\n{}: {}\n", own.severity.word(), finding.rule);
+            if let Some(rule) = checks {
+                let _ = writeln!(out, "  {}", rule.checks);
+            }
+            before = &finding.rule;
+        }
+        one(&mut out, finding);
+        if findings.get(at + 1).is_none_or(|(_, next)| next.rule != finding.rule) {
+            for (word, text) in [("why", &own.why), ("help", &own.help)] {
+                if !text.is_empty() {
+                    let _ = writeln!(out, "  = {word}: {text}");
+                }
+            }
+        }
+    }
+    out
+}
+
+/// A text of a file in one line: a name with a line feed must not look like a line of the report.
+fn line(text: &str) -> String {
+    text.replace(['\n', '\r'], "\u{fffd}")
+}
+
+fn one(out: &mut String, finding: &Finding) {
+    let Finding { rule, scope: _, key, message, places } = finding;
+    let of_groups = rule.starts_with("across-");
+    let paired = places.iter().all(|place| place.against.is_some());
+    let unit = if paired { "pair" } else { "experiment" };
+    let key = if key.is_empty() { String::new() } else { format!("{}: ", line(key)) };
+    let message = line(message);
+    let counted = match of_groups {
+        true => String::new(),
+        false => format!("; {}", dsl::counted(places.len(), unit)),
+    };
+    let _ = writeln!(out, "  {key}{message}{counted}");
+    for place in places.iter().take(MAX_PLACES) {
+        let who = match &place.against {
+            Some(other) => format!("{} | {other}", place.experiment),
+            None => place.experiment.clone(),
+        };
+        let gap = if place.says.is_empty() { "" } else { "  " };
+        let _ = writeln!(out, "    {}{gap}{}", line(&who), line(&place.says));
+    }
+    if let Some(more) = places.len().checked_sub(MAX_PLACES).filter(|more| *more > 0) {
+        let _ = writeln!(out, "    … and {more} more; --json lists all");
+    }
+}
+
+/// The schema of `--json`.
+#[derive(Debug, Serialize)]
+pub struct Json<'a> {
+    schema: &'static str,
+    experiments: usize,
+    fails: bool,
+    pairs: Vec<JsonPair<'a>>,
+    /// Each line: a treatment, a colon, and why it has no pair.
+    unpaired: &'a [String],
+    unseen: &'a [String],
+    vocabularies: &'a [String],
+    results: &'a [String],
+    unknown: &'a [String],
+    rules: &'a [String],
+    findings: Vec<JsonFinding<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPair<'a> {
+    without: &'a str,
+    with: &'a str,
+    clean: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonFinding<'a> {
+    rule: &'a str,
+    severity: &'static str,
+    key: Option<&'a str>,
+    message: &'a str,
+    why: &'a str,
+    help: &'a str,
+    places: Vec<JsonPlace<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlace<'a> {
+    experiment: &'a str,
+    against: Option<&'a str>,
+    says: &'a str,
+}
+
+/// The report as JSON.
+pub fn json(report: &Report) -> Json<'_> {
+    let pair = |pair: &'_ (String, String)| report.clean.contains(pair);
+    let pairs = report.pairs.iter().map(|both| JsonPair {
+        without: &both.0,
+        with: &both.1,
+        clean: pair(both),
+    });
+    let findings = report.findings.iter().map(|(own, finding)| JsonFinding {
+        rule: &finding.rule,
+        severity: own.severity.word(),
+        key: Some(finding.key.as_str()).filter(|key| !key.is_empty()),
+        message: &finding.message,
+        why: &own.why,
+        help: &own.help,
+        places: finding
+            .places
+            .iter()
+            .map(|place| JsonPlace {
+                experiment: &place.experiment,
+                against: place.against.as_deref(),
+                says: &place.says,
+            })
+            .collect(),
+    });
+    Json {
+        schema: "canonc.audit.v1",
+        experiments: report.experiments,
+        fails: report.fails(),
+        pairs: pairs.collect(),
+        unpaired: &report.unpaired,
+        unseen: &report.unseen,
+        vocabularies: &report.vocabularies,
+        results: &report.results,
+        unknown: &report.unknown,
+        rules: &report.changes,
+        findings: findings.collect(),
+    }
+}
