@@ -1,10 +1,7 @@
 //! A comparison: arms, a declared treatment, seeds, a nuisance grid, and every run they make.
 //!
-//! In: one experiment per arm and the comparison file's declarations. Out: the comparison with its
-//! verdicts and its runs; or the problems, such as a confound. Must stay true: a comparison is locked
-//! only if it is controlled for its treatment at every point of its grid, and its arms are matched as
-//! it declares; every arm gets the same seeds and the same grid; the A/A arm is the base with other
-//! seeds and nothing else.
+//! A comparison is locked only if it is controlled for its treatment at every point of its grid, and its arms are matched as
+//! it declares. Every arm gets the same seeds and the same grid; the A/A arm is the base with other seeds and nothing else.
 
 mod analysis;
 mod facts;
@@ -294,9 +291,9 @@ impl Comparison {
                 [Side::arm(&base.name, &base.experiment), Side::arm(&arm.name, &arm.experiment)]
                     .map(|side| side.run_by(self.trainer));
             let judged = controlled(&sides[0], &sides[1], &treatment);
-            let own = self.treatment.get(&arm.name).cloned().unwrap_or_default();
-            if let (Err(refusal), true) = (&judged, treatment.len() > own.len())
-                && controlled(&sides[0], &sides[1], &own).is_ok()
+            let declared = self.treatment.get(&arm.name).cloned().unwrap_or_default();
+            if let (Err(refusal), true) = (&judged, treatment.len() > declared.len())
+                && controlled(&sides[0], &sides[1], &declared).is_ok()
             {
                 let message = format!("compensate in arm `{}`: {}", arm.name, refusal.message);
                 let help = format!(
@@ -354,9 +351,10 @@ impl Comparison {
 
     /// The runs of base and arm with the first seeds, at each point of the grid.
     fn first_seeds<'c>(&'c self, arm: &'c str) -> impl Iterator<Item = (&'c Run, &'c Run)> {
-        let of = move |role: Role| self.runs.iter().filter(move |r| r.role == role && r.seed == 0);
+        let runs =
+            move |role: Role| self.runs.iter().filter(move |r| r.role == role && r.seed == 0);
         // Both are in the order of the points.
-        of(Role::Base).zip(of(Role::Treatment).filter(move |run| run.arm == arm))
+        runs(Role::Base).zip(runs(Role::Treatment).filter(move |run| run.arm == arm))
     }
 
     /// Checks the matching of each arm at every point of the grid.
@@ -366,10 +364,10 @@ impl Comparison {
         for arm in self.verdicts.keys().filter(|arm| self.scope.covers(arm)) {
             for (base, run) in self.first_seeds(arm) {
                 let sides = [(base.arm.as_str(), &base.experiment), (arm, &run.experiment)];
-                let place = Some(run.experiment.name.as_str()).filter(|_| !self.grid.is_empty());
-                match matching.check(sides, place) {
-                    Ok(found) => {
-                        matched.entry(arm.clone()).or_insert(found);
+                let point = Some(run.experiment.name.as_str()).filter(|_| !self.grid.is_empty());
+                match matching.check(sides, point) {
+                    Ok(values) => {
+                        matched.entry(arm.clone()).or_insert(values);
                     }
                     Err(problem) => {
                         problems.push(problem);

@@ -1,9 +1,7 @@
 //! Locks: one arch, experiment or comparison, resolved, hashed and self-contained.
 //!
-//! In: compiled archs and checked fields, or the text of a lock. Out: a [`Lock`], or its canonical
-//! text (see [`text`]). Must stay true: every line of a lock can be re-derived from its text alone, or
-//! the lock is refused with the first line that differs; `write(read(x)) == x`; only closed locks run;
-//! ids are digests of human-readable text.
+//! Every line of a lock can be derived again from its text alone, or the lock is refused with the first line that differs. Ids
+//! are digests of human-readable text, and only closed locks run.
 
 mod read;
 pub mod text;
@@ -212,8 +210,8 @@ fn bind_one(experiment: &Experiment, data: Bound) -> Result<Experiment, LockErro
     let name = &experiment.name;
     let (bound, tokenizer) = match &experiment.data.source {
         DataSource::Task { task, .. } => {
-            let why = format!("task `{}` is identified by its own digest", task.name());
-            return Err(error::nothing_to_bind(name, &why));
+            let reason = format!("task `{}` is identified by its own digest", task.name());
+            return Err(error::nothing_to_bind(name, &reason));
         }
         DataSource::Text { digest, tokenizer, .. } => (*digest, *tokenizer),
     };
@@ -288,10 +286,10 @@ fn text_source(lock: &Lock) -> Option<TextSource> {
         Lock::Arch(_) => None,
         Lock::Experiment(experiment) => one(experiment),
         Lock::Comparison(comparison) => {
-            let mut found: Vec<_> =
+            let mut sources: Vec<_> =
                 comparison.arms.iter().map(|arm| one(&arm.experiment)).collect();
-            found.dedup();
-            match found.as_slice() {
+            sources.dedup();
+            match sources.as_slice() {
                 [Some(only)] => Some(only.clone()),
                 _ => None,
             }

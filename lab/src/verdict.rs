@@ -1,61 +1,58 @@
 //! Proves *controlled*: two arms differ in their treatment and in nothing else.
 //!
-//! In: two locks and a treatment. Out: a [`Verdict`] with every difference in its group; or why the
-//! treatment makes no sense for these arms. Must stay true (docs/threat-model.md): each arm is given the
-//! other's values at the treatment, everything derived is recomputed, and both results must equal the
-//! other arm byte for byte. One direction is not enough: if a treatment switches a structure off, that arm's text does
-//! not show how the structure is defined. The lists of differences only explain the verdict; graph erasure is a second
-//! proof for slots; if the proofs disagree, the arms are confounded.
+//! Each arm is given the other's values at the treatment, everything derived is recomputed, and both results must equal the
+//! other arm byte for byte (docs/threat-model.md). One direction is not enough: if a treatment switches a structure off, that
+//! arm's text does not show how the structure is defined. The lists of differences only explain the verdict. Graph erasure is
+//! a second proof for slots; if the proofs disagree, the arms are confounded.
 
+mod model;
+mod headline;
+mod shown;
+mod refusal;
+mod sources;
+mod normal;
 mod definitions;
-mod direction;
 mod fills;
 mod index;
-mod judge;
-mod left;
 mod names;
 mod nodes;
-mod normal;
+mod cells;
+mod treatment;
+mod transplant;
+mod judge;
+mod carried;
+mod roles;
+mod table;
+mod substitute;
+mod left;
+mod direction;
 mod overlap;
 mod proof;
-mod refusal;
 mod report;
-mod roles;
-mod substitute;
-mod table;
-mod trainer;
-mod transplant;
-mod treatment;
 
 use std::collections::BTreeSet;
 
-use dsl::FileId;
-
-use crate::experiment::{Experiment, LockedArch, together};
-use crate::field::{Class, Fields};
-use compiler::canonical::Identity;
-use compiler::program::{Compiled, Program};
-use compiler::tree::ArchTree;
+use crate::experiment::{LockedArch, together};
+use crate::field::Class;
 
 use definitions::Definitions;
 use direction::{Direction, merged};
-use index::{Index, Layer, Pair, slot_of};
-use judge::{Sources, layered};
+use index::{Index, Layer, slot_of};
+use judge::{Judge, effective};
 use names::Names;
-use transplant::FieldAt;
-use treatment::{Entry, bring, canon, resolve};
+use sources::Sources;
+use treatment::{Arms, Entry, bring, resolve};
 
-pub(crate) use judge::percent;
+pub(crate) use shown::percent;
 
 pub use fills::{Fills, fills};
-pub use judge::{
-    Change, Declared, Erased, Outcome, Place, Proof, Replaced, Side, Subject, Verdict,
+pub use model::{
+    Change, Declared, Erased, Meaning, Namesake, NodeChange, Origin, Outcome, Place, Proof,
+    Redefined, Replaced, Side, Subject, Trainer, Verdict, What,
 };
-pub use names::{Meaning, Namesake, Origin, Redefined, definitions, redefinitions};
-pub use nodes::{NodeChange, What};
+pub use names::{definitions, redefinitions};
 pub use refusal::Refusal;
 pub use report::{Report, json, text};
-pub use trainer::Trainer;
 
 /// Compares two arms for a treatment. The verdict does not depend on their order.
 pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Verdict, Refusal> {
@@ -65,14 +62,14 @@ pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Ve
         (Some(_), None) | (None, Some(_)) => return Err(Refusal::kinds(a, b)),
     };
     let (program, files) = together(a.arch, b.arch);
-    let compiled = |name: &str, of: &LockedArch| program.compile(name, &of.name).0;
+    let compiled = |name: &str, arch: &LockedArch| program.compile(name, &arch.name).0;
     let (Some(arch_a), Some(arch_b)) = (compiled("a", a.arch), compiled("b", b.arch)) else {
         return Err(Refusal::inconsistent(
             "two archs that compile separately do not compile together",
         ));
     };
     let plain =
-        |arch| normal::plain(&program.library, arch).map_err(|why| Refusal::not_plain(&why));
+        |arch| normal::plain(&program.library, arch).map_err(|reason| Refusal::not_plain(&reason));
     let [plain_a, plain_b] = [plain(&arch_a)?, plain(&arch_b)?];
     let indices =
         [Index::new(&arch_a.fields, &plain_a.idle), Index::new(&arch_b.fields, &plain_b.idle)];
@@ -98,69 +95,7 @@ pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Ve
     judge.verdict(treatment)
 }
 
-/// An experiment's fields with both forms of the budget, so that a treatment can name either.
-fn effective(experiment: &Experiment) -> Fields {
-    let mut fields = experiment.fields.clone();
-    for path in ["budget.steps", "budget.tokens"] {
-        if let Some(value) = experiment.value(path) {
-            fields.insert(path.to_owned(), value.clone());
-        }
-    }
-    fields
-}
-
-/// All facts about both arms: first the arm that receives values, then the arm that gives them.
-struct Judge<'a> {
-    /// The arms' names in a verdict.
-    letters: [&'static str; 2],
-    sides: [&'a Side<'a>; 2],
-    experiments: Option<[&'a Experiment; 2]>,
-    effective: Option<[Fields; 2]>,
-    program: &'a Program,
-    files: [FileId; 2],
-    archs: [&'a Compiled; 2],
-    /// Trees in plain form.
-    trees: [&'a ArchTree; 2],
-    indices: [&'a Index; 2],
-    definitions: [&'a Definitions; 2],
-    fills: [&'a Fills; 2],
-    sources: Sources<'a>,
-    names: Names<'a>,
-}
-
-fn swapped<T: Copy>([a, b]: [T; 2]) -> [T; 2] {
-    [b, a]
-}
-
-impl<'a> Judge<'a> {
-    /// The same arms in the other order.
-    fn reversed(&self) -> Judge<'a> {
-        let sides = swapped(self.sides);
-        let files = swapped(self.files);
-        Judge {
-            letters: swapped(self.letters),
-            sides,
-            experiments: self.experiments.map(swapped),
-            effective: self.effective.clone().map(|[a, b]| [b, a]),
-            program: self.program,
-            files,
-            archs: swapped(self.archs),
-            trees: swapped(self.trees),
-            indices: swapped(self.indices),
-            definitions: swapped(self.definitions),
-            fills: swapped(self.fills),
-            sources: Sources::new(sides, files),
-            names: self.names.reversed(),
-        }
-    }
-}
-
 impl Judge<'_> {
-    fn pair(&self) -> Pair<'_> {
-        let [a, b] = self.indices;
-        Pair { a, b, definitions: self.definitions }
-    }
-
     fn verdict(&self, treatment: &[String]) -> Result<Verdict, Refusal> {
         let entries = self.entries(treatment)?;
         let reversed = self.reversed();
@@ -205,29 +140,15 @@ impl Judge<'_> {
 
     /// The treatment's entries, each with the fields it covers.
     fn entries(&self, treatment: &[String]) -> Result<Vec<Entry>, Refusal> {
-        let pair = self.pair();
         let tables = self.effective.as_ref().map(|[a, b]| [a, b]);
-        let mut entries = Vec::new();
-        for text in treatment {
-            entries.push(resolve(text, &pair, tables, self.fills, &self.names)?);
-        }
+        let arms = Arms { pair: &self.pair(), tables, fills: self.fills, names: &self.names };
+        let entries = treatment.iter().map(|text| resolve(text, arms));
+        let mut entries = entries.collect::<Result<Vec<Entry>, Refusal>>()?;
         self.check_overlap(&entries)?;
         if let Some(tables) = tables {
             bring(&mut entries, tables);
         }
         Ok(entries)
-    }
-
-    fn archs_equal(&self, made: &Compiled) -> bool {
-        let theirs = &self.archs[1].identity;
-        let Identity { graph_text: _, graph, manifest_text: _, manifest } = &made.identity;
-        (*graph, *manifest) == (theirs.graph, theirs.manifest)
-    }
-
-    fn cell_changes(&self, path: &str, layers: &[Layer]) -> Vec<Change> {
-        let canon = |path: &str, layer: Layer| canon(self.fills, path, layer);
-        let called = |arm: usize, value: &str| self.names.called(arm, value);
-        layered(path, layers, self.indices, &self.sources, &canon, &called)
     }
 
     fn declared(&self, entry: &Entry) -> Declared {
@@ -255,7 +176,7 @@ impl Judge<'_> {
             return Vec::new();
         }
         let (pair, below) = (self.pair(), format!("{path}."));
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         for inner in pair.paths().into_iter().filter(|inner| inner.starts_with(&below)) {
             let layers: Vec<Layer> = layers
                 .iter()
@@ -266,9 +187,9 @@ impl Judge<'_> {
                     cell.written
                 })
                 .collect();
-            told.extend(self.cell_changes(inner, &layers));
+            changes.extend(self.cell_changes(inner, &layers));
         }
-        told
+        changes
     }
 
     /// Data that both arms name and neither has a digest for. If the arms record different facts about it, equal
@@ -283,12 +204,5 @@ impl Judge<'_> {
             }
             None => Vec::new(),
         }
-    }
-}
-
-impl Entry {
-    fn places(&self) -> impl Iterator<Item = FieldAt> {
-        let cells = self.cells.iter();
-        cells.flat_map(|(path, layers)| layers.iter().map(move |layer| (path.clone(), *layer)))
     }
 }

@@ -1,9 +1,8 @@
-//! The analysis of a comparison, declared before its runs.
+//! The analysis of a comparison, declared before its runs: the primary metric, the family it is tested in, margin, level and
+//! stopping rule.
 //!
-//! In: `[analysis]`, and the seeds and metrics of the comparison. Out: the primary metric, the family it is tested in,
-//! margin, level and stopping rule; or the problems. Must stay true: a comparison that declares nothing has the
-//! neutral analysis, and a fact that equals its neutral value is not written, so that locks older than `[analysis]`
-//! keep their text and id.
+//! A comparison that declares nothing has the neutral analysis, and a fact that equals its neutral value is not written, so
+//! that locks older than `[analysis]` keep their text and id.
 
 use dsl::Decimal;
 use tasks::metric;

@@ -1,8 +1,6 @@
 //! Converts a comparison's declarations to facts of a lock, and back.
 //!
-//! In: a comparison, or the facts under `[comparison]`. Out: the other one. Must stay true: a fact that was added
-//! after the first locks is written only if it was declared, so that older locks keep their text and id; values that
-//! both a comparison file and a lock contain are read by the same functions.
+//! A fact that was added after the first locks is written only if it was declared, so that older locks keep their text and id.
 
 use std::collections::BTreeMap;
 
@@ -218,10 +216,10 @@ pub(crate) fn zip_seeds(
     let list = |name: &str| lists.get(&format!("{prefix}.{name}")).map_or(&[][..], Vec::as_slice);
     let count = SEED_KINDS.iter().map(|(name, _)| list(name).len()).max().unwrap_or(0);
     for (name, _) in SEED_KINDS {
-        let own = list(name).len();
-        if own > 1 && own != count {
-            let why = format!("it has {own} seeds, but another list has {count}");
-            return Err((format!("{prefix}.{name}"), why));
+        let seeds = list(name).len();
+        if seeds > 1 && seeds != count {
+            let message = format!("it has {seeds} seeds, but another list has {count}");
+            return Err((format!("{prefix}.{name}"), message));
         }
     }
     let at = |name: &str, i: usize| {
@@ -244,9 +242,9 @@ pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String>
             }
             Some(def) => defs.push(def),
             None => {
-                let near = field::suggest(path)
+                let hint = field::suggest(path)
                     .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-                return Err(format!("`{path}` is not a field{near}"));
+                return Err(format!("`{path}` is not a field{hint}"));
             }
         }
     }

@@ -1,8 +1,7 @@
 //! Matched controls: a quantity in which arms of different families must agree, with a tolerance.
 //!
-//! In: a declared quantity and tolerance, and two arms. Out: both values; or an error with both values, their
-//! distance, and a suggested change. Must stay true: only integers and exact decimals; distances are relative to the
-//! base, and the suggestion changes the arm; a suggested value was elaborated and does match.
+//! Only integers and exact decimals. Distances are relative to the base, and the suggestion changes the arm: a suggested value
+//! was elaborated and does match.
 
 use dsl::Decimal;
 use toml::de::DeValue;
@@ -81,8 +80,9 @@ impl Quantity {
 
     pub(crate) fn read(value: &DeValue<'_>) -> Result<Quantity, String> {
         let word = field::string(value);
-        let found = Quantity::ALL.into_iter().find(|of| Some(of.word()) == word);
-        found.ok_or_else(|| format!("{} is not {}", shown(value), field::one_of(&Quantity::WORDS)))
+        let quantity = Quantity::ALL.into_iter().find(|known| Some(known.word()) == word);
+        quantity
+            .ok_or_else(|| format!("{} is not {}", shown(value), field::one_of(&Quantity::WORDS)))
     }
 
     /// The path of the derived field.
@@ -144,24 +144,24 @@ impl Match {
         apart.zip(base.checked_mul(share)).is_some_and(|(apart, most)| apart <= most)
     }
 
-    /// Both values, if they match; `place` names the point of the grid.
+    /// Both values, if they match; `point` names the point of the grid.
     pub(super) fn check(
         self,
         [(base_name, base), (name, arm)]: [(&str, &Experiment); 2],
-        place: Option<&str>,
+        point: Option<&str>,
     ) -> Result<Matched, Problem> {
-        let found = Matched { base: self.on.value_in(base), arm: self.on.value_in(arm) };
-        if self.holds(found) {
-            return Ok(found);
+        let values = Matched { base: self.on.value_in(base), arm: self.on.value_in(arm) };
+        if self.holds(values) {
+            return Ok(values);
         }
-        let Matched { base: of_base, arm: of_arm } = found;
-        let place = place.map_or_else(String::new, |place| format!(" in {place}"));
+        let Matched { base: of_base, arm: of_arm } = values;
+        let point = point.map_or_else(String::new, |point| format!(" in {point}"));
         let message = format!(
-            "arm `{name}` has {} {}{place}, the base `{base_name}` has {} ({}), but [match] allows {} of the base's",
+            "arm `{name}` has {} {}{point}, the base `{base_name}` has {} ({}), but [match] allows {} of the base's",
             digits(of_arm),
             self.on.called(),
             digits(of_base),
-            found.apart(),
+            values.apart(),
             self.within
         );
         let missing = of_base.saturating_sub(of_arm);
@@ -209,25 +209,25 @@ impl Match {
     fn hidden(self, base: i128, arm: &Experiment) -> Option<String> {
         let now = hidden_of(&arm.arch)?;
         let value = |hidden: i128| self.with_hidden(arm, hidden);
-        let here = self.on.value_in(arm);
+        let current = self.on.value_in(arm);
         // The cost of an MLP is linear in its width.
-        let slope = value(now.checked_mul(2)?)?.checked_sub(here).filter(|slope| *slope > 0)?;
-        let wanted = base.checked_sub(here)?.checked_mul(now)?;
+        let slope = value(now.checked_mul(2)?)?.checked_sub(current).filter(|slope| *slope > 0)?;
+        let wanted = base.checked_sub(current)?.checked_mul(now)?;
         for grain in [64, 32, 16, 8, 4, 2, 1] {
             let nearest = |over: i128, under: i128| {
                 over.div_euclid(under) + i128::from(2 * over.rem_euclid(under) >= under)
             };
             let exact = now.checked_mul(slope)?.checked_add(wanted)?;
             let hidden = nearest(exact, slope.checked_mul(grain)?).checked_mul(grain)?;
-            let guessed = here.checked_add(slope.checked_mul(hidden - now)? / now)?;
+            let guessed = current.checked_add(slope.checked_mul(hidden - now)? / now)?;
             let finest = grain == 1;
             if hidden < 1 || !(finest || self.holds(Matched { base, arm: guessed })) {
                 continue;
             }
-            let made = Matched { base, arm: value(hidden)? };
+            let values = Matched { base, arm: value(hidden)? };
             let how = format!("mlp.hidden {hidden} instead of {now} in its arch");
-            let gives = format!("gives {} ({})", digits(made.arm), made.apart());
-            if self.holds(made) {
+            let gives = format!("gives {} ({})", digits(values.arm), values.apart());
+            if self.holds(values) {
                 return Some(format!(
                     "{how} {gives}; write compensate = \"mlp.hidden\" under [match]"
                 ));
@@ -327,10 +327,10 @@ fn is_size(base: &Experiment, declared: &Declared) -> bool {
     // Layers that lose what others gain are a treatment of their own.
     let one_way = sizes.iter().all(|(a, b)| b > a) || sizes.iter().all(|(a, b)| b <= a);
     let parameters = Match { on: Quantity::Parameters, within: Decimal::ZERO };
-    let here = parameters.with_edits(base, "");
+    let before = parameters.with_edits(base, "");
     let of_arm = edits(declared, |change| change.b.as_ref());
-    let there = of_arm.and_then(|edits| parameters.with_edits(base, &edits));
-    one_way && here.is_some() && there.is_some() && here != there
+    let after = of_arm.and_then(|edits| parameters.with_edits(base, &edits));
+    one_way && before.is_some() && after.is_some() && before != after
 }
 
 /// The changes of an entry as edits of an arch, with the values of one arm: `layers[0..2].mlp.hidden 178`.

@@ -1,9 +1,7 @@
-//! The execution order of a comparison's runs.
+//! The execution order of a comparison's runs: a permutation with the lock's id as key.
 //!
-//! In: a comparison. Out: its runs, shuffled with the lock's id as key. Must stay true: the order is a fixed
-//! permutation; runs that are compared (one seed and point, all arms) are neighbours, and no arm is always first,
-//! so that a machine that gets slower or warmer favours none; with a stopping rule, seeds run in the order in
-//! which they are listed.
+//! Runs that are compared (one seed and point, all arms) are neighbours, and no arm is always first, so that a machine that gets
+//! slower or warmer favours none. With a stopping rule, seeds run in the order in which they are listed.
 
 use super::{Comparison, Run, Stop};
 use compiler::digest::Digest;

@@ -1,7 +1,6 @@
 //! Checks that arms, seeds and a grid can form a comparison.
 //!
-//! In: the declarations. Out: every independent problem, with a suggestion. Must stay true: an arm never chooses
-//! its own data, budget or measurement; running the same thing twice does not make a replicate.
+//! An arm never chooses its own data, budget or measurement, and running the same thing twice does not make a replicate.
 
 use tasks::metric::of_suite;
 

@@ -1,8 +1,7 @@
 //! Reads the text of a lock and derives it again.
 //!
-//! In: bytes. Out: the lock, or why it cannot be used. Must stay true: `version` is read before
-//! anything else; the lock is rebuilt from its free facts and its arch text alone, and the result must
-//! equal the file byte for byte; any input is answered in bounded time.
+//! `version` is read before anything else. The lock is rebuilt from its free facts and its arch text alone, and the result must
+//! equal the file byte for byte. Any input is answered in bounded time.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -122,13 +121,15 @@ fn head<'t>(text: &'t str, key: &str) -> Option<(usize, &'t str)> {
 
 fn check_version(name: &str, text: &str, source: Option<&str>) -> Result<(), LockError> {
     match head(text, "version") {
-        Some((_, found)) if found == VERSION.to_string() => Ok(()),
-        Some((line, found)) if !found.is_empty() && found.bytes().all(|b| b.is_ascii_digit()) => {
-            let found: String = found.chars().take(20).collect();
-            Err(error::other_version(line, &found, VERSION, source))
+        Some((_, version)) if version == VERSION.to_string() => Ok(()),
+        Some((line, version))
+            if !version.is_empty() && version.bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            let version: String = version.chars().take(20).collect();
+            Err(error::other_version(line, &version, VERSION, source))
         }
-        Some((line, found)) if found.trim_matches(['"', '\'']) == VERSION.to_string() => {
-            Err(error::version_as_text(line, found, VERSION))
+        Some((line, version)) if version.trim_matches(['"', '\'']) == VERSION.to_string() => {
+            Err(error::version_as_text(line, version, VERSION))
         }
         Some(_) | None => Err(error::not_a_lock(name)),
     }
@@ -140,13 +141,13 @@ fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError
         return Ok(());
     }
     let (mut section, mut block) = (String::new(), String::new());
-    let mut found = text.split('\n');
+    let mut lines = text.split('\n');
     for (i, want) in derived.split('\n').enumerate() {
         let line = i + 1;
-        let Some(got) = found.next() else { return Err(error::truncated(line, want, source)) };
+        let Some(got) = lines.next() else { return Err(error::truncated(line, want, source)) };
         if got != want {
             // A truncated last line: it is a prefix of the expected one, and nothing follows.
-            if found.clone().next().is_none() && want.starts_with(got) {
+            if lines.clone().next().is_none() && want.starts_with(got) {
                 return Err(error::truncated(line, want, source));
             }
             let fact = |line: &str| {
@@ -177,7 +178,7 @@ fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError
         }
     }
     let line = derived.split('\n').count();
-    Err(error::other_line(line, &short(found.next().unwrap_or("")), ""))
+    Err(error::other_line(line, &short(lines.next().unwrap_or("")), ""))
 }
 
 /// The part of the file that a wrong digest covers. In an experiment `eval` is listed before `train` and
@@ -245,8 +246,8 @@ impl<'a, 'i> Reader<'a, 'i> {
         match self.find(path) {
             Some(Fact { value: DeValue::String(text), .. }) => Ok(text.as_ref()),
             Some(fact) => {
-                let why = format!("{} is not a string", shown(fact.value));
-                Err(error::bad_fact(self.line(fact), path, &why))
+                let message = format!("{} is not a string", shown(fact.value));
+                Err(error::bad_fact(self.line(fact), path, &message))
             }
             None => Err(error::missing_fact(path)),
         }
@@ -284,7 +285,7 @@ impl<'a, 'i> Reader<'a, 'i> {
 
     /// Refuses unknown facts, so that no line is ignored.
     fn known(&self, prefix: &str, more: &[&str]) -> Result<(), LockError> {
-        let own = [
+        let of_lock = [
             "kind",
             "name",
             "source",
@@ -298,7 +299,7 @@ impl<'a, 'i> Reader<'a, 'i> {
         for fact in self.facts {
             let Some(path) = fact.path.strip_prefix(prefix) else { continue };
             let field = sections().find_map(|section| path.strip_prefix(section));
-            let fits = own.contains(&path)
+            let fits = of_lock.contains(&path)
                 || more.contains(&path)
                 || path == "cosmetic.budget.given"
                 || path == "eval.train"
@@ -306,8 +307,8 @@ impl<'a, 'i> Reader<'a, 'i> {
                 || FOLLOWING.iter().any(|section| path.starts_with(section))
                 || field.is_some_and(|field| field::find(field).is_some());
             if !fits {
-                let near = field.and_then(field::suggest);
-                return Err(error::unknown_fact(self.line(fact), &short(path), near));
+                let suggestion = field.and_then(field::suggest);
+                return Err(error::unknown_fact(self.line(fact), &short(path), suggestion));
             }
         }
         Ok(())
@@ -318,18 +319,18 @@ impl<'a, 'i> Reader<'a, 'i> {
         let section = format!("{prefix}revisions.");
         for fact in self.facts {
             let Some(what) = fact.path.strip_prefix(&section) else { continue };
-            let found = match Kind::Int(0, i64::MAX).read(fact.value) {
-                Ok(FieldValue::Int(found)) => found,
+            let locked = match Kind::Int(0, i64::MAX).read(fact.value) {
+                Ok(FieldValue::Int(revision)) => revision,
                 Ok(_) => 0,
                 Err(why) => return Err(error::bad_fact(self.line(fact), &fact.path, &why)),
             };
-            let here = match what.split_once('.') {
+            let current = match what.split_once('.') {
                 Some(("op", name)) => op::find(name).map(|op| i64::from(op.revision)),
                 Some(("task", name)) => Definition::find(name).map(|task| task.revision),
                 Some(_) | None => None,
             };
-            if here != Some(found) {
-                return Err(error::other_revision(&short(what), found, here, source));
+            if current != Some(locked) {
+                return Err(error::other_revision(&short(what), locked, current, source));
             }
         }
         Ok(())
@@ -339,23 +340,23 @@ impl<'a, 'i> Reader<'a, 'i> {
     /// is 1.
     fn rules(&self, prefix: &str, fields: &Fields, source: &str) -> Result<(), LockError> {
         let section = format!("{prefix}{REVISED}");
-        let mut found: BTreeMap<&str, i64> = BTreeMap::new();
+        let mut locked: BTreeMap<&str, i64> = BTreeMap::new();
         for fact in self.facts {
             let Some(name) = fact.path.strip_prefix(&section) else { continue };
             match Kind::Int(1, i64::MAX).read(fact.value) {
-                Ok(FieldValue::Int(revision)) => found.insert(name, revision),
+                Ok(FieldValue::Int(revision)) => locked.insert(name, revision),
                 Ok(_) => None,
                 Err(why) => return Err(error::bad_fact(self.line(fact), &fact.path, &why)),
             };
         }
         for rule in RULES.iter().filter(|rule| rule.applies(fields)) {
-            let revision = found.remove(rule.name).unwrap_or(1);
+            let revision = locked.remove(rule.name).unwrap_or(1);
             if revision != rule.revision {
-                let here = Some(rule.revision);
-                return Err(error::other_revision(&rule.path(), revision, here, source));
+                let current = Some(rule.revision);
+                return Err(error::other_revision(&rule.path(), revision, current, source));
             }
         }
-        match found.first_key_value() {
+        match locked.first_key_value() {
             Some((name, revision)) => {
                 let what = short(&format!("revision.{name}"));
                 Err(error::other_revision(&what, *revision, None, source))
@@ -439,11 +440,11 @@ impl<'a, 'i> Reader<'a, 'i> {
             .map(|(arm, _)| arm)
             .collect();
         names.dedup();
-        let own = ["comparison.", "digests.", "runs.", "verdict.", "arm."];
+        let sections = ["comparison.", "digests.", "runs.", "verdict.", "arm."];
         for fact in self.facts {
             let path = fact.path.as_str();
             let top = ["kind", "name", "source", "version"].contains(&path);
-            if !top && !own.iter().any(|section| path.starts_with(section)) {
+            if !top && !sections.iter().any(|section| path.starts_with(section)) {
                 return Err(error::unknown_fact(self.line(fact), &short(path), None));
             }
         }

@@ -1,7 +1,6 @@
-//! The canonical text of a lock, from which its ids can be recomputed.
+//! The canonical text of a lock, from which its ids can be recomputed, and the differences of two texts.
 //!
-//! In: a lock. Out: its text; the differences of two texts. Must stay true: valid TOML; sections and
-//! their facts have a fixed order, facts sorted by key (bytewise), one per line, LF; a lock has exactly
+//! Valid TOML. Sections and their facts have a fixed order, facts sorted by key (bytewise), one per line, LF; a lock has exactly
 //! one text. `docs/locks.md` documents the format; update it together with this file.
 
 use std::collections::BTreeMap;
@@ -57,10 +56,10 @@ fn open(lock: &Lock, sections: &mut Vec<Section>) {
     };
     for (prefix, arch) in archs {
         let fields = format!("{prefix}arch.derived");
-        let place = sections.iter().position(|section| section.name == fields);
-        if let (Some(place), Some(form)) = (place, arch.open_form()) {
+        let position = sections.iter().position(|section| section.name == fields);
+        if let (Some(position), Some(form)) = (position, arch.open_form()) {
             let facts = vec![fact("text", block(&form.text))];
-            sections.insert(place + 1, Section::new(format!("{prefix}open"), facts));
+            sections.insert(position + 1, Section::new(format!("{prefix}open"), facts));
         }
     }
 }

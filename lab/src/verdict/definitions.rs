@@ -1,16 +1,16 @@
 //! The definitions of an arch's text, with a digest of what each computes.
 //!
-//! In: the text of a locked arch. Out: for each name, the definition's text, span and digest. Must stay
-//! true: a digest depends on the content of a definition and of the definitions it uses, never on their
-//! names; comments and layout leave no trace.
+//! A digest depends on the content of a definition and of the definitions it uses, never on their names. Comments and layout
+//! leave no trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use dsl::{FileId, Item, Name, Span};
 
-use super::judge::{Change, Place, Sources, Subject};
+use super::model::{Change, Place, Subject};
 use super::normal::constant;
+use super::sources::Sources;
 use compiler::digest::Digest;
 use compiler::program::STD;
 use compiler::rename::Rename;
@@ -102,7 +102,7 @@ impl Definitions {
         Definitions::from_items(ast.items.iter().map(bare))
     }
 
-    /// The standard library of this canonc. Parsed once, because an audit needs it for every lock.
+    /// The standard library of this canonc. Parsed once, because a reader of many locks needs it for each.
     pub(super) fn standard() -> &'static Definitions {
         static STANDARD: LazyLock<Definitions> = LazyLock::new(|| {
             let mut sources = dsl::Sources::new();
@@ -197,7 +197,7 @@ pub(super) fn differing_definitions(
         if ours.map(|d| &d.text) == theirs.map(|d| &d.text) {
             continue;
         }
-        let (below, [mine, other]) = match (ours, theirs) {
+        let (below, [a, b]) = match (ours, theirs) {
             (Some(a), Some(b)) => {
                 let (line, differ) = first_difference(&a.text, &b.text);
                 (line, differ.map(Some))
@@ -206,15 +206,15 @@ pub(super) fn differing_definitions(
             (None, Some(_)) => (0, [None, Some("defined".to_owned())]),
             (None, None) => continue,
         };
-        let places = [ours, theirs].map(|own| {
-            let place = sources.arch(own?.span);
-            Some(Place { line: place.line + below, ..place })
+        let places = [ours, theirs].map(|definition| {
+            let start = sources.arch(definition?.span);
+            Some(Place { line: start.line + below, ..start })
         });
         changes.push(Change {
             path: format!("definition {name}"),
             subject: Subject::Definition,
-            a: mine,
-            b: other,
+            a,
+            b,
             defaults: [false, false],
             places,
             note: String::new(),

@@ -1,8 +1,7 @@
 //! Indexes the fields of an arch by path across layers: one entry per field for all layers.
 //!
-//! In: the fields of a compiled arch. Out: cells by general path (`arch.layers.*.mixer.heads`) and layer.
-//! Must stay true: two cells are equal only if their values are equal and, for a value that names a definition,
-//! if the definitions have equal digests.
+//! Two cells are equal only if their values are equal and, for a value that names a definition, if the definitions have equal
+//! digests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,6 +13,9 @@ use compiler::elaborate::Field;
 
 /// `None` for fields of the arch itself.
 pub(super) type Layer = Option<usize>;
+
+/// A cell: its general path (`arch.layers.*.mixer.heads`) and its layer.
+pub(super) type FieldAt = (String, Layer);
 
 /// One field of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,8 +42,8 @@ impl Index {
                 Some((layer, rest)) => (format!("arch.layers.*.{rest}"), Some(layer)),
                 None => (format!("arch.{}", field.path), None),
             };
-            let Field { path: own, value, written, span } = field;
-            let written = *written && !idle.contains(own);
+            let Field { path: full, value, written, span } = field;
+            let written = *written && !idle.contains(full);
             let cell = Cell { value: value.clone(), written, span: *span };
             cells.entry(path).or_default().insert(layer, cell);
         }
@@ -111,11 +113,11 @@ impl Pair<'_> {
     /// Both values. An undeclared slot equals an empty one.
     pub(super) fn values(&self, path: &str, layer: Layer) -> [Option<&str>; 2] {
         let empty = slot_of(path).map(|_| "empty");
-        let own = |index: &Index| empty.filter(|_| index.has_layer(layer));
+        let unfilled = |index: &Index| empty.filter(|_| index.has_layer(layer));
         let [a, b] = [self.a, self.b].map(|index| index.get(path, layer));
         [
-            a.map(|cell| cell.value.as_str()).or(own(self.a)),
-            b.map(|cell| cell.value.as_str()).or(own(self.b)),
+            a.map(|cell| cell.value.as_str()).or(unfilled(self.a)),
+            b.map(|cell| cell.value.as_str()).or(unfilled(self.b)),
         ]
     }
 

@@ -1,14 +1,13 @@
 //! Lists the differences that remain after the treatment was replaced, to explain a verdict.
 //!
-//! In: both arms, and arm a with b's values at the treatment. Out: the fields that still differ, those
-//! that no longer do, and definitions if no field explains the difference. Must stay true: nothing here affects a
-//! verdict, but every difference that affects one is listed here.
+//! Nothing here affects a verdict, but every difference that affects one is listed here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::definitions::differing_definitions;
-use super::index::{Index, Layer, Pair};
-use super::{Change, FieldAt, Judge};
+use super::index::{FieldAt, Layer, Pair};
+use super::judge::Judge;
+use super::model::Change;
 use compiler::program::Compiled;
 
 impl Judge<'_> {
@@ -27,10 +26,9 @@ impl Judge<'_> {
                 // Definitions with one name are compared through the graphs.
                 let [a, b] = left.values(path, layer);
                 let differs = a != b;
-                let here = |index: &Index| index.get("arch.layers.*", layer).is_some();
-                let told = layer.is_none() || here(left.a) && here(left.b);
+                let has_layer = left.a.has_layer(layer) && left.b.has_layer(layer);
                 let excused = failed && (cells.contains(&cell) || self.part_of(path, layer, cells));
-                if differs && told && !excused {
+                if differs && has_layer && !excused {
                     differing.insert(cell);
                 }
             }
@@ -69,11 +67,11 @@ impl Judge<'_> {
     ) {
         let pair = self.pair();
         for path in pair.paths() {
-            let told = remaining.get(path);
+            let listed = remaining.get(path);
             let layers: Vec<Layer> = pair
                 .differing(path)
                 .into_iter()
-                .filter(|layer| !told.is_some_and(|told| told.contains(layer)))
+                .filter(|layer| !listed.is_some_and(|layers| layers.contains(layer)))
                 .filter(|layer| {
                     let [a, b] = pair.values(path, *layer);
                     a != b
@@ -81,8 +79,7 @@ impl Judge<'_> {
                 .filter(|layer| !cells.contains(&(path.clone(), *layer)))
                 .filter(|layer| !self.part_of(path, *layer, cells))
                 .filter(|layer| {
-                    let here = |i: &Index| i.get("arch.layers.*", *layer).is_some();
-                    layer.is_none() || (self.indices.iter().all(|i| here(i)) && here(left.a))
+                    self.indices.iter().all(|i| i.has_layer(*layer)) && left.a.has_layer(*layer)
                 })
                 .collect();
             consequences.extend(self.cell_changes(path, &layers));
@@ -93,7 +90,7 @@ impl Judge<'_> {
     /// field, the definitions themselves differ.
     pub(super) fn unexplained(
         &self,
-        made: &Compiled,
+        arch: &Compiled,
         remaining: &BTreeMap<String, Vec<Layer>>,
         declared: &BTreeSet<FieldAt>,
     ) -> Vec<Change> {
@@ -103,7 +100,7 @@ impl Judge<'_> {
             .flat_map(|(path, layers)| layers.iter().map(move |layer| (path.clone(), *layer)))
             .filter(|(path, layer)| pair.free(path, *layer))
             .collect();
-        let all = self.transplanted(&made.tree, &cells).and_then(|tree| self.compile(&tree));
+        let all = self.transplanted(&arch.tree, &cells).and_then(|tree| self.compile(&tree));
         if all.is_ok_and(|all| self.archs_equal(&all)) {
             return Vec::new();
         }
@@ -113,15 +110,15 @@ impl Judge<'_> {
             .flatten()
             .map(|cell| cell.value.as_str())
             .collect();
-        let mut found = differing_definitions(self.definitions, &self.sources);
+        let mut definitions = differing_definitions(self.definitions, &self.sources);
         let beside = |change: &Change| {
             let name = change.path.strip_prefix("definition ").unwrap_or("");
             !treated.contains(name)
         };
         // Leave out treated definitions, unless they are the only explanation.
-        if found.iter().any(beside) {
-            found.retain(beside);
+        if definitions.iter().any(beside) {
+            definitions.retain(beside);
         }
-        found
+        definitions
     }
 }

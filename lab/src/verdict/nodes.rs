@@ -1,118 +1,43 @@
-//! Compares the nodes of two graphs.
+//! Compares the nodes of two graphs, to explain a verdict.
 //!
-//! In: two graphs. Out: nodes added, removed and changed, each with its source line. Must stay true: the
-//! list only explains the verdict; a node is identified by its computation, its parameters and its
-//! operands, looking through slots, so that filling a slot is one added node and does not change the
-//! nodes behind it; equal layers are listed once.
+//! A node is identified by its computation, its parameters and its operands, looking through slots, so that filling a slot
+//! is one added node and does not change the nodes behind it. Equal layers are listed once.
 
 use std::collections::BTreeMap;
 
 use dsl::Span;
 
-use super::judge::{Place, Sources};
+use super::model::{NodeChange, What};
+use super::sources::Sources;
 use crate::experiment::layer_sets;
 use compiler::graph::{Body, Graph, Node, NodeKind, Out};
 use compiler::program::Compiled;
 
-/// How the second arm's graph differs in a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
-    /// Only the second arm has it.
-    Added,
-    /// Only the first arm has it.
-    Removed,
-    /// Both have it, with other configuration.
-    Changed,
-}
-
-/// One node difference, with all layers that have it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeChange {
-    /// The kind of difference.
-    pub what: What,
-    /// `layers.0..24`; empty outside the layers.
-    pub layers: String,
-    /// A description of the node: `slot A`, `linear mixer.wq`.
-    pub node: String,
-    /// The number of such nodes in each of the layers.
-    pub times: usize,
-    /// Configuration in the first arm; None if it has no such node.
-    pub a: Option<String>,
-    /// Configuration in the second arm; None if it has no such node.
-    pub b: Option<String>,
-    /// Line of the node in each arm.
-    pub places: [Option<Place>; 2],
-}
-
 /// A node in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Described {
     name: String,
     text: String,
     span: Span,
 }
 
-type Difference = (What, Option<Told>, Option<Told>);
+type Difference = (What, Option<Described>, Option<Described>);
 
 pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeChange> {
     let [a, b] = archs.map(|arch| &arch.graph);
-    let mut changes = Vec::new();
-    let mut tell = |layers: &str, differences: &[Difference]| {
-        let mut told: Vec<NodeChange> = Vec::new();
-        let mut known: BTreeMap<_, usize> = BTreeMap::new();
-        for (what, a, b) in differences {
-            let name = a.as_ref().or(b.as_ref()).map_or(String::new(), |told| told.name.clone());
-            let change = NodeChange {
-                what: *what,
-                layers: layers.to_owned(),
-                node: name,
-                times: 1,
-                a: a.as_ref().map(|told| told.text.clone()),
-                b: b.as_ref().map(|told| told.text.clone()),
-                places: [a, b].map(|told| told.as_ref().map(|told| sources.arch(told.span))),
-            };
-            // Two nodes on one line, such as the rope of q and that of k, are listed once.
-            let key = (change.what, change.a.clone(), change.b.clone(), change.places.clone());
-            let at = *known.entry(key).or_insert(told.len());
-            match told.get_mut(at) {
-                Some(twin) => twin.times += 1,
-                None => told.push(change),
-            }
-        }
-        changes.extend(told);
-    };
-    tell("", &differences(&a.top, &b.top));
-    // Layers with the same two bodies differ in the same nodes. Other layers may, by coincidence.
+    let mut changes = listed("", &differences(&a.top, &b.top), sources);
     let [bodies_a, bodies_b] = [a, b].map(layer_bodies);
-    let mut pairs: BTreeMap<(*const Body, *const Body), Vec<usize>> = BTreeMap::new();
-    for (layer, (x, y)) in bodies_a.iter().zip(&bodies_b).enumerate() {
-        pairs.entry((std::ptr::from_ref(*x), std::ptr::from_ref(*y))).or_default().push(layer);
-    }
-    let mut kinds: Vec<(Vec<usize>, Vec<Difference>)> = Vec::new();
-    for layers in pairs.into_values() {
-        let bodies = layers.first().and_then(|n| Some((bodies_a.get(*n)?, bodies_b.get(*n)?)));
-        let Some((x, y)) = bodies else { continue };
-        let found = differences(x, y);
-        match kinds.iter_mut().find(|(_, known)| *known == found) {
-            Some((known, _)) => known.extend(layers),
-            None => kinds.push((layers, found)),
-        }
-    }
-    for (layers, _) in &mut kinds {
-        layers.sort_unstable();
-    }
-    kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
-    for (layers, found) in kinds {
-        tell(&format!("layers.{}", layer_sets(&layers).join(" ")), &found);
+    for (layers, differences) in layer_differences(&bodies_a, &bodies_b) {
+        let layers = format!("layers.{}", layer_sets(&layers).join(" "));
+        changes.extend(listed(&layers, &differences, sources));
     }
     let (fewer, more) = (bodies_a.len().min(bodies_b.len()), bodies_a.len().max(bodies_b.len()));
     if fewer < more {
         let what = if bodies_a.len() < bodies_b.len() { What::Added } else { What::Removed };
-        let told = dsl::counted(more - fewer, "layer");
         changes.push(NodeChange {
             what,
             layers: format!("layers.{fewer}..{more}"),
-            node: told,
+            node: dsl::counted(more - fewer, "layer"),
             times: 1,
             a: None,
             b: None,
@@ -120,6 +45,54 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
         });
     }
     changes
+}
+
+/// Differences with their lines. Two nodes on one line, such as the rope of q and that of k, are listed once.
+fn listed(layers: &str, differences: &[Difference], sources: &Sources<'_>) -> Vec<NodeChange> {
+    let mut changes: Vec<NodeChange> = Vec::new();
+    let mut known: BTreeMap<_, usize> = BTreeMap::new();
+    for (what, a, b) in differences {
+        let change = NodeChange {
+            what: *what,
+            layers: layers.to_owned(),
+            node: a.as_ref().or(b.as_ref()).map_or(String::new(), |node| node.name.clone()),
+            times: 1,
+            a: a.as_ref().map(|node| node.text.clone()),
+            b: b.as_ref().map(|node| node.text.clone()),
+            places: [a, b].map(|node| node.as_ref().map(|node| sources.arch(node.span))),
+        };
+        let key = (change.what, change.a.clone(), change.b.clone(), change.places.clone());
+        let at = *known.entry(key).or_insert(changes.len());
+        match changes.get_mut(at) {
+            Some(twin) => twin.times += 1,
+            None => changes.push(change),
+        }
+    }
+    changes
+}
+
+/// The differences of layers, once for all layers with the same ones. Layers with the same two bodies differ in the same
+/// nodes; other layers may, by coincidence.
+fn layer_differences(a: &[&Body], b: &[&Body]) -> Vec<(Vec<usize>, Vec<Difference>)> {
+    let mut pairs: BTreeMap<(*const Body, *const Body), Vec<usize>> = BTreeMap::new();
+    for (layer, (x, y)) in a.iter().zip(b).enumerate() {
+        pairs.entry((std::ptr::from_ref(*x), std::ptr::from_ref(*y))).or_default().push(layer);
+    }
+    let mut kinds: Vec<(Vec<usize>, Vec<Difference>)> = Vec::new();
+    for layers in pairs.into_values() {
+        let bodies = layers.first().and_then(|n| Some((a.get(*n)?, b.get(*n)?)));
+        let Some((x, y)) = bodies else { continue };
+        let differences = differences(x, y);
+        match kinds.iter_mut().find(|(_, known)| *known == differences) {
+            Some((known, _)) => known.extend(layers),
+            None => kinds.push((layers, differences)),
+        }
+    }
+    for (layers, _) in &mut kinds {
+        layers.sort_unstable();
+    }
+    kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
+    kinds
 }
 
 fn layer_bodies(graph: &Graph) -> Vec<&Body> {
@@ -131,7 +104,7 @@ fn differences(a: &Body, b: &Body) -> Vec<Difference> {
     if std::ptr::eq(a, b) {
         return Vec::new();
     }
-    let [mut only_a, mut only_b] = [told(a), told(b)];
+    let [mut only_a, mut only_b] = [described(a), described(b)];
     let mut shared: BTreeMap<String, usize> = BTreeMap::new();
     let mut count: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for (side, list) in [&only_a, &only_b].into_iter().enumerate() {
@@ -164,13 +137,13 @@ fn differences(a: &Body, b: &Body) -> Vec<Difference> {
     out
 }
 
-fn told(body: &Body) -> Vec<Told> {
+fn described(body: &Body) -> Vec<Described> {
     let order = body.reachable();
     let nodes = order.iter().filter_map(|id| body.nodes.get(*id as usize));
     nodes.filter_map(|node| describe(body, node)).collect()
 }
 
-fn describe(body: &Body, node: &Node) -> Option<Told> {
+fn describe(body: &Body, node: &Node) -> Option<Described> {
     let span = node.span;
     match &node.kind {
         NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Layer { .. } => None,
@@ -189,14 +162,14 @@ fn describe(body: &Body, node: &Node) -> Option<Told> {
                 text += &format!(" {param}");
             }
             text += &format!(" of {}", operands.join(", "));
-            Some(Told { name, text, span })
+            Some(Described { name, text, span })
         }
         NodeKind::Slot { name, fill, .. } => {
-            let inside: Vec<String> = told(fill).into_iter().map(|node| node.text).collect();
+            let inside: Vec<String> = described(fill).into_iter().map(|node| node.text).collect();
             let operands: Vec<String> =
                 node.inputs.iter().filter_map(|out| operand(body, *out)).collect();
             let text = format!("slot {name} over {}: {}", operands.join(", "), inside.join("; "));
-            Some(Told { name: format!("slot {name}"), text, span })
+            Some(Described { name: format!("slot {name}"), text, span })
         }
     }
 }

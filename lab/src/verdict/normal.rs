@@ -1,9 +1,7 @@
 //! Reduces an arch's tree to plain form: settings that only repeat a default are removed.
 //!
-//! In: a compiled arch. Out: its tree without settings that repeat their default, every other number
-//! as a literal, and the paths of the settings that were removed. Must stay true: trees with equal
-//! fields and definitions have equal plain forms however they were written, so a verdict cannot depend
-//! on spelling; the plain form compiles to the same arch, or there is none.
+//! Trees with equal fields and definitions have equal plain forms however they were written, so a verdict cannot depend on
+//! spelling. The plain form compiles to the same arch, or there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -73,17 +71,17 @@ pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String>
         let values = layers.get(&number).unwrap_or(&nothing);
         let all: String = values.iter().map(|(path, value)| format!("{path}\0{value}\0")).collect();
         let key = (Rc::as_ptr(&layer.applied), all);
-        let (made, unneeded) = done.entry(key).or_insert_with(|| {
+        let (bare, unneeded) = done.entry(key).or_insert_with(|| {
             let mut walk = Walk { library, values, idle: BTreeSet::new() };
-            let made = walk.applied(&layer.applied, "", "slots");
-            (Rc::new(made), walk.idle)
+            let bare = walk.applied(&layer.applied, "", "slots");
+            (Rc::new(bare), walk.idle)
         });
-        layer.applied = made.clone();
+        layer.applied = bare.clone();
         idle.extend(unneeded.iter().map(|rest| format!("layers.{number}.{rest}")));
     }
-    let made = elaborate(library, &tree, &mut Diagnostics::new());
-    let same = made.is_some_and(|made| {
-        let identity = identify(&made.graph());
+    let elaborated = elaborate(library, &tree, &mut Diagnostics::new());
+    let same = elaborated.is_some_and(|elaborated| {
+        let identity = identify(&elaborated.graph());
         (identity.graph, identity.manifest) == (arch.identity.graph, arch.identity.manifest)
     });
     if same {
@@ -99,53 +97,53 @@ pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String>
 /// Groups of layers that share an instance and have a field that depends on the layer number.
 fn uneven(tree: &ArchTree, values: &BTreeMap<usize, Values>) -> BTreeSet<u32> {
     let mut first: BTreeMap<u32, Option<&Values>> = BTreeMap::new();
-    let mut found = BTreeSet::new();
+    let mut groups = BTreeSet::new();
     for (number, layer) in tree.layers.iter().enumerate() {
         let Some(group) = layer.share else { continue };
-        let own = values.get(&number);
-        if *first.entry(group).or_insert(own) != own {
-            found.insert(group);
+        let values = values.get(&number);
+        if *first.entry(group).or_insert(values) != values {
+            groups.insert(group);
         }
     }
-    found
+    groups
 }
 
 /// The fields of an arch, plus the default of each field that was written.
 fn probed(library: &Library, tree: &ArchTree) -> Result<Values, String> {
     let mut skipped: BTreeSet<Span> = BTreeSet::new();
-    let mut why = String::new();
+    let mut reason = String::new();
     for _ in 0..MAX_TRIES {
         let mut asked: BTreeSet<Span> = BTreeSet::new();
         let mut done: BTreeMap<*const Applied, Rc<Applied>> = BTreeMap::new();
         let mut with = tree.clone();
         let mut ask = |applied: &Rc<Applied>| {
-            let made = done
+            let copy = done
                 .entry(Rc::as_ptr(applied))
                 .or_insert_with(|| Rc::new(asking(applied, &skipped, &mut asked)));
-            made.clone()
+            copy.clone()
         };
         with.head = with.head.as_ref().map(&mut ask);
         for layer in &mut with.layers {
             layer.applied = ask(&layer.applied);
         }
-        let mut found = Diagnostics::new();
-        if let Some(Elaborated { fields, .. }) = elaborate(library, &with, &mut found) {
+        let mut diagnostics = Diagnostics::new();
+        if let Some(Elaborated { fields, .. }) = elaborate(library, &with, &mut diagnostics) {
             return Ok(fields.into_iter().map(|field| (field.path, field.value)).collect());
         }
-        let errors = found.iter().filter(|d| d.is_error());
-        why = errors.clone().next().map_or_else(String::new, |d| d.message.clone());
-        let places: Vec<Span> = errors.flat_map(|d| &d.labels).map(|label| label.span).collect();
-        let inside = |place: &Span, of: &Span| {
-            place.file == of.file && of.start <= place.start && place.end <= of.end
+        let errors = diagnostics.iter().filter(|d| d.is_error());
+        reason = errors.clone().next().map_or_else(String::new, |d| d.message.clone());
+        let spans: Vec<Span> = errors.flat_map(|d| &d.labels).map(|label| label.span).collect();
+        let inside = |span: &Span, setting: &Span| {
+            span.file == setting.file && setting.start <= span.start && span.end <= setting.end
         };
-        let failed: Vec<Span> =
-            asked.into_iter().filter(|of| places.iter().any(|place| inside(place, of))).collect();
+        let failed = asked.into_iter().filter(|at| spans.iter().any(|span| inside(span, at)));
+        let failed: Vec<Span> = failed.collect();
         if failed.is_empty() {
             break;
         }
         skipped.extend(failed);
     }
-    Err(format!("the defaults of `{}` cannot be computed: {why}", tree.name))
+    Err(format!("the defaults of `{}` cannot be computed: {reason}", tree.name))
 }
 
 /// A copy of a definition that also computes the defaults of written settings.
@@ -285,7 +283,7 @@ pub(super) fn literal(text: &str, span: Span) -> Option<SettingValue> {
     let word = |text: &str| {
         !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
-    let made = match text {
+    let value = match text {
         "true" | "false" => expr(ExprKind::Bool(text == "true")),
         text => match (number(text), text.split_once('/')) {
             (Some(number), _) => number,
@@ -297,5 +295,5 @@ pub(super) fn literal(text: &str, span: Span) -> Option<SettingValue> {
             (None, None) => return None,
         },
     };
-    Some(SettingValue::Expr(Rc::new(made), span.file))
+    Some(SettingValue::Expr(Rc::new(value), span.file))
 }

@@ -1,15 +1,15 @@
 //! Refuses treatments with entries that overlap, are incomplete or change nothing.
 //!
-//! In: resolved entries. Out: nothing, or the refusal. Must stay true: a factor counts once; a field that
-//! only one arm has is declared together with the field that brings it, and the refusal names that field as
-//! a treatment writes it; an entry that changes nothing is not a factor.
+//! A factor counts once. A field that only one arm has is declared together with the field that brings it, and the refusal
+//! names that field as a treatment writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::direction::Direction;
-use super::index::{Index, Layer, slot_of};
+use super::index::{FieldAt, Index, Layer, slot_of};
+use super::judge::Judge;
+use super::refusal::Refusal;
 use super::treatment::Entry;
-use super::{FieldAt, Judge, Refusal};
 use compiler::program::Compiled;
 
 impl Judge<'_> {
@@ -18,7 +18,7 @@ impl Judge<'_> {
         let mut seen: BTreeMap<FieldAt, &str> = BTreeMap::new();
         let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
         for entry in entries {
-            for cell in entry.places() {
+            for cell in entry.cells_at() {
                 if let Some(before) = seen.insert(cell, &entry.text) {
                     return Err(Refusal::twice(&entry.text, before));
                 }
@@ -71,23 +71,23 @@ impl Judge<'_> {
     /// writes them.
     fn declaring(&self, layer: Layer) -> Vec<String> {
         let pair = self.pair();
-        let mut found = Vec::new();
+        let mut fields = Vec::new();
         for path in pair.paths() {
             let short = path.strip_prefix("arch.layers.*.").unwrap_or(path);
             let [Some(a), Some(b)] = pair.values(path, layer) else { continue };
             let defined = |i: usize, name: &str| self.definitions[i].has(name);
             if slot_of(path).is_none() && pair.differ(path, layer) && defined(0, a) && defined(1, b)
             {
-                found.push(short.to_owned());
+                fields.push(short.to_owned());
             }
         }
-        found
+        fields
     }
 
     /// Whether a slot of an entry is filled in both arms, with different settings.
     fn differs_below(&self, entry: &Entry) -> bool {
         let pair = self.pair();
-        entry.places().filter(|(path, _)| slot_of(path).is_some()).any(|(path, layer)| {
+        entry.cells_at().filter(|(path, _)| slot_of(path).is_some()).any(|(path, layer)| {
             let below = format!("{path}.");
             let inner = pair.paths().into_iter().filter(|inner| inner.starts_with(&below));
             inner.into_iter().any(|inner| {
@@ -105,12 +105,13 @@ impl Judge<'_> {
         reversed: &Judge<'_>,
     ) -> Result<(), Refusal> {
         for entry in entries.iter().filter(|entry| entry.fields.is_empty()) {
-            let own: BTreeSet<FieldAt> = entry.places().collect();
+            let cells: BTreeSet<FieldAt> = entry.cells_at().collect();
             let idle = |judge: &Judge<'_>, direction: &Direction| {
-                let Some(made) = &direction.made else { return false };
-                let others: BTreeSet<FieldAt> = made.places.difference(&own).cloned().collect();
+                let Some(substituted) = &direction.substituted else { return false };
+                let others: BTreeSet<FieldAt> =
+                    substituted.cells.difference(&cells).cloned().collect();
                 let without = judge.with_cells(judge.trees[0], &others);
-                without.is_ok_and(|without| same_arch(&without, &made.arch))
+                without.is_ok_and(|without| same_arch(&without, &substituted.arch))
             };
             let [forward, backward] = directions;
             // A setting below a treated slot differs. It is outside the treatment and is a confound, although the
@@ -121,7 +122,7 @@ impl Judge<'_> {
             if idle(self, forward) && idle(reversed, backward) {
                 let in_one = |(_, layer): FieldAt| self.indices.iter().any(|i| !i.has_layer(layer));
                 if let [Some(a), Some(b)] = self.pair().values("arch.layers", None)
-                    && entry.places().all(in_one)
+                    && entry.cells_at().all(in_one)
                 {
                     return Err(Refusal::other_layers(&entry.text, a, b));
                 }

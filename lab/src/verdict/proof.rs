@@ -1,17 +1,17 @@
 //! The second proof for slots: without them, both arms are one architecture.
 //!
-//! In: the treatment and both directions. Out: digests that a person can compare, and a confound if they
-//! contradict the directions. Must stay true: erasure starts from an arm's own fills, not from those that
-//! substitution inserted; if erasure fails, the reason is a confound.
+//! Erasure starts from an arm's own fills, not from those that substitution inserted. If erasure fails, the reason is a
+//! confound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::definitions::differing_definitions;
 use super::direction::Direction;
-use super::index::Layer;
+use super::index::{FieldAt, Layer};
+use super::judge::Judge;
+use super::model::{Change, Erased};
 use super::treatment::Entry;
-use super::{Change, Erased, FieldAt, Judge};
 use compiler::canonical::identify;
 use compiler::erase::erase;
 use compiler::program::Compiled;
@@ -39,13 +39,13 @@ impl Judge<'_> {
         let mut shown = None;
         let mut unlike = Vec::new();
         for (judge, direction) in [self, reversed].into_iter().zip(directions) {
-            let Some(made) = &direction.made else { continue };
+            let Some(substituted) = &direction.substituted else { continue };
             // If the substitution failed, its own differences already explain why.
             let deciding = direction.arch_equal;
-            match judge.erased(&made.places, &slots) {
+            match judge.erased(&substituted.cells, &slots) {
                 Ok(erased) => {
                     if deciding && !erased.equal() {
-                        unlike.push(Change::whole(format!(
+                        unlike.push(Change::of_arms(format!(
                             "with slots {} erased, the arms are different architectures, although each becomes the other with its fills",
                             erased.slots.join(", ")
                         )));
@@ -53,7 +53,7 @@ impl Judge<'_> {
                     let forward = judge.letters == self.letters;
                     shown = shown.or_else(|| Some(if forward { erased } else { erased.flipped() }));
                 }
-                Err(why) if deciding => unlike.push(Change::whole(why)),
+                Err(reason) if deciding => unlike.push(Change::of_arms(reason)),
                 Err(_) => {}
             }
         }
@@ -66,7 +66,7 @@ impl Judge<'_> {
     /// Both arms without the slots of the treatment; arm a has b's values at the rest of the treatment.
     fn erased(
         &self,
-        places: &BTreeSet<FieldAt>,
+        cells: &BTreeSet<FieldAt>,
         slots: &BTreeSet<Slot<'_>>,
     ) -> Result<Erased, String> {
         let gone = |layer: Option<u32>, name: &str| slots.contains(&(layer, name));
@@ -79,18 +79,18 @@ impl Judge<'_> {
         let shown = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         // Remove arm a's fills first: with them, the rest of the treatment may not compile.
         let bare = emptied(self.trees[0], &gone);
-        let fails = |why: String| {
+        let fails = |reason: String| {
             let letter = self.letters[0];
-            format!("arm {letter} without its fills of {shown} cannot be judged: {why}")
+            format!("arm {letter} without its fills of {shown} cannot be judged: {reason}")
         };
         let empty = self.compile(&bare).map_err(fails)?.identity;
         let ours = without(self.archs[0]);
         if (empty.graph, empty.manifest) != (ours.graph, ours.manifest) {
-            let why =
+            let reason =
                 "its graph and its fields without these fills describe different architectures";
-            return Err(fails(why.to_owned()));
+            return Err(fails(reason.to_owned()));
         }
-        let rest: BTreeSet<FieldAt> = places
+        let rest: BTreeSet<FieldAt> = cells
             .iter()
             .filter(|(path, layer)| {
                 let slot = slot_below(path).map(|below| below.split('.').next().unwrap_or(below));

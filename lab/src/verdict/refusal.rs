@@ -1,9 +1,6 @@
 //! Reasons why a treatment cannot be judged for two arms, one constructor each.
-//!
-//! In: the entry and facts about the arms. Out: an error with a suggestion. Must stay true: bad treatments are refused,
-//! never weakened.
 
-use super::Side;
+use super::model::Side;
 
 /// Why a treatment or a pair of locks cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,11 +117,11 @@ impl Refusal {
             [] => {
                 "the other arm has no such slot to fill: make the arms agree on the slot".to_owned()
             }
-            found => {
-                let found: Vec<String> = found.iter().map(|path| format!("`{path}`")).collect();
+            paths => {
+                let quoted: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
                 format!(
                     "also declare the definition that declares the slot: {}",
-                    found.join(" or ")
+                    quoted.join(" or ")
                 )
             }
         };
@@ -224,10 +221,10 @@ impl Refusal {
     }
 
     /// An arch in which defaults cannot be separated from choices.
-    pub(super) fn not_plain(why: &str) -> Refusal {
+    pub(super) fn not_plain(reason: &str) -> Refusal {
         refusal(
             "no-proof",
-            format!("defaults and choices cannot be separated in these archs: {why}"),
+            format!("defaults and choices cannot be separated in these archs: {reason}"),
             "this is a bug in canonc, or an arch at the limits of the language: please report it",
         )
     }

@@ -1,14 +1,12 @@
 //! A verdict as text and as JSON.
 //!
-//! In: a verdict. Out: text, the answer first and then one group after the other; or the same as a
-//! serialisable [`Report`]. Must stay true: every difference shows both values and the place of each;
-//! a treatment that no comparison file declares is called exploratory.
+//! The answer comes first, then one group after the other. A treatment that no comparison file declares is called exploratory.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{
+use super::model::{
     Change, Meaning, Namesake, NodeChange, Origin, Outcome, Place, Replaced, Verdict, What,
 };
 use crate::field;
@@ -65,8 +63,14 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     }
     name_lines(&mut out, &verdict.names);
     proof(&mut out, verdict);
+    advice(&mut out, verdict, exploratory);
+    out
+}
+
+/// Warnings, and what to do about confounds and bundles.
+fn advice(out: &mut String, verdict: &Verdict, exploratory: bool) {
     if verdict.cosmetic.iter().any(Change::reaches_scores) {
-        out += "\nwarning: scores of another trainer's evaluations are not comparable: the arms differ in how it evaluates\n";
+        *out += "\nwarning: scores of another trainer's evaluations are not comparable: the arms differ in how it evaluates\n";
     }
     if verdict.confounds.iter().any(Change::is_carried) {
         let how = match exploratory {
@@ -76,13 +80,13 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
         let _ = writeln!(out, "\nhelp: if canonc runs both arms, declare it: {how}");
     }
     if let Outcome::Bundle(_) = verdict.outcome {
-        out += "\nhelp: for each factor's own effect, compare arms that differ in one of them; if one only keeps a size equal, declare \
+        *out += "\nhelp: for each factor's own effect, compare arms that differ in one of them; if one only keeps a size equal, declare \
                 it as `compensate` under `[match]` of the comparison file (`canonc new --matched` writes both)\n";
     }
     if exploratory && !verdict.is_controlled() {
         let declaration = verdict.declaration();
         if declaration.len() == verdict.treatment.len() {
-            out += "\nhelp: make the arms agree: no treatment can cover these confounds\n";
+            *out += "\nhelp: make the arms agree: no treatment can cover these confounds\n";
         } else {
             let entries: Vec<String> =
                 declaration.iter().map(|e| format!("--treatment {e}")).collect();
@@ -93,7 +97,6 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
             );
         }
     }
-    out
 }
 
 fn group(out: &mut String, title: &str, list: &[Change]) {
@@ -121,8 +124,7 @@ fn changes(out: &mut String, list: &[Change], indent: &str) {
             let _ = write!(line, "  {note}");
         }
         let _ = writeln!(out, "{}", line.trim_end());
-        let at = |place: &Option<Place>| place.as_ref().map(Place::to_string);
-        let shown: Vec<String> = places.iter().filter_map(at).collect();
+        let shown: Vec<String> = places.iter().flatten().map(Place::to_string).collect();
         if !shown.is_empty() {
             let _ = writeln!(out, "{indent}  at {}", shown.join(" and "));
         }
@@ -131,21 +133,21 @@ fn changes(out: &mut String, list: &[Change], indent: &str) {
 
 fn node_lines(out: &mut String, node: &NodeChange) {
     let NodeChange { what, layers, node: name, times, a, b, places } = node;
-    let place = |i: usize| places[i].as_ref().map_or(String::new(), |p| format!("  at {p}"));
+    let line = |i: usize| places[i].as_ref().map_or(String::new(), |p| format!("  at {p}"));
     let layers = if layers.is_empty() { String::new() } else { format!("{layers}  ") };
     let times = if *times > 1 { format!("{times} × ") } else { String::new() };
     let layers = layers + &times;
     let _ = match what {
-        What::Added => writeln!(out, "  + {layers}{}{}", b.as_deref().unwrap_or(name), place(1)),
-        What::Removed => writeln!(out, "  - {layers}{}{}", a.as_deref().unwrap_or(name), place(0)),
+        What::Added => writeln!(out, "  + {layers}{}{}", b.as_deref().unwrap_or(name), line(1)),
+        What::Removed => writeln!(out, "  - {layers}{}{}", a.as_deref().unwrap_or(name), line(0)),
         What::Changed => writeln!(
             out,
             "  ~ {layers}{}{}\n    {}{}{}",
             a.as_deref().unwrap_or(name),
-            place(0),
+            line(0),
             " ".repeat(layers.chars().count()),
             b.as_deref().unwrap_or(name),
-            place(1)
+            line(1)
         ),
     };
 }
@@ -196,12 +198,6 @@ fn proof(out: &mut String, verdict: &Verdict) {
         let slots = erased.slots.join(", ");
         line(out, &format!("graph, {slots} erased"), erased.graph.map(|d| d.short()));
         line(out, &format!("manifest, {slots} erased"), erased.manifest.map(|d| d.short()));
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.file, self.line)
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Judge;
-use super::judge::{Change, Subject};
+use super::judge::Judge;
+use super::model::Change;
 use crate::experiment::{Experiment, layer_sets};
 
 /// A parameter's role, and how the optimizer treats it.
@@ -31,9 +31,9 @@ fn general(path: &str) -> (String, Option<usize>) {
 
 impl Judge<'_> {
     /// The parameters of arm a with b's values at the treatment whose role and update differ from b's.
-    pub(super) fn other_roles(&self, made: &Experiment) -> Vec<Change> {
+    pub(super) fn other_roles(&self, substituted: &Experiment) -> Vec<Change> {
         let Some([_, theirs]) = self.experiments else { return Vec::new() };
-        let (ours, theirs) = (treated(made), treated(theirs));
+        let (ours, theirs) = (treated(substituted), treated(theirs));
         let mut groups: BTreeMap<(String, &Treated, &Treated), Vec<usize>> = BTreeMap::new();
         for (path, a) in &ours {
             let Some(b) = theirs.get(path) else { continue };
@@ -49,11 +49,13 @@ impl Judge<'_> {
                 true => vec![path],
                 false => layer_sets(&layers).iter().map(|set| path.replacen('*', set, 1)).collect(),
             };
-            changes.extend(paths.into_iter().map(|path| Change {
-                subject: Subject::Whole,
-                a: shown(a),
-                b: shown(b),
-                ..Change::whole(format!("role of {path}")).note("its update follows from its role")
+            changes.extend(paths.into_iter().map(|path| {
+                Change {
+                    a: shown(a),
+                    b: shown(b),
+                    ..Change::of_arms(format!("role of {path}"))
+                        .note("its update follows from its role")
+                }
             }));
         }
         changes

@@ -1,8 +1,6 @@
 //! Gives arm a b's values at the treatment and recomputes everything derived.
 //!
-//! In: both arms in plain form and the fields of the treatment. Out: the arch and the experiment that
-//! the definition of `controlled` uses, or why they cannot be built. Must stay true: fields that differ
-//! and are not declared keep a's value; derived values follow from a's fields; values on which the arms
+//! Fields that differ and are not declared keep a's value; derived values follow from a's fields; values on which the arms
 //! agree do not change.
 
 use std::collections::BTreeSet;
@@ -10,9 +8,9 @@ use std::rc::Rc;
 
 use dsl::Diagnostics;
 
-use super::index::{Index, Layer};
+use super::index::{FieldAt, Index, Layer};
+use super::judge::Judge;
 use super::transplant::{Known, transplant};
-use super::{FieldAt, Judge};
 use crate::experiment::{Experiment, LockedArch};
 use crate::field::{self, Fields, TABLE};
 use compiler::canonical::identify;
@@ -26,7 +24,7 @@ pub(super) struct Substituted {
     pub(super) index: Index,
     pub(super) experiment: Option<Experiment>,
     /// The cells of the treatment, and those that would have changed with it although the arms agree.
-    pub(super) places: BTreeSet<FieldAt>,
+    pub(super) cells: BTreeSet<FieldAt>,
 }
 
 /// How often changed values are put back. Each round fixes at least one more.
@@ -38,60 +36,63 @@ impl Judge<'_> {
         cells: &BTreeSet<FieldAt>,
         fields: &BTreeSet<&'static str>,
     ) -> Result<Substituted, String> {
-        let (arch, places) = self.replaced(cells)?;
+        let (arch, cells) = self.replaced(cells)?;
         let index = Index::new(&arch.fields, &BTreeSet::new());
         let experiment = match (self.experiments, &self.effective) {
             (Some([a, _]), Some([_, b])) => Some(substitute_fields(a, b, fields, &arch)?),
             (Some(_), None) | (None, _) => None,
         };
-        Ok(Substituted { arch, index, experiment, places })
+        Ok(Substituted { arch, index, experiment, cells })
     }
 
     /// The arch, and every cell that was set for it.
-    fn replaced(&self, cells: &BTreeSet<FieldAt>) -> Result<(Compiled, BTreeSet<FieldAt>), String> {
-        let mut places = cells.clone();
-        let mut made = self.with_cells(self.trees[0], &places);
+    fn replaced(
+        &self,
+        declared: &BTreeSet<FieldAt>,
+    ) -> Result<(Compiled, BTreeSet<FieldAt>), String> {
+        let mut cells = declared.clone();
+        let mut arch = self.with_cells(self.trees[0], &cells);
         for _ in 0..MAX_ROUNDS {
-            let more = match &made {
+            let more = match &arch {
                 Ok(arch) if self.archs_equal(arch) => break,
-                Ok(arch) => self.agreed(Some(&Index::new(&arch.fields, &BTreeSet::new())), &places),
-                Err(_) => self.agreed(None, &places),
+                Ok(arch) => self.agreed(Some(&Index::new(&arch.fields, &BTreeSet::new())), &cells),
+                Err(_) => self.agreed(None, &cells),
             };
             if more.is_empty() {
                 break;
             }
-            let mut further = places.clone();
+            let mut further = cells.clone();
             further.extend(more);
-            match (self.with_cells(self.trees[0], &further), &made) {
-                (Ok(arch), _) => (made, places) = (Ok(arch), further),
-                (Err(_), _) => break,
+            match self.with_cells(self.trees[0], &further) {
+                Ok(next) => (arch, cells) = (Ok(next), further),
+                Err(_) => break,
             }
         }
-        Ok((made?, places))
+        Ok((arch?, cells))
     }
 
     /// Cells on which the arms agree, but which changed in the new arch or may have kept it from
     /// compiling.
-    fn agreed(&self, made: Option<&Index>, places: &BTreeSet<FieldAt>) -> BTreeSet<FieldAt> {
+    fn agreed(&self, new: Option<&Index>, cells: &BTreeSet<FieldAt>) -> BTreeSet<FieldAt> {
         let pair = self.pair();
-        let mut found = BTreeSet::new();
+        let mut agreed = BTreeSet::new();
         for path in pair.paths() {
             let layers: BTreeSet<Layer> = pair.layers(path);
             for layer in layers {
                 let [Some(a), Some(b)] = self.indices.map(|index| index.get(path, layer)) else {
                     continue;
                 };
-                let moved = match made {
-                    Some(made) => made.get(path, layer).is_some_and(|cell| cell.value != b.value),
+                let moved = match new {
+                    Some(new) => new.get(path, layer).is_some_and(|cell| cell.value != b.value),
                     None => !a.written,
                 };
                 let cell = (path.clone(), layer);
-                if moved && !pair.differ(path, layer) && !places.contains(&cell) {
-                    found.insert(cell);
+                if moved && !pair.differ(path, layer) && !cells.contains(&cell) {
+                    agreed.insert(cell);
                 }
             }
         }
-        found
+        agreed
     }
 
     /// Arm a's arch with b's values at some cells.
@@ -120,13 +121,14 @@ impl Judge<'_> {
     /// Compiles a tree. It may be one that no text can express: values that depended on the layer number are
     /// numbers here, and repeated lists are expanded.
     pub(super) fn compile(&self, tree: &ArchTree) -> Result<Compiled, String> {
-        let mut found = Diagnostics::new();
-        let made = elaborate(&self.program.library, tree, &mut found).ok_or_else(|| {
-            let first = found.iter().find(|d| d.is_error());
-            first.map_or_else(|| "it does not compile".to_owned(), |d| d.message.clone())
-        })?;
-        let fields = made.fields.clone();
-        let graph = made.graph();
+        let mut diagnostics = Diagnostics::new();
+        let elaborated =
+            elaborate(&self.program.library, tree, &mut diagnostics).ok_or_else(|| {
+                let first = diagnostics.iter().find(|d| d.is_error());
+                first.map_or_else(|| "it does not compile".to_owned(), |d| d.message.clone())
+            })?;
+        let fields = elaborated.fields.clone();
+        let graph = elaborated.graph();
         Ok(Compiled {
             name: tree.name.clone(),
             docs: Vec::new(),

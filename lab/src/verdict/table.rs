@@ -1,15 +1,14 @@
 //! Sorts differences in the field table into groups.
 //!
-//! In: both arms and arm a with b's values at the treatment. Out: confounds, consequences, and differences
-//! of platform or cosmetic fields. Must stay true: a field's class alone decides its group; steps and total
-//! tokens affect training, so a difference in them is a confound even if it follows from another field, unless it is
-//! declared.
+//! A field's class alone decides its group. Steps and total tokens affect training, so a difference in them is a confound even
+//! if it follows from another field, unless it is declared.
 
 use std::collections::BTreeSet;
 
 use super::fills::only_canon;
+use super::judge::{Judge, effective};
+use super::model::Change;
 use super::treatment::usual;
-use super::{Change, Judge, effective};
 use crate::experiment::{Experiment, is_bound};
 use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 
@@ -26,24 +25,18 @@ const AT_SEQ_LEN: [&str; 5] = [
 const SCORES: &str = "scores of another trainer's evaluations depend on it";
 
 impl Judge<'_> {
-    /// Adds each difference in the table's fields to its group.
+    /// Adds each difference in the table's fields to its group. `substituted` is arm a with b's values at the treatment.
     pub(super) fn table(
         &self,
-        made: Option<&Experiment>,
+        substituted: Option<&Experiment>,
         declared: &BTreeSet<&'static str>,
         brought: &BTreeSet<&'static str>,
         confounds: &mut Vec<Change>,
         consequences: &mut Vec<Change>,
         cosmetic: &mut Vec<Change>,
     ) {
-        let (Some([a, b]), Some([ours, theirs])) = (self.experiments, &self.effective) else {
-            return;
-        };
-        let made = made.map_or_else(|| ours.clone(), effective);
-        let per_step = "batch.tokens_per_step";
-        let same_step = a.value(per_step) == b.value(per_step);
-        let chosen = |path: &str| a.fields.contains_key(path) && b.fields.contains_key(path);
-        let told = if chosen("budget.tokens") { "budget.tokens" } else { "budget.steps" };
+        let Some([ours, theirs]) = &self.effective else { return };
+        let substituted = substituted.map_or_else(|| ours.clone(), effective);
         for def in TABLE.iter() {
             let path = def.path;
             let (before, after) = (ours.get(path), theirs.get(path));
@@ -52,7 +45,8 @@ impl Judge<'_> {
             }
             // If the arms agree on one form of the budget, the other form shows the difference.
             let agree = before == after;
-            if agree && (def.origin == Origin::Decides || made.get(path) == after) {
+            let follows = substituted.get(path) == after;
+            if agree && (def.origin == Origin::Decides || follows) {
                 continue;
             }
             let change = || self.field_change(path, before, after);
@@ -61,18 +55,11 @@ impl Judge<'_> {
                     self.carried([before, after], change(), confounds, cosmetic);
                 }
                 (Origin::Derived, _) | (_, Class::Platform | Class::Cosmetic) => {}
-                (Origin::Decides, _) => {
-                    let other =
-                        if path == "budget.steps" { "budget.tokens" } else { "budget.steps" };
-                    // With steps of equal size, both forms give the same number.
-                    let said = same_step && (declared.contains(other) || path != told);
-                    if said {
-                        consequences.push(change());
-                    } else {
-                        confounds.push(change().note("affects training"));
-                    }
+                (Origin::Decides, _) if self.budget_follows(path, declared) => {
+                    consequences.push(change());
                 }
-                (Origin::Free, _) if made.get(path) == after => consequences.push(change()),
+                (Origin::Decides, _) => confounds.push(change().note("affects training")),
+                (Origin::Free, _) if follows => consequences.push(change()),
                 (Origin::Free, Class::Measured) => {
                     confounds.push(change().note("measured differently"));
                 }
@@ -89,6 +76,17 @@ impl Judge<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the other form of the budget shows a difference in this one. With steps of equal size, both forms give the same
+    /// number.
+    fn budget_follows(&self, path: &str, declared: &BTreeSet<&'static str>) -> bool {
+        let Some([a, b]) = self.experiments else { return false };
+        let per_step = "batch.tokens_per_step";
+        let other = if path == "budget.steps" { "budget.tokens" } else { "budget.steps" };
+        let chosen = |path: &str| a.fields.contains_key(path) && b.fields.contains_key(path);
+        let shown = if chosen("budget.tokens") { "budget.tokens" } else { "budget.steps" };
+        a.value(per_step) == b.value(per_step) && (declared.contains(other) || path != shown)
     }
 
     /// The fields that an entry brought, marking those with the usual value.

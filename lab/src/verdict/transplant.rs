@@ -1,10 +1,8 @@
 //! Replaces values in one arch by another's: the substitution in the definition of `controlled`.
 //!
-//! In: two trees of one program and the cells to change. Out: the first tree with the second's values at
-//! those cells and nowhere else. Must stay true: only the field itself is replaced, not the fields below
-//! it — a replaced definition keeps the values that both have, written or default — unless nothing is
-//! below it yet (an empty slot); layers that share a definition keep sharing it; the inserted value is the
-//! other arm's effective one, whether written or default.
+//! Only the field itself is replaced, not the fields below it: a replaced definition keeps the values that both have, written
+//! or default, unless nothing is below it yet (an empty slot). Layers that share a definition keep sharing it. The inserted
+//! value is the other arm's effective one, whether written or default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -12,16 +10,13 @@ use std::rc::Rc;
 use dsl::{Diagnostics, Expr, ExprKind, FileId, Span};
 
 use super::definitions::Definitions;
-use super::index::{Index, Layer};
+use super::index::{FieldAt, Index, Layer};
 use super::normal::{constant, literal};
 use compiler::arch;
 use compiler::resolve::{Entity, Library};
 use compiler::tree::{
     ARCH_FIELDS, Applied, ArchTree, Callable, Setting, SettingValue, SlotSetting,
 };
-
-/// One cell to change: its general path and its layer.
-pub(super) type FieldAt = (String, Layer);
 
 /// The inputs of a replacement.
 #[derive(Clone, Copy)]
@@ -34,18 +29,18 @@ pub(super) struct Known<'a> {
     pub(super) definitions: [(FileId, &'a Definitions); 2],
 }
 
-/// `a` with `b`'s values at `places`; `Err` gives the reason if that is not an arch.
+/// `a` with `b`'s values at `cells`; `Err` gives the reason if that is not an arch.
 pub(super) fn transplant(
     known: Known<'_>,
     a: &ArchTree,
     b: &ArchTree,
-    places: &BTreeSet<FieldAt>,
+    cells: &BTreeSet<FieldAt>,
 ) -> Result<ArchTree, String> {
     let Known { library, arm, fields, definitions } = known;
     let mut tree = a.clone();
-    let mut places: Vec<&FieldAt> = places.iter().collect();
+    let mut cells: Vec<&FieldAt> = cells.iter().collect();
     // The number of layers first, then fields higher in the tree.
-    places.sort_by_key(|(path, layer)| {
+    cells.sort_by_key(|(path, layer)| {
         (path != "arch.layers", path.matches('.').count(), path.clone(), *layer)
     });
     let mut done: BTreeMap<(*const Applied, *const Applied, String, String), Rc<Applied>> =
@@ -54,7 +49,7 @@ pub(super) fn transplant(
     let mut alive: Vec<Rc<Applied>> = Vec::new();
     // Group numbers are only names. Shift b's so that they do not collide with a's.
     let groups = a.layers.iter().filter_map(|l| l.share).max().unwrap_or(0) + 1;
-    for (path, layer) in places {
+    for (path, layer) in cells {
         let value = fields[1].get(path, *layer).map(|cell| cell.value.clone());
         // Layers that arm a lacks are copied from its own layers.
         let ours = layer.map(|number| number % a.layers.len().max(1));
@@ -68,15 +63,8 @@ pub(super) fn transplant(
         let rest = rest.strip_prefix("layers.*").unwrap_or(rest).trim_start_matches('.');
         let Some(theirs) = b.layers.get(*number) else { continue };
         if rest == "share" {
-            // The layer that owns the weights has no `share` field. Others that share with it are unchanged.
             let owner = value.as_deref().and_then(|owner| owner.parse::<usize>().ok());
-            let own = owner.and_then(|owner| tree.layers.get(owner)?.share);
-            let group = own.or(theirs.share.map(|group| group + groups));
-            for member in owner.into_iter().chain([*number]) {
-                if let Some(ours) = tree.layers.get_mut(member) {
-                    ours.share = group;
-                }
-            }
+            share(&mut tree, *number, owner, theirs.share.map(|group| group + groups));
             continue;
         }
         let Some(ours) = tree.layers.get_mut(*number) else { continue };
@@ -105,6 +93,17 @@ pub(super) fn transplant(
     }
     unite(&mut tree, library);
     Ok(tree)
+}
+
+/// Puts a layer into the group of the layer that owns its weights, which has no `share` field; `group` is the group if the
+/// owner has none. Others that share with it are unchanged.
+fn share(tree: &mut ArchTree, number: usize, owner: Option<usize>, group: Option<u32>) {
+    let group = owner.and_then(|owner| tree.layers.get(owner)?.share).or(group);
+    for member in owner.into_iter().chain([number]) {
+        if let Some(layer) = tree.layers.get_mut(member) {
+            layer.share = group;
+        }
+    }
 }
 
 /// Layers of one instance must share one definition. Merges copies that edits made equal.
@@ -237,16 +236,8 @@ impl Swap<'_> {
         match path {
             [] => return self.switched(a, b, at),
             ["slots", slot] => {
-                let fill =
-                    |applied: &Applied| applied.slots.get(*slot).and_then(|s| s.fill.clone());
+                let fill = self.fill(a, b, slot, at)?;
                 let span = b.slots.get(*slot).map_or(b.span, |s| s.span);
-                let at = format!("{at}.slots.{slot}");
-                let fill = match (fill(a), fill(b)) {
-                    (Some(ours), Some(theirs)) => {
-                        Some(Rc::new(self.switched(&ours, &theirs, &at)?))
-                    }
-                    (_, theirs) => theirs,
-                };
                 // A slot without a fill is empty, even if nothing declares it.
                 match fill {
                     None => edited.slots.remove(*slot),
@@ -263,30 +254,10 @@ impl Swap<'_> {
                 let fill = Some(Rc::new(self.put(&ours, &theirs, rest, &at)?));
                 edited.slots.insert((*slot).to_owned(), SlotSetting { fill, span: b.span });
             }
-            [name] => {
-                if !a.callee.config_names().contains(name) {
-                    return Err(format!("`{}` has no `{name}`", a.name()));
-                }
-                if self.value.is_none() && !b.config.contains_key(*name) {
-                    edited.config.remove(*name);
-                    return Ok(edited);
-                }
-                let below = format!("{at}.{name}");
-                let theirs = self.definition(1, b, &below);
-                let span = b.config.get(*name).map_or(b.span, |s| s.span);
-                let value = match (self.definition(0, a, &below), theirs) {
-                    (Some(ours), Some(theirs)) => {
-                        SettingValue::Def(Rc::new(self.switched(&ours, &theirs, &below)?))
-                    }
-                    (None, Some(theirs)) => SettingValue::Def(theirs),
-                    (_, None) => match (self.literal(span), b.config.get(*name)) {
-                        (Some(value), _) => value,
-                        (None, Some(setting)) => setting.value.clone(),
-                        (None, None) => return Err(format!("`{name}` has no value to copy")),
-                    },
-                };
-                edited.config.insert((*name).to_owned(), Setting { value, span });
-            }
+            [name] => match self.setting(a, b, name, at)? {
+                Some(setting) => drop(edited.config.insert((*name).to_owned(), setting)),
+                None => drop(edited.config.remove(*name)),
+            },
             [name, rest @ ..] => {
                 let below = format!("{at}.{name}");
                 let both = (self.definition(0, a, &below), self.definition(1, b, &below));
@@ -302,16 +273,64 @@ impl Swap<'_> {
         Ok(edited)
     }
 
+    /// `b`'s fill of a slot, with `a`'s settings where both fill it.
+    fn fill(
+        &self,
+        a: &Applied,
+        b: &Applied,
+        slot: &str,
+        at: &str,
+    ) -> Result<Option<Rc<Applied>>, String> {
+        let fill = |applied: &Applied| applied.slots.get(slot).and_then(|s| s.fill.clone());
+        Ok(match (fill(a), fill(b)) {
+            (Some(ours), Some(theirs)) => {
+                Some(Rc::new(self.switched(&ours, &theirs, &format!("{at}.slots.{slot}"))?))
+            }
+            (_, theirs) => theirs,
+        })
+    }
+
+    /// `b`'s value of a name of `a`; `None` if nothing is to be written.
+    fn setting(
+        &self,
+        a: &Applied,
+        b: &Applied,
+        name: &str,
+        at: &str,
+    ) -> Result<Option<Setting>, String> {
+        if !a.callee.config_names().contains(&name) {
+            return Err(format!("`{}` has no `{name}`", a.name()));
+        }
+        if self.value.is_none() && !b.config.contains_key(name) {
+            return Ok(None);
+        }
+        let below = format!("{at}.{name}");
+        let theirs = self.definition(1, b, &below);
+        let span = b.config.get(name).map_or(b.span, |s| s.span);
+        let value = match (self.definition(0, a, &below), theirs) {
+            (Some(ours), Some(theirs)) => {
+                SettingValue::Def(Rc::new(self.switched(&ours, &theirs, &below)?))
+            }
+            (None, Some(theirs)) => SettingValue::Def(theirs),
+            (_, None) => match (self.literal(span), b.config.get(name)) {
+                (Some(value), _) => value,
+                (None, Some(setting)) => setting.value.clone(),
+                (None, None) => return Err(format!("`{name}` has no value to copy")),
+            },
+        };
+        Ok(Some(Setting { value, span }))
+    }
+
     /// The definition configured at the last name of a path, as written or by default. A default may be computed from
     /// its neighbours (`rope = rotary { dims head_dim / frac }`), and their names mean nothing elsewhere; there it gets
     /// the arm's effective values.
     fn definition(&self, arm: usize, applied: &Applied, at: &str) -> Option<Rc<Applied>> {
         let name = at.rsplit('.').next().unwrap_or(at);
-        let found = self.configured(applied, name)?;
+        let definition = self.configured(applied, name)?;
         if applied.config.contains_key(name) {
-            return Some(found);
+            return Some(definition);
         }
-        Some(self.settled(arm, &found, &applied.callee.config_names(), at))
+        Some(self.settled(arm, &definition, &applied.callee.config_names(), at))
     }
 
     /// A definition with effective values where its settings use one of these names.
@@ -415,8 +434,8 @@ impl Swap<'_> {
     }
 
     /// The rule for a definition's value that nobody writes.
-    fn rule(&self, of: &Applied, name: &str) -> Option<String> {
-        match &of.callee {
+    fn rule(&self, applied: &Applied, name: &str) -> Option<String> {
+        match &applied.callee {
             Callable::Primitive(primitive) => constant(primitive, name),
             Callable::Def(item) => {
                 let [(ours, a), (_, b)] = self.definitions;

@@ -1,17 +1,16 @@
-//! Resolves a treatment's entries to fields of two arms.
+//! Resolves a treatment's entries (`canon`, `rope.dims`, `optimizer.lr`, `arch.layers.*.slots.A`) to fields of two arms.
 //!
-//! In: `canon`, `rope.dims`, `optimizer.lr`, `arch.layers.*.slots.A`, and the arms. Out: the general
-//! paths and layers of each entry, or why it has none. Must stay true: an entry names free fields; an
-//! entry that matches no field, only derived fields, or only fields that agree is an error; an entry
-//! that names several independent fields counts as several, and so do values that a kind of schedule or
-//! task brings and does not fix; `canon` counts as one, however its layers are set, and lists the settings.
+//! An entry names free fields: one that matches no field, only derived fields, or only fields that agree is an error. An entry
+//! that names several independent fields counts as several, and so do values that a kind of schedule or task brings and does
+//! not fix. `canon` counts as one, however its layers are set, and lists the settings.
 
 use std::collections::BTreeSet;
 
-use super::Refusal;
 use super::fills::Fills;
-use super::index::{Layer, Pair, slot_of};
+use super::index::{FieldAt, Layer, Pair, slot_of};
+use super::model::CANON;
 use super::names::Names;
+use super::refusal::Refusal;
 use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 
 /// A valid entry, with the fields in which the arms differ.
@@ -28,8 +27,15 @@ pub(super) struct Entry {
     pub(super) factors: usize,
 }
 
-/// Every slot of every layer that holds a Canon layer in one arm, and the same or nothing in the other.
-pub(super) const CANON: &str = "canon";
+impl Entry {
+    /// Each of its cells.
+    pub(super) fn cells_at(&self) -> impl Iterator<Item = FieldAt> {
+        let cells = self.cells.iter();
+        cells.flat_map(|(path, layers)| layers.iter().map(move |layer| (path.clone(), *layer)))
+    }
+}
+
+/// The pattern that `canon` stands for.
 const SLOTS: &str = "arch.layers.*.slots.*";
 
 /// The layers that a pattern selects.
@@ -115,128 +121,181 @@ fn means(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Resolves one entry. `tables` are both arms' fields; `None` for archs.
-pub(super) fn resolve(
-    text: &str,
-    pair: &Pair<'_>,
-    tables: Option<[&Fields; 2]>,
-    fills: [&Fills; 2],
-    names: &Names<'_>,
-) -> Result<Entry, Refusal> {
+/// Both arms, as a treatment sees them.
+#[derive(Clone, Copy)]
+pub(super) struct Arms<'a> {
+    pub(super) pair: &'a Pair<'a>,
+    /// The fields of the table; `None` for archs.
+    pub(super) tables: Option<[&'a Fields; 2]>,
+    pub(super) fills: [&'a Fills; 2],
+    pub(super) names: &'a Names<'a>,
+}
+
+/// The fields that an entry names, whether the arms differ in them or not.
+struct Named {
+    /// General paths of the arch, and the layers that the entry selects.
+    paths: Vec<String>,
+    selection: Selection,
+    /// Fields of the table.
+    fields: Vec<&'static str>,
+}
+
+/// Resolves one entry.
+pub(super) fn resolve(text: &str, arms: Arms<'_>) -> Result<Entry, Refusal> {
     let text = text.trim();
-    let known: BTreeSet<&String> = pair.paths();
     let full = if text == CANON { SLOTS } else { text };
-    let mut cells: Vec<(String, Vec<Layer>)> = Vec::new();
-    let mut fields: Vec<&'static str> = Vec::new();
-    let mut found = Vec::new();
-    let exact = pattern(full).filter(|(general, _)| known.iter().any(|path| means(general, path)));
-    let row = field::find(full);
-    let mut selection = Selection::All;
-    match (exact, row) {
-        (Some((general, selected)), _) => {
-            selection = selected;
-            selection.within(text, &general, pair)?;
-            found.extend(known.iter().filter(|path| means(&general, path)).map(|p| (*p).clone()));
-        }
-        (None, Some(def)) if def.origin == Origin::Derived => {
-            return Err(Refusal::derived(text, def.doc));
-        }
-        (None, Some(def)) if def.is_measurement() => return Err(Refusal::measured(text, def.path)),
-        (None, Some(def)) if tables.is_some() => fields.push(def.path),
-        (None, Some(_)) => return Err(Refusal::not_of_archs(text)),
-        (None, None) => {
-            let ends = |path: &str| {
-                path.strip_suffix(full).is_some_and(|rest| rest.ends_with('.')) && !full.is_empty()
-            };
-            found.extend(known.iter().filter(|path| ends(path)).map(|path| (*path).clone()));
-            if let Some(tables) = tables {
-                let free = || field::TABLE.iter().filter(|def| def.origin != Origin::Derived);
-                fields.extend(free().map(|def| def.path).filter(|path| ends(path)));
-                let section = free().filter(|def| def.section() == full).map(|def| def.path);
-                let section: Vec<&str> = section.collect();
-                measurement(text, &fields)?;
-                if found.is_empty() && full == field::MEASUREMENTS {
-                    return Err(Refusal::measured(text, full));
-                }
-                if found.is_empty() && !section.is_empty() {
-                    let differing = section.iter().copied();
-                    let differing = differing.filter(|path| differs(tables[0], tables[1], path));
-                    let differing = differing.filter(|path| measurement(text, &[path]).is_ok());
-                    return Err(Refusal::section(text, &fields, &differing.collect::<Vec<_>>()));
-                }
-            }
-            if found.is_empty() && fields.is_empty() {
-                if let Some(path) = elsewhere(text, pair) {
-                    return Err(Refusal::slot_elsewhere(text, &path));
-                }
-                return Err(unknown(text, &known, tables.is_some()));
-            }
-        }
-    }
-    let mut derived = None;
-    let mut other = None;
-    for path in &found {
-        let differing: Vec<Layer> =
-            pair.differing(path).into_iter().filter(|layer| selection.has(*layer)).collect();
-        let free: Vec<Layer> =
-            differing.iter().copied().filter(|layer| pair.free(path, *layer)).collect();
-        if free.is_empty() && !differing.is_empty() {
-            derived = Some(path.clone());
-            continue;
-        }
-        let (meant, not): (Vec<Layer>, Vec<Layer>) =
-            free.into_iter().partition(|layer| full != SLOTS || canon(fills, path, *layer));
-        if let Some(layer) = not.first() {
-            other.get_or_insert((path.clone(), *layer));
-        }
-        if !meant.is_empty() {
-            cells.push((path.clone(), meant));
-        }
-    }
-    let agreed = fields.iter().find_map(|path| value(tables, path));
-    if let Some([a, b]) = tables {
+    let named = named(text, full, arms)?;
+    let Differing { cells, derived, other_fill } = differing(full, &named, arms);
+    let mut fields = named.fields.clone();
+    if let Some([a, b]) = arms.tables {
         fields.retain(|path| differs(a, b, path));
     }
     if cells.is_empty() && fields.is_empty() {
-        if let Some((path, layer)) = other {
-            let slot = slot_of(&path).unwrap_or(&path);
-            let other = |arm: usize| {
-                layer.is_some_and(|n| fills[arm].get(&(n, slot.to_owned())) == Some(&false))
-            };
-            let held = pair.values(&path, layer).into_iter().enumerate();
-            let mut held =
-                held.filter_map(|(arm, fill)| Some((arm, fill?))).filter(|(arm, _)| other(*arm));
-            let fill =
-                held.next().map_or("empty".to_owned(), |(arm, fill)| names.called(arm, fill));
-            return Err(Refusal::not_canon(text, slot, &fill));
-        }
-        if let Some(path) = elsewhere(text, pair) {
-            return Err(Refusal::slot_elsewhere(text, &path));
-        }
-        return Err(match (derived, found.first()) {
-            (Some(path), _) => Refusal::follows(text, &path),
-            (None, Some(path)) => {
-                let meant = |path: &String| {
-                    let layers = pair.layers(path).into_iter().filter(|l| selection.has(*l));
-                    layers.map(|layer| (path.clone(), layer)).collect::<Vec<_>>()
-                };
-                let meant: Vec<(String, Layer)> = found.iter().flat_map(meant).collect();
-                if meant.is_empty() {
-                    return Err(Refusal::not_in_layers(text, path));
-                }
-                let values = meant.iter().filter_map(|(path, layer)| pair.values(path, *layer)[0]);
-                let values: BTreeSet<&str> = values.collect();
-                let values = values.into_iter().collect::<Vec<_>>().join(" or ");
-                let below: Vec<String> = beneath(pair, path);
-                Refusal::agree(text, &values, &below)
-            }
-            (None, None) => Refusal::agree(text, &agreed.unwrap_or_default(), &[]),
+        return Err(match other_fill {
+            Some((path, layer)) => not_canon(text, &path, layer, arms),
+            None => nothing_differs(text, &named, derived.as_deref(), arms),
         });
     }
     // Canon layers count as one factor; every other cell counts as one each.
     let of_arch = if full == SLOTS { 1 } else { cells.len() };
     let factors = of_arch + fields.len();
     Ok(Entry { text: text.to_owned(), cells, fields, brought: Vec::new(), factors })
+}
+
+/// The fields that an entry names: those of its pattern, the row of its path, or those whose paths end in it. `full` is the
+/// entry with `canon` written out.
+fn named(text: &str, full: &str, arms: Arms<'_>) -> Result<Named, Refusal> {
+    let known = arms.pair.paths();
+    let named = |paths, selection, fields| Ok(Named { paths, selection, fields });
+    if let Some((general, selection)) = pattern(full)
+        && known.iter().any(|path| means(&general, path))
+    {
+        selection.within(text, &general, arms.pair)?;
+        let paths = known.into_iter().filter(|path| means(&general, path));
+        return named(paths.cloned().collect(), selection, Vec::new());
+    }
+    match field::find(full) {
+        Some(def) if def.origin == Origin::Derived => Err(Refusal::derived(text, def.doc)),
+        Some(def) if def.is_measurement() => Err(Refusal::measured(text, def.path)),
+        Some(def) if arms.tables.is_some() => named(Vec::new(), Selection::All, vec![def.path]),
+        Some(_) => Err(Refusal::not_of_archs(text)),
+        None => {
+            let (paths, fields) = ending_in(text, full, &known, arms)?;
+            named(paths, Selection::All, fields)
+        }
+    }
+}
+
+/// The fields of the arch and of the table whose paths end in an entry: `rope.dims`, `lr`.
+fn ending_in(
+    text: &str,
+    full: &str,
+    known: &BTreeSet<&String>,
+    arms: Arms<'_>,
+) -> Result<(Vec<String>, Vec<&'static str>), Refusal> {
+    let ends = |path: &str| {
+        path.strip_suffix(full).is_some_and(|rest| rest.ends_with('.')) && !full.is_empty()
+    };
+    let paths: Vec<String> =
+        known.iter().filter(|path| ends(path)).map(|path| (*path).clone()).collect();
+    let mut fields: Vec<&'static str> = Vec::new();
+    if let Some([a, b]) = arms.tables {
+        let free = || TABLE.iter().filter(|def| def.origin != Origin::Derived);
+        fields.extend(free().map(|def| def.path).filter(|path| ends(path)));
+        measurement(text, &fields)?;
+        if paths.is_empty() && full == field::MEASUREMENTS {
+            return Err(Refusal::measured(text, full));
+        }
+        let section: Vec<&FieldDef> = free().filter(|def| def.section() == full).collect();
+        if paths.is_empty() && !section.is_empty() {
+            let treatable = section.iter().filter(|def| !def.is_measurement());
+            let differing = treatable.map(|def| def.path).filter(|path| differs(a, b, path));
+            return Err(Refusal::section(text, &fields, &differing.collect::<Vec<_>>()));
+        }
+    }
+    if paths.is_empty() && fields.is_empty() {
+        return Err(match slot_outside_layers(text, arms.pair) {
+            Some(path) => Refusal::slot_elsewhere(text, &path),
+            None => unknown(text, known, arms.tables.is_some()),
+        });
+    }
+    Ok((paths, fields))
+}
+
+/// The cells of an entry in which the arms differ, and why others are left out.
+struct Differing {
+    /// Free cells, by general path.
+    cells: Vec<(String, Vec<Layer>)>,
+    /// A path at which the arms differ only because other fields do.
+    derived: Option<String>,
+    /// For `canon`: a slot with another fill.
+    other_fill: Option<(String, Layer)>,
+}
+
+fn differing(full: &str, named: &Named, Arms { pair, fills, .. }: Arms<'_>) -> Differing {
+    let mut out = Differing { cells: Vec::new(), derived: None, other_fill: None };
+    for path in &named.paths {
+        let layers = pair.differing(path).into_iter().filter(|layer| named.selection.has(*layer));
+        let layers: Vec<Layer> = layers.collect();
+        let free: Vec<Layer> =
+            layers.iter().copied().filter(|layer| pair.free(path, *layer)).collect();
+        if free.is_empty() && !layers.is_empty() {
+            out.derived = Some(path.clone());
+            continue;
+        }
+        let (treated, others): (Vec<Layer>, Vec<Layer>) =
+            free.into_iter().partition(|layer| full != SLOTS || canon(fills, path, *layer));
+        if let Some(layer) = others.first() {
+            out.other_fill.get_or_insert((path.clone(), *layer));
+        }
+        if !treated.is_empty() {
+            out.cells.push((path.clone(), treated));
+        }
+    }
+    out
+}
+
+/// Explains that the slots in which the arms differ hold something other than Canon layers.
+fn not_canon(text: &str, path: &str, layer: Layer, arms: Arms<'_>) -> Refusal {
+    let slot = slot_of(path).unwrap_or(path);
+    let is_other = |arm: usize| {
+        layer.is_some_and(|n| arms.fills[arm].get(&(n, slot.to_owned())) == Some(&false))
+    };
+    let mut fills = arms.pair.values(path, layer).into_iter().enumerate();
+    let fill = fills.find_map(|(arm, fill)| Some((arm, fill?)).filter(|(arm, _)| is_other(*arm)));
+    let fill = fill.map_or("empty".to_owned(), |(arm, fill)| arms.names.called(arm, fill));
+    Refusal::not_canon(text, slot, &fill)
+}
+
+/// Explains why an entry names no difference.
+fn nothing_differs(
+    text: &str,
+    named: &Named,
+    derived: Option<&str>,
+    Arms { pair, tables, .. }: Arms<'_>,
+) -> Refusal {
+    if let Some(path) = slot_outside_layers(text, pair) {
+        return Refusal::slot_elsewhere(text, &path);
+    }
+    if let Some(path) = derived {
+        return Refusal::follows(text, path);
+    }
+    let Some(path) = named.paths.first() else {
+        let value = named.fields.iter().find_map(|path| value(tables, path));
+        return Refusal::agree(text, &value.unwrap_or_default(), &[]);
+    };
+    let selected = named.paths.iter().flat_map(|path| {
+        let layers = pair.layers(path).into_iter().filter(|layer| named.selection.has(*layer));
+        layers.map(move |layer| (path, layer))
+    });
+    let mut selected = selected.peekable();
+    if selected.peek().is_none() {
+        return Refusal::not_in_layers(text, path);
+    }
+    let values: BTreeSet<&str> =
+        selected.filter_map(|(path, layer)| pair.values(path, layer)[0]).collect();
+    let values = values.into_iter().collect::<Vec<_>>().join(" or ");
+    Refusal::agree(text, &values, &beneath(pair, path))
 }
 
 /// Refuses an entry that covers a field of what is measured.
@@ -262,12 +321,12 @@ pub(super) fn bring(entries: &mut [Entry], tables: [&Fields; 2]) {
     for entry in entries {
         for def in TABLE.iter() {
             let Some((on, _)) = def.only else { continue };
-            let held = tables.map(|table| table.get(def.path).map(|value| (table, value)));
-            let ([Some((table, value)), None] | [None, Some((table, value))]) = held else {
+            let values = tables.map(|table| table.get(def.path).map(|value| (table, value)));
+            let ([Some((table, value)), None] | [None, Some((table, value))]) = values else {
                 continue;
             };
-            let told = matches!(def.class, Class::Semantic | Class::Measured);
-            if told && entry.fields.contains(&on) && !declared.contains(def.path) {
+            let counts = matches!(def.class, Class::Semantic | Class::Measured);
+            if counts && entry.fields.contains(&on) && !declared.contains(def.path) {
                 entry.brought.push(def.path);
                 entry.factors +=
                     usize::from(usual(def, table).is_some_and(|usual| usual != *value));
@@ -297,11 +356,11 @@ fn differs(a: &Fields, b: &Fields, path: &str) -> bool {
 }
 
 /// A slot outside the layers, such as the head's, in which the arms differ: `canon` does not include it.
-fn elsewhere(text: &str, pair: &Pair<'_>) -> Option<String> {
+fn slot_outside_layers(text: &str, pair: &Pair<'_>) -> Option<String> {
     let outside = |path: &&&String| slot_of(path).is_some() && !path.starts_with("arch.layers.");
     let paths = pair.paths();
-    let mut found = paths.iter().filter(|_| text == CANON).filter(outside);
-    found.find(|path| !pair.differing(path).is_empty()).map(|path| (*path).clone())
+    let mut slots = paths.iter().filter(|_| text == CANON).filter(outside);
+    slots.find(|path| !pair.differing(path).is_empty()).map(|path| (*path).clone())
 }
 
 /// Fields below a path in which the arms differ.
@@ -327,11 +386,11 @@ fn unknown(text: &str, known: &BTreeSet<&String>, table: bool) -> Refusal {
     }
     let alias = field::suggest(text).filter(|_| table);
     let last = text.rsplit('.').next().unwrap_or(text);
-    let near = dsl::suggest(text, words.iter().copied())
+    let suggestion = dsl::suggest(text, words.iter().copied())
         .or(alias)
         .or_else(|| words.iter().copied().find(|word| word.rsplit('.').next() == Some(last)))
-        .filter(|near| *near != text);
-    Refusal::unknown(text, near)
+        .filter(|word| *word != text);
+    Refusal::unknown(text, suggestion)
 }
 
 #[cfg(test)]
@@ -351,8 +410,8 @@ mod tests {
             ("arch.vocab", "arch.vocab", vec![0, 1, 2, 3]),
         ] {
             let (path, selection) = pattern(text).unwrap();
-            let found: Vec<usize> = (0..4).filter(|n| selection.has(Some(*n))).collect();
-            assert_eq!((path.as_str(), found), (general, layers), "{text}");
+            let selected: Vec<usize> = (0..4).filter(|n| selection.has(Some(*n))).collect();
+            assert_eq!((path.as_str(), selected), (general, layers), "{text}");
         }
         assert_eq!(pattern("arch.layers.x.y"), None);
         assert_eq!(pattern("arch.layers.0..2/0.y"), None);

@@ -1,7 +1,6 @@
 //! Random pairs of experiments: shared parameters, parameter groups, dropout, tensors that pass between layers, experts.
 //!
-//! In: proptest's choices. Out: both arms' locks and a treatment of slots. Must stay true: what cannot be built gives no
-//! pair, and both the arms that only their fills tell apart and those that only a role does are common.
+//! What cannot be built gives no pair. Both the arms that only their fills tell apart and those that only a role does are common.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

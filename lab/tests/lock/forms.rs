@@ -1,7 +1,5 @@
-//! One recipe in several forms: two ways to write a setting give one experiment.
-//!
-//! In: forms of one recipe, and one arch declared in two orders. Must stay true: equal computations
-//! have one lock, byte for byte, except for the lines that record how it was written.
+//! One recipe in several forms: two ways to write a setting give one experiment, and one lock byte for byte, except for the
+//! lines that record how it was written.
 
 use std::rc::Rc;
 

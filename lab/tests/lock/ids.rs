@@ -1,9 +1,7 @@
 //! Every id follows from the text it covers, in two implementations that share no code with the compiler.
 //!
-//! In: the committed archs and locks. Must stay true: a graph's text alone gives the digest of each body and of the
-//! whole, and the shape and init rule of every parameter of the manifest; the Python script gets the same results and
-//! finds a changed byte. If Python or its package is missing, the test fails on CI and prints a note elsewhere; the
-//! implementation in Rust always runs.
+//! If Python or its package is missing, the test fails on CI and prints a note elsewhere; the implementation in Rust always
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;

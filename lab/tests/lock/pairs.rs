@@ -1,8 +1,7 @@
 //! Random pairs of arms: one base, then other fills, moved slots, changed fields, and definitions that share a name and
 //! differ.
 //!
-//! In: proptest's choices. Out: the files of both arms and a treatment of slots. Must stay true: an edit that breaks
-//! the arch gives no pair, and enough pairs differ only in their fills to be controlled.
+//! An edit that breaks the arch gives no pair, and enough pairs differ only in their fills to be controlled.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

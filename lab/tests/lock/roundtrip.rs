@@ -1,8 +1,5 @@
-//! The canonical text is self-sufficient.
-//!
-//! In: committed and random archs, and texts with names that collide. Must stay true: without std,
-//! the text compiles to the same identity and to itself; it does not depend on the edits that led
-//! to the arch.
+//! The canonical text is self-sufficient: without std, it compiles to the same identity and to itself, and it does not depend on
+//! the edits that led to the arch.
 
 use compiler::program::{Compiled, Program, Std};
 use lab::lock::{ArchLock, Lock, write};

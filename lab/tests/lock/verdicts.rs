@@ -1,6 +1,7 @@
 //! Verdicts without canonc: `docs/check_verdict.py`, which knows the format but not the compiler, reaches the verdicts
-//! of `diff`, on (a, b) and on (b, a), for the committed locks and random pairs. If Python or its package is missing on a
-//! CI machine, the test fails.
+//! of `diff`, in both orders.
+//!
+//! If Python or its package is missing on a CI machine, the test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;

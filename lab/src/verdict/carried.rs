@@ -1,49 +1,9 @@
-//! Declares which trainer runs the arms, and classifies fields that only another trainer reads.
-//!
-//! In: a word of a comparison file, a lock or a command. Out: a [`Trainer`]; for two arms, the group of each
-//! carried field that differs. Must stay true: unless someone declares that canonc runs both arms, a
-//! carried field that differs is a confound; a declaration is always reported.
+//! Classifies fields that only another trainer reads: unless someone declares that canonc runs both arms, one that differs
+//! is a confound.
 
-use toml::de::DeValue;
-
-use super::{Change, Judge};
-use crate::field::{self, Class, FieldDef, FieldValue, TABLE, shown};
-
-/// The trainer that runs the arms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Trainer {
-    /// Not declared: it may be a trainer that reads every key.
-    #[default]
-    Any,
-    /// canonc, which ignores the keys that it only carries for other trainers.
-    Canonc,
-}
-
-impl Trainer {
-    /// Words that may be declared.
-    pub const WORDS: &'static [&'static str] = &["canonc"];
-
-    /// The declared word, if any.
-    pub fn word(self) -> Option<&'static str> {
-        match self {
-            Trainer::Any => None,
-            Trainer::Canonc => Some("canonc"),
-        }
-    }
-
-    /// The trainer that this word declares.
-    pub fn parse(word: &str) -> Option<Trainer> {
-        (word == "canonc").then_some(Trainer::Canonc)
-    }
-
-    /// Reads the value from a comparison file or its lock.
-    pub(crate) fn read(value: &DeValue<'_>) -> Result<Trainer, String> {
-        let word = field::string(value).and_then(Trainer::parse);
-        word.ok_or_else(|| {
-            format!("{} is not \"canonc\"; leave it out for any other trainer", shown(value))
-        })
-    }
-}
+use super::judge::Judge;
+use super::model::{Change, Trainer};
+use crate::field::{self, FieldValue, TABLE};
 
 /// A verdict's note on a carried field.
 const READ_ELSEWHERE: &str = "another trainer reads it and it can affect results there";
@@ -53,18 +13,6 @@ const NOT_BOUND: &str = "canonc runs both arms and does not read it; bind both a
 /// Whether a field records the source or the tokenization of text.
 fn records_text(path: &str) -> bool {
     field::find(path).is_some_and(|def| def.records_text)
-}
-
-impl Change {
-    /// Whether scores that another trainer measures depend on this field.
-    pub fn reaches_scores(&self) -> bool {
-        field::find(&self.path).is_some_and(FieldDef::reaches_scores)
-    }
-
-    /// Whether only another trainer reads the field.
-    pub fn is_carried(&self) -> bool {
-        field::find(&self.path).is_some_and(|def| def.class == Class::Carried)
-    }
 }
 
 impl Judge<'_> {
