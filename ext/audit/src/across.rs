@@ -42,13 +42,13 @@ pub(crate) fn across(subjects: &[Subject], pairs: &[Pairs], findings: &mut Findi
         keys.extend(DERIVED);
         for key in keys {
             let topics = members.iter().map(|subject| subject.topic(key));
-            let told = topics.into_iter().all(|topic| topic.decides() && topic != Topic::Kernel)
+            let listed = topics.into_iter().all(|topic| topic.decides() && topic != Topic::Kernel)
                 && !key.starts_with("lingua.")
                 && !FOLLOWS.contains(&key)
                 && !BARE.contains(&key)
                 && key != "arch.mixer"
                 && !pairs.iter().any(|pairs| of_treatment(&pairs.treatment, key));
-            if !told {
+            if !listed {
                 continue;
             }
             let task = if several { Some(task.as_str()) } else { None };

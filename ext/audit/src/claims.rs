@@ -154,14 +154,14 @@ fn is(token: Option<&Token>, words: &[&str]) -> bool {
 
 /// The claim of the tokens about Canon layers, with the slots they name.
 fn canon(tokens: &[Token], topic: bool) -> (CanonClaim, Option<String>) {
-    let mut said = CanonClaim::Unsaid;
+    let mut claim = CanonClaim::Unsaid;
     let mut slots = None;
     for (at, token) in tokens.iter().enumerate() {
         let Some(letters) = &token.canon else { continue };
-        let own = |t: &&Token| !WITH_CANON.contains(&t.lower.as_str());
-        let mut backward = tokens.iter().take(at).rev().filter(own);
+        let counts = |t: &&Token| !WITH_CANON.contains(&t.lower.as_str());
+        let mut backward = tokens.iter().take(at).rev().filter(counts);
         let (before, ahead) = (backward.next(), backward.next());
-        let mut forward = tokens.iter().skip(at + 1).filter(own);
+        let mut forward = tokens.iter().skip(at + 1).filter(counts);
         let (after, behind, number) = (forward.next(), forward.next(), forward.next());
         // `w_o_canon`
         let without = is(before, &["o"]) && is(ahead, &["w"]);
@@ -192,15 +192,15 @@ fn canon(tokens: &[Token], topic: bool) -> (CanonClaim, Option<String>) {
             (false, true) => CanonClaim::Empty,
             (false, false) => CanonClaim::Filled,
         };
-        said =
-            if said == CanonClaim::Unsaid || said == this { this } else { CanonClaim::Mentioned };
+        claim =
+            if claim == CanonClaim::Unsaid || claim == this { this } else { CanonClaim::Mentioned };
         // Lower-case letters are ambiguous: `b` is a convolution of the mixer, `B` a slot.
         let capitals: String = letters.chars().filter(|c| c.is_ascii_uppercase()).collect();
         if !capitals.is_empty() {
             slots = Some(capitals);
         }
     }
-    (said, slots.filter(|_| said == CanonClaim::Filled))
+    (claim, slots.filter(|_| claim == CanonClaim::Filled))
 }
 
 /// `A` of `no_canon_A`
@@ -337,7 +337,7 @@ fn ratio(text: &str) -> Option<Ratio> {
 
 /// The parts of a name without the words that distinguish arms.
 fn stem_of(tokens: &[Token]) -> Vec<String> {
-    let near = |at: usize| {
+    let beside_canon = |at: usize| {
         let beside = |at: Option<usize>| {
             at.and_then(|at| tokens.get(at)).is_some_and(|token| token.canon.is_some())
         };
@@ -349,7 +349,7 @@ fn stem_of(tokens: &[Token]) -> Vec<String> {
             parts.push(String::new());
         }
         let word = token.lower.as_str();
-        let (before, after) = near(at);
+        let (before, after) = beside_canon(at);
         let of_canon = (before && (DENY_BEFORE.contains(&word) || WITH_CANON.contains(&word)))
             || (after && (DENY_AFTER.contains(&word) || WITH_CANON.contains(&word)));
         if token.canon.is_some() || of_canon {

@@ -193,8 +193,8 @@ fn section_of(name: &str) -> Option<&'static FieldDef> {
     };
     let of_row = |row: &'static FieldDef| {
         // Our own names for another trainer's sections are not a way to write a key.
-        let own = (!row.path.starts_with("lingua.")).then_some(&row.path);
-        let patterns = row.foreign.iter().chain(own);
+        let ours = (!row.path.starts_with("lingua.")).then_some(&row.path);
+        let patterns = row.foreign.iter().chain(ours);
         patterns.filter_map(|pattern| fits(pattern)).max().map(|length| (length, row))
     };
     rows().filter_map(of_row).max_by_key(|(length, _)| *length).map(|(_, row)| row)

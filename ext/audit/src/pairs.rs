@@ -54,7 +54,7 @@ struct Contents<'a> {
 
 impl<'a> Contents<'a> {
     fn new(subjects: &'a [Subject], declared: &Pairs) -> Contents<'a> {
-        let own = |subject: &Subject, path: &str| {
+        let compared = |subject: &Subject, path: &str| {
             subject.topic(path).decides()
                 // Differences in parameters or slots also show in the graph: count one.
                 && (path == BARE_GRAPH || !BARE.contains(&path))
@@ -65,7 +65,7 @@ impl<'a> Contents<'a> {
         let mut columns: BTreeMap<&str, Vec<(usize, &Value)>> = BTreeMap::new();
         for (at, subject) in subjects.iter().enumerate() {
             for path in subject.compared() {
-                let decides = *decides.entry(path).or_insert_with(|| own(subject, path));
+                let decides = *decides.entry(path).or_insert_with(|| compared(subject, path));
                 if let Some(value) = subject.value(path).filter(|_| decides) {
                     columns.entry(path).or_default().push((at, value));
                 }
@@ -266,6 +266,42 @@ fn share_data(a: &Subject, b: &Subject) -> bool {
     both.peek().is_none() || both.any(|path| a.value(path) == b.value(path))
 }
 
+/// The words of names, by experiment.
+type Words<'a> = BTreeMap<usize, BTreeSet<&'a str>>;
+
+/// How many words the names of two experiments share.
+fn shared(names: &Words<'_>, a: &usize, b: &usize) -> usize {
+    match (names.get(a), names.get(b)) {
+        (Some(a), Some(b)) => a.intersection(b).count(),
+        (None, _) | (_, None) => 0,
+    }
+}
+
+/// Every possible pair of experiments that are related, the nearest first.
+fn candidates(
+    subjects: &[Subject],
+    contents: &Contents<'_>,
+    names: &Words<'_>,
+    open: &BTreeSet<usize>,
+    free: &BTreeSet<usize>,
+) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> = Vec::with_capacity(open.len().saturating_mul(free.len()));
+    for (rank, with) in open.iter().enumerate() {
+        for (other_rank, without) in free.iter().enumerate() {
+            let both = subjects.get(*with).zip(subjects.get(*without));
+            let related = both.is_some_and(|(with, without)| share_data(with, without));
+            let shared = shared(names, without, with);
+            if shared == 0 && !related {
+                continue;
+            }
+            let apart = contents.apart(*without, *with);
+            candidates.push(((Reverse(shared), apart, rank.abs_diff(other_rank)), *without, *with));
+        }
+    }
+    candidates.sort_unstable();
+    candidates
+}
+
 /// Pairs the remaining experiments: most shared words in the name first, then nearest contents. Names do
 /// not change with contents, so a further confound does not move an arm to another base.
 fn nearest(
@@ -275,27 +311,9 @@ fn nearest(
     free: &mut BTreeSet<usize>,
     partners: &mut Partners,
 ) {
-    let of = |at: &usize| subjects.get(*at).map(words).unwrap_or_default();
-    let names: BTreeMap<usize, BTreeSet<&str>> =
-        open.iter().chain(free.iter()).map(|at| (*at, of(at))).collect();
-    let shared = |a: &usize, b: &usize| match (names.get(a), names.get(b)) {
-        (Some(a), Some(b)) => a.intersection(b).count(),
-        (None, _) | (_, None) => 0,
-    };
-    let mut candidates: Vec<Candidate> = Vec::with_capacity(open.len().saturating_mul(free.len()));
-    for (rank, with) in open.iter().enumerate() {
-        for (other_rank, without) in free.iter().enumerate() {
-            let both = subjects.get(*with).zip(subjects.get(*without));
-            let related = both.is_some_and(|(with, without)| share_data(with, without));
-            if shared(without, with) == 0 && !related {
-                continue;
-            }
-            let apart = contents.apart(*without, *with);
-            let order = (Reverse(shared(without, with)), apart, rank.abs_diff(other_rank));
-            candidates.push((order, *without, *with));
-        }
-    }
-    candidates.sort_unstable();
+    let words_of = |at: &usize| (*at, subjects.get(*at).map(words).unwrap_or_default());
+    let names: Words<'_> = open.iter().chain(free.iter()).map(words_of).collect();
+    let candidates = candidates(subjects, contents, &names, open, free);
     let mut counts = vec![0usize; subjects.len()];
     let distance = |(order, ..): &Candidate| (order.0, order.1);
     for block in candidates.chunk_by(|a, b| distance(a) == distance(b)) {
@@ -319,7 +337,7 @@ fn nearest(
             let rival = |base: &&usize| {
                 *base != without
                     && contents.apart(**base, *with) == *apart
-                    && shared(base, with) == *alike
+                    && shared(&names, base, with) == *alike
             };
             let rivals: Vec<usize> = free.iter().filter(rival).copied().collect();
             let pair = Pair { without: *without, with: *with };

@@ -82,21 +82,7 @@ pub(crate) fn report(
         Some((name(pair.without)?, name(pair.with)?))
     };
     let pairs: Vec<(String, String)> = pairs.iter().filter_map(named).collect();
-    // Pairs are keyed by both names, runs by one.
-    let mut spoilt: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
-    for (_, finding) in &findings {
-        if finding.scope != Scope::Set {
-            let at = finding.places.iter();
-            spoilt.extend(at.map(|p| (p.experiment.as_str(), p.against.as_deref())));
-        }
-    }
-    let is_clean = |(a, b): &&(String, String)| {
-        let (a, b) = (a.as_str(), b.as_str());
-        !spoilt.contains(&(a, Some(b)))
-            && !spoilt.contains(&(a, None))
-            && !spoilt.contains(&(b, None))
-    };
-    let clean = pairs.iter().filter(is_clean).cloned().collect();
+    let clean = clean(&pairs, &findings);
     let listed: Vec<&Finding> = findings.iter().map(|(_, finding)| finding).collect();
     let unknown = unknown::rest(subjects, &listed);
     let results: BTreeSet<String> = subjects.iter().flat_map(|s| s.results.clone()).collect();
@@ -119,17 +105,30 @@ pub(crate) fn report(
     }
 }
 
+/// The pairs in which no finding may affect the result: of the pair itself, or of one of its runs.
+fn clean(pairs: &[(String, String)], findings: &[(Own, Finding)]) -> Vec<(String, String)> {
+    let mut spoilt: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
+    for (_, finding) in findings.iter().filter(|(_, finding)| finding.scope != Scope::Set) {
+        let at = finding.places.iter();
+        spoilt.extend(at.map(|p| (p.experiment.as_str(), p.against.as_deref())));
+    }
+    let is_clean = |(a, b): &&(String, String)| {
+        let (a, b) = (a.as_str(), b.as_str());
+        ![(a, Some(b)), (a, None), (b, None)].iter().any(|finding| spoilt.contains(finding))
+    };
+    pairs.iter().filter(is_clean).cloned().collect()
+}
+
 /// How keys of other trainers were read.
 fn vocabularies(subjects: &[Subject]) -> Vec<String> {
-    let said = |vocabulary: &&'static Vocabulary| {
-        let of = subjects.iter().filter(|subject| subject.vocabulary == *vocabulary);
-        let title = vocabulary.title;
-        let count = of.count();
+    let described = |vocabulary: &&'static Vocabulary| {
+        let read = subjects.iter().filter(|subject| subject.vocabulary == *vocabulary);
+        let (title, count) = (vocabulary.title, read.count());
         (count > 0)
             .then(|| format!("{}: {title}; {}", vocabulary.name, dsl::counted(count, "experiment")))
     };
     let others = VOCABULARIES.iter().filter(|vocabulary| ***vocabulary != LINGUA);
-    others.filter_map(said).collect()
+    others.filter_map(described).collect()
 }
 
 /// Names in one line.
@@ -163,11 +162,36 @@ impl Report {
 
 /// The report as text.
 pub fn text(report: &Report) -> String {
+    let mut out = summary(report);
+    let mut before = "";
+    for (at, (own, finding)) in report.findings.iter().enumerate() {
+        if finding.rule != before {
+            let checks = TABLE.iter().find(|rule| rule.id == finding.rule);
+            let _ = write!(out, "\n{}: {}\n", own.severity.word(), finding.rule);
+            if let Some(rule) = checks {
+                let _ = writeln!(out, "  {}", rule.checks);
+            }
+            before = &finding.rule;
+        }
+        one(&mut out, finding);
+        if report.findings.get(at + 1).is_none_or(|(_, next)| next.rule != finding.rule) {
+            for (word, text) in [("why", &own.why), ("help", &own.help)] {
+                if !text.is_empty() {
+                    let _ = writeln!(out, "  = {word}: {text}");
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The lines before the findings.
+fn summary(report: &Report) -> String {
     let Report {
         experiments,
         pairs,
         clean,
-        findings,
+        findings: _,
         changes,
         unpaired,
         unseen,
@@ -203,25 +227,6 @@ pub fn text(report: &Report) -> String {
     }
     for change in changes {
         let _ = writeln!(out, "rules: {change}");
-    }
-    let mut before = "";
-    for (at, (own, finding)) in findings.iter().enumerate() {
-        if finding.rule != before {
-            let checks = TABLE.iter().find(|rule| rule.id == finding.rule);
-            let _ = write!(out, "\n{}: {}\n", own.severity.word(), finding.rule);
-            if let Some(rule) = checks {
-                let _ = writeln!(out, "  {}", rule.checks);
-            }
-            before = &finding.rule;
-        }
-        one(&mut out, finding);
-        if findings.get(at + 1).is_none_or(|(_, next)| next.rule != finding.rule) {
-            for (word, text) in [("why", &own.why), ("help", &own.help)] {
-                if !text.is_empty() {
-                    let _ = writeln!(out, "  = {word}: {text}");
-                }
-            }
-        }
     }
     out
 }

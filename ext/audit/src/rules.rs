@@ -333,13 +333,13 @@ impl Rules {
         if self.off.contains(id) {
             return None;
         }
-        let own = self.own.get(id).cloned().or_else(|| {
+        let described = self.own.get(id).cloned().or_else(|| {
             let rule = TABLE.iter().find(|rule| rule.id == id)?;
             let Rule { id: _, severity, checks: _, why, help } = *rule;
             Some(Own { severity, why: why.to_owned(), help: help.to_owned() })
         })?;
-        let severity = self.severity.get(id).copied().unwrap_or(own.severity);
-        Some(Own { severity, ..own })
+        let severity = self.severity.get(id).copied().unwrap_or(described.severity);
+        Some(Own { severity, ..described })
     }
 
     /// The position of a rule in a report.
@@ -350,11 +350,11 @@ impl Rules {
     /// Puts our names for treatments that a rules file names as their author wrote them.
     pub fn resolve(&mut self, subjects: &[Subject]) {
         let ours = |key: &str| {
-            let of = |subject: &Subject| {
+            let ours_in = |subject: &Subject| {
                 let mut written = subject.written_as.iter();
                 written.find(|(_, name)| *name == key).map(|(path, _)| path.clone())
             };
-            subjects.iter().find_map(of)
+            subjects.iter().find_map(ours_in)
         };
         let known = |key: &str| subjects.iter().any(|subject| subject.facts.contains_key(key));
         for pairs in &mut self.pairs {
@@ -370,10 +370,10 @@ impl Rules {
     pub fn unknown(&self, subjects: &[Subject]) -> Vec<(String, Option<String>)> {
         let known: BTreeSet<&str> =
             subjects.iter().flat_map(|s| s.facts.keys().map(String::as_str)).collect();
-        let own = |id: &str| self.own.contains_key(id);
+        let added = |id: &str| self.own.contains_key(id);
         let labels = |label: &&str| !["task", "family", "size", "tokens"].contains(label);
         let mut named: BTreeSet<&str> = BTreeSet::new();
-        for rule in self.invariants.iter().filter(|rule| own(&rule.id)) {
+        for rule in self.invariants.iter().filter(|rule| added(&rule.id)) {
             named.extend(rule.of.keys());
             named.extend(rule.within.iter().map(String::as_str).filter(labels));
         }
@@ -400,11 +400,11 @@ impl Rules {
             let keys = subject.facts.keys();
             keys.filter(|key| subject.topic(key) == Topic::Evaluation).cloned().collect()
         };
-        let own: BTreeSet<String> = subjects.iter().flat_map(keys).collect();
+        let evaluations: BTreeSet<String> = subjects.iter().flat_map(keys).collect();
         let entries = self.pairs.iter().flat_map(|pairs| &pairs.treatment);
         let covers = |entry: &String| {
             let one = std::slice::from_ref(entry);
-            let of_set = || own.iter().find(|path| of_treatment(one, path)).cloned();
+            let of_set = || evaluations.iter().find(|path| of_treatment(one, path)).cloned();
             let path = measured_under(entry).map(str::to_owned).or_else(of_set)?;
             Some((entry.clone(), path))
         };

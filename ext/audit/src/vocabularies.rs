@@ -204,8 +204,8 @@ fn is_lingua(keys: &[&str]) -> bool {
         FOREIGN.iter().any(|row| row.foreign.contains(&key))
             || TABLE.iter().any(|row| row.foreign.contains(&key))
     };
-    let of = |section: &str| keys.iter().any(|key| key.starts_with(section) && lingua(key));
-    keys.contains(&"model.dim") && (of("optim.") || of("data.") || of("distributed."))
+    let has_key_of = |section: &str| keys.iter().any(|key| key.starts_with(section) && lingua(key));
+    keys.contains(&"model.dim") && ["optim.", "data.", "distributed."].into_iter().any(has_key_of)
 }
 
 #[cfg(test)]

@@ -44,9 +44,9 @@ fn without_slash(name: &str) -> String {
         out.push_str(before);
         // The next word may follow without a separator: `w/oCanon`.
         let next = after.chars().next();
-        let whole = edge(out.chars().next_back())
+        let is_word = edge(out.chars().next_back())
             && (edge(next) || next.is_some_and(|c| c.is_ascii_uppercase()));
-        out.push_str(if whole { "without-" } else { "w/o" });
+        out.push_str(if is_word { "without-" } else { "w/o" });
         rest = after;
     }
     out + rest
@@ -164,7 +164,7 @@ fn canon(run: &[char]) -> Option<Around<'_>> {
 
 /// Slot letters in order: `ACD`, `AbCD`, `ABbCD`, `abcd`, or none.
 fn is_slots(letters: &[char]) -> bool {
-    let place = |c: char| match c {
+    let rank = |c: char| match c {
         'A' | 'a' => Some(0),
         'B' => Some(1),
         'b' => Some(2),
@@ -172,7 +172,7 @@ fn is_slots(letters: &[char]) -> bool {
         'D' | 'd' => Some(4),
         _ => None,
     };
-    let places: Option<Vec<u8>> = letters.iter().map(|c| place(*c)).collect();
+    let ranks: Option<Vec<u8>> = letters.iter().map(|c| rank(*c)).collect();
     // `canonc` is another word.
     if let [only] = letters
         && only.is_ascii_lowercase()
@@ -180,7 +180,7 @@ fn is_slots(letters: &[char]) -> bool {
         return false;
     }
     // `AbbCD`: two convolutions give the same letter twice.
-    places.is_some_and(|places| places.windows(2).all(|two| two[0] < two[1] || two == [2, 2]))
+    ranks.is_some_and(|ranks| ranks.windows(2).all(|two| two[0] < two[1] || two == [2, 2]))
 }
 
 /// Splits at capital letters.
