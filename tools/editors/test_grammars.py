@@ -85,7 +85,7 @@ class Grammar(unittest.TestCase):
         found = QueryCursor(query).captures(tree.root_node)
         words = {name: {text[n.start_byte : n.end_byte].decode() for n in nodes} for name, nodes in found.items()}
         self.assertIn("attention", words["function"])
-        self.assertIn("linear", words["function.builtin"])
+        self.assertIn("linear", words["function.call"])
         self.assertIn("wq", words["property"])
         self.assertIn("B", words["constant"])
         self.assertIn("mixer", words["keyword"])

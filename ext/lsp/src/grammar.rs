@@ -1,10 +1,8 @@
 //! Grammars of the language for editors that colour by patterns: TextMate's, and queries for tree-sitter.
 //!
-//! In: the keywords of the lexer, and the compiler's primitives, functions, init rules and words. Out: the files under
-//! `tools/editors/`. Must stay true: `make grammars` writes exactly these texts; no word is listed
-//! here that the language already lists.
+//! `make grammars` writes exactly these texts under `tools/editors/`. A callee is recognised by its place, so that a new primitive
+//! changes none of them; which one it is, the language server knows.
 
-use compiler::names::FUNCTIONS;
 use compiler::number::InitRule;
 use compiler::op;
 use dsl::{WordRole, keywords};
@@ -36,10 +34,6 @@ fn definitions() -> Vec<&'static str> {
         role == WordRole::Definition && !["import", "from", "as", "with"].contains(&word)
     };
     keywords().filter(|(word, of, _)| role(word, *of)).map(|(word, ..)| word).collect()
-}
-
-fn primitives() -> Vec<&'static str> {
-    op::ALL.iter().map(|primitive| primitive.name).collect()
 }
 
 fn any(words: &[&str]) -> String {
@@ -84,11 +78,9 @@ fn textmate() -> String {
         rule("keyword.control", any(&reserved(&[WordRole::Statement]))),
         rule("keyword.operator.word", any(&reserved(&[WordRole::Operator]))),
         rule("constant.language", any(&reserved(&[WordRole::Constant]))),
-        rule("support.function", any(&primitives()) + &call),
-        rule("support.function", format!("{}(?=\\s*\\()", any(&FUNCTIONS))),
+        captured(format!("\\b({NAME}){call}"), &["support.function"]),
         rule("support.function", any(&InitRule::NAMES)),
         rule("support.constant", any(&op::WORDS)),
-        captured(format!("\\b({NAME}){call}"), &["entity.name.function"]),
         rule("keyword.operator", "==|!=|<=|>=|[=<>+\\-*/]".to_owned()),
     ];
     let grammar = json!({
@@ -120,7 +112,6 @@ fn highlights() -> String {
         .map(|(word, ..)| word)
         .collect();
     let signs = ["=", "==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/"];
-    let primitives: Vec<String> = primitives().iter().map(|name| format!("\"{name}\"")).collect();
     let lines = [
         "; Written by `make grammars` from the words of the language.".to_owned(),
         "(comment) @comment".to_owned(),
@@ -139,10 +130,6 @@ fn highlights() -> String {
         "(call instance: (name) @property)".to_owned(),
         "(slot name: (name) @constant)".to_owned(),
         "(path (name) @property)".to_owned(),
-        format!(
-            "((call function: (name) @function.builtin)\n (#any-of? @function.builtin {}))",
-            primitives.join(" ")
-        ),
     ];
     lines.join("\n") + "\n"
 }

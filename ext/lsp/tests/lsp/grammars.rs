@@ -111,6 +111,7 @@ fn every_committed_file_is_coloured_as_it_is_read() {
     }
     let scope = |line: &str, word: &str| scopes(&rules, line)[line.find(word).unwrap()].clone();
     assert_eq!(scope("  q = linear wq (x, n)", "linear"), "support.function.canon");
+    assert_eq!(scope("  h = silu(x)", "silu"), "support.function.canon");
     assert_eq!(scope("  init lingua", "lingua"), "");
     assert_eq!(scope("  mixer attention { heads 4 }", "attention"), "");
     assert_eq!(scope("mixer attention(x; heads) {", "attention"), "entity.name.function.canon");
