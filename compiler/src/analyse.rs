@@ -1,8 +1,5 @@
-//! Derived facts of an architecture: parameters, FLOPs, memory, state per token.
-//!
-//! In: a graph, a sequence length. Out: the counts that `show`, locks and reports print. Must stay
-//! true: every count derives from the shapes in the graph and each primitive's own cost rule; one
-//! multiply-add is two FLOPs; the backward pass counts as twice the forward pass.
+//! Derived facts of an architecture: parameters, FLOPs, memory, state per token. A multiply-add is two FLOPs; the
+//! backward pass counts as twice the forward pass.
 
 use crate::graph::{Body, Graph, NodeKind, ParamId};
 use crate::op::{Context, State, Type};

@@ -1,9 +1,7 @@
-//! PASS Arch → ArchTree: fields, layer lists and `with` edits, applied in order.
+//! An arch as a tree of fields: layer lists and `with` edits, applied in order.
 //!
-//! In: the library and an arch. Out: its tree of fields. Must stay true: only `with` edits archs;
-//! a path that starts below a layer selects every layer and must exist in each; editing one field
-//! twice in one `with` is an error; only layer counts are evaluated here, so that defaults are
-//! recomputed after all edits; work and memory are bounded by [`MAX_REACHED`].
+//! Only layer counts are evaluated here, so that defaults are recomputed after all edits. Work and memory are bounded
+//! by [`MAX_REACHED`].
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "any other value is named in an error")]
 

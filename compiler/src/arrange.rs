@@ -1,10 +1,7 @@
-//! PASS Graph → Graph: everything in canonical order.
+//! Puts a graph in canonical order, without the nodes that no output needs.
 //!
-//! In: an elaborated body, before or after slots are erased. Out: the same computation with nodes
-//! in canonical order, parameters and states numbered by first use in that order, and nodes removed
-//! that no output needs. Must stay true: texts with equal ids give graphs that differ only in spans,
-//! so every loop over nodes, parameters or states (sums, digests, checkpoints, updates) runs in
-//! the manifest's order, never in the order in which a text declares them.
+//! Texts with equal ids give graphs that differ only in spans, so every loop over nodes, parameters or states (sums,
+//! digests, checkpoints, updates) runs in the manifest's order, never in the order in which a text declares them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,8 +1,5 @@
-//! The artefact graph: archs, recipes, comparisons, the locks they make, runs and reports.
-//!
-//! In: artefacts and their sources, as the code that reads the files found them. Out: the graph with
-//! sources before dependents, as text or in Graphviz' language. Must stay true: pure; the order
-//! depends on the artefacts alone; a cycle is reported, not followed.
+//! The graph of artefacts: archs, recipes, comparisons, the locks they make, runs and reports. A cycle is reported, not
+//! followed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

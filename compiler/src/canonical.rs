@@ -1,11 +1,10 @@
 //! Identity: the canonical text of a graph, its structural hash, and the manifest of parameters.
 //!
-//! In: a graph. Out: texts and digests. Must stay true (docs/locks.md): nodes are in canonical order
-//! (depth-first from the outputs, operands in order); parameters and states are nodes, numbered
-//! by first use, with shape and init rule but without their path; a filled slot is one node; layers
-//! are listed unrolled as their body's digest with global numbers. Names, block boundaries, comments,
-//! defaults and empty slots leave no trace; everything else does. The open form also lists empty slots and
-//! paths. `docs/locks.md` describes the format, and its scripts recompute every digest.
+//! Nodes are in canonical order (depth-first from the outputs, operands in order); parameters and states are nodes,
+//! numbered by first use, with shape and init rule but without their path; a filled slot is one node; layers are listed
+//! unrolled as their body's digest with global numbers. Names, block boundaries, comments, defaults and empty slots
+//! leave no trace; everything else does. The open form also lists empty slots and paths. `docs/locks.md` describes the
+//! format, and its scripts recompute every digest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

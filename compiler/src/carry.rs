@@ -1,10 +1,9 @@
-//! PASS Graph → Graph: layers with only the tensors that pass between them.
+//! Layers with only the tensors that pass between them: a layer returns what a later one reads, and reads what its
+//! results need.
 //!
-//! In: a top body; its layers list every tensor that may pass between them. Out: the same, in which a layer returns
-//! what a later one reads, and reads what its results need. Must stay true: the order of a layer's operands and results
-//! follows from their use, never from a name or the order of a text, and slots have no part in it, so that emptying one
-//! changes no order; layers that were one body and pass the same tensors on are one body again; a top body without
-//! carried tensors is not changed.
+//! The order of a layer's operands and results follows from their use, never from a name or the order of a text, and
+//! slots have no part in it, so that emptying one changes no order. Layers that were one body and pass the same tensors
+//! on are one body again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,7 +1,5 @@
-//! Errors in an architecture, one constructor each.
-//!
-//! In: spans and the two things that disagree. Out: diagnostics. Must stay true: each describes the error in the user's
-//! terms with both values, and its `help:` says what to type; each has a case under `tests/cases`.
+//! Errors in an architecture, one constructor each: it describes the error in the user's terms with both values, and
+//! its `help:` says what to type. Each has a case under `tests/cases`.
 
 mod elaborate;
 

@@ -1,7 +1,5 @@
-//! Digests of human-readable text.
-//!
-//! In: a domain tag and canonical text. Out: a BLAKE3 digest. Must stay true: every digest of this project
-//! is `blake3(tag + "\n" + text)`, so any script with the `blake3` package can recompute it.
+//! Digests of human-readable text: `blake3(tag + "\n" + text)`, so any script with the `blake3` package can recompute
+//! them.
 
 use std::fmt;
 

@@ -1,9 +1,5 @@
-//! Pictures of a graph: Graphviz' language, and SVG drawn here.
-//!
-//! In: a graph and its fields. Out: the picture as text. Must stay true: pure, and a function of the
-//! graph alone (no clock, no randomness: equal graphs give equal bytes); equal layers are drawn
-//! once with their numbers; every node and every filled slot of the drawn part appears; time and
-//! memory are bounded by [`MAX_BOXES`].
+//! Pictures of a graph: Graphviz' language, and SVG drawn here. Equal graphs give equal bytes; time and memory are
+//! bounded by [`MAX_BOXES`].
 
 mod diagram;
 mod dot;

@@ -1,10 +1,7 @@
-//! PASS ArchTree → Graph: expands every definition and checks every shape.
+//! From an arch's tree to its graph: expands every definition and checks every shape.
 //!
-//! In: an arch's tree and the library. Out: its compute graph and its fields (each configuration
-//! value under its path), or all independent errors. Must stay true: total (depth, steps, nodes and
-//! sizes are bounded before allocation); a parameter's path is the instance names from the arch
-//! down and nothing else; equal layers that do not use their number are elaborated once; every
-//! failure has a diagnostic, and no graph is returned with a failed part left out.
+//! Depth, steps, nodes and sizes are bounded before allocation. A parameter's path is the instance names from the arch
+//! down and nothing else. Every failure has a diagnostic, and no graph is returned with a failed part left out.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "any other value is named in an error")]
 

@@ -1,8 +1,5 @@
-//! Erasure: a graph without the fills of some slots.
-//!
-//! In: a graph and slot names. Out: the graph as if those slots had been empty. Must stay true:
-//! erasing the slots of a Canon arch gives its base's graph and manifest, byte for byte and path
-//! by path.
+//! Erasure: a graph as if some slots had been empty. Erasing the slots of a Canon arch gives its base's graph and
+//! manifest, byte for byte and path by path.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

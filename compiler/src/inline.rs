@@ -1,9 +1,8 @@
-//! The canonical text of an architecture: every definition it uses, including std, and no `with`.
+//! The canonical text of an architecture, which locks store: every definition it uses, including std, and no `with`.
 //!
-//! In: an arch's tree. Out: `.canon` text that compiles alone to the same graph and manifest. Must
-//! stay true: the text depends on the tree only, not on how it was edited; definitions that would
-//! collide in one file (two with one name, or one that shadows a primitive another uses) get a
-//! number; the canonical text of this text is the text itself; locks store this text.
+//! The text depends on the tree only, not on how it was edited. Definitions that would collide in one file (two with
+//! one name, or one that shadows a primitive another uses) get a number. The canonical text of this text is the text
+//! itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,8 +1,5 @@
-//! A file and everything it imports as one program, for a caller that can read files.
-//!
-//! In: the file's name and content, and a function that reads further files by name. Out: the program, and every
-//! diagnostic so far; a file that could not be read is reported at the import that names it. Must stay true: at most
-//! [`MAX_FILES`] files are read, each once; the function is the only access to anything outside.
+//! A file and everything it imports as one program, for a caller that can read files. At most [`MAX_FILES`] files are
+//! read, each once; one that could not be read is reported at the import that names it.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,5 @@
-//! The names that an item mentions and binds.
-//!
-//! In: an item of a file's tree. Out: the names it mentions, for cycle detection and the check of undefined names. Must
-//! stay true: scopes are the same as in `elaborate`: body, configuration, arch fields, imports, std, in that order.
+//! The names that an item mentions and binds, for cycle detection and the check of undefined names. Scopes are the same
+//! as in `elaborate`.
 
 use std::collections::BTreeSet;
 

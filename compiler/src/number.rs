@@ -1,7 +1,4 @@
-//! Exact numbers of configuration, and initial distributions.
-//!
-//! In: integers and decimals. Out: fractions, roots, distributions, each with one canonical text. Must stay true:
-//! arithmetic is exact and checked; no value depends on binary floating point.
+//! Exact numbers of configuration, and initial distributions. No value depends on binary floating point.
 
 use std::cmp::Ordering;
 use std::fmt;

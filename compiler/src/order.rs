@@ -1,8 +1,5 @@
-//! Topological order and cycles: the only module that uses petgraph.
-//!
-//! In: a number of nodes and `from depends on to` edges. Out: dependencies before dependants, or
-//! the cycles as lists of nodes. Must stay true: results depend on numbering alone, so they are
-//! the same on every run.
+//! Topological order and cycles: the only module that uses petgraph. Results depend on numbering alone, so they are the
+//! same on every run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

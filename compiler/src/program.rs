@@ -1,8 +1,5 @@
-//! The front end in one place: texts in, one compiled architecture out.
-//!
-//! In: the user's files, already read. Out: for one of their archs the graph, its identity, its fields
-//! and its canonical text. Must stay true: all passes run in this one order; the canonical text alone,
-//! without std, compiles to the same identity.
+//! The front end in one place: texts in, one compiled architecture out. The canonical text alone, without std, compiles
+//! to the same identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,5 @@
 //! Finds further errors in an arch with errors: replaces each wrong value by a plausible one, and elaborates the arch
-//! again.
-//!
-//! In: the tree as far as it could be built, and the errors so far. Out: the errors that do not follow
-//! from those. Must stay true: an error that may follow from an earlier one is not reported; at most
-//! [`ROUNDS`] elaborations, and none if the arch is expensive; the replaced values are used only
-//! in these elaborations.
+//! again. An error that may follow from an earlier one is not reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,8 +1,5 @@
-//! Renames definitions in syntax trees, for texts that merge several files.
-//!
-//! In: an item or expression, and the new name of each free name. Out: the same with those names
-//! changed. Must stay true: locals, configuration, field names, paths and instance names do not
-//! change, not even an instance name that was implied by the callee's name.
+//! Renames definitions in syntax trees, for texts that merge several files. Locals, configuration, field names, paths
+//! and instance names do not change, not even an instance name that was implied by the callee's name.
 
 use dsl::{
     Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Name, Segment, Select, Statement,

@@ -1,9 +1,5 @@
-//! PASS Asts → Library: resolves names in each file.
-//!
-//! In: the parsed files of one compilation, including the standard ones. Out: a [`Library`] that finds
-//! definitions by (file, name), and every broken import, undefined name and cycle. Must stay true: a
-//! name is looked up in the body, the definition's configuration, the arch's fields, imports and
-//! std, and nowhere else; imports and calls form DAGs.
+//! Resolves names in each file: a [`Library`] that finds definitions by (file, name), and every broken import,
+//! undefined name and cycle.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,13 +1,12 @@
-//! PASS Graph → Graph: a recurrence that is provably a case of a faster one becomes that one.
+//! A recurrence that is provably a case of a faster one becomes that one.
 //!
-//! In: a graph. Out: the same function, with other nodes where a case was found; a plan's text shows their kernels. Must
-//! stay true: a case follows from constants and from which values are equal, never from shapes, names or the values of
-//! parameters; only rounding differs, so the platform field that switches fused kernels switches this pass; parameters,
-//! states that are used stay, and so does the graph's identity, which is taken before.
+//! A case follows from constants and from which values are equal, never from shapes, names or the values of parameters.
+//! Only rounding differs, so the platform field that switches fused kernels switches this pass. The graph's identity is
+//! taken before.
 //!
-//! `dplr_scan(q, k, v, a, b, g)` without a or without b is `gla_scan(q, k, v, g)`. With a = −exp(g) ⊙ x and
-//! k = b = β ⊙ x, where g and β have one value for each head, it is `delta_scan(q, x, v, β, g)`. A gate that is spread
-//! over the channels of its head is one gate for `gla_scan`.
+//! `dplr_scan(q, k, v, a, b, g)` without a or without b is `gla_scan(q, k, v, g)`. With a = −exp(g) ⊙ x and k = b = β ⊙
+//! x, where g and β have one value for each head, it is `delta_scan(q, x, v, β, g)`. A gate that is spread over the
+//! channels of its head is one gate for `gla_scan`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -192,16 +191,8 @@ impl Product {
 /// A primitive's name, attributes and operands, if a value is its result.
 fn call(body: &Body, out: Out) -> Option<(&'static str, &Attrs, &[Out])> {
     let node = body.nodes.get(out.node as usize)?;
-    match &node.kind {
-        NodeKind::Op { primitive, attrs, state: None } => {
-            Some((primitive.name, attrs, node.inputs.as_slice()))
-        }
-        NodeKind::Op { .. }
-        | NodeKind::Input(_)
-        | NodeKind::Param(_)
-        | NodeKind::Slot { .. }
-        | NodeKind::Layer { .. } => None,
-    }
+    let NodeKind::Op { primitive, attrs, state: None } = &node.kind else { return None };
+    Some((primitive.name, attrs, node.inputs.as_slice()))
 }
 
 /// Whether a value is a product with 0.

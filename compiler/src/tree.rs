@@ -1,8 +1,5 @@
-//! An architecture as a finite tree of fields, which `with` edits and `elaborate` reads.
-//!
-//! In: resolved definitions. Out: data. Must stay true: equal layers written once share one `Rc` until
-//! an edit makes them differ, so ten thousand equal layers cost as much as one; every setting keeps
-//! the file that its names are looked up in.
+//! An architecture as a finite tree of fields, which `with` edits and `elaborate` reads. Equal layers written once
+//! share one `Rc` until an edit makes them differ, so ten thousand equal layers cost as much as one.
 
 mod value;
 

@@ -1,7 +1,5 @@
-//! Reports names that nothing defines, even in definitions that no arch uses.
-//!
-//! In: one file's tree and the library. Out: diagnostics with suggestions. Must stay true: a suggestion is valid at its
-//! place, and is never the definition itself.
+//! Reports names that nothing defines, even in definitions that no arch uses. A suggestion is valid at its place, and
+//! is never the definition itself.
 
 use dsl::limits::MAX_ERRORS;
 use dsl::{Ast, Diagnostics, FileId, Item};

@@ -1,9 +1,5 @@
-//! The language and the graph, from text to identity: ids that must differ, ids that must agree,
-//! texts that must be refused, and the cost of each.
-//!
-//! In: the committed archs, `tests/cases`, LANGUAGE.md, generated texts. Out: one test binary with
-//! one module per concern. Must stay true: no libtorch; every diagnostic has a case; no input costs
-//! more than a second and 256 MB.
+//! The language and the graph, from text to identity: ids that must differ, ids that must agree, texts that must be
+//! refused, and the cost of each. Nothing here needs libtorch.
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 

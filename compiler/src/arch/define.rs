@@ -1,8 +1,5 @@
-//! Definitions with configuration: resolves expressions, aliases and paths to them.
-//!
-//! In: expressions and entries as written. Out: [`Applied`] trees. Must stay true: an alias is
-//! resolved once; the depth and size of a tree are bounded while it is built; every failure
-//! is reported.
+//! Definitions with configuration: resolves expressions, aliases and paths to them. The depth and size of a tree are
+//! bounded while it is built.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,7 +1,5 @@
-//! Detects two edits of one field in one place, or of a field and one of its parents.
-//!
-//! In: the edits of one `with`, an arch or an init table. Out: a diagnostic for each that repeats an earlier one.
-//! Must stay true: time is linear (up to a logarithm) in edits times layers, because both can be large.
+//! Detects two edits of one field in one place, or of a field and one of its parents. Time is linear (up to a
+//! logarithm) in edits times layers, because both can be large.
 
 use std::collections::BTreeMap;
 

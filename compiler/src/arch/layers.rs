@@ -1,8 +1,5 @@
-//! Expands layer lists and finds the layers that a path selects.
-//!
-//! In: layer lists and selections as written. Out: a flat list, layer numbers. Must stay true: the
-//! count is checked before the list is built; an empty selection is an error, never an edit that
-//! silently does nothing.
+//! Expands layer lists and finds the layers that a path selects. The count is checked before the list is built; an
+//! empty selection is an error, never an edit that silently does nothing.
 
 use dsl::limits::MAX_ERRORS;
 use dsl::{ExprKind, FileId, LayerList, LayerWhat, Select, Span};

@@ -1,8 +1,4 @@
-//! Errors in an architecture after its names are resolved: values, calls, sharing, init,
-//! slots, sizes.
-//!
-//! In: spans and the two things that disagree. Out: diagnostics. Must stay true: as in the parent
-//! module.
+//! Errors in an architecture after its names are resolved: values, calls, sharing, init, slots, sizes.
 
 use dsl::{Diagnostic, Name, Span, suggest};
 

@@ -1,8 +1,5 @@
-//! A body as labelled boxes and lines.
-//!
-//! In: a body of the graph. Out: a [`Diagram`] for the layout and for Graphviz. Must stay true:
-//! boxes are in canonical order, operands before users; a parameter with one user is written on
-//! that user's box, any other gets its own box; only wording is lost.
+//! A body as labelled boxes and lines, in canonical order. A parameter with one user is written on that user's box, any
+//! other gets its own box.
 
 use std::collections::BTreeMap;
 
@@ -257,37 +254,23 @@ impl<'a> Builder<'a> {
 
 /// Whether the call of the op has an instance name, so that its parameters can be its label.
 fn owns_parameters(node: &Node) -> bool {
-    match &node.kind {
-        NodeKind::Op { primitive, .. } => {
-            primitive.config.iter().any(|config| config.kind == ConfigKind::Init)
-        }
-        NodeKind::Input(_)
-        | NodeKind::Param(_)
-        | NodeKind::Slot { .. }
-        | NodeKind::Layer { .. } => false,
-    }
+    let NodeKind::Op { primitive, .. } = &node.kind else { return false };
+    primitive.config.iter().any(|config| config.kind == ConfigKind::Init)
 }
 
 fn param_of(body: &Body, out: Out) -> Option<ParamId> {
-    match body.nodes.get(out.node as usize)?.kind {
-        NodeKind::Param(param) => Some(param),
-        NodeKind::Input(_)
-        | NodeKind::Op { .. }
-        | NodeKind::Slot { .. }
-        | NodeKind::Layer { .. } => None,
-    }
+    let NodeKind::Param(param) = body.nodes.get(out.node as usize)?.kind else { return None };
+    Some(param)
 }
 
 /// The words for a slot's fill: the op if it is a single one, with its configuration.
 fn fill_words(fill: &Body) -> (String, String) {
-    let mut ops =
-        fill.reachable().into_iter().filter_map(|id| match &fill.nodes.get(id as usize)?.kind {
-            NodeKind::Op { primitive, attrs, .. } => Some((primitive.name, set(attrs))),
-            NodeKind::Input(_)
-            | NodeKind::Param(_)
-            | NodeKind::Slot { .. }
-            | NodeKind::Layer { .. } => None,
-        });
+    let mut ops = fill.reachable().into_iter().filter_map(|id| {
+        let NodeKind::Op { primitive, attrs, .. } = &fill.nodes.get(id as usize)?.kind else {
+            return None;
+        };
+        Some((primitive.name, set(attrs)))
+    });
     match (ops.next(), ops.count()) {
         (None, _) => ("identity".to_owned(), String::new()),
         (Some((name, words)), 0) => (name.to_owned(), words),

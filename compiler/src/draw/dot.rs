@@ -1,8 +1,4 @@
-//! A graph in Graphviz' language.
-//!
-//! In: a subject, and a layer to draw only that one. Out: `digraph` text for `dot`. Must stay true:
-//! every name and label is quoted; nodes are numbered, so equal graphs give equal text; the size is
-//! not bounded, since Graphviz does the layout.
+//! A graph in Graphviz' language. The size is not bounded, since Graphviz does the layout.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,7 @@
 //! Places boxes and lines: ranks from top to bottom, few crossings, straight lines.
 //!
-//! In: a diagram and the size of each box. Out: a place for each box and a route for each line.
-//! Must stay true: operands are above their users; boxes never overlap; equal input gives equal output.
-//! The method is Sugiyama's (ranks, then order by barycenters, then coordinates). The last step uses
-//! isotonic regression: each rank takes the places nearest to its neighbours' that keep its order.
+//! The method is Sugiyama's (ranks, then order by barycenters, then coordinates). The last step uses isotonic
+//! regression: each rank takes the places nearest to its neighbours' that keep its order.
 
 mod columns;
 mod net;

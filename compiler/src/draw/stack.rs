@@ -1,8 +1,5 @@
-//! The whole architecture as one short column, with one box for each run of equal layers.
-//!
-//! In: a graph and its kinds of layers. Out: the diagram of the graph's top body, with layers folded into
-//! cards. Must stay true: every layer is counted in exactly one run; a repeating group of runs is
-//! one card with its number of repeats.
+//! A graph as one short column, with one box for each run of equal layers; a repeating group of runs is one card with
+//! its number of repeats.
 
 use super::diagram::{Box, Builder, Card, Class, Diagram, Run};
 use super::{LayerKind, Subject};
@@ -30,13 +27,7 @@ pub(super) fn diagram(subject: &Subject, kinds: &[LayerKind]) -> Diagram {
                 builder.draw_as(id, drawn);
                 stack = Some(drawn);
             }
-            (
-                NodeKind::Input(_)
-                | NodeKind::Param(_)
-                | NodeKind::Op { .. }
-                | NodeKind::Slot { .. },
-                _,
-            ) => builder.node(id, "tokens"),
+            (_, _) => builder.node(id, "tokens"),
         }
     }
     builder.outputs("logits");
@@ -112,12 +103,9 @@ pub(super) fn slots(kind: &LayerKind) -> String {
         .body
         .nodes
         .iter()
-        .filter_map(|node| match &node.kind {
-            NodeKind::Slot { name, .. } => Some(name.as_str()),
-            NodeKind::Input(_)
-            | NodeKind::Param(_)
-            | NodeKind::Op { .. }
-            | NodeKind::Layer { .. } => None,
+        .filter_map(|node| {
+            let NodeKind::Slot { name, .. } = &node.kind else { return None };
+            Some(name.as_str())
         })
         .collect();
     names.sort_unstable();

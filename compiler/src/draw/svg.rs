@@ -1,8 +1,5 @@
-//! A graph as an SVG picture: the whole as a column, with each kind of layer next to it.
-//!
-//! In: a subject, and a layer to draw only that one. Out: one self-contained SVG document, light or
-//! dark as the viewer prefers, or the number of boxes if there are too many. Must stay true: no
-//! script, no external font or file; all text is escaped; coordinates have one decimal.
+//! A graph as an SVG picture: a column of all layers, with each kind of layer next to it. It has no script, external
+//! font or file.
 
 mod style;
 mod write;

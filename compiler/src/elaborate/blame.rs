@@ -1,8 +1,5 @@
-//! Errors inside a definition, shown at the setting that causes them.
-//!
-//! In: a definition that failed, and its configuration. Out: its errors with a label on each value
-//! that someone set and that the failing expression reads. Must stay true: an error in a file that the
-//! reader did not write shows the place in the reader's file first.
+//! Errors inside a definition, shown at the setting that causes them: an error in a file that the reader did not write
+//! shows the place in the reader's file first.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,5 @@
-//! Bodies: statements in order, raw parameters, shared instances, branches.
-//!
-//! In: statements and the bindings so far. Out: more bindings. Must stay true: a branch is chosen by
-//! configuration only, and names from the other branch shadow definitions without having a value; a
-//! body declares each shared or raw parameter once.
+//! Bodies: statements in order, raw parameters, shared instances, branches. A branch is chosen by configuration only,
+//! and names from the other branch shadow definitions without having a value.
 
 use std::rc::Rc;
 

@@ -1,8 +1,4 @@
-//! A body under construction.
-//!
-//! In: nodes, parameters, states and fields as calls create them. Out: a [`Body`] and its fields.
-//! Must stay true: paths of parameters are unique in a body; if two calls of one definition record
-//! the same field, it is stored once.
+//! A body under construction. If two calls of one definition record the same field, it is stored once.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,4 @@
-//! Calls of definitions: arguments, configuration, bodies.
-//!
-//! In: a call and the names in scope. Out: its results. Must stay true: tensors come first, then
-//! configuration; a value that a caller passes cannot be set from outside; each configuration value of
-//! a definition that the arch holds is recorded as a field, written or by default; two calls that own
-//! parameters have different names.
+//! Calls of definitions: arguments, configuration, bodies. A value that a caller passes cannot be set from outside.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

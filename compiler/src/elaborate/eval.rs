@@ -1,8 +1,5 @@
-//! Evaluates expressions: exact numbers, words and definitions; tensors if the body computes.
-//!
-//! In: an expression and the names in scope. Out: its value; `None` after an error was reported.
-//! Must stay true: checked 64-bit and exact decimal arithmetic only; an inexact division may be
-//! used by `floor`, `ceil_to`, a root or a tensor, never as a size or a field.
+//! Evaluates expressions: exact numbers, words and definitions; tensors if the body computes. An inexact division may
+//! be used by `floor`, `ceil_to`, a root or a tensor, never as a size or a field.
 
 use std::cmp::Ordering;
 
@@ -81,23 +78,13 @@ impl Elaborator<'_> {
             // Evaluate the right side anyway, so that its errors are reported.
             let right_value = self.eval(right, f, b);
             let (left_value, right_value) = (value?, right_value?);
-            value = match op {
-                BinaryOp::And | BinaryOp::Or => {
-                    let left = self.truth(left_value, left_span)?;
-                    let right = self.truth(right_value, right.span)?;
-                    let both = if op == BinaryOp::And { left && right } else { left || right };
-                    Some(Value::Bool(both))
-                }
-                BinaryOp::Eq
-                | BinaryOp::Ne
-                | BinaryOp::Lt
-                | BinaryOp::Le
-                | BinaryOp::Gt
-                | BinaryOp::Ge
-                | BinaryOp::Add
-                | BinaryOp::Sub
-                | BinaryOp::Mul
-                | BinaryOp::Div => self.binary(op, left_value, right_value, span, b),
+            value = if matches!(op, BinaryOp::And | BinaryOp::Or) {
+                let left = self.truth(left_value, left_span)?;
+                let right = self.truth(right_value, right.span)?;
+                let both = if op == BinaryOp::And { left && right } else { left || right };
+                Some(Value::Bool(both))
+            } else {
+                self.binary(op, left_value, right_value, span, b)
             };
         }
         value
@@ -398,20 +385,7 @@ fn comparison(op: BinaryOp, left: &Value, right: &Value) -> Option<bool> {
         (Value::Word("none"), _) | (_, Value::Word("none")) => false,
         _ => left.as_ratio()? == right.as_ratio()?,
     };
-    match op {
-        BinaryOp::Eq => Some(equal),
-        BinaryOp::Ne => Some(!equal),
-        BinaryOp::Or
-        | BinaryOp::And
-        | BinaryOp::Lt
-        | BinaryOp::Le
-        | BinaryOp::Gt
-        | BinaryOp::Ge
-        | BinaryOp::Add
-        | BinaryOp::Sub
-        | BinaryOp::Mul
-        | BinaryOp::Div => None,
-    }
+    if op == BinaryOp::Eq { Some(equal) } else { (op == BinaryOp::Ne).then_some(!equal) }
 }
 
 fn word(op: BinaryOp) -> &'static str {

@@ -1,10 +1,8 @@
 //! The meaning of names inside one call.
 //!
-//! In: a name, and how it is used. Out: the thing it refers to. Must stay true: a name is looked up in
-//! the body, the definition's configuration, the arch's fields, the file with its imports and std,
-//! in that order; but a call of a primitive's name always refers to the primitive. Shadowing is the
-//! same as in the static check (`crate::names`), because the canonical text is written with its
-//! rules.
+//! A name is looked up in the body, the definition's configuration, the arch's fields, the file with its imports and
+//! std, in that order; but a call of a primitive's name always refers to the primitive. Shadowing is the same as in the
+//! static check (`crate::names`), because the canonical text is written with its rules.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

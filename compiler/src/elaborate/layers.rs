@@ -1,8 +1,5 @@
-//! The list of layers: each distinct layer is elaborated once, then placed.
-//!
-//! In: the flat list of the tree. Out: one node for each layer in the top body. Must stay true: if a
-//! layer fails, nothing is returned; layers of one `share` are one instance, with the same parameters
-//! everywhere and a state for each place.
+//! The list of layers: each distinct layer is elaborated once, then placed. Layers of one `share` are one instance,
+//! with the same parameters everywhere and a state for each place.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,7 +1,5 @@
-//! Records what each expression of an arch evaluates to, for a person who reads the text.
-//!
-//! In: values on the way to a graph. Out: [`Observed`], plain data by place. Must stay true: nothing that decides a graph
-//! reads it; a place has few values, however many layers evaluate it.
+//! Records what each expression of an arch evaluates to, for a person who reads the text. Nothing that decides a graph
+//! reads it.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,4 @@
 //! Calls of primitives: configuration to attributes, owned parameters, states.
-//!
-//! In: a primitive with operands. Out: one node of the graph. Must stay true: the primitive's own rule
-//! checks every shape, and the bounds of the language every size; a parameter's init rule is the
-//! call's, or else the arch's init table's for its role, or else there is an error.
 
 use std::rc::Rc;
 

@@ -1,9 +1,7 @@
 //! Slots: the identity, or a fill over the concatenated channels of the operands.
 //!
-//! In: `slot A(x1, …, xn)` and the layer's fills. Out: the operands themselves when empty, else one
-//! node. Must stay true: an empty slot leaves nothing in the graph, except in the open form, where every
-//! slot is a node that lists the path of its fill's parameters and what its fill reads of the arch; a
-//! fill's parameters are under `<declaring instance>.<slot>`; a fill declares no slots of its own.
+//! An empty slot leaves nothing in the graph, except in the open form, where every slot is a node that lists the path
+//! of its fill's parameters and what its fill reads of the arch.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Configuration values. In: expressions evaluated by `elaborate`. Out: values with one canonical text each.
+//! Configuration values, each with one canonical text.
 
 use std::rc::Rc;
 

@@ -1,8 +1,5 @@
-//! No input costs more than 256 MB, and every input ends.
-//!
-//! In: texts made to hurt the passes after the parser. Out: for each a child process with an allocator that refuses
-//! more than the limit, and the processor time it took. Must stay true: each text is refused by the intended bound;
-//! LANGUAGE.md lists every bound.
+//! No input costs more than 256 MB, and every input ends: texts made to hurt the passes after the parser, each compiled
+//! by a child process with an allocator that refuses more than the limit.
 
 use std::fmt::Write as _;
 use std::process::Command;

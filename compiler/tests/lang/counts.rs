@@ -1,8 +1,5 @@
-//! Parameter counts of the 64 published recipes, from the arch texts.
-//!
-//! In: `tests/golden/param_counts.tsv`, counted by the reference implementation on its meta device.
-//! Must stay true: total, without embeddings, Canon with and without the mixers' own short
-//! convolutions, each row equal.
+//! Parameter counts of the 64 published recipes, from the arch texts, against `tests/golden/param_counts.tsv`, counted
+//! by the reference implementation on its meta device.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,6 @@
-//! Checks LANGUAGE.md beyond its grammar.
-//!
-//! In: its blocks and tables. Must stay true: every `canon` block elaborates, also definitions that
-//! none of its archs uses; every `canon refused` block parses and is refused; the tables of
-//! primitives and init rules are those of the compiler.
+//! Checks LANGUAGE.md beyond its grammar: every `canon` block elaborates, also definitions that none of its archs uses;
+//! every `canon refused` block parses and is refused; the tables of primitives and init rules are those of the
+//! compiler.
 
 use std::fmt::Write as _;
 

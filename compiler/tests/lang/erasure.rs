@@ -1,8 +1,4 @@
-//! Erasure: a Canon arch without its slots is its twin, byte for byte.
-//!
-//! In: the committed pairs, and random archs with random slot sets. Must stay true: graph text,
-//! digest and manifest of the erased graph are those of the arch without those fills, also when
-//! only some slots are erased, and the remaining graph costs the same.
+//! Erasure: a Canon arch without its slots is its twin, byte for byte, also if only some slots are erased.
 
 use std::collections::BTreeSet;
 

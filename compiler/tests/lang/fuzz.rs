@@ -1,8 +1,5 @@
-//! Random texts: made of the language's words, and good texts with a few words exchanged.
-//!
-//! In: proptest's choices. Out: a child process with limited memory that compiles them all. Must
-//! stay true: no panic, no endless run, no refusal without a message; a text that compiles also
-//! compiles from its canonical text, to the same identity.
+//! Random texts, made of the language's words, and good texts with a few words exchanged: no panic, no endless run, no
+//! refusal without a message; a text that compiles also compiles from its canonical text, to the same identity.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

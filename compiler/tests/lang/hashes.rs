@@ -1,9 +1,6 @@
-//! Pairs that must differ and pairs that must agree.
-//!
-//! In: `tests/cases/hash`: `differ.txt` with one mutation per line over the archs of `bases.canon`,
-//! and `agree_*.canon`, each with archs of one graph. Must stay true: the structural hash of every
-//! mutation differs from its base's and from every other mutation's; for archs of one graph, the
-//! manifests agree or differ as the first line says.
+//! Pairs that must differ and pairs that must agree: `tests/cases/hash` has `differ.txt` with one mutation per line
+//! over the archs of `bases.canon`, and `agree_*.canon`, each with archs of one graph, whose manifests agree or differ
+//! as the first line says.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,5 @@
-//! One id, one result: texts with equal ids give one graph, and so one plan.
-//!
-//! In: the committed archs, the archs of `tests/cases/hash/agree_*.canon`, random archs; each
-//! written in different orders. Must stay true: graphs with equal graph and manifest digests are
-//! equal except for spans; parameters are in the manifest's order; every line of every plan is
-//! equal, so sums, hashes, files and updates have one order.
+//! One id, one result: texts with equal ids give one graph, and so one plan with every line equal, so that sums,
+//! hashes, files and updates have one order.
 
 use std::rc::Rc;
 

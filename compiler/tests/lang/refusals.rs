@@ -1,8 +1,5 @@
-//! Every error of an architecture, as the user sees it.
-//!
-//! In: `tests/cases/elaborate/err_*.canon`, one code per file; files that begin with the same words show
-//! its forms. Out: the diagnostics of each file, as snapshots. Must stay true: each constructor of `compiler/src/diag` has its file and its
-//! own code; every message says what to type and ends without a period.
+//! Every error of an architecture, as the user sees it: each constructor of `compiler/src/diag` has its file
+//! `tests/cases/elaborate/err_*.canon` and its own code; files that begin with the same words show its forms.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,5 @@
-//! Rewrites an architecture: statements and definitions in another order, values bound before they
-//! are used, other local names, statements that no result needs.
-//!
-//! In: canonical text, and a seed. Out: a text with the same id. Must stay true: a rewrite changes
-//! neither the computation nor a parameter's path.
+//! Rewrites an architecture: statements and definitions in another order, values bound before they are used, other
+//! local names, statements that no result needs. A rewrite changes neither the computation nor a parameter's path.
 
 use std::collections::BTreeSet;
 

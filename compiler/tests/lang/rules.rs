@@ -1,6 +1,4 @@
-//! The rules of the language, one by one, if a refusal alone does not show them.
-//!
-//! In: small texts. Must stay true: each test names its rule; the meaning of these texts is part of
+//! The rules of the language, one by one, if a refusal alone does not show them. The meaning of these texts is part of
 //! the promise of a `.canon` file.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,4 @@
-//! Horizontal coordinates.
-//!
-//! In: a net with ordered rows. Out: the centre of every item. Must stay true: neighbours in a row keep
-//! their distance and order. One row after another takes the places nearest to those preferred by its neighbours above
+//! Horizontal coordinates. One row after another takes the places nearest to those preferred by its neighbours above
 //! and below; in the end columns (long lines, and boxes that are each other's only neighbour) are made straight.
 
 use std::collections::BTreeMap;

@@ -1,8 +1,4 @@
-//! The net to lay out: boxes and the crossings of long lines, rank by rank.
-//!
-//! In: a diagram, sizes, ranks. Out: items in rows, ordered to have few crossings, and the line
-//! segments between neighbouring rows. Must stay true: lines from one port share their way down; the
-//! order is a function of the diagram alone.
+//! The net to lay out: boxes and the crossings of long lines, rank by rank, ordered to have few crossings.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,4 @@
-//! The style of boxes: colours, sizes, words of the legend.
-//!
-//! In: boxes. Out: style sheet, sizes, escaped text. Must stay true: a box is at least as wide as
-//! its words in any common sans-serif font (widths are estimated generously, no font is measured);
+//! The style of boxes: colours, sizes, words of the legend. Widths are estimated generously, no font is measured;
 //! colours only repeat information that is also in words.
 
 use std::collections::BTreeSet;

@@ -1,7 +1,4 @@
-//! Writes elements of an SVG document.
-//!
-//! In: places and words. Out: text. Must stay true: every word goes through `escaped`, every
-//! coordinate through `number`.
+//! Writes elements of an SVG document. Every word goes through `escaped`, every coordinate through `number`.
 
 use std::fmt::Write as _;
 
