@@ -1,13 +1,11 @@
-//! PASS Plan → Plan with gradients: every primitive's gradient rule, last call first.
+//! Adds gradients to a plan: every primitive's gradient rule, last call first.
 //!
-//! In: the tape of `lower`, a value and its gradient. Out: backward steps, and the gradient of each
-//! value. Must stay true: gradients from several users of a value are added in the order in which
-//! the reversed tape reaches the users, so their sum is one fixed expression; a recomputed layer
-//! runs the same kernels as in its forward pass.
+//! Gradients from several users of a value are added in the order in which the reversed tape reaches the users, so their
+//! sum is one fixed expression; a recomputed layer runs the same kernels as in its forward pass.
 
+use crate::kernel;
 use crate::lower::{Lower, Taped};
-use crate::plan::{Kernel, Phase, ValId};
-use crate::precision;
+use crate::plan::{Phase, ValId};
 
 /// Gradients by value.
 #[derive(Debug, Default)]
@@ -30,9 +28,9 @@ impl Flow {
 
     /// Adds the gradient from one more user.
     fn add(&mut self, lower: &mut Lower, value: ValId, gradient: ValId) {
-        let gradient = precision::gradient(lower, value, gradient);
+        let gradient = lower.builder.gradient_of(value, gradient);
         let sum = match self.gradient(value) {
-            Some(before) => lower.one(Kernel::Add, &[before, gradient]),
+            Some(before) => lower.builder.one(kernel::Add, &[before, gradient]),
             None => gradient,
         };
         self.set(value, sum);
@@ -44,9 +42,9 @@ pub(crate) fn differentiate(lower: &mut Lower, value: ValId, gradient: ValId) ->
     let mut flow = Flow::default();
     flow.set(value, gradient);
     let tape = std::mem::take(&mut lower.tape);
-    lower.phase = Phase::Backward;
+    lower.builder.phase = Phase::Backward;
     reverse(lower, tape, &mut flow);
-    lower.at(None);
+    lower.builder.source = None;
     flow
 }
 
@@ -59,8 +57,8 @@ fn reverse<'g>(lower: &mut Lower<'g>, tape: Vec<Taped<'g>>, flow: &mut Flow) {
                 if back.iter().all(Option::is_none) {
                     continue;
                 }
-                lower.at(source);
-                let gradients = (primitive.backward)(lower, &call, &lowered, &back);
+                lower.builder.source = source;
+                let gradients = (primitive.backward)(&mut lower.builder, &call, &lowered, &back);
                 for (operand, gradient) in call.operands.iter().zip(gradients) {
                     if let Some(gradient) = gradient {
                         flow.add(lower, *operand, gradient);
@@ -68,14 +66,14 @@ fn reverse<'g>(lower: &mut Lower<'g>, tape: Vec<Taped<'g>>, flow: &mut Flow) {
                 }
             }
             Taped::Layer { placed, inputs, outputs } => {
-                lower.phase = Phase::Recompute;
+                lower.builder.phase = Phase::Recompute;
                 let again = lower.body(&placed, &inputs);
                 for (old, new) in outputs.iter().zip(again) {
                     if let Some(gradient) = flow.gradient(*old) {
                         flow.set(new, gradient);
                     }
                 }
-                lower.phase = Phase::Backward;
+                lower.builder.phase = Phase::Backward;
                 let tape = std::mem::take(&mut lower.tape);
                 reverse(lower, tape, flow);
             }

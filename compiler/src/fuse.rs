@@ -1,8 +1,7 @@
-//! PASS Plan → Plan: replaces several steps by one kernel.
+//! Replaces several steps of a plan by one kernel.
 //!
-//! In: steps in execution order, before liveness. Out: fewer steps. Must stay true: a value is fused
-//! away only if nothing else reads it; the result is the same function with different rounding, so a platform field
-//! switches this pass; kernel names show each fusion.
+//! A value is fused away only if nothing else reads it. The result is the same function with different rounding, so a
+//! platform field switches this pass.
 //!
 //! Each rule is a file: `silu(gate) ⊙ up`; silu of a short convolution; a norm with a silu gate
 //! before or after it; a Canon layer with the gated unit after it; head and cross-entropy by chunks
@@ -50,6 +49,17 @@ struct Edits {
 }
 
 impl Edits {
+    /// Puts another step in the place of this one.
+    fn put(
+        &mut self,
+        at: usize,
+        kernel: impl Into<Kernel>,
+        inputs: Vec<ValId>,
+        outputs: Vec<ValId>,
+    ) {
+        self.replace.insert(at, (kernel.into(), inputs, outputs));
+    }
+
     fn touches(&self, at: usize) -> bool {
         self.replace.contains_key(&at) || self.remove.contains(&at)
     }

@@ -1,9 +1,7 @@
 //! The compute graph: the computation of an architecture, independent of its spelling.
 //!
-//! In: `elaborate` builds it. Out: data for `canonical` (identity), `erase`, `analyse`, `stream`
-//! and `lower`. Must stay true: bodies are acyclic by construction (a node only refers to earlier
-//! nodes); every type is checked; parameters are logical tensors (q, k, v separate; gate, up separate);
-//! nothing here depends on precision or device.
+//! Bodies are acyclic by construction: a node only refers to earlier nodes. Parameters are logical tensors (q, k, v
+//! separate; gate, up separate), and nothing depends on precision or device.
 
 use std::rc::Rc;
 
@@ -13,13 +11,7 @@ use crate::number::InitRule;
 use crate::op::{self, Attrs, AttrsExt, Primitive, State, Type};
 use crate::plan::ahead_term;
 
-/// An index into one body's parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ParamId(pub u32);
-
-/// An index into one body's states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StateId(pub u32);
+pub use crate::ir::{ParamId, StateId};
 
 /// One output of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -230,18 +222,13 @@ impl Node {
     /// The operands that its results depend on: of `ahead_loss`, a later head's only if its loss counts, asked by the number
     /// of places on.
     pub(crate) fn read(&self, counts: &dyn Fn(i64) -> bool) -> &[Out] {
-        match &self.kind {
-            NodeKind::Op { primitive, attrs, .. }
-                if primitive.name == op::AHEAD && !counts(attrs.int("ahead")) =>
-            {
-                self.inputs.get(..1).unwrap_or(&self.inputs)
-            }
-            NodeKind::Op { .. }
-            | NodeKind::Input(_)
-            | NodeKind::Param(_)
-            | NodeKind::Slot { .. }
-            | NodeKind::Layer { .. } => &self.inputs,
+        if let NodeKind::Op { primitive, attrs, .. } = &self.kind
+            && primitive.name == op::AHEAD
+            && !counts(attrs.int("ahead"))
+        {
+            return self.inputs.get(..1).unwrap_or(&self.inputs);
         }
+        &self.inputs
     }
 }
 
@@ -288,14 +275,9 @@ impl Graph {
 
     /// Layers in order: (index, body, global parameters, global states).
     pub fn layers(&self) -> impl Iterator<Item = (u32, &Rc<Body>, &[ParamId], &[StateId])> {
-        self.top.nodes.iter().filter_map(|node| match &node.kind {
-            NodeKind::Layer { index, body, params, states } => {
-                Some((*index, body, params.as_slice(), states.as_slice()))
-            }
-            NodeKind::Input(_)
-            | NodeKind::Param(_)
-            | NodeKind::Op { .. }
-            | NodeKind::Slot { .. } => None,
+        self.top.nodes.iter().filter_map(|node| {
+            let NodeKind::Layer { index, body, params, states } = &node.kind else { return None };
+            Some((*index, body, params.as_slice(), states.as_slice()))
         })
     }
 }

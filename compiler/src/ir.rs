@@ -1,7 +1,4 @@
 //! The words that a primitive's meaning is written in: types, configuration, state, cost.
-//!
-//! In: nothing. Out: the types that a primitive's file fills in and that every pass after it reads.
-//! Must stay true: nothing here knows a graph, a plan or any one primitive; those depend on this.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,6 +7,14 @@ use std::rc::Rc;
 use dsl::Decimal;
 
 use crate::number::{Ratio, Root};
+
+/// An index into one body's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParamId(pub u32);
+
+/// An index into one body's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StateId(pub u32);
 
 /// Operand counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,15 +219,7 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Int(n)) => Some(*n),
             Some(Attr::Decimal(d)) => d.to_int(),
-            Some(
-                Attr::Root(_)
-                | Attr::Bool(_)
-                | Attr::Word(_)
-                | Attr::Path(_)
-                | Attr::Ints(_)
-                | Attr::None,
-            )
-            | None => None,
+            _ => None,
         }
     }
 
@@ -230,15 +227,7 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Decimal(d)) => *d,
             Some(Attr::Int(n)) => Decimal::from(*n),
-            Some(
-                Attr::Root(_)
-                | Attr::Bool(_)
-                | Attr::Word(_)
-                | Attr::Path(_)
-                | Attr::Ints(_)
-                | Attr::None,
-            )
-            | None => Decimal::ZERO,
+            _ => Decimal::ZERO,
         }
     }
 
@@ -266,48 +255,21 @@ impl AttrsExt for Attrs {
     fn word(&self, name: &str) -> &'static str {
         match self.get(name) {
             Some(Attr::Word(w)) => w,
-            Some(
-                Attr::Int(_)
-                | Attr::Decimal(_)
-                | Attr::Root(_)
-                | Attr::Bool(_)
-                | Attr::Path(_)
-                | Attr::Ints(_)
-                | Attr::None,
-            )
-            | None => "none",
+            _ => "none",
         }
     }
 
     fn path(&self, name: &str) -> Option<&Rc<str>> {
         match self.get(name) {
             Some(Attr::Path(path)) => Some(path),
-            Some(
-                Attr::Int(_)
-                | Attr::Decimal(_)
-                | Attr::Root(_)
-                | Attr::Bool(_)
-                | Attr::Word(_)
-                | Attr::Ints(_)
-                | Attr::None,
-            )
-            | None => None,
+            _ => None,
         }
     }
 
     fn ints(&self, name: &str) -> &[i64] {
         match self.get(name) {
             Some(Attr::Ints(ns)) => ns,
-            Some(
-                Attr::Int(_)
-                | Attr::Decimal(_)
-                | Attr::Root(_)
-                | Attr::Bool(_)
-                | Attr::Word(_)
-                | Attr::Path(_)
-                | Attr::None,
-            )
-            | None => &[],
+            _ => &[],
         }
     }
 }

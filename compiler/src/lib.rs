@@ -1,8 +1,8 @@
 //! Compiles `.canon` texts to graphs and plans.
 //!
-//! In: the texts of files. Out: graphs, their identities, and plans. Must stay
-//! true: pure (no files, clock, environment, threads, randomness, torch); exact arithmetic decides
-//! every field; data flows in the order of the modules below.
+//! It is pure: no files, clock, environment, threads, randomness or torch. Exact arithmetic decides every field. The modules
+//! are listed in the order in which data flows: first the types that stages hand to one another, then the stages, from a
+//! text to a graph and from a graph to plans. Each uses only those above it.
 //!
 //! From a text to two graphs and their digests:
 //!
@@ -30,36 +30,45 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+// What the stages below hand to one another.
 mod diag;
 pub mod digest;
 mod order;
-pub mod artifacts;
 pub mod number;
 pub mod ir;
-pub mod graph;
-mod carry;
-mod arrange;
-pub mod erase;
-pub mod lower;
-pub mod op;
-pub mod analyse;
-pub mod canonical;
-pub mod names;
+mod value;
+pub mod kernel;
 pub mod plan;
-pub mod precision;
-mod differentiate;
-mod fuse;
-mod recompute;
-mod specialise;
-pub mod plans;
-pub mod rename;
+pub mod builder;
+pub mod op;
+pub mod graph;
 pub mod tree;
+pub mod names;
+
+// From texts to graphs.
+pub mod artifacts;
+pub mod rename;
 pub mod resolve;
 pub mod arch;
+mod carry;
+mod arrange;
 pub mod elaborate;
-pub mod draw;
+pub mod canonical;
 mod inline;
 mod recover;
 mod undefined;
 pub mod program;
 pub mod load;
+
+// What is made of a graph.
+pub mod erase;
+pub mod analyse;
+pub mod draw;
+
+// From a graph to plans.
+mod specialise;
+mod lower;
+mod differentiate;
+mod fuse;
+mod recompute;
+pub mod plans;

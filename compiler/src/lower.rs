@@ -1,89 +1,30 @@
-//! PASS Graph → Plan: the forward steps of every body, slots and layers inlined in canonical order.
+//! From a graph to the forward steps of a plan: every body, slots and layers inlined in canonical order, and the tape that
+//! `differentiate` reads backwards.
 //!
-//! In: a graph; each primitive's forward rule from `op/`. Out: steps, and the tape that
-//! `differentiate` reads backwards. Must stay true: there is one value per parameter, however often
-//! it is used, so shared parameters sum their gradients; states are numbered as in `graph.top`;
-//! the steps depend only on the graph, the precision and the stream.
+//! There is one value per parameter, however often it is used, so shared parameters sum their gradients.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::builder::{Call, Lowered, PlanBuilder};
 use crate::graph::{Body, Graph, Node, NodeKind, Out, ParamId, StateId};
-use crate::number::Root;
 use crate::op::{self, Attr, Attrs, AttrsExt, Primitive, State, Type};
 use crate::plan::{
-    DType, Extent, Input, Kernel, Loss, Output, Phase, Plan, Precision, Recompute, Source,
-    StatePart, Step, Stream, TERMS, ValId, Value, ahead_term, infer,
+    Input, Output, Phase, Precision, Recompute, Source, StatePart, Stream, ValId, ahead_term,
 };
+use crate::value::{DType, Extent, fixed};
 
-/// The call that a forward or gradient rule lowers.
-#[derive(Clone, Debug)]
-pub struct Call<'g> {
-    /// Resolved configuration.
-    pub attrs: Cow<'g, Attrs>,
-    /// Tensors, then parameters. `canon` in a slot has as many tensors as the slot.
-    pub operands: Vec<ValId>,
-    /// The types of the results, from the graph.
-    pub results: Cow<'g, [Type]>,
-    /// The initial state, one value per part; empty for a zero state.
-    pub past: Vec<ValId>,
-    /// Whether the final state is needed.
-    pub keeps_state: bool,
-    /// For a call that draws numbers, its name: `layers.3.mixer.dropout`.
-    pub place: Option<Rc<str>>,
-}
-
-/// The result of a forward rule.
-#[derive(Clone, Debug, Default)]
-pub struct Lowered {
-    /// One value for each result of the call.
-    pub outputs: Vec<ValId>,
-    /// Values that the gradient rule reads in addition to operands and outputs.
-    pub saved: Vec<ValId>,
-    /// The final state, one value per part, if needed.
-    pub state: Vec<ValId>,
-}
-
-impl Lowered {
-    /// One result, with nothing saved and no state.
-    pub fn one(output: ValId) -> Lowered {
-        Lowered { outputs: vec![output], ..Lowered::default() }
-    }
-}
-
-/// Gradients of a call's operands, in order; `None` for no gradient.
-pub type Gradients = Vec<Option<ValId>>;
-
-/// Emits the steps of a call.
-pub type Forward = fn(&mut Lower, &Call) -> Lowered;
-
-/// Emits the steps of its gradient, given the gradients of its outputs. At least one is `Some`.
-pub type Backward = fn(&mut Lower, &Call, &Lowered, &[Option<ValId>]) -> Gradients;
-
-/// A plan under construction.
-pub struct Lower<'g> {
+/// The lowering of one graph.
+pub(crate) struct Lower<'g> {
     pub(crate) graph: &'g Graph,
-    pub(crate) plan: Plan,
-    pub(crate) phase: Phase,
-    pub(crate) precision: Precision,
+    pub(crate) builder: PlanBuilder,
     pub(crate) recompute: Recompute,
     pub(crate) stream: Stream,
-    /// Whether dropout drops anything.
-    pub(crate) drops: bool,
-    pub(crate) loss: Loss,
-    /// Weights of auxiliary losses, in the order of [`TERMS`].
-    pub(crate) weights: [Option<Root>; TERMS.len()],
-    /// Sums of auxiliary losses so far.
-    pub(crate) terms: [Option<ValId>; TERMS.len()],
     /// The operations so far, for `differentiate`.
     pub(crate) tape: Vec<Taped<'g>>,
-    source: Option<Source>,
     /// The name of the next call, if it draws numbers.
     place: Option<Rc<str>>,
-    /// Inputs so far.
-    given: BTreeMap<Input, ValId>,
-    /// Parameters so far, as converted by the precision policy.
+    /// Parameters so far.
     params: Vec<Option<ValId>>,
 }
 
@@ -117,166 +58,13 @@ impl<'g> Lower<'g> {
     pub(crate) fn new(graph: &'g Graph, precision: Precision) -> Lower<'g> {
         Lower {
             graph,
-            plan: Plan::default(),
-            phase: Phase::Forward,
-            precision,
+            builder: PlanBuilder::new(Phase::Forward, precision),
             recompute: Recompute::Nothing,
             stream: Stream::default(),
-            drops: false,
             place: None,
-            loss: Loss::CROSS_ENTROPY,
-            weights: [None; TERMS.len()],
-            terms: [None; TERMS.len()],
             tape: Vec::new(),
-            source: None,
-            given: BTreeMap::new(),
             params: vec![None; graph.top.params.len()],
         }
-    }
-
-    /// Appends one step and returns its results, as many as the kernel has.
-    pub fn emit<const N: usize>(&mut self, kernel: Kernel, inputs: &[ValId]) -> [ValId; N] {
-        let outputs = self.emit_all(kernel, inputs.to_vec());
-        // Rules take as many results as the kernel's contract has. `Plan::check` tests both.
-        std::array::from_fn(|i| outputs[i])
-    }
-
-    /// As [`Lower::emit`], for kernels with one result.
-    pub fn one(&mut self, kernel: Kernel, inputs: &[ValId]) -> ValId {
-        let [y] = self.emit(kernel, inputs);
-        y
-    }
-
-    /// As [`Lower::emit`], for kernels with a variable number of results.
-    pub fn emit_all(&mut self, kernel: Kernel, inputs: Vec<ValId>) -> Vec<ValId> {
-        let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
-        let made = infer(&kernel, &operands);
-        let outputs: Vec<ValId> = made.into_iter().map(|value| self.add(value)).collect();
-        self.plan.steps.push(Step {
-            kernel,
-            inputs,
-            outputs: outputs.clone(),
-            drop_after: Vec::new(),
-            phase: self.phase,
-            source: self.source.clone(),
-        });
-        outputs
-    }
-
-    /// The shape and name of a value of the plan.
-    pub fn value(&self, id: ValId) -> &Value {
-        &self.plan.values[id.0 as usize]
-    }
-
-    /// Whether a value has leading batch and time axes. A function of parameters alone has none.
-    pub fn is_sequence(&self, id: ValId) -> bool {
-        self.value(id).dims.first() == Some(&Extent::Batch)
-    }
-
-    /// Extents after batch and time, if any.
-    pub fn widths(&self, id: ValId) -> Vec<i64> {
-        let fixed = |dim: &Extent| match dim {
-            Extent::Fixed(n) => Some(*n),
-            Extent::Batch
-            | Extent::Time
-            | Extent::CacheLen(_)
-            | Extent::KvLen(_)
-            | Extent::NewCacheLen(_) => None,
-        };
-        self.value(id).dims.iter().filter_map(fixed).collect()
-    }
-
-    /// Sums the gradient of an operand that a kernel broadcast over batch and time.
-    pub fn unspread(&mut self, gradient: ValId, operand: ValId) -> ValId {
-        if self.is_sequence(gradient) && !self.is_sequence(operand) {
-            self.one(Kernel::SumTokens, &[gradient])
-        } else {
-            gradient
-        }
-    }
-
-    /// What an auxiliary loss is multiplied by, in a plan that computes it.
-    pub(crate) fn weight_of(&self, term: &str) -> Option<Root> {
-        let at = TERMS.iter().position(|known| *known == term)?;
-        self.weights[at]
-    }
-
-    /// The targets of the next token.
-    pub(crate) fn targets(&mut self) -> ValId {
-        let dims = vec![Extent::Batch, Extent::Time];
-        self.input(Input::Targets, "targets", dims, DType::I64)
-    }
-
-    /// The factor of every gradient.
-    pub(crate) fn grad_scale(&mut self) -> ValId {
-        self.input(Input::GradScale, "grad_scale", Vec::new(), DType::F64)
-    }
-
-    /// The loss of each target.
-    pub(crate) fn cross_entropy(&self) -> Kernel {
-        let Loss { nll_square, z_loss, .. } = self.loss;
-        Kernel::CrossEntropy { nll_square, z_loss }
-    }
-
-    /// Its gradient, if it is one of several losses with this weight.
-    pub(crate) fn cross_entropy_grad(&self, weight: Root) -> Kernel {
-        let Loss { nll_square, z_loss, .. } = self.loss;
-        Kernel::CrossEntropyGrad { nll_square, z_loss, weight }
-    }
-
-    /// Adds an auxiliary loss. A layer that is lowered again for its gradient has been counted.
-    pub(crate) fn add_term(&mut self, term: &str, value: ValId) {
-        let Some(at) = TERMS.iter().position(|known| *known == term) else { return };
-        if self.phase != Phase::Recompute {
-            let sum = match self.terms[at] {
-                Some(before) => self.one(Kernel::Add, &[before, value]),
-                None => value,
-            };
-            self.terms[at] = Some(sum);
-        }
-    }
-
-    /// The absolute position of the first token.
-    pub fn position(&mut self) -> ValId {
-        self.input(Input::Position, "position", Vec::new(), DType::I64)
-    }
-
-    /// The key of the step's dropout, and the number of the first window.
-    pub(crate) fn draws(&mut self) -> [ValId; 2] {
-        [
-            self.input(Input::DropoutKey, "dropout_key", Vec::new(), DType::I64),
-            self.input(Input::Window, "window", Vec::new(), DType::I64),
-        ]
-    }
-
-    /// An input of the plan. Its name comes from the first call that asks for it.
-    pub(crate) fn input(
-        &mut self,
-        input: Input,
-        name: impl Into<Cow<'static, str>>,
-        dims: Vec<Extent>,
-        dtype: DType,
-    ) -> ValId {
-        if let Some(id) = self.given.get(&input) {
-            return *id;
-        }
-        let id = self.add(Value { name: name.into(), dims, dtype });
-        self.plan.inputs.push((input, id));
-        self.given.insert(input, id);
-        id
-    }
-
-    pub(crate) fn output(&mut self, output: Output, id: ValId) {
-        self.plan.outputs.push((output, id));
-    }
-
-    pub(crate) fn at(&mut self, source: Option<Source>) {
-        self.source = source;
-    }
-
-    fn add(&mut self, value: Value) -> ValId {
-        self.plan.values.push(value);
-        ValId((self.plan.values.len() - 1) as u32)
     }
 
     /// The value of a parameter, if it is used so far.
@@ -289,38 +77,24 @@ impl<'g> Lower<'g> {
         if let Some(known) = self.params[at] {
             return known;
         }
-        let used = match self.precision {
-            Precision::F32 => self.master(id),
-            Precision::Bf16 => self.parameter(id, Input::Rounded(id), DType::Bf16),
+        let (input, dtype) = match self.builder.precision {
+            Precision::F32 => (Input::Param(id), DType::F32),
+            Precision::Bf16 => (Input::Rounded(id), DType::Bf16),
         };
+        let param = &self.graph.top.params[at];
+        let used = self.builder.input(input, param.path.clone(), fixed(&param.shape), dtype);
         self.params[at] = Some(used);
         used
-    }
-
-    /// A parameter in f32, whatever the precision.
-    pub(crate) fn master(&mut self, id: ParamId) -> ValId {
-        self.parameter(id, Input::Param(id), DType::F32)
-    }
-
-    fn parameter(&mut self, id: ParamId, input: Input, dtype: DType) -> ValId {
-        let param = &self.graph.top.params[id.0 as usize];
-        self.input(input, param.path.clone(), fixed(&param.shape), dtype)
-    }
-
-    /// The parameter whose rounded value this is, if any.
-    pub(crate) fn rounded(&self, value: ValId) -> Option<ParamId> {
-        let (input, _) = self.given.iter().find(|(_, id)| **id == value)?;
-        if let Input::Rounded(param) = input { Some(*param) } else { None }
     }
 
     /// Emits tokens to logits, with all states.
     pub(crate) fn forward(&mut self) -> ValId {
         let graph = self.graph;
         let dims = vec![Extent::Batch, Extent::Time];
-        let tokens = self.input(Input::Tokens, "tokens", dims, DType::I64);
+        let tokens = self.builder.input(Input::Tokens, "tokens", dims, DType::I64);
         let top = Placed { body: &graph.top, params: None, states: None, layer: None, slot: None };
         let outputs = self.body(&top, &[tokens]);
-        self.source = None;
+        self.builder.source = None;
         outputs[0]
     }
 
@@ -340,7 +114,9 @@ impl<'g> Lower<'g> {
 
     /// The operands that a node's results depend on in this plan.
     fn read<'n>(&self, node: &'n Node) -> &'n [Out] {
-        node.read(&|ahead| ahead_term(ahead).is_some_and(|term| self.weight_of(term).is_some()))
+        node.read(&|ahead| {
+            ahead_term(ahead).is_some_and(|term| self.builder.weight_of(term).is_some())
+        })
     }
 
     fn node(
@@ -364,7 +140,7 @@ impl<'g> Lower<'g> {
             NodeKind::Input(n) => vec![inputs[*n as usize]],
             NodeKind::Param(id) => vec![self.param(placed.param(*id))],
             NodeKind::Op { primitive, attrs, state } => {
-                self.source = source(primitive.name);
+                self.builder.source = source(primitive.name);
                 self.place = attrs.path(op::DRAWN_AT).map(|at| placed.drawn_at(at));
                 let attrs = Cow::Borrowed(attrs);
                 let results = Cow::Borrowed(node.types.as_slice());
@@ -416,7 +192,7 @@ impl<'g> Lower<'g> {
         source: Option<Source>,
     ) -> Vec<ValId> {
         if let Some((primitive, attrs, param, state)) = lone_canon(fill.body) {
-            self.source =
+            self.builder.source =
                 source.map(|s| Source { op: primitive.name, slot: fill.slot.clone(), ..s });
             let weight = self.param(fill.param(param));
             let operands = operands.into_iter().chain([weight]).collect();
@@ -432,10 +208,10 @@ impl<'g> Lower<'g> {
         }
         let widths: Vec<i64> = types.iter().map(Type::elements).collect();
         let whole = vec![Type::seq([widths.iter().sum::<i64>()])];
-        self.source = source.clone();
+        self.builder.source = source.clone();
         let x = self.call(concat, Cow::Owned(Attrs::new()), operands, Cow::Owned(whole), None);
         let y = self.body(fill, &x);
-        self.source = source;
+        self.builder.source = source;
         let attrs = Attrs::from([("widths", Attr::Ints(widths))]);
         self.call(split, Cow::Owned(attrs), y, Cow::Borrowed(types), None)
     }
@@ -456,14 +232,14 @@ impl<'g> Lower<'g> {
         let keeps_state = self.stream.state_out && state.is_some();
         let place = self.place.take();
         let call = Call { attrs, operands, results, past, keeps_state, place };
-        let lowered = (primitive.forward)(self, &call);
+        let lowered = (primitive.forward)(&mut self.builder, &call);
         if let Some(id) = state {
             for (part, value) in self.parts(id).into_iter().zip(&lowered.state) {
-                self.output(Output::State(id, part), *value);
+                self.builder.output(Output::State(id, part), *value);
             }
         }
         let outputs = lowered.outputs.clone();
-        let source = self.source.clone();
+        let source = self.builder.source.clone();
         self.tape.push(Taped::Op { primitive, call, lowered, source });
         outputs
     }
@@ -474,7 +250,7 @@ impl<'g> Lower<'g> {
 
     fn state_inputs(&mut self, id: StateId) -> Vec<ValId> {
         let (path, state) = &self.graph.top.states[id.0 as usize];
-        let compute = self.precision.compute();
+        let compute = self.builder.precision.compute();
         state_parts(state)
             .into_iter()
             .map(|(part, dims)| {
@@ -483,7 +259,7 @@ impl<'g> Lower<'g> {
                     StatePart::Tokens => DType::I64,
                     StatePart::Inputs | StatePart::Keys | StatePart::Values => compute,
                 };
-                self.input(Input::State(id, part), format!("{path} {part}"), dims, dtype)
+                self.builder.input(Input::State(id, part), format!("{path} {part}"), dims, dtype)
             })
             .collect()
     }
@@ -531,10 +307,6 @@ pub(crate) fn state_parts(state: &State) -> Vec<(StatePart, Vec<Extent>)> {
             vec![(StatePart::Matrix, shape(Extent::Fixed(*heads), &[*rows, *columns]))]
         }
     }
-}
-
-fn fixed(dims: &[i64]) -> Vec<Extent> {
-    dims.iter().map(|d| Extent::Fixed(*d)).collect()
 }
 
 /// Whether a fill is exactly `canon` of its input.

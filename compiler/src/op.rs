@@ -1,12 +1,9 @@
 //! The primitives: the only operations a `.canon` text cannot define for itself.
 //!
-//! In: nothing. Out: the list of them, [`ALL`]. Each has a file of its name under `op/` with every fact
-//! about it: paper and equation, shapes, cost, lowering, gradient rule, label, examples for the tests, and
-//! a plain reference. Must stay true: a primitive exists only because it needs state over time or a kernel, or because
-//! no text expresses it exactly, and says which;
-//! mixers, gates, MLPs and decoders are not primitives; changing what a primitive computes raises its
-//! `revision`, part of every graph hash; no other file of this crate names one function or scan in order
-//! to treat it apart, except the passes that fuse it.
+//! Each has a file of its name under `op/` with every fact about it: paper and equation, shapes, cost, lowering, gradient
+//! rule, label, its value in PyTorch, examples for the tests, and a plain reference. A primitive exists only because it
+//! needs state over time or a kernel, or because no text expresses it exactly, and says which; mixers, gates, MLPs and
+//! decoders are not primitives. Changing what a primitive computes raises its `revision`, part of every graph hash.
 
 mod add;
 mod ahead_loss;
@@ -59,9 +56,10 @@ mod top_k;
 
 use std::fmt;
 
-use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
+use crate::builder::{Backward, Call, Forward, Gradients, Lowered, PlanBuilder};
+use crate::kernel::{self, Recurrence, Scalar};
 use crate::number::Root;
-use crate::plan::{Kernel, ValId};
+use crate::plan::ValId;
 
 pub use self::rope::scaling as rope_scaling;
 pub use crate::ir::{
@@ -143,6 +141,11 @@ macro_rules! listed {
                     $($name::$variant => &$definition,)*
                 }
             }
+
+            /// The one with this definition.
+            pub fn of(definition: &$kind) -> Option<$name> {
+                Self::ALL.iter().copied().find(|listed| listed.definition() == definition)
+            }
         }
     };
 }
@@ -213,6 +216,9 @@ pub struct Primitive {
     pub doc: &'static str,
     /// Why no text computes it, in a phrase.
     pub why: &'static str,
+    /// Its value as an expression of PyTorch, with operands `{0}`, `{1}` and configuration `{name}`; `None` if it is a
+    /// function of a file under `interop/torch/`.
+    pub torch: Option<&'static str>,
     /// Number of tensor operands.
     pub tensors: Arity,
     /// Configuration parameters, in the order of positional arguments.
@@ -283,44 +289,6 @@ impl fmt::Debug for Primitive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.name, self.revision)
     }
-}
-
-/// A function of one number, in the plan and in the kernels.
-#[derive(Debug)]
-pub struct Scalar {
-    /// Its name in the text of a plan.
-    pub name: &'static str,
-    /// Whether the gradient rule reads the result rather than the operand.
-    pub keeps_result: bool,
-    #[cfg(test)]
-    pub(crate) value: fn(f64) -> f64,
-    /// f′, from the operand or from the result.
-    #[cfg(test)]
-    pub(crate) slope: fn(f64) -> f64,
-}
-
-/// A linear recurrence with one matrix per head, in the plan and in the kernels. Its gradient starts
-/// from zero state and recomputes the states.
-#[derive(Debug)]
-pub struct Recurrence {
-    /// Names of the two kernels in the text of a plan.
-    pub name: &'static str,
-    /// Name of the gradient kernel in the text of a plan.
-    pub gradient: &'static str,
-    /// Names of the operands, in order.
-    pub operands: &'static [&'static str],
-    /// The operand that the result has the shape of.
-    pub result: usize,
-    /// The operands that have the state's rows and columns as their last extent.
-    pub rows: usize,
-    /// The operand with the state's columns as its last extent.
-    pub columns: usize,
-    /// Operations of a forward pass for each token and element of the state.
-    pub flops: i64,
-    #[cfg(test)]
-    pub(crate) step: crate::plan::tests::scans::Step,
-    #[cfg(test)]
-    pub(crate) back: crate::plan::tests::scans::BackStep,
 }
 
 // Shared parts of shape and cost rules.
@@ -427,39 +395,39 @@ fn reshape_cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
     Cost::default()
 }
 
-fn pointwise_forward(l: &mut Lower, call: &Call, f: Function) -> Lowered {
-    Lowered::one(l.one(Kernel::Pointwise(f), &call.operands))
+fn pointwise_forward(plan: &mut PlanBuilder, call: &Call, function: &'static Scalar) -> Lowered {
+    Lowered::one(plan.one(kernel::Pointwise { function }, &call.operands))
 }
 
 /// dx = dy f′. f′ is computed from the operand, or from the result where that is simpler.
 fn pointwise_backward(
-    l: &mut Lower,
+    plan: &mut PlanBuilder,
     call: &Call,
     made: &Lowered,
     dy: &[Option<ValId>],
-    f: Function,
+    function: &'static Scalar,
 ) -> Gradients {
-    let saved = if f.definition().keeps_result { made.outputs[0] } else { call.operands[0] };
-    vec![dy[0].map(|dy| l.one(Kernel::PointwiseGrad(f), &[dy, saved]))]
+    let saved = if function.keeps_result { made.outputs[0] } else { call.operands[0] };
+    vec![dy[0].map(|dy| plan.one(kernel::PointwiseGrad { function }, &[dy, saved]))]
 }
 
-fn scan_forward(l: &mut Lower, call: &Call, scan: Scan) -> Lowered {
+fn scan_forward(plan: &mut PlanBuilder, call: &Call, scan: &'static Recurrence) -> Lowered {
     let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
     let (scale, steps) = (given_scale(&call.attrs), steps(&call.attrs));
-    let kernel = Kernel::Scan { scan, state: !call.past.is_empty(), scale, steps };
-    let [y, state] = l.emit(kernel, &inputs);
+    let kernel = kernel::Scan { scan, state: !call.past.is_empty(), scale, steps };
+    let [y, state] = plan.emit(kernel, &inputs);
     let state = if call.keeps_state { vec![state] } else { Vec::new() };
     Lowered { outputs: vec![y], saved: Vec::new(), state }
 }
 
-fn scan_backward(l: &mut Lower, call: &Call, dy: &[Option<ValId>], scan: Scan) -> Gradients {
+fn scan_backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    dy: &[Option<ValId>],
+    scan: &'static Recurrence,
+) -> Gradients {
     let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
     let (scale, steps) = (given_scale(&call.attrs), steps(&call.attrs));
-    l.emit_all(Kernel::ScanGrad { scan, scale, steps }, inputs).into_iter().map(Some).collect()
-}
-
-/// 1 / (1 + exp(−x)), for the references of functions that contain it.
-#[cfg(test)]
-fn logistic(x: f64) -> f64 {
-    1.0 / (1.0 + libm::exp(-x))
+    let kernel = kernel::ScanGrad { scan, scale, steps };
+    plan.emit_all(kernel, inputs).into_iter().map(Some).collect()
 }

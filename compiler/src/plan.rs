@@ -1,46 +1,35 @@
-//! The Plan: every step of forward, loss, backward and update, as data the runtime executes.
+//! The plan: every step of forward, loss, backward and update, as data the runtime executes.
 //!
-//! In: the passes `plans`, `lower` and `differentiate` build it from a graph. Out: typed values, and steps
-//! that name a kernel, its operands and results, and the values to free after it. Must stay true:
-//! a value is written by one step and read only after it (checked by [`Plan::check`]); dtypes and
-//! shapes are explicit; runs of one plan differ only in their inputs; nothing depends on a
-//! device.
+//! A value is written by one step and read only after it, as [`Plan::check`] tests. Runs of one plan differ only in their
+//! inputs, and nothing depends on a device.
 
+mod check;
 mod cost;
-pub mod kernel;
 pub(crate) mod liveness;
 mod options;
 mod order;
-mod rope;
 mod scratch;
-mod settings;
-mod shape;
 #[cfg(test)]
 pub(crate) mod tests;
 mod text;
-pub(crate) mod update;
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
 use dsl::Span;
 
-use crate::graph::{ParamId, StateId};
-
-pub use crate::op::{Function, Scan};
+pub use crate::ir::{ParamId, StateId};
+pub use crate::kernel::{
+    Activation, Bf16, FEW_QUERIES, Gate, IGNORED, Kernel, Mixed, MuonScale, RopeLayout,
+    RopeScaling, Scores,
+};
+pub use crate::value::{DType, Extent, Sizes, Value};
 pub use cost::Work;
-pub use kernel::Kernel;
-pub use liveness::{Memory, Sizes};
+pub use liveness::Memory;
 pub use options::{
-    Decays, Loss, MEANS, Muon, MuonScale, Optimizer, Options, ParamUpdate, Precision, Processor,
-    Recompute, Stream, TERMS, TrainOptions, UpdateRule, ahead_term,
+    Decays, Loss, MEANS, Muon, Optimizer, Options, ParamUpdate, Precision, Processor, Recompute,
+    Stream, TERMS, TrainOptions, UpdateRule, ahead_term,
 };
 pub use order::{Allocation, Race, Streams};
-pub use rope::RopeScaling;
-pub use scratch::{Bf16, FEW_QUERIES};
-pub use settings::{Activation, Gate, Mixed, RopeLayout, Scores};
-pub(crate) use shape::infer;
-pub use update::decayed;
 
 /// An index into [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,47 +46,6 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Values that the caller keeps. No `drop_after` frees them.
     pub outputs: Vec<(Output, ValId)>,
-}
-
-/// The type and name of a value. A value without dims is a scalar.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Value {
-    /// A parameter's path, an input's name, or the name of a kernel's result (`y`, `rstd`).
-    pub name: Cow<'static, str>,
-    /// Axes, outermost first.
-    pub dims: Vec<Extent>,
-    /// Element type.
-    pub dtype: DType,
-}
-
-/// One axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Extent {
-    /// Sequences in this call.
-    Batch,
-    /// Tokens in this call.
-    Time,
-    /// Rows of an incoming key-value state: tokens so far, at most the window.
-    CacheLen(Option<i64>),
-    /// `Past` + `Time`.
-    KvLen(Option<i64>),
-    /// Rows of an outgoing windowed key-value state: `Seen`, at most the window.
-    NewCacheLen(i64),
-    /// This size in every call.
-    Fixed(i64),
-}
-
-/// Element types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DType {
-    /// Master parameters and their gradients, moments, statistics; activations under [`Precision::F32`].
-    F32,
-    /// Activations, their gradients and rounded parameters under [`Precision::Bf16`].
-    Bf16,
-    /// Only for sums and run-time scalars: losses, norms, learning rates.
-    F64,
-    /// Token ids, positions, counts.
-    I64,
 }
 
 /// One execution of one kernel.
@@ -234,9 +182,6 @@ pub enum StatePart {
     Matrix,
 }
 
-/// The target value that is excluded from the loss.
-pub const IGNORED: i64 = -100;
-
 /// A training step: `micro` once for each micro-batch, `combine` up the balanced tree over
 /// micro-batch indices, then `update` once.
 #[derive(Clone, Debug, PartialEq)]
@@ -249,6 +194,18 @@ pub struct TrainPlan {
     /// In: learning rate, step number, and every parameter's value, gradient and moments. Out: the
     /// norm, then each parameter's value and moments, written over their inputs.
     pub update: Plan,
+}
+
+impl Step {
+    /// The operand whose memory a result has: the one that it views or is written over.
+    pub fn shares(&self, result: usize) -> Option<ValId> {
+        let operand = match self.kernel.facts().over.get(result) {
+            Some(operand) => *operand,
+            None if self.kernel.is_view() => 0,
+            None => return None,
+        };
+        self.inputs.get(operand).copied()
+    }
 }
 
 impl Plan {

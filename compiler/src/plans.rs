@@ -1,7 +1,8 @@
-//! PASS: builds the plans of a graph: streaming forward, evaluation, training.
+//! Builds the plans of a graph: streaming forward, evaluation, training.
 //!
-//! In: a graph and the requested outputs. Out: finished plans. Must stay true: all three use one lowering, so training
-//! and generation compute the same; passes run in the order written here.
+//! All three use one lowering, so training and generation compute the same; passes run in the order written here.
+
+mod update;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,15 +10,18 @@ use std::collections::BTreeSet;
 use crate::differentiate::differentiate;
 use crate::fuse::fuse;
 use crate::graph::{Graph, ParamId};
+use crate::kernel;
 use crate::lower::Lower;
 use crate::number::{Ratio, Root};
 use crate::plan::{
-    DType, Extent, Kernel, Loss, MEANS, Options, Output, ParamUpdate, Phase, Plan, Recompute, Step,
-    Stream, TERMS, TrainOptions, TrainPlan, UpdateRule, ValId, liveness, update,
+    Loss, MEANS, Options, Output, ParamUpdate, Phase, Plan, Recompute, Step, Stream, TERMS,
+    TrainOptions, TrainPlan, UpdateRule, ValId, liveness,
 };
-use crate::precision;
 use crate::recompute::selective;
 use crate::specialise::specialise;
+use crate::value::{DType, fixed};
+
+pub use update::decayed;
 
 /// Tokens [b, t], position, optional states → logits, optional states. Prefill, chunked prefill and
 /// decoding all use this function.
@@ -26,8 +30,8 @@ pub fn forward(graph: &Graph, stream: Stream, options: Options) -> Plan {
     let mut lower = Lower::new(graph, options.precision);
     lower.stream = stream;
     let logits = lower.forward();
-    let logits = precision::cast(&mut lower, logits, DType::F32);
-    lower.output(Output::Logits, logits);
+    let logits = lower.builder.cast(logits, DType::F32);
+    lower.builder.output(Output::Logits, logits);
     finished(lower, options)
 }
 
@@ -37,9 +41,9 @@ pub fn evaluate(graph: &Graph, loss: Loss, options: Options) -> Plan {
     let mut lower = Lower::new(graph, options.precision);
     let logits = lower.forward();
     let parts = cross_entropy(&mut lower, loss, logits);
-    lower.output(Output::Nll, parts.nll);
-    let argmax = lower.one(Kernel::Argmax, &[logits]);
-    lower.output(Output::Argmax, argmax);
+    lower.builder.output(Output::Nll, parts.nll);
+    let argmax = lower.builder.one(kernel::Argmax, &[logits]);
+    lower.builder.output(Output::Argmax, argmax);
     finished(lower, options)
 }
 
@@ -56,27 +60,22 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     let graph = &*chosen(graph, common);
     let mut lower = Lower::new(graph, common.precision);
     lower.recompute = recompute;
-    lower.loss = loss;
-    lower.weights = weights(graph, loss);
-    lower.drops = dropout;
+    lower.builder.loss = loss;
+    lower.builder.weights = weights(graph, loss);
+    lower.builder.drops = dropout;
     let logits = lower.forward();
     let CrossEntropy { nll, lse, targets } = cross_entropy(&mut lower, loss, logits);
-    for (n, sum) in lower.terms.into_iter().enumerate() {
+    for (n, sum) in lower.builder.terms.into_iter().enumerate() {
         if let Some(sum) = sum {
             // As the loss: ranks add it in f64.
-            let sum = match lower.value(sum).dtype {
-                DType::F64 => sum,
-                DType::F32 | DType::Bf16 | DType::I64 => {
-                    lower.one(Kernel::Cast { to: DType::F64 }, &[sum])
-                }
-            };
-            lower.output(Output::Term(n as u32), sum);
+            let sum = lower.builder.cast(sum, DType::F64);
+            lower.builder.output(Output::Term(n as u32), sum);
         }
     }
-    lower.phase = Phase::Backward;
-    let scale = lower.grad_scale();
-    let kernel = lower.cross_entropy_grad(Root::ONE);
-    let seed = lower.one(kernel, &[logits, targets, nll, lse, scale]);
+    lower.builder.phase = Phase::Backward;
+    let scale = lower.builder.grad_scale();
+    let kernel = lower.builder.cross_entropy_grad(Root::ONE);
+    let seed = lower.builder.one(kernel, &[logits, targets, nll, lse, scale]);
     let flow = differentiate(&mut lower, logits, seed);
     for (n, param) in graph.top.params.iter().enumerate() {
         let id = ParamId(n as u32);
@@ -85,12 +84,11 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
         let made = lower.used(id).filter(|_| !frozen).and_then(|value| flow.gradient(value));
         let gradient = made.unwrap_or_else(|| {
             // Elaboration refuses unused parameters, but a user may ignore its operand.
-            let dims = param.shape.iter().map(|d| Extent::Fixed(*d)).collect();
-            lower.one(Kernel::Zeros { dims }, &[])
+            lower.builder.one(kernel::Zeros { dims: fixed(&param.shape) }, &[])
         });
-        lower.output(Output::Gradient(id), gradient);
+        lower.builder.output(Output::Gradient(id), gradient);
     }
-    let mut plan = lower.plan;
+    let mut plan = lower.builder.plan;
     prune(&mut plan, graph);
     if common.fuse {
         fuse(&mut plan, common.processor);
@@ -145,18 +143,18 @@ struct CrossEntropy {
 }
 
 fn cross_entropy(lower: &mut Lower, loss: Loss, logits: ValId) -> CrossEntropy {
-    lower.phase = Phase::Loss;
-    lower.loss = loss;
-    let (targets, kernel) = (lower.targets(), lower.cross_entropy());
-    let [nll, lse, sum, counted] = lower.emit(kernel, &[logits, targets]);
-    lower.output(Output::Loss, sum);
-    lower.output(Output::Counted, counted);
+    lower.builder.phase = Phase::Loss;
+    lower.builder.loss = loss;
+    let (targets, kernel) = (lower.builder.targets(), lower.builder.cross_entropy());
+    let [nll, lse, sum, counted] = lower.builder.emit(kernel, &[logits, targets]);
+    lower.builder.output(Output::Loss, sum);
+    lower.builder.output(Output::Counted, counted);
     CrossEntropy { nll, lse, targets }
 }
 
 fn finished(lower: Lower, options: Options) -> Plan {
     let graph = lower.graph;
-    let mut plan = lower.plan;
+    let mut plan = lower.builder.plan;
     prune(&mut plan, graph);
     if options.fuse {
         fuse(&mut plan, options.processor);

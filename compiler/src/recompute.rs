@@ -1,9 +1,7 @@
-//! PASS Plan → Plan: repeats cheap forward steps in the backward pass instead of keeping their results.
+//! Repeats cheap forward steps in the backward pass instead of keeping their results.
 //!
-//! In: steps in execution order, fused, before liveness. Out: more steps, in which gradients read values that are made
-//! again. Must stay true: a repeated step has the same kernel and operands, so no bit changes; a value is made again only
-//! from values that are kept in any case, so that memory never grows with it: matrix products, attention and scans are
-//! never repeated.
+//! A repeated step has the same kernel and operands, so no bit changes. A value is made again only from values that are
+//! kept in any case, so that memory never grows with it.
 
 use crate::plan::{Input, Kernel, Phase, Plan, Step, ValId};
 
@@ -41,11 +39,11 @@ impl Pass {
         let count = plan.values.len();
         let mut makers = vec![None; count];
         for (at, step) in plan.steps.iter().enumerate() {
-            if step.phase == Phase::Forward && is_cheap(&step.kernel) {
+            if step.phase == Phase::Forward && step.kernel.facts().cheap {
                 // A second result is a number for each row, and kept.
                 let several = matches!(
                     step.kernel,
-                    Kernel::Split { .. } | Kernel::CausalConv { .. } | Kernel::ConvSwiGlu { .. }
+                    Kernel::Split(_) | Kernel::CausalConv(_) | Kernel::ConvSwiGlu(_)
                 );
                 let results = if several { step.outputs.len() } else { 1 };
                 for id in step.outputs.iter().take(results) {
@@ -127,80 +125,5 @@ impl Pass {
         let made = self.made[at].unwrap_or(id);
         out.push(step);
         made
-    }
-}
-
-/// Whether a kernel costs a few operations for each number that it makes.
-fn is_cheap(kernel: &Kernel) -> bool {
-    match kernel {
-        Kernel::RmsNorm { .. }
-        | Kernel::L2Norm { .. }
-        | Kernel::GatedRmsNorm { .. }
-        | Kernel::Pointwise(_)
-        | Kernel::Add
-        | Kernel::Mul
-        | Kernel::Scale { .. }
-        | Kernel::Offset { .. }
-        | Kernel::Dropout { .. }
-        | Kernel::Softmax
-        | Kernel::SumChannels { .. }
-        | Kernel::MixHeads { .. }
-        | Kernel::Ngram { .. }
-        | Kernel::Spread { .. }
-        | Kernel::Index { .. }
-        | Kernel::OneHot { .. }
-        | Kernel::Shift { .. }
-        | Kernel::SwiGlu
-        | Kernel::Reshape { .. }
-        | Kernel::Concat
-        | Kernel::Split { .. }
-        | Kernel::Cast { .. }
-        | Kernel::RepeatHeads { .. }
-        | Kernel::Rope { .. }
-        | Kernel::CausalConv { .. }
-        | Kernel::ConvSwiGlu { .. } => true,
-        Kernel::Embed
-        | Kernel::EmbedGrad { .. }
-        | Kernel::Linear { .. }
-        | Kernel::LinearGradInput
-        | Kernel::LinearGradWeight
-        | Kernel::SumTokens
-        | Kernel::TopK { .. }
-        | Kernel::Scatter { .. }
-        | Kernel::ExpertLinear { .. }
-        | Kernel::ExpertLinearGradInput
-        | Kernel::ExpertLinearGradWeight { .. }
-        | Kernel::ExpertSum { .. }
-        | Kernel::MeanTokens
-        | Kernel::MeanTokensGrad
-        | Kernel::RmsNormGrad
-        | Kernel::L2NormGrad
-        | Kernel::PointwiseGrad(_)
-        | Kernel::SoftmaxGrad
-        | Kernel::ShiftGrad
-        | Kernel::ShiftTargets { .. }
-        | Kernel::SwiGluGrad
-        | Kernel::GatedRmsNormGrad { .. }
-        | Kernel::Zeros { .. }
-        | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::Attention(_)
-        | Kernel::AttentionGrad(_)
-        | Kernel::AppendTime
-        | Kernel::LastTime { .. }
-        | Kernel::CausalConvGrad { .. }
-        | Kernel::CausalConvState { .. }
-        | Kernel::ConvSwiGluGrad { .. }
-        | Kernel::Scan { .. }
-        | Kernel::ScanGrad { .. }
-        | Kernel::CrossEntropy { .. }
-        | Kernel::CrossEntropyGrad { .. }
-        | Kernel::Argmax
-        | Kernel::HeadLoss { .. }
-        | Kernel::HeadLossGrad { .. }
-        | Kernel::Accumulate
-        | Kernel::GradNorm
-        | Kernel::Clip { .. }
-        | Kernel::AdamW { .. }
-        | Kernel::Muon { .. } => false,
     }
 }

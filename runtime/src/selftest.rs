@@ -8,7 +8,8 @@ pub mod models;
 use std::collections::BTreeMap;
 
 use compiler::graph::{Graph, Param};
-use compiler::plan::{Allocation, Bf16, Input, Kernel, Output, Sizes, TrainOptions, ValId};
+use compiler::kernel::{HeadLoss, HeadLossGrad, Kernel};
+use compiler::plan::{Allocation, Bf16, Input, Output, Sizes, TrainOptions, ValId};
 use compiler::plans;
 use gpu::{Allocator, Held};
 use tch::{Device, Kind, Tensor};
@@ -71,7 +72,8 @@ pub fn kernels_of(
     let mut evaluate = plans::evaluate(graph, options.loss, options.common);
     for step in train.micro.steps.iter_mut().chain(&mut evaluate.steps) {
         // Several chunks, so that their sums are checked too.
-        if let Kernel::HeadLoss { rows, .. } | Kernel::HeadLossGrad { rows, .. } = &mut step.kernel
+        if let Kernel::HeadLoss(HeadLoss { rows, .. })
+        | Kernel::HeadLossGrad(HeadLossGrad { rows, .. }) = &mut step.kernel
         {
             *rows = HEAD_ROWS;
         }

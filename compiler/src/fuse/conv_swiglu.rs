@@ -1,22 +1,21 @@
-//! FUSION a Canon layer over gate and up with the gated unit that follows it, and the gradient of both together.
-//!
-//! In: a convolution of two tensors without activation. Only `swiglu` and its gradient read its results. Out:
-//! `conv_swiglu`; its backward computes again the two values that are no longer stored. Must stay true: a convolution
-//! that only the gradient reads, as in a recomputed layer, is removed completely.
+//! A Canon layer over gate and up with the gated unit that follows it, and the gradient of both together, which computes
+//! again the two values that are no longer stored. A convolution that only the gradient reads, as in a recomputed layer,
+//! is removed completely.
 
 use super::{Edits, Uses};
-use crate::plan::{Activation, Kernel, Plan};
+use crate::kernel::{Activation, CausalConv, CausalConvGrad, ConvSwiGlu, ConvSwiGluGrad, Kernel};
+use crate::plan::Plan;
 
 pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
     let step = plan.steps.get(at)?;
-    let Kernel::CausalConv {
+    let Kernel::CausalConv(CausalConv {
         kernel,
         residual,
         activation: Activation::Identity,
         parts: 2,
         bias,
         state,
-    } = step.kernel
+    }) = step.kernel
     else {
         return None;
     };
@@ -29,10 +28,10 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     for reader in uses.readers(*g)? {
         let by = plan.steps.get(*reader)?;
         match (&by.kernel, &by.inputs[..], &by.outputs[..]) {
-            (Kernel::SwiGlu, [a, b], _) if (a, b) == (g, u) && unit.is_none() => {
+            (Kernel::SwiGlu(_), [a, b], _) if (a, b) == (g, u) && unit.is_none() => {
                 unit = Some((*reader, by));
             }
-            (Kernel::SwiGluGrad, [dy, a, b], [dg, du])
+            (Kernel::SwiGluGrad(_), [dy, a, b], [dg, du])
                 if (a, b) == (g, u) && ![g, u].contains(&dy) && slope.is_none() =>
             {
                 slope = Some((*reader, *dy, *dg, *du));
@@ -46,8 +45,11 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
         Some((between, dy, dg, du)) => {
             let last = uses.reader(dg)?;
             let by = plan.steps.get(last)?;
-            let Kernel::CausalConvGrad { parts: 2, activation: Activation::Identity, .. } =
-                by.kernel
+            let Kernel::CausalConvGrad(CausalConvGrad {
+                parts: 2,
+                activation: Activation::Identity,
+                ..
+            }) = by.kernel
             else {
                 return None;
             };
@@ -63,13 +65,13 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
         return None;
     }
     if let Some((after, by)) = unit {
-        let fused = Kernel::ConvSwiGlu { kernel, residual, bias, state };
-        edits.replace.insert(after, (fused, step.inputs.clone(), by.outputs.clone()));
+        let fused = ConvSwiGlu { kernel, residual, bias, state };
+        edits.put(after, fused, step.inputs.clone(), by.outputs.clone());
     }
     edits.remove.insert(at);
     if let Some((between, last, inputs, outputs)) = backward {
-        let fused = Kernel::ConvSwiGluGrad { kernel, residual, bias };
-        edits.replace.insert(last, (fused, inputs, outputs));
+        let fused = ConvSwiGluGrad { kernel, residual, bias };
+        edits.put(last, fused, inputs, outputs);
         edits.remove.insert(between);
     }
     Some(())

@@ -1,18 +1,17 @@
-//! FUSION an RMS norm with a silu gate, before it (Mamba2; Dao and Gu 2024) or after it (gated linear
-//! attention, Gated DeltaNet; Yang et al. 2023), and its backward.
-//!
-//! In: `swiglu` next to `rms_norm`. Out: one kernel that stores one number per row instead of a tensor.
-//! Must stay true: nothing else reads the value between the two.
+//! An RMS norm with a silu gate, before it (Mamba2; Dao and Gu 2024) or after it (gated linear
+//! attention, Gated DeltaNet; Yang et al. 2023), and its backward: one kernel that stores one number per row instead of a
+//! tensor.
 
 use super::{Edits, Uses};
-use crate::plan::{Gate, Kernel, Plan, ValId};
+use crate::kernel::{Gate, GatedRmsNorm, GatedRmsNormGrad, Kernel, RmsNorm};
+use crate::plan::{Plan, ValId};
 
 pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
     let step = plan.steps.get(at)?;
     match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
-        (Kernel::SwiGlu, [gate, n], [y]) => {
+        (Kernel::SwiGlu(_), [gate, n], [y]) => {
             let (made, norm) = uses.maker(plan, *n)?;
-            let (Kernel::RmsNorm { eps }, [x, weight], [_, rstd]) =
+            let (Kernel::RmsNorm(RmsNorm { eps }), [x, weight], [_, rstd]) =
                 (&norm.kernel, &norm.inputs[..], &norm.outputs[..])
             else {
                 return None;
@@ -34,9 +33,9 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
             let operands = [*x, *gate, *weight];
             edit(edits, (made, at), operands, (*eps, Gate::After), [*y, *rstd], backward)
         }
-        (Kernel::RmsNorm { eps }, [u, weight], [y, rstd]) => {
+        (Kernel::RmsNorm(RmsNorm { eps }), [u, weight], [y, rstd]) => {
             let (made, product) = uses.maker(plan, *u)?;
-            let (Kernel::SwiGlu, [gate, x]) = (&product.kernel, &product.inputs[..]) else {
+            let (Kernel::SwiGlu(_), [gate, x]) = (&product.kernel, &product.inputs[..]) else {
                 return None;
             };
             let backward = match *uses.readers(*u)? {
@@ -75,13 +74,13 @@ fn edit(
     if [made, at].into_iter().chain(used.into_iter().flatten()).any(|step| edits.touches(step)) {
         return None;
     }
-    let kernel = Kernel::GatedRmsNorm { eps, gate: order };
-    edits.replace.insert(at, (kernel, vec![x, gate, weight], vec![y, rstd]));
+    let kernel = GatedRmsNorm { eps, gate: order };
+    edits.put(at, kernel, vec![x, gate, weight], vec![y, rstd]);
     edits.remove.insert(made);
     if let Some((first, last, dy, gradients)) = backward {
-        let kernel = Kernel::GatedRmsNormGrad { gate: order };
+        let kernel = GatedRmsNormGrad { gate: order };
         let inputs = vec![dy, x, gate, weight, rstd];
-        edits.replace.insert(first, (kernel, inputs, gradients.to_vec()));
+        edits.put(first, kernel, inputs, gradients.to_vec());
         edits.remove.insert(last);
     }
     Some(())
@@ -95,7 +94,7 @@ fn swiglu_grad(
 ) -> Option<(ValId, ValId, ValId)> {
     let step = plan.steps.get(at)?;
     match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
-        (Kernel::SwiGluGrad, [dy, g, u], [dgate, dup]) if (*g, *u) == (gate, up) => {
+        (Kernel::SwiGluGrad(_), [dy, g, u], [dgate, dup]) if (*g, *u) == (gate, up) => {
             Some((*dy, *dgate, *dup))
         }
         _ => None,
@@ -110,7 +109,7 @@ fn norm_grad(
 ) -> Option<(ValId, ValId, ValId)> {
     let step = plan.steps.get(at)?;
     match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
-        (Kernel::RmsNormGrad, [dy, a, b, c], [dx, dweight])
+        (Kernel::RmsNormGrad(_), [dy, a, b, c], [dx, dweight])
             if (*a, *b, *c) == (x, weight, rstd) =>
         {
             Some((*dy, *dx, *dweight))

@@ -1,11 +1,11 @@
-//! FUSION the head's projection, cross-entropy and their backward, by chunks of tokens, so that the logits
+//! The head's projection, cross-entropy and their backward, by chunks of tokens, so that the logits
 //! [b, t, v] never exist as a whole (Wijmans et al. 2024, "Cut your losses"; Hsu et al. 2024, "Liger kernel").
-//!
-//! In: `linear` next to `cross_entropy`. Out: `head_loss`, or in a training step `head_loss_grad`, which computes the
-//! gradients of a chunk while its logits exist. Must stay true: nothing else reads the logits or their gradient.
+//! In a training step the gradients of a chunk are computed while its logits exist.
 
 use super::{Edits, Uses};
-use crate::plan::{Extent, Kernel, Plan, Processor, Step, ValId};
+use crate::kernel::{self, CrossEntropy, CrossEntropyGrad, HeadLoss, HeadLossGrad, Kernel, Linear};
+use crate::plan::{Plan, Processor, Step, ValId};
+use crate::value::Extent;
 
 /// Fewest tokens of a chunk: the matrix products of fewer would read the weights too often.
 const LEAST: i64 = 128;
@@ -27,15 +27,17 @@ fn rows(processor: Processor, vocab: i64) -> i64 {
 
 pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
     let step = plan.steps.get(at)?;
-    let (Kernel::CrossEntropy { nll_square, z_loss }, [logits, targets], [nll, lse, loss, counted]) =
-        (&step.kernel, &step.inputs[..], &step.outputs[..])
+    let Kernel::CrossEntropy(CrossEntropy { nll_square, z_loss }) = step.kernel else {
+        return None;
+    };
+    let ([logits, targets], [nll, lse, loss, counted]) = (&step.inputs[..], &step.outputs[..])
     else {
         return None;
     };
     let (made, linear) = uses.maker(plan, *logits)?;
-    let Kernel::Linear { bias } = linear.kernel else { return None };
-    let [x, weight, ..] = linear.inputs[..] else { return None };
-    let Some(Extent::Fixed(vocab)) = plan.value(weight)?.dims.first() else { return None };
+    let Kernel::Linear(Linear { bias }) = linear.kernel else { return None };
+    let [x, matrix, ..] = linear.inputs[..] else { return None };
+    let Some(Extent::Fixed(vocab)) = plan.value(matrix)?.dims.first() else { return None };
     let rows = rows(edits.processor, (*vocab).max(1));
     let [first, second] = *uses.readers(*logits)? else { return None };
     if first != at {
@@ -44,31 +46,25 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     let reader = plan.steps.get(second)?;
     #[expect(clippy::wildcard_enum_match_arm, reason = "a rule names the kernels that it fuses")]
     match &reader.kernel {
-        Kernel::Argmax if uses.readers(*lse)?.is_empty() => {
-            let kernel = Kernel::HeadLoss { bias, nll_square: *nll_square, z_loss: *z_loss, rows };
+        Kernel::Argmax(_) if uses.readers(*lse)?.is_empty() => {
+            let kernel = HeadLoss { bias, nll_square, z_loss, rows };
             let inputs = linear.inputs.iter().copied().chain([*targets]).collect();
             let argmax = *reader.outputs.first()?;
-            edits.replace.insert(at, (kernel, inputs, vec![*nll, *loss, *counted, argmax]));
+            edits.put(at, kernel, inputs, vec![*nll, *loss, *counted, argmax]);
             edits.remove.extend([made, second]);
         }
-        Kernel::CrossEntropyGrad { weight: of_loss, .. } => {
+        Kernel::CrossEntropyGrad(CrossEntropyGrad { weight, .. }) => {
             if [*nll, *lse].iter().any(|id| uses.reader(*id) != Some(second)) {
                 return None;
             }
             let ([.., scale], [seed]) = (&reader.inputs[..], &reader.outputs[..]) else {
                 return None;
             };
-            let backward = gradients(plan, uses, *seed, (x, weight), bias)?;
-            let kernel = Kernel::HeadLossGrad {
-                bias,
-                nll_square: *nll_square,
-                z_loss: *z_loss,
-                rows,
-                weight: *of_loss,
-            };
+            let backward = gradients(plan, uses, *seed, (x, matrix), bias)?;
+            let kernel = HeadLossGrad { bias, nll_square, z_loss, rows, weight: *weight };
             let inputs = linear.inputs.iter().copied().chain([*targets, *scale]).collect();
             let outputs = [*loss, *counted].into_iter().chain(backward.iter().map(|(_, id)| *id));
-            edits.replace.insert(at, (kernel, inputs, outputs.collect()));
+            edits.put(at, kernel, inputs, outputs.collect());
             edits.remove.extend([made, second]);
             edits.remove.extend(backward.iter().map(|(step, _)| *step));
         }
@@ -93,11 +89,11 @@ fn gradients(
         Some((at, *plan.steps.get(at)?.outputs.first()?))
     };
     let mut found = vec![
-        find(Kernel::LinearGradInput, &[seed, weight])?,
-        find(Kernel::LinearGradWeight, &[seed, x])?,
+        find(kernel::LinearGradInput.into(), &[seed, weight])?,
+        find(kernel::LinearGradWeight.into(), &[seed, x])?,
     ];
     if bias {
-        found.push(find(Kernel::SumTokens, &[seed])?);
+        found.push(find(kernel::SumTokens.into(), &[seed])?);
     }
     (readers.len() == found.len()).then_some(found)
 }

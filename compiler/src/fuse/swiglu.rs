@@ -1,14 +1,14 @@
-//! FUSION `silu(gate) ⊙ up`, and its three backward steps together (Shazeer 2020).
-//!
-//! In: a product. Out: `swiglu` and `swiglu_grad`. Must stay true: both factors are of one shape.
+//! `silu(gate) ⊙ up`, and its three backward steps together (Shazeer 2020).
 
 use super::{Edits, Uses};
-use crate::plan::{Function, Kernel, Plan, ValId};
+use crate::kernel::{self, Kernel, Pointwise, PointwiseGrad};
+use crate::op::Function;
+use crate::plan::{Plan, ValId};
 
 pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
     let step = plan.steps.get(at)?;
     match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
-        (Kernel::Mul, [a, b], [y]) => product_with(plan, uses, at, (*a, *b), *y, edits)
+        (Kernel::Mul(_), [a, b], [y]) => product_with(plan, uses, at, (*a, *b), *y, edits)
             .or_else(|| product_with(plan, uses, at, (*b, *a), *y, edits)),
         _ => None,
     }
@@ -25,9 +25,9 @@ fn product_with(
     edits: &mut Edits,
 ) -> Option<()> {
     let (made, maker) = uses.maker(plan, s)?;
-    let silu = Function::Silu;
+    let silu = Function::Silu.definition();
     let gate = match (&maker.kernel, maker.inputs.as_slice()) {
-        (Kernel::Pointwise(f), [gate]) if *f == silu => *gate,
+        (Kernel::Pointwise(Pointwise { function }), [gate]) if *function == silu => *gate,
         _ => return None,
     };
     let dims = |id: ValId| plan.value(id).map(|v| &v.dims);
@@ -43,7 +43,8 @@ fn product_with(
                 let [other, ds] = product(plan, *reader, up)?;
                 let [last] = *uses.readers(ds)? else { return None };
                 let step = plan.steps.get(last)?;
-                let right = step.kernel == Kernel::PointwiseGrad(silu) && step.inputs == [ds, gate];
+                let kernel = PointwiseGrad { function: silu };
+                let right = step.kernel == kernel.into() && step.inputs == [ds, gate];
                 (other == dy && right && *reader > at).then_some((
                     *reader,
                     last,
@@ -55,12 +56,12 @@ fn product_with(
                 return None;
             }
             let first = second.min(inner);
-            edits.replace.insert(first, (Kernel::SwiGluGrad, vec![dy, gate, up], vec![dgate, dup]));
+            edits.put(first, kernel::SwiGluGrad, vec![dy, gate, up], vec![dgate, dup]);
             edits.remove.extend([second.max(inner), last]);
         }
         _ => return None,
     }
-    edits.replace.insert(at, (Kernel::SwiGlu, vec![gate, up], vec![y]));
+    edits.put(at, kernel::SwiGlu, vec![gate, up], vec![y]);
     edits.remove.insert(made);
     Some(())
 }
@@ -69,7 +70,7 @@ fn product_with(
 fn product(plan: &Plan, at: usize, factor: ValId) -> Option<[ValId; 2]> {
     let step = plan.steps.get(at)?;
     match (&step.kernel, step.inputs.as_slice(), step.outputs.as_slice()) {
-        (Kernel::Mul, [x, f], [o]) if *f == factor => Some([*x, *o]),
+        (Kernel::Mul(_), [x, f], [o]) if *f == factor => Some([*x, *o]),
         _ => None,
     }
 }

@@ -1,14 +1,16 @@
 //! `a + b`: a + b, element by element; a parameter is broadcast over batch and time.
 
 use super::{Arity, Attrs, Colour, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type};
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "add",
     revision: 1,
     doc: "a + b, element by element; a parameter spreads over batch and time",
     why: "no other sum of tensors",
+    torch: Some("{0} + {1}"),
     tensors: Arity::Exactly(2),
     config: &[],
     time: Time::Pointwise,
@@ -40,11 +42,11 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: n, moved: n + m, saved: 0, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Add, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Add, &call.operands))
 }
 
 /// da = db = dy, summed over batch and time for a broadcast operand.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    call.operands.iter().map(|operand| dy[0].map(|dy| l.unspread(dy, *operand))).collect()
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    call.operands.iter().map(|operand| dy[0].map(|dy| plan.unspread(dy, *operand))).collect()
 }

@@ -7,14 +7,16 @@ use super::{
     Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch, Primitive,
     Shaped, Time, Type, channels,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId, ahead_term};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::{ValId, ahead_term};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "ahead_loss",
     revision: 1,
     doc: "x; adds weight · cross-entropy of the logits y with the token `ahead` places on to the training loss (Gloeckle et al. 2024, section 2)",
     why: "nothing else sees targets",
+    torch: Some("{0}"),
     tensors: Arity::Exactly(2),
     config: &[Config { name: "ahead", kind: ConfigKind::Int, default: Default::Required }],
     time: Time::Pointwise,
@@ -59,25 +61,25 @@ fn cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
     Cost::default()
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let ahead = call.attrs.int("ahead");
-    let term = ahead_term(ahead).filter(|term| l.weight_of(term).is_some());
+    let term = ahead_term(ahead).filter(|term| plan.weight_of(term).is_some());
     let (Some(term), [x, y]) = (term, &call.operands[..]) else {
         return Lowered::one(call.operands[0]);
     };
-    let targets = l.targets();
-    let targets = l.one(Kernel::ShiftTargets { by: ahead - 1 }, &[targets]);
-    let kernel = l.cross_entropy();
-    let [nll, lse, sum, _counted] = l.emit(kernel, &[*y, targets]);
-    l.add_term(term, sum);
+    let targets = plan.targets();
+    let targets = plan.one(kernel::ShiftTargets { by: ahead - 1 }, &[targets]);
+    let kernel = plan.cross_entropy();
+    let [nll, lse, sum, _counted] = plan.emit(kernel, &[*y, targets]);
+    plan.add_term(term, sum);
     Lowered { outputs: vec![*x], saved: vec![targets, nll, lse], state: Vec::new() }
 }
 
 /// x has the gradient that it has anyway.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, _: &[Option<ValId>]) -> Gradients {
-    let weight = ahead_term(call.attrs.int("ahead")).and_then(|term| l.weight_of(term));
+fn backward(plan: &mut PlanBuilder, call: &Call, made: &Lowered, _: &[Option<ValId>]) -> Gradients {
+    let weight = ahead_term(call.attrs.int("ahead")).and_then(|term| plan.weight_of(term));
     let (Some(weight), [targets, nll, lse]) = (weight, &made.saved[..]) else { return Vec::new() };
-    let (kernel, scale) = (l.cross_entropy_grad(weight), l.grad_scale());
+    let (kernel, scale) = (plan.cross_entropy_grad(weight), plan.grad_scale());
     let operands = [call.operands[1], *targets, *nll, *lse, scale];
-    vec![None, Some(l.one(kernel, &operands))]
+    vec![None, Some(plan.one(kernel, &operands))]
 }

@@ -10,14 +10,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn,
     Mismatch, Primitive, Shaped, State, Time, Type, per_head,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, Scores, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel::{self, Scores};
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "attention",
     revision: 1,
     doc: "causal softmax attention, grouped queries (Vaswani et al. 2017, eq. 1); `sink` and `slopes` are tensors `[heads]`",
     why: "state: keys and values; its options are inside the softmax, where no text reaches",
+    torch: None,
     tensors: Arity::Exactly(3),
     config: &[
         Config { name: "window", kind: ConfigKind::OptionalInt, default: Default::Absent },
@@ -132,21 +134,21 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
 }
 
 /// Past keys and values are placed before the new ones; a window keeps the last of both.
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let window = call.attrs.optional_int("window");
     let (q, mut k, mut v) = (call.operands[0], call.operands[1], call.operands[2]);
     if let [keys, values] = call.past[..] {
-        k = l.one(Kernel::AppendTime, &[keys, k]);
-        v = l.one(Kernel::AppendTime, &[values, v]);
+        k = plan.one(kernel::AppendTime, &[keys, k]);
+        v = plan.one(kernel::AppendTime, &[values, v]);
     }
     let mut operands = vec![q, k, v];
     operands.extend(&call.operands[3..]);
-    let [y, lse] = l.emit(Kernel::Attention(scores(&call.attrs)), &operands);
+    let [y, lse] = plan.emit(kernel::Attention { scores: scores(&call.attrs) }, &operands);
     let mut state = Vec::new();
     if call.keeps_state {
         state = vec![k, v];
         if let Some(rows) = window {
-            state = state.iter().map(|x| l.one(Kernel::LastTime { rows }, &[*x])).collect();
+            state = state.iter().map(|x| plan.one(kernel::LastTime { rows }, &[*x])).collect();
         }
     }
     Lowered { outputs: vec![y], saved: vec![lse], state }
@@ -155,11 +157,16 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
 /// From the saved log-sum-exp, as in FlashAttention-2 (Dao 2023, algorithm 2): P = exp(S − lse),
 /// dV = Pᵀ dY, dS = P ⊙ (dY Vᵀ − Σ dY ⊙ Y), dQ = dS K / sqrt(d), dK = dSᵀ Q / sqrt(d). The sink has no value, so its
 /// gradient is −Σ exp(sink − lse) Σ dY ⊙ Y; a slope's, −Σ dS ⊙ distance.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
     let (q, k, v) = (call.operands[0], call.operands[1], call.operands[2]);
     let mut operands = vec![dy, q, k, v, made.outputs[0], made.saved[0]];
     operands.extend(&call.operands[3..]);
-    let gradients = l.emit_all(Kernel::AttentionGrad(scores(&call.attrs)), operands);
+    let gradients = plan.emit_all(kernel::AttentionGrad { scores: scores(&call.attrs) }, operands);
     gradients.into_iter().map(Some).collect()
 }

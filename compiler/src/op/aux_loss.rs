@@ -8,14 +8,17 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Primitive, Shaped, Time, Type, channels,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Extent, Kernel, MEANS, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::{MEANS, ValId};
+use crate::value::Extent;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "aux_loss",
     revision: 1,
     doc: "x; adds weight · Σ mean(a) ⊙ mean(b), means over tokens, to the training loss (Fedus et al. 2021, section 2.2)",
     why: "nothing else sees all tokens; its sum never meets the stream",
+    torch: Some("{0}"),
     tensors: Arity::UpTo(3),
     config: &[Config { name: "term", kind: ConfigKind::Word(&MEANS), default: Default::Required }],
     time: Time::Pointwise,
@@ -54,41 +57,41 @@ fn cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
     Cost::default()
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let outputs = vec![call.operands[0]];
     let term = call.attrs.word("term");
-    if l.weight_of(term).is_none() {
+    if plan.weight_of(term).is_none() {
         return Lowered { outputs, ..Lowered::default() };
     }
     let means: Vec<ValId> =
-        call.operands[1..].iter().map(|a| l.one(Kernel::MeanTokens, &[*a])).collect();
+        call.operands[1..].iter().map(|a| plan.one(kernel::MeanTokens, &[*a])).collect();
     let product = match means[..] {
-        [a, b] => l.one(Kernel::Mul, &[a, b]),
+        [a, b] => plan.one(kernel::Mul, &[a, b]),
         _ => means[0],
     };
-    let sum = l.one(Kernel::SumChannels { keep: false }, &[product]);
-    l.add_term(term, sum);
+    let sum = plan.one(kernel::SumChannels { keep: false }, &[product]);
+    plan.add_term(term, sum);
     Lowered { outputs, saved: means, state: Vec::new() }
 }
 
 /// x has the gradient that it has anyway. da = weight · b̄ / tokens for each token, and db likewise.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, _: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, made: &Lowered, _: &[Option<ValId>]) -> Gradients {
     let term = call.attrs.word("term");
-    let Some(by) = l.weight_of(term) else { return Vec::new() };
+    let Some(by) = plan.weight_of(term) else { return Vec::new() };
     let operands = call.operands[1..].to_vec();
     let mut gradients = vec![None];
     match made.saved[..] {
         [a, b] => {
             for (operand, other) in operands.into_iter().zip([b, a]) {
-                let weighted = l.one(Kernel::Scale { by }, &[other]);
-                gradients.push(Some(l.one(Kernel::MeanTokensGrad, &[weighted, operand])));
+                let weighted = plan.one(kernel::Scale { by }, &[other]);
+                gradients.push(Some(plan.one(kernel::MeanTokensGrad, &[weighted, operand])));
             }
         }
         _ => {
-            let dims = l.widths(operands[0]).into_iter().map(Extent::Fixed).collect();
-            let zeros = l.one(Kernel::Zeros { dims }, &[]);
-            let weight = l.one(Kernel::Offset { by }, &[zeros]);
-            gradients.push(Some(l.one(Kernel::MeanTokensGrad, &[weight, operands[0]])));
+            let dims = plan.widths(operands[0]).into_iter().map(Extent::Fixed).collect();
+            let zeros = plan.one(kernel::Zeros { dims }, &[]);
+            let weight = plan.one(kernel::Offset { by }, &[zeros]);
+            gradients.push(Some(plan.one(kernel::MeanTokensGrad, &[weight, operands[0]])));
         }
     }
     gradients

@@ -6,14 +6,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Owned, Primitive, Shaped, State, Time, Type, channels,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Activation, Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel::{self, Activation};
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "canon",
     revision: 1,
     doc: "x + act(depthwise causal convolution of x over time) (Physics of LMs 4.1, section 3)",
     why: "state: the last tokens; one kernel with the residual, for every slot",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "kernel", kind: ConfigKind::Int, default: Default::Int(4) },
@@ -81,12 +83,12 @@ fn options(attrs: &Attrs) -> Filter {
     Filter { kernel, residual, activation, bias: false }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    options(&call.attrs).forward(l, call)
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    options(&call.attrs).forward(plan, call)
 }
 
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    options(&call.attrs).backward(l, &call.operands, dy)
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    options(&call.attrs).backward(plan, &call.operands, dy)
 }
 
 /// A causal convolution over one or several tensors side by side.
@@ -103,20 +105,20 @@ impl Filter {
         operands.len() - 1 - usize::from(self.bias)
     }
 
-    pub(super) fn forward(&self, l: &mut Lower, call: &Call) -> Lowered {
+    pub(super) fn forward(&self, plan: &mut PlanBuilder, call: &Call) -> Lowered {
         let Filter { kernel, residual, activation, bias } = *self;
         let operands = &call.operands;
         let parts = self.parts(operands);
         let state = !call.past.is_empty();
         let mut inputs = operands.clone();
         inputs.extend(&call.past);
-        let kind = Kernel::CausalConv { kernel, residual, activation, parts, bias, state };
-        let outputs = l.emit_all(kind, inputs);
+        let kind = kernel::CausalConv { kernel, residual, activation, parts, bias, state };
+        let outputs = plan.emit_all(kind, inputs);
         let mut after = Vec::new();
         if call.keeps_state {
             let mut inputs = operands[..parts].to_vec();
             inputs.extend(&call.past);
-            after.push(l.one(Kernel::CausalConvState { kernel, parts, state }, &inputs));
+            after.push(plan.one(kernel::CausalConvState { kernel, parts, state }, &inputs));
         }
         Lowered { outputs, saved: Vec::new(), state: after }
     }
@@ -125,7 +127,7 @@ impl Filter {
     /// dw_j = Σ_t dc_t ⊙ x_{t−(kernel−1)+j}, dbias = Σ_t dc_t; c is recomputed from x.
     pub(super) fn backward(
         &self,
-        l: &mut Lower,
+        plan: &mut PlanBuilder,
         operands: &[ValId],
         dy: &[Option<ValId>],
     ) -> Gradients {
@@ -137,13 +139,13 @@ impl Filter {
                 Some(dy) => *dy,
                 // Nothing uses this part, so its filter gets a zero gradient.
                 None => {
-                    let dims = l.value(*operand).dims.clone();
-                    l.one(Kernel::Zeros { dims }, &[])
+                    let dims = plan.value(*operand).dims.clone();
+                    plan.one(kernel::Zeros { dims }, &[])
                 }
             });
         }
         inputs.extend(operands);
-        let kind = Kernel::CausalConvGrad { kernel, residual, activation, parts, bias };
-        l.emit_all(kind, inputs).into_iter().map(Some).collect()
+        let kind = kernel::CausalConvGrad { kernel, residual, activation, parts, bias };
+        plan.emit_all(kind, inputs).into_iter().map(Some).collect()
     }
 }

@@ -5,14 +5,16 @@ use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type, last,
     pointwise_shape,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "channel_softmax",
     revision: 1,
     doc: "exp(x) / Σ exp(x) over the last axis",
     why: "`exp` and a sum would overflow",
+    torch: Some("torch.softmax({0}, dim=-1)"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
@@ -38,11 +40,11 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 7 * n, moved: 2 * n, saved: n, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Softmax, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Softmax, &call.operands))
 }
 
 /// dx = y (dy − Σ dy ⊙ y).
-fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    vec![dy[0].map(|dy| l.one(Kernel::SoftmaxGrad, &[dy, made.outputs[0]]))]
+fn backward(plan: &mut PlanBuilder, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    vec![dy[0].map(|dy| plan.one(kernel::SoftmaxGrad, &[dy, made.outputs[0]]))]
 }

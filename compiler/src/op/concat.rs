@@ -1,14 +1,16 @@
 //! `concat(a, b, …)`: channels side by side, in operand order; of each head, if there are heads.
 
 use super::{Arity, Attrs, Drawn, Mismatch, Primitive, Shaped, Time, Type, last, reshape_cost};
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "concat",
     revision: 1,
     doc: "channels side by side, in operand order",
     why: "only primitives reshape",
+    torch: None,
     tensors: Arity::AtLeast(2),
     config: &[],
     time: Time::Pointwise,
@@ -49,14 +51,14 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(Shaped::plain(whole))
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Concat, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Concat, &call.operands))
 }
 
 /// Each operand's gradient is its piece of dy.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
-    let last = |id: &ValId| l.widths(*id).last().copied().unwrap_or(0);
+    let last = |id: &ValId| plan.widths(*id).last().copied().unwrap_or(0);
     let widths = call.operands.iter().map(last).collect();
-    l.emit_all(Kernel::Split { widths }, vec![dy]).into_iter().map(Some).collect()
+    plan.emit_all(kernel::Split { widths }, vec![dy]).into_iter().map(Some).collect()
 }

@@ -6,25 +6,28 @@
 
 use super::{
     Arity, Attrs, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch, Primitive,
-    Recurrence, SCALE, Scan, Shaped, State, Time, Type, per_head, scan_backward, scan_cost,
-    scan_forward, scanned, steps,
+    Recurrence, SCALE, Shaped, State, Time, Type, per_head, scan_backward, scan_cost, scan_forward,
+    scanned, steps,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Extent, Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
+use crate::value::Extent;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "delta_scan",
     revision: 1,
     doc: "S ← e^g S, S ← S + k β (v − Sᵀ k)ᵀ, o = Dk^(−1/2) Sᵀ q (Yang et al. 2024, eq. 10)",
     why: "state: a matrix per head; a faster kernel than `dplr_scan`",
+    torch: None,
     tensors: Arity::UpTo(5),
     config: &[Config { name: "steps", kind: ConfigKind::Int, default: Default::Int(1) }, SCALE],
     time: Time::Stateful,
     shape,
     cost,
-    forward: |l, call| {
-        let call = with_gates(l, call);
-        scan_forward(l, &call, Scan::Delta)
+    forward: |plan, call| {
+        let call = with_gates(plan, call);
+        scan_forward(plan, &call, &SCAN)
     },
     backward,
     drawn: Drawn::PER_HEAD,
@@ -91,19 +94,19 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
 }
 
 /// The call with a gate: zeros if it has none.
-fn with_gates<'g>(l: &mut Lower, call: &Call<'g>) -> Call<'g> {
+fn with_gates<'g>(plan: &mut PlanBuilder, call: &Call<'g>) -> Call<'g> {
     let mut call = call.clone();
     if let [q, _, _, _] = call.operands[..] {
-        let heads = l.widths(q).first().copied().unwrap_or(1);
+        let heads = plan.widths(q).first().copied().unwrap_or(1);
         let dims = vec![Extent::Batch, Extent::Time, Extent::Fixed(heads)];
-        call.operands.push(l.one(Kernel::Zeros { dims }, &[]));
+        call.operands.push(plan.one(kernel::Zeros { dims }, &[]));
     }
     call
 }
 
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let all = with_gates(l, call);
-    let mut gradients = scan_backward(l, &all, dy, Scan::Delta);
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let all = with_gates(plan, call);
+    let mut gradients = scan_backward(plan, &all, dy, &SCAN);
     gradients.truncate(call.operands.len());
     gradients
 }
@@ -128,8 +131,8 @@ pub(super) static SCAN: Recurrence = Recurrence {
 /// One head, token by token: what every kernel of it is compared to.
 #[cfg(test)]
 mod reference {
-    use crate::plan::tests::scans::{At, Back, Matrix, dot, operands, read_out, scaled};
-    use crate::plan::tests::tensor::Tensor;
+    use crate::kernel::reference::{At, Back, Matrix, dot, operands, read_out, scaled};
+    use crate::kernel::tensor::Tensor;
 
     /// One token: changes the state, returns the result.
     pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {

@@ -6,8 +6,8 @@
 //! `a = −exp g ⊙ k`, `b = β k` with β k for k is Kimi delta attention, the gated delta rule with a decay per channel.
 
 use super::{
-    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Scan, Shaped,
-    State, Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Shaped, State,
+    Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -15,13 +15,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "S ← diag(exp g) S + b (Sᵀ a)ᵀ + k vᵀ, o = Dk^(−1/2) Sᵀ q (Peng et al. 2025, section 3)",
     why: "state: a matrix per head, with a transition that no other scan has",
+    torch: None,
     tensors: Arity::Exactly(6),
     config: &[SCALE],
     time: Time::Stateful,
     shape,
     cost,
-    forward: |l, call| scan_forward(l, call, Scan::Dplr),
-    backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Dplr),
+    forward: |plan, call| scan_forward(plan, call, &SCAN),
+    backward: |plan, call, _, dy| scan_backward(plan, call, dy, &SCAN),
     drawn: Drawn::PER_HEAD,
     examples: &[
         "q = heads(linear q (x, 6), 2)  k = heads(linear k (x, 6), 2)  v = heads(linear v (x, 4), 2) \
@@ -81,8 +82,8 @@ pub(super) static SCAN: Recurrence = Recurrence {
 /// One head, token by token: what every kernel of it is compared to.
 #[cfg(test)]
 mod reference {
-    use crate::plan::tests::scans::{At, Back, Matrix, exp, operands, read_out, scaled};
-    use crate::plan::tests::tensor::Tensor;
+    use crate::kernel::reference::{At, Back, Matrix, exp, operands, read_out, scaled};
+    use crate::kernel::tensor::Tensor;
 
     /// One token: changes the state, returns the result.
     pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {

@@ -9,14 +9,16 @@ use super::{
     Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Primitive, Shaped, Time, Type,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "dropout",
     revision: 2,
     doc: "x; in training 0 with probability `rate`, else x / (1 − rate) (Srivastava et al. 2014, section 4)",
     why: "no text draws numbers",
+    torch: Some("F.dropout({0}, {rate}, self.training)"),
     tensors: Arity::Exactly(1),
     config: &[Config { name: "rate", kind: ConfigKind::Decimal, default: Default::Required }],
     time: Time::Pointwise,
@@ -63,26 +65,26 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
 }
 
 /// The kernel, if this plan drops anything here.
-fn kernel(l: &Lower, call: &Call) -> Option<Kernel> {
+fn dropout(plan: &PlanBuilder, call: &Call) -> Option<kernel::Dropout> {
     let rate = call.attrs.decimal("rate");
-    let place: &Rc<str> = call.place.as_ref().filter(|_| l.drops && !rate.is_zero())?;
-    Some(Kernel::Dropout { rate, place: place.clone() })
+    let place: &Rc<str> = call.place.as_ref().filter(|_| plan.drops && !rate.is_zero())?;
+    Some(kernel::Dropout { rate, place: place.clone() })
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(match kernel(l, call) {
-        Some(kernel) => draw(l, kernel, call.operands[0]),
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(match dropout(plan, call) {
+        Some(kernel) => draw(plan, kernel, call.operands[0]),
         None => call.operands[0],
     })
 }
 
 /// dx = dy with the same elements dropped. As the identity x has the gradient that it has anyway.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let Some(kernel) = kernel(l, call) else { return Vec::new() };
-    vec![dy[0].map(|dy| draw(l, kernel, dy))]
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let Some(kernel) = dropout(plan, call) else { return Vec::new() };
+    vec![dy[0].map(|dy| draw(plan, kernel, dy))]
 }
 
-fn draw(l: &mut Lower, kernel: Kernel, x: ValId) -> ValId {
-    let [key, window] = l.draws();
-    l.one(kernel, &[x, key, window])
+fn draw(plan: &mut PlanBuilder, kernel: kernel::Dropout, x: ValId) -> ValId {
+    let [key, window] = plan.draws();
+    plan.one(kernel, &[x, key, window])
 }

@@ -4,14 +4,16 @@ use super::{
     Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Owned, Primitive, Shaped, Time, Type,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "embed",
     revision: 1,
     doc: "row `token` of a [vocab, dim] table",
     why: "computes with token ids",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "vocab", kind: ConfigKind::Int, default: Default::ArchField("vocab") },
@@ -56,13 +58,13 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 0, moved: 2 * n, saved: 1, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Embed, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Embed, &call.operands))
 }
 
 /// Tokens have no gradient; row i of the table's gradient is the sum of dy at the positions of token i.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let tokens = call.operands[0];
-    let vocab = l.widths(call.operands[1]).first().copied().unwrap_or(0);
-    vec![None, dy[0].map(|dy| l.one(Kernel::EmbedGrad { vocab }, &[dy, tokens]))]
+    let vocab = plan.widths(call.operands[1]).first().copied().unwrap_or(0);
+    vec![None, dy[0].map(|dy| plan.one(kernel::EmbedGrad { vocab }, &[dy, tokens]))]
 }

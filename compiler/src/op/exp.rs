@@ -1,8 +1,8 @@
 //! `exp(x)`: exp(x), element by element
 
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -10,13 +10,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "exp(x), element by element",
     why: "no arithmetic gives it",
+    torch: Some("torch.exp({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Exp),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Exp),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["exp(x)"],
 };
@@ -24,6 +25,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "exp",
     keeps_result: true,
+    single_gradient: true,
     #[cfg(test)]
     value: libm::exp,
     #[cfg(test)]

@@ -7,15 +7,16 @@ use super::{
     Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Owned, Primitive, Shaped, Shown, Time, Type, ids,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
-use crate::precision;
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "expert_linear",
     revision: 1,
     doc: "x W_eᵀ (+ b_e) for each id e of a token, W [experts, out, in]: [batch, time, k, out]",
     why: "a `linear` for each expert would compute all of them for every token",
+    torch: None,
     tensors: Arity::Exactly(2),
     config: &[
         Config { name: "out", kind: ConfigKind::Int, default: Default::Required },
@@ -87,30 +88,35 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 2 * n * width, moved: n + m, saved: m, rows }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let mut operands = call.operands.clone();
     // The products take operands of one dtype.
-    operands[0] = precision::cast(l, operands[0], l.value(operands[2]).dtype);
-    let y = l.one(Kernel::ExpertLinear { bias: operands.len() == 4 }, &operands);
+    operands[0] = plan.cast(operands[0], plan.value(operands[2]).dtype);
+    let y = plan.one(kernel::ExpertLinear { bias: operands.len() == 4 }, &operands);
     Lowered { outputs: vec![y], saved: vec![operands[0]], state: Vec::new() }
 }
 
 /// For each pair of a token and an id e: dx = dy W_e, summed over ids for an x of the token; dW_e = Σ dyᵀ x and
 /// db_e = Σ dy over the tokens that have e.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
     let (x, e, weight) = (made.saved[0], call.operands[1], call.operands[2]);
-    let experts = l.widths(weight).first().copied().unwrap_or(0);
-    let mut dx = l.one(Kernel::ExpertLinearGradInput, &[dy, e, weight]);
-    if let [width] = l.widths(x)[..] {
-        let times = l.widths(e).first().copied().unwrap_or(1);
-        let one = l.one(Kernel::RepeatHeadsGrad { times }, &[dx]);
-        dx = l.one(Kernel::Reshape { dims: vec![width] }, &[one]);
+    let experts = plan.widths(weight).first().copied().unwrap_or(0);
+    let mut dx = plan.one(kernel::ExpertLinearGradInput, &[dy, e, weight]);
+    if let [width] = plan.widths(x)[..] {
+        let times = plan.widths(e).first().copied().unwrap_or(1);
+        let one = plan.one(kernel::RepeatHeadsGrad { times }, &[dx]);
+        dx = plan.one(kernel::Reshape { dims: vec![width] }, &[one]);
     }
-    let dweight = l.one(Kernel::ExpertLinearGradWeight { experts }, &[dy, e, x]);
+    let dweight = plan.one(kernel::ExpertLinearGradWeight { experts }, &[dy, e, x]);
     let mut gradients = vec![Some(dx), None, Some(dweight)];
     if call.operands.len() == 4 {
-        gradients.push(Some(l.one(Kernel::ExpertSum { experts }, &[dy, e])));
+        gradients.push(Some(plan.one(kernel::ExpertSum { experts }, &[dy, e])));
     }
     gradients
 }

@@ -2,9 +2,8 @@
 //! No text can express Φ; the approximation is beside it because published models use either.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Function, Mismatch,
-    Primitive, Scalar, Shaped, Time, Type, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Primitive, Scalar,
+    Shaped, Time, Type, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -12,6 +11,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "x Φ(x), or x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))) (Hendrycks and Gimpel 2016, section 2)",
     why: "no text gives Φ; published models use either form",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[Config {
         name: "approximate",
@@ -21,8 +21,10 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, function(&call.attrs)),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, function(&call.attrs)),
+    forward: |plan, call| pointwise_forward(plan, call, function(&call.attrs)),
+    backward: |plan, call, made, dy| {
+        pointwise_backward(plan, call, made, dy, function(&call.attrs))
+    },
     drawn: Drawn::PLAIN,
     examples: &["gelu(linear a (x, 6)) + gelu(linear b (x, 6), approximate = true)"],
 };
@@ -33,13 +35,14 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-fn function(attrs: &Attrs) -> Function {
-    if attrs.flag("approximate") { Function::GeluTanh } else { Function::GeluErf }
+fn function(attrs: &Attrs) -> &'static Scalar {
+    if attrs.flag("approximate") { &TANH } else { &ERF }
 }
 
 pub(super) static ERF: Scalar = Scalar {
     name: "gelu_erf",
     keeps_result: false,
+    single_gradient: true,
     #[cfg(test)]
     value: |x| x * normal(x),
     #[cfg(test)]
@@ -52,6 +55,7 @@ pub(super) static ERF: Scalar = Scalar {
 pub(super) static TANH: Scalar = Scalar {
     name: "gelu_tanh",
     keeps_result: false,
+    single_gradient: true,
     #[cfg(test)]
     value: |x| 0.5 * x * (1.0 + libm::tanh(inner(x))),
     #[cfg(test)]

@@ -3,8 +3,8 @@
 //! key channel, or one per head (simple GLA), or is one constant per head (retention).
 
 use super::{
-    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Scan, Shaped,
-    State, Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, SCALE, Shaped, State,
+    Time, Type, per_head, scan_backward, scan_cost, scan_forward, scanned,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -12,13 +12,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "S ← diag(exp g) S + k vᵀ, o = Dk^(−1/2) Sᵀ q (Yang et al. 2023, eq. 3)",
     why: "state: a matrix per head",
+    torch: None,
     tensors: Arity::Exactly(4),
     config: &[SCALE],
     time: Time::Stateful,
     shape,
     cost,
-    forward: |l, call| scan_forward(l, call, Scan::Gla),
-    backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Gla),
+    forward: |plan, call| scan_forward(plan, call, &SCAN),
+    backward: |plan, call, _, dy| scan_backward(plan, call, dy, &SCAN),
     drawn: Drawn::PER_HEAD,
     examples: &[
         "g = heads(logsigmoid(linear g (x, 6)), 2) \
@@ -80,8 +81,8 @@ pub(super) static SCAN: Recurrence = Recurrence {
 /// One head, token by token: what every kernel of it is compared to.
 #[cfg(test)]
 mod reference {
-    use crate::plan::tests::scans::{At, Back, Matrix, exp, operands, read_out, scaled};
-    use crate::plan::tests::tensor::Tensor;
+    use crate::kernel::reference::{At, Back, Matrix, exp, operands, read_out, scaled};
+    use crate::kernel::tensor::Tensor;
 
     /// One token: changes the state, returns the result.
     pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {

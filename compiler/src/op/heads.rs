@@ -4,14 +4,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Default, Drawn, Mismatch, Primitive,
     Shaped, Time, Type, reshape_cost,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "heads",
     revision: 1,
     doc: "[…, n·d] to […, n, d]",
     why: "only primitives reshape",
+    torch: Some("{0}.unflatten(-1, ({count}, -1))"),
     tensors: Arity::Exactly(1),
     config: &[Config { name: "count", kind: ConfigKind::Int, default: Default::Required }],
     time: Time::Pointwise,
@@ -43,13 +45,18 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let dims = call.results[0].dims.clone();
-    Lowered::one(l.one(Kernel::Reshape { dims }, &call.operands))
+    Lowered::one(plan.one(kernel::Reshape { dims }, &call.operands))
 }
 
 /// The inverse view.
-pub(super) fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let dims = l.widths(call.operands[0]);
-    vec![dy[0].map(|dy| l.one(Kernel::Reshape { dims }, &[dy]))]
+pub(super) fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    _: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
+    let dims = plan.widths(call.operands[0]);
+    vec![dy[0].map(|dy| plan.one(kernel::Reshape { dims }, &[dy]))]
 }

@@ -5,14 +5,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Primitive, Shaped,
     Time, Type, reshape_cost,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "index",
     revision: 1,
     doc: "the constant [0, 1, …, count − 1]: values for each head that are not learnt",
     why: "no other constant tensor",
+    torch: None,
     tensors: Arity::Exactly(0),
     config: &[Config { name: "count", kind: ConfigKind::Int, default: Default::Required }],
     time: Time::Pointwise,
@@ -37,11 +39,11 @@ fn shape(attrs: &Attrs, _: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Index { count: call.attrs.int("count") }, &[]))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Index { count: call.attrs.int("count") }, &[]))
 }
 
 /// It has no operands.
-fn backward(_: &mut Lower, _: &Call, _: &Lowered, _: &[Option<ValId>]) -> Gradients {
+fn backward(_: &mut PlanBuilder, _: &Call, _: &Lowered, _: &[Option<ValId>]) -> Gradients {
     Vec::new()
 }

@@ -5,14 +5,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Primitive, Shaped, Time, Type, last,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "l2_norm",
     revision: 1,
     doc: "x / sqrt(Σ x² + eps) over the last axis (Yang et al. 2024, section 3.3)",
     why: "a text has roots only by `log` and `exp`, which round",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[Config { name: "eps", kind: ConfigKind::Decimal, default: Default::Decimal(1, -6) }],
     time: Time::Pointwise,
@@ -43,13 +45,18 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 3 * n, moved: 2 * n, saved: n + 1, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let eps = call.attrs.decimal("eps");
-    let [y, rnorm] = l.emit(Kernel::L2Norm { eps }, &call.operands);
+    let [y, rnorm] = plan.emit(kernel::L2Norm { eps }, &call.operands);
     Lowered { outputs: vec![y], saved: vec![rnorm], state: Vec::new() }
 }
 
 /// With r = 1/sqrt(Σ x² + eps) and y = r x: dx = r (dy − y Σ(dy ⊙ y)).
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    vec![dy[0].map(|dy| l.one(Kernel::L2NormGrad, &[dy, call.operands[0], made.saved[0]]))]
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
+    vec![dy[0].map(|dy| plan.one(kernel::L2NormGrad, &[dy, call.operands[0], made.saved[0]]))]
 }

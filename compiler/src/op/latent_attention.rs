@@ -7,15 +7,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Owned, Primitive, Shaped, State, Time, Type, channels, per_head,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, Scores, ValId};
-use crate::precision;
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel::{self, Scores};
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "latent_attention",
     revision: 1,
     doc: "attention with k, v = c Wᵀ for each head and a rotated key for all; keeps c (DeepSeek-V2 2024, section 2.1)",
     why: "state: the latent, instead of keys and values",
+    torch: None,
     tensors: Arity::Exactly(3),
     config: &[
         Config { name: "value_dim", kind: ConfigKind::Int, default: Default::Required },
@@ -92,9 +93,9 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn new(l: &Lower, call: &Call) -> Sizes {
-        let last = |at: usize| l.widths(call.operands[at]).last().copied().unwrap_or(0);
-        let heads = l.widths(call.operands[0]).first().copied().unwrap_or(0);
+    fn new(plan: &PlanBuilder, call: &Call) -> Sizes {
+        let last = |at: usize| plan.widths(call.operands[at]).last().copied().unwrap_or(0);
+        let heads = plan.widths(call.operands[0]).first().copied().unwrap_or(0);
         let (width, rank, rotated) = (last(0), last(1), last(2));
         let value_dim = call.attrs.int("value_dim");
         Sizes { heads, nope: width - rotated, rotated, value_dim, rank }
@@ -110,44 +111,49 @@ fn scores(call: &Call) -> Scores {
 }
 
 /// Expands all latents to keys and values of every head.
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    let sizes = Sizes::new(l, call);
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    let sizes = Sizes::new(plan, call);
     let (q, weight) = (call.operands[0], call.operands[3]);
-    let mut c = l.one(Kernel::Reshape { dims: vec![1, sizes.rank] }, &[call.operands[1]]);
+    let mut c = plan.one(kernel::Reshape { dims: vec![1, sizes.rank] }, &[call.operands[1]]);
     let mut k = call.operands[2];
     if let [latents, rotated] = call.past[..] {
-        c = l.one(Kernel::AppendTime, &[latents, c]);
-        k = l.one(Kernel::AppendTime, &[rotated, k]);
+        c = plan.one(kernel::AppendTime, &[latents, c]);
+        k = plan.one(kernel::AppendTime, &[rotated, k]);
     }
     let state = if call.keeps_state { vec![c, k] } else { Vec::new() };
-    let flat = l.one(Kernel::Reshape { dims: vec![sizes.rank] }, &[c]);
+    let flat = plan.one(kernel::Reshape { dims: vec![sizes.rank] }, &[c]);
     // The products take operands of one dtype.
-    let flat = precision::cast(l, flat, l.value(weight).dtype);
-    let expanded = l.one(Kernel::Linear { bias: false }, &[flat, weight]);
+    let flat = plan.cast(flat, plan.value(weight).dtype);
+    let expanded = plan.one(kernel::Linear { bias: false }, &[flat, weight]);
     let dims = vec![sizes.heads, sizes.nope + sizes.value_dim];
-    let expanded = l.one(Kernel::Reshape { dims }, &[expanded]);
-    let [nope, values] = l.emit(Kernel::Split { widths: sizes.kinds() }, &[expanded]);
-    let shared = l.one(Kernel::RepeatHeads { times: sizes.heads }, &[k]);
-    let keys = l.one(Kernel::Concat, &[nope, shared]);
-    let [y, lse] = l.emit(Kernel::Attention(scores(call)), &[q, keys, values]);
+    let expanded = plan.one(kernel::Reshape { dims }, &[expanded]);
+    let [nope, values] = plan.emit(kernel::Split { widths: sizes.kinds() }, &[expanded]);
+    let shared = plan.one(kernel::RepeatHeads { times: sizes.heads }, &[k]);
+    let keys = plan.one(kernel::Concat, &[nope, shared]);
+    let [y, lse] = plan.emit(kernel::Attention { scores: scores(call) }, &[q, keys, values]);
     Lowered { outputs: vec![y], saved: vec![lse, keys, values, flat], state }
 }
 
 /// The steps of the forward pass in reverse.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
-    let sizes = Sizes::new(l, call);
+    let sizes = Sizes::new(plan, call);
     let (q, weight, y) = (call.operands[0], call.operands[3], made.outputs[0]);
     let [lse, keys, values, flat] = [0, 1, 2, 3].map(|at| made.saved[at]);
     let operands = [dy, q, keys, values, y, lse];
-    let [dq, dkeys, dvalues] = l.emit(Kernel::AttentionGrad(scores(call)), &operands);
+    let [dq, dkeys, dvalues] = plan.emit(kernel::AttentionGrad { scores: scores(call) }, &operands);
     let widths = vec![sizes.nope, sizes.rotated];
-    let [dnope, dshared] = l.emit(Kernel::Split { widths }, &[dkeys]);
-    let dk = l.one(Kernel::RepeatHeadsGrad { times: sizes.heads }, &[dshared]);
-    let dexpanded = l.one(Kernel::Concat, &[dnope, dvalues]);
+    let [dnope, dshared] = plan.emit(kernel::Split { widths }, &[dkeys]);
+    let dk = plan.one(kernel::RepeatHeadsGrad { times: sizes.heads }, &[dshared]);
+    let dexpanded = plan.one(kernel::Concat, &[dnope, dvalues]);
     let dims = vec![sizes.heads * (sizes.nope + sizes.value_dim)];
-    let dexpanded = l.one(Kernel::Reshape { dims }, &[dexpanded]);
-    let dc = l.one(Kernel::LinearGradInput, &[dexpanded, weight]);
-    let dweight = l.one(Kernel::LinearGradWeight, &[dexpanded, flat]);
+    let dexpanded = plan.one(kernel::Reshape { dims }, &[dexpanded]);
+    let dc = plan.one(kernel::LinearGradInput, &[dexpanded, weight]);
+    let dweight = plan.one(kernel::LinearGradWeight, &[dexpanded, flat]);
     vec![Some(dq), Some(dc), Some(dk), Some(dweight)]
 }

@@ -4,15 +4,16 @@ use super::{
     Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Owned, Primitive, Shaped, Shown, Time, Type, channels,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
-use crate::precision;
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "linear",
     revision: 1,
     doc: "x Wᵀ (+ b), W [out, in]",
     why: "no other product with a matrix",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "out", kind: ConfigKind::Int, default: Default::Required },
@@ -61,23 +62,28 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 2 * n * m, moved: n + m, saved: m, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let mut operands = call.operands.clone();
     // The products take operands of one dtype.
-    operands[0] = precision::cast(l, operands[0], l.value(operands[1]).dtype);
-    let y = l.one(Kernel::Linear { bias: operands.len() == 3 }, &operands);
+    operands[0] = plan.cast(operands[0], plan.value(operands[1]).dtype);
+    let y = plan.one(kernel::Linear { bias: operands.len() == 3 }, &operands);
     Lowered { outputs: vec![y], saved: vec![operands[0]], state: Vec::new() }
 }
 
 /// dx = dy W, dW = Σ dyᵀ x, db = Σ dy, with sums over batch and time.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
     let (x, weight) = (made.saved[0], call.operands[1]);
-    let dx = l.one(Kernel::LinearGradInput, &[dy, weight]);
-    let dweight = l.one(Kernel::LinearGradWeight, &[dy, x]);
+    let dx = plan.one(kernel::LinearGradInput, &[dy, weight]);
+    let dweight = plan.one(kernel::LinearGradWeight, &[dy, x]);
     let mut gradients = vec![Some(dx), Some(dweight)];
     if call.operands.len() == 3 {
-        gradients.push(Some(l.one(Kernel::SumTokens, &[dy])));
+        gradients.push(Some(plan.one(kernel::SumTokens, &[dy])));
     }
     gradients
 }

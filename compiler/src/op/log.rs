@@ -1,8 +1,8 @@
 //! `log(x)`: ln(x), element by element: decays that are given as factors, and roots. No text can invert `exp`.
 
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -10,13 +10,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "ln(x), element by element",
     why: "no text inverts `exp`",
+    torch: Some("torch.log({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Log),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Log),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["log(1 + exp(linear w (x, 6)))"],
 };
@@ -24,6 +25,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "log",
     keeps_result: false,
+    single_gradient: true,
     #[cfg(test)]
     value: libm::log,
     #[cfg(test)]

@@ -3,14 +3,15 @@
 use super::{
     Arity, Attrs, Drawn, Mismatch, Primitive, Shaped, Time, Type, heads, per_head, reshape_cost,
 };
-use crate::lower::{Call, Lower, Lowered};
-use crate::plan::Kernel;
+use crate::builder::{Call, Lowered, PlanBuilder};
+use crate::kernel;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "merge",
     revision: 1,
     doc: "[…, n, d] to […, n·d]",
     why: "only primitives reshape",
+    torch: Some("{0}.flatten(-2)"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
@@ -32,7 +33,7 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let dims = call.results[0].dims.clone();
-    Lowered::one(l.one(Kernel::Reshape { dims }, &call.operands))
+    Lowered::one(plan.one(kernel::Reshape { dims }, &call.operands))
 }

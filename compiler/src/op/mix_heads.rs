@@ -6,14 +6,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type,
     per_head,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, Mixed, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel::{self, Mixed};
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "mix_heads",
     revision: 1,
     doc: "[…, n, d] and weights [n, m] to […, m, d], or [n] to […, d]: head j is Σ w_ij x_i (Zhu et al. 2024, section 2)",
     why: "nothing else sums over heads",
+    torch: None,
     tensors: Arity::Exactly(2),
     config: &[],
     time: Time::Pointwise,
@@ -60,17 +62,17 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 2 * heads * y, moved: n + y, saved: n, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    let kernel = Kernel::MixHeads { part: Mixed::Heads, one: call.attrs.flag("one") };
-    Lowered::one(l.one(kernel, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    let kernel = kernel::MixHeads { part: Mixed::Heads, one: call.attrs.flag("one") };
+    Lowered::one(plan.one(kernel, &call.operands))
 }
 
 /// dx_i = Σ_j w_ij dy_j; dw_ij = dy_j · x_i for each token.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let [Some(dy)] = dy else { return vec![None, None] };
     let [x, w] = call.operands[..] else { return vec![None, None] };
     let one = call.attrs.flag("one");
-    let dx = l.one(Kernel::MixHeads { part: Mixed::Input, one }, &[*dy, w]);
-    let dw = l.one(Kernel::MixHeads { part: Mixed::Weights, one }, &[*dy, x]);
-    vec![Some(dx), Some(l.unspread(dw, w))]
+    let dx = plan.one(kernel::MixHeads { part: Mixed::Input, one }, &[*dy, w]);
+    let dw = plan.one(kernel::MixHeads { part: Mixed::Weights, one }, &[*dy, x]);
+    vec![Some(dx), Some(plan.unspread(dw, w))]
 }

@@ -1,14 +1,16 @@
 //! `a * b`: a · b, element by element; a parameter is broadcast over batch and time.
 
 use super::{Arity, Attrs, Colour, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type};
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "mul",
     revision: 1,
     doc: "a · b, element by element; a parameter spreads over batch and time",
     why: "no other product of tensors",
+    torch: Some("{0} * {1}"),
     tensors: Arity::Exactly(2),
     config: &[],
     time: Time::Pointwise,
@@ -40,18 +42,18 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: n, moved: n + m, saved: m, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Mul, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Mul, &call.operands))
 }
 
 /// da = dy b, db = dy a, summed over batch and time for a broadcast operand.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let (a, b) = (call.operands[0], call.operands[1]);
     [(a, b), (b, a)]
         .into_iter()
         .map(|(operand, other)| {
-            let product = l.one(Kernel::Mul, &[dy[0]?, other]);
-            Some(l.unspread(product, operand))
+            let product = plan.one(kernel::Mul, &[dy[0]?, other]);
+            Some(plan.unspread(product, operand))
         })
         .collect()
 }

@@ -9,9 +9,9 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn,
     Mismatch, Owned, Primitive, Shaped, State, Time, Type,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
-use crate::precision;
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 /// The most tokens of one hash.
 const MAX_ORDER: i64 = 64;
@@ -21,6 +21,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "row hash(last `order` tokens) of a [rows, dim] table, zeros where there are fewer (Huang et al. 2025, section 3)",
     why: "computes with token ids; state: the last of them",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "order", kind: ConfigKind::Int, default: Default::Required },
@@ -79,30 +80,35 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
 }
 
 /// The rows of whole n-grams; others are row 0, times 0.
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let (tokens, table) = (call.operands[0], call.operands[1]);
     let order = call.attrs.int("order");
-    let widths = l.widths(table);
+    let widths = plan.widths(table);
     let (rows, width) = (widths.first().copied(), widths.last().copied());
-    let kernel = Kernel::Ngram { order, rows: rows.unwrap_or(1), state: !call.past.is_empty() };
+    let kernel = kernel::Ngram { order, rows: rows.unwrap_or(1), state: !call.past.is_empty() };
     let inputs: Vec<ValId> = [tokens].iter().chain(&call.past).copied().collect();
-    let [ids, whole, state] = l.emit(kernel, &inputs);
-    let compute = l.precision.compute();
-    let whole = precision::cast(l, whole, compute);
-    let spread = Kernel::Spread { width: width.unwrap_or(1), kept: false };
-    let whole = l.one(spread, &[whole]);
-    let found = l.one(Kernel::Embed, &[ids, table]);
-    let y = l.one(Kernel::Mul, &[found, whole]);
+    let [ids, whole, state] = plan.emit(kernel, &inputs);
+    let compute = plan.precision.compute();
+    let whole = plan.cast(whole, compute);
+    let spread = kernel::Spread { width: width.unwrap_or(1), kept: false };
+    let whole = plan.one(spread, &[whole]);
+    let found = plan.one(kernel::Embed, &[ids, table]);
+    let y = plan.one(kernel::Mul, &[found, whole]);
     let state = if call.keeps_state { vec![state] } else { Vec::new() };
     Lowered { outputs: vec![y], saved: vec![ids, whole], state }
 }
 
 /// Tokens have no gradient; row i of the table's is the sum of dy where the whole n-gram has row i.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let vocab = l.widths(call.operands[1]).first().copied().unwrap_or(0);
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
+    let vocab = plan.widths(call.operands[1]).first().copied().unwrap_or(0);
     let gradient = dy[0].map(|dy| {
-        let dy = l.one(Kernel::Mul, &[dy, made.saved[1]]);
-        l.one(Kernel::EmbedGrad { vocab }, &[dy, made.saved[0]])
+        let dy = plan.one(kernel::Mul, &[dy, made.saved[1]]);
+        plan.one(kernel::EmbedGrad { vocab }, &[dy, made.saved[0]])
     });
     vec![None, gradient]
 }

@@ -4,14 +4,16 @@ use super::{
     Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Default, Drawn, Mismatch, Primitive,
     Shaped, Time, Type, scale,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "offset",
     revision: 1,
     doc: "x + by, with `by` an exact number: a decimal, a fraction or a root",
     why: "numbers are not tensors, so `add` does not take them",
+    torch: Some("{0} + {by}"),
     tensors: Arity::Exactly(1),
     config: &[Config { name: "by", kind: ConfigKind::Number, default: Default::Required }],
     time: Time::Pointwise,
@@ -30,11 +32,11 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     scale::by_number(attrs, inputs, "no number can be added to token ids")
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Offset { by: call.attrs.number("by") }, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Offset { by: call.attrs.number("by") }, &call.operands))
 }
 
 /// dx = dy.
-fn backward(_: &mut Lower, _: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(_: &mut PlanBuilder, _: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     vec![dy[0]]
 }

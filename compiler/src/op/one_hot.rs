@@ -4,14 +4,16 @@
 use super::{
     Arity, Attr, Attrs, AttrsExt, Drawn, Mismatch, Primitive, Shaped, Time, Type, ids, reshape_cost,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "one_hot",
     revision: 1,
     doc: "ids to a number for each place that they are chosen from: 1 if it is among them, else 0",
     why: "nothing else makes numbers of ids",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
@@ -35,12 +37,12 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let width = call.attrs.int("width");
-    Lowered::one(l.one(Kernel::OneHot { width }, &call.operands))
+    Lowered::one(plan.one(kernel::OneHot { width }, &call.operands))
 }
 
 /// Ids have no gradient.
-fn backward(_: &mut Lower, _: &Call, _: &Lowered, _: &[Option<ValId>]) -> Gradients {
+fn backward(_: &mut PlanBuilder, _: &Call, _: &Lowered, _: &[Option<ValId>]) -> Gradients {
     vec![None]
 }

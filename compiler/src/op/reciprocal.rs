@@ -1,8 +1,8 @@
 //! `reciprocal(x)`: 1 / x, element by element. `a / b` between tensors is a · (1 / b). No text can divide without it.
 
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -10,13 +10,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "1 / x, element by element; `a / b` between tensors",
     why: "no text divides without it",
+    torch: Some("torch.reciprocal({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Reciprocal),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Reciprocal),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["2 / (1 + exp(linear b (x, 6)))", "linear a (x, 6) / (1 + exp(x))"],
 };
@@ -24,6 +25,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "reciprocal",
     keeps_result: true,
+    single_gradient: false,
     #[cfg(test)]
     value: |x| 1.0 / x,
     #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `relu(x)`: max(x, 0), with slope 0 at 0 (Nair and Hinton 2010, section 2)
 
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -10,13 +10,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "max(x, 0), with slope 0 at 0 (Nair and Hinton 2010, section 2)",
     why: "no arithmetic gives it",
+    torch: Some("F.relu({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Relu),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Relu),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     // The second is ReLU² (So et al. 2021), the usual reason for it.
     examples: &["relu(x)", "y = relu(linear w (x, 6)) linear o (y * y, 6)"],
@@ -25,6 +26,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "relu",
     keeps_result: false,
+    single_gradient: true,
     #[cfg(test)]
     value: |x| x.max(0.0),
     #[cfg(test)]

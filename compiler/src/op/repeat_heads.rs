@@ -5,14 +5,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Primitive, Shaped, Time, Type, per_head,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "repeat_heads",
     revision: 1,
     doc: "[…, h, d] to […, h·n, d]; new head j is old head ⌊j/n⌋",
     why: "only primitives reshape",
+    torch: Some("{0}.repeat_interleave({times}, dim=-2)"),
     tensors: Arity::Exactly(1),
     config: &[Config { name: "times", kind: ConfigKind::Int, default: Default::Required }],
     time: Time::Pointwise,
@@ -46,12 +48,12 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 0, moved: n, saved: 0, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::RepeatHeads { times: call.attrs.int("times") }, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::RepeatHeads { times: call.attrs.int("times") }, &call.operands))
 }
 
 /// A head's gradient is the sum over its copies.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let times = call.attrs.int("times");
-    vec![dy[0].map(|dy| l.one(Kernel::RepeatHeadsGrad { times }, &[dy]))]
+    vec![dy[0].map(|dy| plan.one(kernel::RepeatHeadsGrad { times }, &[dy]))]
 }

@@ -5,14 +5,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Owned, Primitive, Shaped, Time, Type, last,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "rms_norm",
     revision: 1,
     doc: "w ⊙ x / sqrt(mean(x²) + eps) over the last axis (Zhang and Sennrich 2019, eq. 4)",
     why: "a text has roots only by `log` and `exp`, which round",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "eps", kind: ConfigKind::Decimal, default: Default::ArchField("norm_eps") },
@@ -48,16 +50,21 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 4 * n, moved: 2 * n, saved: n + 1, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let eps = call.attrs.decimal("eps");
-    let [y, rstd] = l.emit(Kernel::RmsNorm { eps }, &call.operands);
+    let [y, rstd] = plan.emit(kernel::RmsNorm { eps }, &call.operands);
     Lowered { outputs: vec![y], saved: vec![rstd], state: Vec::new() }
 }
 
 /// With r = 1/sqrt(mean x² + eps), n = r x and g = w ⊙ dy: dx = r (g − n mean(g ⊙ n)), dw = Σ dy ⊙ n.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
     let (x, weight, rstd) = (call.operands[0], call.operands[1], made.saved[0]);
-    let [dx, dweight] = l.emit(Kernel::RmsNormGrad, &[dy, x, weight, rstd]);
+    let [dx, dweight] = plan.emit(kernel::RmsNormGrad, &[dy, x, weight, rstd]);
     vec![Some(dx), Some(dweight)]
 }

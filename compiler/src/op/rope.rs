@@ -7,14 +7,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn,
     Mismatch, Primitive, Shaped, Shown, Time, Type, per_head,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, RopeLayout, RopeScaling, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel::{self, RopeLayout, RopeScaling};
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "rope",
     revision: 1,
     doc: "rotary position embedding on the first `dims` channels (Su et al. 2021, eq. 34)",
     why: "sees the position",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "theta", kind: ConfigKind::Decimal, default: Default::Int(10000) },
@@ -186,22 +188,22 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { flops: 3 * heads * attrs.int("dims"), moved: 2 * n, saved: 0, ..Cost::default() }
 }
 
-fn kernel(attrs: &Attrs, inverse: bool) -> Kernel {
+fn kernel(attrs: &Attrs, inverse: bool) -> kernel::Rope {
     let layout = match attrs.word("layout") {
         "half" => RopeLayout::Half,
         _ => RopeLayout::Interleaved,
     };
     let (theta, dims) = (attrs.decimal("theta"), attrs.int("dims"));
-    Kernel::Rope { theta, dims, layout, inverse, scaling: scaling(attrs) }
+    kernel::Rope { theta, dims, layout, inverse, scaling: scaling(attrs) }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    let position = l.position();
-    Lowered::one(l.one(kernel(&call.attrs, false), &[call.operands[0], position]))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    let position = plan.position();
+    Lowered::one(plan.one(kernel(&call.attrs, false), &[call.operands[0], position]))
 }
 
 /// The transpose of a rotation is the rotation by the negative angle; a factor stays.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let position = l.position();
-    vec![dy[0].map(|dy| l.one(kernel(&call.attrs, true), &[dy, position]))]
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let position = plan.position();
+    vec![dy[0].map(|dy| plan.one(kernel(&call.attrs, true), &[dy, position]))]
 }

@@ -3,8 +3,8 @@
 //! `o_t = (S + diag(u) k_t v_tᵀ)ᵀ r_t`, then `S ← diag(exp g_t) S + k_t v_tᵀ`, g ≤ 0 per key channel.
 
 use super::{
-    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
-    Type, per_head, scan_backward, scan_cost, scan_forward,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Shaped, State, Time, Type,
+    per_head, scan_backward, scan_cost, scan_forward,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -12,13 +12,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "o = (S + diag(u) k vᵀ)ᵀ r, then S ← diag(exp g) S + k vᵀ (Peng et al. 2024, section 4)",
     why: "state: a matrix per head, read before it is written",
+    torch: None,
     tensors: Arity::Exactly(5),
     config: &[],
     time: Time::Stateful,
     shape,
     cost,
-    forward: |l, call| scan_forward(l, call, Scan::Rwkv6),
-    backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Rwkv6),
+    forward: |plan, call| scan_forward(plan, call, &SCAN),
+    backward: |plan, call, _, dy| scan_backward(plan, call, dy, &SCAN),
     drawn: Drawn::PER_HEAD,
     examples: &["param u [2, 3] init ones  g = -exp(heads(linear g (x, 6), 2))
       r = heads(linear r (x, 6), 2)  k = heads(linear k (x, 6), 2)  v = heads(linear v (x, 4), 2)
@@ -82,8 +83,8 @@ pub(super) static SCAN: Recurrence = Recurrence {
 /// One head, token by token: what every kernel of it is compared to.
 #[cfg(test)]
 mod reference {
-    use crate::plan::tests::scans::{At, Back, Matrix, dot, exp, operands, scaled};
-    use crate::plan::tests::tensor::Tensor;
+    use crate::kernel::reference::{At, Back, Matrix, dot, exp, operands, scaled};
+    use crate::kernel::tensor::Tensor;
 
     fn product(a: &[f64], b: &[f64]) -> Vec<f64> {
         a.iter().zip(b).map(|(a, b)| a * b).collect()

@@ -4,14 +4,16 @@ use super::{
     Arity, Attrs, AttrsExt, Colour, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Primitive, Shaped, Time, Type,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "scale",
     revision: 1,
     doc: "x · by, with `by` an exact number: a decimal, a fraction or a root",
     why: "numbers are not tensors, so `mul` does not take them",
+    torch: Some("{0} * {by}"),
     tensors: Arity::Exactly(1),
     config: &[Config { name: "by", kind: ConfigKind::Number, default: Default::Required }],
     time: Time::Pointwise,
@@ -51,12 +53,12 @@ pub(super) fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost 
     Cost { flops: n, moved: 2 * n, saved: 0, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Scale { by: call.attrs.number("by") }, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::Scale { by: call.attrs.number("by") }, &call.operands))
 }
 
 /// dx = by dy.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let by = call.attrs.number("by");
-    vec![dy[0].map(|dy| l.one(Kernel::Scale { by }, &[dy]))]
+    vec![dy[0].map(|dy| plan.one(kernel::Scale { by }, &[dy]))]
 }

@@ -4,14 +4,16 @@
 use super::{
     Arity, Attrs, Drawn, Mismatch, Primitive, Shaped, State, Time, Type, channels, reshape_cost,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "shift",
     revision: 1,
     doc: "the token before, zeros before the first (Peng et al. 2023, section 3.1)",
     why: "state: the token before",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Stateful,
@@ -32,19 +34,19 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let state = !call.past.is_empty();
     let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
-    let y = l.one(Kernel::Shift { state }, &inputs);
+    let y = plan.one(kernel::Shift { state }, &inputs);
     let mut after = Vec::new();
     if call.keeps_state {
         // What a filter of two taps remembers.
-        after.push(l.one(Kernel::CausalConvState { kernel: 2, parts: 1, state }, &inputs));
+        after.push(plan.one(kernel::CausalConvState { kernel: 2, parts: 1, state }, &inputs));
     }
     Lowered { outputs: vec![y], saved: Vec::new(), state: after }
 }
 
 /// The gradient of the next token's result.
-fn backward(l: &mut Lower, _: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    vec![dy[0].map(|dy| l.one(Kernel::ShiftGrad, &[dy]))]
+fn backward(plan: &mut PlanBuilder, _: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    vec![dy[0].map(|dy| plan.one(kernel::ShiftGrad, &[dy]))]
 }

@@ -5,14 +5,16 @@ use super::{
     Arity, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Owned, Primitive, Shaped,
     Time, Type, canon,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Activation, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel::Activation;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "short_conv",
     revision: 1,
     doc: "depthwise causal convolution over time (+ bias), no residual (Gu and Dao 2023, fig. 3)",
     why: "state: the last tokens",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "kernel", kind: ConfigKind::Int, default: Default::Int(4) },
@@ -51,10 +53,10 @@ fn filter(call: &Call) -> canon::Filter {
     canon::Filter { kernel, residual: false, activation: Activation::Identity, bias }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    filter(call).forward(l, call)
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    filter(call).forward(plan, call)
 }
 
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    filter(call).backward(l, &call.operands, dy)
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    filter(call).backward(plan, &call.operands, dy)
 }

@@ -1,24 +1,25 @@
 //! `sigmoid(x)`: σ(x) = 1 / (1 + exp(−x))
 
-#[cfg(test)]
-use super::logistic;
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
+#[cfg(test)]
+use crate::kernel::tensor::logistic;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "sigmoid",
     revision: 1,
     doc: "σ(x) = 1 / (1 + exp(−x))",
     why: "`1 / (1 + exp(-x))` has no gradient where `exp` overflows",
+    torch: Some("torch.sigmoid({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Sigmoid),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Sigmoid),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["sigmoid(x)"],
 };
@@ -26,6 +27,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "sigmoid",
     keeps_result: true,
+    single_gradient: false,
     #[cfg(test)]
     value: logistic,
     #[cfg(test)]

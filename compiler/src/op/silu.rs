@@ -1,24 +1,25 @@
 //! `silu(x)`: x · σ(x) (Elfwing et al. 2018, eq. 3)
 
-#[cfg(test)]
-use super::logistic;
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
+#[cfg(test)]
+use crate::kernel::tensor::logistic;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "silu",
     revision: 1,
     doc: "x · σ(x) (Elfwing et al. 2018, eq. 3)",
     why: "needs a kernel: `x * sigmoid(x)` is two passes in every gated MLP",
+    torch: Some("F.silu({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Silu),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Silu),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["silu(x) + silu(linear g (x, 6)) * linear u (x, 6)"],
 };
@@ -26,6 +27,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "silu",
     keeps_result: false,
+    single_gradient: true,
     #[cfg(test)]
     value: |x| x * logistic(x),
     #[cfg(test)]

@@ -1,24 +1,25 @@
 //! `softplus(x)`: ln(1 + exp(x)), linear above 20 as in libtorch
 
-#[cfg(test)]
-use super::logistic;
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
+#[cfg(test)]
+use crate::kernel::tensor::logistic;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "softplus",
     revision: 1,
     doc: "ln(1 + exp(x)), linear above 20 as in libtorch",
     why: "`log(1 + exp(x))` overflows",
+    torch: Some("F.softplus({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Softplus),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Softplus),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["softplus(x)"],
 };
@@ -26,6 +27,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "softplus",
     keeps_result: false,
+    single_gradient: true,
     #[cfg(test)]
     value: |x| if x > 20.0 { x } else { libm::log1p(libm::exp(x)) },
     #[cfg(test)]

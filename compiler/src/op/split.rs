@@ -4,14 +4,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Primitive, Shaped,
     Time, Type, last, reshape_cost,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "split",
     revision: 1,
     doc: "the channels, cut in order into pieces of the given widths",
     why: "only primitives reshape",
+    torch: Some("torch.split({0}, {widths}, dim=-1)"),
     tensors: Arity::Exactly(1),
     config: &[Config { name: "widths", kind: ConfigKind::Ints, default: Default::Required }],
     time: Time::Pointwise,
@@ -60,14 +62,14 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let widths = call.attrs.ints("widths").to_vec();
-    let outputs = l.emit_all(Kernel::Split { widths }, call.operands.clone());
+    let outputs = plan.emit_all(kernel::Split { widths }, call.operands.clone());
     Lowered { outputs, ..Lowered::default() }
 }
 
 /// Concatenates the pieces' gradients; an unused piece contributes zeros.
-fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let pieces: Vec<ValId> = made
         .outputs
         .iter()
@@ -75,10 +77,10 @@ fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gr
         .map(|(output, dy)| match dy {
             Some(dy) => *dy,
             None => {
-                let dims = l.value(*output).dims.clone();
-                l.one(Kernel::Zeros { dims }, &[])
+                let dims = plan.value(*output).dims.clone();
+                plan.one(kernel::Zeros { dims }, &[])
             }
         })
         .collect();
-    vec![Some(l.one(Kernel::Concat, &pieces))]
+    vec![Some(plan.one(kernel::Concat, &pieces))]
 }

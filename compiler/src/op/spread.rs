@@ -5,14 +5,16 @@
 use super::{
     Arity, Attr, Attrs, AttrsExt, Drawn, Mismatch, Primitive, Shaped, Time, Type, reshape_cost,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "spread",
     revision: 1,
     doc: "[…, h] or […, 1] to the shape of x, by copies along the channels",
     why: "nothing else broadcasts channels, so that no mistake in a shape does",
+    torch: None,
     tensors: Arity::Exactly(2),
     config: &[],
     time: Time::Pointwise,
@@ -52,13 +54,13 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let (width, kept) = (call.attrs.int("width"), call.attrs.flag("kept"));
-    Lowered::one(l.one(Kernel::Spread { width, kept }, &call.operands[..1]))
+    Lowered::one(plan.one(kernel::Spread { width, kept }, &call.operands[..1]))
 }
 
 /// The sum over the copies; x has none.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let keep = call.attrs.flag("kept");
-    vec![dy[0].map(|dy| l.one(Kernel::SumChannels { keep }, &[dy])), None]
+    vec![dy[0].map(|dy| plan.one(kernel::SumChannels { keep }, &[dy])), None]
 }

@@ -3,8 +3,8 @@
 //! `y_t = S c_t + d x_t`; head j reads group ⌊j·groups/heads⌋ of b and c.
 
 use super::{
-    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Scan, Shaped, State, Time,
-    Type, per_head, scan_backward, scan_cost, scan_forward,
+    Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Recurrence, Shaped, State, Time, Type,
+    per_head, scan_backward, scan_cost, scan_forward,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -12,13 +12,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "S ← e^(dt a) S + dt x bᵀ, y = S c + d x (Dao and Gu 2024, section 7)",
     why: "state: a matrix per head, with groups and a step size in one kernel",
+    torch: None,
     tensors: Arity::Exactly(6),
     config: &[],
     time: Time::Stateful,
     shape,
     cost,
-    forward: |l, call| scan_forward(l, call, Scan::Ssd),
-    backward: |l, call, _, dy| scan_backward(l, call, dy, Scan::Ssd),
+    forward: |plan, call| scan_forward(plan, call, &SCAN),
+    backward: |plan, call, _, dy| scan_backward(plan, call, dy, &SCAN),
     drawn: Drawn::PER_HEAD,
     examples: &["param A [4] init ones  param D [4] init ones \
          y = ssd_scan(heads(linear x (x, 8), 4), softplus(linear dt (x, 4)), -exp(f32(A)), \
@@ -79,8 +80,8 @@ pub(super) static SCAN: Recurrence = Recurrence {
 /// One head, token by token: what every kernel of it is compared to.
 #[cfg(test)]
 mod reference {
-    use crate::plan::tests::scans::{At, Back, Matrix, dot, operands, scaled};
-    use crate::plan::tests::tensor::Tensor;
+    use crate::kernel::reference::{At, Back, Matrix, dot, operands, scaled};
+    use crate::kernel::tensor::Tensor;
 
     /// One token: changes the state, returns the result.
     pub(super) fn step(x: &[&Tensor], s: &mut Matrix, at: At) -> Vec<f64> {

@@ -5,14 +5,16 @@ use super::{
     Arity, Attrs, Context, Cost, Drawn, Mismatch, Primitive, Shaped, Time, Type, last,
     pointwise_shape,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "sum",
     revision: 1,
     doc: "[…, c] to […, 1]: Σ x over the last axis",
     why: "a `linear` of ones would need a parameter that is not learnt",
+    torch: Some("{0}.sum(-1, keepdim=True)"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
@@ -44,12 +46,12 @@ pub(super) fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> 
     Cost { flops: n, moved: n + m, saved: 0, ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::SumChannels { keep: true }, &call.operands))
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
+    Lowered::one(plan.one(kernel::SumChannels { keep: true }, &call.operands))
 }
 
 /// Each element's gradient is that of the sum.
-fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let width = l.widths(call.operands[0]).last().copied().unwrap_or(0);
-    vec![dy[0].map(|dy| l.one(Kernel::Spread { width, kept: true }, &[dy]))]
+fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let width = plan.widths(call.operands[0]).last().copied().unwrap_or(0);
+    vec![dy[0].map(|dy| plan.one(kernel::Spread { width, kept: true }, &[dy]))]
 }

@@ -1,8 +1,8 @@
 //! `tanh(x)`: tanh(x), element by element. 2σ(2x) − 1 would lose its digits near 0.
 
 use super::{
-    Arity, Drawn, Function, Primitive, Scalar, Time, pointwise_backward, pointwise_cost,
-    pointwise_forward, pointwise_shape,
+    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -10,13 +10,14 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     revision: 1,
     doc: "tanh(x), element by element",
     why: "`2σ(2x) − 1` loses its digits near 0",
+    torch: Some("torch.tanh({0})"),
     tensors: Arity::Exactly(1),
     config: &[],
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
-    forward: |l, call| pointwise_forward(l, call, Function::Tanh),
-    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Tanh),
+    forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
+    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["tanh(linear w (x, 6)) * x"],
 };
@@ -24,6 +25,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 pub(super) static FUNCTION: Scalar = Scalar {
     name: "tanh",
     keeps_result: true,
+    single_gradient: false,
     #[cfg(test)]
     value: libm::tanh,
     #[cfg(test)]

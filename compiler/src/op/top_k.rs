@@ -6,14 +6,16 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Drawn, Mismatch,
     Primitive, Shaped, Time, Type, channels,
 };
-use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Kernel, ValId};
+use crate::builder::{Call, Gradients, Lowered, PlanBuilder};
+use crate::kernel;
+use crate::plan::ValId;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "top_k",
     revision: 1,
     doc: "the largest scores, and their places as ids, ties to the lower; `bias` is a tensor that only chooses (DeepSeek-V3 2024, section 2.1)",
     why: "its ids are integers, which no text computes",
+    torch: None,
     tensors: Arity::Exactly(1),
     config: &[
         Config { name: "count", kind: ConfigKind::Int, default: Default::Required },
@@ -66,15 +68,20 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     Cost { moved: n, saved: outputs.first().map_or(0, Type::elements), ..Cost::default() }
 }
 
-fn forward(l: &mut Lower, call: &Call) -> Lowered {
+fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let (count, bias) = (call.attrs.int("count"), call.attrs.flag("bias"));
-    let [values, ids] = l.emit(Kernel::TopK { count, bias }, &call.operands);
+    let [values, ids] = plan.emit(kernel::TopK { count, bias }, &call.operands);
     Lowered { outputs: vec![values, ids], ..Lowered::default() }
 }
 
 /// A chosen score has its value's gradient, any other has none; nor has the bias.
-fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let width = l.widths(call.operands[0]).last().copied().unwrap_or(0);
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
+    let width = plan.widths(call.operands[0]).last().copied().unwrap_or(0);
     let ids = made.outputs[1];
-    vec![dy[0].map(|dy| l.one(Kernel::Scatter { width }, &[dy, ids])), None]
+    vec![dy[0].map(|dy| plan.one(kernel::Scatter { width }, &[dy, ids])), None]
 }

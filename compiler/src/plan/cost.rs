@@ -1,22 +1,7 @@
 //! The work of each step: floating-point operations, and bytes read and written.
-//!
-//! In: a plan, sizes. Out: [`Work`] of a step, of each kernel, of the whole plan. Must stay true: counts follow from the
-//! contract in `kernel.rs` and the shapes, not from an implementation; adding a kernel does not compile without a
-//! count.
-//!
-//! A multiply-add is two operations. A kernel with matrix products counts only these: what it does for each element is
-//! less than one in a hundred of them at usual widths. Any other kernel counts the operations of its formula, with
-//! [`FUNCTION`] for exp, sigmoid and the like. Comparisons and copies count nothing. A gradient kernel counts what its
-//! contract makes it compute again (attention's scores, the states of scans).
 
-use super::{Activation, Extent, Gate, Kernel, Mixed, Plan, Scores, Sizes, Step, ValId};
-
-/// Operations of a function such as exp or sigmoid, for one element.
-const FUNCTION: i128 = 4;
-/// Operations of AdamW for one element of a parameter: clipping 1, decay 1, mean 3, mean of squares 4, step 7.
-const ADAMW: i128 = 16;
-/// Elementwise operations of Muon for each element: the mean, the norm, five sums, the update.
-const MUON: i128 = 24;
+use super::{Kernel, Plan, Sizes, Step, ValId};
+use crate::kernel::{Shape, Shapes};
 
 /// Operations and memory traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -47,19 +32,25 @@ impl std::iter::Sum for Work {
 impl Plan {
     /// The work of a step of this plan in a call of these sizes.
     pub fn work(&self, step: &Step, sizes: Sizes) -> Work {
-        let shapes = |ids: &[ValId]| -> Vec<Shape> {
-            ids.iter().map(|id| Shape::of(self, *id, sizes)).collect()
-        };
-        let (inputs, outputs) = (shapes(&step.inputs), shapes(&step.outputs));
+        let shapes = self.shapes(step, sizes);
         let all = |shapes: &[Shape]| shapes.iter().map(|shape| shape.bytes).sum::<i128>();
         let bytes = if step.kernel.is_view() {
             0
-        } else if matches!(step.kernel, Kernel::Embed) {
-            inputs.first().map_or(0, |ids| ids.bytes) + 2 * all(&outputs)
+        } else if matches!(step.kernel, Kernel::Embed(_)) {
+            shapes.inputs.first().map_or(0, |ids| ids.bytes) + 2 * all(&shapes.outputs)
         } else {
-            all(&inputs) + all(&outputs)
+            all(&shapes.inputs) + all(&shapes.outputs)
         };
-        Work { flops: flops(&step.kernel, &inputs, &outputs), bytes }
+        Work { flops: step.kernel.definition().flops(&shapes), bytes }
+    }
+
+    /// The sizes of a step's operands and results.
+    pub(super) fn shapes(&self, step: &Step, sizes: Sizes) -> Shapes {
+        let shapes = |ids: &[ValId]| {
+            let values = ids.iter().filter_map(|id| self.value(*id));
+            values.map(|value| Shape::new(value, sizes)).collect()
+        };
+        Shapes { inputs: shapes(&step.inputs), outputs: shapes(&step.outputs) }
     }
 
     /// The work of all steps in a call of these sizes.
@@ -77,232 +68,20 @@ impl Plan {
     }
 }
 
-/// The extents of a value in a call.
-struct Shape {
-    dims: Vec<i128>,
-    bytes: i128,
-}
-
-impl Shape {
-    fn of(plan: &Plan, id: ValId, sizes: Sizes) -> Shape {
-        let Some(value) = plan.value(id) else { return Shape { dims: Vec::new(), bytes: 0 } };
-        let extent = |dim: &Extent| i128::from(dim.at(sizes));
-        let dims: Vec<i128> = value.dims.iter().map(extent).collect();
-        Shape { dims, bytes: plan.bytes(id, sizes) }
-    }
-
-    fn elements(&self) -> i128 {
-        self.dims.iter().product()
-    }
-
-    /// The number of matrices of the last two axes, and their shorter and longer side.
-    fn matrices(&self) -> (i128, i128, i128) {
-        let [ref outer @ .., rows, columns] = self.dims[..] else { return (0, 0, 0) };
-        (outer.iter().product(), rows.min(columns), rows.max(columns))
-    }
-
-    /// The extent of an axis; 0 if there is none, which `Plan::check` reports.
-    fn at(&self, axis: usize) -> i128 {
-        self.dims.get(axis).copied().unwrap_or(0)
-    }
-
-    fn last(&self) -> i128 {
-        self.dims.last().copied().unwrap_or(0)
-    }
-
-    /// Batch × time.
-    fn tokens(&self) -> i128 {
-        self.at(0) * self.at(1)
-    }
-}
-
-fn flops(kernel: &Kernel, inputs: &[Shape], outputs: &[Shape]) -> i128 {
-    const NONE: &Shape = &Shape { dims: Vec::new(), bytes: 0 };
-    let input = |i: usize| inputs.get(i).unwrap_or(NONE);
-    // Elements of the first operand and of the first result.
-    let x = input(0).elements();
-    let y = outputs.first().map_or(0, Shape::elements);
-    let silu = FUNCTION + 1;
-    // f′ from the function's value, times dy.
-    let silu_slope = FUNCTION + 4;
-    match kernel {
-        Kernel::Embed => 0,
-        Kernel::EmbedGrad { vocab: _ } | Kernel::SumTokens => x,
-        Kernel::Linear { bias: _ } => 2 * y * input(0).last(),
-        Kernel::LinearGradInput => 2 * x * input(1).last(),
-        Kernel::LinearGradWeight => 2 * input(0).tokens() * y,
-        Kernel::TopK { count: _, bias: true } => x,
-        Kernel::TopK { count: _, bias: false }
-        | Kernel::Scatter { width: _ }
-        | Kernel::OneHot { width: _ } => 0,
-        Kernel::ExpertLinear { bias: _ } => 2 * y * input(0).last(),
-        Kernel::ExpertLinearGradInput => 2 * y * input(0).last(),
-        Kernel::ExpertLinearGradWeight { experts: _ } => 2 * x * input(2).last(),
-        Kernel::ExpertSum { experts: _ } | Kernel::MeanTokens => x,
-        Kernel::MeanTokensGrad => 0,
-        // Square, add; times rstd, times weight.
-        Kernel::RmsNorm { eps: _ } => 4 * x,
-        // n, g, the mean's products and sums, g − n mean, times rstd; dy ⊙ n and its sum.
-        Kernel::RmsNormGrad => 9 * x,
-        // Square, add; times rnorm.
-        Kernel::L2Norm { eps: _ } => 3 * x,
-        // y, the sum's products and sums, dy − y sum, times rnorm.
-        Kernel::L2NormGrad => 6 * x,
-        Kernel::Pointwise(_) => FUNCTION * x,
-        Kernel::PointwiseGrad(_) => (FUNCTION + 1) * x,
-        Kernel::Add | Kernel::Mul | Kernel::Scale { by: _ } | Kernel::Offset { by: _ } => y,
-        // Integers of the draws are not counted.
-        Kernel::Dropout { rate: _, place: _ } => y,
-        // Subtract the maximum, exp, add, divide.
-        Kernel::Softmax => (FUNCTION + 3) * x,
-        // The sum's products and sums, dy − sum, times y.
-        Kernel::SoftmaxGrad => 4 * x,
-        Kernel::SumChannels { keep: _ } => x,
-        // A multiply-add for each head, sum and channel.
-        Kernel::MixHeads { part: Mixed::Heads, one: _ } => 2 * y * input(0).at(2),
-        Kernel::MixHeads { part: Mixed::Input, one } => {
-            2 * y * if *one { 1 } else { input(0).at(2) }
-        }
-        Kernel::MixHeads { part: Mixed::Weights, one: _ } => 2 * y * input(0).last(),
-        Kernel::SwiGlu => (silu + 1) * x,
-        // dup = dy ⊙ silu(gate); dgate = dy ⊙ up ⊙ silu′(gate).
-        Kernel::SwiGluGrad => (silu_slope + 3) * x,
-        Kernel::GatedRmsNorm { eps: _, gate: Gate::Before | Gate::After } => (4 + silu + 1) * x,
-        Kernel::GatedRmsNormGrad { gate: Gate::Before | Gate::After } => (9 + silu_slope + 3) * x,
-        Kernel::Reshape { dims: _ }
-        | Kernel::Concat
-        | Kernel::Split { widths: _ }
-        | Kernel::Zeros { dims: _ }
-        | Kernel::Cast { to: _ }
-        | Kernel::Spread { width: _, kept: _ }
-        | Kernel::Index { count: _ }
-        | Kernel::Ngram { order: _, rows: _, state: _ }
-        | Kernel::Shift { state: _ }
-        | Kernel::ShiftGrad
-        | Kernel::ShiftTargets { by: _ }
-        | Kernel::RepeatHeads { times: _ }
-        | Kernel::AppendTime
-        | Kernel::LastTime { rows: _ }
-        | Kernel::CausalConvState { kernel: _, parts: _, state: _ }
-        | Kernel::Argmax => 0,
-        Kernel::RepeatHeadsGrad { times: _ } => x,
-        // Four products and two sums for a pair.
-        Kernel::Rope { theta: _, dims, layout: _, inverse: _, scaling: _ } => {
-            3 * input(0).tokens() * input(0).at(2) * i128::from(*dims)
-        }
-        // q kᵀ, then p v, for each query and each key that it sees.
-        Kernel::Attention(Scores { window, .. }) => {
-            let (q, k, v) = (input(0), input(1), input(2));
-            let pairs = visible(q.at(1), k.at(1), *window) * q.at(0) * q.at(2);
-            pairs * 2 * (q.at(3) + v.at(3))
-        }
-        // The scores again, dq and dk; dp and dv.
-        Kernel::AttentionGrad(Scores { window, .. }) => {
-            let (q, k, v) = (input(1), input(2), input(3));
-            let pairs = visible(q.at(1), k.at(1), *window) * q.at(0) * q.at(2);
-            pairs * (6 * q.at(3) + 4 * v.at(3))
-        }
-        Kernel::CausalConv { kernel, residual, activation, parts, bias, state: _ } => {
-            let act = match activation {
-                Activation::Identity => 0,
-                Activation::Silu => silu,
-            };
-            let each = 2 * i128::from(*kernel) + i128::from(*bias) + i128::from(*residual) + act;
-            each * elements(inputs, 0..*parts)
-        }
-        Kernel::CausalConvGrad { kernel, residual, activation, parts, bias } => {
-            let taps = 2 * i128::from(*kernel);
-            let act = match activation {
-                Activation::Identity => 0,
-                // The convolution again.
-                Activation::Silu => taps + i128::from(*bias) + silu_slope,
-            };
-            // dx and dweight.
-            let each = 2 * taps + i128::from(*bias) + i128::from(*residual) + act;
-            each * elements(inputs, 0..*parts)
-        }
-        Kernel::ConvSwiGlu { kernel, residual, bias, state: _ } => {
-            let conv = 2 * i128::from(*kernel) + i128::from(*bias) + i128::from(*residual);
-            (2 * conv + silu + 1) * y
-        }
-        // The convolution again, silu's slope, dx and dweight.
-        Kernel::ConvSwiGluGrad { kernel, residual, bias } => {
-            let taps = 2 * i128::from(*kernel);
-            let conv = 3 * taps + 2 * (i128::from(*bias) + i128::from(*residual));
-            (2 * conv + silu_slope + 3) * y
-        }
-        Kernel::Scan { scan, state: _, scale: _, steps } => {
-            let state = outputs.get(1).map_or(0, Shape::elements);
-            i128::from(scan.definition().flops) * i128::from(*steps) * input(0).at(1) * state
-        }
-        // The states again; then twice the forward, for the operands and for the state.
-        Kernel::ScanGrad { scan, scale: _, steps } => {
-            let definition = scan.definition();
-            let (rows, columns) = (input(definition.rows + 1), input(definition.columns + 1));
-            let heads = input(0).at(2);
-            3 * i128::from(definition.flops)
-                * i128::from(*steps)
-                * input(0).tokens()
-                * heads
-                * rows.last()
-                * columns.last()
-        }
-        // Subtract the maximum, exp, add.
-        Kernel::CrossEntropy { nll_square: _, z_loss: _ } => (FUNCTION + 2) * x,
-        // Subtract lse, exp, scale.
-        Kernel::CrossEntropyGrad { nll_square: _, z_loss: _, weight: _ } => (FUNCTION + 2) * x,
-        Kernel::HeadLoss { bias: _, nll_square: _, z_loss: _, rows: _ } => {
-            2 * input(0).tokens() * input(1).elements()
-        }
-        // Logits, dx, dweight.
-        Kernel::HeadLossGrad { bias: _, nll_square: _, z_loss: _, rows: _, weight: _ } => {
-            6 * input(0).tokens() * input(1).elements()
-        }
-        Kernel::Accumulate => y,
-        Kernel::GradNorm => 2 * elements(inputs, 0..inputs.len()),
-        Kernel::Clip { max: _ } => 0,
-        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _, rate: _ } => ADAMW * x,
-        // Five times three products, of which one is of two square matrices; the rest is elementwise.
-        Kernel::Muon { muon: _, decay: _, rate: _ } => {
-            let (matrices, short, long) = input(0).matrices();
-            5 * matrices * (4 * short * short * long + 2 * short * short * short) + MUON * x
-        }
-    }
-}
-
-/// Elements of several operands.
-fn elements(inputs: &[Shape], range: std::ops::Range<usize>) -> i128 {
-    inputs.get(range).unwrap_or(&[]).iter().map(Shape::elements).sum()
-}
-
-/// Pairs of a query and a key that it sees: of the last `queries` of `keys` tokens, each sees itself and all before
-/// it, with a window at most that many.
-fn visible(queries: i128, keys: i128, window: Option<i64>) -> i128 {
-    // The first and the last query see so many keys without a window.
-    let (first, last) = (keys - queries + 1, keys);
-    let all = queries * (first + last) / 2;
-    let hidden = window.map_or(0, |window| {
-        // Queries that would see more than the window: the last of them `most` more, each before it one less.
-        let most = (last - i128::from(window)).max(0);
-        let least = (first - i128::from(window)).max(1);
-        if most < least { 0 } else { (most - least + 1) * (least + most) / 2 }
-    });
-    all - hidden
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::{self, Activation, MuonScale, Scores};
     use crate::op::Scan;
     use crate::plan::{
-        DType, Decays, Loss, Muon, MuonScale, Optimizer, Options, Recompute, TrainOptions, Value,
+        DType, Decays, Extent, Loss, Optimizer, Options, Recompute, TrainOptions, Value,
     };
     use crate::plans;
     use crate::program::{Program, Std};
     use dsl::Decimal;
 
     /// The work of one step of a kernel with operands and results of these shapes, f32.
-    fn work(kernel: Kernel, inputs: &[&[i64]], outputs: &[&[i64]]) -> Work {
+    fn work(kernel: impl Into<Kernel>, inputs: &[&[i64]], outputs: &[&[i64]]) -> Work {
         let mut plan = Plan::default();
         let mut give = |dims: &&[i64]| {
             let dims = dims.iter().map(|d| Extent::Fixed(*d)).collect();
@@ -312,7 +91,14 @@ mod tests {
         let inputs = inputs.iter().map(&mut give).collect();
         let outputs = outputs.iter().map(&mut give).collect();
         let phase = crate::plan::Phase::Forward;
-        let step = Step { kernel, inputs, outputs, drop_after: Vec::new(), phase, source: None };
+        let step = Step {
+            kernel: kernel.into(),
+            inputs,
+            outputs,
+            drop_after: Vec::new(),
+            phase,
+            source: None,
+        };
         plan.work(&step, Sizes { batch: 1, time: 1, past: 0 })
     }
 
@@ -321,14 +107,15 @@ mod tests {
         let (x, w, y): (&[i64], &[i64], &[i64]) = (&[2, 3, 5], &[7, 5], &[2, 3, 7]);
         let product = 2 * 2 * 3 * 5 * 7;
         let bytes = 4 * (30 + 35 + 42);
-        for (kernel, inputs, output) in [
-            (Kernel::Linear { bias: false }, [x, w], y),
-            (Kernel::LinearGradInput, [y, w], x),
-            (Kernel::LinearGradWeight, [y, x], w),
-        ] {
+        let products: [(Kernel, _, _); 3] = [
+            (kernel::Linear { bias: false }.into(), [x, w], y),
+            (kernel::LinearGradInput.into(), [y, w], x),
+            (kernel::LinearGradWeight.into(), [y, x], w),
+        ];
+        for (kernel, inputs, output) in products {
             assert_eq!(work(kernel, &inputs, &[output]), Work { flops: product, bytes });
         }
-        let head = |rows| Kernel::HeadLossGrad {
+        let head = |rows| kernel::HeadLossGrad {
             bias: false,
             nll_square: Decimal::ZERO,
             z_loss: Decimal::ZERO,
@@ -342,21 +129,11 @@ mod tests {
 
     #[test]
     fn attention_counts_the_keys_that_a_query_sees() {
-        // Five queries see 1 + 2 + 3 + 4 + 5 keys; at most 2 with a window.
-        assert_eq!(
-            [visible(5, 5, None), visible(5, 5, Some(2)), visible(5, 5, Some(9))],
-            [15, 9, 15]
-        );
-        // The last two of five tokens.
-        assert_eq!(
-            [visible(2, 5, None), visible(2, 5, Some(4)), visible(2, 5, Some(1))],
-            [9, 8, 2]
-        );
         let (q, v): (&[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6]);
         let lse: &[i64] = &[2, 3, 5];
-        let made = work(Kernel::Attention(Scores::PLAIN), &[q, q, v], &[v, lse]);
+        let made = work(kernel::Attention { scores: Scores::PLAIN }, &[q, q, v], &[v, lse]);
         assert_eq!(made.flops, 15 * 2 * 3 * (2 * 4 + 2 * 6));
-        let kernel = Kernel::AttentionGrad(Scores::PLAIN);
+        let kernel = kernel::AttentionGrad { scores: Scores::PLAIN };
         let made = work(kernel, &[v, q, q, v, v, lse], &[q, q, v]);
         assert_eq!(made.flops, 15 * 2 * 3 * (3 * 2 * 4 + 2 * 2 * 6));
         assert_eq!(made.bytes, 4 * (4 * 2 * 5 * 3 * 4 + 4 * 2 * 5 * 3 * 6 + 30));
@@ -365,7 +142,7 @@ mod tests {
     #[test]
     fn convolutions_and_scans_count_their_formulas() {
         let x: &[i64] = &[2, 3, 5];
-        let conv = Kernel::CausalConv {
+        let conv = kernel::CausalConv {
             kernel: 4,
             residual: true,
             activation: Activation::Identity,
@@ -376,7 +153,7 @@ mod tests {
         // Two parts of 30 elements: four multiply-adds and the residual each.
         let made = work(conv, &[x, x, &[10, 4]], &[x, x]);
         assert_eq!(made, Work { flops: 60 * 9, bytes: 4 * (120 + 40) });
-        let grad = Kernel::CausalConvGrad {
+        let grad = kernel::CausalConvGrad {
             kernel: 4,
             residual: true,
             activation: Activation::Silu,
@@ -388,40 +165,46 @@ mod tests {
         assert_eq!(made.flops, 30 * (16 + 2 + 9 + 8));
         // Two convolutions and the gated unit; backward, each convolution three times.
         let (residual, bias) = (true, false);
-        let gated = Kernel::ConvSwiGlu { kernel: 4, residual, bias, state: false };
+        let gated = kernel::ConvSwiGlu { kernel: 4, residual, bias, state: false };
         let made = work(gated, &[x, x, &[10, 4]], &[x]);
         assert_eq!(made, Work { flops: 30 * (2 * 9 + 6), bytes: 4 * (90 + 40) });
-        let grad = Kernel::ConvSwiGluGrad { kernel: 4, residual, bias };
+        let grad = kernel::ConvSwiGluGrad { kernel: 4, residual, bias };
         let made = work(grad, &[x, x, x, &[10, 4]], &[x, x, &[10, 4]]);
         assert_eq!(made, Work { flops: 30 * (2 * 26 + 11), bytes: 4 * (150 + 80) });
         // Keys of 4 and values of 6 in 3 heads: a state of 24 numbers a head.
         let (q, v, s): (&[i64], &[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6], &[2, 3, 4, 6]);
-        let scan = Kernel::Scan { scan: Scan::Gla, state: false, scale: None, steps: 1 };
+        let scan =
+            kernel::Scan { scan: Scan::Gla.definition(), state: false, scale: None, steps: 1 };
         let forward = 6 * 24 * 2 * 5 * 3;
         assert_eq!(work(scan, &[q, q, v, q], &[v, s]).flops, forward);
-        let grad = Kernel::ScanGrad { scan: Scan::Gla, scale: None, steps: 1 };
+        let grad = kernel::ScanGrad { scan: Scan::Gla.definition(), scale: None, steps: 1 };
         assert_eq!(work(grad, &[v, q, q, v, q], &[q, q, v, q]).flops, 3 * forward);
     }
 
     #[test]
     fn memory_traffic_leaves_out_views_and_unread_rows() {
         let dims = vec![5];
-        let made = work(Kernel::Reshape { dims }, &[&[2, 3, 5]], &[&[2, 3, 5]]);
+        let made = work(kernel::Reshape { dims }, &[&[2, 3, 5]], &[&[2, 3, 5]]);
         assert_eq!(made, Work::default());
         // Six ids, six rows read and written; not the table of a thousand rows.
-        let made = work(Kernel::Embed, &[&[2, 3], &[1000, 5]], &[&[2, 3, 5]]);
+        let made = work(kernel::Embed, &[&[2, 3], &[1000, 5]], &[&[2, 3, 5]]);
         assert_eq!(made, Work { flops: 0, bytes: 4 * (6 + 2 * 30) });
         let p: &[i64] = &[7, 5];
         let zero = Decimal::ZERO;
-        let adam = Kernel::AdamW { beta1: zero, beta2: zero, eps: zero, decay: zero, rate: zero };
+        let adam = kernel::AdamW { beta1: zero, beta2: zero, eps: zero, decay: zero, rate: zero };
         let made = work(adam, &[p, p, p, p, &[], &[], &[]], &[p, p, p]);
         assert_eq!(made, Work { flops: 16 * 35, bytes: 4 * (7 * 35 + 3) });
     }
 
     #[test]
     fn muon_counts_its_products() {
-        let muon = Muon { momentum: Decimal::ZERO, nesterov: true, scale: MuonScale::Keller };
-        let kernel = Kernel::Muon { muon, decay: Decimal::ZERO, rate: Decimal::ONE };
+        let kernel = kernel::Muon {
+            momentum: Decimal::ZERO,
+            nesterov: true,
+            scale: MuonScale::Keller,
+            decay: Decimal::ZERO,
+            rate: Decimal::ONE,
+        };
         let p: &[i64] = &[2, 7, 5];
         let made = work(kernel, &[p, p, p, &[], &[]], &[p, p]);
         // For each of two matrices, five times 5 x 7 by 7 x 5, 5 x 5 by 5 x 5 and 5 x 5 by 5 x 7.

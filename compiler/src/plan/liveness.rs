@@ -1,21 +1,8 @@
 //! The lifetimes of values, and the memory in use at once.
 //!
-//! In: a plan with named values. Out: `drop_after` for every step; an estimate of peak memory.
-//! Must stay true: outputs and inputs are never dropped; a step without a used result is removed;
-//! views use no memory of their own, but keep the value they view alive.
+//! Outputs and inputs are never dropped; views use no memory of their own, but keep the value they view alive.
 
-use super::{DType, Extent, Kernel, Plan, ValId};
-
-/// The run-time values of a plan's variable extents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Sequences in the call.
-    pub batch: i64,
-    /// Tokens per sequence in the call.
-    pub time: i64,
-    /// Tokens before this call: the rows of a growing key-value state.
-    pub past: i64,
-}
+use super::{Plan, Sizes, ValId};
 
 /// Bytes, by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -110,39 +97,10 @@ fn compact(plan: &mut Plan, inputs: &[ValId]) {
     }
 }
 
-impl Extent {
-    /// The size of the axis in such a call.
-    pub fn at(self, sizes: Sizes) -> i64 {
-        let past = |window: Option<i64>| window.map_or(sizes.past, |w| w.min(sizes.past));
-        match self {
-            Extent::Batch => sizes.batch,
-            Extent::Time => sizes.time,
-            Extent::CacheLen(window) => past(window),
-            Extent::KvLen(window) => past(window) + sizes.time,
-            Extent::NewCacheLen(window) => (past(Some(window)) + sizes.time).min(window),
-            Extent::Fixed(n) => n,
-        }
-    }
-}
-
-impl DType {
-    /// Bytes of one element.
-    pub fn bytes(self) -> i64 {
-        match self {
-            DType::Bf16 => 2,
-            DType::F32 => 4,
-            DType::F64 | DType::I64 => 8,
-        }
-    }
-}
-
 impl Plan {
     /// Bytes of a value in a call of these sizes.
     pub fn bytes(&self, id: ValId, sizes: Sizes) -> i128 {
-        self.value(id).map_or(0, |value| {
-            let count: i128 = value.dims.iter().map(|dim| i128::from(dim.at(sizes))).product();
-            count * i128::from(value.dtype.bytes())
-        })
+        self.value(id).map_or(0, |value| value.bytes(sizes))
     }
 
     /// The memory for running this plan at these sizes.
@@ -202,7 +160,7 @@ impl Plan {
     /// The number of steps of each kernel, by name.
     pub fn census(&self) -> std::collections::BTreeMap<&'static str, usize> {
         let mut census = std::collections::BTreeMap::new();
-        for name in self.steps.iter().map(|s| Kernel::name(&s.kernel)) {
+        for name in self.steps.iter().map(|step| step.kernel.name()) {
             *census.entry(name).or_insert(0) += 1;
         }
         census

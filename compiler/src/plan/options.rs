@@ -2,7 +2,9 @@
 
 use dsl::Decimal;
 
+use crate::kernel::MuonScale;
 use crate::number::Root;
+use crate::value::DType;
 
 /// The compute dtype outside f32 islands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -12,6 +14,16 @@ pub enum Precision {
     F32,
     /// Activations and parameters in bfloat16; docs/numerics.md lists what stays f32.
     Bf16,
+}
+
+impl Precision {
+    /// The dtype of activations.
+    pub fn compute(self) -> DType {
+        match self {
+            Precision::F32 => DType::F32,
+            Precision::Bf16 => DType::Bf16,
+        }
+    }
 }
 
 /// What a plan runs on, as far as the plan depends on it.
@@ -157,38 +169,6 @@ pub struct Muon {
     pub nesterov: bool,
     /// How the size of an update follows from the matrix's shape.
     pub scale: MuonScale,
-}
-
-/// The factor of a Muon update of a matrix \[rows, columns\].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MuonScale {
-    /// sqrt(max(1, rows / columns)).
-    Keller,
-    /// 0.2 sqrt(max(rows, columns)): the size of AdamW's updates.
-    Moonshot,
-}
-
-impl MuonScale {
-    /// The scale with this name.
-    pub fn named(name: &str) -> Option<MuonScale> {
-        [MuonScale::Keller, MuonScale::Moonshot].into_iter().find(|scale| scale.name() == name)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            MuonScale::Keller => "keller",
-            MuonScale::Moonshot => "moonshot",
-        }
-    }
-
-    /// The factor for a matrix of these sizes.
-    pub fn factor(self, rows: i64, columns: i64) -> f64 {
-        match self {
-            MuonScale::Keller => libm::sqrt((rows as f64 / columns as f64).max(1.0)),
-            MuonScale::Moonshot => 0.2 * libm::sqrt(rows.max(columns) as f64),
-        }
-    }
 }
 
 impl ParamUpdate {

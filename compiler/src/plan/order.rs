@@ -1,8 +1,5 @@
-//! The orders in which the steps of a plan may run, and on how many streams.
-//!
-//! In: a plan; perhaps a stream for each step, and the steps that each waits for. Out: what each step must come after;
-//! whether the streams and their waits guarantee it. Must stay true: a step comes after those that make its operands, and
-//! one that may write over an operand after all steps that read it; nothing else orders them.
+//! The orders in which the steps of a plan may run, and on how many streams. A step comes after those that make its
+//! operands, and one that may write over an operand after all steps that read it; nothing else orders them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -38,14 +35,8 @@ impl Plan {
     pub fn memory_of(&self) -> Vec<ValId> {
         let mut of: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
         for step in &self.steps {
-            let over = step.kernel.writes_over();
             for (n, output) in step.outputs.iter().enumerate() {
-                let from = match over.iter().find(|(o, _)| *o == n) {
-                    Some((_, input)) => step.inputs.get(*input),
-                    None if step.kernel.is_view() => step.inputs.first(),
-                    None => None,
-                };
-                let from = from.and_then(|id| of.get(id.0 as usize)).copied();
+                let from = step.shares(n).and_then(|id| of.get(id.0 as usize)).copied();
                 if let (Some(from), Some(slot)) = (from, of.get_mut(output.0 as usize)) {
                     *slot = from;
                 }
@@ -69,7 +60,7 @@ impl Plan {
                 after.extend(maker.get(id.0 as usize).copied().flatten());
                 after.extend(writer.get(root(id)).copied().flatten());
             }
-            let over = step.kernel.writes_over().iter().filter_map(|(_, i)| step.inputs.get(*i));
+            let over = step.kernel.facts().over.iter().filter_map(|i| step.inputs.get(*i));
             // A kernel may write its result over a first operand that nobody needs any more.
             let consumed = step.inputs.first().filter(|id| step.drop_after.contains(id));
             let written: Vec<usize> = over.chain(consumed).map(root).collect();
@@ -185,7 +176,9 @@ pub enum Allocation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{DType, Extent, Kernel, Output, Phase, Step, Value};
+    use crate::kernel::{self, RopeLayout, RopeScaling};
+    use crate::op::Function;
+    use crate::plan::{DType, Extent, Output, Phase, Step, Value};
 
     /// x → a = silu x, b = silu a, c = a + b; a is given up by the last.
     fn plan() -> Plan {
@@ -202,14 +195,14 @@ mod tests {
             phase: Phase::Forward,
             source: None,
         };
-        let silu = || Kernel::Pointwise(crate::op::Function::Silu);
+        let silu = || kernel::Pointwise { function: Function::Silu.definition() }.into();
         Plan {
             values: ["x", "a", "b", "c"].map(value).into(),
             inputs: vec![(crate::plan::Input::Tokens, ValId(0))],
             steps: vec![
                 step(silu(), &[0], 1, &[]),
                 step(silu(), &[1], 2, &[]),
-                step(Kernel::Add, &[1, 2], 3, &[1, 2]),
+                step(kernel::Add.into(), &[1, 2], 3, &[1, 2]),
             ],
             outputs: vec![(Output::Logits, ValId(3))],
         }
@@ -226,17 +219,15 @@ mod tests {
     fn numbers_read_on_the_cpu_are_the_callers() {
         let mut plan = plan();
         assert_eq!(plan.check(), Ok(()));
-        let theta = dsl::Decimal::ONE;
-        let layout = crate::plan::RopeLayout::Half;
-        let rope = Kernel::Rope {
-            theta,
+        let rope = kernel::Rope {
+            theta: dsl::Decimal::ONE,
             dims: 2,
-            layout,
+            layout: RopeLayout::Half,
             inverse: false,
-            scaling: crate::plan::RopeScaling::Unscaled,
+            scaling: RopeScaling::Unscaled,
         };
         if let Some(step) = plan.steps.get_mut(1) {
-            (step.kernel, step.inputs) = (rope, vec![ValId(1), ValId(1)]);
+            (step.kernel, step.inputs) = (rope.into(), vec![ValId(1), ValId(1)]);
         }
         let said = plan.check().unwrap_err();
         assert!(said.ends_with("operand 1 is read on the CPU, but computed"), "{said}");

@@ -1,35 +1,28 @@
-//! Executes plans in f64 with a scalar interpreter that follows only the kernels' contracts.
+//! Executes plans in f64 with a scalar interpreter that follows only the kernels' contracts: every gradient rule against
+//! finite differences, streaming, and the passes.
 //!
-//! In: architecture texts of a few hundred parameters. Out: tests of every gradient rule against finite
-//! differences, of streaming, and of the passes. Must stay true: the interpreter reads only the
-//! plan, checks every shape the plan declares, and frees the values the plan drops.
+//! The interpreter reads only the plan, checks every shape the plan declares, and frees the values the plan drops.
 
 mod ahead;
 mod carry;
 mod dropout;
 mod golden;
 mod aux;
-mod experts;
 mod gradients;
 mod interpret;
-mod moves;
-mod norms;
 mod optimizer;
 mod passes;
-pub(crate) mod scans;
 mod specialise;
 mod streaming;
-pub(crate) mod tensor;
-mod time;
 
 use std::collections::BTreeMap;
 
 use dsl::Decimal;
 
 use self::interpret::run;
-use self::tensor::{Random, Tensor};
 use super::{Decays, Input, Loss, Optimizer, Options, Plan, Recompute, TrainOptions};
 use crate::graph::{Graph, ParamId};
+use crate::kernel::tensor::{Random, Tensor};
 use crate::program::{Program, Std};
 
 /// The graph of the arch `tiny` in a text.

@@ -1,8 +1,4 @@
-//! Rules of the repository: layers, sizes, places.
-//!
-//! In: the files of the repository. Must stay true: `use` lines and Cargo.toml keep the crates'
-//! order; libraries that belong to one module are used only there; no file is longer than the
-//! limit; `unsafe` is in one place; no text names the machine it was written on.
+//! Rules of the repository: the order of crates and modules, libraries that stay in one module, sizes, places.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -167,10 +163,6 @@ fn crate_names(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// Modules of the compiler that may use one another: a primitive's rules emit steps of a plan, a plan's kernels name the
-/// functions and scans that primitives define, and nodes of a graph name their primitive.
-const TOGETHER: [&str; 5] = ["graph", "op", "plan", "precision", "lower"];
-
 /// Each crate lists its modules in dependency order: a module uses only those above it in `lib.rs`. Unit tests may use
 /// any.
 #[test]
@@ -211,9 +203,6 @@ fn modules_use_only_those_above_them() {
                 continue;
             }
             for used in crate_names(&program_of(text)) {
-                if TOGETHER.contains(&module) && TOGETHER.contains(&used.as_str()) {
-                    continue;
-                }
                 let below = modules.iter().position(|known| *known == used);
                 assert!(
                     below.is_none_or(|below| below <= place),

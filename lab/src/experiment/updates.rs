@@ -2,7 +2,8 @@
 //! by decay of matrices, which are those with a matrix's role.
 
 use compiler::graph::{Body, Graph, NodeKind, Param, ParamId};
-use compiler::plan::{Decays, ParamUpdate, UpdateRule, decayed};
+use compiler::plan::{Decays, ParamUpdate, UpdateRule};
+use compiler::plans::decayed;
 
 use super::{Experiment, groups};
 

@@ -71,7 +71,7 @@ fn weight_bytes(plan: &Plan) -> u64 {
         .filter(|(input, _)| matches!(input, Input::Param(_) | Input::Rounded(_)))
         .map(|(_, id)| *id)
         .collect();
-    let reads = plan.steps.iter().filter(|step| !matches!(step.kernel, Kernel::Embed));
+    let reads = plan.steps.iter().filter(|step| !matches!(step.kernel, Kernel::Embed(_)));
     let read: BTreeSet<_> =
         reads.flat_map(|step| &step.inputs).filter(|id| parameters.contains(id)).collect();
     // A parameter's extents are all fixed.

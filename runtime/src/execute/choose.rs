@@ -1,15 +1,14 @@
-//! The implementation of each kernel of a plan on a machine.
+//! The implementation of each kernel of a plan on a machine, and a tally of them that a run saves.
 //!
-//! In: a kernel, its operands' types, the machine. Out: the choice, and a tally of choices that a run saves. Must stay
-//! true: a choice depends only on types and is made before anything runs; if the fastest is unavailable, the choice
-//! says why; a new kernel does not compile until it has a choice here.
+//! A choice depends only on types and is made before anything runs; if the fastest is unavailable, the choice says why.
 
 mod on_gpu;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use compiler::plan::{DType, Extent, Kernel, Value};
+use compiler::kernel::{Class, Kernel, Scores};
+use compiler::plan::{DType, Extent, Value};
 use tch::Device;
 
 use super::{KernelRequest, Machine};
@@ -80,152 +79,77 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
     let KernelRequest { all: asked, canon, gated_norm } = kernels;
     // Where our compiled CUDA kernels run.
     let launcher = cuda::launcher(device).ok();
+    let composed = || path::choose(kind, device);
     let path_unless = |asked: bool| match (asked, launcher) {
         (true, _) => Path::Reference(Reason::Asked),
-        (false, Some(launcher)) => on_gpu::path(kernel, operands, kind, launcher),
-        (false, None) => path::choose(kind, device),
+        (false, Some(launcher)) => {
+            on_gpu::path(kernel, operands, kind, launcher).unwrap_or_else(composed)
+        }
+        (false, None) => composed(),
     };
-    let ours = || Choice::Ours(path_unless(asked));
-    let any = |dtype| operands.iter().any(|operand| operand.dtype == dtype);
-    let dims = |i: usize| operands.get(i).map_or(&[][..], |v| v.dims.as_slice());
-    match kernel {
-        Kernel::Reshape { .. } | Kernel::Split { .. } => Choice::View,
-        Kernel::Linear { .. } | Kernel::LinearGradInput | Kernel::LinearGradWeight => {
-            let few = pieces && matches!(kernel, Kernel::Linear { .. });
-            Choice::Product(if asked {
-                Product::Library
-            } else if few {
-                Product::choose_few(kind, device, any(DType::Bf16))
-            } else if any(DType::Bf16) {
-                Product::Library
-            } else {
-                Product::choose(kind, device)
-            })
-        }
-        Kernel::ExpertLinear { .. }
-        | Kernel::ExpertLinearGradInput
-        | Kernel::ExpertLinearGradWeight { .. } => {
-            let few = pieces && matches!(kernel, Kernel::ExpertLinear { .. });
-            Choice::Experts(match (asked, device) {
-                (true, _) => experts::Form::Dense(Reason::Asked),
-                // To sort pairs by expert would wait for the device.
-                (false, Device::Cuda(_) | Device::Mps | Device::Vulkan) => {
-                    experts::Form::Dense(Reason::Device(device))
-                }
-                (false, Device::Cpu) => experts::Form::Sorted(if any(DType::Bf16) {
-                    Product::Library
-                } else if few {
-                    Product::choose_few(kind, device, any(DType::Bf16))
-                } else {
-                    Product::choose(kind, device)
-                }),
-            })
-        }
-        // On a GPU libtorch's integers draw.
-        Kernel::ExpertSum { .. } | Kernel::MeanTokens | Kernel::Dropout { .. } => {
-            Choice::Ours(match asked {
-                true => Path::Reference(Reason::Asked),
-                false => path::choose(kind, device),
-            })
-        }
-        // The CPU's is libtorch's; on a GPU that one is not deterministic without sorting, as ours does.
-        Kernel::EmbedGrad { .. } if launcher.is_some() && !asked => match path_unless(asked) {
+    let bf16 = operands.iter().any(|operand| operand.dtype == DType::Bf16);
+    let product = |few: bool| match (few, bf16) {
+        (true, _) => Product::choose_few(kind, device, bf16),
+        (false, true) => Product::Library,
+        (false, false) => Product::choose(kind, device),
+    };
+    match kernel.facts().class {
+        Class::View => Choice::View,
+        Class::Library => Choice::Library,
+        Class::LibraryOnCpu => match path_unless(asked || launcher.is_none()) {
             Path::Reference(_) => Choice::Library,
             path @ (Path::Fused(_) | Path::Cuda(_)) => Choice::Ours(path),
         },
-        Kernel::Pointwise(_) | Kernel::PointwiseGrad(_)
-            if (launcher.is_some() || matches!(device, Device::Cuda(_)))
-                && on_gpu::is_single_operation(kernel, operands, kind) =>
-        {
-            Choice::SingleOperation
+        Class::Function => {
+            let on_gpu = launcher.is_some() || matches!(device, Device::Cuda(_));
+            match on_gpu && on_gpu::is_single_operation(kernel, operands, kind) {
+                true => Choice::SingleOperation,
+                false => Choice::Library,
+            }
         }
-        Kernel::Embed
-        | Kernel::Cast { .. }
-        | Kernel::EmbedGrad { .. }
-        | Kernel::TopK { .. }
-        | Kernel::Scatter { .. }
-        | Kernel::OneHot { .. }
-        | Kernel::MeanTokensGrad
-        | Kernel::Pointwise(_)
-        | Kernel::PointwiseGrad(_)
-        | Kernel::Add
-        | Kernel::Mul
-        | Kernel::Scale { .. }
-        | Kernel::Offset { .. }
-        | Kernel::Softmax
-        | Kernel::SoftmaxGrad
-        | Kernel::SumChannels { .. }
-        | Kernel::MixHeads { .. }
-        | Kernel::Ngram { .. }
-        | Kernel::Spread { .. }
-        | Kernel::Index { .. }
-        | Kernel::Shift { .. }
-        | Kernel::ShiftGrad
-        | Kernel::ShiftTargets { .. }
-        | Kernel::Concat
-        | Kernel::Zeros { .. }
-        | Kernel::RepeatHeads { .. }
-        | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::AppendTime
-        | Kernel::LastTime { .. }
-        | Kernel::CausalConvState { .. }
-        | Kernel::Argmax
-        | Kernel::Accumulate
-        | Kernel::Clip { .. } => Choice::Library,
-        Kernel::SumTokens
-        | Kernel::RmsNorm { .. }
-        | Kernel::RmsNormGrad
-        | Kernel::SwiGlu
-        | Kernel::SwiGluGrad
-        | Kernel::Rope { .. }
-        | Kernel::CrossEntropy { .. }
-        | Kernel::CrossEntropyGrad { .. }
-        | Kernel::L2Norm { .. }
-        | Kernel::L2NormGrad
-        | Kernel::Scan { .. }
-        | Kernel::ScanGrad { .. }
-        | Kernel::GradNorm
-        | Kernel::AdamW { .. } => ours(),
-        // On a GPU its products are libtorch's.
-        Kernel::Muon { .. } => Choice::Ours(match asked {
-            true => Path::Reference(Reason::Asked),
-            false => path::choose(kind, device),
+        Class::Ours => Choice::Ours(path_unless(asked)),
+        Class::GatedNorm => Choice::Ours(path_unless(asked || gated_norm)),
+        Class::Convolution { taps } => Choice::Ours(match (asked || canon, launcher) {
+            (false, None) => convolution::choose(taps, kind, device),
+            (asked, _) => path_unless(asked),
         }),
-        Kernel::HeadLoss { .. } | Kernel::HeadLossGrad { .. } => {
+        Class::Product if asked => Choice::Product(Product::Library),
+        Class::Product => Choice::Product(product(pieces && matches!(kernel, Kernel::Linear(_)))),
+        Class::Experts => Choice::Experts(match (asked, device) {
+            (true, _) => experts::Form::Dense(Reason::Asked),
+            // To sort pairs by expert would wait for the device.
+            (false, Device::Cuda(_) | Device::Mps | Device::Vulkan) => {
+                experts::Form::Dense(Reason::Device(device))
+            }
+            (false, Device::Cpu) => {
+                let few = pieces && !bf16 && matches!(kernel, Kernel::ExpertLinear(_));
+                experts::Form::Sorted(product(few))
+            }
+        }),
+        Class::Head => {
             let path = path_unless(asked);
             // With an operand in f32, all are widened.
-            let bf16 = any(DType::Bf16) && !any(DType::F32);
+            let bf16 = bf16 && !operands.iter().any(|operand| operand.dtype == DType::F32);
             Choice::Head(path, if bf16 { Product::Library } else { Product::by(path) })
         }
-        Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => {
-            Choice::Ours(path_unless(asked || gated_norm))
-        }
-        Kernel::CausalConv { kernel, .. }
-        | Kernel::CausalConvGrad { kernel, .. }
-        | Kernel::ConvSwiGlu { kernel, .. }
-        | Kernel::ConvSwiGluGrad { kernel, .. } => match (asked || canon, launcher) {
-            (false, None) => Choice::Ours(convolution::choose(*kernel, kind, device)),
-            (asked, _) => Choice::Ours(path_unless(asked)),
-        },
-        Kernel::Attention(scores) | Kernel::AttentionGrad(scores) => {
-            // The gradient's operands start with dy, before q, k and v.
-            let first = usize::from(matches!(kernel, Kernel::AttentionGrad(_)));
-            let even = dims(first + 1).last() == dims(first + 2).last();
-            let width = match dims(first).last() {
-                Some(Extent::Fixed(width)) => *width,
-                Some(_) | None => 0,
-            };
-            // Under bf16 the flash kernel of a GPU takes the operands as they are; the CPU's computes in f32.
-            let kind = match (device, operands.get(first).map(|q| q.dtype)) {
-                (tch::Device::Cuda(_), Some(dtype)) => machine.kind_of(dtype),
-                (_, _) => kind,
-            };
-            Choice::Attention(match asked {
-                true => attention::Path::Reference(attention::Reason::Asked),
-                false => attention::choose(scores, even, width, device, kind),
-            })
-        }
+        Class::Attention { scores, first } => Choice::Attention(match asked {
+            true => attention::Path::Reference(attention::Reason::Asked),
+            false => attend(&scores, operands.get(first..).unwrap_or(&[]), machine),
+        }),
     }
+}
+
+/// The path of attention with q, k and v among the first of these operands.
+fn attend(scores: &Scores, operands: &[&Value], machine: Machine) -> attention::Path {
+    let width = |i: usize| operands.get(i).and_then(|value| value.dims.last()).copied();
+    let even = width(1) == width(2);
+    // Under bf16 the flash kernel of a GPU takes the operands as they are; the CPU's computes in f32.
+    let kind = match (machine.device, operands.first()) {
+        (Device::Cuda(_), Some(q)) => machine.kind_of(q.dtype),
+        (_, _) => machine.kind,
+    };
+    let width = width(0).and_then(Extent::fixed).unwrap_or(0);
+    attention::choose(scores, even, width, machine.device, kind)
 }
 
 /// How often each kernel took each path.
@@ -260,7 +184,8 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
-    use compiler::plan::{Scan, Scores};
+    use compiler::kernel::{self, Activation};
+    use compiler::op::Scan;
     use dsl::Decimal;
     use tch::Kind;
 
@@ -268,8 +193,8 @@ mod tests {
     use crate::kernels::Isa;
     use crate::kernels::linear::blas_is_faster;
 
-    fn path(kernel: &Kernel, operands: &[&Value], machine: Machine) -> String {
-        choose(kernel, operands, machine, false).to_string()
+    fn path(kernel: impl Into<Kernel>, operands: &[&Value], machine: Machine) -> String {
+        choose(&kernel.into(), operands, machine, false).to_string()
     }
 
     fn heads(time: Extent, width: i64) -> Value {
@@ -284,25 +209,25 @@ mod tests {
         let cuda = Machine { device: Device::Cuda(0), ..fast };
         let double = Machine { kind: Kind::Double, ..fast };
         let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
-        let swiglu = |machine| path(&Kernel::SwiGlu, &[], machine);
+        let swiglu = |machine| path(kernel::SwiGlu, &[], machine);
         assert!(swiglu(fast).starts_with("fused/"));
         assert_eq!(swiglu(cuda), "reference (on Cuda(0))");
         assert_eq!(swiglu(double), "reference (Double)");
         assert_eq!(swiglu(plain), "reference (asked for)");
         for scan in Scan::ALL {
-            let grad = Kernel::ScanGrad { scan: *scan, scale: None, steps: 1 };
-            assert!(path(&grad, &[], fast).starts_with("fused/"));
-            assert_eq!(path(&grad, &[], double), "reference (Double)");
+            let grad = kernel::ScanGrad { scan: scan.definition(), scale: None, steps: 1 };
+            assert!(path(grad.clone(), &[], fast).starts_with("fused/"));
+            assert_eq!(path(grad, &[], double), "reference (Double)");
         }
-        assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
-        assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");
+        assert_eq!(path(kernel::Concat, &[], plain), "libtorch");
+        assert_eq!(path(kernel::Reshape { dims: vec![] }, &[], fast), "view");
     }
 
     #[test]
     fn a_single_token_is_a_product_of_our_own() {
         let fast =
             Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
-        let linear = Kernel::Linear { bias: false };
+        let linear = kernel::Linear { bias: false }.into();
         let path = |machine, pieces| choose(&linear, &[], machine, pieces).to_string();
         assert!(path(fast, true).starts_with("libtorch, fused/"));
         assert!(path(fast, true).ends_with(" up to 64 rows"));
@@ -317,14 +242,21 @@ mod tests {
         let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
         let x = |dtype| Value { dtype, ..heads(Extent::Time, 8) };
         let (f32, bf16) = (x(DType::F32), x(DType::Bf16));
-        let linear = Kernel::Linear { bias: false };
-        for kernel in [&linear, &Kernel::LinearGradInput, &Kernel::LinearGradWeight] {
+        let products: [Kernel; 3] = [
+            kernel::Linear { bias: false }.into(),
+            kernel::LinearGradInput.into(),
+            kernel::LinearGradWeight.into(),
+        ];
+        for kernel in products {
+            let path = |operands: &[&Value], machine| {
+                choose(&kernel, operands, machine, false).to_string()
+            };
             let fused = Isa::of_process() != Isa::Portable && !blas_is_faster();
-            assert_eq!(path(kernel, &[&f32, &f32], fast).starts_with("fused/"), fused);
-            assert_eq!(path(kernel, &[&f32, &bf16], fast), "libtorch");
-            assert_eq!(path(kernel, &[&f32, &f32], plain), "libtorch");
+            assert_eq!(path(&[&f32, &f32], fast).starts_with("fused/"), fused);
+            assert_eq!(path(&[&f32, &bf16], fast), "libtorch");
+            assert_eq!(path(&[&f32, &f32], plain), "libtorch");
             let double = Machine { kind: Kind::Double, ..fast };
-            assert_eq!(path(kernel, &[&f32, &f32], double), "libtorch");
+            assert_eq!(path(&[&f32, &f32], double), "libtorch");
         }
     }
 
@@ -404,15 +336,18 @@ mod tests {
         let x = |dtype| Value { dtype, ..heads(Extent::Time, 8) };
         let (f32, bf16) = (x(DType::F32), x(DType::Bf16));
         let none = dsl::Decimal::ZERO;
-        let kernel = Kernel::HeadLoss { bias: false, nll_square: none, z_loss: none, rows: 8 };
+        let kernel =
+            Kernel::from(kernel::HeadLoss { bias: false, nll_square: none, z_loss: none, rows: 8 });
+        let path =
+            |operands: &[&Value], machine| choose(&kernel, operands, machine, false).to_string();
         let isa = Isa::of_process();
         let ours = !blas_is_faster() && isa != Isa::Portable;
         let (tiles, library) = (format!("fused/{isa}"), format!("fused/{isa}, products libtorch"));
-        assert_eq!(path(&kernel, &[&f32, &f32], fast), if ours { &*tiles } else { &*library });
-        assert_eq!(path(&kernel, &[&f32, &bf16], fast), if ours { &*tiles } else { &*library });
-        assert_eq!(path(&kernel, &[&bf16, &bf16], fast), library);
+        assert_eq!(path(&[&f32, &f32], fast), if ours { &*tiles } else { &*library });
+        assert_eq!(path(&[&f32, &bf16], fast), if ours { &*tiles } else { &*library });
+        assert_eq!(path(&[&bf16, &bf16], fast), library);
         let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
-        assert_eq!(path(&kernel, &[&f32, &f32], plain), "reference (asked for)");
+        assert_eq!(path(&[&f32, &f32], plain), "reference (asked for)");
     }
 
     #[test]
@@ -422,17 +357,16 @@ mod tests {
             kind: Kind::Float,
             kernels: KernelRequest { canon: true, ..KernelRequest::FASTEST },
         };
-        let activation = compiler::plan::Activation::Identity;
-        let canon = Kernel::CausalConv {
+        let canon = kernel::CausalConv {
             kernel: 4,
             residual: true,
-            activation,
+            activation: Activation::Identity,
             parts: 1,
             bias: false,
             state: false,
         };
-        assert_eq!(path(&canon, &[], machine), "reference (asked for)");
-        assert!(path(&Kernel::SwiGlu, &[], machine).starts_with("fused/"));
+        assert_eq!(path(canon, &[], machine), "reference (asked for)");
+        assert!(path(kernel::SwiGlu, &[], machine).starts_with("fused/"));
     }
 
     #[test]
@@ -442,7 +376,8 @@ mod tests {
         let (now, wide) = (heads(Extent::Time, 8), heads(Extent::Time, 16));
         let seen = heads(Extent::KvLen(None), 8);
         let of = |window, k: &Value, v: &Value, machine| {
-            path(&Kernel::Attention(Scores { window, ..Scores::PLAIN }), &[&now, k, v], machine)
+            let scores = Scores { window, ..Scores::PLAIN };
+            path(kernel::Attention { scores }, &[&now, k, v], machine)
         };
         for (window, v) in [(None, &now), (Some(4), &now), (None, &wide)] {
             assert!(of(window, &now, v, fast).starts_with("fused/"));
@@ -453,18 +388,19 @@ mod tests {
         let half = |x: &Value| Value { dtype: DType::Bf16, ..x.clone() };
         let (half_now, half_wide) = (half(&now), half(&wide));
         let flash = |window, q: &Value, v: &Value| {
-            path(&Kernel::Attention(Scores { window, ..Scores::PLAIN }), &[q, q, v], cuda)
+            let scores = Scores { window, ..Scores::PLAIN };
+            path(kernel::Attention { scores }, &[q, q, v], cuda)
         };
         assert_eq!(flash(Some(4), &half_now, &half_now), "libtorch flash");
         assert_eq!(flash(None, &half_now, &half_wide), "reference (value width is not key width)");
         let odd = half(&heads(Extent::Time, 12));
         assert_eq!(flash(None, &odd, &odd), "reference (no flash attention for heads of 12)");
-        let grad = Kernel::AttentionGrad(Scores::PLAIN);
-        assert!(path(&grad, &[&now, &now, &now, &wide], fast).starts_with("fused/"));
+        let grad = kernel::AttentionGrad { scores: Scores::PLAIN };
+        assert!(path(grad, &[&now, &now, &now, &wide], fast).starts_with("fused/"));
         // What is inside the softmax: our kernel bounds scores and has sinks, libtorch's has neither.
         let sink = Scores { sink: true, softcap: Some(Decimal::ONE), ..Scores::PLAIN };
         let of =
-            |scores, k: &Value, machine| path(&Kernel::Attention(scores), &[&now, k, k], machine);
+            |scores, k: &Value, machine| path(kernel::Attention { scores }, &[&now, k, k], machine);
         assert!(of(sink, &now, fast).starts_with("fused/"));
         assert!(of(sink, &seen, fast).starts_with("fused/"));
         assert_eq!(of(sink, &now, cuda), "reference (libtorch's flash kernel has no softcap)");

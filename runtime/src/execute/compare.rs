@@ -85,7 +85,7 @@ pub fn compare(
                 outputs.iter().map(|value| machine.kind_of(value.dtype)).collect();
             // On a GPU the update also writes the parameter in bf16.
             let rounded = match (&step.kernel, choice, here.first()) {
-                (Kernel::AdamW { .. }, Choice::Ours(Path::Cuda(_)), Some(p)) => {
+                (Kernel::AdamW(_), Choice::Ours(Path::Cuda(_)), Some(p)) => {
                     Some(Tensor::f_empty(p.size(), (Kind::BFloat16, machine.device))?)
                 }
                 (_, _, _) => None,

@@ -1,12 +1,12 @@
-//! One step: calls the runtime's kernel for a kernel of the plan.
-//!
-//! In: the kernel with its attributes, its choice, its operands. Out: its results, in the plan's order. Must stay true:
-//! the match is exhaustive; the choice is followed, never reconsidered.
+//! One step: calls the runtime's kernel for a kernel of the plan. The choice of an implementation is followed, never
+//! reconsidered.
 
 use std::cell::RefCell;
 
+use compiler::kernel::{Kernel, Recurrence, Scalar, Scores};
 use compiler::number::Root;
-use compiler::plan::{Kernel, Scores, Sizes};
+use compiler::op::{Function, Scan};
+use compiler::plan::Sizes;
 use dsl::Decimal;
 use records::dropout::Mask;
 use tch::Tensor;
@@ -56,6 +56,8 @@ pub(super) fn run(
     };
     let number = |i: usize| -> Result<f64, KernelError> { transfer::given(x(i)?) };
     let integer = |i: usize| -> Result<i64, KernelError> { transfer::given_integer(x(i)?) };
+    // The operand, if it is there.
+    let given = |is: bool, i: usize| if is { x(i).map(Some) } else { Ok(None) };
     let ours = || {
         let Choice::Ours(path) = choice else { return Err(not_for(choice)) };
         Ok(path)
@@ -64,112 +66,95 @@ pub(super) fn run(
         let Choice::Product(product) = choice else { return Err(not_for(choice)) };
         Ok(product)
     };
+    let form = || {
+        let Choice::Experts(form) = choice else { return Err(not_for(choice)) };
+        Ok(form)
+    };
     Ok(match kernel {
-        Kernel::Embed => vec![linear::embed(x(0)?, x(1)?)?],
-        Kernel::EmbedGrad { vocab } => vec![if let Choice::Ours(Path::Cuda(_)) = choice {
+        Kernel::Embed(_) => vec![linear::embed(x(0)?, x(1)?)?],
+        Kernel::EmbedGrad(k) => vec![if let Choice::Ours(Path::Cuda(_)) = choice {
             let launcher = cuda::launcher(x(0)?.device())?;
-            cuda::sums::embed_backward(launcher, x(0)?, x(1)?, *vocab)?
+            cuda::sums::embed_backward(launcher, x(0)?, x(1)?, k.vocab)?
         } else {
-            linear::embed_grad(x(0)?, x(1)?, *vocab)?
+            linear::embed_grad(x(0)?, x(1)?, k.vocab)?
         }],
-        Kernel::Linear { bias } => {
-            let bias = if *bias { Some(x(2)?) } else { None };
-            vec![linear::linear(product()?, x(0)?, x(1)?, bias)?]
-        }
-        Kernel::LinearGradInput => vec![linear::linear_grad_input(product()?, x(0)?, x(1)?)?],
-        Kernel::LinearGradWeight => vec![linear::linear_grad_weight(product()?, x(0)?, x(1)?)?],
-        Kernel::SumTokens => vec![linear::sum_tokens(ours()?, x(0)?)?],
-        Kernel::MeanTokens => vec![channels::mean_tokens(ours()?, x(0)?)?],
-        Kernel::MeanTokensGrad => vec![channels::mean_tokens_grad(x(0)?, x(1)?)?],
+        Kernel::Linear(k) => vec![linear::linear(product()?, x(0)?, x(1)?, given(k.bias, 2)?)?],
+        Kernel::LinearGradInput(_) => vec![linear::linear_grad_input(product()?, x(0)?, x(1)?)?],
+        Kernel::LinearGradWeight(_) => vec![linear::linear_grad_weight(product()?, x(0)?, x(1)?)?],
+        Kernel::SumTokens(_) => vec![linear::sum_tokens(ours()?, x(0)?)?],
+        Kernel::MeanTokens(_) => vec![channels::mean_tokens(ours()?, x(0)?)?],
+        Kernel::MeanTokensGrad(_) => vec![channels::mean_tokens_grad(x(0)?, x(1)?)?],
 
-        Kernel::TopK { count, bias } => {
-            let bias = if *bias { Some(x(1)?) } else { None };
-            let (y, ids) = experts::top_k(x(0)?, bias, *count)?;
-            vec![y, ids]
+        Kernel::TopK(k) => pair(experts::top_k(x(0)?, given(k.bias, 1)?, k.count)?),
+        Kernel::Scatter(k) => vec![experts::scatter(x(0)?, x(1)?, k.width)?],
+        Kernel::OneHot(k) => vec![experts::one_hot(x(0)?, k.width, context.machine.kind)?],
+        Kernel::ExpertLinear(k) => {
+            vec![experts::forward(form()?, x(0)?, x(1)?, x(2)?, given(k.bias, 3)?)?]
         }
-        Kernel::Scatter { width } => vec![experts::scatter(x(0)?, x(1)?, *width)?],
-        Kernel::OneHot { width } => vec![experts::one_hot(x(0)?, *width, context.machine.kind)?],
-        Kernel::ExpertLinear { bias } => {
-            let bias = if *bias { Some(x(3)?) } else { None };
-            vec![experts::forward(experts_form(choice)?, x(0)?, x(1)?, x(2)?, bias)?]
+        Kernel::ExpertLinearGradInput(_) => {
+            vec![experts::grad_input(form()?, x(0)?, x(1)?, x(2)?)?]
         }
-        Kernel::ExpertLinearGradInput => {
-            vec![experts::grad_input(experts_form(choice)?, x(0)?, x(1)?, x(2)?)?]
+        Kernel::ExpertLinearGradWeight(k) => {
+            vec![experts::grad_weight(form()?, x(0)?, x(1)?, x(2)?, k.experts)?]
         }
-        Kernel::ExpertLinearGradWeight { experts } => {
-            vec![experts::grad_weight(experts_form(choice)?, x(0)?, x(1)?, x(2)?, *experts)?]
-        }
-        Kernel::ExpertSum { experts } => vec![experts::sum(ours()?, x(0)?, x(1)?, *experts)?],
+        Kernel::ExpertSum(k) => vec![experts::sum(ours()?, x(0)?, x(1)?, k.experts)?],
 
-        Kernel::RmsNorm { eps } => {
-            let (y, rstd) = norm::rms_norm(ours()?, x(0)?, x(1)?, eps.to_f64())?;
-            vec![y, rstd]
-        }
-        Kernel::RmsNormGrad => {
-            let (dx, dweight) = norm::rms_norm_grad(ours()?, x(0)?, x(1)?, x(2)?, x(3)?)?;
-            vec![dx, dweight]
-        }
-        Kernel::L2Norm { eps } => {
-            let (y, rnorm) = l2_norm::forward(ours()?, x(0)?, eps.to_f64())?;
-            vec![y, rnorm]
-        }
-        Kernel::L2NormGrad => vec![l2_norm::backward(ours()?, x(0)?, x(1)?, x(2)?)?],
+        Kernel::RmsNorm(k) => pair(norm::rms_norm(ours()?, x(0)?, x(1)?, k.eps.to_f64())?),
+        Kernel::RmsNormGrad(_) => pair(norm::rms_norm_grad(ours()?, x(0)?, x(1)?, x(2)?, x(3)?)?),
+        Kernel::L2Norm(k) => pair(l2_norm::forward(ours()?, x(0)?, k.eps.to_f64())?),
+        Kernel::L2NormGrad(_) => vec![l2_norm::backward(ours()?, x(0)?, x(1)?, x(2)?)?],
 
-        Kernel::Pointwise(function) => vec![pointwise::apply(*function, x(0)?)?],
-        Kernel::PointwiseGrad(function) => {
-            vec![match (choice, pointwise::single_gradient(*function)) {
+        Kernel::Pointwise(k) => vec![pointwise::apply(function(k.function)?, x(0)?)?],
+        Kernel::PointwiseGrad(k) => {
+            let function = function(k.function)?;
+            vec![match (choice, pointwise::single_gradient(function)) {
                 (Choice::SingleOperation, Some(gradient)) => gradient(x(0)?, x(1)?)?,
                 (Choice::SingleOperation, None) => return Err(not_for(choice)),
-                (_, _) => pointwise::gradient(*function, x(0)?, x(1)?)?,
+                (_, _) => pointwise::gradient(function, x(0)?, x(1)?)?,
             }]
         }
         // If ranks differ, the smaller one is broadcast over the other's leading axes.
-        Kernel::Add => vec![x(0)?.f_add(x(1)?)?],
-        Kernel::Mul => vec![x(0)?.f_mul(x(1)?)?],
-        Kernel::Scale { by } => vec![x(0)?.f_mul_scalar(by.to_f64())?],
-        Kernel::Offset { by } => vec![x(0)?.f_add_scalar(by.to_f64())?],
-        Kernel::Dropout { rate, place } => {
-            let mask = Mask::new(integer(1)? as u64, place, rate.to_f64());
+        Kernel::Add(_) => vec![x(0)?.f_add(x(1)?)?],
+        Kernel::Mul(_) => vec![x(0)?.f_mul(x(1)?)?],
+        Kernel::Scale(k) => vec![x(0)?.f_mul_scalar(k.by.to_f64())?],
+        Kernel::Offset(k) => vec![x(0)?.f_add_scalar(k.by.to_f64())?],
+        Kernel::Dropout(k) => {
+            let mask = Mask::new(integer(1)? as u64, &k.place, k.rate.to_f64());
             vec![dropout::run(ours()?, x(0)?, mask, integer(2)?)?]
         }
-        Kernel::Softmax => vec![channels::softmax(x(0)?)?],
-        Kernel::SoftmaxGrad => vec![channels::softmax_grad(x(0)?, x(1)?)?],
-        Kernel::SumChannels { keep } => vec![channels::sum(x(0)?, *keep)?],
-        Kernel::Spread { width, kept } => vec![channels::spread(x(0)?, *width, *kept)?],
-        Kernel::MixHeads { part, one } => vec![mix_heads::run(*part, *one, x(0)?, x(1)?)?],
-        Kernel::Ngram { order, rows, state } => {
-            let past = if *state { Some(x(1)?) } else { None };
-            ngram::run(x(0)?, past, *order, *rows, context.machine.kind)?.into()
+        Kernel::Softmax(_) => vec![channels::softmax(x(0)?)?],
+        Kernel::SoftmaxGrad(_) => vec![channels::softmax_grad(x(0)?, x(1)?)?],
+        Kernel::SumChannels(k) => vec![channels::sum(x(0)?, k.keep)?],
+        Kernel::Spread(k) => vec![channels::spread(x(0)?, k.width, k.kept)?],
+        Kernel::MixHeads(k) => vec![mix_heads::run(k.part, k.one, x(0)?, x(1)?)?],
+        Kernel::Ngram(k) => {
+            ngram::run(x(0)?, given(k.state, 1)?, k.order, k.rows, context.machine.kind)?.into()
         }
-        Kernel::SwiGlu => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
-        Kernel::SwiGluGrad => {
-            let (dgate, dup) = swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?;
-            vec![dgate, dup]
-        }
-        Kernel::GatedRmsNorm { eps, gate } => {
+        Kernel::SwiGlu(_) => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
+        Kernel::SwiGluGrad(_) => pair(swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?),
+        Kernel::GatedRmsNorm(k) => {
             let operands = gated_norm::Operands { x: x(0)?, gate: x(1)?, weight: x(2)? };
-            let (y, rstd) = gated_norm::forward(ours()?, operands, eps.to_f64(), *gate)?;
-            vec![y, rstd]
+            pair(gated_norm::forward(ours()?, operands, k.eps.to_f64(), k.gate)?)
         }
-        Kernel::GatedRmsNormGrad { gate } => {
+        Kernel::GatedRmsNormGrad(k) => {
             let operands = gated_norm::Operands { x: x(1)?, gate: x(2)?, weight: x(3)? };
-            gated_norm::backward(ours()?, x(0)?, operands, x(4)?, *gate)?.into()
+            gated_norm::backward(ours()?, x(0)?, operands, x(4)?, k.gate)?.into()
         }
 
-        Kernel::Reshape { dims } => vec![arrange::reshape(x(0)?, dims)?],
-        Kernel::Concat => vec![Tensor::f_cat(operands, -1)?],
-        Kernel::Split { widths } => x(0)?.f_split_with_sizes(widths, -1)?,
-        Kernel::Zeros { dims } => {
-            let dims: Vec<i64> = dims.iter().map(|d| d.at(context.sizes)).collect();
+        Kernel::Reshape(k) => vec![arrange::reshape(x(0)?, &k.dims)?],
+        Kernel::Concat(_) => vec![Tensor::f_cat(operands, -1)?],
+        Kernel::Split(k) => x(0)?.f_split_with_sizes(&k.widths, -1)?,
+        Kernel::Zeros(k) => {
+            let dims: Vec<i64> = k.dims.iter().map(|d| d.at(context.sizes)).collect();
             let Machine { kind, device, kernels: _ } = context.machine;
             vec![Tensor::f_zeros(dims, (kind, device))?]
         }
-        Kernel::Index { count } => {
+        Kernel::Index(k) => {
             let Machine { kind, device, kernels: _ } = context.machine;
-            vec![Tensor::f_arange(*count, (kind, device))?]
+            vec![Tensor::f_arange(k.count, (kind, device))?]
         }
-        Kernel::Cast { to } => {
-            let kind = context.machine.kind_of(*to);
+        Kernel::Cast(k) => {
+            let kind = context.machine.kind_of(k.to);
             // Not a view, even where the dtype stays.
             vec![if x(0)?.kind() == kind {
                 arrange::copy(x(0)?)?
@@ -177,18 +162,18 @@ pub(super) fn run(
                 x(0)?.f_to_kind(kind)?
             }]
         }
-        Kernel::RepeatHeads { times } => vec![arrange::repeat_heads(x(0)?, *times)?],
-        Kernel::RepeatHeadsGrad { times } => vec![arrange::sum_repeats(x(0)?, *times)?],
-        Kernel::AppendTime => vec![arrange::append_time(x(0)?, x(1)?)?],
-        Kernel::LastTime { rows } => vec![arrange::last_time(x(0)?, *rows)?],
+        Kernel::RepeatHeads(k) => vec![arrange::repeat_heads(x(0)?, k.times)?],
+        Kernel::RepeatHeadsGrad(k) => vec![arrange::sum_repeats(x(0)?, k.times)?],
+        Kernel::AppendTime(_) => vec![arrange::append_time(x(0)?, x(1)?)?],
+        Kernel::LastTime(k) => vec![arrange::last_time(x(0)?, k.rows)?],
 
-        Kernel::Rope { theta, dims, layout, inverse, scaling } => {
+        Kernel::Rope(k) => {
             let rotation = rope::Rotation {
-                theta: theta.to_f64(),
-                dims: *dims,
-                layout: *layout,
-                inverse: *inverse,
-                scaling: *scaling,
+                theta: k.theta.to_f64(),
+                dims: k.dims,
+                layout: k.layout,
+                inverse: k.inverse,
+                scaling: k.scaling,
             };
             let mut tables = context.tables.borrow_mut();
             let time = x(0)?.size().get(1).copied().unwrap_or(0);
@@ -196,135 +181,120 @@ pub(super) fn run(
             let positions = context.each.map_or(&alone[..], |each| each.positions);
             vec![rope::apply(ours()?, x(0)?, positions, rotation, &mut tables)?]
         }
-        Kernel::Attention(scores) => {
-            let operands = attended(scores, operands, 0, 3)?;
-            let (y, lse) = match context.each {
+        Kernel::Attention(k) => {
+            let operands = attended(&k.scores, operands, 0, 3)?;
+            pair(match context.each {
                 Some(each) => {
                     let caches = [each.keys, each.values];
                     attention::forward_each(attention_path(choice)?, operands, caches)?
                 }
                 None => attention::forward(attention_path(choice)?, operands)?,
-            };
-            vec![y, lse]
+            })
         }
-        Kernel::AttentionGrad(scores) => {
-            let of = attended(scores, operands, 1, 6)?;
+        Kernel::AttentionGrad(k) => {
+            let of = attended(&k.scores, operands, 1, 6)?;
             attention::backward(attention_path(choice)?, x(0)?, of, x(4)?, x(5)?)?
         }
-        Kernel::CausalConv { residual, activation, parts, bias, state, kernel: _ } => {
-            let state = if *state { Some(x(parts + 1 + usize::from(*bias))?) } else { None };
+        Kernel::CausalConv(k) => {
             let operands = canon::Operands {
-                inputs: some(operands, 0, *parts)?,
-                weight: x(*parts)?,
-                bias: if *bias { Some(x(parts + 1)?) } else { None },
-                state,
+                inputs: some(operands, 0, k.parts)?,
+                weight: x(k.parts)?,
+                bias: given(k.bias, k.parts + 1)?,
+                state: given(k.state, k.parts + 1 + usize::from(k.bias))?,
             };
-            let options = canon::Options { residual: *residual, activation: *activation };
+            let options = canon::Options { residual: k.residual, activation: k.activation };
             canon::forward(ours()?, operands, options)?
         }
-        Kernel::CausalConvGrad { residual, activation, parts, bias, kernel: _ } => {
-            let grads = some(operands, 0, *parts)?;
+        Kernel::CausalConvGrad(k) => {
+            let grads = some(operands, 0, k.parts)?;
             let operands = canon::Operands {
-                inputs: some(operands, *parts, *parts)?,
-                weight: x(2 * parts)?,
-                bias: if *bias { Some(x(2 * parts + 1)?) } else { None },
+                inputs: some(operands, k.parts, k.parts)?,
+                weight: x(2 * k.parts)?,
+                bias: given(k.bias, 2 * k.parts + 1)?,
                 state: None,
             };
-            let options = canon::Options { residual: *residual, activation: *activation };
-            let gradients = canon::backward(ours()?, grads, operands, options)?;
-            let mut results = gradients.inputs;
-            results.push(gradients.weight);
-            results.extend(gradients.bias);
-            results
+            let options = canon::Options { residual: k.residual, activation: k.activation };
+            convolved(canon::backward(ours()?, grads, operands, options)?)
         }
-        Kernel::CausalConvState { kernel, parts, state } => {
-            let state = if *state { Some(x(*parts)?) } else { None };
-            vec![canon::next_state_of(some(operands, 0, *parts)?, *kernel, state)?]
+        Kernel::CausalConvState(k) => {
+            let state = given(k.state, k.parts)?;
+            vec![canon::next_state_of(some(operands, 0, k.parts)?, k.kernel, state)?]
         }
-        Kernel::ConvSwiGlu { residual, bias, state, kernel: _ } => {
+        Kernel::ConvSwiGlu(k) => {
             let operands = canon::Operands {
                 inputs: some(operands, 0, 2)?,
                 weight: x(2)?,
-                bias: if *bias { Some(x(3)?) } else { None },
-                state: if *state { Some(x(3 + usize::from(*bias))?) } else { None },
+                bias: given(k.bias, 3)?,
+                state: given(k.state, 3 + usize::from(k.bias))?,
             };
-            vec![canon::gated::forward(ours()?, operands, *residual)?]
+            vec![canon::gated::forward(ours()?, operands, k.residual)?]
         }
-        Kernel::ConvSwiGluGrad { residual, bias, kernel: _ } => {
+        Kernel::ConvSwiGluGrad(k) => {
             let operands = canon::Operands {
                 inputs: some(operands, 1, 2)?,
                 weight: x(3)?,
-                bias: if *bias { Some(x(4)?) } else { None },
+                bias: given(k.bias, 4)?,
                 state: None,
             };
-            let gradients = canon::gated::backward(ours()?, x(0)?, operands, *residual)?;
-            let mut results = gradients.inputs;
-            results.push(gradients.weight);
-            results.extend(gradients.bias);
-            results
+            convolved(canon::gated::backward(ours()?, x(0)?, operands, k.residual)?)
         }
-        Kernel::Shift { state } => {
-            let past = if *state { Some(x(1)?) } else { None };
-            vec![arrange::shift(x(0)?, past)?]
-        }
-        Kernel::ShiftGrad => vec![arrange::shift_grad(x(0)?)?],
-        Kernel::Scan { scan, state, scale, steps } => {
-            let count = scan.definition().operands.len();
-            let state = if *state { Some(x(count)?) } else { None };
-            let settings = scan::Settings { scale: scale.map(Root::to_f64), steps: *steps };
-            let operands = some(operands, 0, count)?;
-            let scanned = scan::forward(*scan, ours()?, operands, state, settings)?;
+        Kernel::Shift(k) => vec![arrange::shift(x(0)?, given(k.state, 1)?)?],
+        Kernel::ShiftGrad(_) => vec![arrange::shift_grad(x(0)?)?],
+        Kernel::Scan(k) => {
+            let count = k.scan.operands.len();
+            let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
+            let (operands, state) = (some(operands, 0, count)?, given(k.state, count)?);
+            let scanned = scan::forward(recurrence(k.scan)?, ours()?, operands, state, settings)?;
             vec![scanned.y, scanned.state]
         }
-        Kernel::ScanGrad { scan, scale, steps } => {
-            let count = scan.definition().operands.len();
-            let settings = scan::Settings { scale: scale.map(Root::to_f64), steps: *steps };
-            scan::backward(*scan, ours()?, x(0)?, some(operands, 1, count)?, settings)?
+        Kernel::ScanGrad(k) => {
+            let operands = some(operands, 1, k.scan.operands.len())?;
+            let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
+            scan::backward(recurrence(k.scan)?, ours()?, x(0)?, operands, settings)?
         }
 
-        Kernel::CrossEntropy { nll_square, z_loss } => {
+        Kernel::CrossEntropy(k) => {
             let loss::Losses { nll, lse, loss, counted, likeliest: _ } =
-                loss::forward(ours()?, x(0)?, x(1)?, terms(nll_square, z_loss))?;
+                loss::forward(ours()?, x(0)?, x(1)?, terms(k.nll_square, k.z_loss))?;
             vec![nll, lse, loss, counted]
         }
-        Kernel::ShiftTargets { by } => vec![arrange::shift_targets(x(0)?, *by)?],
-        Kernel::CrossEntropyGrad { nll_square, z_loss, weight } => {
+        Kernel::ShiftTargets(k) => vec![arrange::shift_targets(x(0)?, k.by)?],
+        Kernel::CrossEntropyGrad(k) => {
             let kept = loss::Kept { targets: x(1)?, nll: x(2)?, lse: x(3)? };
-            let (terms, over) = (terms(nll_square, z_loss), context.consumes_first);
-            let scale = weight.to_f64() * number(4)?;
+            let (terms, over) = (terms(k.nll_square, k.z_loss), context.consumes_first);
+            let scale = k.weight.to_f64() * number(4)?;
             vec![loss::backward(ours()?, x(0)?, kept, scale, terms, over)?]
         }
-        Kernel::Argmax => vec![loss::argmax(x(0)?)?],
-        Kernel::HeadLoss { bias, nll_square, z_loss, rows } => {
+        Kernel::Argmax(_) => vec![loss::argmax(x(0)?)?],
+        Kernel::HeadLoss(k) => {
             let (path, product) = head_path(choice)?;
-            let head = head(operands, *bias, product, terms(nll_square, z_loss), *rows)?;
+            let head = head(operands, k.bias, product, terms(k.nll_square, k.z_loss), k.rows)?;
             let scores = head_loss::forward(path, head)?;
             vec![scores.nll, scores.loss, scores.counted, scores.argmax]
         }
-        Kernel::HeadLossGrad { bias, nll_square, z_loss, rows, weight } => {
+        Kernel::HeadLossGrad(k) => {
             let (path, product) = head_path(choice)?;
-            let head = head(operands, *bias, product, terms(nll_square, z_loss), *rows)?;
-            let scale = weight.to_f64() * number(3 + usize::from(*bias))?;
+            let head = head(operands, k.bias, product, terms(k.nll_square, k.z_loss), k.rows)?;
+            let scale = k.weight.to_f64() * number(3 + usize::from(k.bias))?;
             let made = head_loss::backward(path, head, scale)?;
             [made.loss, made.counted, made.x, made.weight].into_iter().chain(made.bias).collect()
         }
 
-        Kernel::Accumulate => vec![update::accumulate(x(0)?, x(1)?)?],
-        Kernel::GradNorm => vec![update::grad_norm(ours()?, operands)?],
-        Kernel::Clip { max } => vec![update::clip(x(0)?, max.map(|max| max.to_f64()))?],
-        Kernel::Muon { muon: constants, decay, rate } => {
+        Kernel::Accumulate(_) => vec![update::accumulate(x(0)?, x(1)?)?],
+        Kernel::GradNorm(_) => vec![update::grad_norm(ours()?, operands)?],
+        Kernel::Clip(k) => vec![update::clip(x(0)?, k.max.map(|max| max.to_f64()))?],
+        Kernel::Muon(k) => {
             let update = muon::Update { p: x(0)?, g: x(1)?, m: x(2)?, coefficient: x(3)? };
             let options = muon::Muon {
-                momentum: constants.momentum.to_f64(),
-                nesterov: constants.nesterov,
-                scale: constants.scale,
-                decay: decay.to_f64(),
-                lr: rate.to_f64() * number(4)?,
+                momentum: k.momentum.to_f64(),
+                nesterov: k.nesterov,
+                scale: k.scale,
+                decay: k.decay.to_f64(),
+                lr: k.rate.to_f64() * number(4)?,
             };
-            let (p, m) = muon::muon(ours()?, update, options)?;
-            vec![p, m]
+            pair(muon::muon(ours()?, update, options)?)
         }
-        Kernel::AdamW { beta1, beta2, eps, decay, rate } => {
+        Kernel::AdamW(k) => {
             let update = update::Update {
                 p: x(0)?,
                 g: x(1)?,
@@ -334,11 +304,11 @@ pub(super) fn run(
                 copy: context.copy,
             };
             let options = update::AdamW {
-                beta1: beta1.to_f64(),
-                beta2: beta2.to_f64(),
-                eps: eps.to_f64(),
-                decay: decay.to_f64(),
-                lr: rate.to_f64() * number(5)?,
+                beta1: k.beta1.to_f64(),
+                beta2: k.beta2.to_f64(),
+                eps: k.eps.to_f64(),
+                decay: k.decay.to_f64(),
+                lr: k.rate.to_f64() * number(5)?,
                 step: integer(6)?,
             };
             let (p, m, v) = update::adamw(ours()?, update, options)?;
@@ -347,14 +317,27 @@ pub(super) fn run(
     })
 }
 
+/// The gradients of inputs, weight and bias of a convolution, in this order.
+fn convolved(gradients: canon::Gradients) -> Vec<Tensor> {
+    let parameters = [gradients.weight].into_iter().chain(gradients.bias);
+    gradients.inputs.into_iter().chain(parameters).collect()
+}
+
+fn pair((first, second): (Tensor, Tensor)) -> Vec<Tensor> {
+    vec![first, second]
+}
+
+fn function(definition: &Scalar) -> Result<Function, KernelError> {
+    Function::of(definition).ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
+}
+
+fn recurrence(definition: &Recurrence) -> Result<Scan, KernelError> {
+    Scan::of(definition).ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
+}
+
 fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
     let Choice::Attention(path) = choice else { return Err(not_for(choice)) };
     Ok(path)
-}
-
-fn experts_form(choice: Choice) -> Result<experts::Form, KernelError> {
-    let Choice::Experts(form) = choice else { return Err(not_for(choice)) };
-    Ok(form)
 }
 
 fn head_path(choice: Choice) -> Result<(Path, Product), KernelError> {
@@ -387,7 +370,7 @@ fn attended<'a>(
     })
 }
 
-fn terms(nll_square: &Decimal, z_loss: &Decimal) -> loss::Terms {
+fn terms(nll_square: Decimal, z_loss: Decimal) -> loss::Terms {
     loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn divided(mut plan: Plan, lengths: &[i64]) -> Plan {
     // Sums and updates are elementwise: each result has the shape of the step's first operand that is a piece.
     for step in &plan.steps {
         let piece = step.inputs.iter().find_map(|id| known.get(id).copied());
-        if let (Some(piece), Kernel::Accumulate | Kernel::AdamW { .. }) = (piece, &step.kernel) {
+        if let (Some(piece), Kernel::Accumulate(_) | Kernel::AdamW(_)) = (piece, &step.kernel) {
             known.extend(step.outputs.iter().map(|id| (*id, piece)));
         }
     }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::Graph;
-use compiler::plan::{DType, Extent, Function, Input, Kernel, Precision, Processor, Value};
+use compiler::kernel::{self, Kernel};
+use compiler::op::Function;
+use compiler::plan::{DType, Extent, Input, Precision, Processor, Value};
 use compiler::plans;
 use compiler::program::{Program, Std};
 use gpu::{Constant, Launched, Value as Argument};
@@ -169,9 +171,11 @@ fn functions_of_one_number_are_single_operations_on_a_gpu() {
     // libtorch rounds between the operations of these.
     let several = [Function::Sigmoid, Function::Tanh, Function::Reciprocal];
     for function in Function::ALL.iter().copied() {
-        let grad = Kernel::PointwiseGrad(function);
+        let definition = function.definition();
+        let grad = kernel::PointwiseGrad { function: definition }.into();
+        let forward = kernel::Pointwise { function: definition }.into();
         for x in [&f32, &bf16] {
-            let forward = |machine| choose(&Kernel::Pointwise(function), &[x], machine, false);
+            let forward = |machine| choose(&forward, &[x], machine, false);
             let backward = |machine| choose(&grad, &[x, x], machine, false);
             let single = match several.contains(&function) {
                 true => Choice::Library,
@@ -207,13 +211,15 @@ fn widened(family: Family) -> BTreeSet<String> {
             && widen::widens_bf16(&step.kernel, **choice, any(DType::F32))
     });
     let named = widened.map(|(step, _)| {
-        if let Kernel::Pointwise(function) = &step.kernel {
-            format!("{function:?}")
-        } else if let Kernel::PointwiseGrad(function) = &step.kernel {
-            format!("{function:?}'")
+        let name = |function| Function::of(function).map(|function| format!("{function:?}"));
+        let named = if let Kernel::Pointwise(k) = &step.kernel {
+            name(k.function)
+        } else if let Kernel::PointwiseGrad(k) = &step.kernel {
+            name(k.function).map(|name| name + "'")
         } else {
-            step.kernel.name().to_owned()
-        }
+            None
+        };
+        named.unwrap_or_else(|| step.kernel.name().to_owned())
     });
     named.collect()
 }
@@ -242,7 +248,9 @@ fn single_gradients_are_the_composed_ones() {
     let dy = Tensor::linspace(-3.0, 2.0, 4001, (Kind::Float, Device::Cpu));
     let mut single = 0;
     for function in Function::ALL.iter().copied() {
-        let Some(gradient) = pointwise::single_gradient(function) else { continue };
+        let gradient = pointwise::single_gradient(function);
+        assert_eq!(gradient.is_some(), function.definition().single_gradient, "{function:?}");
+        let Some(gradient) = gradient else { continue };
         single += 1;
         let y = pointwise::apply(function, &x).unwrap();
         let kept = if function == Function::Exp { &y } else { &x };

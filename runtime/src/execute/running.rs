@@ -128,7 +128,7 @@ impl Running<'_> {
                 each: None,
             };
             let results = match (&step.kernel, self.norm) {
-                (Kernel::GradNorm, Some(norm)) => vec![Tensor::from(norm)],
+                (Kernel::GradNorm(_), Some(norm)) => vec![Tensor::from(norm)],
                 (kernel, _) => self.executor.compute(n, kernel, *choice, &operands, &context)?,
             };
             if results.len() != step.outputs.len() {

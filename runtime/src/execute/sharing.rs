@@ -18,15 +18,9 @@ impl Roots {
         let count = plan.values.len();
         let mut roots = Self { of: (0..count).collect(), lodgers: vec![1; count] };
         for step in &plan.steps {
-            let over = step.kernel.writes_over();
             for (n, output) in step.outputs.iter().enumerate() {
-                let from = match over.iter().find(|(o, _)| *o == n) {
-                    Some((_, input)) => step.inputs.get(*input),
-                    None if step.kernel.is_view() => step.inputs.first(),
-                    None => None,
-                };
-                if let Some(from) = from {
-                    roots.join(*output, *from);
+                if let Some(from) = step.shares(n) {
+                    roots.join(*output, from);
                 }
             }
         }

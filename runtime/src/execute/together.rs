@@ -11,7 +11,8 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::StateId;
-use compiler::plan::{Extent, Input, Kernel, Output, Sizes, StatePart, Step, ValId};
+use compiler::kernel::{Apart, Kernel};
+use compiler::plan::{Extent, Input, Output, Sizes, StatePart, Step, ValId};
 use tch::Tensor;
 
 use self::rows::{Layout, Shared};
@@ -36,34 +37,21 @@ pub struct Piece<'a> {
     pub logits: usize,
 }
 
-/// Whether a step computes each row alone, with the same operations for any number of rows. `most`: rows of a sequence.
-fn is_by_row(kernel: &Kernel, choice: Choice, most: usize) -> bool {
-    match (kernel, choice) {
-        // libtorch's product sums in an order that depends on the number of rows.
-        (Kernel::Linear { .. }, Choice::Product(Product::FewRows(_, few))) => most <= few,
-        (
-            Kernel::RmsNorm { .. }
-            | Kernel::GatedRmsNorm { .. }
-            | Kernel::L2Norm { .. }
-            | Kernel::SwiGlu,
-            Choice::Ours(Path::Fused(_)),
-        ) => true,
-        // One rounding of each element, or none.
-        (
-            Kernel::Embed
-            | Kernel::Add
-            | Kernel::Mul
-            | Kernel::Scale { .. }
-            | Kernel::Offset { .. }
-            | Kernel::Cast { .. }
-            | Kernel::Split { .. }
-            | Kernel::Concat
-            | Kernel::RepeatHeads { .. }
-            | Kernel::Reshape { .. },
-            _,
-        ) => true,
-        (_, _) => false,
-    }
+/// Whether a step computes each token, or each sequence, by itself, with the same operations whatever is beside it.
+/// `most`: tokens of a sequence.
+fn is_apart(kernel: &Kernel, choice: Choice, apart: Apart, most: usize) -> bool {
+    kernel.facts().apart == apart
+        && match choice {
+            // libtorch's product sums in an order that depends on the number of rows.
+            Choice::Product(Product::FewRows(_, few)) => most <= few,
+            Choice::Ours(Path::Fused(_)) | Choice::View | Choice::Library => true,
+            Choice::Product(Product::Library | Product::ByRow(_) | Product::Tiles(_))
+            | Choice::Ours(Path::Cuda(_) | Path::Reference(_))
+            | Choice::SingleOperation
+            | Choice::Head(..)
+            | Choice::Attention(_)
+            | Choice::Experts(_) => false,
+        }
 }
 
 /// How a step is done.
@@ -233,27 +221,18 @@ impl<'a> Together<'a> {
             plan.outputs.iter().any(|(output, of)| of == id && matches!(output, Output::State(..)))
         };
         let way = |(step, choice): (&Step, &Choice)| {
-            let by_row = is_by_row(&step.kernel, *choice, self.rows.most());
+            let most = self.rows.most();
+            let is_apart = |apart| is_apart(&step.kernel, *choice, apart, most);
             match (&step.kernel, choice) {
                 (_, _) if step.outputs.iter().all(|id| self.is_one(*id)) => Way::Once,
-                (_, _) if by_row && self.is_of_rows(step) => Way::Joined,
-                (Kernel::Rope { .. }, Choice::Ours(Path::Fused(_))) if self.turns(step) => {
-                    Way::Joined
-                }
-                (Kernel::AppendTime, _) if step.outputs.iter().all(grows) => Way::Appended,
+                (_, _) if is_apart(Apart::Tokens) && self.is_of_rows(step) => Way::Joined,
+                (_, _) if is_apart(Apart::Sequences) && self.is_of_items(step) => Way::Batched,
+                (Kernel::Rope(_), Choice::Ours(Path::Fused(_))) if self.turns(step) => Way::Joined,
+                (Kernel::AppendTime(_), _) if step.outputs.iter().all(grows) => Way::Appended,
                 (Kernel::Attention(_), Choice::Attention(attention::Path::Fused(_)))
                     if step.outputs.iter().skip(1).all(|id| step.drop_after.contains(id)) =>
                 {
                     Way::Attended
-                }
-                (
-                    Kernel::CausalConv { .. } | Kernel::ConvSwiGlu { .. },
-                    Choice::Ours(Path::Fused(_)),
-                )
-                | (Kernel::CausalConvState { .. } | Kernel::Shift { .. }, _)
-                    if self.is_of_items(step) =>
-                {
-                    Way::Batched
                 }
                 (_, _) => Way::Split,
             }
@@ -305,7 +284,7 @@ impl<'a> Together<'a> {
         let steps = plan.steps.iter().zip(&self.executor.choices).zip(ways).rev();
         for ((step, choice), way) in steps {
             let is_few = |id: &ValId| few.get(id.0 as usize).copied().unwrap_or(false);
-            if is_by_row(&step.kernel, *choice, self.kept.most())
+            if is_apart(&step.kernel, *choice, Apart::Tokens, self.kept.most())
                 && self.is_of_rows(step)
                 && step.outputs.iter().all(is_few)
             {

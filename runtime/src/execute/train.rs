@@ -411,7 +411,7 @@ impl Trainer {
             | Input::Right(_) => Err(unknown(input)),
         };
         let steps = &self.update.plan().steps;
-        let known = steps.iter().position(|step| matches!(step.kernel, Kernel::GradNorm));
+        let known = steps.iter().position(|step| matches!(step.kernel, Kernel::GradNorm(_)));
         let known = known.ok_or_else(|| ExecuteError::new("the update plan has no norm"))?;
         let mut running = self.update.begin(|input| give(input).map(Some), norm)?;
         running.write_copies(copies);
@@ -434,7 +434,7 @@ fn copied(micro: &Executor, update: &Executor) -> Vec<ParamId> {
         .collect();
     let steps = update.plan.steps.iter().zip(&update.choices);
     let copying = steps.filter(|(step, choice)| {
-        matches!(step.kernel, Kernel::AdamW { .. }) && matches!(choice, Choice::Ours(Path::Cuda(_)))
+        matches!(step.kernel, Kernel::AdamW(_)) && matches!(choice, Choice::Ours(Path::Cuda(_)))
     });
     let updated = copying.filter_map(|(step, _)| params.get(step.inputs.first()?).copied());
     updated.filter(|param| rounded.contains(param)).collect()

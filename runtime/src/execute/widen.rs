@@ -3,7 +3,7 @@
 //! In: a step's kernel and operands, and the dtypes of its results in the plan. Out: results in those dtypes. Must stay
 //! true: each result is rounded once, to the nearest bf16, ties to even; a kernel that takes bf16 itself computes in f32.
 
-use compiler::plan::Kernel;
+use compiler::kernel::Kernel;
 use tch::{Kind, Tensor};
 
 use super::Choice;
@@ -48,7 +48,7 @@ pub(super) fn run(
 
 /// Whether bf16 operands get copies in f32. Products of an f32 with a bf16 tensor are f32.
 pub(super) fn widens_bf16(kernel: &Kernel, choice: Choice, with_f32: bool) -> bool {
-    !choice.takes_bf16() && (with_f32 || !kernel.reads_bf16())
+    !choice.takes_bf16() && (with_f32 || !kernel.facts().reads_bf16)
 }
 
 fn is_float(kind: Kind) -> bool {

@@ -1,7 +1,7 @@
 //! Functions of one number and their gradients, by libtorch. A gradient reads the operand or the result, as
 //! `keeps_result` of the function's definition says.
 
-use compiler::plan::Function;
+use compiler::op::Function;
 use tch::{TchError, Tensor};
 
 use super::KernelError;

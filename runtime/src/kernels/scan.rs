@@ -19,7 +19,7 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-use compiler::plan::Scan;
+use compiler::op::Scan;
 use tch::{Device, Kind, Tensor};
 
 use super::path::{self, Path};

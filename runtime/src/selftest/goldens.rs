@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use compiler::plan::{DType, Extent, Kernel, Loss, Options, Scan, Sizes, Value};
+use compiler::kernel::{self, Kernel};
+use compiler::op::Scan;
+use compiler::plan::{DType, Extent, Loss, Options, Sizes, Value};
 use interop::import::{self, Request as Import};
 use tch::{Device, Kind, Tensor};
 
@@ -329,14 +331,14 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(kernel: Kernel, operands: Vec<&'a Tensor>) -> Self {
+    fn new(kernel: impl Into<Kernel>, operands: Vec<&'a Tensor>) -> Self {
         let value = |x: &&Tensor| Value {
             name: "x".into(),
             dims: x.size().into_iter().map(Extent::Fixed).collect(),
             dtype: if x.kind() == Kind::BFloat16 { DType::Bf16 } else { DType::F32 },
         };
         let types = operands.iter().map(value).collect();
-        Self { kernel, operands, types }
+        Self { kernel: kernel.into(), operands, types }
     }
 
     fn choice(&self, machine: Machine) -> Choice {
@@ -354,13 +356,12 @@ impl<'a> Call<'a> {
 
 /// The scan, then its gradient.
 fn calls<'a>(scan: Scan, operands: &'a [Tensor], dy: &'a Tensor) -> [Call<'a>; 2] {
+    let (scan, steps) = (scan.definition(), 1);
+    let forward = kernel::Scan { scan, state: false, scale: None, steps };
     let backward = [dy].into_iter().chain(operands).collect();
     [
-        Call::new(
-            Kernel::Scan { scan, state: false, scale: None, steps: 1 },
-            operands.iter().collect(),
-        ),
-        Call::new(Kernel::ScanGrad { scan, scale: None, steps: 1 }, backward),
+        Call::new(forward, operands.iter().collect()),
+        Call::new(kernel::ScanGrad { scan, scale: None, steps }, backward),
     ]
 }
 

@@ -3,7 +3,8 @@
 //! In: nothing. Out: gpu/tests/cases.safetensors, written with CANONC_UPDATE_GPU_CASES=1. Must stay true: the committed
 //! file is what the fused CPU kernels compute; operands are exact in bf16, so that one file serves both dtypes.
 
-use compiler::plan::{Activation, Gate, RopeLayout, RopeScaling, Scan};
+use compiler::op::Scan;
+use compiler::plan::{Activation, Gate, RopeLayout, RopeScaling};
 use runtime::kernels::path::{self, Path};
 use runtime::kernels::{
     canon, gated_norm, l2_norm, linear, loss, norm, rope, scan, swiglu, update,

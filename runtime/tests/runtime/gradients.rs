@@ -4,10 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::Graph;
-use compiler::op;
-use compiler::plan::{
-    Input, Kernel, Loss, Options, Output, Plan, Recompute, Scan, Sizes, TrainOptions, Value,
-};
+use compiler::kernel::{CrossEntropy, Kernel};
+use compiler::op::{self, Scan};
+use compiler::plan::{Input, Loss, Options, Output, Plan, Recompute, Sizes, TrainOptions, Value};
 use compiler::plans;
 use runtime::execute::{KernelRequest, Machine, Sums, Trainer, compute};
 use runtime::weights::Weights;
@@ -81,7 +80,7 @@ fn by_autograd(
         let operands: Vec<&Tensor> = step.inputs.iter().map(|id| &values[&id.0]).collect();
         let types: Vec<&Value> = step.inputs.iter().map(|id| plan.value(*id).unwrap()).collect();
         let results = compute(&step.kernel, &types, &operands, machine, sizes).unwrap();
-        if let Kernel::CrossEntropy { nll_square, z_loss } = &step.kernel {
+        if let Kernel::CrossEntropy(CrossEntropy { nll_square, z_loss }) = &step.kernel {
             // The kernel's own sum is a plain number; this one is differentiable.
             let counts = targets.ne(-100).to_kind(Kind::Double);
             let (nll, lse) = (&results[0], &results[1]);

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use compiler::graph::Graph;
+use compiler::kernel::{Kernel, TopK};
 use compiler::number::{Ratio, Root};
-use compiler::plan::{Input, Kernel, Loss, Output, Sizes, Value as Planned};
+use compiler::plan::{Input, Loss, Output, Sizes, Value as Planned};
 use compiler::plans;
 use compiler::program::{Program, Std};
 use runtime::execute::{Carried, Machine, Streamer, compute};
@@ -380,7 +381,7 @@ impl Check<'_> {
         }
         let sizes = Sizes { batch, time, past: 0 };
         for step in &plan.steps {
-            let results = if matches!(step.kernel, Kernel::CrossEntropyGrad { .. }) {
+            let results = if matches!(step.kernel, Kernel::CrossEntropyGrad(_)) {
                 vec![seed.shallow_clone()]
             } else {
                 let operands: Vec<&Tensor> = step.inputs.iter().map(|id| &values[&id.0]).collect();
@@ -389,10 +390,10 @@ impl Check<'_> {
                 compute(&step.kernel, &types, &operands, machine, sizes)
                     .unwrap_or_else(|error| panic!("{}: {error}", case.name()))
             };
-            if let Kernel::CrossEntropy { .. } = step.kernel {
+            if let Kernel::CrossEntropy(_) = step.kernel {
                 self.results(&values[&step.inputs[0].0], "in training");
             }
-            if let Kernel::TopK { count, .. } = step.kernel
+            if let Kernel::TopK(TopK { count, .. }) = step.kernel
                 && case.about["params"]["top_k"].as_i64() == Some(count)
             {
                 let gold = case.tensor("out/experts");

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use compiler::plan::Scan;
+use compiler::op::Scan;
 use runtime::kernels::path::{Path, Reason};
 use runtime::kernels::scan::{self, Scanned, Settings};
 use tch::{Device, Kind, Tensor};

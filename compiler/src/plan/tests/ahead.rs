@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor::{Random, Tensor};
 use super::{checked, graph, options, parameters, run, tokens};
 use crate::graph::{Graph, ParamId};
+use crate::kernel::tensor::{Random, Tensor};
 use crate::number::{Ratio, Root};
 use crate::plan::{
     IGNORED, Input, Loss, Options, Output, Plan, Recompute, Stream, TERMS, ahead_term,

@@ -1,8 +1,8 @@
 //! Auxiliary losses: their sums, and the gradients of the whole training loss against finite differences.
 
-use super::tensor::{Random, Tensor};
 use super::{checked, graph, options, parameters, run, tokens};
 use crate::graph::ParamId;
+use crate::kernel::tensor::{Random, Tensor};
 use crate::number::{Ratio, Root};
 use crate::plan::{Input, Loss, Options, Output, Recompute};
 use crate::plans::{evaluate, train};

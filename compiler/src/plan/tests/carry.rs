@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor::{Random, Tensor};
 use super::{checked, graph, options, run, tokens};
 use crate::graph::{Graph, ParamId};
+use crate::kernel::tensor::{Random, Tensor};
 use crate::plan::{Input, Loss, Output, Recompute};
 use crate::plans::train;
 

@@ -3,45 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::tensor::{Random, Tensor};
 use super::{checked, graph, options, parameters, run, tokens};
 use crate::graph::{Graph, ParamId};
-use crate::plan::{Input, Kernel, Loss, Options, Output, Plan, Recompute, Stream, TrainOptions};
+use crate::kernel::tensor::{Random, Tensor};
+use crate::kernel::{self, Definition, Kernel};
+use crate::plan::{Input, Loss, Options, Output, Plan, Recompute, Sizes, Stream, TrainOptions};
 use crate::plans::{evaluate, forward, train};
-
-/// A block of Philox4x32-10 (Salmon et al. 2011, section 3.3).
-fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    for _ in 0..10 {
-        let [a, b] = [u64::from(x[0]) * 0xd251_1f53, u64::from(x[2]) * 0xcd9e_8d57]
-            .map(|p| [(p >> 32) as u32, p as u32]);
-        x = [b[0] ^ x[1] ^ key[0], b[1], a[0] ^ x[3] ^ key[1], a[1]];
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
-    }
-    x
-}
-
-pub(super) fn dropout(x: &[&Tensor], rate: f64, place: &str) -> Tensor {
-    let [x, key, window] = x else { panic!("{} operands", x.len()) };
-    let mut hasher = blake3::Hasher::new_derive_key("canonc 1 dropout");
-    hasher.update(&(key.data[0] as i64).to_le_bytes()).update(place.as_bytes());
-    let hash = hasher.finalize();
-    let word = |at: usize| u32::from_le_bytes(hash.as_bytes()[4 * at..][..4].try_into().unwrap());
-    let row = x.data.len() / x.dims[0];
-    let threshold = (rate * f64::from(u32::MAX) + rate).round() as u64;
-    x.like(
-        x.data
-            .iter()
-            .enumerate()
-            .map(|(i, x)| {
-                let (window, e) = (window.data[0] as u64 + (i / row) as u64, (i % row) as u64);
-                let (window, block) = ([window as u32, (window >> 32) as u32], e / 4);
-                let counter = [block as u32, (block >> 32) as u32, window[0], window[1]];
-                let word = philox(counter, [word(0), word(1)])[e as usize % 4];
-                if u64::from(word) < threshold { 0.0 } else { x * (1.0 / (1.0 - rate)) }
-            })
-            .collect(),
-    )
-}
 
 const TEXT: &str = "
   block dropped(x) { dropout(x, 0.3) }
@@ -234,13 +201,17 @@ fn only_training_drops() {
     assert!(graph.has_dropout());
 }
 
+const SIZES: Sizes = Sizes { batch: 4, time: 50, past: 0 };
+
 /// Kept numbers are scaled so that the mean stays, and a rate's share is dropped.
 #[test]
 fn the_share_of_zeros_is_the_rate() {
     let ones = Tensor::from_fn(vec![4, 50, 100], |_| 1.0);
-    for rate in [0.1, 0.5, 0.9] {
+    for rate in ["0.1", "0.5", "0.9"] {
         let [key, window] = [3.0, 9.0].map(Tensor::number);
-        let y = dropout(&[&ones, &key, &window], rate, "dropout");
+        let kernel = kernel::Dropout { rate: super::decimal(rate), place: "dropout".into() };
+        let [y] = kernel.value(&[&ones, &key, &window], SIZES).try_into().unwrap();
+        let rate: f64 = rate.parse().unwrap();
         let share = y.data.iter().filter(|y| **y == 0.0).count() as f64 / 20_000.0;
         let noise = libm::sqrt(rate * (1.0 - rate) / 20_000.0);
         assert!((share - rate).abs() < 4.0 * noise, "{rate}: {share}");

@@ -1,14 +1,11 @@
-//! Compares the plan to the release: logits, loss, every gradient and ten AdamW steps of one published
-//! configuration of each family.
-//!
-//! In: `tests/golden/models/*.safetensors`, a double-precision evaluation of the reference code, stored as
-//! f32 (tests/golden/models/README.md). Must stay true: differences are at most the rounding of the stored values.
+//! Compares the plan to the release: logits, loss, every gradient and ten AdamW steps of one published configuration of
+//! each family, from a double-precision evaluation of the reference code (tests/golden/models/README.md).
 
 use std::collections::BTreeMap;
 
-use super::tensor::Tensor;
 use super::{checked, graph, options, run};
 use crate::graph::{Graph, ParamId};
+use crate::kernel::tensor::Tensor;
 use crate::plan::{IGNORED, Input, Loss, Options, Output, Recompute, Stream, TrainPlan};
 use crate::plans::{forward, train};
 

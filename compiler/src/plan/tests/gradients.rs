@@ -1,8 +1,8 @@
 //! Compares every gradient rule to central differences of the plan's own loss.
 
-use super::tensor::{Random, Tensor};
 use super::{checked, compiled, decimal, graph, options, parameters, run, tokens};
 use crate::graph::{Graph, NodeKind, ParamId};
+use crate::kernel::tensor::{Random, Tensor};
 use crate::op::{self, Time};
 use crate::plan::{IGNORED, Input, Loss, Options, Output, Recompute, Stream};
 use crate::plans::{forward, train};

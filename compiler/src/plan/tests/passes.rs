@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{checked, graph, options};
+use crate::kernel::CausalConv;
 use crate::plan::{
     DType, Extent, Input, Kernel, Loss, Options, Output, Phase, Plan, Recompute, Sizes, Step,
     Stream,
@@ -30,7 +31,7 @@ fn a_canon_fill_reads_its_operands_where_they_lie() {
     assert_eq!((count(&plan, "causal_conv"), count(&plan, "conv_swiglu")), (9, 3));
     assert_eq!(count(&plan, "concat") + count(&plan, "split"), 0);
     let widest = plan.steps.iter().filter_map(|s| {
-        let Kernel::CausalConv { parts, .. } = s.kernel else { return None };
+        let Kernel::CausalConv(CausalConv { parts, .. }) = s.kernel else { return None };
         Some(parts)
     });
     assert_eq!(widest.max(), Some(3));

@@ -1,9 +1,9 @@
 //! Recurrences that are cases of faster ones: found where the graph proves it, and nowhere else; the same results.
 
 use super::gradients::probe;
-use super::tensor::{Random, Tensor};
 use super::{checked, options, parameters, run, tokens};
 use crate::graph::ParamId;
+use crate::kernel::tensor::{Random, Tensor};
 use crate::plan::{Input, Loss, Options, Output, Plan, Recompute, Stream};
 use crate::plans::{forward, train};
 

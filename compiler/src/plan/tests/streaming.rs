@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::tensor::{Random, Tensor};
 use super::{checked, graph, parameters, run, tokens};
 use crate::graph::{Graph, StateId};
+use crate::kernel::tensor::{Random, Tensor};
 use crate::lower::state_parts;
 use crate::plan::{Extent, Input, Options, Output, Plan, Stream};
 use crate::plans::forward;

@@ -314,8 +314,7 @@ impl<'a> Writer<'a> {
         operands: &[String],
     ) -> Result<Vec<String>, ForeignError> {
         let module_call = self.module_call(primitive, operands);
-        let expression = functions::expression(primitive.name);
-        let call = match module_call.as_deref().or(expression) {
+        let call = match module_call.as_deref().or(primitive.torch) {
             // `torch.split` returns a tuple, even of one.
             Some(text) if primitive.name == "split" && node.types.len() == 1 => {
                 filled(text, operands, attrs) + "[0]"

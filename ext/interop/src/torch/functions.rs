@@ -1,9 +1,6 @@
-//! The PyTorch functions of the primitives, one file each under `ext/interop/torch/`.
-//!
-//! In: the name of a primitive, and whether a text calls a function. Out: an expression, or the functions' texts. Must
-//! stay true: every primitive has exactly one of both; a function comes after those that it calls.
+//! The PyTorch functions of primitives that are no single expression, one file each under `ext/interop/torch/`.
 
-/// Name and text of each function.
+/// Name and text of each function, after those that it calls.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("wide", include_str!("../../torch/wide.py")),
     ("without_autocast", include_str!("../../torch/without_autocast.py")),
@@ -38,39 +35,6 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("ssd_scan", include_str!("../../torch/ssd_scan.py")),
     ("top_k", include_str!("../../torch/top_k.py")),
 ];
-
-/// Primitives that are an expression of PyTorch: operands are `{0}`, `{1}`, configuration is `{name}`.
-const EXPRESSIONS: &[(&str, &str)] = &[
-    ("add", "{0} + {1}"),
-    ("ahead_loss", "{0}"),
-    ("aux_loss", "{0}"),
-    ("channel_softmax", "torch.softmax({0}, dim=-1)"),
-    ("dropout", "F.dropout({0}, {rate}, self.training)"),
-    ("exp", "torch.exp({0})"),
-    ("f32", "wide({0})"),
-    ("heads", "{0}.unflatten(-1, ({count}, -1))"),
-    ("log", "torch.log({0})"),
-    ("logsigmoid", "F.logsigmoid({0})"),
-    ("mean", "{0}.mean(-1, keepdim=True)"),
-    ("merge", "{0}.flatten(-2)"),
-    ("mul", "{0} * {1}"),
-    ("offset", "{0} + {by}"),
-    ("reciprocal", "torch.reciprocal({0})"),
-    ("relu", "F.relu({0})"),
-    ("repeat_heads", "{0}.repeat_interleave({times}, dim=-2)"),
-    ("scale", "{0} * {by}"),
-    ("sigmoid", "torch.sigmoid({0})"),
-    ("silu", "F.silu({0})"),
-    ("softplus", "F.softplus({0})"),
-    ("split", "torch.split({0}, {widths}, dim=-1)"),
-    ("sum", "{0}.sum(-1, keepdim=True)"),
-    ("tanh", "torch.tanh({0})"),
-];
-
-/// The expression of a primitive that has one.
-pub(super) fn expression(name: &str) -> Option<&'static str> {
-    EXPRESSIONS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
-}
 
 /// Whether there is a function with this name.
 pub(super) fn has(name: &str) -> bool {
@@ -112,7 +76,7 @@ mod tests {
     #[test]
     fn every_primitive_has_one_function_or_expression_and_its_file() {
         for primitive in compiler::op::ALL {
-            let both = (expression(primitive.name).is_some(), has(primitive.name));
+            let both = (primitive.torch.is_some(), has(primitive.name));
             assert!(both.0 != both.1, "{}: {both:?}", primitive.name);
         }
         let listed: BTreeSet<String> = names().map(|name| format!("{name}.py")).collect();

@@ -1,51 +1,44 @@
-//! The implementation of our kernels on a GPU.
-//!
-//! In: a kernel of the plan, its operands' types, what was compiled. Out: our compiled kernel, or the reason for the
-//! composed form. Must stay true: what is chosen here is what the launch finds, since both ask `kernels::cuda`.
+//! The implementation of our kernels on a GPU: the compiled kernel, or the reason for the composed form. What is chosen here
+//! is what the launch finds, since both ask `kernels::cuda`.
 
-use compiler::plan::{DType, Extent, Gate, Kernel, Value};
+use compiler::kernel::{Gate, Kernel, Recurrence};
+use compiler::op::Scan;
+use compiler::plan::{DType, Value};
 use gpu::{Launcher, Library};
 use tch::Kind;
 
 use crate::kernels::cuda::{canon, norm, rope, scan};
 use crate::kernels::path::{Path, Reason};
-use crate::kernels::pointwise;
 
-/// The path of a kernel that is ours, on a launcher's device.
-pub(super) fn path(kernel: &Kernel, operands: &[&Value], kind: Kind, launcher: &Launcher) -> Path {
-    if kind != Kind::Float {
-        return Path::Reference(Reason::Kind(kind));
-    }
-    match check(kernel, operands, launcher.library()) {
+/// The path of a kernel on a launcher's device; `None` if we have no kernel for GPUs.
+pub(super) fn path(
+    kernel: &Kernel,
+    operands: &[&Value],
+    kind: Kind,
+    launcher: &Launcher,
+) -> Option<Path> {
+    let check = check(kernel, operands, launcher.library())?;
+    Some(match check {
+        _ if kind != Kind::Float => Path::Reference(Reason::Kind(kind)),
         Ok(()) => Path::Cuda(launcher.target()),
         Err(reason) => Path::Reference(reason),
-    }
+    })
 }
 
 /// Whether libtorch has one operation for a function of one number, or its gradient, that reads these operands as they
 /// are, computes in f32 and rounds once.
 pub(super) fn is_single_operation(kernel: &Kernel, operands: &[&Value], kind: Kind) -> bool {
-    let known = if let Kernel::PointwiseGrad(function) = kernel {
-        pointwise::single_gradient(*function).is_some()
-    } else {
-        matches!(kernel, Kernel::Pointwise(_))
-    };
+    let known = !matches!(kernel, Kernel::PointwiseGrad(k) if !k.function.single_gradient);
     let [first, rest @ ..] = operands else { return false };
     // An f32 operand widens the others.
     known && kind == Kind::Float && rest.iter().all(|operand| operand.dtype == first.dtype)
 }
 
-fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), Reason> {
-    let width = |i: usize| match operands.get(i).and_then(|value| value.dims.last()) {
-        Some(Extent::Fixed(width)) => *width,
-        Some(
-            Extent::Batch
-            | Extent::Time
-            | Extent::CacheLen(_)
-            | Extent::KvLen(_)
-            | Extent::NewCacheLen(_),
-        )
-        | None => 0,
+/// Whether our kernel was compiled for these operands; `None` if we have none.
+fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Option<Result<(), Reason>> {
+    let width = |i: usize| {
+        let last = operands.get(i).and_then(|value| value.dims.last());
+        last.and_then(|dim| dim.fixed()).unwrap_or(0)
     };
     // The dtype that the first `count` operands share.
     let shared = |count: usize| {
@@ -72,86 +65,43 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Result<(), 
         let kind = shared(operands.len())?;
         if canon::is_compiled(library, kind, taps) { Ok(()) } else { Err(Reason::Taps(taps)) }
     };
-    let scanned = |which: compiler::plan::Scan, first: usize| {
-        let definition = which.definition();
-        let own = operands.iter().skip(first).take(definition.operands.len());
-        let kinds: Option<Vec<Kind>> = own.map(|value| kind_of(value.dtype)).collect();
-        let kind = scan::kind(which, &kinds.ok_or(Reason::Mixed)?);
-        let (rows, columns) = (width(first + definition.rows), width(first + definition.columns));
-        scan::check(library, which, kind, rows, columns)
+    let scanned = |recurrence: &Recurrence, first: usize| {
+        let kinds = operands.iter().skip(first).take(recurrence.operands.len());
+        let kinds: Option<Vec<Kind>> = kinds.map(|value| kind_of(value.dtype)).collect();
+        let scan = Scan::of(recurrence).ok_or(Reason::Scan)?;
+        let kind = scan::kind(scan, &kinds.ok_or(Reason::Mixed)?);
+        let (rows, columns) = (width(first + recurrence.rows), width(first + recurrence.columns));
+        scan::check(library, scan, kind, rows, columns)
     };
-    match kernel {
-        Kernel::RmsNorm { eps: _ } => normed(RMS, 2, None, 0),
-        Kernel::RmsNormGrad => normed(RMS, 3, None, 1),
-        Kernel::GatedRmsNorm { eps: _, gate } => normed(RMS, 3, Some(*gate), 0),
-        Kernel::GatedRmsNormGrad { gate } => normed(RMS, 4, Some(*gate), 1),
-        Kernel::L2Norm { eps: _ } => l2(1, 0),
-        Kernel::L2NormGrad => l2(2, 1),
-        Kernel::SwiGlu => shared(2).map(|_| ()),
-        Kernel::SwiGluGrad => shared(3).map(|_| ()),
-        Kernel::Rope { layout, theta: _, dims: _, inverse: _, scaling: _ } => {
-            let (kind, width) = (shared(1)?, width(0));
-            rope::tile(library, kind, *layout, width).map(|_| ()).ok_or(Reason::Width(width))
-        }
-        Kernel::CausalConv { kernel, .. }
-        | Kernel::CausalConvGrad { kernel, .. }
-        | Kernel::ConvSwiGlu { kernel, .. }
-        | Kernel::ConvSwiGluGrad { kernel, .. } => convolved(*kernel),
-        Kernel::Scan { scan, state: _, scale: _, steps: _ } => scanned(*scan, 0),
-        Kernel::ScanGrad { scan, scale: _, steps: _ } => scanned(*scan, 1),
-        Kernel::SumTokens
-        | Kernel::EmbedGrad { .. }
-        | Kernel::CrossEntropy { .. }
-        | Kernel::CrossEntropyGrad { .. } => shared(1).map(|_| ()),
-        Kernel::HeadLoss { .. } | Kernel::HeadLossGrad { .. } => shared(2).map(|_| ()),
-        Kernel::GradNorm | Kernel::AdamW { .. } => Ok(()),
-        Kernel::Embed
-        | Kernel::Linear { .. }
-        | Kernel::LinearGradInput
-        | Kernel::LinearGradWeight
-        | Kernel::TopK { .. }
-        | Kernel::Scatter { .. }
-        | Kernel::OneHot { .. }
-        | Kernel::ExpertLinear { .. }
-        | Kernel::ExpertLinearGradInput
-        | Kernel::ExpertLinearGradWeight { .. }
-        | Kernel::ExpertSum { .. }
-        | Kernel::MeanTokens
-        | Kernel::MeanTokensGrad
-        | Kernel::Pointwise(_)
-        | Kernel::PointwiseGrad(_)
-        | Kernel::Dropout { .. }
-        | Kernel::Add
-        | Kernel::Mul
-        | Kernel::Scale { .. }
-        | Kernel::Offset { .. }
-        | Kernel::Softmax
-        | Kernel::SoftmaxGrad
-        | Kernel::SumChannels { .. }
-        | Kernel::MixHeads { .. }
-        | Kernel::Ngram { .. }
-        | Kernel::Spread { .. }
-        | Kernel::Index { .. }
-        | Kernel::Shift { .. }
-        | Kernel::ShiftGrad
-        | Kernel::ShiftTargets { .. }
-        | Kernel::Reshape { .. }
-        | Kernel::Concat
-        | Kernel::Split { .. }
-        | Kernel::Zeros { .. }
-        | Kernel::Cast { .. }
-        | Kernel::RepeatHeads { .. }
-        | Kernel::RepeatHeadsGrad { .. }
-        | Kernel::Attention(_)
-        | Kernel::AttentionGrad(_)
-        | Kernel::AppendTime
-        | Kernel::LastTime { .. }
-        | Kernel::CausalConvState { .. }
-        | Kernel::Argmax
-        | Kernel::Accumulate
-        | Kernel::Clip { .. }
-        | Kernel::Muon { .. } => Err(Reason::Asked),
-    }
+    let any = |count: usize| shared(count).map(|_| ());
+    #[expect(clippy::wildcard_enum_match_arm, reason = "names the kernels that are compiled")]
+    let compiled = match kernel {
+        Kernel::RmsNorm(_) => normed(RMS, 2, None, 0),
+        Kernel::RmsNormGrad(_) => normed(RMS, 3, None, 1),
+        Kernel::GatedRmsNorm(k) => normed(RMS, 3, Some(k.gate), 0),
+        Kernel::GatedRmsNormGrad(k) => normed(RMS, 4, Some(k.gate), 1),
+        Kernel::L2Norm(_) => l2(1, 0),
+        Kernel::L2NormGrad(_) => l2(2, 1),
+        Kernel::SwiGlu(_) | Kernel::HeadLoss(_) | Kernel::HeadLossGrad(_) => any(2),
+        Kernel::SwiGluGrad(_) => any(3),
+        Kernel::Rope(k) => shared(1).and_then(|kind| {
+            let width = width(0);
+            rope::tile(library, kind, k.layout, width).map(|_| ()).ok_or(Reason::Width(width))
+        }),
+        Kernel::CausalConv(k) => convolved(k.kernel),
+        Kernel::CausalConvGrad(k) => convolved(k.kernel),
+        Kernel::ConvSwiGlu(k) => convolved(k.kernel),
+        Kernel::ConvSwiGluGrad(k) => convolved(k.kernel),
+        Kernel::Scan(k) => scanned(k.scan, 0),
+        Kernel::ScanGrad(k) => scanned(k.scan, 1),
+        Kernel::SumTokens(_)
+        | Kernel::EmbedGrad(_)
+        | Kernel::CrossEntropy(_)
+        | Kernel::CrossEntropyGrad(_) => any(1),
+        Kernel::GradNorm(_) | Kernel::AdamW(_) => Ok(()),
+        _ => return None,
+    };
+    Some(compiled)
 }
 
 fn kind_of(dtype: DType) -> Option<Kind> {

@@ -4,7 +4,7 @@
 
 mod tables;
 
-use compiler::plan::Scan;
+use compiler::op::Scan;
 use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
 

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiler::plan::{Precision, Processor, Scan, Sizes};
+use compiler::op::Scan;
+use compiler::plan::{Precision, Processor, Sizes};
 use compiler::plans;
 use gpu::{Launched, Library, Target, Value};
 use tch::{Device, Kind, Tensor};

@@ -229,7 +229,7 @@ fn one_step(x: &Tensor, steps: i64, step: i64) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use compiler::plan::Scan;
+    use compiler::op::Scan;
     use tch::{Device, Kind, Tensor};
 
     use super::super::path::Reason;

@@ -1,6 +1,6 @@
 //! The tables of the scans, as gpu/kernels/README-scans.md describes them.
 
-use compiler::plan::Scan;
+use compiler::op::Scan;
 
 use super::Type::{F32, Shared};
 use super::{Launch, Row, Table};

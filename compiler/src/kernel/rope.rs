@@ -1,13 +1,30 @@
-//! The frequencies of rotary positions, and how they change for sequences longer than those of the training.
+//! Rotary positions, their frequencies, and how these change for sequences longer than those of the training.
 //!
-//! In: the base, the rotated channels, a rule. Out: one frequency for each pair of channels, and a factor of cos and
-//! sin. Must stay true: computed in f64 by libm, so they are equal on every platform; nothing depends on the length of a
+//! Frequencies are computed in f64 by libm, so they are equal on every platform; nothing depends on the length of a
 //! call, so cutting a sequence changes nothing.
 
 use std::f64::consts::PI;
 use std::fmt;
 
-use dsl::Decimal;
+use super::prelude::*;
+
+/// The channels of a head that a rotary embedding rotates together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RopeLayout {
+    /// Pair i is channels 2i and 2i + 1.
+    Interleaved,
+    /// Pair i is channels i and i + dims/2.
+    Half,
+}
+
+impl fmt::Display for RopeLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RopeLayout::Interleaved => "interleaved",
+            RopeLayout::Half => "half",
+        })
+    }
+}
 
 /// A change of the frequencies θ^(−2i/dims).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,4 +145,49 @@ impl fmt::Display for RopeScaling {
             }
         }
     }
+}
+
+kernel! {
+    /// In: x [b, t, h, d], position [] i64 of the first token. Out: y [b, t, h, d]: the first `dims`
+    /// channels of each head rotated by the angle (position + t) · theta^(−2i/dims) of pair i, or by the frequency of
+    /// `scaling` and times its factor, in f32; the rest copied. `inverse` rotates by the negative angle, which is the
+    /// gradient rule.
+    Rope {
+        /// Base of the frequencies.
+        theta: Decimal,
+        /// Rotated channels of each head.
+        dims: i64,
+        /// Which channels make a pair.
+        layout: RopeLayout,
+        /// Whether to rotate backwards.
+        inverse: bool,
+        /// Changes of the frequencies.
+        scaling: RopeScaling = RopeScaling::Unscaled,
+    }
+    facts: |_| Facts::new("rope", Class::Ours).cheap().host(1),
+    results: |k, x| vec![x.like(if k.inverse { "dx" } else { "y" }, 0)],
+    // Four products and two sums for a pair.
+    flops: |k, s| 3 * s.input(0).tokens() * s.input(0).at(2) * i128::from(k.dims),
+    value: |k, x, _| vec![rope(k, x[0], x[1].data[0])],
+}
+
+#[cfg(test)]
+fn rope(k: &Rope, x: &Tensor, position: f64) -> Tensor {
+    let (rates, size) = (k.scaling.rates(k.theta.to_f64(), k.dims), k.scaling.magnitude());
+    let sign = if k.inverse { -1.0 } else { 1.0 };
+    let (time, heads, width) = (x.dims[1], x.dims[2], x.width());
+    let mut y = x.clone();
+    for (n, row) in y.data.chunks_mut(width).enumerate() {
+        let t = (n / heads % time) as f64;
+        for (i, rate) in rates.iter().enumerate() {
+            let (sin, cos) = libm::sincos(sign * (position + t) * rate);
+            let (sin, cos) = (size * sin, size * cos);
+            let (a, b) = match k.layout {
+                RopeLayout::Interleaved => (2 * i, 2 * i + 1),
+                RopeLayout::Half => (i, i + k.dims as usize / 2),
+            };
+            (row[a], row[b]) = (row[a] * cos - row[b] * sin, row[a] * sin + row[b] * cos);
+        }
+    }
+    y
 }
