@@ -1,7 +1,6 @@
 //! The syntax tree of a `.canon` file, as written: names are unresolved, every node is spanned.
 //!
-//! In: nothing; this is data. Must stay true: two trees that differ only in spans, comments and
-//! layout print the same text, and a printed tree parses back to itself.
+//! Two trees that differ only in spans, comments and layout print the same text, and a printed tree parses back to itself.
 
 use crate::{Decimal, Span};
 

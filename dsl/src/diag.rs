@@ -1,12 +1,12 @@
-//! Diagnostics: the error, its place, and a correction to type. In: spans and words. Out: one type
-//! for every stage, and its rendering as text. Must stay true: messages have no trailing period,
-//! rendering never panics on any span, colour never carries meaning.
+//! Diagnostics: an error or a warning, its place, and a correction to type.
 
 mod foreign;
+mod problem;
 mod render;
 pub(crate) mod syntax;
 
 pub use foreign::advice_for;
+pub use problem::{Problem, ProblemKind};
 pub use render::{render, render_coloured};
 
 use crate::Span;
@@ -31,7 +31,7 @@ pub struct Label {
     pub around: bool,
 }
 
-/// An error or a warning, with its place and a correction.
+/// An error or a warning, with its place and a correction. Messages have no trailing period.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     /// Whether it refuses the input.
@@ -93,9 +93,9 @@ impl Diagnostic {
     }
 
     /// Suggests a word in place of the one at the primary place.
-    pub fn mean(mut self, near: &str) -> Diagnostic {
-        self.instead = Some(near.to_owned());
-        self.help(format!("did you mean `{near}`?"))
+    pub fn mean(mut self, word: &str) -> Diagnostic {
+        self.instead = Some(word.to_owned());
+        self.help(format!("did you mean `{word}`?"))
     }
 
     /// Adds names that it is about. A path counts as the names between its dots.
@@ -146,7 +146,7 @@ mod tests {
     use super::suggest;
 
     #[test]
-    fn slips_in_short_words_are_seen() {
+    fn typing_errors_in_short_words_get_a_suggestion() {
         let commands = ["run", "new", "fmt", "bind", "build", "verify"];
         for (word, want) in [
             ("rnu", Some("run")),

@@ -1,8 +1,4 @@
-//! Text to tokens: the only file that knows nom.
-//!
-//! In: one file's text. Out: tokens with places, comments and docs, bracket partners, and errors.
-//! Must stay true: total (every text has tokens), linear time, and never holds more than
-//! `MAX_TOKENS` tokens or brackets nested deeper than `MAX_NESTING`.
+//! Text to tokens, in linear time; every text has tokens. The only file that knows nom.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a few of many tokens are brackets")]
 
@@ -13,7 +9,7 @@ use nom::combinator::{map, opt, recognize, rest, value, verify};
 use nom::sequence::{pair, preceded, terminated};
 use nom::{IResult, Parser};
 
-use crate::diag::{Diagnostics, syntax};
+use crate::diag::{Diagnostic, Diagnostics, syntax};
 use crate::limits::{MAX_ERRORS, MAX_NAME_BYTES, MAX_NESTING, MAX_TOKENS};
 use crate::{Comment, DefKind, FileId, Span};
 
@@ -157,109 +153,162 @@ pub(crate) struct Lexed {
 
 /// `None` if the text exceeds a bound; the only diagnostic then names the bound.
 pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
-    let mut out = Lexed::default();
-    let mut diagnostics = Diagnostics::new();
-    let mut open: Vec<(TokenKind, usize)> = Vec::new();
-    let mut newline = true;
-    let mut unclosed_comments = 0;
-    // A byte order mark does not belong to the text.
-    let mut input = text.strip_prefix('\u{feff}').unwrap_or(text);
-    while let Ok((after, lexeme)) = lexeme(input) {
-        let start = text.len() - input.len();
-        let end = text.len() - after.len();
-        let span = Span::new(file, start, end);
-        let written = &input[..end - start];
-        input = after;
-        if diagnostics.len() > MAX_ERRORS {
-            break;
-        }
-        if let Some((at, found)) = line_break(written, after) {
-            let span = Span::new(file, start + at, start + at + found.len_utf8());
-            return (None, vec![syntax::line_break(span, found)]);
-        }
-        let kind = match lexeme {
-            Lexeme::Space => {
-                newline |= written.contains('\n');
-                continue;
+    let mut lexer = Lexer {
+        file,
+        text,
+        out: Lexed::default(),
+        diagnostics: Diagnostics::new(),
+        open: Vec::new(),
+        newline: true,
+        unclosed_comments: 0,
+    };
+    match lexer.read() {
+        Ok(()) => (Some(lexer.out), lexer.diagnostics),
+        Err(exceeded) => (None, vec![exceeded]),
+    }
+}
+
+struct Lexer<'a> {
+    file: FileId,
+    text: &'a str,
+    out: Lexed,
+    diagnostics: Diagnostics,
+    /// Brackets that are open here, with the indices of their tokens.
+    open: Vec<(TokenKind, usize)>,
+    /// Whether a line ended since the last token.
+    newline: bool,
+    /// The number of comments before the last token.
+    unclosed_comments: usize,
+}
+
+impl Lexer<'_> {
+    fn read(&mut self) -> Result<(), Diagnostic> {
+        // A byte order mark does not belong to the text.
+        let mut input = self.text.strip_prefix('\u{feff}').unwrap_or(self.text);
+        while let Ok((after, lexeme)) = lexeme(input) {
+            let start = self.text.len() - input.len();
+            let written = &input[..input.len() - after.len()];
+            input = after;
+            if self.diagnostics.len() > MAX_ERRORS {
+                break;
             }
+            if let Some((at, character)) = line_break(written, after) {
+                let span = self.span(start + at, character.len_utf8());
+                return Err(syntax::line_break(span, character));
+            }
+            let span = self.span(start, written.len());
+            if !self.is_between_tokens(&lexeme, written, span) {
+                let kind = self.kind(lexeme, written, span);
+                self.push(kind, span)?;
+            }
+        }
+        self.out.unbalanced |= self.open.iter().any(|(kind, _)| *kind == TokenKind::LBrace);
+        let end = self.text.len() as u32;
+        let last = Token { kind: TokenKind::End, start: end, end, newline_before: true };
+        self.out.tokens.push(last);
+        self.out.partners.push(None);
+        Ok(())
+    }
+
+    fn span(&self, start: usize, length: usize) -> Span {
+        Span::new(self.file, start, start + length)
+    }
+
+    /// Keeps a comment or a doc. Returns whether the lexeme is no token.
+    fn is_between_tokens(&mut self, lexeme: &Lexeme<'_>, written: &str, span: Span) -> bool {
+        match lexeme {
+            Lexeme::Space => self.newline |= written.contains('\n'),
             Lexeme::Comment(words) => {
                 let text = words.trim_end().to_string();
-                out.comments.push(Comment { text, span, trailing: !newline, before_close: false });
-                continue;
+                let trailing = !self.newline;
+                self.out.comments.push(Comment { text, span, trailing, before_close: false });
             }
             Lexeme::Doc(words) => {
                 let text = words.strip_prefix(' ').unwrap_or(words).trim_end().to_string();
-                out.docs.push(DocLine { before: out.tokens.len(), text, span });
-                continue;
+                self.out.docs.push(DocLine { before: self.out.tokens.len(), text, span });
             }
             Lexeme::BlockComment => {
-                newline |= written.contains('\n');
-                diagnostics.push(syntax::block_comment(Span::new(file, start, start + 2)));
-                continue;
+                self.newline |= written.contains('\n');
+                let opener = Span { end: span.start + 2, ..span };
+                self.diagnostics.push(syntax::block_comment(opener));
             }
+            Lexeme::Word
+            | Lexeme::Number(_)
+            | Lexeme::String(_)
+            | Lexeme::Sign(_)
+            | Lexeme::Bad => return false,
+        }
+        true
+    }
+
+    /// The kind of a token; one that is wrong is reported.
+    fn kind(&mut self, lexeme: Lexeme<'_>, written: &str, span: Span) -> TokenKind {
+        let error = match lexeme {
             Lexeme::Word => match Keyword::parse(written) {
-                Some(keyword) => TokenKind::Keyword(keyword),
-                None if written.len() > MAX_NAME_BYTES && written.is_ascii() => {
-                    diagnostics.push(syntax::name_too_long(span, written.len()));
-                    TokenKind::Bad
+                Some(keyword) => return TokenKind::Keyword(keyword),
+                None if !written.is_ascii() => syntax::bad_character(span, &clip(written), ""),
+                None if written.len() > MAX_NAME_BYTES => {
+                    syntax::name_too_long(span, written.len())
                 }
-                None if written.is_ascii() => TokenKind::Name,
-                None => {
-                    diagnostics.push(syntax::bad_character(span, &clip(written), ""));
-                    TokenKind::Bad
-                }
+                None => return TokenKind::Name,
             },
-            Lexeme::Number(tail) => number(written, tail).unwrap_or_else(|| {
-                diagnostics.push(syntax::bad_number(span, &clip(written)));
-                TokenKind::Bad
-            }),
+            Lexeme::Number(tail) => match number(written, tail) {
+                Some(kind) => return kind,
+                None => syntax::bad_number(span, &clip(written)),
+            },
             Lexeme::String(closed) => {
                 if !closed {
-                    let quote = Span::new(file, start, start + 1);
-                    diagnostics.push(syntax::unterminated_string(quote));
+                    let quote = Span { end: span.start + 1, ..span };
+                    self.diagnostics.push(syntax::unterminated_string(quote));
                 }
-                TokenKind::String
+                return TokenKind::String;
             }
-            Lexeme::Sign(kind) => kind,
-            Lexeme::Bad => {
-                let line = text.get(..start).unwrap_or("").rsplit('\n').next().unwrap_or("");
+            Lexeme::Sign(kind) => return kind,
+            Lexeme::Space
+            | Lexeme::Comment(_)
+            | Lexeme::Doc(_)
+            | Lexeme::BlockComment
+            | Lexeme::Bad => {
+                let before = self.text.get(..span.start as usize).unwrap_or("");
+                let line = before.rsplit('\n').next().unwrap_or("");
                 let word = line.split_whitespace().next().unwrap_or("");
-                diagnostics.push(syntax::bad_character(span, &clip(written), word));
-                TokenKind::Bad
+                syntax::bad_character(span, &clip(written), word)
             }
         };
-        if out.tokens.len() >= MAX_TOKENS {
-            return (None, vec![syntax::too_many_tokens(span)]);
+        self.diagnostics.push(error);
+        TokenKind::Bad
+    }
+
+    fn push(&mut self, kind: TokenKind, span: Span) -> Result<(), Diagnostic> {
+        let index = self.out.tokens.len();
+        if index >= MAX_TOKENS {
+            return Err(syntax::too_many_tokens(span));
         }
-        let index = out.tokens.len();
-        out.partners.push(None);
+        self.out.partners.push(None);
         match kind {
             TokenKind::LParen | TokenKind::LBracket | TokenKind::LBrace => {
-                if open.len() >= MAX_NESTING {
-                    return (None, vec![syntax::nesting_too_deep(span)]);
+                if self.open.len() >= MAX_NESTING {
+                    return Err(syntax::nesting_too_deep(span));
                 }
-                open.push((kind, index));
+                self.open.push((kind, index));
             }
             TokenKind::RParen | TokenKind::RBracket | TokenKind::RBrace => {
-                out.unbalanced |= close(&mut open, kind, index, &mut out.partners);
+                let unpaired = close(&mut self.open, kind, index, &mut self.out.partners);
+                self.out.unbalanced |= unpaired;
             }
             _ => {}
         }
         if kind == TokenKind::RBrace {
-            for comment in out.comments.iter_mut().skip(unclosed_comments) {
+            for comment in self.out.comments.iter_mut().skip(self.unclosed_comments) {
                 comment.before_close = true;
             }
         }
-        unclosed_comments = out.comments.len();
-        let (start, end) = (start as u32, end as u32);
-        out.tokens.push(Token { kind, start, end, newline_before: newline });
-        newline = false;
+        self.unclosed_comments = self.out.comments.len();
+        let Span { start, end, .. } = span;
+        self.out.tokens.push(Token { kind, start, end, newline_before: self.newline });
+        self.newline = false;
+        Ok(())
     }
-    out.unbalanced |= open.iter().any(|(kind, _)| *kind == TokenKind::LBrace);
-    let end = text.len() as u32;
-    out.tokens.push(Token { kind: TokenKind::End, start: end, end, newline_before: true });
-    out.partners.push(None);
-    (Some(out), diagnostics)
 }
 
 /// Pairs a closing bracket with the nearest opening one of its kind inside the innermost braces,
@@ -276,12 +325,12 @@ fn close(
         _ => TokenKind::LBrace,
     };
     // A `)` never closes a `(` from before a `{`: a missing `}` is likelier than a missing `)`.
-    let found = open
+    let position = open
         .iter()
         .rev()
         .take_while(|(k, _)| *k == wanted || *k != TokenKind::LBrace)
         .position(|(k, _)| *k == wanted);
-    let Some(back) = found else {
+    let Some(back) = position else {
         return kind == TokenKind::RBrace;
     };
     let at = open.len() - 1 - back;
@@ -304,14 +353,14 @@ pub(crate) fn clip(word: &str) -> String {
 
 /// The number that the digits spell, if they do: `_` is allowed only between digits.
 fn number(written: &str, tail: &str) -> Option<TokenKind> {
-    let lonely = written.starts_with('_') || written.ends_with('_') || written.contains("__");
+    let misplaced = written.starts_with('_') || written.ends_with('_') || written.contains("__");
     let beside_point = written.contains("_.") || written.contains("._");
     let beside_exponent = written.contains("_e") || written.contains("_E");
-    if !tail.is_empty() || lonely || beside_point || beside_exponent {
+    if !tail.is_empty() || misplaced || beside_point || beside_exponent {
         return None;
     }
-    let whole = written.bytes().all(|b| b.is_ascii_digit() || b == b'_');
-    Some(if whole { TokenKind::Int } else { TokenKind::Decimal })
+    let is_integer = written.bytes().all(|b| b.is_ascii_digit() || b == b'_');
+    Some(if is_integer { TokenKind::Int } else { TokenKind::Decimal })
 }
 
 /// A first guess at a piece of text, before a closer look.

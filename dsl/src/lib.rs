@@ -1,9 +1,7 @@
 //! The `.canon` language for model architectures: its syntax tree, parser, formatter and diagnostics.
 //!
-//! In: the text of one file. Out: an [`Ast`] with a span on every node, and all independent
-//! [`Diagnostic`]s; in the other direction, the formatted text of a tree ([`print()`]). Must stay
-//! true: pure (no files, clock, environment); knows syntax, not models; never panics, and takes
-//! bounded time and memory on any input.
+//! [`parse`] gives an [`Ast`] with a span on every node and all independent [`Diagnostic`]s; [`print()`] gives the formatted
+//! text of a tree. The crate knows syntax, not models. It never panics, and takes bounded time and memory on any input.
 //!
 //! The language is described in `LANGUAGE.md`. To format a file, or to show its errors:
 //!
@@ -35,6 +33,7 @@ mod print;
 mod size;
 mod span;
 mod tokens;
+mod xml;
 
 /// The description of the language, `LANGUAGE.md`.
 pub const LANGUAGE: &str = include_str!("../LANGUAGE.md");
@@ -45,11 +44,13 @@ pub use ast::{
     Select, Statement, UnaryOp,
 };
 pub use diag::{
-    Diagnostic, Diagnostics, Label, Severity, advice_for, render, render_coloured, suggest,
+    Diagnostic, Diagnostics, Label, Problem, ProblemKind, Severity, advice_for, render,
+    render_coloured, suggest,
 };
 pub use number::{Decimal, NumberError};
 pub use parse::{parse, parse_bytes};
 pub use print::{format_source, print, print_expr};
-pub use size::{counted, grouped, over, size};
+pub use size::{counted, grouped, over, ranges, size};
 pub use span::{FileId, Sources, Span};
 pub use tokens::{TextToken, TokenClass, WordRole, keywords, tokens};
+pub use xml::escaped;

@@ -1,7 +1,6 @@
-//! The bounds of the language, in one place; a test compares them with the list in `LANGUAGE.md`.
+//! The bounds of the language; a test compares them with the list in `LANGUAGE.md`.
 //!
-//! In: nothing. Out: constants. Must stay true: each is checked before the memory it bounds is
-//! allocated, and exceeding one gives a diagnostic that names it, never a panic or a long wait.
+//! Each is checked before the memory that it bounds is allocated, and exceeding one gives a diagnostic that names it.
 
 /// Bytes of one file. A larger file is refused before it is read.
 pub const MAX_SOURCE_BYTES: usize = 1 << 20;

@@ -1,6 +1,4 @@
-//! Exact decimals. In: digits as written. Out: mantissa × 10^exponent with checked arithmetic and
-//! one shortest printed form. Must stay true: no value depends on binary floating point; equal
-//! numbers are equal structs (trailing zeros are folded into the exponent).
+//! Exact decimals with checked arithmetic and one shortest printed form. No value depends on binary floating point.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,7 +10,7 @@ pub struct Decimal {
     exponent: i32,
 }
 
-/// Why digits or an operation give no [`Decimal`].
+/// The reason why digits or an operation give no [`Decimal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberError {
     /// Not a number.
@@ -232,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn printed_shortest_and_read_back() {
+    fn the_printed_form_is_shortest_and_reads_back() {
         for (text, shown) in [
             ("1e-5", "1e-5"),
             ("0.00001", "1e-5"),

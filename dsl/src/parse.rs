@@ -1,9 +1,7 @@
-//! Tokens to the syntax tree, by hand-written recursive descent.
+//! Tokens to the syntax tree, by hand-written recursive descent with recovery.
 //!
-//! In: one file's text. Out: the tree of everything that could be read, and every independent
-//! error. Must stay true: total; linear apart from bounded lookahead; recursion no deeper than
-//! `MAX_NESTING`; a tree without errors is the whole file. After an error, parsing continues at the
-//! next entry, statement or definition.
+//! After an error, parsing continues at the next entry, statement or definition, so that every independent error is reported.
+//! It is linear apart from bounded lookahead, and recurses no deeper than `MAX_NESTING`.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a parser asks for few of many tokens")]
 
@@ -158,7 +156,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The token's name in messages.
-    fn found(&self) -> String {
+    fn token_text(&self) -> String {
         let token = self.token(0);
         match token.kind {
             TokenKind::End => "the end of the file".into(),
@@ -178,20 +176,20 @@ impl<'a> Parser<'a> {
     }
 
     fn eat(&mut self, kind: TokenKind) -> bool {
-        let there = self.kind() == kind;
-        if there {
+        let is_next = self.kind() == kind;
+        if is_next {
             self.bump();
         }
-        there
+        is_next
     }
 
     fn report(&mut self, diagnostic: Diagnostic) {
         if self.diagnostics.len() > MAX_ERRORS {
             return self.stop();
         }
-        let place = |d: &Diagnostic| d.labels.first().map(|l| l.span.start);
+        let start = |d: &Diagnostic| d.labels.first().map(|l| l.span.start);
         // A second error at the same place follows from the first.
-        if self.diagnostics.last().is_none_or(|last| place(last) != place(&diagnostic)) {
+        if self.diagnostics.last().is_none_or(|last| start(last) != start(&diagnostic)) {
             self.diagnostics.push(diagnostic);
         }
         if self.diagnostics.len() > MAX_ERRORS {
@@ -214,8 +212,8 @@ impl<'a> Parser<'a> {
             TokenKind::String => self.report(syntax::string_outside_import(span)),
             TokenKind::Semicolon => self.report(syntax::stray_semicolon(span)),
             _ => {
-                let found = self.found();
-                self.report(syntax::expected(span, what, &found, help));
+                let token = self.token_text();
+                self.report(syntax::expected(span, what, &token, help));
             }
         }
         None
@@ -230,8 +228,8 @@ impl<'a> Parser<'a> {
             return Some(());
         }
         if self.kind() != TokenKind::Bad {
-            let found = self.found();
-            self.report(syntax::expected_keyword(self.span(), keyword.word(), &found));
+            let token = self.token_text();
+            self.report(syntax::expected_keyword(self.span(), keyword.word(), &token));
         }
         None
     }

@@ -1,9 +1,8 @@
-//! Tree to formatted text; every tree has one.
+//! The formatted text of a tree, with lines of up to 100 characters where possible.
 //!
-//! In: an [`Ast`], or a source to format. Out: text with lines of up to 100 characters where
-//! possible. Must stay true: printed text parses to the same tree; formatting twice changes nothing
-//! more; every comment and every doc is kept. If the source is given, the author's rows, blank
-//! lines and spelling of numbers are kept; otherwise the layout depends on the tree alone.
+//! Printed text parses to the same tree, formatting twice changes nothing more, and every comment and doc is kept. If the
+//! source is given, the author's rows, blank lines and spelling of numbers are kept; otherwise the layout depends on the
+//! tree alone.
 
 mod block;
 mod doc;

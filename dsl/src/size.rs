@@ -1,7 +1,4 @@
-//! Numbers in sentences: counts of things, and file sizes in readable units.
-//!
-//! In: a number. Out: `1 step`, `2,000 steps`; `5 bytes`, `64 MiB`, `1.5 GiB`. Must stay true: one thing is never a
-//! plural; a size over a limit never looks equal to that limit.
+//! Numbers in sentences: counts of things, ranges of numbers, and sizes in readable units.
 
 const UNITS: [(&str, u64); 4] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -33,6 +30,22 @@ pub fn grouped(n: impl Into<i128>) -> String {
         text.push(digit);
     }
     format!("{sign}{text}")
+}
+
+/// Ascending numbers as the language writes ranges, ends excluded: `0..3`, `5`, `8..10`.
+pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for n in numbers {
+        match ranges.last_mut() {
+            Some((_, end)) if *end == n => *end = n + 1,
+            Some(_) | None => ranges.push((n, n + 1)),
+        }
+    }
+    let ranges = ranges.into_iter().map(|(start, end)| match end - start {
+        1 => start.to_string(),
+        _ => format!("{start}..{end}"),
+    });
+    ranges.collect()
 }
 
 /// A size in the largest unit that fits, with one digit after the point if needed.
@@ -78,7 +91,20 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_at_a_glance() {
+    fn ranges_exclude_their_end() {
+        let cases: [(&[u32], &[&str]); 4] = [
+            (&[], &[]),
+            (&[4], &["4"]),
+            (&[0, 1, 2], &["0..3"]),
+            (&[0, 1, 3, 5, 6], &["0..2", "3", "5..7"]),
+        ];
+        for (numbers, expected) in cases {
+            assert_eq!(ranges(numbers.iter().copied()), expected);
+        }
+    }
+
+    #[test]
+    fn sizes_have_one_digit_after_the_point_at_most() {
         for (bytes, want) in [
             (0, "0 bytes"),
             (1, "1 byte"),

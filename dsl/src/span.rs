@@ -1,6 +1,4 @@
-//! Places in texts. In: file names and texts, given by the caller. Out: ids and byte ranges that
-//! any later stage can show to a user. Must stay true: a span is always a byte range inside its
-//! file's text, on character boundaries.
+//! Places in texts: byte ranges inside a file's text, on character boundaries.
 
 /// Index of a file in [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

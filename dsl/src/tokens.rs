@@ -1,8 +1,6 @@
 //! The tokens of a file, for editors: highlighting, completion, grammars.
 //!
-//! In: one file's text. Out: every token and comment with its place, whether or not the text parses. Must stay true: the
-//! classes are those of the lexer, so an editor never colours a word as a keyword that the parser does not treat as
-//! one.
+//! The classes are those of the lexer, so an editor never colours a word as a keyword that the parser does not treat as one.
 
 use crate::FileId;
 use crate::lex::{self, KEYWORDS, Keyword, TokenKind};

@@ -10,7 +10,7 @@ use crate::outline::{erased, outline};
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/parse");
 
 #[test]
-fn cases() {
+fn each_case_gives_its_snapshot() {
     insta::glob!("../../tests/cases/parse", "*.canon", |path| {
         let stem = path.file_stem().unwrap().to_str().unwrap().to_string();
         let bytes = std::fs::read(path).unwrap();

@@ -1,6 +1,4 @@
-//! The one test binary of the crate. In: cases as files, generated trees and texts, hostile inputs,
-//! the blocks of LANGUAGE.md. Must stay true: every error has a case, and printing, parsing and
-//! formatting are inverse to one another.
+//! The one test binary of the crate.
 
 #![expect(clippy::disallowed_methods, reason = "the test reads its cases; the crate does not")]
 

@@ -1,5 +1,4 @@
-//! Random trees and texts. In: proptest's randomness. Out: valid [`Ast`]s, random sequences of
-//! tokens, and texts with comments wherever a line may end.
+//! Random trees, sequences of tokens, and texts with comments wherever a line may end.
 
 use dsl::*;
 use proptest::collection::vec;

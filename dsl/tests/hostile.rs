@@ -1,5 +1,4 @@
-//! Hostile inputs: huge, deep, endless or not text. In: generated files up to 100 MB. Must stay
-//! true: one short diagnostic, or at most `MAX_ERRORS` and a last one; nothing panics.
+//! Hostile inputs: huge, deep, endless or not text. Each gives one short diagnostic, or at most `MAX_ERRORS` and a last one.
 
 use dsl::limits::*;
 use dsl::{FileId, Sources, format_source, parse, parse_bytes, print, render};
@@ -37,20 +36,20 @@ fn a_hundred_megabytes_of_brackets_are_not_read() {
 }
 
 #[test]
-fn brackets_to_the_brim() {
+fn a_file_full_of_brackets_is_refused_early() {
     for unit in ["(", "{", "[", "f(", "a {", "[a, ", "({["] {
         for before in ["", "arch a { x ", "block f(x) { y = ", "arch a { layers "] {
             assert_eq!(codes(&filled(unit, before)), ["nesting-too-deep"], "{before}{unit}…");
         }
     }
     for unit in [")", "}", "]", "})"] {
-        let found = codes(&filled(unit, "arch a { x 1"));
-        assert!(found.iter().all(|c| ["unmatched", "unclosed", "too-many-tokens"].contains(c)));
+        let codes = codes(&filled(unit, "arch a { x 1"));
+        assert!(codes.iter().all(|c| ["unmatched", "unclosed", "too-many-tokens"].contains(c)));
     }
 }
 
 #[test]
-fn chains_to_the_brim() {
+fn a_file_full_of_one_token_gives_a_short_diagnostic() {
     for (unit, before, code) in [
         ("-", "arch a { x ", "too-many-tokens"),
         ("- ", "arch a { x 1", "too-many-tokens"),
@@ -76,13 +75,13 @@ fn chains_to_the_brim() {
         ("@aaaaaaa", "", "bad-character"),
         ("/// a\n", "", "dangling-doc"),
     ] {
-        let found = codes(&filled(unit, before));
-        assert!(found.contains(&code), "{before}{unit}… gave {found:?}, not {code}");
+        let codes = codes(&filled(unit, before));
+        assert!(codes.contains(&code), "{before}{unit}… gave {codes:?}, not {code}");
     }
 }
 
 #[test]
-fn comments_to_the_brim() {
+fn a_file_full_of_comments_is_formatted() {
     let text = filled("// a\n", "");
     assert_eq!(codes(&text), [""; 0]);
     assert_eq!(format_source(FILE, &text).unwrap(), text.trim_end_matches("// ").to_string());
@@ -90,7 +89,7 @@ fn comments_to_the_brim() {
 
 /// A tree of the largest allowed height and nesting overflows no function that walks it.
 #[test]
-fn as_deep_as_allowed() {
+fn the_deepest_trees_are_printed() {
     let chain = "+ 1 ".repeat(MAX_EXPRESSION_HEIGHT - 1);
     let nested = MAX_NESTING - 2;
     for text in [
@@ -111,15 +110,15 @@ fn as_deep_as_allowed() {
 }
 
 #[test]
-fn errors_are_capped() {
+fn errors_are_limited_in_number() {
     let text = format!("arch a {{\n{}}}\n", "  x ]\n".repeat(10_000));
-    let found = codes(&text);
-    assert_eq!(found.len(), MAX_ERRORS + 1);
-    assert_eq!(found.last(), Some(&"too-many-errors"));
+    let codes = codes(&text);
+    assert_eq!(codes.len(), MAX_ERRORS + 1);
+    assert_eq!(codes.last(), Some(&"too-many-errors"));
 }
 
 #[test]
-fn not_text() {
+fn bytes_that_are_not_utf8_are_refused_with_their_line() {
     for (bytes, line) in [(&b"\xff"[..], 1), (b"arch a {\n x \xc3", 2), (b"// \xe2\x82\n", 1)] {
         let (ast, diagnostics) = parse_bytes(FILE, bytes);
         assert!(ast.items.is_empty());
@@ -132,22 +131,17 @@ fn not_text() {
 /// An editor shows the text after a lone carriage return on a new line; here it would still be part of the comment.
 #[test]
 fn characters_that_only_look_like_line_ends_are_refused() {
-    let found = |text: &str| {
-        let mut sources = dsl::Sources::new();
-        let (_, found) = dsl::parse(sources.add("a.canon", text), text);
-        found.iter().map(|diagnostic| diagnostic.code.to_owned()).collect::<Vec<_>>()
-    };
     let arch = |between: &str| {
         format!(
             "arch a {{{between}vocab 16 dim 8 norm_eps 1e-5 // sixteen{between}layers 1 of x }}"
         )
     };
     for fine in ["\n", "\r\n"] {
-        assert!(!found(&arch(fine)).contains(&"line-break".to_owned()), "{fine:?}");
+        assert!(!codes(&arch(fine)).contains(&"line-break"), "{fine:?}");
     }
     for broken in ["\r", "\n\r", "\u{b}", "\u{85}", "\u{2028}", "\u{2029}"] {
-        assert_eq!(found(&arch(broken)), ["line-break"], "{broken:?}");
+        assert_eq!(codes(&arch(broken)), ["line-break"], "{broken:?}");
     }
-    assert_eq!(found("// at the end\r"), ["line-break"]);
-    assert_eq!(found("// before a line feed\r\n"), Vec::<String>::new());
+    assert_eq!(codes("// at the end\r"), ["line-break"]);
+    assert_eq!(codes("// before a line feed\r\n"), [""; 0]);
 }

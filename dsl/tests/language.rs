@@ -1,6 +1,4 @@
-//! Checks LANGUAGE.md. In: its code blocks and its table of bounds. Must stay true: every ````
-//! ```canon ```` block parses and is already formatted, every ```` ```canon error ```` block is
-//! refused, and the bounds are those of `limits.rs`.
+//! Checks the code blocks of LANGUAGE.md and its table of bounds.
 
 use dsl::{FileId, Sources, format_source, limits, parse, render};
 
@@ -20,7 +18,7 @@ fn blocks() -> Vec<(String, usize, String)> {
 }
 
 #[test]
-fn blocks_parse_or_fail_as_marked() {
+fn code_blocks_parse_or_fail_as_marked() {
     let (mut good, mut bad) = (0, 0);
     for (info, line, text) in blocks() {
         let mut sources = Sources::new();
@@ -60,7 +58,7 @@ fn bounds_are_listed() {
 
 /// LANGUAGE.md lists every reserved word; each is tried as a name, to be accepted or refused.
 #[test]
-fn words_are_listed() {
+fn reserved_words_are_listed() {
     let line = |start: &str| {
         let line = TEXT.lines().find(|line| line.starts_with(start)).unwrap();
         line.split('`').skip(1).step_by(2).map(str::to_string).collect::<Vec<_>>()

@@ -1,6 +1,7 @@
-//! A tree as indented lines, without places: the snapshots of good cases show it. In: [`Ast`]. Out:
-//! text made from the tree's own fields, so that a printer's bug cannot hide a wrong tree.
-//! [`erased`] is the tree's full Debug text without spans, for comparing trees.
+//! A tree as indented lines, without places: the snapshots of good cases show it.
+//!
+//! The text is made from the tree's own fields, so that a printer's bug cannot hide a wrong tree. [`erased`] is the tree's
+//! full Debug text without spans, for comparing trees.
 
 use dsl::*;
 
@@ -13,16 +14,16 @@ pub(crate) fn outline(ast: &Ast) -> String {
         });
         out.push(format!("import {} from {:?}", joined(names), import.path));
     }
-    for it in &ast.items {
-        for line in it.docs() {
+    for definition in &ast.items {
+        for line in definition.docs() {
             out.push(format!("doc {line:?}"));
         }
-        item(it, &mut out);
+        item(definition, &mut out);
     }
     for comment in &ast.comments {
-        let place = if comment.trailing { "trailing " } else { "" };
+        let trailing = if comment.trailing { "trailing " } else { "" };
         let close = if comment.before_close { "closing " } else { "" };
-        out.push(format!("{place}{close}comment {:?}", comment.text));
+        out.push(format!("{trailing}{close}comment {:?}", comment.text));
     }
     out.join("\n") + "\n"
 }

@@ -1,5 +1,4 @@
-//! Rendering arbitrary diagnostics. In: any spans over any texts. Must stay true: no panic, bounded
-//! length per diagnostic, no control characters from the source, colours only add to the text.
+//! Rendering arbitrary diagnostics: any spans over any texts.
 
 use dsl::{Diagnostic, FileId, Sources, Span, render, render_coloured};
 use proptest::prelude::*;
@@ -61,7 +60,7 @@ fn a_long_line_is_cut_around_its_place() {
 }
 
 #[test]
-fn two_files_and_a_gap() {
+fn labels_in_two_files_are_shown_with_the_lines_between_near_ones() {
     let mut sources = Sources::new();
     let a = sources.add("a.canon", "one\ntwo\nthree\nfour\nfive\nsix\n");
     let b = sources.add("b.canon", "\tseven é eight");

@@ -1,6 +1,4 @@
-//! Printing, parsing and formatting are inverse to one another. In: random trees and texts. Must
-//! stay true: parse ∘ print = id on trees; fmt is idempotent and keeps the tree, every comment and
-//! every doc; no text makes anything panic.
+//! Printing, parsing and formatting are inverse to one another, on random trees and texts.
 
 use dsl::{Ast, FileId, Sources, format_source, parse, parse_bytes, print, print_expr, render};
 use proptest::prelude::*;
@@ -46,7 +44,7 @@ proptest! {
     #![proptest_config(repeatable())]
 
     #[test]
-    fn trees(tree in ast()) {
+    fn printed_trees_parse_to_themselves(tree in ast()) {
         let text = print(&tree);
         let back = parsed(&text);
         prop_assert_eq!(erased(&tree), erased(&back), "{}", text);
@@ -55,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn expressions(value in expr()) {
+    fn printed_expressions_parse_to_themselves(value in expr()) {
         let text = print_expr(&value);
         let file = parsed(&format!("arch a {{ x = {text} }}"));
         let dsl::Item::Arch(arch) = &file.items[0] else { panic!("an arch") };
@@ -65,34 +63,34 @@ proptest! {
     }
 
     #[test]
-    fn comments_survive(tree in ast(), picks in prop::collection::vec(any::<u8>(), 1..40)) {
+    fn formatting_keeps_comments(tree in ast(), picks in prop::collection::vec(any::<u8>(), 1..40)) {
         check_format(&sprinkle(&print(&tree), &picks));
     }
 
     #[test]
-    fn stews(text in stew(), picks in prop::collection::vec(any::<u8>(), 1..40)) {
+    fn formatting_is_idempotent_on_valid_texts(text in stew(), picks in prop::collection::vec(any::<u8>(), 1..40)) {
         check_format(&text);
         check_format(&sprinkle(&text, &picks));
     }
 
     #[test]
-    fn soups(text in soup()) {
+    fn random_tokens_do_not_panic(text in soup()) {
         survives(text.as_bytes());
     }
 
     #[test]
-    fn any_text(text in "(?s).{0,300}") {
+    fn any_text_does_not_panic(text in "(?s).{0,300}") {
         survives(text.as_bytes());
     }
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         survives(&bytes);
     }
 
     /// Good texts with a piece removed or doubled: errors in likely places.
     #[test]
-    fn wounded(text in stew(), at in any::<prop::sample::Index>(), length in 1usize..12, twice: bool) {
+    fn damaged_texts_do_not_panic(text in stew(), at in any::<prop::sample::Index>(), length in 1usize..12, twice: bool) {
         let chars: Vec<char> = text.chars().collect();
         let at = at.index(chars.len() + 1);
         let end = (at + length).min(chars.len());

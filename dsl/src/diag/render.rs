@@ -1,8 +1,6 @@
-//! Diagnostics as text with source excerpts.
+//! Diagnostics as text with source excerpts, plain or with ANSI colours, which only repeat the words.
 //!
-//! In: the sources and diagnostics of any stage. Out: text, plain or with ANSI colours. Must stay
-//! true: never panics, whatever the spans; long lines, long spans and control characters come out
-//! short and harmless; colours only repeat the words.
+//! Never panics, whatever the spans; long lines, long spans and control characters come out short and harmless.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,15 +21,15 @@ const MESSAGE_CHARS: usize = 1000;
 
 /// All diagnostics as text with source excerpts, in the order given.
 pub fn render(sources: &Sources, diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(|diagnostic| one(sources, diagnostic, false)).collect()
+    diagnostics.iter().map(|diagnostic| render_one(sources, diagnostic, false)).collect()
 }
 
 /// The same with ANSI colours, for a terminal.
 pub fn render_coloured(sources: &Sources, diagnostics: &[Diagnostic]) -> String {
-    diagnostics.iter().map(|diagnostic| one(sources, diagnostic, true)).collect()
+    diagnostics.iter().map(|diagnostic| render_one(sources, diagnostic, true)).collect()
 }
 
-fn one(sources: &Sources, diagnostic: &Diagnostic, colour: bool) -> String {
+fn render_one(sources: &Sources, diagnostic: &Diagnostic, colour: bool) -> String {
     let excerpts = Excerpts::new(sources, diagnostic.labels.iter().map(|label| label.span));
     let labels = diagnostic.labels.iter().enumerate().map(|(i, label)| {
         let style = match i {
@@ -145,7 +143,7 @@ impl Excerpts {
         let start = boundary(text, span.start as usize);
         let end = boundary(text, (span.end as usize).max(start));
         let line = excerpt.lines.values().rev().find(|line| line.start <= start);
-        line.map_or(0..0, |line| line.place(start)..line.place(end))
+        line.map_or(0..0, |line| line.shown_offset(start)..line.shown_offset(end))
     }
 
     fn excerpt(&self, file: FileId) -> Result<&Excerpt, Error> {
@@ -177,17 +175,17 @@ impl Excerpt {
             self.text.push('…');
         }
         self.text.push('\n');
-        let place = Line { range: start..self.text.len(), start: range.start, cut, offsets };
-        self.lines.insert(index, place);
+        let line = Line { range: start..self.text.len(), start: range.start, cut, offsets };
+        self.lines.insert(index, line);
     }
 }
 
 impl Line {
     /// The shown offset nearest to an offset in the source.
-    fn place(&self, source: usize) -> usize {
+    fn shown_offset(&self, source: usize) -> usize {
         let after = self.offsets.partition_point(|(from, _)| *from < source);
-        let found = self.offsets.get(after).or(self.offsets.last());
-        found.map_or(self.range.start, |(_, to)| *to)
+        let nearest = self.offsets.get(after).or(self.offsets.last());
+        nearest.map_or(self.range.start, |(_, to)| *to)
     }
 }
 
@@ -222,14 +220,14 @@ impl<'a> Files<'a> for Excerpts {
 
     fn line_index(&self, id: FileId, byte: usize) -> Result<usize, Error> {
         let mut lines = self.excerpt(id)?.lines.iter();
-        let found = lines.find(|(_, line)| line.range.contains(&byte));
-        found.map(|(index, _)| *index).ok_or(Error::InvalidCharBoundary { given: byte })
+        let line = lines.find(|(_, line)| line.range.contains(&byte));
+        line.map(|(index, _)| *index).ok_or(Error::InvalidCharBoundary { given: byte })
     }
 
     fn column_number(&self, id: FileId, line: usize, byte: usize) -> Result<usize, Error> {
         let excerpt = self.excerpt(id)?;
-        let given = Error::InvalidCharBoundary { given: byte };
-        let line = excerpt.lines.get(&line).ok_or(given)?;
+        let outside = Error::InvalidCharBoundary { given: byte };
+        let line = excerpt.lines.get(&line).ok_or(outside)?;
         let shown = line.offsets.iter().take_while(|(_, to)| *to < byte).count();
         Ok(line.cut + shown + 1)
     }
@@ -237,7 +235,7 @@ impl<'a> Files<'a> for Excerpts {
     fn line_range(&self, id: FileId, line: usize) -> Result<Range<usize>, Error> {
         let excerpt = self.excerpt(id)?;
         let max = excerpt.lines.keys().next_back().copied().unwrap_or(0);
-        let found = excerpt.lines.get(&line).map(|line| line.range.clone());
-        found.ok_or(Error::LineTooLarge { given: line, max })
+        let range = excerpt.lines.get(&line).map(|line| line.range.clone());
+        range.ok_or(Error::LineTooLarge { given: line, max })
     }
 }

@@ -95,14 +95,14 @@ pub(crate) fn bad_character(span: Span, text: &str, first_word: &str) -> Diagnos
     }
 }
 
-pub(crate) fn line_break(span: Span, found: char) -> Diagnostic {
-    let name = match found {
+pub(crate) fn line_break(span: Span, character: char) -> Diagnostic {
+    let name = match character {
         '\r' => "a carriage return without a line feed",
         '\u{b}' => "a vertical tab",
         '\u{85}' => "a next-line character",
         _ => "a line or paragraph separator",
     };
-    let code = u32::from(found);
+    let code = u32::from(character);
     let message = format!("{name} (U+{code:04X}) does not end a line here");
     Diagnostic::error("line-break", span, message)
         .here("an editor may show two lines where there is one")
@@ -152,15 +152,15 @@ pub(crate) fn decimal_too_large(span: Span) -> Diagnostic {
 
 // --- what was expected ---
 
-/// The general case: `what` was expected, `found` was read.
-pub(crate) fn expected(span: Span, what: &str, found: &str, help: &str) -> Diagnostic {
-    Diagnostic::error("unexpected", span, format!("expected {what}, found {found}")).help(help)
+/// The general case: `what` was expected, `token` was read.
+pub(crate) fn expected(span: Span, what: &str, token: &str, help: &str) -> Diagnostic {
+    Diagnostic::error("unexpected", span, format!("expected {what}, found {token}")).help(help)
 }
 
-pub(crate) fn expected_keyword(span: Span, word: &str, found: &str) -> Diagnostic {
-    let message = format!("expected `{word}`, found {found}");
+pub(crate) fn expected_keyword(span: Span, word: &str, token: &str) -> Diagnostic {
+    let message = format!("expected `{word}`, found {token}");
     let error = Diagnostic::error("expected-keyword", span, message);
-    match suggest(found.trim_matches('`'), [word]) {
+    match suggest(token.trim_matches('`'), [word]) {
         Some(word) => error.mean(word),
         None => error.help(format!("write `{word}` here")),
     }
@@ -172,11 +172,11 @@ pub(crate) fn reserved_word(span: Span, word: &str) -> Diagnostic {
         .help(format!("choose another name, for example `{word}_`"))
 }
 
-pub(crate) fn unknown_definition(span: Span, word: &str, near: Option<&str>) -> Diagnostic {
+pub(crate) fn unknown_definition(span: Span, word: &str, suggestion: Option<&str>) -> Diagnostic {
     let message = format!("`{word}` does not begin a definition");
     let error = Diagnostic::error("unknown-definition", span, message);
-    match near {
-        Some(near) => error.mean(near),
+    match suggestion {
+        Some(suggestion) => error.mean(suggestion),
         None => {
             error.help("a file contains `import`, `block`, `mixer`, `mlp`, `head`, `init`, `arch`")
         }
@@ -189,8 +189,8 @@ pub(crate) fn foreign_word(span: Span, word: &str, advice: &str) -> Diagnostic {
         .help(advice)
 }
 
-pub(crate) fn unknown_statement(span: Span, word: &str, near: &str) -> Diagnostic {
-    Diagnostic::error("unknown-statement", span, format!("`{word}` is not a keyword")).mean(near)
+pub(crate) fn unknown_statement(span: Span, word: &str, keyword: &str) -> Diagnostic {
+    Diagnostic::error("unknown-statement", span, format!("`{word}` is not a keyword")).mean(keyword)
 }
 
 pub(crate) fn unclosed(open: Span, bracket: &str, close: &str, stop: Span) -> Diagnostic {
@@ -317,15 +317,15 @@ pub(crate) fn missing_value(span: Span, path: &str) -> Diagnostic {
         .help(format!("write `{path} VALUE` or `{path} {{ … }}`"))
 }
 
-pub(crate) fn value_on_new_line(span: Span, found: &str, path: &str, value: Span) -> Diagnostic {
-    let message = format!("{found} does not begin an entry");
+pub(crate) fn value_on_new_line(span: Span, token: &str, path: &str, value: Span) -> Diagnostic {
+    let message = format!("{token} does not begin an entry");
     Diagnostic::error("value-on-new-line", span, message)
         .label(value, format!("read as the value of `{path}` on the line before"))
         .help(format!("give `{path}` a value on its own line"))
 }
 
-pub(crate) fn entry_in_slot_list(span: Span, found: &str, name: &str) -> Diagnostic {
-    let message = format!("{found} cannot be in a list of slots");
+pub(crate) fn entry_in_slot_list(span: Span, token: &str, name: &str) -> Diagnostic {
+    let message = format!("{token} cannot be in a list of slots");
     Diagnostic::error("entry-in-slot-list", span, message)
         .here(format!("`{name}` before it is read as a slot"))
         .help(format!(
@@ -333,16 +333,16 @@ pub(crate) fn entry_in_slot_list(span: Span, found: &str, name: &str) -> Diagnos
         ))
 }
 
-pub(crate) fn bad_selection(span: Span, found: &str) -> Diagnostic {
-    let message = format!("{found} does not select layers");
+pub(crate) fn bad_selection(span: Span, written: &str) -> Diagnostic {
+    let message = format!("{written} does not select layers");
     Diagnostic::error("bad-selection", span, message).help(
         "write `layers[3]`, `layers[0..6]`, `layers[every 4 from 3]`, \
          `layers[mixer is attention]` or `layers[*]`",
     )
 }
 
-pub(crate) fn empty_selection(span: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("empty-selection", span, format!("this does not select any layer: {why}"))
+pub(crate) fn empty_selection(span: Span, reason: &str) -> Diagnostic {
+    Diagnostic::error("empty-selection", span, format!("this does not select any layer: {reason}"))
         .help("layers count from 0, and the end of a range is excluded: `layers[0..6]`")
 }
 

@@ -1,7 +1,4 @@
-//! Reads bodies: statements, then the result.
-//!
-//! Only the last expression of a definition is its result, an `if` has none; a broken statement does not affect the
-//! others.
+//! Bodies: statements, then the result. Only the last expression of a definition is its result; an `if` has none.
 
 use super::Parser;
 use super::expr::Braces;
@@ -77,9 +74,9 @@ impl Parser<'_> {
             return self.recover();
         }
         if let ExprKind::Applied { def, .. } = &first.kind
-            && let Some(near) = suggest(&def.text, ["else"])
+            && let Some(keyword) = suggest(&def.text, ["else"])
         {
-            let error = syntax::unknown_statement(def.span, &def.text, near);
+            let error = syntax::unknown_statement(def.span, &def.text, keyword);
             self.report(error);
             return self.recover();
         }
@@ -194,14 +191,14 @@ impl Parser<'_> {
 
     fn not_a_statement<T>(&mut self) -> Option<T> {
         let span = self.span();
-        let found = self.found();
-        let sign = found.trim_matches('`').to_string();
+        let token = self.token_text();
+        let sign = token.trim_matches('`').to_string();
         if let Some(advice) = self.foreign() {
             self.report(syntax::foreign_word(span, &sign, advice));
             return None;
         }
-        if let Some(near) = self.misspelt_statement() {
-            self.report(syntax::unknown_statement(span, &sign, near));
+        if let Some(keyword) = self.misspelt_statement() {
+            self.report(syntax::unknown_statement(span, &sign, keyword));
             return None;
         }
         match self.kind() {

@@ -1,7 +1,4 @@
 //! Entries: the lines of an arch, a `with`, a definition's configuration or an init table.
-//!
-//! In: tokens. Out: [`Entry`] lists. Must stay true: a broken entry does not affect the others; a
-//! list of slots ends with its line.
 
 use super::Parser;
 use super::expr::Braces;
@@ -139,9 +136,9 @@ impl Parser<'_> {
     /// Reports why no entry begins here, from the entry before it.
     fn not_an_entry<T>(&mut self, last: Option<&Entry>) -> Option<T> {
         let span = self.span();
-        let found = self.found();
+        let token = self.token_text();
         let first_of_line = self.token(0).newline_before;
-        let sign = found.trim_matches('`').to_string();
+        let sign = token.trim_matches('`').to_string();
         match self.kind() {
             TokenKind::LBrace | TokenKind::LParen | TokenKind::LBracket if first_of_line => {
                 self.report(syntax::bracket_on_new_line(span, &sign));
@@ -162,7 +159,7 @@ impl Parser<'_> {
                         && self.lines_apart(path.span, value.span) =>
                 {
                     let path = self.written(path.span);
-                    self.report(syntax::value_on_new_line(span, &found, &path, value.span));
+                    self.report(syntax::value_on_new_line(span, &token, &path, value.span));
                     return None;
                 }
                 Some(
@@ -172,28 +169,28 @@ impl Parser<'_> {
                 ) if !first_of_line && slots.len() > 1 => {
                     if let Some(slot) = slots.last() {
                         let name = self.written(slot.span);
-                        self.report(syntax::entry_in_slot_list(span, &found, &name));
+                        self.report(syntax::entry_in_slot_list(span, &token, &name));
                     }
                     return None;
                 }
                 _ => {}
             },
         }
-        if let TokenKind::Keyword(keyword) = self.kind() {
+        if let TokenKind::Keyword(reserved) = self.kind() {
             // `fil A with …`, `layer 4 of …`: the misspelt keyword comes first.
-            let wanted = match keyword {
+            let wanted = match reserved {
                 Keyword::With => "fill",
                 Keyword::Of => "layers",
                 _ => "",
             };
             if let Some(Entry::Set { path, .. }) = last
                 && let word = self.written(path.span)
-                && let Some(near) = suggest(&word, [wanted])
+                && let Some(keyword) = suggest(&word, [wanted])
             {
-                self.report(syntax::unknown_statement(path.span, &word, near));
+                self.report(syntax::unknown_statement(path.span, &word, keyword));
                 return None;
             }
-            self.report(syntax::reserved_word(span, keyword.word()));
+            self.report(syntax::reserved_word(span, reserved.word()));
             return None;
         }
         self.expected("an entry", "an entry is a name and its value: `heads 8`, `rope { … }`")

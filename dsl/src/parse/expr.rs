@@ -1,6 +1,6 @@
-//! Expressions. In: tokens. Out: [`Expr`]. Must stay true: the precedence table below is that of
-//! `LANGUAGE.md`; a callee, its instance and its bracket are on one line; a binary operator is on
-//! the line where its left operand ends; no tree is higher than the bound.
+//! Expressions, by the precedence table of `LANGUAGE.md`.
+//!
+//! A callee, its instance and its bracket are on one line; a binary operator is on the line where its left operand ends.
 
 use super::Parser;
 use crate::diag::syntax;

@@ -1,7 +1,4 @@
-//! Files: imports, then definitions.
-//!
-//! In: tokens. Out: [`Ast`]. Must stay true: a broken definition does not affect the others; every
-//! `///` line is either kept with a definition or reported.
+//! Files: imports, then definitions. Every `///` line is either kept with a definition or reported.
 
 use super::Parser;
 use super::entry::Table;
@@ -42,21 +39,21 @@ impl Parser<'_> {
     }
 
     /// Continues at the next definition if this one could not be read.
-    fn after_item(&mut self, before: usize, whole: bool) {
+    fn after_item(&mut self, before: usize, complete: bool) {
         self.open.clear();
-        if whole {
+        if complete {
             return;
         }
         if self.at == before {
             self.skip();
         }
         while self.kind() != TokenKind::End {
-            let here = if self.lexed.unbalanced {
+            let at_start = if self.lexed.unbalanced {
                 self.at_line_start()
             } else {
                 self.token(0).newline_before
             };
-            if here && self.at_definition() {
+            if at_start && self.at_definition() {
                 return;
             }
             self.skip();
@@ -134,7 +131,7 @@ impl Parser<'_> {
             TokenKind::Keyword(Keyword::Init) => self.init_table(docs, start).map(Item::Init),
             TokenKind::Keyword(Keyword::Arch) => self.arch(docs, start).map(Item::Arch),
             TokenKind::RBrace | TokenKind::RParen | TokenKind::RBracket => {
-                let sign = self.found().trim_matches('`').to_string();
+                let sign = self.token_text().trim_matches('`').to_string();
                 self.report(syntax::unmatched(start, &sign));
                 None
             }
@@ -144,10 +141,10 @@ impl Parser<'_> {
                     self.report(syntax::foreign_word(start, word, advice));
                     return None;
                 }
-                let near = suggest(word, DEFINITION_WORDS);
-                self.report(syntax::unknown_definition(start, &self.clipped(word), near));
+                let suggestion = suggest(word, DEFINITION_WORDS);
+                self.report(syntax::unknown_definition(start, &self.clipped(word), suggestion));
                 // `blok decoder(x) { … }`: continue, to find more errors.
-                match near.and_then(Keyword::parse) {
+                match suggestion.and_then(Keyword::parse) {
                     Some(Keyword::Kind(kind)) if self.is_name(1) => {
                         self.def_or_alias(docs, start, kind)
                     }

@@ -1,7 +1,6 @@
 //! Layer lists and paths: both may begin with `layers`.
 //!
-//! In: tokens. Out: [`LayerList`], [`Path`]. Must stay true: the contents of the brackets, never
-//! the spaces, decide whether `layers [` opens a list or a selection.
+//! The contents of the brackets, never the spaces, decide whether `layers [` opens a list or a selection.
 
 use super::Parser;
 use super::expr::Braces;
@@ -116,14 +115,14 @@ impl Parser<'_> {
                 Select::Is { path, def: self.name("the name of a definition")? }
             }
             _ => {
-                let found = self.found();
-                self.report(syntax::bad_selection(start, &found));
+                let token = self.token_text();
+                self.report(syntax::bad_selection(start, &token));
                 return None;
             }
         };
         if self.kind() != TokenKind::RBracket {
-            let found = self.found();
-            self.report(syntax::bad_selection(self.span(), &found));
+            let token = self.token_text();
+            self.report(syntax::bad_selection(self.span(), &token));
             return None;
         }
         self.bump();
@@ -138,14 +137,14 @@ impl Parser<'_> {
             return Some(Select::Index(first));
         }
         if self.kind() != TokenKind::Int {
-            let found = self.found();
-            self.report(syntax::bad_selection(self.span(), &found));
+            let token = self.token_text();
+            self.report(syntax::bad_selection(self.span(), &token));
             return None;
         }
         let end = self.integer("the end of the range")?;
         if first >= end {
-            let why = format!("{first}..{end} is empty");
-            self.report(syntax::empty_selection(self.since(start), &why));
+            let reason = format!("{first}..{end} is empty");
+            self.report(syntax::empty_selection(self.since(start), &reason));
         }
         Some(Select::Range(first, end))
     }

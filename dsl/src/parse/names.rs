@@ -1,7 +1,4 @@
-//! Names that a reader or a file system would confuse.
-//!
-//! In: one file's tree. Out: diagnostics for names of one scope that are equal, or differ only in
-//! case. Must stay true: only names of this file are checked; the compiler checks imports.
+//! Reports names of one scope that are equal or differ only in case. The compiler checks imported names.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,7 @@
-//! The contents of braces to pieces: statements, entries, layer lists.
+//! The contents of braces as documents: statements, entries, layer lists.
 //!
-//! In: tree nodes. Out: [`Doc`]s. Must stay true: text that the author put on one line stays on one
-//! line if it fits and reads the same; text that began on a new line stays broken; without a
-//! source, the layout depends on the tree alone.
+//! Text that the author put on one line stays on one line if it fits and reads the same; text that began on a new line stays
+//! broken.
 
 use super::Builder;
 use super::doc::{
@@ -242,7 +241,8 @@ impl Builder<'_> {
         // The values of roles contain no roles.
         let roles = std::mem::take(&mut self.roles);
         let spans: Vec<Span> = entries.iter().map(Entry::span).collect();
-        let parts: Vec<(String, Doc)> = entries.iter().map(|it| self.entry(it, roles)).collect();
+        let parts: Vec<(String, Doc)> =
+            entries.iter().map(|entry| self.entry(entry, roles)).collect();
         let width = |(name, doc): &(String, Doc)| doc.flat.map(|flat| name.len() + flat);
         let widths: Vec<Option<usize>> = parts.iter().map(width).collect();
         // `a b   c (d)` would be read as the call `b c (d)`.
@@ -292,7 +292,7 @@ impl Builder<'_> {
         for length in rows {
             let alone = if *length == 1 { entries.get(at).and_then(width) } else { None };
             let joined = at.checked_sub(1).and_then(|before| spans.get(before).zip(spans.get(at)));
-            if joined.is_none_or(|(before, here)| self.apart(*before, *here)) {
+            if joined.is_none_or(|(before, after)| self.apart(*before, *after)) {
                 settle(&mut run);
             }
             match alone {

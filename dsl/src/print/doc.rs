@@ -1,7 +1,6 @@
 //! Text with more than one possible layout, before it is known how much fits on a line.
 //!
-//! In: pieces, built from the tree. Out: [`Doc`], which knows its width on one line. Must stay
-//! true: each width is computed once, when its piece is built, so that layout is linear.
+//! The width of each piece is computed once, when it is built, so that layout is linear.
 
 use std::borrow::Cow;
 

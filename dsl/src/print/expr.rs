@@ -1,7 +1,6 @@
-//! Expressions to pieces.
+//! Expressions as documents, with parentheses exactly where the tree needs them.
 //!
-//! In: [`Expr`]. Out: [`Doc`]. Must stay true: parentheses appear exactly where the tree needs
-//! them; a name and its bracket stay on one line; a line is broken after an operator, never before.
+//! A name and its bracket stay on one line; a line is broken after an operator, never before.
 
 use super::Builder;
 use super::doc::{
@@ -165,11 +164,11 @@ impl Builder<'_> {
         let first = starts.first().copied().unwrap_or(end);
         self.level += 1;
         let mut inner = Vec::new();
-        for (i, it) in items.iter().enumerate() {
+        for (i, value) in items.iter().enumerate() {
             let last = i + 1 == items.len();
             let start = starts.get(i).copied().unwrap_or(end);
             inner.push(brk(if i == 0 { "" } else { " " }, start, i == 0));
-            inner.push(item(self, it));
+            inner.push(item(self, value));
             inner.push(if last { if_broken(",") } else { text(",") });
             inner.push(trail(Upto::all(starts.get(i + 1).copied().unwrap_or(end))));
         }

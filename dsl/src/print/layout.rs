@@ -1,7 +1,6 @@
-//! Pieces to lines: a group that fits on one line is printed on one, and every comment is printed.
+//! Documents to lines: a group that fits on one line is printed on one.
 //!
-//! In: [`Doc`]s and the comments with their places. Out: text. Must stay true: a comment is written
-//! exactly once, in order, and is always followed by the end of its line; no line ends in spaces.
+//! A comment is written exactly once, in order, and is always followed by the end of its line.
 
 use super::doc::{self, Doc, DocKind, Upto};
 use crate::Comment;
@@ -142,8 +141,8 @@ impl<'a> Layout<'a> {
 
     fn next(&mut self, upto: Upto) -> Option<&'a Comment> {
         let (comment, rest) = self.comments.split_first()?;
-        let here = comment.span.start < upto.at && (comment.before_close || !upto.closing_only);
-        here.then(|| {
+        let belongs = comment.span.start < upto.at && (comment.before_close || !upto.closing_only);
+        belongs.then(|| {
             self.comments = rest;
             comment
         })
