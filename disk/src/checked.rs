@@ -1,11 +1,12 @@
-//! In: an open file and the BLAKE3 digest of each of its blocks. Out: bytes of the file. Must stay true: every read
-//! returns bytes only from memory of this process, after checking a digest of that very memory, so bytes that change
-//! meanwhile are detected or never used. A file that shrinks is an error with its position, never a short read, and a
+//! Reads a file larger than memory, and checks every byte against digests of its blocks.
+//!
+//! Every read returns bytes from memory of this process only, after checking a digest of that very memory, so bytes that
+//! change meanwhile are detected or never used. A file that shrinks is an error with its position, never a short read, and a
 //! file is never mapped into memory.
 //!
-//! The first read of a block takes its BLAKE3 digest, and keeps a fingerprint of each 2 KiB of it in memory. A
-//! later read computes the fingerprints of the pieces that it touches. This is several times as fast as a digest, and
-//! as safe, since they are keyed with random numbers that never leave this process.
+//! The first read of a block takes its BLAKE3 digest, and keeps a fingerprint of each 2 KiB of it in memory. A later read
+//! computes the fingerprints of the pieces that it touches. This is several times as fast as a digest, and as safe, since
+//! they are keyed with random numbers that never leave this process.
 
 use std::fmt;
 use std::fs::File;
@@ -50,12 +51,12 @@ impl Key {
             let (low, high) = (words as u64, (words >> 64) as u64);
             u128::from(low.wrapping_add(*first)) * u128::from(high.wrapping_add(*second))
         };
-        let (whole, rest) = piece.as_chunks::<16>();
+        let (chunks, rest) = piece.as_chunks::<16>();
         let mut sum = 0u128;
-        for (words, key) in whole.iter().zip(&self.0) {
+        for (words, key) in chunks.iter().zip(&self.0) {
             sum = sum.wrapping_add(product(words, key));
         }
-        if let Some(key) = self.0.get(whole.len()).filter(|_| !rest.is_empty()) {
+        if let Some(key) = self.0.get(chunks.len()).filter(|_| !rest.is_empty()) {
             // A piece's position determines its length, so zero padding cannot make two pieces equal.
             let mut last = [0; 16];
             for (to, from) in last.iter_mut().zip(rest) {
@@ -79,7 +80,7 @@ pub struct CheckedFile {
     fingerprints: Vec<OnceLock<Box<[u128]>>>,
 }
 
-/// Why a read failed.
+/// The reason why a read failed.
 #[derive(Debug)]
 pub enum ReadFault {
     /// The bytes differ from those that the digests cover.
@@ -149,19 +150,19 @@ impl CheckedFile {
 
     /// A file without a list of digests. Reads it once; later reads must return the same bytes. Also returns the digest
     /// of all of them.
-    pub fn of_whole(file: File) -> io::Result<(CheckedFile, blake3::Hash)> {
+    pub fn first_read(file: File) -> io::Result<(CheckedFile, blake3::Hash)> {
         let covered = file.metadata()?.len();
-        let (mut digests, mut whole) = (Vec::new(), blake3::Hasher::new());
+        let (mut digests, mut hasher) = (Vec::new(), blake3::Hasher::new());
         let mut bytes = vec![0; covered.min(BLOCK) as usize];
         let mut at = 0;
         while at < covered {
             let block = bytes.get_mut(..(covered - at).min(BLOCK) as usize).unwrap_or_default();
             read_at(&file, block, at)?;
             digests.push(blake3::hash(block));
-            whole.update(block);
+            hasher.update(block);
             at += BLOCK;
         }
-        Ok((CheckedFile::new(file, covered, digests), whole.finalize()))
+        Ok((CheckedFile::new(file, covered, digests), hasher.finalize()))
     }
 
     /// Number of bytes that the digests cover, from the start of the file.
@@ -216,9 +217,9 @@ impl CheckedFile {
         let mut rest = &*bytes;
         for number in first..=last {
             let block = self.block(number);
-            let here = (block.end.min(end) - block.start.max(start)) as usize;
-            let (of_block, after) = rest.split_at_checked(here).unwrap_or_default();
-            self.check(number, block.start.max(start) - block.start, of_block)?;
+            let length = (block.end.min(end) - block.start.max(start)) as usize;
+            let (part, after) = rest.split_at_checked(length).unwrap_or_default();
+            self.check(number, block.start.max(start) - block.start, part)?;
             rest = after;
         }
         let (from, to) = ((range.start - start) as usize, (range.end - start) as usize);
@@ -256,19 +257,19 @@ impl CheckedFile {
     fn check(&self, number: u64, from: u64, bytes: &[u8]) -> Result<(), ReadFault> {
         let changed =
             |read_before| Err(ReadFault::Changed { block: self.block(number), read_before });
-        let mut found = bytes.chunks(PIECE).map(|piece| self.key.fingerprint(piece));
+        let mut fingerprints = bytes.chunks(PIECE).map(|piece| self.key.fingerprint(piece));
         if let Some(kept) = self.known(number) {
             let kept = kept.get(from as usize / PIECE..).unwrap_or_default();
             let same = kept.len() * PIECE >= bytes.len()
-                && kept.iter().zip(&mut found).all(|(kept, found)| *kept == found);
+                && kept.iter().zip(&mut fingerprints).all(|(kept, read)| *kept == read);
             return if same { Ok(()) } else { changed(true) };
         }
         if Some(&blake3::hash(bytes)) != self.digests.get(number as usize) {
             return changed(false);
         }
-        if let Some(fingerprints) = self.fingerprints.get(number as usize) {
+        if let Some(cell) = self.fingerprints.get(number as usize) {
             // Another thread may have set the same value first.
-            let _ = fingerprints.set(found.collect());
+            let _ = cell.set(fingerprints.collect());
         }
         Ok(())
     }
@@ -338,23 +339,23 @@ mod tests {
             [at.saturating_sub(1), at, at + 1, at + 1024, at + 3000]
         });
         for count in edges.filter(|count| (1..=all.len()).contains(count)) {
-            let whole = &all[..count];
-            let file = checked(whole);
+            let content = &all[..count];
+            let file = checked(content);
             let mut buffer = ReadBuffer::default();
-            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), whole, "{count}");
+            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), content, "{count}");
             assert_eq!(file.known(0).unwrap().len(), count.div_ceil(PIECE), "{count}");
-            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), whole, "{count} again");
+            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), content, "{count} again");
         }
     }
 
     #[test]
     fn a_file_without_a_list_is_held_to_its_first_reading() {
         for count in [0, 1, 5000, BLOCK as usize, 2 * BLOCK as usize + 17] {
-            let whole = bytes(count);
-            let (file, digest) = CheckedFile::of_whole(file_of(&whole)).unwrap();
-            assert_eq!((file.covered(), digest), (count as u64, blake3::hash(&whole)));
+            let content = bytes(count);
+            let (file, digest) = CheckedFile::first_read(file_of(&content)).unwrap();
+            assert_eq!((file.covered(), digest), (count as u64, blake3::hash(&content)));
             let mut buffer = ReadBuffer::default();
-            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), whole);
+            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), content);
             if count > 0 {
                 file.file.set_len(count as u64 - 1).unwrap();
                 assert!(matches!(
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_outside() {
+    fn ranges_outside_of_the_digests_are_refused() {
         let file = checked(&bytes(100));
         let mut buffer = ReadBuffer::default();
         for range in [0..101, 101..101, 200..300, u64::MAX - 1..u64::MAX] {
@@ -383,20 +384,20 @@ mod tests {
 
     #[test]
     fn a_file_that_is_cut_is_named_with_the_block() {
-        let whole = bytes(3 * BLOCK as usize);
-        let file = checked(&whole);
+        let content = bytes(3 * BLOCK as usize);
+        let file = checked(&content);
         let mut buffer = ReadBuffer::default();
         file.read(0..3 * BLOCK, &mut buffer).unwrap();
         file.file.set_len(BLOCK + 10_000).unwrap();
         // The remaining part can still be read.
         assert_eq!(
             file.read(BLOCK..BLOCK + 10, &mut buffer).unwrap(),
-            &whole[BLOCK as usize..][..10]
+            &content[BLOCK as usize..][..10]
         );
-        let said = file.read(0..3 * BLOCK, &mut buffer).unwrap_err().to_string();
-        assert_eq!(said, "it ends before bytes 262144 to 524288 (block 1): it became shorter");
-        let said = file.read(2 * BLOCK + 5..2 * BLOCK + 9, &mut buffer).unwrap_err().to_string();
-        assert!(said.contains("(block 2)"), "{said}");
+        let message = file.read(0..3 * BLOCK, &mut buffer).unwrap_err().to_string();
+        assert_eq!(message, "it ends before bytes 262144 to 524288 (block 1): it became shorter");
+        let message = file.read(2 * BLOCK + 5..2 * BLOCK + 9, &mut buffer).unwrap_err().to_string();
+        assert!(message.contains("(block 2)"), "{message}");
     }
 
     proptest! {
@@ -404,7 +405,7 @@ mod tests {
 
         /// A byte flipped at any time between reads is never returned.
         #[test]
-        fn a_flipped_byte_is_found_or_not_read(
+        fn a_flipped_byte_is_detected_or_not_read(
             count in 1..3 * BLOCK as usize,
             reads in prop::collection::vec((any::<prop::sample::Index>(), 0..40_000usize), 1..12),
             flip in any::<prop::sample::Index>(),
@@ -412,23 +413,23 @@ mod tests {
             when in any::<prop::sample::Index>(),
             back in any::<bool>(),
         ) {
-            let whole = bytes(count);
-            let file = checked(&whole);
+            let content = bytes(count);
+            let file = checked(&content);
             let (at, when) = (flip.index(count), when.index(reads.len()));
             let mut buffer = ReadBuffer::default();
             let put = |byte: u8| file.file.write_all_at(&[byte], at as u64).unwrap();
             for (number, (start, length)) in reads.iter().enumerate() {
                 if number == when {
-                    put(whole[at] ^ (1 << bit));
+                    put(content[at] ^ (1 << bit));
                 }
                 let start = start.index(count);
                 let end = (start + length).min(count);
                 match file.read(start as u64..end as u64, &mut buffer) {
-                    Ok(got) => prop_assert_eq!(got, &whole[start..end]),
+                    Ok(read) => prop_assert_eq!(read, &content[start..end]),
                     Err(fault) => {
                         prop_assert!(number >= when, "{}", fault);
-                        let of_flip = format!("(block {})", at as u64 / BLOCK);
-                        prop_assert!(fault.to_string().contains(&of_flip), "{}", fault);
+                        let flipped = format!("(block {})", at as u64 / BLOCK);
+                        prop_assert!(fault.to_string().contains(&flipped), "{}", fault);
                     }
                 }
                 if number >= when && (start..end).contains(&at) {
@@ -437,8 +438,8 @@ mod tests {
             }
             if back {
                 // Restore the original byte.
-                put(whole[at]);
-                prop_assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), &whole[..]);
+                put(content[at]);
+                prop_assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), &content[..]);
             }
         }
     }

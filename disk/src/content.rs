@@ -80,7 +80,7 @@ const MARKS: [(&[u8], Content); 16] = [
 
 impl Content {
     /// The content of a file that begins like this.
-    pub fn of(start: &[u8]) -> Content {
+    pub fn of_start(start: &[u8]) -> Content {
         if start.is_empty() {
             return Content::Empty;
         }
@@ -130,7 +130,7 @@ impl Content {
     pub fn of_file(path: &Path) -> io::Result<Content> {
         let mut start = Vec::new();
         open(path)?.take(START as u64).read_to_end(&mut start)?;
-        Ok(Content::of(&start))
+        Ok(Content::of_start(&start))
     }
 
     /// Its name in a sentence: "it is …".
@@ -195,7 +195,7 @@ fn is_ascii(byte: u8) -> bool {
 /// The text in a stream: decompressed if it is compressed, whatever its name says. An archive, text in another
 /// encoding, or the end of the stream inside a compressed frame is an error.
 pub fn unpacked<R: BufRead + Send + 'static>(mut from: R) -> io::Result<Box<dyn BufRead + Send>> {
-    let content = Content::of(from.fill_buf()?);
+    let content = Content::of_start(from.fill_buf()?);
     let wide = |reader: Box<dyn Read + Send>| -> Box<dyn BufRead + Send> {
         Box::new(BufReader::with_capacity(1 << 17, reader))
     };
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_zstd_long_are_read() {
+    fn zstd_long_is_read() {
         for log in [27, 28, 31] {
             assert_eq!(read(zstd_frame(log)).unwrap(), TEXT, "{log}");
         }
@@ -286,20 +286,20 @@ mod tests {
 
     /// The first bytes are a length, here those of other kinds' marks.
     #[test]
-    fn a_length_is_no_mark() {
+    fn the_length_of_a_safetensors_header_is_no_mark() {
         for mark in [&b"\x80\x02"[..], b"\x1f\x8b", b"\xff\xfe", b"\xfe\xff", b"a\0b"] {
             let mut start = mark.to_vec();
             start.resize(8, 0);
-            assert_ne!(Content::of(&start), Content::Safetensors, "{mark:?}");
+            assert_ne!(Content::of_start(&start), Content::Safetensors, "{mark:?}");
             start.extend(b"{\"w\":");
-            assert_eq!(Content::of(&start), Content::Safetensors, "{mark:?}");
+            assert_eq!(Content::of_start(&start), Content::Safetensors, "{mark:?}");
         }
         // A header cannot be that long.
-        assert_eq!(Content::of(b"\x28\xb5\x2f\xfd\0\0\0\0{"), Content::Zstandard);
+        assert_eq!(Content::of_start(b"\x28\xb5\x2f\xfd\0\0\0\0{"), Content::Zstandard);
     }
 
     #[test]
-    fn other_contents_are_named() {
+    fn an_unreadable_content_is_named_in_the_error() {
         let mut tar = vec![0; 512];
         tar[257..262].copy_from_slice(b"ustar");
         let utf16 = |bytes: fn(u16) -> [u8; 2]| "{\"a\"".encode_utf16().flat_map(bytes).collect();
@@ -308,7 +308,7 @@ mod tests {
         for text in [&b"<HTML>"[..], b"BZhang wrote", b"PAR1 is a mark", b"GGUF is a format"] {
             assert_eq!(read(text.to_vec()).unwrap(), text);
         }
-        assert!(Content::of(b"\n<!DOCTYPE html><title>401</title>").help().is_some());
+        assert!(Content::of_start(b"\n<!DOCTYPE html><title>401</title>").help().is_some());
         let cases: [(Vec<u8>, &str); 12] = [
             (b"version https://git-lfs.github.com/spec/v1\noid sha256:0".to_vec(), "Git LFS"),
             (b"\x04\x22\x4d\x18".to_vec(), "lz4"),
@@ -324,7 +324,7 @@ mod tests {
             (utf32(u32::to_be_bytes).collect(), "UTF-32"),
         ];
         for (bytes, name) in cases {
-            assert!(Content::of(&bytes).help().is_some(), "{name}");
+            assert!(Content::of_start(&bytes).help().is_some(), "{name}");
             let error = read(bytes).unwrap_err().to_string();
             assert!(error.contains(name), "{name}: {error}");
         }

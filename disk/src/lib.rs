@@ -1,8 +1,7 @@
 //! Reads files that other people may have written, within limits, and writes files that are complete or absent.
 //!
-//! In: the path of a possibly untrusted file. Out: its content, or why it is not read. Must stay true: a pipe, a device
-//! or a folder is never read, so reads never block or run for ever; memory is limited by the kind of file, never by
-//! sizes that the file claims; a log is read a line at a time.
+//! A pipe, a device or a folder is never read, so reads never block or run for ever. Memory is limited by the kind of file,
+//! never by sizes that the file claims.
 //!
 //! A file that fits in memory is read at once ([`read`], [`read_text`]). A larger one is a [`checked::CheckedFile`],
 //! which detects bytes that change between two reads:
@@ -18,7 +17,7 @@
 //! let error = disk::read(&path, 1024).unwrap_err();
 //! assert_eq!(error.to_string(), "it has 292.9 KiB; at most 1 KiB are read");
 //!
-//! let (file, _digest) = CheckedFile::of_whole(disk::open_large(&path)?)?;
+//! let (file, _digest) = CheckedFile::first_read(disk::open_large(&path)?)?;
 //! let mut buffer = ReadBuffer::default();
 //! std::fs::write(&path, [8; 300_000])?;
 //! let read = file.read(100..104, &mut buffer);
@@ -52,8 +51,8 @@ pub const TEXT: u64 = 1 << 30;
 pub const LINE: u64 = 16 << 20;
 /// Files of at least this size are checked for holes.
 const LARGE: u64 = 1 << 30;
-/// Number of positions to check in a file.
-const LOOKS: u64 = 64;
+/// Number of positions of a file that are checked for zeros.
+const PROBES: u64 = 64;
 
 /// Most names of a folder that are compared with that of a missing file.
 const NAMES: usize = 10_000;
@@ -66,8 +65,8 @@ pub fn nearest(path: &Path) -> Option<PathBuf> {
     let mut names: Vec<String> =
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
-    let near = dsl::suggest(wanted, names.iter().map(String::as_str))?;
-    Some(folder.join(near))
+    let name = dsl::suggest(wanted, names.iter().map(String::as_str))?;
+    Some(folder.join(name))
 }
 
 /// Whether an error is due to the path rather than the machine: a file in the place of a folder or the other way round,
@@ -115,12 +114,12 @@ pub fn open_large(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether a file holds only zeros, judging by [`LOOKS`] positions in it.
+/// Whether a file holds only zeros, judging by [`PROBES`] positions in it.
 fn is_zero(file: &File, length: u64) -> io::Result<bool> {
     let mut piece = [0; 4096];
-    for look in 0..LOOKS {
+    for probe in 0..PROBES {
         // The ends of such a file are often present.
-        let at = length / (LOOKS + 1) * (look + 1);
+        let at = length / (PROBES + 1) * (probe + 1);
         read_at(file, &mut piece, at)?;
         if piece.iter().any(|byte| *byte != 0) {
             return Ok(false);
@@ -149,7 +148,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| {
         let bytes = error.as_bytes();
-        let content = Content::of(bytes.get(..content::START).unwrap_or(bytes));
+        let content = Content::of_start(bytes.get(..content::START).unwrap_or(bytes));
         let message = match matches!(content, Content::Other) {
             true => "it is not text in UTF-8".to_owned(),
             false => format!("it is {}, not text in UTF-8", content.name()),
@@ -216,8 +215,8 @@ fn too_large(length: u64, most: u64) -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {}", dsl::over(length, most)))
 }
 
-fn refused(why: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, why)
+fn refused(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 #[cfg(test)]
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_given_one_at_a_time() {
+    fn a_log_is_read_line_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         std::fs::write(&path, "{\"a\":1}\n\nnot json\n{\"a\":2}").unwrap();
@@ -278,15 +277,15 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_has_no_end_is_not_read() {
+    fn pipes_and_devices_are_refused() {
         for device in ["/dev/zero", "/dev/null", "/dev/random"] {
             let error = read(Path::new(device), 1).unwrap_err();
             assert_eq!(error.to_string(), "it is a pipe or a device, not a file", "{device}");
         }
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        if made.is_ok_and(|made| made.success()) {
+        let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+        if status.is_ok_and(|status| status.success()) {
             assert!(open(&pipe).unwrap_err().to_string().contains("pipe"));
             assert!(json_lines(&pipe).is_empty());
         }
@@ -294,7 +293,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_file_of_holes_costs_nothing() {
+    fn a_file_of_holes_is_refused_without_reading_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("holes");
         File::create(&path).unwrap().set_len(4 << 40).unwrap();

@@ -1,6 +1,5 @@
-//! In: bytes and a path. Out: files that are complete or absent. Must stay true: a file is replaced
-//! only by renaming a synced file, and the folder is synced afterwards; an error names the path, the failed operation
-//! and a remedy, and the old file stays intact.
+//! Writes files that are complete or absent: a file is replaced only by renaming a synced one, and the folder is synced
+//! afterwards.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

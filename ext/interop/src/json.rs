@@ -20,7 +20,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
     if bytes.len() > MAX_BYTES {
         return Err(fail(1, format!("it has {}", dsl::over(bytes.len() as u64, MAX_BYTES as u64))));
     }
-    let content = Content::of(bytes.get(..START).unwrap_or(bytes));
+    let content = Content::of_start(bytes.get(..START).unwrap_or(bytes));
     if let Some(help) = content.help() {
         return Err(ForeignError::new(
             name,

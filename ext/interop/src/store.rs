@@ -79,7 +79,7 @@ impl Store {
     /// Adds a file and returns the index by which tensors refer to it. The whole file is read once for its digest, and
     /// every later read is checked against that.
     pub fn add(&mut self, path: &Path) -> Result<usize, ForeignError> {
-        let opened = disk::open_large(path).and_then(CheckedFile::of_whole);
+        let opened = disk::open_large(path).and_then(CheckedFile::first_read);
         let (file, digest) = opened.map_err(|error| ForeignError::read(path, &error))?;
         self.files.push(ReadFile { path: path.to_owned(), bytes: file.covered(), digest });
         self.open.push(Arc::new(file));

@@ -307,7 +307,7 @@ impl Pieces {
 fn text_of<R: BufRead + Send + 'static>(
     mut from: R,
 ) -> Result<Box<dyn BufRead + Send>, Unreadable> {
-    let help = Content::of(from.fill_buf()?).help();
+    let help = Content::of_start(from.fill_buf()?).help();
     unpacked(from).map_err(|error| {
         let unreadable = Unreadable::from(error);
         Unreadable { help: help.unwrap_or(unreadable.help), ..unreadable }
