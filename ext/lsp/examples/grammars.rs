@@ -1,7 +1,4 @@
 //! Writes the grammars of editors under `tools/editors/`.
-//!
-//! In: the words of the language. Out: the files. Must stay true: run from anywhere in the repository, it writes the
-//! same bytes.
 
 fn main() -> std::io::Result<()> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,7 +1,4 @@
 //! Measures the time from an edit to its diagnostics, and to the answers of questions, as a Markdown table.
-//!
-//! In: copies of a committed file. Out: medians and slowest times. Must stay true: the messages are those of an editor,
-//! one edit at a time, and nothing is cached between edits.
 
 #![expect(clippy::print_stdout, reason = "it prints its table")]
 
@@ -99,7 +96,7 @@ fn main() {
         let column = text[..middle].rsplit('\n').next().unwrap().len();
         let at = json!({ "line": line, "character": column });
         let document = json!({ "uri": URL });
-        let place = json!({ "textDocument": document, "position": at });
+        let position = json!({ "textDocument": document, "position": at });
         let mut times: [Vec<Duration>; 4] = Default::default();
         for edit in 0..EDITS {
             let version = edit + 2;
@@ -118,8 +115,8 @@ fn main() {
             times[1].push(
                 client.ask("textDocument/semanticTokens/full", json!({ "textDocument": document })),
             );
-            times[2].push(client.ask("textDocument/completion", place.clone()));
-            times[3].push(client.ask("textDocument/hover", place.clone()));
+            times[2].push(client.ask("textDocument/completion", position.clone()));
+            times[3].push(client.ask("textDocument/hover", position.clone()));
         }
         let cells = times.map(shown);
         println!("| {} | {} |", text.lines().count(), cells.join(" | "));

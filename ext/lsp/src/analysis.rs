@@ -1,8 +1,7 @@
-//! What can be said about one document: its findings, and facts that hover and completion show.
+//! The findings of a document, and the facts that hover and completion show.
 //!
-//! In: a document's text and the files around it. Out: [`Report`]s, plain data that can leave the thread. Must stay
-//! true: each document is judged with its own imports, as `canonc check` and `canonc build` judge it; a result depends
-//! on the texts alone, and an arch without findings has none while the texts that it depends on are the same.
+//! Each document is judged with its own imports, as `canonc check` and `canonc build` judge it. A result is plain data that
+//! can leave the thread, and depends on the texts alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,7 +20,7 @@ use lab::recipe::comparison::ArmFile;
 use lab::recipe::{self, ArchRef, Source};
 
 use crate::finding::{Finding, import_places, of_file};
-use crate::store::{DocumentKind, Reader, Store};
+use crate::store::{DocumentKind, FileReader, Store};
 
 /// A document to judge.
 #[derive(Clone, Debug)]
@@ -42,7 +41,7 @@ pub(crate) struct Job {
 
 /// A part of the result for one document.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct DocumentResult {
     /// Its name.
     pub(crate) name: String,
     /// The number of the job.
@@ -56,7 +55,7 @@ pub(crate) struct Report {
 pub(crate) enum Part {
     /// What is wrong.
     Findings(Findings),
-    /// What is known in addition; it ends the report.
+    /// What is known in addition; it ends the result.
     Facts(Facts),
 }
 
@@ -135,17 +134,17 @@ impl CanonFacts {
     /// The values at a place of a file, each with the archs that have it.
     pub(crate) fn values(&self, file: &str, start: usize, end: usize) -> Vec<(&Seen, Vec<&str>)> {
         let Some(file) = self.file(file) else { return Vec::new() };
-        let place = Span::new(file, start, end);
-        let mut found: Vec<(&Seen, Vec<&str>)> = Vec::new();
+        let span = Span::new(file, start, end);
+        let mut values: Vec<(&Seen, Vec<&str>)> = Vec::new();
         for arch in &self.archs {
-            for seen in arch.observed.values.get(&place).into_iter().flatten() {
-                match found.iter_mut().find(|(known, _)| *known == seen) {
+            for seen in arch.observed.values.get(&span).into_iter().flatten() {
+                match values.iter_mut().find(|(known, _)| *known == seen) {
                     Some((_, archs)) => archs.push(&arch.name),
-                    None => found.push((seen, vec![&arch.name])),
+                    None => values.push((seen, vec![&arch.name])),
                 }
             }
         }
-        found
+        values
     }
 
     /// An arch by name.
@@ -165,7 +164,7 @@ pub(crate) struct Analyst {
 impl Analyst {
     /// The findings of one document.
     pub(crate) fn findings(&mut self, job: &Job) -> (Findings, Judged) {
-        let mut files = Reader::new(&job.store);
+        let mut files = FileReader::new(&job.store);
         let (shown, judged) = match job.kind {
             DocumentKind::Canon => self.canon(job, &mut files),
             DocumentKind::Recipe => {
@@ -178,13 +177,13 @@ impl Analyst {
     }
 
     /// Only the archs whose texts have changed are judged again.
-    fn canon(&mut self, job: &Job, files: &mut Reader<'_>) -> (Vec<Finding>, Judged) {
+    fn canon(&mut self, job: &Job, files: &mut FileReader<'_>) -> (Vec<Finding>, Judged) {
         let loaded = loaded(&job.name, &job.text, files);
         let sources = &loaded.program.sources;
         let Some(file) = sources.find(&loaded.name) else {
             return (Vec::new(), Judged::Other(Facts::Nothing));
         };
-        let mut found = loaded.diagnostics.clone();
+        let mut diagnostics = loaded.diagnostics.clone();
         let before = self.clean.remove(&job.name).unwrap_or_default();
         let mut clean = BTreeMap::new();
         for name in loaded.archs() {
@@ -192,29 +191,29 @@ impl Analyst {
             if texts.is_none() || before.get(&name) != texts.as_ref() {
                 let (_, more) = loaded.check(&name);
                 if !more.is_empty() {
-                    found.extend(more);
+                    diagnostics.extend(more);
                     continue;
                 }
             }
             clean.extend(texts.map(|texts| (name, texts)));
         }
         self.clean.insert(job.name.clone(), clean);
-        let is_whole = !found.iter().any(Diagnostic::is_error);
-        let findings = of_file(sources, file, &import_places(sources, file), &found);
+        let is_whole = !diagnostics.iter().any(Diagnostic::is_error);
+        let findings = of_file(sources, file, &import_places(sources, file), &diagnostics);
         (findings, Judged::Canon(loaded, is_whole))
     }
 
-    fn toml(&mut self, job: &Job, files: &mut Reader<'_>) -> (Vec<Finding>, Facts) {
+    fn toml(&mut self, job: &Job, files: &mut FileReader<'_>) -> (Vec<Finding>, Facts) {
         let mut sources = Sources::new();
         let file = sources.add(job.name.clone(), job.text.to_string());
-        let (found, facts) = match recipe::source(&job.text) {
+        let (diagnostics, facts) = match recipe::source(&job.text) {
             Source::Recipe => {
-                let (made, found) = self.recipe(&sources, file, None, files);
-                (found, Facts::Recipe(made.iter().map(ExperimentFacts::new).collect()))
+                let (experiments, diagnostics) = self.recipe(&sources, file, None, files);
+                (diagnostics, Facts::Recipe(experiments.iter().map(ExperimentFacts::new).collect()))
             }
             Source::Comparison => (self.comparison(&sources, file, files), Facts::Nothing),
         };
-        (of_file(&sources, file, &BTreeMap::new(), &found), facts)
+        (of_file(&sources, file, &BTreeMap::new(), &diagnostics), facts)
     }
 
     /// The experiments of a recipe; `arch` replaces the recipe's own.
@@ -223,37 +222,38 @@ impl Analyst {
         sources: &Sources,
         file: FileId,
         arch: Option<&ArchRef>,
-        files: &mut Reader<'_>,
+        files: &mut FileReader<'_>,
     ) -> (Vec<Experiment>, Diagnostics) {
-        let (read, mut found) = recipe::read(sources, file);
-        let Some(mut read) = read else { return (Vec::new(), found) };
+        let (read, mut diagnostics) = recipe::read(sources, file);
+        let Some(mut read) = read else { return (Vec::new(), diagnostics) };
         if let Some(arch) = arch {
             read.use_arch(arch);
         }
         for (named, span) in &read.archs {
-            if let Err(why) = self.arch(named, files) {
-                found.push(Diagnostic::error("bad-arch", *span, why.message).help(why.help));
+            if let Err(error) = self.arch(named, files) {
+                diagnostics
+                    .push(Diagnostic::error("bad-arch", *span, error.message).help(error.help));
             }
         }
-        if found.iter().any(Diagnostic::is_error) {
-            return (Vec::new(), found);
+        if diagnostics.iter().any(Diagnostic::is_error) {
+            return (Vec::new(), diagnostics);
         }
         let source = sources.name(file);
         let stem = stem(source);
         let arch = |named: &ArchRef| self.archs.get(named).and_then(|(_, locked)| locked.clone());
-        let (made, more) = read.experiments(&stem, source, &arch);
-        found.extend(more);
-        (made, found)
+        let (experiments, more) = read.experiments(&stem, source, &arch);
+        diagnostics.extend(more);
+        (experiments, diagnostics)
     }
 
     /// Compiles the arch that a recipe names, unless its texts are those of the last time.
-    fn arch(&mut self, named: &ArchRef, files: &mut Reader<'_>) -> Result<(), NoChoice> {
+    fn arch(&mut self, named: &ArchRef, files: &mut FileReader<'_>) -> Result<(), NoChoice> {
         if !files.has(&named.path) {
-            let near = load::Files::nearest(files, &named.path);
+            let nearest = load::Files::nearest(files, &named.path);
             return Err(NoChoice {
                 message: format!("`{}` does not exist", named.path),
-                help: match near {
-                    Some(near) => format!("did you mean `{near}`?"),
+                help: match nearest {
+                    Some(nearest) => format!("did you mean `{nearest}`?"),
                     None => "write a path relative to this file".to_owned(),
                 },
             });
@@ -263,29 +263,29 @@ impl Analyst {
         };
         let content = Content::Text(text.to_string());
         let loaded = load::load(named.path.clone(), content, files);
-        let own = loaded.program.files().iter();
+        let files_read = loaded.program.files().iter();
         let texts: Vec<String> =
-            own.map(|file| loaded.program.sources.text(*file).to_owned()).collect();
+            files_read.map(|file| loaded.program.sources.text(*file).to_owned()).collect();
         if let Some((known, Some(_))) = self.archs.get(named)
             && *known == texts
         {
             return Ok(());
         }
         self.archs.insert(named.clone(), (texts.clone(), None));
-        let first = |found: &[Diagnostic]| {
-            let error = found.iter().find(|d| d.is_error()).map(|d| d.message.clone());
+        let first = |diagnostics: &[Diagnostic]| {
+            let error = diagnostics.iter().find(|d| d.is_error()).map(|d| d.message.clone());
             broken(named, &error.unwrap_or_else(|| "it has errors".to_owned()))
         };
         if loaded.has_errors() {
             return Err(first(&loaded.diagnostics));
         }
         let names = named.name.clone().map_or_else(|| loaded.archs(), |name| vec![name]);
-        let mut made: Vec<Compiled> = Vec::new();
+        let mut all: Vec<Compiled> = Vec::new();
         for name in names {
-            let (compiled, found) = loaded.compile(&name);
-            made.push(compiled.ok_or_else(|| first(&found))?);
+            let (compiled, diagnostics) = loaded.compile(&name);
+            all.push(compiled.ok_or_else(|| first(&diagnostics))?);
         }
-        let compiled = choose::arch(named, &made)?;
+        let compiled = choose::arch(named, &all)?;
         let locked = LockedArch::new(compiled)
             .map_err(|error| NoChoice { message: error.message, help: error.help })?;
         self.archs.insert(named.clone(), (texts, Some(Rc::new(locked))));
@@ -296,16 +296,16 @@ impl Analyst {
         &mut self,
         sources: &Sources,
         file: FileId,
-        files: &mut Reader<'_>,
+        files: &mut FileReader<'_>,
     ) -> Diagnostics {
-        let (read, mut found) = recipe::comparison::read(sources, file);
-        let Some(read) = read else { return found };
+        let (read, mut diagnostics) = recipe::comparison::read(sources, file);
+        let Some(read) = read else { return diagnostics };
         let source = sources.name(file);
         let stem = stem(source);
         for row in &read.rows {
-            let of = row.name.as_ref().map_or_else(String::new, |row| format!("`{row}`: "));
+            let prefix = row.name.as_ref().map_or_else(String::new, |row| format!("`{row}`: "));
             let mut arms = Vec::new();
-            let before = found.len();
+            let before = diagnostics.len();
             for arm in &row.arms {
                 let at = match &row.name {
                     Some(row) => read.place(&format!("sweep.{row}")),
@@ -314,42 +314,42 @@ impl Analyst {
                 match self.arm(arm, files) {
                     Ok(experiment) => arms.push((arm.name.clone(), experiment)),
                     Err(NoChoice { message, help }) => {
-                        let error = Diagnostic::error("bad-arm", at, format!("{of}{message}"));
-                        found.push(error.help(help));
+                        let error = Diagnostic::error("bad-arm", at, format!("{prefix}{message}"));
+                        diagnostics.push(error.help(help));
                     }
                 }
             }
-            if found.len() > before {
+            if diagnostics.len() > before {
                 continue;
             }
             let name = row.name.as_deref().unwrap_or(&stem);
-            if let Err(why) = read.comparison(name, source, arms) {
-                for mut diagnostic in read.explain(&why) {
-                    diagnostic.message.insert_str(0, &of);
-                    found.push(diagnostic);
+            if let Err(error) = read.comparison(name, source, arms) {
+                for mut diagnostic in read.explain(&error) {
+                    diagnostic.message.insert_str(0, &prefix);
+                    diagnostics.push(diagnostic);
                 }
             }
         }
-        found
+        diagnostics
     }
 
     /// The experiment that an arm names.
-    fn arm(&mut self, arm: &ArmFile, files: &mut Reader<'_>) -> Result<Experiment, NoChoice> {
+    fn arm(&mut self, arm: &ArmFile, files: &mut FileReader<'_>) -> Result<Experiment, NoChoice> {
         let text = files.text(&arm.recipe).ok_or_else(|| choose::no_recipe(arm))?;
         let mut sources = Sources::new();
         let file = sources.add(arm.recipe.clone(), text.to_string());
-        let (made, found) = self.recipe(&sources, file, arm.arch.as_ref(), files);
-        if let Some(error) = found.iter().find(|d| d.is_error()) {
+        let (experiments, diagnostics) = self.recipe(&sources, file, arm.arch.as_ref(), files);
+        if let Some(error) = diagnostics.iter().find(|d| d.is_error()) {
             let message = format!("arm `{}`: in {}: {}", arm.name, arm.recipe, error.message);
             return Err(NoChoice { message, help: error.help.join("; ") });
         }
-        choose::experiment(arm, &made).cloned()
+        choose::experiment(arm, &experiments).cloned()
     }
 }
 
-fn broken(named: &ArchRef, why: &str) -> NoChoice {
+fn broken(named: &ArchRef, reason: &str) -> NoChoice {
     NoChoice {
-        message: format!("`{}` does not compile: {why}", named.path),
+        message: format!("`{}` does not compile: {reason}", named.path),
         help: format!("`canonc check {}` shows every error", named.path),
     }
 }
@@ -361,7 +361,7 @@ fn stem(name: &str) -> String {
 }
 
 /// A document as a program with its imports.
-pub(crate) fn loaded(name: &str, text: &str, files: &mut Reader<'_>) -> Loaded {
+pub(crate) fn loaded(name: &str, text: &str, files: &mut FileReader<'_>) -> Loaded {
     load::load(name.to_owned(), Content::from_bytes(text.as_bytes().to_vec()), files)
 }
 
@@ -394,8 +394,8 @@ fn locked(job: &Job) -> Vec<Finding> {
     let Err(error) = lock::read(&job.name, &job.text) else { return Vec::new() };
     let line = error.line.unwrap_or(1).saturating_sub(1);
     let start: usize = job.text.split_inclusive('\n').take(line).map(str::len).sum();
-    let here = job.text.get(start..).unwrap_or("").lines().next().unwrap_or("");
-    let mut finding = Finding::error(error.code, (start, start + here.len()), error.message);
+    let line_text = job.text.get(start..).unwrap_or("").lines().next().unwrap_or("");
+    let mut finding = Finding::error(error.code, (start, start + line_text.len()), error.message);
     finding.help.push(error.help);
     vec![finding]
 }

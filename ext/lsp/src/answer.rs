@@ -29,7 +29,7 @@ use crate::document::Document;
 use crate::hover::hover;
 use crate::model::Model;
 use crate::outline::{corrections, format, kind, symbols};
-use crate::rename::{Place, highlights, prepare, references, rename};
+use crate::rename::{UseSite, highlights, prepare, references, rename};
 use crate::store::{DocumentKind, Store};
 use crate::tables::Table;
 use crate::text::Text;
@@ -39,7 +39,7 @@ use crate::view::View;
 const MAX_SYMBOLS: usize = 256;
 
 /// What a question is answered from.
-pub(crate) struct Asked<'a> {
+pub(crate) struct Handler<'a> {
     /// All files.
     pub(crate) store: &'a Store,
     /// The open documents by name.
@@ -103,21 +103,21 @@ pub(crate) fn capabilities(client: Client) -> ServerCapabilities {
 }
 
 /// Answers a question.
-pub(crate) fn answer(mut asked: Asked<'_>, request: &Request) -> Result<Value, Failed> {
-    let asked = &mut asked;
+pub(crate) fn answer(mut handler: Handler<'_>, request: &Request) -> Result<Value, Failed> {
+    let handler = &mut handler;
     match request.method.as_str() {
-        request::HoverRequest::METHOD => asked.hover(read(request)?),
-        request::GotoDefinition::METHOD => asked.definition(read(request)?),
-        request::References::METHOD => asked.references(read(request)?),
-        request::DocumentHighlightRequest::METHOD => asked.highlights(read(request)?),
-        request::Completion::METHOD => asked.completion(read(request)?),
-        request::PrepareRenameRequest::METHOD => asked.prepare_rename(read(request)?),
-        request::Rename::METHOD => asked.rename(read(request)?),
-        request::Formatting::METHOD => asked.formatting(read(request)?),
-        request::DocumentSymbolRequest::METHOD => asked.symbols(read(request)?),
-        request::WorkspaceSymbolRequest::METHOD => asked.all_symbols(read(request)?),
-        request::CodeActionRequest::METHOD => asked.actions(read(request)?),
-        request::SemanticTokensFullRequest::METHOD => asked.colours(read(request)?),
+        request::HoverRequest::METHOD => handler.hover(read(request)?),
+        request::GotoDefinition::METHOD => handler.definition(read(request)?),
+        request::References::METHOD => handler.references(read(request)?),
+        request::DocumentHighlightRequest::METHOD => handler.highlights(read(request)?),
+        request::Completion::METHOD => handler.completion(read(request)?),
+        request::PrepareRenameRequest::METHOD => handler.prepare_rename(read(request)?),
+        request::Rename::METHOD => handler.rename(read(request)?),
+        request::Formatting::METHOD => handler.formatting(read(request)?),
+        request::DocumentSymbolRequest::METHOD => handler.symbols(read(request)?),
+        request::WorkspaceSymbolRequest::METHOD => handler.all_symbols(read(request)?),
+        request::CodeActionRequest::METHOD => handler.actions(read(request)?),
+        request::SemanticTokensFullRequest::METHOD => handler.colours(read(request)?),
         request::Initialize::METHOD => {
             Err((ErrorCode::InvalidRequest, "the server is initialized already".to_owned()))
         }
@@ -130,7 +130,7 @@ fn read<P: DeserializeOwned>(request: &Request) -> Result<P, Failed> {
         .map_err(|error| (ErrorCode::InvalidParams, error.to_string()))
 }
 
-fn shown(value: impl Serialize) -> Result<Value, Failed> {
+fn to_json(value: impl Serialize) -> Result<Value, Failed> {
     serde_json::to_value(value).map_err(|error| (ErrorCode::InternalError, error.to_string()))
 }
 
@@ -148,124 +148,124 @@ fn refused(message: String) -> Failed {
     (ErrorCode::RequestFailed, message)
 }
 
-impl Asked<'_> {
+impl Handler<'_> {
     fn document(&mut self, url: &Url) -> Option<(String, &mut Document)> {
         let name = self.store.name_of(url);
         let document = self.documents.get_mut(&name)?;
         Some((name, document))
     }
 
-    /// Asks about a place of a `.canon` document.
+    /// Answers about a cursor in a `.canon` document.
     fn at<T>(
         &mut self,
-        place: &TextDocumentPositionParams,
-        ask: impl FnOnce(&View<'_>, usize, bool) -> T,
+        cursor: &TextDocumentPositionParams,
+        answer: impl FnOnce(&View<'_>, usize, bool) -> T,
     ) -> Option<T> {
         let (store, encoding) = (self.store, self.client.encoding);
-        let (name, document) = self.document(&place.text_document.uri)?;
-        let offset = document.text.offset(place.position);
+        let (name, document) = self.document(&cursor.text_document.uri)?;
+        let offset = document.text.offset(cursor.position);
         let (model, at) = document.model_at(&name, store, offset)?;
         let is_today = *model.text == *document.shared;
         let view = View { store, model: &model, facts: document.facts(), encoding };
-        Some(ask(&view, at, is_today))
+        Some(answer(&view, at, is_today))
     }
 
-    /// Asks about a place of a recipe or a lock.
+    /// Answers about a cursor in a recipe or a lock.
     fn in_table<T>(
         &mut self,
-        place: &TextDocumentPositionParams,
-        ask: impl FnOnce(&Table<'_>, usize) -> T,
+        cursor: &TextDocumentPositionParams,
+        answer: impl FnOnce(&Table<'_>, usize) -> T,
     ) -> Option<T> {
         let store = self.store;
-        let (name, document) = self.document(&place.text_document.uri)?;
+        let (name, document) = self.document(&cursor.text_document.uri)?;
         let kind = document.kind.filter(|kind| *kind != DocumentKind::Canon)?;
-        let offset = document.text.offset(place.position);
+        let offset = document.text.offset(cursor.position);
         let (text, experiments) = (&document.text, document.experiments.as_slice());
         let table = Table { name: &name, kind, text, experiments, store };
-        Some(ask(&table, offset))
+        Some(answer(&table, offset))
     }
 
     fn hover(&mut self, params: HoverParams) -> Result<Value, Failed> {
-        let place = params.text_document_position_params;
-        let found = self.at(&place, |view, at, is_today| {
+        let cursor = params.text_document_position_params;
+        let text_and_range = self.at(&cursor, |view, at, is_today| {
             let (text, start, end) = hover(view, at)?;
             Some((text, is_today.then_some((start, end))))
         });
-        let found = match found {
-            Some(found) => found,
+        let text_and_range = match text_and_range {
+            Some(text_and_range) => text_and_range,
             None => self
-                .in_table(&place, |table, at| {
+                .in_table(&cursor, |table, at| {
                     table.hover(at).map(|(text, start, end)| (text, Some((start, end))))
                 })
                 .flatten(),
         };
-        let Some((value, range)) = found else { return Ok(Value::Null) };
-        let document = self.document(&place.text_document.uri);
+        let Some((value, range)) = text_and_range else { return Ok(Value::Null) };
+        let document = self.document(&cursor.text_document.uri);
         let range = range
             .zip(document)
             .map(|((start, end), (_, document))| document.text.range(start, end));
         let contents = self.client.hover(value);
-        shown(Hover { contents: HoverContents::Markup(contents), range })
+        to_json(Hover { contents: HoverContents::Markup(contents), range })
     }
 
     fn definition(&mut self, params: GotoDefinitionParams) -> Result<Value, Failed> {
-        let place = params.text_document_position_params;
-        let found = self.at(&place, |view, at, _| definition(view, at));
-        let found = match found {
-            Some(found) => found,
-            None => self.in_table(&place, |table, at| table.definition(at)).unwrap_or_default(),
+        let cursor = params.text_document_position_params;
+        let locations = self.at(&cursor, |view, at, _| definition(view, at));
+        let locations = match locations {
+            Some(locations) => locations,
+            None => self.in_table(&cursor, |table, at| table.definition(at)).unwrap_or_default(),
         };
-        shown(found)
+        to_json(locations)
     }
 
     fn references(&mut self, params: ReferenceParams) -> Result<Value, Failed> {
-        let found = self.at(&params.text_document_position, |view, at, _| references(view, at));
-        let found = found.unwrap_or_default();
-        let places: Vec<Location> = found.iter().filter_map(|place| self.location(place)).collect();
-        shown(places)
+        let uses = self.at(&params.text_document_position, |view, at, _| references(view, at));
+        let uses = uses.unwrap_or_default();
+        let locations: Vec<Location> = uses.iter().filter_map(|site| self.location(site)).collect();
+        to_json(locations)
     }
 
-    fn location(&self, place: &Place) -> Option<Location> {
-        let text = self.store.text(&place.file)?;
-        let uri = self.store.url(&place.file)?;
+    fn location(&self, site: &UseSite) -> Option<Location> {
+        let text = self.store.text(&site.file)?;
+        let uri = self.store.url(&site.file)?;
         let text = Text::new(text.to_string(), self.client.encoding);
-        Some(Location { uri, range: text.range(place.start, place.end) })
+        Some(Location { uri, range: text.range(site.start, site.end) })
     }
 
     fn highlights(&mut self, params: DocumentHighlightParams) -> Result<Value, Failed> {
-        let place = params.text_document_position_params;
-        let found = self.at(
-            &place,
+        let cursor = params.text_document_position_params;
+        let uses = self.at(
+            &cursor,
             |view, at, is_today| {
                 if is_today { highlights(view, at) } else { Vec::new() }
             },
         );
-        let Some((_, document)) = self.document(&place.text_document.uri) else {
+        let Some((_, document)) = self.document(&cursor.text_document.uri) else {
             return Ok(Value::Null);
         };
-        let one = |(place, binds): (Place, bool)| DocumentHighlight {
-            range: document.text.range(place.start, place.end),
+        let highlight = |(site, binds): (UseSite, bool)| DocumentHighlight {
+            range: document.text.range(site.start, site.end),
             kind: Some(match binds {
                 true => DocumentHighlightKind::WRITE,
                 false => DocumentHighlightKind::READ,
             }),
         };
-        shown(found.unwrap_or_default().into_iter().map(one).collect::<Vec<_>>())
+        to_json(uses.unwrap_or_default().into_iter().map(highlight).collect::<Vec<_>>())
     }
 
     fn completion(&mut self, params: CompletionParams) -> Result<Value, Failed> {
-        let place = params.text_document_position;
+        let cursor = params.text_document_position;
         let (store, encoding) = (self.store, self.client.encoding);
-        let Some((name, document)) = self.document(&place.text_document.uri) else {
+        let Some((name, document)) = self.document(&cursor.text_document.uri) else {
             return Ok(Value::Null);
         };
-        let offset = document.text.offset(place.position);
+        let offset = document.text.offset(cursor.position);
         let mut items = match document.model(&name, store) {
             Some(model) => {
                 let view = View { store, model: &model, facts: document.facts(), encoding };
                 complete(&view, &document.text, offset)
             }
-            None => self.in_table(&place, |table, at| table.complete(at)).unwrap_or_default(),
+            None => self.in_table(&cursor, |table, at| table.complete(at)).unwrap_or_default(),
         };
         if !self.client.completion_markdown {
             for item in &mut items {
@@ -275,15 +275,15 @@ impl Asked<'_> {
                 }
             }
         }
-        shown(CompletionList { is_incomplete: false, items })
+        to_json(CompletionList { is_incomplete: false, items })
     }
 
     /// A document as it is now; a name cannot be changed in a text that does not parse.
-    fn today(&mut self, place: &TextDocumentPositionParams) -> Result<(Rc<Model>, usize), Failed> {
+    fn today(&mut self, cursor: &TextDocumentPositionParams) -> Result<(Rc<Model>, usize), Failed> {
         let store = self.store;
         let none = || refused("names of `.canon` files can be renamed".to_owned());
-        let (name, document) = self.document(&place.text_document.uri).ok_or_else(none)?;
-        let offset = document.text.offset(place.position);
+        let (name, document) = self.document(&cursor.text_document.uri).ok_or_else(none)?;
+        let offset = document.text.offset(cursor.position);
         let model = document.model(&name, store).ok_or_else(none)?;
         match model.parses {
             true => Ok((model, offset)),
@@ -291,15 +291,15 @@ impl Asked<'_> {
         }
     }
 
-    fn prepare_rename(&mut self, place: TextDocumentPositionParams) -> Result<Value, Failed> {
-        let (model, at) = self.today(&place)?;
+    fn prepare_rename(&mut self, cursor: TextDocumentPositionParams) -> Result<Value, Failed> {
+        let (model, at) = self.today(&cursor)?;
         let (store, encoding) = (self.store, self.client.encoding);
-        let Some((_, document)) = self.document(&place.text_document.uri) else {
+        let Some((_, document)) = self.document(&cursor.text_document.uri) else {
             return Ok(Value::Null);
         };
         let view = View { store, model: &model, facts: document.facts(), encoding };
         let (start, end) = prepare(&view, at).map_err(refused)?;
-        shown(PrepareRenameResponse::Range(document.text.range(start, end)))
+        to_json(PrepareRenameResponse::Range(document.text.range(start, end)))
     }
 
     fn rename(&mut self, params: RenameParams) -> Result<Value, Failed> {
@@ -323,13 +323,13 @@ impl Asked<'_> {
                 |(start, end, new_text)| TextEdit { range: text.range(start, end), new_text };
             changes.insert(url, edits.into_iter().map(edit).collect());
         }
-        shown(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() })
+        to_json(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() })
     }
 
     fn formatting(&mut self, params: DocumentFormattingParams) -> Result<Value, Failed> {
         match self.document(&params.text_document.uri) {
             Some((_, document)) if document.kind == Some(DocumentKind::Canon) => {
-                shown(format(&document.text))
+                to_json(format(&document.text))
             }
             Some(_) | None => Ok(Value::Null),
         }
@@ -345,18 +345,18 @@ impl Asked<'_> {
         }
         let tree = symbols(&document.text);
         if client.symbol_tree {
-            return shown(tree);
+            return to_json(tree);
         }
         let flat = tree.into_iter().map(|symbol| {
             let location = Location { uri: document.url.clone(), range: symbol.range };
             information(symbol.name, symbol.kind, location, None)
         });
-        shown(flat.collect::<Vec<_>>())
+        to_json(flat.collect::<Vec<_>>())
     }
 
     fn all_symbols(&mut self, params: WorkspaceSymbolParams) -> Result<Value, Failed> {
         let wanted = params.query.to_lowercase();
-        let mut found: Vec<SymbolInformation> = Vec::new();
+        let mut symbols: Vec<SymbolInformation> = Vec::new();
         for file in self.store.find(&["canon"]) {
             let (Some(text), Some(uri)) = (self.store.text(&file), self.store.url(&file)) else {
                 continue;
@@ -365,15 +365,15 @@ impl Asked<'_> {
             let (ast, _) = dsl::parse(FileId(0), text.as_str());
             for item in &ast.items {
                 let (name, span) = (&item.name().text, item.name().span);
-                if found.len() >= MAX_SYMBOLS || !name.to_lowercase().contains(&wanted) {
+                if symbols.len() >= MAX_SYMBOLS || !name.to_lowercase().contains(&wanted) {
                     continue;
                 }
                 let range = text.range(span.start as usize, span.end as usize);
                 let location = Location { uri: uri.clone(), range };
-                found.push(information(name.clone(), kind(item), location, Some(file.clone())));
+                symbols.push(information(name.clone(), kind(item), location, Some(file.clone())));
             }
         }
-        shown(found)
+        to_json(symbols)
     }
 
     fn actions(&mut self, params: CodeActionParams) -> Result<Value, Failed> {
@@ -384,9 +384,9 @@ impl Asked<'_> {
             return Ok(Value::Null);
         };
         let (url, text) = (&document.url, &document.text);
-        let found = corrections(url, text, &document.findings, params.range);
-        let found = found.into_iter().map(CodeActionOrCommand::CodeAction);
-        shown(found.collect::<Vec<_>>())
+        let corrections = corrections(url, text, &document.findings, params.range);
+        let corrections = corrections.into_iter().map(CodeActionOrCommand::CodeAction);
+        to_json(corrections.collect::<Vec<_>>())
     }
 
     fn colours(&mut self, params: SemanticTokensParams) -> Result<Value, Failed> {
@@ -396,6 +396,6 @@ impl Asked<'_> {
         };
         let Some(model) = document.model(&name, store) else { return Ok(Value::Null) };
         let data = colours(&model, &document.text);
-        shown(SemanticTokens { result_id: None, data })
+        to_json(SemanticTokens { result_id: None, data })
     }
 }

@@ -1,7 +1,4 @@
 //! Semantic tokens: the class of every word, by its meaning.
-//!
-//! In: a `.canon` document. Out: the protocol's list of tokens. Must stay true: a word is a keyword where the grammar
-//! wants one, and else what its name means; tokens are on one line each and do not overlap.
 
 use dsl::{TokenClass, tokens};
 use lsp_types::{SemanticToken, SemanticTokenModifier, SemanticTokenType, SemanticTokensLegend};
@@ -46,18 +43,19 @@ pub(crate) fn colours(model: &Model, text: &Text) -> Vec<SemanticToken> {
     let mut out = Vec::new();
     let (mut line, mut column) = (0, 0);
     for token in tokens(&model.text) {
-        let found = model.index.binary_search_by_key(&token.start, |found| found.start);
-        let found = found.ok().and_then(|at| model.index.get(at));
-        let (kind, modifiers) = match (token.class, found) {
+        let occurrence =
+            model.index.binary_search_by_key(&token.start, |occurrence| occurrence.start);
+        let occurrence = occurrence.ok().and_then(|at| model.index.get(at));
+        let (kind, modifiers) = match (token.class, occurrence) {
             (TokenClass::Comment, _) => (SemanticTokenType::COMMENT, 0),
             (TokenClass::Doc, _) => {
                 (SemanticTokenType::COMMENT, bit(&SemanticTokenModifier::DOCUMENTATION))
             }
             (TokenClass::Text, _) => (SemanticTokenType::STRING, 0),
             (TokenClass::Number, _) => (SemanticTokenType::NUMBER, 0),
-            (TokenClass::Name | TokenClass::Soft, Some(found)) => {
-                let (kind, mut modifiers) = class(model, &found.target);
-                if found.binds {
+            (TokenClass::Name | TokenClass::Soft, Some(occurrence)) => {
+                let (kind, mut modifiers) = class(model, &occurrence.target);
+                if occurrence.binds {
                     modifiers |= bit(&SemanticTokenModifier::DECLARATION);
                 }
                 (kind, modifiers)
@@ -103,8 +101,8 @@ fn class(model: &Model, target: &Target) -> (SemanticTokenType, u32) {
         },
         Target::Definition(_) | Target::Imported(..) => match model.thing(target, None) {
             Some(Thing::Entity(entity)) => {
-                let own = model.loaded.program.files().contains(&home(&entity));
-                let modifiers = if own { 0 } else { library };
+                let is_of_program = model.loaded.program.files().contains(&home(&entity));
+                let modifiers = if is_of_program { 0 } else { library };
                 let kind = match crate::model::word(&entity) {
                     "arch" => SemanticTokenType::CLASS,
                     "init" => SemanticTokenType::STRUCT,

@@ -1,8 +1,7 @@
 //! Completion in `.canon` documents.
 //!
-//! In: a cursor. Out: the words that fit there. Must stay true: every word comes from the compiler's lists, from `std`,
-//! from the files of the program, or from the fields that the arch was last seen to have; nothing is offered that the
-//! grammar refuses there.
+//! Every word comes from the compiler's lists, from `std`, from the files of the program, or from the fields that the arch
+//! was last seen to have.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +18,7 @@ use lsp_types::{
 };
 
 use crate::cursor::{Cursor, Wanted, cursor};
-use crate::hover::{of_built_in, of_primitive};
+use crate::hover::{describe_built_in, describe_primitive};
 use crate::index::Holder;
 use crate::model::{self, Thing};
 use crate::text::Text;
@@ -138,8 +137,8 @@ impl List<'_, '_> {
         let view = self.view;
         let Some(facts) = view.facts else { return };
         let base = view.model.base(arch);
-        let own = facts.arch(arch).filter(|arch| !arch.observed.fields.is_empty());
-        let Some(arch) = own.or_else(|| facts.arch(&base?)) else { return };
+        let observed = facts.arch(arch).filter(|arch| !arch.observed.fields.is_empty());
+        let Some(arch) = observed.or_else(|| facts.arch(&base?)) else { return };
         let unnumbered = |field: &Field| -> Vec<String> {
             let parts = field.path.split('.').map(str::to_owned);
             parts.filter(|part| part != "layers" && part.parse::<usize>().is_err()).collect()
@@ -162,15 +161,17 @@ impl List<'_, '_> {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let facts = self.view.facts.map_or(&[] as &[_], |facts| &facts.archs);
         for arch in facts {
-            let own = match holder {
+            let counts = match holder {
                 Holder::Arch(wanted) => {
                     let base = self.view.model.base(wanted);
                     arch.name == *wanted || base.is_some_and(|base| base == arch.name)
                 }
                 Holder::Definition(_) | Holder::Given(..) | Holder::Unknown => true,
             };
-            let found = arch.observed.names.keys().filter(|_| own);
-            names.extend(found.filter_map(|path| path.strip_prefix("slots.")).map(str::to_owned));
+            let names_of_arch = arch.observed.names.keys().filter(|_| counts);
+            names.extend(
+                names_of_arch.filter_map(|path| path.strip_prefix("slots.")).map(str::to_owned),
+            );
         }
         for name in names {
             self.add(&name, CompletionItemKind::ENUM_MEMBER, "slot");
@@ -239,18 +240,23 @@ impl List<'_, '_> {
     }
 
     fn word(&mut self, word: &str) {
-        self.documented(word, CompletionItemKind::ENUM_MEMBER, "", of_built_in(word));
+        self.documented(word, CompletionItemKind::ENUM_MEMBER, "", describe_built_in(word));
     }
 
     fn rules(&mut self) {
         for rule in InitRule::NAMES {
-            self.documented(rule, CompletionItemKind::FUNCTION, "init rule", of_built_in(rule));
+            self.documented(
+                rule,
+                CompletionItemKind::FUNCTION,
+                "init rule",
+                describe_built_in(rule),
+            );
         }
     }
 
     fn primitive(&mut self, name: &str) {
         if let Some(primitive) = op::find(name) {
-            let docs = of_primitive(primitive);
+            let docs = describe_primitive(primitive);
             self.documented(name, CompletionItemKind::FUNCTION, "primitive", docs);
         }
     }
@@ -299,7 +305,7 @@ impl List<'_, '_> {
     fn paths(&mut self, written: &str) {
         let folder =
             written.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-        for (name, is_dir) in self.view.store.beside(self.view.name(), written) {
+        for (name, is_dir) in self.view.store.in_folder_of(self.view.name(), written) {
             match is_dir {
                 true => {
                     let label = format!("{folder}{name}/");

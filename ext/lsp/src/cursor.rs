@@ -1,7 +1,6 @@
-//! Where the cursor is in a text that is being typed.
+//! The words that the grammar wants at the cursor of a text that is being typed.
 //!
-//! In: the tokens before the cursor. Out: what the grammar wants there, as far as these tokens tell. Must stay true: only
-//! tokens are read, never the tree, so an unfinished text is as good as a finished one.
+//! Only the tokens before the cursor are read, never the tree, so an unfinished text is as good as a finished one.
 
 use dsl::{TextToken, TokenClass, tokens};
 
@@ -439,27 +438,30 @@ mod tests {
     }
 
     #[test]
-    fn settings_know_what_they_belong_to() {
+    fn the_holder_of_a_setting_is_known() {
         let arch = || Holder::Arch("a".to_owned());
-        let of = |name: &str| Holder::Definition(name.to_owned());
+        let definition = |name: &str| Holder::Definition(name.to_owned());
         assert_eq!(keys("arch a { vocab 3 |"), key(arch(), &[]));
         assert_eq!(keys("arch a { vocab 3\n  di| }"), key(arch(), &[]));
-        assert_eq!(keys("arch a { layers 2 of decoder { | } }"), key(of("decoder"), &[]));
+        assert_eq!(keys("arch a { layers 2 of decoder { | } }"), key(definition("decoder"), &[]));
         let inner = "arch a { layers 2 of decoder { mixer attention { heads 4, |";
-        assert_eq!(keys(inner), key(of("attention"), &[]));
+        assert_eq!(keys(inner), key(definition("attention"), &[]));
         let nested = "arch a { layers 2 of decoder { mixer attention { rope { |";
-        assert_eq!(keys(nested), key(of("attention"), &["rope"]));
+        assert_eq!(keys(nested), key(definition("attention"), &["rope"]));
         assert_eq!(
             keys("arch b = a with { mixer.rope.|"),
             key(Holder::Arch("b".into()), &["mixer", "rope"])
         );
         assert_eq!(keys("arch a = c with { layers[3].mixer.h|"), key(arch(), &["mixer"]));
-        assert_eq!(keys("arch a = c with { canon A, B { k|"), key(of("canon"), &[]));
-        assert_eq!(keys("block w = decoder { |"), key(of("decoder"), &[]));
-        assert_eq!(keys("block w(x) {\n  share p = linear { |"), key(of("linear"), &[]));
+        assert_eq!(keys("arch a = c with { canon A, B { k|"), key(definition("canon"), &[]));
+        assert_eq!(keys("block w = decoder { |"), key(definition("decoder"), &[]));
+        assert_eq!(keys("block w(x) {\n  share p = linear { |"), key(definition("linear"), &[]));
         assert_eq!(values("arch a { mixer |"), key(arch(), &["mixer"]));
         assert_eq!(values("arch a { layers 2 of |"), key(arch(), &["layers"]));
-        assert_eq!(values("arch a { mixer attention { rope n|"), key(of("attention"), &["rope"]));
+        assert_eq!(
+            values("arch a { mixer attention { rope n|"),
+            key(definition("attention"), &["rope"])
+        );
         assert_eq!(values("arch a = b with { fill A with |"), key(arch(), &["with"]));
         assert_eq!(at("arch a = b with { fill A, |").wanted, Wanted::Slot(arch()));
         let Wanted::Key(_, _, set) = at("arch a { vocab 3 dim 4 |").wanted else { panic!() };
@@ -467,12 +469,12 @@ mod tests {
     }
 
     #[test]
-    fn bodies_know_their_names() {
+    fn the_names_of_a_body_are_known() {
         let text = "block f(x, y; n = 2) {\n  a, b = split(x, 1, 1)\n  param w [n]\n  c = |";
-        let found = at(text);
-        assert_eq!(found.wanted, Wanted::Expression(None));
+        let cursor = at(text);
+        assert_eq!(cursor.wanted, Wanted::Expression(None));
         for name in ["x", "y", "n", "a", "b", "w", "c"] {
-            assert!(found.locals.iter().any(|local| local == name), "{name}: {:?}", found.locals);
+            assert!(cursor.locals.iter().any(|local| local == name), "{name}: {:?}", cursor.locals);
         }
         assert_eq!(at("block f(x) {\n  |").wanted, Wanted::Statement);
         assert_eq!(at("block f(x) {\n  if n { |").wanted, Wanted::Statement);
@@ -483,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn files_begin_with_definitions() {
+    fn a_definition_fits_at_the_start_of_a_file() {
         assert_eq!(at("|").wanted, Wanted::Definition);
         assert_eq!(at("arch a { vocab 3 }\n\n|").wanted, Wanted::Definition);
         assert_eq!(at("arch b = |").wanted, Wanted::Base);

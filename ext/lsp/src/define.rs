@@ -1,7 +1,4 @@
-//! Where a name is defined.
-//!
-//! In: a place in a `.canon` document. Out: places in any file of its program, std included. Must stay true: a name leads
-//! to the text that decides its meaning; a primitive, which has no text, leads to its row in `LANGUAGE.md`.
+//! The places where a name is defined. A primitive, which has no text, leads to its row in `LANGUAGE.md`.
 
 use compiler::op::Primitive;
 use compiler::resolve::import_target;
@@ -16,10 +13,10 @@ use crate::view::View;
 
 /// The places where the name at a place is defined.
 pub(crate) fn definition(view: &View<'_>, offset: usize) -> Vec<Location> {
-    let Some(found) = view.model.at(offset) else { return Vec::new() };
-    let here = |(start, end): (usize, usize)| Span::new(view.model.file, start, end);
-    let span = match &found.target {
-        Target::Local(local) => Some(here(local.bound)),
+    let Some(occurrence) = view.model.at(offset) else { return Vec::new() };
+    let span = |(start, end): (usize, usize)| Span::new(view.model.file, start, end);
+    let span = match &occurrence.target {
+        Target::Local(local) => Some(span(local.bound)),
         Target::Primitive(primitive) => return row(view, primitive).into_iter().collect(),
         Target::File(path) => {
             let name = import_target(view.name(), path);
@@ -27,14 +24,14 @@ pub(crate) fn definition(view: &View<'_>, offset: usize) -> Vec<Location> {
             file.map(|file| Span::new(file, 0, 0))
         }
         Target::Definition(_) | Target::Imported(..) | Target::Setting(..) => {
-            match view.model.thing(&found.target, view.facts) {
+            match view.model.thing(&occurrence.target, view.facts) {
                 Some(Thing::Entity(entity)) => Some(entity.name().span),
                 Some(Thing::Param(_, param)) => Some(param.name.span),
                 Some(Thing::Config(primitive, _) | Thing::Primitive(primitive)) => {
                     return row(view, primitive).into_iter().collect();
                 }
                 // A field of the arch itself.
-                None => match &found.target {
+                None => match &occurrence.target {
                     Target::Setting(Holder::Arch(arch), path) => written(view, arch, path),
                     _ => None,
                 },
@@ -63,19 +60,19 @@ pub(crate) fn definition(view: &View<'_>, offset: usize) -> Vec<Location> {
 fn written(view: &View<'_>, arch: &str, path: &[String]) -> Option<Span> {
     let facts = view.facts?;
     let path = path.join(".");
-    let of = |name: &str| {
+    let span_in = |name: &str| {
         let fields = &facts.arch(name)?.observed.fields;
         fields.iter().find(|field| field.path == path).map(|field| field.span)
     };
-    let base = view.model.base(arch).and_then(|base| of(&base));
-    view.today(base.or_else(|| of(arch))?)
+    let base = view.model.base(arch).and_then(|base| span_in(&base));
+    view.today(base.or_else(|| span_in(arch))?)
 }
 
 /// The place where the layers of an arch declare a slot.
 fn declared(view: &View<'_>, arch: &str, slot: &str) -> Option<Span> {
     let observed = &view.facts?.arch(arch)?.observed;
-    let place = observed.names.get(&format!("slots.{slot}"))?;
-    view.today(*place)
+    let declaration = observed.names.get(&format!("slots.{slot}"))?;
+    view.today(*declaration)
 }
 
 /// The place where any arch of the document declares a slot.

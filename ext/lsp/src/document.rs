@@ -1,7 +1,6 @@
-//! An open document, and what is known of it.
+//! An open document, its last results, and its tree.
 //!
-//! In: the client's texts, and reports. Out: the facts and models that questions are answered from. Must stay true: while
-//! a text is half typed, the last good facts and the last tree without errors still answer.
+//! While a text is half typed, the last good facts and the last tree without errors still answer.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 use lsp_types::{TextDocumentContentChangeEvent, TextDocumentItem, Url};
 
-use crate::analysis::{CanonFacts, ExperimentFacts, Facts, Part, Report};
+use crate::analysis::{CanonFacts, DocumentResult, ExperimentFacts, Facts, Part};
 use crate::finding::Finding;
 use crate::model::Model;
 use crate::standard;
@@ -41,9 +40,9 @@ pub(crate) struct Document {
     pending: Option<u64>,
     /// The other files that the newest findings depend on; `None` if these are not known.
     files: Option<BTreeSet<String>>,
-    /// The findings of the last report.
+    /// The findings of the last result.
     pub(crate) findings: Vec<Finding>,
-    /// The experiments of the last report without errors.
+    /// The experiments of the last result without errors.
     pub(crate) experiments: Vec<ExperimentFacts>,
     facts: Option<CanonFacts>,
     /// The last facts of a text without errors.
@@ -111,8 +110,8 @@ impl Document {
         self.pending.is_some()
     }
 
-    /// Expects the reports of a job with this text.
-    pub(crate) fn expect_report(&mut self, job: u64) {
+    /// Expects the results of a job with this text.
+    pub(crate) fn expect_result(&mut self, job: u64) {
         self.first_job.get_or_insert(job);
         self.pending = Some(job);
         self.files = None;
@@ -124,15 +123,15 @@ impl Document {
         self.kind.is_some() && !path.is_ok_and(|path| standard::is_written(store, &path))
     }
 
-    /// Notes a report of today's text; tells whether there are findings to show.
+    /// Notes a result for today's text; tells whether there are findings to show.
     ///
     /// A job that began before an import changed is better than an older one, but the newest job is still due.
-    pub(crate) fn note_report(&mut self, report: Report) -> bool {
-        if self.first_job.is_none_or(|first| report.job < first) {
+    pub(crate) fn note_result(&mut self, result: DocumentResult) -> bool {
+        if self.first_job.is_none_or(|first| result.job < first) {
             return false;
         }
-        let is_newest = self.pending == Some(report.job);
-        match report.part {
+        let is_newest = self.pending == Some(result.job);
+        match result.part {
             Part::Findings(findings) => {
                 self.findings = findings.shown;
                 if is_newest {
@@ -207,10 +206,10 @@ impl Document {
             return Some((model, offset));
         }
         let parsed = self.parsed.clone();
-        let then = parsed.and_then(|old| {
-            let then = moved(self.text.as_str(), &old.text, offset)?;
-            old.at(then).is_some().then_some((old, then))
+        let old_offset = parsed.and_then(|old| {
+            let old_offset = moved(self.text.as_str(), &old.text, offset)?;
+            old.at(old_offset).is_some().then_some((old, old_offset))
         });
-        Some(then.unwrap_or((model, offset)))
+        Some(old_offset.unwrap_or((model, offset)))
     }
 }

@@ -1,8 +1,6 @@
-//! Diagnostics as plain data: of one document, in the offsets of its text.
+//! Diagnostics of one document as plain data, in the offsets of its text.
 //!
-//! In: the diagnostics of the compiler and the lab, which may point into several files. Out: [`Finding`]s of one of them,
-//! and the protocol's form. Must stay true: an error in an imported file is shown at the import or the arch that it
-//! breaks; messages and helps are the compiler's, word by word.
+//! An error in an imported file is shown at the import or the arch that it breaks.
 
 use std::collections::BTreeMap;
 
@@ -74,17 +72,17 @@ fn of_diagnostic(
     diagnostic: &Diagnostic,
 ) -> Option<Finding> {
     let first = diagnostic.labels.first()?;
-    let here = diagnostic.labels.iter().find(|label| label.span.file == file);
+    let label = diagnostic.labels.iter().find(|label| label.span.file == file);
     // An error of an imported file, where this one imports it.
     let import =
         imports.get(sources.name(first.span.file)).or_else(|| imports.values().next()).copied();
-    let at = here.map(|label| label.span).or(import)?;
+    let at = label.map(|label| label.span).or(import)?;
     let mut message = diagnostic.message.clone();
     if first.span.file != file {
         message = format!("in {}: {message}", sources.name(first.span.file));
     }
-    let own = first.span == at;
-    if own && !first.text.is_empty() {
+    let is_own = first.span == at;
+    if is_own && !first.text.is_empty() {
         message = format!("{message}: {}", first.text);
     }
     let labels = diagnostic.labels.iter().filter(|label| label.span != at);
@@ -104,7 +102,7 @@ fn of_diagnostic(
         start,
         end,
         related: related.collect(),
-        instead: diagnostic.instead.clone().filter(|_| own),
+        instead: diagnostic.instead.clone().filter(|_| is_own),
     })
 }
 
@@ -135,9 +133,11 @@ pub(crate) fn import_places(sources: &Sources, file: FileId) -> BTreeMap<String,
 
 /// The part of a place that an editor should underline: its first line if it has many.
 fn shown(text: &str, start: usize, end: usize) -> (usize, usize) {
-    let whole = text.get(start..end).unwrap_or("");
-    match whole.find('\n') {
-        Some(line) if whole.lines().count() > 2 => (start, start + whole[..line].trim_end().len()),
+    let marked = text.get(start..end).unwrap_or("");
+    match marked.find('\n') {
+        Some(line) if marked.lines().count() > 2 => {
+            (start, start + marked[..line].trim_end().len())
+        }
         Some(_) | None => (start, end),
     }
 }

@@ -1,7 +1,5 @@
-//! Hover: what a name is, what it is worth, and where that came from.
-//!
-//! In: a place in a `.canon` document. Out: Markdown, and the bytes that it is about. Must stay true: facts about the
-//! language come from the compiler and `LANGUAGE.md`, none is written here; values are those of the last evaluation.
+//! Hover: the meaning of a name, its value, and where the value comes from. Facts about the language come from the compiler
+//! and `LANGUAGE.md`.
 
 use std::collections::BTreeMap;
 
@@ -20,60 +18,45 @@ const MAX_LINES: usize = 8;
 
 /// What is known of a place.
 pub(crate) fn hover(view: &View<'_>, offset: usize) -> Option<(String, usize, usize)> {
-    let Some(found) = view.model.at(offset) else {
+    let Some(occurrence) = view.model.at(offset) else {
         let (start, end, known) = view.around(offset)?;
         let text = view.model.text.get(start..end)?;
         return Some((format!("{}\n\n{}", code(text), values(view, &known)), start, end));
     };
-    let (start, end) = (found.start, found.end);
+    let (start, end) = (occurrence.start, occurrence.end);
     let word = view.model.text.get(start..end).unwrap_or("");
     let mut parts: Vec<String> = Vec::new();
-    match &found.target {
-        Target::Local(local) => parts.extend(of_local(view, local, start, end)),
+    match &occurrence.target {
+        Target::Local(local) => parts.extend(describe_local(view, local, start, end)),
         Target::Definition(name) | Target::Imported(_, name) => {
-            match view.model.thing(&found.target, view.facts) {
-                Some(Thing::Entity(entity)) => parts.extend(of_entity(view, &entity)),
-                Some(Thing::Primitive(primitive)) => parts.push(of_primitive(primitive)),
+            match view.model.thing(&occurrence.target, view.facts) {
+                Some(Thing::Entity(entity)) => parts.extend(describe_entity(view, &entity)),
+                Some(Thing::Primitive(primitive)) => parts.push(describe_primitive(primitive)),
                 Some(Thing::Param(..) | Thing::Config(..)) | None => {
                     parts.push(format!("`{name}` is not defined"));
                 }
             }
         }
         Target::Primitive(primitive) => {
-            parts.push(of_primitive(primitive));
-            parts.extend(of_call(view, start));
+            parts.push(describe_primitive(primitive));
+            parts.extend(describe_call(view, start));
         }
-        Target::BuiltIn(name) => parts.push(of_built_in(name)),
+        Target::BuiltIn(name) => parts.push(describe_built_in(name)),
         Target::ArchField(name) => {
             parts.push(format!("`{name}`, a field of the arch"));
             parts.push(values(view, &view.values(start, end)));
         }
         Target::Setting(_, path) => {
-            match view.model.thing(&found.target, view.facts) {
-                Some(Thing::Param(item, param)) => {
-                    let default = param.default.as_ref().map_or_else(
-                        || "required".to_owned(),
-                        |default| format!("default `{}`", dsl::print_expr(default)),
-                    );
-                    let (kind, holder) = (item.def.kind.word(), &item.def.name.text);
-                    parts.push(format!("`{word}` of {kind} `{holder}`, {default}"));
-                }
-                Some(Thing::Config(primitive, config)) => {
-                    parts.push(format!("`{word}` of `{}`: {}", primitive.name, of_config(config)));
-                }
-                Some(Thing::Entity(_) | Thing::Primitive(_)) | None => {
-                    parts.push(format!("`{}`", path.join(".")));
-                }
-            }
-            parts.extend(of_fields(view, start, end, word));
+            parts.push(describe_setting(view, &occurrence.target, path, word));
+            parts.extend(describe_fields(view, start, end, word));
         }
         Target::Slot(_, name) => {
             parts.push(format!("slot `{name}`"));
-            parts.extend(of_slot(view, name));
+            parts.extend(describe_slot(view, name));
         }
         Target::Role(role) => {
             parts.push(format!("the initial distribution of parameters with the role `{role}`"));
-            parts.extend(of_fields(view, start, end, word));
+            parts.extend(describe_fields(view, start, end, word));
         }
         Target::File(path) => {
             let name = compiler::resolve::import_target(view.name(), path)?;
@@ -88,6 +71,23 @@ pub(crate) fn hover(view: &View<'_>, offset: usize) -> Option<(String, usize, us
     (!parts.is_empty()).then(|| (parts.join("\n\n"), start, end))
 }
 
+fn describe_setting(view: &View<'_>, target: &Target, path: &[String], word: &str) -> String {
+    match view.model.thing(target, view.facts) {
+        Some(Thing::Param(item, param)) => {
+            let default = param.default.as_ref().map_or_else(
+                || "required".to_owned(),
+                |default| format!("default `{}`", dsl::print_expr(default)),
+            );
+            let (kind, holder) = (item.def.kind.word(), &item.def.name.text);
+            format!("`{word}` of {kind} `{holder}`, {default}")
+        }
+        Some(Thing::Config(primitive, config)) => {
+            format!("`{word}` of `{}`: {}", primitive.name, describe_config(config))
+        }
+        Some(Thing::Entity(_) | Thing::Primitive(_)) | None => format!("`{}`", path.join(".")),
+    }
+}
+
 /// The names that a file of the program defines.
 fn defined(view: &View<'_>, name: &str) -> Vec<String> {
     let sources = &view.model.loaded.program.sources;
@@ -100,7 +100,7 @@ pub(crate) fn code(text: &str) -> String {
     format!("```canon\n{text}\n```")
 }
 
-fn of_local(view: &View<'_>, local: &Local, start: usize, end: usize) -> Vec<String> {
+fn describe_local(view: &View<'_>, local: &Local, start: usize, end: usize) -> Vec<String> {
     let owner = view.model.ast.items.get(local.item).map_or("", |item| &item.name().text);
     let name = &local.name;
     let what = match local.kind {
@@ -120,19 +120,19 @@ fn of_local(view: &View<'_>, local: &Local, start: usize, end: usize) -> Vec<Str
     }
     parts.push(values(view, &known));
     if matches!(local.kind, LocalKind::Instance | LocalKind::Param | LocalKind::Share) {
-        parts.extend(of_params(&view.params(local.bound.0, local.bound.1, name)));
+        parts.extend(describe_params(&view.params(local.bound.0, local.bound.1, name)));
     }
     parts
 }
 
 /// The parameters of the call that begins at a place, if it names no instance.
-fn of_call(view: &View<'_>, start: usize) -> Vec<String> {
-    let name = view.model.at(start).and_then(|found| match &found.target {
+fn describe_call(view: &View<'_>, start: usize) -> Vec<String> {
+    let name = view.model.at(start).and_then(|occurrence| match &occurrence.target {
         Target::Primitive(primitive) => Some(primitive.name),
         _ => None,
     });
     let Some(name) = name else { return Vec::new() };
-    of_params(&view.params(start, start + name.len(), name))
+    describe_params(&view.params(start, start + name.len(), name))
 }
 
 /// Values, one a line, with the archs that have them if these differ.
@@ -140,12 +140,12 @@ fn values(view: &View<'_>, known: &[Known<'_>]) -> String {
     let all = view.facts.map_or(0, |facts| facts.archs.len());
     let line = |known: &Known<'_>| {
         let mut line = format!("= `{}`", known.seen.text);
-        if let Some((written, place)) = known.seen.origin
-            && let Some(place) = view.described(place)
+        if let Some((written, origin)) = known.seen.origin
+            && let Some(origin) = view.described(origin)
         {
             line += &match written {
-                true => format!(", set at {place}"),
-                false => format!(", the default at {place}"),
+                true => format!(", set at {origin}"),
+                false => format!(", the default at {origin}"),
             };
         }
         if known.archs.len() < all {
@@ -168,7 +168,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-fn of_params(params: &[(&crate::analysis::ArchFacts, Vec<&Param>)]) -> Vec<String> {
+fn describe_params(params: &[(&crate::analysis::ArchFacts, Vec<&Param>)]) -> Vec<String> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (arch, params) in params {
         let rows = params.iter().map(|param| {
@@ -231,7 +231,7 @@ pub(crate) fn grouped<'a>(rows: impl Iterator<Item = (&'a str, String)>) -> Vec<
 }
 
 /// The fields that an entry sets.
-fn of_fields(view: &View<'_>, start: usize, end: usize, word: &str) -> Vec<String> {
+fn describe_fields(view: &View<'_>, start: usize, end: usize, word: &str) -> Vec<String> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (arch, fields) in view.fields(start, end) {
         let named = |field: &&&Field| field.path.split('.').any(|part| part == word);
@@ -259,7 +259,7 @@ fn of_fields(view: &View<'_>, start: usize, end: usize, word: &str) -> Vec<Strin
 }
 
 /// The fills of a slot in the archs of the document.
-fn of_slot(view: &View<'_>, name: &str) -> Vec<String> {
+fn describe_slot(view: &View<'_>, name: &str) -> Vec<String> {
     let Some(facts) = view.facts else { return Vec::new() };
     let mut lines = Vec::new();
     for arch in &facts.archs {
@@ -282,7 +282,7 @@ fn of_slot(view: &View<'_>, name: &str) -> Vec<String> {
     vec![lines.join("  \n")]
 }
 
-pub(crate) fn of_entity(view: &View<'_>, entity: &Entity) -> Vec<String> {
+pub(crate) fn describe_entity(view: &View<'_>, entity: &Entity) -> Vec<String> {
     let file = model::home(entity);
     let text = view.model.loaded.program.sources.text(file);
     let mut parts = vec![code(&signature(text, entity))];
@@ -329,7 +329,7 @@ pub(crate) fn signature(text: &str, entity: &Entity) -> String {
 }
 
 /// A primitive as the table of `LANGUAGE.md` describes it.
-pub(crate) fn of_primitive(primitive: &Primitive) -> String {
+pub(crate) fn describe_primitive(primitive: &Primitive) -> String {
     let Primitive { name, doc, config, .. } = primitive;
     let mut text = format!(
         "`{name}`, a primitive: {doc}\n\ntakes {}; {}",
@@ -340,17 +340,17 @@ pub(crate) fn of_primitive(primitive: &Primitive) -> String {
         text += "\n";
     }
     for config in *config {
-        text += &format!("\n- `{}`: {}", config.name, of_config(config));
+        text += &format!("\n- `{}`: {}", config.name, describe_config(config));
     }
     text
 }
 
-fn of_config(config: &Config) -> String {
+fn describe_config(config: &Config) -> String {
     format!("{}, {}", config.accepts(), config.default_words())
 }
 
 /// The row about a function, a rule or a word in the tables of `LANGUAGE.md`.
-pub(crate) fn of_built_in(name: &str) -> String {
+pub(crate) fn describe_built_in(name: &str) -> String {
     let rows = dsl::LANGUAGE.lines().filter_map(|line| {
         let (first, rest) = line.strip_prefix("| ")?.split_once(" |")?;
         let names = first.split("`, `").map(|cell| cell.trim_matches('`'));

@@ -1,8 +1,4 @@
-//! Every name in a file, with what it means.
-//!
-//! In: a file's tree and the library that its names are looked up in. Out: the occurrences of names, in order. Must stay
-//! true: scopes are those of the compiler (`compiler::names`, `elaborate`): body, configuration, the arch's fields, the
-//! file with its imports, std; a call of a primitive's name is the primitive.
+//! Every name in a file, with what it means: the scopes are those of the compiler (`compiler::names`, `elaborate`).
 
 use std::collections::BTreeMap;
 
@@ -102,7 +98,7 @@ pub(crate) fn index(library: &Library, file: FileId, ast: &Ast) -> Vec<Occurrenc
     let mut walk = Walk {
         library,
         file,
-        found: Vec::new(),
+        occurrences: Vec::new(),
         locals: BTreeMap::new(),
         instances: BTreeMap::new(),
         item: 0,
@@ -123,14 +119,14 @@ pub(crate) fn index(library: &Library, file: FileId, ast: &Ast) -> Vec<Occurrenc
         walk.instances.clear();
         walk.item(item);
     }
-    walk.found.sort_by_key(|found| (found.start, found.end));
-    walk.found
+    walk.occurrences.sort_by_key(|occurrence| (occurrence.start, occurrence.end));
+    walk.occurrences
 }
 
 struct Walk<'a> {
     library: &'a Library,
     file: FileId,
-    found: Vec<Occurrence>,
+    occurrences: Vec<Occurrence>,
     /// The names bound so far in the definition.
     locals: BTreeMap<String, (LocalKind, Span)>,
     /// The instances named so far in it.
@@ -149,7 +145,7 @@ enum Use {
 impl Walk<'_> {
     fn add(&mut self, span: Span, target: Target, binds: bool) {
         let (start, end) = (span.start as usize, span.end as usize);
-        self.found.push(Occurrence { start, end, target, binds });
+        self.occurrences.push(Occurrence { start, end, target, binds });
     }
 
     fn bind(&mut self, name: &Name, kind: LocalKind) {
@@ -363,19 +359,19 @@ impl Walk<'_> {
 
     /// The names of a path, and the path from the holder to its end.
     fn path(&mut self, path: &Path, holder: &Holder, above: &[String]) -> Vec<String> {
-        let mut whole = above.to_vec();
+        let mut full = above.to_vec();
         for segment in &path.segments {
             match segment {
                 Segment::Name(name) => {
-                    whole.push(name.text.clone());
-                    let target = match (holder, whole.as_slice()) {
+                    full.push(name.text.clone());
+                    let target = match (holder, full.as_slice()) {
                         (Holder::Arch(_), [init, role]) if init == "init" => {
                             Target::Role(role.clone())
                         }
                         (_, [.., slots, slot]) if slots == "slots" => {
                             Target::Slot(holder.clone(), slot.clone())
                         }
-                        _ => Target::Setting(holder.clone(), whole.clone()),
+                        _ => Target::Setting(holder.clone(), full.clone()),
                     };
                     self.add(name.span, target, false);
                 }
@@ -392,7 +388,7 @@ impl Walk<'_> {
                 }
             }
         }
-        whole
+        full
     }
 
     fn slots(&mut self, slots: &[Path], holder: &Holder, above: &[String]) {

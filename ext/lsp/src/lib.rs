@@ -1,8 +1,7 @@
 //! The language server of canonc, for `.canon` files, recipes and locks in any editor.
 //!
-//! In: messages of the Language Server Protocol. Out: diagnostics, hover, definitions, completion, renaming, formatting,
-//! colours. Must stay true: messages, helps and facts about the language are those of the compiler and the lab; a text
-//! that is being typed never stops the server; data flows in the order of the modules below.
+//! Messages, helps and facts about the language are those of the compiler and the lab. A text that is being typed never
+//! stops the server.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

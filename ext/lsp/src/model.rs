@@ -1,7 +1,6 @@
 //! A `.canon` document as the server sees it between two keystrokes: its program, its tree and its names.
 //!
-//! In: a text and the files around it. Out: answers about a place: which name is there, what it means, where that is
-//! defined. Must stay true: total, for any text; nothing here waits for an arch to be built.
+//! Any text has a model, and nothing here waits for an arch to be built.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use dsl::{Segment, Span};
 
 use crate::analysis::{CanonFacts, loaded};
 use crate::index::{Holder, Occurrence, Target, index};
-use crate::store::{Reader, Store};
+use crate::store::{FileReader, Store};
 
 /// Most steps from one definition to another while a path is followed.
 const MAX_STEPS: usize = 48;
@@ -51,11 +50,11 @@ pub(crate) enum Thing {
 impl Model {
     /// Reads a document.
     pub(crate) fn new(name: &str, text: Arc<str>, store: &Store) -> Option<Model> {
-        let loaded = loaded(name, &text, &mut Reader::new(store));
+        let loaded = loaded(name, &text, &mut FileReader::new(store));
         let file = loaded.program.sources.find(&loaded.name)?;
-        let (ast, found) = dsl::parse(file, &text);
+        let (ast, errors) = dsl::parse(file, &text);
         let index = index(&loaded.program.library, file, &ast);
-        Some(Model { text, loaded, file, ast, index, parses: found.is_empty() })
+        Some(Model { text, loaded, file, ast, index, parses: errors.is_empty() })
     }
 
     /// The name at a place, or directly before it.
@@ -96,9 +95,10 @@ impl Model {
                 let target = import_target(&self.loaded.name, path)?;
                 let file = self.loaded.program.sources.find(&target)?;
                 let library = &self.loaded.program.library;
-                let own = library.lookup(file, name).filter(|entity| home(entity) == file);
+                let defined_there =
+                    library.lookup(file, name).filter(|entity| home(entity) == file);
                 let arch = || library.arch(file, name).map(|(arch, home)| Entity::Arch(arch, home));
-                own.or_else(arch).map(Thing::Entity)
+                defined_there.or_else(arch).map(Thing::Entity)
             }
             Target::Setting(holder, path) => self.setting(holder, path, facts),
             Target::Slot(..)
@@ -129,8 +129,8 @@ impl Model {
                 self.follow(start, Vec::new(), path)
             }
             Holder::Arch(arch) => {
-                let found = facts.and_then(|facts| self.in_facts(arch, path, facts));
-                found.or_else(|| {
+                let from_facts = facts.and_then(|facts| self.in_facts(arch, path, facts));
+                from_facts.or_else(|| {
                     let (layer, given) = self.layer(arch)?;
                     self.follow(layer, given, path)
                 })
@@ -143,17 +143,17 @@ impl Model {
         let facts_of = |name: &str| facts.arch(name).map(|arch| &arch.observed);
         let observed = facts_of(arch).filter(|observed| !observed.names.is_empty());
         let observed = observed.or_else(|| facts_of(&self.base(arch)?))?;
-        let place = observed.setting(&path.join("."))?;
-        self.param_at(facts.name(place), place)
+        let span = observed.setting(&path.join("."))?;
+        self.param_at(facts.name(span), span)
     }
 
     /// The configuration name that is declared at a place, if the text there is still the same.
-    fn param_at(&self, file: &str, place: Span) -> Option<Thing> {
+    fn param_at(&self, file: &str, span: Span) -> Option<Thing> {
         let file = self.loaded.program.sources.find(file)?;
         let (ast, _) = dsl::parse(file, self.loaded.program.sources.text(file));
         ast.items.into_iter().find_map(|item| {
             let Item::Def(def) = item else { return None };
-            let param = def.config.iter().find(|param| param.name.span.start == place.start)?;
+            let param = def.config.iter().find(|param| param.name.span.start == span.start)?;
             let param = param.clone();
             Some(Thing::Param(Rc::new(compiler::tree::DefItem { file, def }), param))
         })
@@ -162,7 +162,7 @@ impl Model {
     /// The name of the arch that an arch is made from.
     pub(crate) fn base(&self, arch: &str) -> Option<String> {
         self.ast.items.iter().find_map(|item| match item {
-            Item::Arch(found) if found.name.text == arch => match &found.body {
+            Item::Arch(definition) if definition.name.text == arch => match &definition.body {
                 ArchBody::With { base, .. } => Some(base.text.clone()),
                 ArchBody::Fields(_) => None,
             },
@@ -211,7 +211,7 @@ impl Model {
                 at = self.value_of(&alias.value, *home)?;
             }
             let mut inside = Vec::new();
-            let (found, inner) = match &at {
+            let (setting, inner) = match &at {
                 Thing::Primitive(primitive) => {
                     let config = primitive.config.iter().find(|config| config.name == name)?;
                     (Thing::Config(primitive, config), None)
@@ -232,7 +232,7 @@ impl Model {
                 _ => return None,
             };
             if step + 1 == path.len() {
-                return Some(found);
+                return Some(setting);
             }
             settings = inside;
             at = inner?;
@@ -347,7 +347,7 @@ fn set_in<'e>(entries: &'e [Entry], name: &str) -> Option<&'e Expr> {
             return None;
         };
         match path.segments.as_slice() {
-            [Segment::Name(found)] if found.text == name => Some(value),
+            [Segment::Name(set)] if set.text == name => Some(value),
             _ => None,
         }
     })

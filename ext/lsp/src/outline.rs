@@ -1,7 +1,4 @@
-//! Lists of definitions, formatting, and corrections: answers that need no meaning.
-//!
-//! In: documents. Out: the protocol's lists and edits. Must stay true: the formatter is that of `canonc fmt`; an edit
-//! replaces no more than what differs; a text with errors is not formatted.
+//! Lists of definitions, formatting as `canonc fmt` does it, and corrections.
 
 use dsl::{FileId, Item};
 use lsp_types::{
@@ -88,27 +85,28 @@ pub(crate) fn corrections(
     range: Range,
 ) -> Vec<CodeAction> {
     let (from, to) = (text.offset(range.start), text.offset(range.end));
-    let here = findings.iter().filter(|finding| finding.start <= to && from <= finding.end);
-    here.filter_map(|finding| {
-        let new_text = finding.instead.clone()?;
-        let (mut start, mut end) = (finding.start, finding.end);
-        let written = text.as_str().get(start..end).unwrap_or("");
-        // The quotes of a path stay.
-        if written.len() > 1 && written.starts_with('"') && written.ends_with('"') {
-            (start, end) = (start + 1, end - 1);
-        }
-        let title = format!("Change to `{new_text}`");
-        let edit = TextEdit { range: text.range(start, end), new_text };
-        let changes = std::iter::once((url.clone(), vec![edit])).collect();
-        Some(CodeAction {
-            title,
-            kind: Some(CodeActionKind::QUICKFIX),
-            edit: Some(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() }),
-            is_preferred: Some(true),
-            ..CodeAction::default()
+    let in_range = findings.iter().filter(|finding| finding.start <= to && from <= finding.end);
+    in_range
+        .filter_map(|finding| {
+            let new_text = finding.instead.clone()?;
+            let (mut start, mut end) = (finding.start, finding.end);
+            let written = text.as_str().get(start..end).unwrap_or("");
+            // The quotes of a path stay.
+            if written.len() > 1 && written.starts_with('"') && written.ends_with('"') {
+                (start, end) = (start + 1, end - 1);
+            }
+            let title = format!("Change to `{new_text}`");
+            let edit = TextEdit { range: text.range(start, end), new_text };
+            let changes = std::iter::once((url.clone(), vec![edit])).collect();
+            Some(CodeAction {
+                title,
+                kind: Some(CodeActionKind::QUICKFIX),
+                edit: Some(WorkspaceEdit { changes: Some(changes), ..WorkspaceEdit::default() }),
+                is_preferred: Some(true),
+                ..CodeAction::default()
+            })
         })
-    })
-    .collect()
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Every use of a name, in all files of the workspace, and renaming.
 //!
-//! In: a place in a `.canon` document. Out: places by file; for a new name, edits, or why it cannot be used. Must stay
-//! true: a renamed program has no error that it did not have, and no name in it means something else than before.
+//! A renamed program has no error that it did not have, and no name in it means something else than before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ enum Symbol {
 
 /// A use of a name in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct UseSite {
     /// The name of the file.
     pub(crate) file: String,
     /// The first byte.
@@ -47,9 +46,9 @@ fn is_instance(kind: LocalKind) -> bool {
 }
 
 /// The symbol of an occurrence.
-fn symbol(model: &Model, found: &Occurrence, view: &View<'_>) -> Option<Symbol> {
+fn symbol(model: &Model, occurrence: &Occurrence, view: &View<'_>) -> Option<Symbol> {
     let name = model.loaded.name.clone();
-    match &found.target {
+    match &occurrence.target {
         Target::Local(Local { item, name: local, kind: LocalKind::Config, .. }) => {
             let def = model.ast.items.get(*item)?.name().text.clone();
             Some(Symbol::Param(name, def, local.clone()))
@@ -72,76 +71,79 @@ fn symbol(model: &Model, found: &Occurrence, view: &View<'_>) -> Option<Symbol> 
 }
 
 /// The uses of the name at a place, in all files.
-pub(crate) fn references(view: &View<'_>, offset: usize) -> Vec<Place> {
-    let Some(found) = view.model.at(offset) else { return Vec::new() };
-    match symbol(view.model, found, view) {
-        Some(symbol) => uses(view, &symbol, written(view.model, found)),
+pub(crate) fn references(view: &View<'_>, offset: usize) -> Vec<UseSite> {
+    let Some(occurrence) = view.model.at(offset) else { return Vec::new() };
+    match symbol(view.model, occurrence, view) {
+        Some(symbol) => uses(view, &symbol, written(view.model, occurrence)),
         // Of a primitive or a slot, those in this document.
         None => {
-            let word = written(view.model, found);
+            let word = written(view.model, occurrence);
             let alike = |o: &&Occurrence| {
-                std::mem::discriminant(&o.target) == std::mem::discriminant(&found.target)
+                std::mem::discriminant(&o.target) == std::mem::discriminant(&occurrence.target)
                     && written(view.model, o) == word
             };
-            view.model.index.iter().filter(alike).map(|o| place(view.name(), o)).collect()
+            view.model.index.iter().filter(alike).map(|o| use_site(view.name(), o)).collect()
         }
     }
 }
 
 /// The uses of the name at a place in this document.
-pub(crate) fn highlights(view: &View<'_>, offset: usize) -> Vec<(Place, bool)> {
-    let Some(found) = view.model.at(offset) else { return Vec::new() };
-    let wanted = symbol(view.model, found, view);
-    let word = written(view.model, found);
+pub(crate) fn highlights(view: &View<'_>, offset: usize) -> Vec<(UseSite, bool)> {
+    let Some(occurrence) = view.model.at(offset) else { return Vec::new() };
+    let wanted = symbol(view.model, occurrence, view);
+    let word = written(view.model, occurrence);
     let is_use = |o: &&Occurrence| {
         written(view.model, o) == word
             && match &wanted {
                 Some(wanted) => symbol(view.model, o, view).as_ref() == Some(wanted),
-                None => std::mem::discriminant(&o.target) == std::mem::discriminant(&found.target),
+                None => {
+                    std::mem::discriminant(&o.target) == std::mem::discriminant(&occurrence.target)
+                }
             }
     };
-    view.model.index.iter().filter(is_use).map(|o| (place(view.name(), o), o.binds)).collect()
+    view.model.index.iter().filter(is_use).map(|o| (use_site(view.name(), o), o.binds)).collect()
 }
 
-fn written<'m>(model: &'m Model, found: &Occurrence) -> &'m str {
-    model.text.get(found.start..found.end).unwrap_or("")
+fn written<'m>(model: &'m Model, occurrence: &Occurrence) -> &'m str {
+    model.text.get(occurrence.start..occurrence.end).unwrap_or("")
 }
 
-fn place(file: &str, found: &Occurrence) -> Place {
-    Place { file: file.to_owned(), start: found.start, end: found.end }
+fn use_site(file: &str, occurrence: &Occurrence) -> UseSite {
+    UseSite { file: file.to_owned(), start: occurrence.start, end: occurrence.end }
 }
 
-fn uses(view: &View<'_>, wanted: &Symbol, word: &str) -> Vec<Place> {
-    let mut places = Vec::new();
-    let mut of = |model: &Model, view: &View<'_>| {
-        for found in &model.index {
-            if written(model, found) == word && symbol(model, found, view).as_ref() == Some(wanted)
+fn uses(view: &View<'_>, wanted: &Symbol, word: &str) -> Vec<UseSite> {
+    let mut sites = Vec::new();
+    let mut collect = |model: &Model, view: &View<'_>| {
+        for occurrence in &model.index {
+            if written(model, occurrence) == word
+                && symbol(model, occurrence, view).as_ref() == Some(wanted)
             {
-                places.push(place(&model.loaded.name, found));
+                sites.push(use_site(&model.loaded.name, occurrence));
             }
         }
     };
-    of(view.model, view);
+    collect(view.model, view);
     if !matches!(wanted, Symbol::Local(..)) {
         for name in view.store.find(&["canon"]) {
             let text = view.store.text(&name).filter(|text| text.contains(word));
             let (Some(text), false) = (text, name == view.name()) else { continue };
             let Some(model) = Model::new(&name, text, view.store) else { continue };
-            of(&model, &View { model: &model, facts: None, ..*view });
+            collect(&model, &View { model: &model, facts: None, ..*view });
         }
     }
     if let Symbol::Definition(file, name) = wanted {
-        places.extend(in_recipes(view.store, file, name));
+        sites.extend(in_recipes(view.store, file, name));
     }
-    places.sort();
-    places.dedup();
-    places
+    sites.sort();
+    sites.dedup();
+    sites
 }
 
 /// The uses of an arch in recipes: the name in `"../arch/file.canon#name"`.
-fn in_recipes(store: &Store, file: &str, arch: &str) -> Vec<Place> {
+fn in_recipes(store: &Store, file: &str, arch: &str) -> Vec<UseSite> {
     const MARK: &str = ".canon#";
-    let mut places = Vec::new();
+    let mut sites = Vec::new();
     for recipe in store.find(&["toml"]) {
         let Some(text) = store.text(&recipe) else { continue };
         for (at, _) in text.match_indices(MARK) {
@@ -151,20 +153,20 @@ fn in_recipes(store: &Store, file: &str, arch: &str) -> Vec<Place> {
             let target = path.and_then(|path| import_target(&recipe, path));
             if name == Some(arch) && target.as_deref() == Some(file) {
                 let (file, end) = (recipe.clone(), start + arch.len());
-                places.push(Place { file, start, end });
+                sites.push(UseSite { file, start, end });
             }
         }
     }
-    places
+    sites
 }
 
-/// The name at a place if it can be renamed, else why it cannot.
+/// The name at a place if it can be renamed, else the reason why it cannot.
 pub(crate) fn prepare(view: &View<'_>, offset: usize) -> Result<(usize, usize), String> {
-    let Some(found) = view.model.at(offset) else {
+    let Some(occurrence) = view.model.at(offset) else {
         return Err("there is no name here".to_owned());
     };
-    let word = written(view.model, found);
-    let refused = match &found.target {
+    let word = written(view.model, occurrence);
+    let refused = match &occurrence.target {
         Target::Primitive(_) => format!("`{word}` is a primitive"),
         Target::BuiltIn(_) => format!("`{word}` is a word of the language"),
         Target::ArchField(_) => format!("`{word}` is a field that every arch has"),
@@ -177,13 +179,13 @@ pub(crate) fn prepare(view: &View<'_>, offset: usize) -> Result<(usize, usize), 
             format!("`{word}` means the same tensor in other definitions")
         }
         Target::Local(_) | Target::Definition(_) | Target::Imported(..) | Target::Setting(..) => {
-            match symbol(view.model, found, view) {
+            match symbol(view.model, occurrence, view) {
                 Some(Symbol::Definition(file, _) | Symbol::Param(file, ..))
                     if is_standard(view, &file) =>
                 {
                     format!("`{word}` is defined in {file}, which is part of canonc")
                 }
-                Some(_) => return Ok((found.start, found.end)),
+                Some(_) => return Ok((occurrence.start, occurrence.end)),
                 None => format!("it is not known what `{word}` refers to"),
             }
         }
@@ -194,30 +196,31 @@ pub(crate) fn prepare(view: &View<'_>, offset: usize) -> Result<(usize, usize), 
 /// Whether a file is part of canonc rather than of the workspace.
 fn is_standard(view: &View<'_>, file: &str) -> bool {
     let sources = &view.model.loaded.program.sources;
-    let own = sources.find(file).is_some_and(|id| view.model.loaded.program.files().contains(&id));
-    !own || standard::is_written(view.store, &view.store.path(file))
+    let is_of_workspace =
+        sources.find(file).is_some_and(|id| view.model.loaded.program.files().contains(&id));
+    !is_of_workspace || standard::is_written(view.store, &view.store.path(file))
 }
 
 /// The edits that give the name at a place another spelling.
 pub(crate) fn rename(view: &View<'_>, offset: usize, new: &str) -> Result<Edits, String> {
     prepare(view, offset)?;
     check_word(new)?;
-    let found = view.model.at(offset).ok_or("there is no name here")?;
-    let word = written(view.model, found);
-    let wanted = symbol(view.model, found, view).ok_or("there is no name here")?;
+    let occurrence = view.model.at(offset).ok_or("there is no name here")?;
+    let word = written(view.model, occurrence);
+    let wanted = symbol(view.model, occurrence, view).ok_or("there is no name here")?;
     if word == new {
         return Ok(Edits::new());
     }
     // Under another name in this file, only that name changes.
-    let alias = matches!(&found.target, Target::Definition(_))
+    let alias = matches!(&occurrence.target, Target::Definition(_))
         .then(|| alias_of(view.model, word))
         .flatten();
-    let places = match alias {
+    let sites = match alias {
         Some(()) => local_alias(view, word),
         None => uses(view, &wanted, word),
     };
     let mut edits = Edits::new();
-    for Place { file, start, end } in places {
+    for UseSite { file, start, end } in sites {
         edits.entry(file).or_default().push((start, end, new.to_owned()));
     }
     taken(view, &wanted, new, &edits)?;
@@ -232,12 +235,12 @@ fn alias_of(model: &Model, word: &str) -> Option<()> {
     aliases.any(|alias| alias.text == word).then_some(())
 }
 
-fn local_alias(view: &View<'_>, word: &str) -> Vec<Place> {
+fn local_alias(view: &View<'_>, word: &str) -> Vec<UseSite> {
     let named = |o: &&Occurrence| {
         matches!(&o.target, Target::Definition(name) if name == word)
             && written(view.model, o) == word
     };
-    view.model.index.iter().filter(named).map(|o| place(view.name(), o)).collect()
+    view.model.index.iter().filter(named).map(|o| use_site(view.name(), o)).collect()
 }
 
 fn check_word(new: &str) -> Result<(), String> {
@@ -299,8 +302,8 @@ fn still_valid(view: &View<'_>, edits: &Edits) -> Result<(), String> {
             let kind = DocumentKind::find(file, &text)?;
             let (name, store) = (file.clone(), store.clone());
             let job = Job { number: 0, name, kind, text, is_edited: false, store };
-            let (found, _) = Analyst::default().findings(&job);
-            Some(found.shown.into_iter().filter(|finding| finding.is_error).collect::<Vec<_>>())
+            let (findings, _) = Analyst::default().findings(&job);
+            Some(findings.shown.into_iter().filter(|finding| finding.is_error).collect::<Vec<_>>())
         };
         let (had, has) = (errors(&before).unwrap_or_default(), errors(&after).unwrap_or_default());
         if let Some(new) = has.iter().find(|new| !had.iter().any(|old| old.code == new.code)) {

@@ -21,8 +21,8 @@ use lsp_types::{
 };
 use serde_json::Value;
 
-use crate::analysis::{Job, Report};
-use crate::answer::{Asked, answer, capabilities};
+use crate::analysis::{DocumentResult, Job};
+use crate::answer::{Handler, answer, capabilities};
 use crate::client::Client;
 use crate::document::Document;
 use crate::standard;
@@ -32,8 +32,8 @@ use crate::worker::Worker;
 
 /// How long a question waits for the facts of a text that has just changed.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often the server looks whether the client's process exists.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the server checks whether the client's process exists.
+const CHECK: Duration = Duration::from_secs(1);
 
 /// How the client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +91,8 @@ pub fn serve(connection: &Connection) -> Result<Ended, String> {
         is_ending: false,
         sent: 0,
     };
-    let reports = server.worker.reports.clone();
-    let looks = params.process_id.map_or_else(never, |_| tick(LOOK));
+    let results = server.worker.results.clone();
+    let checks = params.process_id.map_or_else(never, |_| tick(CHECK));
     loop {
         select! {
             recv(connection.receiver) -> message => {
@@ -108,13 +108,13 @@ pub fn serve(connection: &Connection) -> Result<Ended, String> {
                 }
                 server.judge();
             }
-            recv(reports) -> report => {
-                if let Ok(report) = report {
-                    server.report(report);
+            recv(results) -> result => {
+                if let Ok(result) = result {
+                    server.show_result(result);
                     server.judge();
                 }
             }
-            recv(looks) -> _ => {
+            recv(checks) -> _ => {
                 if params.process_id.is_some_and(|id| !is_alive(id)) {
                     return Ok(Ended::Abandoned);
                 }
@@ -128,10 +128,10 @@ fn initialize(connection: &Connection) -> Option<(RequestId, InitializeParams)> 
     loop {
         let Request { id, method, params } = match connection.receiver.recv().ok()? {
             Message::Request(request) => request,
-            Message::Notification(told) if told.method == "exit" => return None,
+            Message::Notification(notification) if notification.method == "exit" => return None,
             Message::Notification(_) | Message::Response(_) => continue,
         };
-        let (code, why) = match (method.as_str(), serde_json::from_value(params)) {
+        let (code, message) = match (method.as_str(), serde_json::from_value(params)) {
             ("initialize", Ok(params)) => return Some((id, params)),
             ("initialize", Err(error)) => {
                 (ErrorCode::InvalidParams, format!("initialize: {error}"))
@@ -140,7 +140,7 @@ fn initialize(connection: &Connection) -> Option<(RequestId, InitializeParams)> 
                 (ErrorCode::ServerNotInitialized, format!("`initialize` comes before `{method}`"))
             }
         };
-        let response = Response::new_err(id, code as i32, why);
+        let response = Response::new_err(id, code as i32, message);
         connection.sender.send(Message::Response(response)).ok()?;
     }
 }
@@ -171,8 +171,8 @@ fn folders(params: &InitializeParams) -> Vec<PathBuf> {
 /// The folder for texts that are part of this program: the user's cache, or the one in the client's options.
 fn cache(params: &InitializeParams) -> Option<PathBuf> {
     let options = params.initialization_options.as_ref();
-    let given = options.and_then(|options| options.get("cache")).and_then(Value::as_str);
-    given.map(Into::into).or_else(standard::cache)
+    let path = options.and_then(|options| options.get("cache")).and_then(Value::as_str);
+    path.map(Into::into).or_else(standard::cache)
 }
 
 impl Server {
@@ -231,10 +231,10 @@ impl Server {
                 self.wait(&name);
             }
         }
-        let asked =
-            Asked { store: &self.store, documents: &mut self.documents, client: self.client };
-        let answered = catch_unwind(AssertUnwindSafe(|| answer(asked, &request)));
-        let response = match answered {
+        let handler =
+            Handler { store: &self.store, documents: &mut self.documents, client: self.client };
+        let outcome = catch_unwind(AssertUnwindSafe(|| answer(handler, &request)));
+        let response = match outcome {
             Ok(Ok(value)) => Response::new_ok(id, value),
             Ok(Err((code, message))) => Response::new_err(id, code as i32, message),
             Err(_) => {
@@ -259,10 +259,10 @@ impl Server {
     /// Waits for the facts of a document, but not for long.
     fn wait(&mut self, name: &str) {
         let end = Instant::now() + PATIENCE;
-        let reports = self.worker.reports.clone();
+        let results = self.worker.results.clone();
         while self.documents.get(name).is_some_and(Document::is_pending) {
-            match reports.recv_deadline(end) {
-                Ok(report) => self.report(report),
+            match results.recv_deadline(end) {
+                Ok(result) => self.show_result(result),
                 Err(_) => return,
             }
         }
@@ -358,7 +358,7 @@ impl Server {
                 store: store.clone(),
             };
             if self.worker.jobs.send(job).is_ok() {
-                document.expect_report(self.sent);
+                document.expect_result(self.sent);
             }
         }
         for (url, version) in cleared {
@@ -366,10 +366,10 @@ impl Server {
         }
     }
 
-    fn report(&mut self, report: Report) {
-        let name = report.name.clone();
+    fn show_result(&mut self, result: DocumentResult) {
+        let name = result.name.clone();
         let Some(document) = self.documents.get_mut(&name) else { return };
-        if !document.note_report(report) {
+        if !document.note_result(result) {
             return;
         }
         let (text, store) = (&document.text, &self.store);
@@ -423,13 +423,13 @@ mod tests {
         fn new() -> Bench {
             let (sender, messages) = unbounded();
             let (jobs, received) = unbounded();
-            let (_, reports) = unbounded();
+            let (_, results) = unbounded();
             let server = Server {
                 sender,
                 store: Store::new(vec!["/workspace".into()], None),
                 documents: BTreeMap::new(),
                 client: Client { versions: true, ..Client::default() },
-                worker: Worker { jobs, reports },
+                worker: Worker { jobs, results },
                 is_ending: false,
                 sent: 0,
             };
@@ -457,16 +457,16 @@ mod tests {
             self.tell("didChange", json!({ "textDocument": document, "contentChanges": changes }))
         }
 
-        fn report(&mut self, reports: Vec<Report>) {
-            for report in reports {
-                self.server.report(report);
+        fn show_result(&mut self, results: Vec<DocumentResult>) {
+            for result in results {
+                self.server.show_result(result);
             }
         }
 
         /// Does jobs and reports them.
         fn work(&mut self, jobs: Vec<Job>) {
             for job in jobs {
-                self.report(reports(&job));
+                self.show_result(results_of(&job));
             }
         }
 
@@ -481,11 +481,11 @@ mod tests {
     }
 
     /// The reports of one job: findings, then facts.
-    fn reports(job: &Job) -> Vec<Report> {
-        let Worker { jobs, reports } = Worker::start().unwrap();
+    fn results_of(job: &Job) -> Vec<DocumentResult> {
+        let Worker { jobs, results } = Worker::start().unwrap();
         jobs.send(job.clone()).unwrap();
         drop(jobs);
-        reports.iter().collect()
+        results.iter().collect()
     }
 
     fn names(jobs: &[Job]) -> Vec<&str> {
@@ -501,12 +501,12 @@ mod tests {
             let jobs = bench.open("a.canon", USES);
             assert_eq!(names(&jobs), ["a.canon"]);
             // Nothing is reported, findings alone, or facts as well.
-            let mut old = reports(&jobs[0]);
+            let mut old = results_of(&jobs[0]);
             let late = old.split_off(known);
-            bench.report(old);
+            bench.show_result(old);
             let jobs = bench.change("base.canon", &BASE.replace("base", "other"));
             assert!(names(&jobs).contains(&"a.canon"), "{known}: {:?}", names(&jobs));
-            bench.report(late);
+            bench.show_result(late);
             bench.work(jobs);
             let want = "`base.canon` does not define `base`: imported here";
             assert_eq!(bench.shown("a.canon").first().map(String::as_str), Some(want), "{known}");
@@ -538,9 +538,9 @@ mod tests {
         assert_eq!(names(&jobs), ["b.canon"]);
         bench.work(jobs);
         let jobs = bench.change("base.canon", &BASE.replace("64", "128"));
-        let mut found = names(&jobs);
-        found.sort_unstable();
-        assert_eq!(found, ["a.canon", "base.canon", "recipes/a.toml"]);
+        let mut names = names(&jobs);
+        names.sort_unstable();
+        assert_eq!(names, ["a.canon", "base.canon", "recipes/a.toml"]);
     }
 
     #[test]
@@ -549,12 +549,12 @@ mod tests {
         let jobs = bench.open("base.canon", BASE);
         bench.work(jobs);
         let jobs = bench.open("a.canon", USES);
-        let mut old = reports(&jobs[0]);
+        let mut old = results_of(&jobs[0]);
         let facts = old.split_off(1);
         assert!(matches!(facts[0].part, Part::Facts(_)));
-        bench.report(old);
+        bench.show_result(old);
         let jobs = bench.change("base.canon", &BASE.replace("64", "128"));
-        bench.report(facts);
+        bench.show_result(facts);
         assert!(bench.document("a.canon").is_pending());
         bench.work(jobs);
         assert!(!bench.document("a.canon").is_pending());
@@ -600,14 +600,14 @@ mod tests {
         bench.work(jobs);
         let jobs = bench.change("z.canon", &BASE.replace("64", "128"));
         let (sender, received) = unbounded();
-        let (reports, found) = unbounded();
+        let (results, received_results) = unbounded();
         for job in jobs {
             sender.send(job).unwrap();
         }
         drop(sender);
         let worker = std::thread::Builder::new().stack_size(64 << 20);
-        worker.spawn(move || crate::worker::work(&received, &reports)).unwrap().join().unwrap();
-        let mut order: Vec<String> = found.iter().map(|report| report.name).collect();
+        worker.spawn(move || crate::worker::work(&received, &results)).unwrap().join().unwrap();
+        let mut order: Vec<String> = received_results.iter().map(|result| result.name).collect();
         order.dedup();
         assert_eq!(order, ["z.canon", "recipes/a.toml", "recipes/b.toml", "recipes/c.toml"]);
     }

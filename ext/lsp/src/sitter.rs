@@ -1,7 +1,6 @@
-//! The grammar for tree-sitter, which Neovim, Helix, Emacs and Zed read.
+//! The grammar for tree-sitter, which Neovim, Helix, Emacs and Zed read, in its JSON form.
 //!
-//! In: the keywords of the lexer. Out: a grammar in tree-sitter's JSON form. Must stay true: every text that the parser
-//! accepts has a tree without errors; the grammar accepts more than the parser, which alone reports errors.
+//! It accepts more than the parser, which alone reports errors.
 
 use dsl::{WordRole, keywords};
 use serde_json::{Value, json};
@@ -57,29 +56,47 @@ fn separated(content: Value) -> Value {
     seq(vec![content.clone(), repeat(seq(vec![word(","), content]))])
 }
 
+/// The name of a definition, a value, a field.
+fn name() -> Value {
+    rule("_name")
+}
+
+fn braces(content: Value) -> Value {
+    seq(vec![word("{"), repeat(content), word("}")])
+}
+
+/// Rules with their names. The first one is that of a whole file, so the order counts.
+type Rules = Vec<(&'static str, Value)>;
+
 /// The grammar.
 pub(crate) fn grammar() -> String {
-    let words = |soft: bool| -> Vec<&'static str> {
-        keywords().filter(|(_, _, is_name)| *is_name == soft).map(|(word, ..)| word).collect()
-    };
-    let kinds = ["block", "mixer", "mlp", "head"].map(word).to_vec();
-    // A soft keyword is a name wherever the grammar has no use for the keyword.
-    let soft = json!({
-        "type": "ALIAS", "named": true, "value": "name",
-        "content": choice(words(true).into_iter().map(word).collect()),
-    });
-    let name = || rule("_name");
-    let binary = |level: i32, signs: &[&str]| {
-        let sign = field("operator", choice(signs.iter().map(|sign| word(sign)).collect()));
-        let content = seq(vec![rule("_expression"), sign, rule("_expression")]);
-        precedence("PREC_LEFT", level, content)
-    };
-    let constants = keywords().filter(|(_, role, _)| *role == WordRole::Constant);
-    let constants: Vec<Value> = constants.map(|(text, ..)| word(text)).collect();
-    let braces = |content: Value| seq(vec![word("{"), repeat(content), word("}")]);
-    let entry = seq(vec![rule("_entry"), optional(word(","))]);
-    let layers = || choice(vec![rule("layer_list"), rule("layer")]);
-    let rules: Vec<(&str, Value)> = vec![
+    let groups = [
+        file_rules(),
+        definition_rules(),
+        body_rules(),
+        statement_rules(),
+        entry_rules(),
+        path_rules(),
+        expression_rules(),
+        operator_rules(),
+        token_rules(),
+    ];
+    let rules = groups.iter().flatten();
+    let rules = rules.map(|(name, rule)| format!("    \"{name}\": {}", indented(rule, 4)));
+    let rules: Vec<String> = rules.collect();
+    let conflicts = indented(&json!(CONFLICTS), 2);
+    let extras = indented(&json!([pattern("\\s"), rule("comment"), rule("doc")]), 2);
+    format!(
+        "{{\n  \"name\": \"canon\",\n  \"word\": \"name\",\n  \"rules\": {{\n{}\n  }},\n  \"extras\": {extras},\n  \
+         \"conflicts\": {conflicts},\n  \"precedences\": [],\n  \"externals\": [],\n  \"inline\": [],\n  \
+         \"supertypes\": []\n}}\n",
+        rules.join(",\n")
+    )
+}
+
+/// A file: imports, then definitions.
+fn file_rules() -> Rules {
+    vec![
         (
             "file",
             repeat(choice(vec![
@@ -106,6 +123,13 @@ pub(crate) fn grammar() -> String {
                 optional(seq(vec![word("as"), field("alias", name())])),
             ]),
         ),
+    ]
+}
+
+/// Definitions.
+fn definition_rules() -> Rules {
+    let kinds = ["block", "mixer", "mlp", "head"].map(word).to_vec();
+    vec![
         (
             "definition",
             seq(vec![
@@ -139,6 +163,12 @@ pub(crate) fn grammar() -> String {
                 ]),
             ]),
         ),
+    ]
+}
+
+/// Bodies.
+fn body_rules() -> Rules {
+    vec![
         (
             "body",
             seq(vec![
@@ -154,6 +184,12 @@ pub(crate) fn grammar() -> String {
             choice(vec![rule("binding"), rule("param"), rule("share"), rule("carry"), rule("if")]),
         ),
         ("binding", seq(vec![separated(name()), word("="), rule("_expression")])),
+    ]
+}
+
+/// Statements that begin with a keyword.
+fn statement_rules() -> Rules {
+    vec![
         (
             "param",
             precedence(
@@ -206,6 +242,14 @@ pub(crate) fn grammar() -> String {
                 ]),
             ),
         ),
+    ]
+}
+
+/// The lines of an arch, a `with` or a configuration.
+fn entry_rules() -> Rules {
+    let layers = || choice(vec![rule("layer_list"), rule("layer")]);
+    let entry = seq(vec![rule("_entry"), optional(word(","))]);
+    vec![
         ("entries", braces(entry)),
         (
             "_entry",
@@ -251,6 +295,12 @@ pub(crate) fn grammar() -> String {
         ),
         ("canon", seq(vec![word("canon"), separated(rule("path")), optional(rule("entries"))])),
         ("empty", seq(vec![word("empty"), separated(rule("path"))])),
+    ]
+}
+
+/// Paths to fields and slots.
+fn path_rules() -> Rules {
+    vec![
         (
             "path",
             seq(vec![
@@ -273,6 +323,14 @@ pub(crate) fn grammar() -> String {
                 seq(vec![name(), repeat(seq(vec![word("."), name()])), word("is"), name()]),
             ]),
         ),
+    ]
+}
+
+/// Expressions.
+fn expression_rules() -> Rules {
+    let constants = keywords().filter(|(_, role, _)| *role == WordRole::Constant);
+    let constants: Vec<Value> = constants.map(|(text, ..)| word(text)).collect();
+    vec![
         (
             "_expression",
             choice(vec![
@@ -315,6 +373,17 @@ pub(crate) fn grammar() -> String {
             "named_argument",
             seq(vec![field("name", name()), word("="), field("value", rule("_expression"))]),
         ),
+    ]
+}
+
+/// Operators, by how tightly they bind.
+fn operator_rules() -> Rules {
+    let binary = |level: i32, signs: &[&str]| {
+        let sign = field("operator", choice(signs.iter().map(|sign| word(sign)).collect()));
+        let content = seq(vec![rule("_expression"), sign, rule("_expression")]);
+        precedence("PREC_LEFT", level, content)
+    };
+    vec![
         (
             "unary",
             choice(vec![
@@ -332,24 +401,25 @@ pub(crate) fn grammar() -> String {
                 binary(6, &["*", "/"]),
             ]),
         ),
+    ]
+}
+
+/// Words, numbers, strings and comments.
+fn token_rules() -> Rules {
+    // A soft keyword is a name wherever the grammar has no use for the keyword.
+    let soft = keywords().filter(|(_, _, is_name)| *is_name).map(|(text, ..)| word(text));
+    let soft = json!({
+        "type": "ALIAS", "named": true, "value": "name",
+        "content": choice(soft.collect()),
+    });
+    vec![
         ("_name", choice(vec![rule("name"), soft])),
         ("name", pattern("[A-Za-z_][A-Za-z0-9_]*")),
         ("number", token(pattern("[0-9][0-9_]*(\\.[0-9][0-9_]*)?([eE][+-]?[0-9]+)?"))),
         ("string", token(pattern("\"[^\"\\n]*\""))),
         ("doc", token(precedence("PREC", 1, pattern("///([^/\\n][^\\n]*)?")))),
         ("comment", token(pattern("//[^\\n]*"))),
-    ];
-    let rules = rules.iter().map(|(name, rule)| format!("    \"{name}\": {}", indented(rule, 4)));
-    let rules: Vec<String> = rules.collect();
-    let conflicts = indented(&json!(CONFLICTS), 2);
-    let extras = indented(&json!([pattern("\\s"), rule("comment"), rule("doc")]), 2);
-    // The first rule is that of a whole file, so the order counts.
-    format!(
-        "{{\n  \"name\": \"canon\",\n  \"word\": \"name\",\n  \"rules\": {{\n{}\n  }},\n  \"extras\": {extras},\n  \
-         \"conflicts\": {conflicts},\n  \"precedences\": [],\n  \"externals\": [],\n  \"inline\": [],\n  \
-         \"supertypes\": []\n}}\n",
-        rules.join(",\n")
-    )
+    ]
 }
 
 /// Rules that begin alike; the parser follows both until one fails.

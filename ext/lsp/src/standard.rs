@@ -1,8 +1,7 @@
 //! The standard definitions as files, so that any editor can show them.
 //!
-//! In: names such as `std/attention.canon`. Out: their text, and the address of a file with that text. Must stay true:
-//! a file of the workspace with the same text is used itself; otherwise the text is written into the user's cache, into
-//! a folder of its own for each version of std.
+//! A file of the workspace with the same text is used itself; otherwise the text is written into the user's cache, into a
+//! folder of its own for each version of std.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

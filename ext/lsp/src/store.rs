@@ -113,40 +113,40 @@ impl Store {
 
     /// The files of the workspace with one of these endings, and the open documents, in order.
     pub(crate) fn find(&self, endings: &[&str]) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut names = Vec::new();
         for folder in &self.folders {
-            self.search(folder, endings, 0, &mut found);
+            self.search(folder, endings, 0, &mut names);
         }
-        found.extend(self.open.keys().filter(|name| ends(Path::new(name), endings)).cloned());
-        found.sort();
-        found.dedup();
-        found
+        names.extend(self.open.keys().filter(|name| ends(Path::new(name), endings)).cloned());
+        names.sort();
+        names.dedup();
+        names
     }
 
-    fn search(&self, folder: &Path, endings: &[&str], depth: usize, found: &mut Vec<String>) {
+    fn search(&self, folder: &Path, endings: &[&str], depth: usize, names: &mut Vec<String>) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         for entry in entries.flatten() {
             let Ok(kind) = entry.file_type() else { continue };
             let name = entry.file_name().to_string_lossy().into_owned();
-            if found.len() >= MAX_FOUND || name.starts_with('.') {
+            if names.len() >= MAX_FOUND || name.starts_with('.') {
                 continue;
             }
             let path = entry.path();
             if kind.is_dir() && depth < MAX_DEPTH && !SKIPPED.contains(&name.as_str()) {
-                self.search(&path, endings, depth + 1, found);
+                self.search(&path, endings, depth + 1, names);
             } else if kind.is_file() && ends(&path, endings) {
-                found.push(self.name(&path));
+                names.push(self.name(&path));
             }
         }
     }
 
     /// The files and folders in the folder of a file that begin like this path, for completion.
-    pub(crate) fn beside(&self, name: &str, written: &str) -> Vec<(String, bool)> {
+    pub(crate) fn in_folder_of(&self, name: &str, written: &str) -> Vec<(String, bool)> {
         let folder = written.rsplit_once('/').map_or("", |(folder, _)| folder);
         let path = self.path(name);
         let path = normal(&path.parent().unwrap_or(&path).join(folder));
         let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
-        let mut found: Vec<(String, bool)> = entries
+        let mut siblings: Vec<(String, bool)> = entries
             .flatten()
             .take(MAX_FOUND)
             .filter_map(|entry| {
@@ -155,8 +155,8 @@ impl Store {
                 (!name.starts_with('.')).then_some((name, is_dir))
             })
             .collect();
-        found.sort();
-        found
+        siblings.sort();
+        siblings
     }
 }
 
@@ -192,16 +192,16 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 /// The files as one job reads them; it remembers which.
-pub(crate) struct Reader<'a> {
+pub(crate) struct FileReader<'a> {
     store: &'a Store,
     /// The names of the files that were asked for, missing ones included.
     pub(crate) names: BTreeSet<String>,
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// A reader that has read nothing yet.
-    pub(crate) fn new(store: &Store) -> Reader<'_> {
-        Reader { store, names: BTreeSet::new() }
+    pub(crate) fn new(store: &Store) -> FileReader<'_> {
+        FileReader { store, names: BTreeSet::new() }
     }
 
     /// The text of a document or file; `None` if there is none, or it is not text.
@@ -221,7 +221,7 @@ impl Reader<'_> {
     }
 }
 
-impl Files for Reader<'_> {
+impl Files for FileReader<'_> {
     fn read(&mut self, name: &str) -> Result<Content, Unread> {
         self.note(name);
         let path = self.store.path(name);
@@ -242,8 +242,8 @@ impl Files for Reader<'_> {
     }
 
     fn nearest(&self, name: &str) -> Option<String> {
-        let near = disk::nearest(&self.store.path(name))?;
-        near.file_name()?.to_str().map(str::to_owned)
+        let nearest = disk::nearest(&self.store.path(name))?;
+        nearest.file_name()?.to_str().map(str::to_owned)
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
         store.open.insert("a.canon".to_owned(), "// open".into());
         assert_eq!(store.text("sub/../a.canon").as_deref(), Some("// open"));
         assert!(store.has("a.canon") && !store.has("b.canon"));
-        let mut reader = Reader::new(&store);
+        let mut reader = FileReader::new(&store);
         assert!(matches!(reader.read("sub/../b.canon"), Err(Unread::Missing)));
         assert_eq!(reader.nearest("aa.canon").as_deref(), Some("a.canon"));
         assert_eq!(reader.text("./a.canon").as_deref(), Some("// open"));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn other_programs_keep_their_files() {
+    fn files_of_other_programs_have_no_kind() {
         let kind = |name, text| DocumentKind::find(name, text);
         assert_eq!(kind("a/b.canon", ""), Some(DocumentKind::Canon));
         assert_eq!(kind("Cargo.toml", "[package]\narch = \"x86\"\n"), None);

@@ -1,7 +1,5 @@
-//! Recipes, comparisons and locks: hover, completion, and where a path or an id leads.
-//!
-//! In: a TOML text, complete or not, and what is known of its experiments. Out: answers about a place in it. Must stay
-//! true: facts about a field come from the table of fields; a value is that of the lock that the recipe would make.
+//! Recipes, comparisons and locks: hover, completion, and where a path or an id leads. Facts about a field come from the
+//! table of fields.
 
 use std::collections::BTreeMap;
 
@@ -40,22 +38,21 @@ impl Table<'_> {
     fn at(&self, offset: usize) -> Option<KeyPlace> {
         let covers = |at: &std::ops::Range<usize>| at.start <= offset && offset <= at.end;
         let all = keys(self.text.as_str());
-        let mut found = all
-            .iter()
-            .filter(|place| covers(&place.key) || place.value.as_ref().is_some_and(covers));
-        let on_key = all.iter().rfind(|place| covers(&place.key));
+        let mut covering =
+            all.iter().filter(|key| covers(&key.key) || key.value.as_ref().is_some_and(covers));
+        let on_key = all.iter().rfind(|key| covers(&key.key));
         // Of `a.b = 1`, the whole key wherever the cursor is in it.
-        let whole = on_key.filter(|key| key.value.is_none()).and_then(|table| {
+        let dotted = on_key.filter(|key| key.value.is_none()).and_then(|table| {
             let rest = self.text.as_str().get(table.key.end..)?;
             let line = table.key.end + rest.find('\n').unwrap_or(rest.len());
             let inside = format!("{}.", table.path);
-            all.iter().find(|place| {
-                place.value.is_some()
-                    && place.path.starts_with(&inside)
-                    && (table.key.end..line).contains(&place.key.start)
+            all.iter().find(|key| {
+                key.value.is_some()
+                    && key.path.starts_with(&inside)
+                    && (table.key.end..line).contains(&key.key.start)
             })
         });
-        whole.or(on_key).or_else(|| found.next()).cloned()
+        dotted.or(on_key).or_else(|| covering.next()).cloned()
     }
 
     /// The fields that a key means: one, or those of an axis of a sweep.
@@ -66,8 +63,8 @@ impl Table<'_> {
             .map_or(path, |(_, rest)| rest);
         if self.kind == DocumentKind::Lock {
             let sections = ["train.", "eval.", "platform.", "cosmetic.", "derived."];
-            let own = sections.iter().find_map(|section| path.strip_prefix(section));
-            return own.and_then(field::find).into_iter().collect();
+            let field = sections.iter().find_map(|section| path.strip_prefix(section));
+            return field.and_then(field::find).into_iter().collect();
         }
         let axis = path.strip_prefix("sweep.").or_else(|| path.strip_prefix("grid."));
         let paths = axis.unwrap_or(path).split(',').map(str::trim);
@@ -76,22 +73,21 @@ impl Table<'_> {
 
     /// What is known of the key or value at a place.
     pub(crate) fn hover(&self, offset: usize) -> Option<(String, usize, usize)> {
-        let place = self.at(offset)?;
-        let on_value = place.value.as_ref().filter(|at| at.start <= offset && offset <= at.end);
-        let (start, end) =
-            on_value.map_or((place.key.start, place.key.end), |at| (at.start, at.end));
+        let key = self.at(offset)?;
+        let on_value = key.value.as_ref().filter(|at| at.start <= offset && offset <= at.end);
+        let (start, end) = on_value.map_or((key.key.start, key.key.end), |at| (at.start, at.end));
         let written = self.text.as_str().get(start..end).unwrap_or("").trim_matches('"');
         let mut parts: Vec<String> = Vec::new();
-        for def in self.fields(&place.path) {
-            parts.push(self.of_field(def));
+        for def in self.fields(&key.path) {
+            parts.push(self.describe_field(def));
         }
         if parts.is_empty()
-            && let Some(about) = fact(&place.path)
+            && let Some(about) = fact(&key.path)
         {
-            parts.push(format!("`{}`: {about}", place.path));
+            parts.push(format!("`{}`: {about}", key.path));
         }
         if is_digest(written) {
-            parts.extend(self.locks_with(written, &place.path));
+            parts.extend(self.locks_with(written, &key.path));
         }
         if let Some((path, _)) = self.target(offset) {
             let exists = if self.store.has(&path) { "" } else { ", which does not exist" };
@@ -100,7 +96,7 @@ impl Table<'_> {
         (!parts.is_empty()).then(|| (parts.join("\n\n"), start, end))
     }
 
-    fn of_field(&self, def: &FieldDef) -> String {
+    fn describe_field(&self, def: &FieldDef) -> String {
         let FieldDef { path, class, default, only, unit, doc, .. } = def;
         let accepts = match def.is_writable() {
             true if unit.is_empty() => def.kind.describe(),
@@ -111,13 +107,14 @@ impl Table<'_> {
         let default = match default {
             _ if !def.is_writable() => String::new(),
             Default::Required => match def.instead {
-                Some(of) => format!("; from `{of}`, or that from it"),
+                Some(source) => format!("; from `{source}`, or that from it"),
                 None => "; required".to_owned(),
             },
             Default::Is(value) => format!("; default `{value}`"),
             Default::From(_, words) => format!("; default: {words}"),
         };
-        let mut text = format!("`{path}`, {}\n\n{doc}\n\n{accepts}{default}", of_class(*class));
+        let mut text =
+            format!("`{path}`, {}\n\n{doc}\n\n{accepts}{default}", describe_class(*class));
         if let Some((on, words)) = only {
             let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
             text += &format!("; only if `{on}` is {}", words.join(" or "));
@@ -144,7 +141,7 @@ impl Table<'_> {
 
     /// The locks in which something has this id.
     fn locks_with(&self, id: &str, path: &str) -> Option<String> {
-        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut locks: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for lock in self.store.find(&["lock"]).into_iter().take(MAX_LOCKS) {
             let Some(text) = self.store.text(&lock).filter(|text| text.contains(id)) else {
                 continue;
@@ -153,13 +150,13 @@ impl Table<'_> {
                 continue;
             }
             let places = keys(&text);
-            let named = places.iter().filter(|place| {
-                let value = place.value.clone().and_then(|at| text.get(at));
+            let named = places.iter().filter(|key| {
+                let value = key.value.clone().and_then(|at| text.get(at));
                 value.is_some_and(|value| value.trim_matches('"') == id)
             });
-            found.insert(lock, named.map(|place| format!("`{}`", place.path)).collect());
+            locks.insert(lock, named.map(|key| format!("`{}`", key.path)).collect());
         }
-        let lines: Vec<String> = found
+        let lines: Vec<String> = locks
             .iter()
             .take(SHOWN)
             .map(|(lock, paths)| {
@@ -168,7 +165,7 @@ impl Table<'_> {
                 format!("also {paths} of {lock}")
             })
             .collect();
-        let more = found.len().saturating_sub(SHOWN);
+        let more = locks.len().saturating_sub(SHOWN);
         let more = if more > 0 { format!("  \nand of {more} more locks") } else { String::new() };
         let none = "no other lock of this workspace has it".to_owned();
         let is_id = path.ends_with("digests.train") || path.starts_with("runs.");
@@ -211,7 +208,7 @@ impl Table<'_> {
         if let Some((path, name)) = self.target(offset) {
             return self.file(&path, name.as_deref()).into_iter().collect();
         }
-        let value = self.at(offset).and_then(|place| place.value);
+        let value = self.at(offset).and_then(|key| key.value);
         let written = value.and_then(|at| self.text.as_str().get(at)).unwrap_or("");
         let id = written.trim_matches('"');
         if !is_digest(id) {
@@ -259,7 +256,7 @@ impl Table<'_> {
         match line.split_once('=') {
             None => {
                 let at = offset - line.trim_start().len();
-                let given: Vec<String> = keys(text).into_iter().map(|place| place.path).collect();
+                let given: Vec<String> = keys(text).into_iter().map(|key| key.path).collect();
                 self.items(at, offset, written_keys(is_comparison, &section, &given))
             }
             Some((key, value)) => {
@@ -328,8 +325,8 @@ impl Table<'_> {
         }
         let folder =
             typed.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-        let found = self.store.beside(self.name, typed).into_iter();
-        let mut found: Vec<(String, String)> = found
+        let entries = self.store.in_folder_of(self.name, typed).into_iter();
+        let mut entries: Vec<(String, String)> = entries
             .filter(|(name, is_dir)| *is_dir || name.ends_with(".canon") || name.ends_with(".toml"))
             .map(|(name, is_dir)| {
                 let end = if is_dir { "/" } else { "" };
@@ -337,9 +334,9 @@ impl Table<'_> {
             })
             .collect();
         if "../".starts_with(typed) || typed.ends_with("../") {
-            found.insert(0, (format!("{folder}../"), String::new()));
+            entries.insert(0, (format!("{folder}../"), String::new()));
         }
-        self.items(offset - typed.len(), offset, found)
+        self.items(offset - typed.len(), offset, entries)
     }
 
     fn items(&self, start: usize, end: usize, words: Vec<(String, String)>) -> Vec<CompletionItem> {
@@ -387,9 +384,9 @@ fn written_keys(is_comparison: bool, section: &str, given: &[String]) -> Vec<(St
             .map(|key| ((*key).to_owned(), String::new()))
             .collect();
     }
-    let mut found: Vec<(String, String)> = Vec::new();
+    let mut keys: Vec<(String, String)> = Vec::new();
     if section.is_empty() && !is_given("arch") {
-        found.push(("arch".to_owned(), "the architecture: \"../arch/NAME.canon\"".to_owned()));
+        keys.push(("arch".to_owned(), "the architecture: \"../arch/NAME.canon\"".to_owned()));
     }
     for def in field::writable() {
         let (table, name) = def.table_and_name();
@@ -400,12 +397,12 @@ fn written_keys(is_comparison: bool, section: &str, given: &[String]) -> Vec<(St
             section if section == table => name.to_owned(),
             _ => continue,
         };
-        found.push((key, def.doc.to_owned()));
+        keys.push((key, def.doc.to_owned()));
     }
-    found
+    keys
 }
 
-fn of_class(class: Class) -> String {
+fn describe_class(class: Class) -> String {
     let means = match class {
         Class::Semantic => "part of the id",
         Class::Measured => "changes measurements, not weights",
@@ -430,8 +427,8 @@ fn is_digest(text: &str) -> bool {
 
 /// What a fact of a lock or a key of a comparison is that is not a field.
 fn fact(path: &str) -> Option<&'static str> {
-    let own = path.strip_prefix("arm.").and_then(|rest| rest.split_once('.'));
-    let path = own.map_or(path, |(_, rest)| rest);
+    let in_arm = path.strip_prefix("arm.").and_then(|rest| rest.split_once('.'));
+    let path = in_arm.map_or(path, |(_, rest)| rest);
     const FACTS: [(&str, &str); 24] = [
         (
             "digests.train",
@@ -470,11 +467,11 @@ fn fact(path: &str) -> Option<&'static str> {
         ("grid", "values of fields that vary in every arm"),
         ("sweep", "values of fields, each of which makes a lock"),
     ];
-    let found = FACTS.iter().find(|(known, _)| match known.strip_suffix('.') {
+    let fact = FACTS.iter().find(|(known, _)| match known.strip_suffix('.') {
         Some(_) => path.starts_with(known),
         None => path == *known || path.starts_with(&format!("{known}.")),
     });
-    found.map(|(_, about)| *about)
+    fact.map(|(_, about)| *about)
 }
 
 #[cfg(test)]

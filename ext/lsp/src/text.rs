@@ -1,8 +1,6 @@
-//! The text of an open document, and positions in it.
+//! The text of an open document: byte offsets for the client's positions, and back.
 //!
-//! In: texts and edits in the positions of a client. Out: byte offsets, and back. Must stay true: total, for any position
-//! of any client; a position between the halves of a character is the place before it; columns are counted as the
-//! client counts them.
+//! A position between the halves of a character is the place before it; columns are counted as the client counts them.
 
 use lsp_types::{Position, PositionEncodingKind, Range, TextDocumentContentChangeEvent};
 
@@ -72,8 +70,8 @@ impl Text {
     fn line(&self, line: usize) -> &str {
         let start = self.lines.get(line).copied().unwrap_or(self.text.len());
         let end = self.lines.get(line + 1).copied().unwrap_or(self.text.len());
-        let whole = self.text.get(start..end).unwrap_or("");
-        whole.trim_end_matches('\n').trim_end_matches('\r')
+        let line = self.text.get(start..end).unwrap_or("");
+        line.trim_end_matches('\n').trim_end_matches('\r')
     }
 
     /// The byte at a position. A position after the end of a line is its end.
@@ -165,11 +163,11 @@ pub(crate) fn moved(old: &str, new: &str, offset: usize) -> Option<usize> {
     let start = old.get(..offset)?.rfind('\n').map_or(0, |at| at + 1);
     let line = old.get(start..)?.split_inclusive('\n').next()?;
     let once = |text: &str| {
-        let mut found = text.match_indices(line).filter(|(at, _)| {
+        let mut matches = text.match_indices(line).filter(|(at, _)| {
             text.get(..*at).is_some_and(|before| before.is_empty() || before.ends_with('\n'))
         });
-        let first = found.next().map(|(at, _)| at);
-        first.filter(|_| found.next().is_none() && !line.trim().is_empty())
+        let first = matches.next().map(|(at, _)| at);
+        first.filter(|_| matches.next().is_none() && !line.trim().is_empty())
     };
     once(old)?;
     Some(once(new)? + offset - start)

@@ -46,8 +46,7 @@ fn read(from: &mut dyn BufRead, to: &mut dyn Write, incoming: &Sender<Message>) 
     while let Some(body) = body(from)? {
         match message(&body) {
             Ok(message) => {
-                let is_exit =
-                    matches!(&message, Message::Notification(told) if told.method == "exit");
+                let is_exit = matches!(&message, Message::Notification(notification) if notification.method == "exit");
                 if incoming.send(message).is_err() || is_exit {
                     return Ok(());
                 }
@@ -55,8 +54,8 @@ fn read(from: &mut dyn BufRead, to: &mut dyn Write, incoming: &Sender<Message>) 
             Err(refusal) => {
                 let text = refusal.to_string();
                 // In one piece, so that no message of the other thread comes between.
-                let whole = format!("Content-Length: {}\r\n\r\n{text}", text.len());
-                to.write_all(whole.as_bytes())?;
+                let frame = format!("Content-Length: {}\r\n\r\n{text}", text.len());
+                to.write_all(frame.as_bytes())?;
                 to.flush()?;
             }
         }
@@ -119,14 +118,14 @@ mod tests {
     use super::*;
 
     /// What is passed on and what is answered.
-    fn given(bodies: &[&str]) -> (Vec<Message>, String) {
+    fn exchange(bodies: &[&str]) -> (Vec<Message>, String) {
         let (incoming, received) = unbounded();
         let mut answers = Vec::new();
-        let whole: String = bodies
+        let frame: String = bodies
             .iter()
             .map(|body| format!("content-length: {}\r\nX: y\r\n\r\n{body}", body.len()))
             .collect();
-        read(&mut whole.as_bytes(), &mut answers, &incoming).unwrap();
+        read(&mut frame.as_bytes(), &mut answers, &incoming).unwrap();
         (received.try_iter().collect(), String::from_utf8(answers).unwrap())
     }
 
@@ -145,7 +144,7 @@ mod tests {
             (r#"{"id":{},"method":"foo"}"#, "-32600", "null"),
             (r#"{"id":99999999999,"method":"foo"}"#, "-32600", "99999999999"),
         ] {
-            let (passed, answers) = given(&[bad, good]);
+            let (passed, answers) = exchange(&[bad, good]);
             assert!(matches!(passed.as_slice(), [Message::Notification(_)]), "{bad}: {passed:?}");
             let (_, answer) = answers.split_once("\r\n\r\n").unwrap();
             let answer: Value = serde_json::from_str(answer).unwrap();
@@ -157,10 +156,10 @@ mod tests {
     #[test]
     fn reading_ends_with_the_input_and_after_exit() {
         let exit = r#"{"jsonrpc":"2.0","method":"exit"}"#;
-        let (passed, answers) = given(&[exit, "no message"]);
+        let (passed, answers) = exchange(&[exit, "no message"]);
         assert!(passed.len() == 1 && answers.is_empty());
         let (incoming, _received) = unbounded();
-        let read = |whole: &str| read(&mut whole.as_bytes(), &mut Vec::new(), &incoming);
+        let read = |frame: &str| read(&mut frame.as_bytes(), &mut Vec::new(), &incoming);
         assert!(read("").is_ok() && read("Content-Length: 9\r\n\r\n{").is_ok());
         for broken in [
             "Content-Length: 99999999999999\r\n\r\n",

@@ -1,7 +1,6 @@
-//! What a question about a `.canon` document is answered from.
+//! A `.canon` document with the facts of the last evaluation of its archs, in the offsets of today's text.
 //!
-//! In: the document's model, and the facts of the last evaluation of its archs. Out: values and places, in the offsets of
-//! today's text. Must stay true: facts of an older text are shown only where the text around them is unchanged.
+//! Facts of an older text are shown only where the text around them is unchanged.
 
 use compiler::elaborate::{Field, Seen};
 use compiler::graph::Param;
@@ -42,7 +41,7 @@ impl<'a> View<'a> {
     }
 
     /// The place in the text of the last evaluation of a byte of today's text.
-    fn then(&self, offset: usize) -> Option<usize> {
+    fn old_offset(&self, offset: usize) -> Option<usize> {
         match self.facts?.texts.get(self.name()) {
             Some(old) if **old != *self.model.text => moved(&self.model.text, old, offset),
             Some(_) | None => Some(offset),
@@ -50,7 +49,7 @@ impl<'a> View<'a> {
     }
 
     /// The place in today's text of a byte in the text of the last evaluation, which may be another file's.
-    fn now(&self, file: &str, offset: usize) -> Option<usize> {
+    fn new_offset(&self, file: &str, offset: usize) -> Option<usize> {
         let Some(old) = self.facts?.texts.get(file) else { return Some(offset) };
         let new = self.model.loaded.program.sources.find(file)?;
         moved(old, self.model.loaded.program.sources.text(new), offset)
@@ -58,17 +57,18 @@ impl<'a> View<'a> {
 
     /// The values at a place of this document.
     pub(crate) fn values(&self, start: usize, end: usize) -> Vec<Known<'a>> {
-        let (Some(facts), Some(start), Some(end)) = (self.facts, self.then(start), self.then(end))
+        let (Some(facts), Some(start), Some(end)) =
+            (self.facts, self.old_offset(start), self.old_offset(end))
         else {
             return Vec::new();
         };
-        let found = facts.values(self.name(), start, end);
-        found.into_iter().map(|(seen, archs)| Known { seen, archs }).collect()
+        let values = facts.values(self.name(), start, end);
+        values.into_iter().map(|(seen, archs)| Known { seen, archs }).collect()
     }
 
     /// The values of the smallest expression around a place, with the text of that expression.
     pub(crate) fn around(&self, offset: usize) -> Option<(usize, usize, Vec<Known<'a>>)> {
-        let (facts, at) = (self.facts?, self.then(offset)?);
+        let (facts, at) = (self.facts?, self.old_offset(offset)?);
         let places = facts.archs.iter().flat_map(|arch| arch.observed.values.keys());
         let holds = |span: &&Span| {
             facts.name(**span) == self.name()
@@ -76,16 +76,17 @@ impl<'a> View<'a> {
                 && at < span.end as usize
         };
         let span = places.filter(holds).min_by_key(|span| span.end - span.start)?;
-        let found = facts.values(self.name(), span.start as usize, span.end as usize);
-        let known = found.into_iter().map(|(seen, archs)| Known { seen, archs }).collect();
-        let start = self.now(self.name(), span.start as usize)?;
-        let end = self.now(self.name(), span.end as usize)?;
+        let values = facts.values(self.name(), span.start as usize, span.end as usize);
+        let known = values.into_iter().map(|(seen, archs)| Known { seen, archs }).collect();
+        let start = self.new_offset(self.name(), span.start as usize)?;
+        let end = self.new_offset(self.name(), span.end as usize)?;
         Some((start, end, known))
     }
 
     /// The fields that an entry around a place sets, by arch.
     pub(crate) fn fields(&self, start: usize, end: usize) -> Vec<(&'a ArchFacts, Vec<&'a Field>)> {
-        let (Some(facts), Some(start), Some(end)) = (self.facts, self.then(start), self.then(end))
+        let (Some(facts), Some(start), Some(end)) =
+            (self.facts, self.old_offset(start), self.old_offset(end))
         else {
             return Vec::new();
         };
@@ -95,14 +96,14 @@ impl<'a> View<'a> {
                 && (span.start as usize) <= start
                 && end <= span.end as usize
         };
-        let of = |arch: &'a ArchFacts| {
-            let mut found: Vec<&Field> = arch.observed.fields.iter().filter(within).collect();
+        let fields_of = |arch: &'a ArchFacts| {
+            let mut fields: Vec<&Field> = arch.observed.fields.iter().filter(within).collect();
             // Of entries inside one another, the innermost.
-            let shortest = found.iter().map(|field| field.span.end - field.span.start).min();
-            found.retain(|field| Some(field.span.end - field.span.start) == shortest);
-            (arch, found)
+            let shortest = fields.iter().map(|field| field.span.end - field.span.start).min();
+            fields.retain(|field| Some(field.span.end - field.span.start) == shortest);
+            (arch, fields)
         };
-        facts.archs.iter().map(of).filter(|(_, found)| !found.is_empty()).collect()
+        facts.archs.iter().map(fields_of).filter(|(_, fields)| !fields.is_empty()).collect()
     }
 
     /// The parameters that a call around a place declares under a name.
@@ -112,11 +113,12 @@ impl<'a> View<'a> {
         end: usize,
         name: &str,
     ) -> Vec<(&'a ArchFacts, Vec<&'a Param>)> {
-        let (Some(facts), Some(start), Some(end)) = (self.facts, self.then(start), self.then(end))
+        let (Some(facts), Some(start), Some(end)) =
+            (self.facts, self.old_offset(start), self.old_offset(end))
         else {
             return Vec::new();
         };
-        let of = |arch: &'a ArchFacts| {
+        let params_of = |arch: &'a ArchFacts| {
             let around = arch.observed.declared.iter().filter(|(span, _)| {
                 facts.name(**span) == self.name()
                     && (span.start as usize) <= start
@@ -134,7 +136,7 @@ impl<'a> View<'a> {
             };
             (arch, arch.observed.params.iter().filter(is_one).collect::<Vec<_>>())
         };
-        facts.archs.iter().map(of).filter(|(_, found)| !found.is_empty()).collect()
+        facts.archs.iter().map(params_of).filter(|(_, params)| !params.is_empty()).collect()
     }
 
     /// The address of a file of the program, and its text.
@@ -159,8 +161,8 @@ impl<'a> View<'a> {
     pub(crate) fn today(&self, span: Span) -> Option<Span> {
         let name = self.facts?.name(span);
         let file = self.model.loaded.program.sources.find(name)?;
-        let start = self.now(name, span.start as usize)?;
-        let end = self.now(name, span.end as usize)?;
+        let start = self.new_offset(name, span.start as usize)?;
+        let end = self.new_offset(name, span.end as usize)?;
         Some(Span::new(file, start, end))
     }
 

@@ -1,9 +1,7 @@
 //! The thread that judges documents, so that typing and questions never wait for an arch to be built.
 //!
-//! In: jobs, of which only the newest of each document counts. Out: reports: findings first, then facts unless a newer
-//! job of the document is waiting. Must stay true: the document that is being edited comes first, and the others have
-//! their turns meanwhile; a fault while judging one document loses that report only; the stack is large enough for the
-//! deepest text that the compiler accepts.
+//! The document that is being edited comes first, and the others have their turns meanwhile. A fault while judging one
+//! document loses that result only.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +10,7 @@ use std::thread::Builder;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use crate::analysis::{Analyst, Facts, Findings, Job, Judged, Part, Report};
+use crate::analysis::{Analyst, DocumentResult, Facts, Findings, Job, Judged, Part};
 use crate::finding::Finding;
 
 /// Stack size. It is reserved rather than used: pages are allocated when touched.
@@ -22,20 +20,20 @@ const STACK_BYTES: usize = 256 << 20;
 pub(crate) struct Worker {
     /// Sends jobs; the thread ends when it is dropped.
     pub(crate) jobs: Sender<Job>,
-    /// Receives the reports of every job that no later one replaced.
-    pub(crate) reports: Receiver<Report>,
+    /// Receives the results of every job that no later one replaced.
+    pub(crate) results: Receiver<DocumentResult>,
 }
 
 impl Worker {
     /// Starts the thread.
     pub(crate) fn start() -> io::Result<Worker> {
         let (jobs, received) = unbounded();
-        let (sender, reports) = unbounded();
+        let (sender, results) = unbounded();
         Builder::new()
             .name("analysis".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || work(&received, &sender))?;
-        Ok(Worker { jobs, reports })
+        Ok(Worker { jobs, results })
     }
 }
 
@@ -72,7 +70,7 @@ impl Queue {
 }
 
 /// Does jobs until no more can be sent.
-pub(crate) fn work(jobs: &Receiver<Job>, reports: &Sender<Report>) {
+pub(crate) fn work(jobs: &Receiver<Job>, results: &Sender<DocumentResult>) {
     let mut analyst = Analyst::default();
     let mut waiting = Queue::default();
     loop {
@@ -89,8 +87,8 @@ pub(crate) fn work(jobs: &Receiver<Job>, reports: &Sender<Report>) {
             analyst = Analyst::default();
             (Findings { shown: vec![failed()], files: None }, Judged::Other(Facts::Nothing))
         });
-        let report = |part| Report { name: job.name.clone(), job: job.number, part };
-        if reports.send(report(Part::Findings(findings))).is_err() {
+        let result = |part| DocumentResult { name: job.name.clone(), job: job.number, part };
+        if results.send(result(Part::Findings(findings))).is_err() {
             return;
         }
         let mut is_newest = || {
@@ -99,7 +97,7 @@ pub(crate) fn work(jobs: &Receiver<Job>, reports: &Sender<Report>) {
         };
         let facts = catch_unwind(AssertUnwindSafe(|| judged.facts(&mut is_newest)));
         let Some(facts) = facts.unwrap_or(Some(Facts::Nothing)) else { continue };
-        if reports.send(report(Part::Facts(facts))).is_err() {
+        if results.send(result(Part::Facts(facts))).is_err() {
             return;
         }
     }

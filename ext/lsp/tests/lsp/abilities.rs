@@ -27,8 +27,8 @@ fn a_client_without_capabilities_gets_the_older_forms() {
     let hover = client.ask("textDocument/hover", client.at("a.canon", "mixer att|ention"));
     assert_eq!(hover["contents"]["kind"], "plaintext");
     assert!(!hover["contents"]["value"].as_str().unwrap().contains("```"), "{hover}");
-    let place = client.at("a.canon", "mixer att|ention");
-    let items = client.ask("textDocument/completion", place)["items"].clone();
+    let position = client.at("a.canon", "mixer att|ention");
+    let items = client.ask("textDocument/completion", position)["items"].clone();
     let kinds = items.as_array().unwrap().iter().map(|item| &item["documentation"]["kind"]);
     assert!(
         kinds.clone().any(|kind| kind == "plaintext") && kinds.clone().all(|k| k != "markdown")
@@ -60,9 +60,9 @@ fn all_folders_of_a_workspace_are_searched() {
     let mut client = Client::new(&files);
     let folder = |path: String| json!({ "uri": format!("file://{path}"), "name": "x" });
     let names = |client: &mut Client| -> Vec<String> {
-        let found = client.ask("workspace/symbol", json!({ "query": "" }));
+        let symbols = client.ask("workspace/symbol", json!({ "query": "" }));
         let name = |symbol: &Value| symbol["name"].as_str().unwrap().to_owned();
-        found.as_array().unwrap().iter().map(name).collect()
+        symbols.as_array().unwrap().iter().map(name).collect()
     };
     assert_eq!(names(&mut client), ["small", "other"]);
     let root = folder(client.path("").to_string_lossy().trim_end_matches('/').to_owned());
@@ -71,9 +71,9 @@ fn all_folders_of_a_workspace_are_searched() {
         |added: &Value, removed: &Value| json!({ "event": { "added": added, "removed": removed } });
     let method = "workspace/didChangeWorkspaceFolders";
     client.tell(method, change(&json!([third]), &json!([])));
-    let mut found = names(&mut client);
-    found.sort();
-    assert_eq!(found, ["other", "small", "third"]);
+    let mut sorted = names(&mut client);
+    sorted.sort();
+    assert_eq!(sorted, ["other", "small", "third"]);
     client.tell(method, change(&json!([]), &json!([root])));
     assert_eq!(names(&mut client), ["third"]);
 }
@@ -85,16 +85,17 @@ fn a_document_without_a_file_is_judged_and_explained() {
     let text = "import small from \"base.canon\"\n\narch large = small with { dimm 128 }\n";
     let document = json!({ "uri": uri, "languageId": "canon", "version": 1, "text": text });
     client.tell("textDocument/didOpen", json!({ "textDocument": document }));
-    let place = json!({
+    let position = json!({
         "textDocument": { "uri": uri }, "position": { "line": 2, "character": 14 },
     });
-    let hover = client.ask("textDocument/hover", place.clone());
+    let hover = client.ask("textDocument/hover", position.clone());
     assert!(hover["contents"]["value"].as_str().unwrap().contains("small"), "{hover}");
-    let there = client.ask("textDocument/definition", place);
-    assert_eq!(client.places(&there), ["base.canon:2 `small`"]);
-    let own = json!({ "textDocument": { "uri": uri }, "position": { "line": 2, "character": 6 } });
-    let there = client.ask("textDocument/definition", own);
-    assert_eq!(there[0]["uri"], uri, "{there}");
+    let definition = client.ask("textDocument/definition", position);
+    assert_eq!(client.places(&definition), ["base.canon:2 `small`"]);
+    let keyword =
+        json!({ "textDocument": { "uri": uri }, "position": { "line": 2, "character": 6 } });
+    let definition = client.ask("textDocument/definition", keyword);
+    assert_eq!(definition[0]["uri"], uri, "{definition}");
     let lines = client.lines_of(uri);
     assert!(lines.len() == 1 && lines[0].contains("have no `dimm`"), "{lines:?}");
 }

@@ -1,6 +1,4 @@
 //! `.canon` files: diagnostics, hover, definitions, completion, formatting, colours.
-//!
-//! In: small workspaces. Out: answers. Must stay true: values are those that the compiler computes.
 
 use serde_json::{Value, json};
 
@@ -80,12 +78,12 @@ fn an_error_of_an_import_is_shown_at_the_import() {
     client.diagnostics("lib/small.canon");
     client.replace("lib/small.canon", "sigmoid(", "sigmoidd(");
     let lines = client.lines_once("uses.canon", true);
-    let found = client.diagnostics("uses.canon");
+    let diagnostics = client.diagnostics("uses.canon");
     assert!(
         lines[0].starts_with("unknown-name at `\"lib/small.canon\"`: in lib/small.canon: "),
         "{lines:?}"
     );
-    let related = &found[0]["relatedInformation"][0]["location"];
+    let related = &diagnostics[0]["relatedInformation"][0]["location"];
     assert_eq!(client.name(related["uri"].as_str().unwrap()), "lib/small.canon");
     assert_eq!(client.written("lib/small.canon", &related["range"]), "sigmoidd");
     client.replace("lib/small.canon", "sigmoidd(", "sigmoid(");
@@ -97,10 +95,10 @@ fn a_misspelling_has_a_correction() {
     let mut client = client();
     let text = SMALL.replace("sigmoid(", "sigmod(");
     client.open("lib/small.canon", &text);
-    let found = client.diagnostics("lib/small.canon");
+    let diagnostics = client.diagnostics("lib/small.canon");
     let params = json!({
         "textDocument": { "uri": client.url("lib/small.canon") },
-        "range": found[0]["range"], "context": { "diagnostics": found },
+        "range": diagnostics[0]["range"], "context": { "diagnostics": diagnostics },
     });
     let actions = client.ask("textDocument/codeAction", params);
     assert_eq!(actions[0]["title"], "Change to `sigmoid`");
@@ -110,10 +108,10 @@ fn a_misspelling_has_a_correction() {
     // The path of an import keeps its quotes.
     let text = USES.replace("lib/small.canon", "lib/smal.canon");
     client.open("uses.canon", &text);
-    let found = client.diagnostics("uses.canon");
+    let diagnostics = client.diagnostics("uses.canon");
     let params = json!({
         "textDocument": { "uri": client.url("uses.canon") },
-        "range": found[0]["range"], "context": { "diagnostics": found },
+        "range": diagnostics[0]["range"], "context": { "diagnostics": diagnostics },
     });
     let actions = client.ask("textDocument/codeAction", params);
     let edit = &actions[0]["edit"]["changes"][client.url("uses.canon")][0];
@@ -224,9 +222,9 @@ fn completion_knows_what_fits() {
     let mut client = client();
     client.open("lib/small.canon", SMALL);
     client.diagnostics("lib/small.canon");
-    let has = |found: &[String], words: &[&str]| {
+    let has = |labels: &[String], words: &[&str]| {
         for word in words {
-            assert!(found.iter().any(|label| label == word), "{word} in {found:?}");
+            assert!(labels.iter().any(|label| label == word), "{word} in {labels:?}");
         }
     };
     let mut at = |old: &str, new: &str, pattern: &str| {
@@ -234,9 +232,9 @@ fn completion_knows_what_fits() {
         client.completion("lib/small.canon", pattern)
     };
     // Settings of a definition, without those that are set.
-    let found = at("heads 4, rope", "heads 4, k rope", "heads 4, k| rope");
-    has(&found, &["kv_heads", "head_dim", "window", "rope"]);
-    assert!(!found.contains(&"heads".to_owned()), "{found:?}");
+    let labels = at("heads 4, rope", "heads 4, k rope", "heads 4, k| rope");
+    has(&labels, &["kv_heads", "head_dim", "window", "rope"]);
+    assert!(!labels.contains(&"heads".to_owned()), "{labels:?}");
     has(&at("dims 8", "dims 8 th", "dims 8 th|"), &["theta", "layout"]);
     has(&at("dims 8", "layout i", "layout i|"), &["interleaved", "half"]);
     has(&at("mlp   squared", "mlp s", "    mlp s|"), &["squared", "swiglu"]);
@@ -246,12 +244,12 @@ fn completion_knows_what_fits() {
     has(&at("{ canon A, B }", "{ mixer.", "with { mixer.|"), &["heads", "rope"]);
     has(&at("{ canon A, B }", "{ mixer.rope.", "mixer.rope.|"), &["dims", "theta"]);
     has(&at("canonical = small", "canonical = s", "canonical = s| with"), &["small"]);
-    let found = at("linear up (x, hidden)", "linear up (x, )", "linear up (x, |)");
-    has(&found, &["out", "bias", "x", "hidden", "dim", "sigmoid", "floor"]);
+    let labels = at("linear up (x, hidden)", "linear up (x, )", "linear up (x, |)");
+    has(&labels, &["out", "bias", "x", "hidden", "dim", "sigmoid", "floor"]);
     // Names of the body that are bound later do not fit yet.
-    assert!(!found.contains(&"gate".to_owned()));
-    let found = at("  linear down (up * gate * gate, dim)\n}", "  ", "  |\n\n/// Tiny");
-    has(&found, &["gate", "up", "param", "if", "linear"]);
+    assert!(!labels.contains(&"gate".to_owned()));
+    let labels = at("  linear down (up * gate * gate, dim)\n}", "  ", "  |\n\n/// Tiny");
+    has(&labels, &["gate", "up", "param", "if", "linear"]);
     client.open("uses.canon", &USES.replace("small as base, squared", ""));
     has(&client.completion("uses.canon", "import | from"), &["small", "squared", "canonical"]);
     client.set("uses.canon", "import small from \"li\n");
@@ -335,8 +333,8 @@ fn columns_are_those_that_the_client_counts() {
         let want = if utf8 { "utf-8" } else { "utf-16" };
         assert_eq!(client.capabilities["positionEncoding"], want);
         client.open("a.canon", text);
-        let found = client.diagnostics("a.canon");
-        let at = found.iter().find(|d| d["message"].as_str().unwrap().contains('é')).unwrap();
+        let diagnostics = client.diagnostics("a.canon");
+        let at = diagnostics.iter().find(|d| d["message"].as_str().unwrap().contains('é')).unwrap();
         assert_eq!(client.written("a.canon", &at["range"]), "é");
     }
 }

@@ -134,8 +134,8 @@ impl Client {
         assert_eq!(message.method, "textDocument/publishDiagnostics");
         let uri = message.params["uri"].as_str().unwrap();
         let name = if uri.starts_with("file:") { self.name(uri) } else { uri.to_owned() };
-        let found = message.params["diagnostics"].as_array().unwrap().clone();
-        self.diagnostics.insert(name, (message.params["version"].as_i64(), found));
+        let diagnostics = message.params["diagnostics"].as_array().unwrap().clone();
+        self.diagnostics.insert(name, (message.params["version"].as_i64(), diagnostics));
     }
 
     pub(super) fn open(&mut self, name: &str, text: &str) {
@@ -211,9 +211,9 @@ impl Client {
     pub(super) fn at(&self, name: &str, pattern: &str) -> Value {
         let text = &self.texts[name];
         let (before, after) = pattern.split_once('|').unwrap();
-        let whole = format!("{before}{after}");
-        assert_eq!(text.matches(&whole).count(), 1, "{whole} in {text}");
-        let offset = text.find(&whole).unwrap() + before.len();
+        let joined = format!("{before}{after}");
+        assert_eq!(text.matches(&joined).count(), 1, "{joined} in {text}");
+        let offset = text.find(&joined).unwrap() + before.len();
         let position = self.position(text, offset);
         json!({ "textDocument": { "uri": self.url(name) }, "position": position })
     }
@@ -223,7 +223,9 @@ impl Client {
         let version = i64::from(self.versions[name]);
         loop {
             match self.diagnostics.get(name) {
-                Some((known, found)) if *known == Some(version) => return found.clone(),
+                Some((known, diagnostics)) if *known == Some(version) => {
+                    return diagnostics.clone();
+                }
                 Some(_) | None => {
                     let message = self.connection.receiver.recv().unwrap();
                     self.note(message);
@@ -243,8 +245,8 @@ impl Client {
 
     /// Diagnostics as lines: code, the text that they underline, and the message.
     pub(super) fn lines(&mut self, name: &str) -> Vec<String> {
-        let found = self.diagnostics(name);
-        found.iter().map(|d| self.line(name, d)).collect()
+        let diagnostics = self.diagnostics(name);
+        diagnostics.iter().map(|d| self.line(name, d)).collect()
     }
 
     pub(super) fn line(&self, name: &str, diagnostic: &Value) -> String {
@@ -259,8 +261,11 @@ impl Client {
             let message = self.connection.receiver.recv().unwrap();
             self.note(message);
         }
-        let (_, found) = &self.diagnostics[uri];
-        found.iter().map(|one| one["message"].as_str().unwrap().to_owned()).collect()
+        let (_, diagnostics) = &self.diagnostics[uri];
+        diagnostics
+            .iter()
+            .map(|diagnostic| diagnostic["message"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     pub(super) fn hover(&mut self, name: &str, pattern: &str) -> String {
@@ -283,12 +288,12 @@ impl Client {
 
     pub(super) fn places(&self, answer: &Value) -> Vec<String> {
         let places = answer.as_array().unwrap();
-        let place = |place: &Value| {
+        let line = |place: &Value| {
             let name = self.name(place["uri"].as_str().unwrap());
             let line = place["range"]["start"]["line"].as_u64().unwrap() + 1;
             format!("{name}:{line} `{}`", self.written(&name, &place["range"]))
         };
-        places.iter().map(place).collect()
+        places.iter().map(line).collect()
     }
 }
 

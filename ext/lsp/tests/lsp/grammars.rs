@@ -1,7 +1,6 @@
 //! The grammars under `tools/editors/`: they follow from the language, and colour every committed file as the lexer reads it.
 //!
-//! In: the committed grammars and `.canon` files. Out: nothing. Must stay true: the TextMate rules are applied as an editor
-//! applies them: line by line, at each place the first rule that matches earliest.
+//! The TextMate rules are applied as an editor applies them: line by line, at each place the first rule that matches earliest.
 
 use dsl::{TokenClass, tokens};
 use fancy_regex::Regex;
@@ -51,20 +50,20 @@ fn scopes(rules: &[Rule], line: &str) -> Vec<String> {
     let mut scopes = vec![String::new(); line.len()];
     let mut at = 0;
     while at < line.len() {
-        let found = rules.iter().filter_map(|rule| {
-            let found = rule.pattern.captures_from_pos(line, at).unwrap()?;
-            Some((found.get(0).unwrap().start(), rule, found))
+        let captures = rules.iter().filter_map(|rule| {
+            let captures = rule.pattern.captures_from_pos(line, at).unwrap()?;
+            Some((captures.get(0).unwrap().start(), rule, captures))
         });
         // Of several rules that match at one place, the first.
-        let Some((_, rule, found)) = found.min_by_key(|(start, ..)| *start) else { break };
-        let whole = found.get(0).unwrap();
-        scopes[whole.range()].fill(rule.name.clone());
+        let Some((_, rule, captures)) = captures.min_by_key(|(start, ..)| *start) else { break };
+        let matched = captures.get(0).unwrap();
+        scopes[matched.range()].fill(rule.name.clone());
         for (group, name) in &rule.captures {
-            if let Some(part) = found.get(*group) {
+            if let Some(part) = captures.get(*group) {
                 scopes[part.range()].fill(name.clone());
             }
         }
-        at = whole.end().max(at + 1);
+        at = matched.end().max(at + 1);
         while !line.is_char_boundary(at) {
             at += 1;
         }

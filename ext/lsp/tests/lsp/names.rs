@@ -1,7 +1,4 @@
 //! References and renaming, in all files of a workspace.
-//!
-//! In: small workspaces. Out: edits. Must stay true: a renamed workspace has no errors; what cannot be renamed is refused
-//! with the reason.
 
 use std::collections::BTreeMap;
 
@@ -170,6 +167,6 @@ fn references_are_in_all_files() {
     let params = client.at("lib.canon", "up * sigmoid(ga|te)");
     let marks = client.ask("textDocument/documentHighlight", params);
     assert_eq!(marks.as_array().unwrap().len(), 2);
-    let found = client.ask("workspace/symbol", json!({ "query": "MOR" }));
-    assert_eq!(found[0]["name"], "more");
+    let symbols = client.ask("workspace/symbol", json!({ "query": "MOR" }));
+    assert_eq!(symbols[0]["name"], "more");
 }

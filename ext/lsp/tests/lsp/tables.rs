@@ -1,7 +1,4 @@
-//! Recipes, comparisons and locks.
-//!
-//! In: the committed ones, in a workspace of their own. Out: answers. Must stay true: a file of another program is never
-//! judged.
+//! Recipes, comparisons and locks: the committed ones, in a workspace of their own.
 
 use serde_json::json;
 use support::programs::read;
@@ -84,8 +81,8 @@ fn a_comparison_is_judged_by_its_verdict() {
     client.open_file("recipes/demo_llama.toml");
     client.replace("recipes/demo_llama.toml", "lr = 0.003", "lr = 0.002");
     let lines = client.lines_once(name, true);
-    let found = lines.iter().find(|line| line.starts_with("confounded at"));
-    assert!(found.is_some_and(|line| line.contains("\"optimizer.lr\"")), "{lines:?}");
+    let line = lines.iter().find(|line| line.starts_with("confounded at"));
+    assert!(line.is_some_and(|line| line.contains("\"optimizer.lr\"")), "{lines:?}");
 }
 
 #[test]
@@ -109,8 +106,8 @@ fn files_of_other_programs_are_left_alone() {
     client.open("a.canon", "arch");
     assert!(!client.diagnostics("a.canon").is_empty());
     // The server has seen the others before, and published nothing about them.
-    let place = client.at("Cargo.toml", "na|me");
-    assert!(client.ask("textDocument/hover", place).is_null());
+    let position = client.at("Cargo.toml", "na|me");
+    assert!(client.ask("textDocument/hover", position).is_null());
 }
 
 #[test]
@@ -161,14 +158,14 @@ fn hover_and_definitions_explain_fields_and_ids() {
 fn paths_and_archs_are_completed() {
     let mut client = client();
     client.open("recipes/new.toml", "arch = \"../arch/l\"\n");
-    let found = client.completion("recipes/new.toml", "../arch/l|");
-    assert!(found.contains(&"../arch/llama_demo.canon".to_owned()), "{found:?}");
+    let labels = client.completion("recipes/new.toml", "../arch/l|");
+    assert!(labels.contains(&"../arch/llama_demo.canon".to_owned()), "{labels:?}");
     client.set("recipes/new.toml", "arch = \"../arch/llama_demo.canon#\"\n");
-    let found = client.completion("recipes/new.toml", "#|");
-    assert_eq!(found, ["llama_demo"]);
+    let labels = client.completion("recipes/new.toml", "#|");
+    assert_eq!(labels, ["llama_demo"]);
     client.set("recipes/new.toml", "base = \"a\"\n[arms]\na = \"demo_\"\n");
-    let found = client.completion("recipes/new.toml", "\"demo_|");
-    assert!(found.contains(&"demo_llama.toml".to_owned()), "{found:?}");
+    let labels = client.completion("recipes/new.toml", "\"demo_|");
+    assert!(labels.contains(&"demo_llama.toml".to_owned()), "{labels:?}");
     client.set("recipes/new.toml", "[optim");
     let params = client.at("recipes/new.toml", "[optim|");
     let answer = client.ask("textDocument/completion", params);

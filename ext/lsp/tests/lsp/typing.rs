@@ -1,7 +1,5 @@
-//! Texts that are being typed: no state of them stops the server.
-//!
-//! In: every beginning of a text, and random edits. Out: answers. Must stay true: each question has an answer that is no
-//! error; the server's text is the client's.
+//! Texts that are being typed: at every beginning of a text and after random edits, each question has an answer that is no
+//! error, and the server's text is the client's.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,20 +10,20 @@ use super::client::Client;
 /// Asks everything about a place; an error fails the test.
 fn ask_all(client: &mut Client, name: &str, offset: usize, text: &str) {
     let document = json!({ "uri": client.url(name) });
-    let place = json!({ "textDocument": document, "position": client.position(text, offset) });
+    let position = json!({ "textDocument": document, "position": client.position(text, offset) });
     for method in ["hover", "definition", "completion", "documentHighlight"] {
-        client.ask(&format!("textDocument/{method}"), place.clone());
+        client.ask(&format!("textDocument/{method}"), position.clone());
     }
-    let whole =
+    let document_params =
         json!({ "textDocument": document, "options": { "tabSize": 2, "insertSpaces": true } });
     for method in ["documentSymbol", "formatting", "semanticTokens/full"] {
-        client.ask(&format!("textDocument/{method}"), whole.clone());
+        client.ask(&format!("textDocument/{method}"), document_params.clone());
     }
-    let mut references = place.clone();
+    let mut references = position.clone();
     references["context"] = json!({ "includeDeclaration": true });
     client.ask("textDocument/references", references);
     // Renaming may be refused.
-    let mut rename = place;
+    let mut rename = position;
     rename["newName"] = json!("renamed");
     if let Err(error) = client.try_ask("textDocument/rename", rename) {
         assert!(!error.contains("canonc failed"), "{error}");
@@ -33,23 +31,23 @@ fn ask_all(client: &mut Client, name: &str, offset: usize, text: &str) {
 }
 
 /// Diagnostics without the addresses of their files.
-fn shown(found: Vec<Value>) -> Vec<Value> {
-    found.into_iter().map(|d| json!([d["range"], d["message"]])).collect()
+fn without_addresses(diagnostics: Vec<Value>) -> Vec<Value> {
+    diagnostics.into_iter().map(|d| json!([d["range"], d["message"]])).collect()
 }
 
 #[test]
 fn every_beginning_of_a_file_has_answers() {
     let names = ["std/attention.canon", "arch/hybrid_tiny.canon", "recipes/demo_llama.toml"];
     for name in names {
-        let whole = read(name);
+        let text = read(name);
         let mut client = Client::new(&[]);
         client.open(name, "");
-        let ends: Vec<usize> = whole.char_indices().map(|(at, _)| at).collect();
+        let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
         for end in ends.into_iter().step_by(29) {
-            client.set(name, &whole[..end]);
-            ask_all(&mut client, name, end, &whole[..end]);
+            client.set(name, &text[..end]);
+            ask_all(&mut client, name, end, &text[..end]);
         }
-        client.set(name, &whole);
+        client.set(name, &text);
         client.diagnostics(name);
     }
 }
@@ -86,10 +84,10 @@ proptest! {
             ask_all(&mut client, "a.canon", at, &text);
         }
         // The diagnostics are those of the same text sent whole.
-        let found = client.diagnostics("a.canon");
+        let diagnostics = client.diagnostics("a.canon");
         let mut other = Client::new(&[]);
         other.open("a.canon", &text);
-        prop_assert_eq!(shown(found), shown(other.diagnostics("a.canon")));
+        prop_assert_eq!(without_addresses(diagnostics), without_addresses(other.diagnostics("a.canon")));
     }
 }
 
@@ -142,8 +140,8 @@ proptest! {
             text.replace_range(start..start + old.len(), new);
             let mut other = Client::new(&[]);
             other.open("a.canon", &text);
-            let (found, whole) = (client.diagnostics("a.canon"), other.diagnostics("a.canon"));
-            prop_assert_eq!(shown(found), shown(whole));
+            let (edited, fresh) = (client.diagnostics("a.canon"), other.diagnostics("a.canon"));
+            prop_assert_eq!(without_addresses(edited), without_addresses(fresh));
         }
     }
 }
@@ -157,19 +155,19 @@ fn odd_messages_are_answered_or_ignored() {
     client.tell("textDocument/didChange", json!({ "what": 1 }));
     client.tell("$/cancelRequest", json!({ "id": 1 }));
     // A document that is not a file, and one that is not open.
-    let place = |uri: &str| {
+    let position_in = |uri: &str| {
         json!({
             "textDocument": { "uri": uri }, "position": { "line": 0, "character": 0 },
         })
     };
-    assert!(client.ask("textDocument/hover", place("file:///no/such.canon")).is_null());
+    assert!(client.ask("textDocument/hover", position_in("file:///no/such.canon")).is_null());
     client.tell(
         "textDocument/didOpen",
         json!({ "textDocument": {
             "uri": "untitled:Untitled-1", "languageId": "canon", "version": 1, "text": "x",
         }}),
     );
-    assert!(client.ask("textDocument/hover", place("untitled:Untitled-1")).is_null());
+    assert!(client.ask("textDocument/hover", position_in("untitled:Untitled-1")).is_null());
     // A text beyond the bound of the language.
     client.open("big.canon", &"// x\n".repeat(300_000));
     let lines = client.diagnostics("big.canon");
