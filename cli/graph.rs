@@ -5,12 +5,12 @@
 //! erased); a picture shows the same graph.
 
 use compiler::canonical::{Identity, identify};
-use compiler::draw::{Subject, TooLarge, dot, svg};
 use compiler::erase::erase;
 use compiler::graph::{Body, Graph, NodeKind};
 use compiler::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
 use compiler::plans;
 use compiler::program::Compiled;
+use draw::{Subject, TooLarge, dot, svg};
 use dsl::{Decimal, NumberError};
 
 use crate::archs::{self, Found, Trained};

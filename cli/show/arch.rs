@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use compiler::analyse::Analysis;
-use compiler::draw::{LayerKind, layer_kinds, ranges};
 use compiler::graph::Param;
+use compiler::kinds::{LayerKind, layer_kinds, numbered};
 use compiler::op::State;
 use compiler::program::Compiled;
 use serde::Serialize;
@@ -178,7 +178,6 @@ impl Table {
         let mut text = match layers {
             None => "outside the layers\n".to_owned(),
             Some(layers) => {
-                let word = if layers.len() == 1 { "layer" } else { "layers" };
                 let name = definition.as_deref().unwrap_or("layer");
                 let shared = match *owners {
                     n if n >= layers.len() => String::new(),
@@ -190,8 +189,8 @@ impl Table {
                     false => format!(" of {}", parts.join(" and ")),
                 };
                 let own: i64 = parameters.iter().map(|row| row.count).sum();
-                let (own, range) = (crate::output::counted(own, "parameter"), ranges(layers));
-                format!("{word} {range}: {} × {name}{of}, {own}{shared}\n", layers.len())
+                let (own, numbers) = (crate::output::counted(own, "parameter"), numbered(layers));
+                format!("{numbers}: {} × {name}{of}, {own}{shared}\n", layers.len())
             }
         };
         let times = if *owners > 1 { format!("{owners} × ") } else { String::new() };

@@ -367,17 +367,7 @@ pub(crate) fn ranges(indices: &[usize]) -> String {
     let mut sorted = indices.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
-    let mut parts: Vec<String> = Vec::new();
-    let mut i = 0;
-    while let Some(&start) = sorted.get(i) {
-        let mut end = start;
-        while sorted.get(i + 1) == Some(&(end + 1)) {
-            i += 1;
-            end += 1;
-        }
-        parts.push(if start == end { start.to_string() } else { format!("{start}..{}", end + 1) });
-        i += 1;
-    }
+    let mut parts = dsl::ranges(sorted.iter().map(|index| *index as u32));
     let more = parts.len().saturating_sub(SHOWN);
     if more > 0 {
         parts.truncate(SHOWN);

@@ -529,7 +529,8 @@ impl Shown<'_> {
         (self.name.to_owned(), String::new())
     }
 
-    fn configured(&self) -> (String, String) {
+    /// The name, and below it the configuration that is set.
+    pub fn configured(&self) -> (String, String) {
         (self.name.to_owned(), set(self.attrs))
     }
 

@@ -54,6 +54,7 @@ mod carry;
 mod arrange;
 pub mod elaborate;
 pub mod canonical;
+pub mod kinds;
 mod inline;
 mod recover;
 mod undefined;
@@ -63,7 +64,6 @@ pub mod load;
 // What is made of a graph.
 pub mod erase;
 pub mod analyse;
-pub mod draw;
 
 // From a graph to plans.
 mod specialise;

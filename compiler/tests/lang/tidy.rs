@@ -57,10 +57,11 @@ fn spoken(line: &str) -> &str {
 }
 
 /// The folders of the crates in dependency order, each with the crates of the repository that it may use.
-const CRATES: [(&str, &[&str]); 17] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("dsl", &[]),
     ("tasks", &["dsl"]),
     ("compiler", &["dsl"]),
+    ("ext/draw", &["dsl", "compiler"]),
     ("lab", &["dsl", "tasks", "compiler"]),
     ("ext/audit", &["dsl", "compiler", "lab"]),
     ("scale", &["compiler", "lab"]),
@@ -83,7 +84,7 @@ const CRATES: [(&str, &[&str]); 17] = [
     (
         "cli",
         &[
-            "dsl", "tasks", "compiler", "lab", "audit", "scale", "disk", "data", "records",
+            "dsl", "tasks", "compiler", "draw", "lab", "audit", "scale", "disk", "data", "records",
             "interop", "report", "suite", "lsp", "serve",
         ],
     ),

@@ -1,11 +1,11 @@
-//! A body as labelled boxes and lines, in canonical order. A parameter with one user is written on that user's box, any
-//! other gets its own box.
+//! A body of a graph as labelled boxes and lines, in canonical order: operands before users.
+//!
+//! A parameter with one user is written on that user's box; any other gets its own box.
 
 use std::collections::BTreeMap;
 
-use crate::graph::{Body, Node, NodeKind, Out, ParamId};
-use crate::ir::set;
-use crate::op::{Attrs, Colour, ConfigKind, Primitive, Shown, Type};
+use compiler::graph::{Body, Node, NodeKind, Out, ParamId};
+use compiler::op::{Attrs, Colour, ConfigKind, Primitive, Shown, Type};
 
 /// The kind of a box, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub(super) enum Class {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Box {
+pub(super) struct Vertex {
     pub(super) class: Class,
     pub(super) title: String,
     /// A second, smaller line; may be empty.
@@ -62,20 +62,20 @@ pub(super) struct Run {
 
 /// A line from an output of a box to an input of a later one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+pub(super) struct Edge {
     pub(super) from: (usize, usize),
     pub(super) to: (usize, usize),
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Diagram {
-    pub(super) boxes: Vec<Box>,
-    pub(super) lines: Vec<Line>,
+    pub(super) vertices: Vec<Vertex>,
+    pub(super) edges: Vec<Edge>,
 }
 
-impl Box {
-    pub(super) fn new(class: Class, title: impl Into<String>, note: impl Into<String>) -> Box {
-        Box {
+impl Vertex {
+    pub(super) fn new(class: Class, title: impl Into<String>, note: impl Into<String>) -> Vertex {
+        Vertex {
             class,
             title: title.into(),
             note: note.into(),
@@ -104,7 +104,7 @@ pub(super) struct Builder<'a> {
     body: &'a Body,
     pub(super) diagram: Diagram,
     /// The box of each node drawn so far.
-    of: BTreeMap<u32, usize>,
+    vertex_of: BTreeMap<u32, usize>,
     /// Parameter nodes that are written on the box of their only user.
     written: BTreeMap<u32, ParamId>,
 }
@@ -124,16 +124,16 @@ impl<'a> Builder<'a> {
         }
         let written = users.into_iter().filter(|(_, (_, count, owned))| *count == 1 && *owned);
         let written = written.map(|(node, (param, ..))| (node, param)).collect();
-        Builder { body, diagram: Diagram::default(), of: BTreeMap::new(), written }
+        Builder { body, diagram: Diagram::default(), vertex_of: BTreeMap::new(), written }
     }
 
     /// Adds the box of a node and the lines to it, unless it is written on another box.
     pub(super) fn node(&mut self, id: u32, input: &str) {
         let Some(node) = self.body.nodes.get(id as usize) else { return };
-        let mut drawn = match &node.kind {
+        let mut vertex = match &node.kind {
             NodeKind::Input(_) => {
                 let dims = node.types.first().map(Type::extents).unwrap_or_default();
-                Box { inputs: 0, ..Box::new(Class::Terminal, input, dims) }
+                Vertex { inputs: 0, ..Vertex::new(Class::Terminal, input, dims) }
             }
             NodeKind::Param(param) => {
                 if self.written.contains_key(&id) {
@@ -143,64 +143,66 @@ impl<'a> Builder<'a> {
                 let path = param.map_or("", |param| &param.path);
                 let note = node.types.first().map(Type::extents).unwrap_or_default();
                 let details = param.map(|p| format!("{path}, init {}", p.init));
-                Box {
+                Vertex {
                     inputs: 0,
                     details: details.unwrap_or_default(),
                     region: region(path),
-                    ..Box::new(Class::Param, last(path), note)
+                    ..Vertex::new(Class::Param, last(path), note)
                 }
             }
             NodeKind::Op { primitive, attrs, state } => {
-                let mut drawn = self.op(node, primitive, attrs);
+                let mut vertex = self.op(node, primitive, attrs);
                 if let Some((_, state)) = state.and_then(|s| self.body.states.get(s.0 as usize)) {
-                    drawn.details += &format!("\nstate {state}");
+                    vertex.details += &format!("\nstate {state}");
                 }
-                drawn
+                vertex
             }
             NodeKind::Slot { name, fill, params, .. } => {
                 let (title, note) = fill_words(fill);
-                let mut drawn = Box::new(Class::Slot, format!("{name}: {title}"), note);
+                let mut vertex = Vertex::new(Class::Slot, format!("{name}: {title}"), note);
                 let paths = params.iter().filter_map(|p| self.body.params.get(p.0 as usize));
                 for param in paths {
-                    drawn.region = region(&param.path).or(drawn.region);
-                    drawn.details +=
+                    vertex.region = region(&param.path).or(vertex.region);
+                    vertex.details +=
                         &format!("{} {:?}, init {}\n", param.path, param.shape, param.init);
                 }
-                drawn
+                vertex
             }
-            NodeKind::Layer { index, .. } => Box::new(Class::Stack, format!("layer {index}"), ""),
+            NodeKind::Layer { index, .. } => {
+                Vertex::new(Class::Stack, format!("layer {index}"), "")
+            }
         };
-        drawn.constant = node.types.iter().all(|ty| !ty.time);
-        drawn.outputs = node.types.len();
+        vertex.constant = node.types.iter().all(|ty| !ty.time);
+        vertex.outputs = node.types.len();
         let operands: Vec<Out> =
             node.inputs.iter().copied().filter(|o| !self.written.contains_key(&o.node)).collect();
-        drawn.inputs = operands.len();
-        let this = self.push(drawn);
-        self.of.insert(id, this);
+        vertex.inputs = operands.len();
+        let index = self.push(vertex);
+        self.vertex_of.insert(id, index);
         for (port, operand) in operands.into_iter().enumerate() {
-            self.line(operand, this, port);
+            self.edge(operand, index, port);
         }
     }
 
-    pub(super) fn push(&mut self, drawn: Box) -> usize {
-        self.diagram.boxes.push(drawn);
-        self.diagram.boxes.len() - 1
+    pub(super) fn push(&mut self, vertex: Vertex) -> usize {
+        self.diagram.vertices.push(vertex);
+        self.diagram.vertices.len() - 1
     }
 
     /// Records that a node is drawn as (part of) this box.
-    pub(super) fn draw_as(&mut self, node: u32, drawn: usize) {
-        self.of.insert(node, drawn);
+    pub(super) fn draw_as(&mut self, node: u32, vertex: usize) {
+        self.vertex_of.insert(node, vertex);
     }
 
     /// Adds a line from the box for `out` to an input of a box.
-    pub(super) fn line(&mut self, out: Out, to: usize, port: usize) {
-        if let Some(&from) = self.of.get(&out.node) {
+    pub(super) fn edge(&mut self, out: Out, to: usize, port: usize) {
+        if let Some(&from) = self.vertex_of.get(&out.node) {
             // All layers together have one result.
             let stack =
-                self.diagram.boxes.get(from).is_some_and(|drawn| drawn.class == Class::Stack);
+                self.diagram.vertices.get(from).is_some_and(|vertex| vertex.class == Class::Stack);
             let out = if stack { 0 } else { out.port as usize };
-            let line = Line { from: (from, out), to: (to, port) };
-            self.diagram.lines.push(line);
+            let edge = Edge { from: (from, out), to: (to, port) };
+            self.diagram.edges.push(edge);
         }
     }
 
@@ -208,13 +210,13 @@ impl<'a> Builder<'a> {
         for out in self.body.outputs.clone() {
             let dims = self.body.nodes.get(out.node as usize);
             let dims = dims.and_then(|node| node.types.get(out.port as usize)).map(Type::extents);
-            let terminal = Box::new(Class::Terminal, name, dims.unwrap_or_default());
-            let this = self.push(Box { outputs: 0, ..terminal });
-            self.line(out, this, 0);
+            let terminal = Vertex::new(Class::Terminal, name, dims.unwrap_or_default());
+            let index = self.push(Vertex { outputs: 0, ..terminal });
+            self.edge(out, index, 0);
         }
     }
 
-    fn op(&self, node: &Node, primitive: &Primitive, attrs: &Attrs) -> Box {
+    fn op(&self, node: &Node, primitive: &Primitive, attrs: &Attrs) -> Vertex {
         let params: Vec<_> = node
             .inputs
             .iter()
@@ -234,21 +236,21 @@ impl<'a> Builder<'a> {
             Colour::Plain => Class::Plain,
             Colour::Time => Class::Time,
         };
-        let mut drawn = Box::new(class, title, note);
+        let mut vertex = Vertex::new(class, title, note);
         if !path.is_empty() {
-            if drawn.title != last(path) {
-                drawn.title = format!("{} {}", drawn.title, last(path));
+            if vertex.title != last(path) {
+                vertex.title = format!("{} {}", vertex.title, last(path));
             }
-            drawn.region = region(path);
+            vertex.region = region(path);
         }
-        drawn.details = format!("{}@{}", primitive.name, primitive.revision);
+        vertex.details = format!("{}@{}", primitive.name, primitive.revision);
         for (name, value) in attrs {
-            drawn.details += &format!(", {name} {value}");
+            vertex.details += &format!(", {name} {value}");
         }
         for param in params {
-            drawn.details += &format!("\n{} {:?}, init {}", param.path, param.shape, param.init);
+            vertex.details += &format!("\n{} {:?}, init {}", param.path, param.shape, param.init);
         }
-        drawn
+        vertex
     }
 }
 
@@ -265,15 +267,20 @@ fn param_of(body: &Body, out: Out) -> Option<ParamId> {
 
 /// The words for a slot's fill: the op if it is a single one, with its configuration.
 fn fill_words(fill: &Body) -> (String, String) {
-    let mut ops = fill.reachable().into_iter().filter_map(|id| {
-        let NodeKind::Op { primitive, attrs, .. } = &fill.nodes.get(id as usize)?.kind else {
-            return None;
-        };
-        Some((primitive.name, set(attrs)))
-    });
+    let mut ops =
+        fill.reachable().into_iter().filter_map(|id| match &fill.nodes.get(id as usize)?.kind {
+            NodeKind::Op { primitive, attrs, .. } => {
+                let shown = Shown { name: primitive.name, attrs, input: None, output: None };
+                Some(shown.configured())
+            }
+            NodeKind::Input(_)
+            | NodeKind::Param(_)
+            | NodeKind::Slot { .. }
+            | NodeKind::Layer { .. } => None,
+        });
     match (ops.next(), ops.count()) {
         (None, _) => ("identity".to_owned(), String::new()),
-        (Some((name, words)), 0) => (name.to_owned(), words),
+        (Some(label), 0) => label,
         (Some((name, _)), more) => ("block".to_owned(), format!("{name} and {more} more")),
     }
 }

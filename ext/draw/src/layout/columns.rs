@@ -1,5 +1,5 @@
-//! Horizontal coordinates. One row after another takes the places nearest to those preferred by its neighbours above
-//! and below; in the end columns (long lines, and boxes that are each other's only neighbour) are made straight.
+//! Horizontal coordinates: one row after another takes the places nearest to those preferred by its neighbours above and
+//! below; in the end columns (long lines, and boxes that are each other's only neighbour) are made straight.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn packed(net: &Net) -> Vec<f64> {
         for &item in row {
             x += before.map_or(0.0, |before| distance(net, before, item));
             before = Some(item);
-            xs.iter_mut().skip(item).take(1).for_each(|place| *place = x);
+            xs.iter_mut().skip(item).take(1).for_each(|left| *left = x);
         }
     }
     xs
@@ -60,12 +60,12 @@ fn straight(net: &Net, xs: &[f64]) -> BTreeMap<usize, f64> {
                 rightmost: true,
             });
             column.xs.push(xs.get(at).copied().unwrap_or(0.0) - offset);
-            column.line &= item.drawn.is_none();
+            column.line &= item.vertex.is_none();
             column.leftmost &= i == 0;
             column.rightmost &= i + 1 == row.len();
         }
     }
-    let place = |column: Column| match column {
+    let target = |column: Column| match column {
         Column { xs, line: true, leftmost: true, .. } => {
             xs.into_iter().fold(f64::INFINITY, f64::min)
         }
@@ -74,7 +74,7 @@ fn straight(net: &Net, xs: &[f64]) -> BTreeMap<usize, f64> {
         }
         Column { xs, .. } => xs.iter().sum::<f64>() / xs.len() as f64,
     };
-    columns.into_iter().map(|(column, found)| (column, place(found))).collect()
+    columns.into_iter().map(|(index, column)| (index, target(column))).collect()
 }
 
 /// Moves one row. `sides`: whether the row above pulls, and the row below.
@@ -94,12 +94,12 @@ fn move_row(
         *total += weight;
     };
     if sides.0 {
-        for p in net.pieces_below(rank.checked_sub(1)) {
+        for p in net.segments_below(rank.checked_sub(1)) {
             pull(p.below, x(p.above) + p.above_offset - p.below_offset, p.weight);
         }
     }
     if sides.1 {
-        for p in net.pieces_below(Some(rank)) {
+        for p in net.segments_below(Some(rank)) {
             pull(p.above, x(p.below) + p.below_offset - p.above_offset, p.weight);
         }
     }
@@ -125,16 +125,16 @@ fn move_row(
         };
         wanted.push((to - at, weight));
     }
-    for ((item, offset), place) in row.iter().zip(&offsets).zip(isotonic(&wanted)) {
+    for ((item, offset), start) in row.iter().zip(&offsets).zip(isotonic(&wanted)) {
         if let Some(x) = xs.get_mut(*item) {
-            *x = place + offset;
+            *x = start + offset;
         }
     }
 }
 
 /// The least distance between the centres of neighbours in a row.
 fn distance(net: &Net, left: usize, right: usize) -> f64 {
-    let item = |i: usize| net.items.get(i).map_or((0.0, false), |i| (i.width, i.drawn.is_some()));
+    let item = |i: usize| net.items.get(i).map_or((0.0, false), |i| (i.width, i.vertex.is_some()));
     let ((left, left_box), (right, right_box)) = (item(left), item(right));
     let gap = if left_box && right_box { GAP } else { LINE_GAP };
     (left + right) / 2.0 + gap
@@ -167,15 +167,15 @@ mod tests {
     type Case = (&'static [(f64, f64)], &'static [f64]);
 
     #[test]
-    fn isotonic_pools_what_falls() {
+    fn falling_values_are_pooled() {
         let cases: [Case; 4] = [
             (&[], &[]),
             (&[(1.0, 1.0), (2.0, 1.0)], &[1.0, 2.0]),
             (&[(3.0, 1.0), (1.0, 1.0), (5.0, 1.0)], &[2.0, 2.0, 5.0]),
             (&[(4.0, 3.0), (0.0, 1.0)], &[3.0, 3.0]),
         ];
-        for (wanted, got) in cases {
-            assert_eq!(isotonic(wanted), got);
+        for (wanted, expected) in cases {
+            assert_eq!(isotonic(wanted), expected);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The net to lay out: boxes and the crossings of long lines, rank by rank, ordered to have few crossings.
+//!
+//! Lines from one port share their way down.
 
 use std::collections::BTreeMap;
 
 use super::{ORDER_ROUNDS, Size, port_offset};
-use crate::draw::diagram::{Class, Diagram};
+use crate::diagram::{Class, Diagram};
 
 /// How strongly the ends of a segment pull each other: boxes that are each other's only neighbour,
 /// the ports of a wide slot, other boxes, and the ends of a line that passes other boxes.
@@ -15,7 +17,7 @@ const SIDE: f64 = 0.02;
 /// A box, or the place where a long line crosses a rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
-    pub(super) drawn: Option<usize>,
+    pub(super) vertex: Option<usize>,
     pub(super) width: f64,
     pub(super) rank: usize,
     /// The column it is aligned with in the end, and its offset to the right of it.
@@ -24,7 +26,7 @@ pub(super) struct Item {
 
 /// A line segment between neighbouring ranks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(super) struct Segment {
     pub(super) above: usize,
     pub(super) above_offset: f64,
     pub(super) below: usize,
@@ -35,7 +37,7 @@ pub(super) struct Piece {
 pub(super) struct Net {
     pub(super) items: Vec<Item>,
     /// Segments by the rank of their upper end.
-    pub(super) pieces: Vec<Vec<Piece>>,
+    pub(super) segments: Vec<Vec<Segment>>,
     /// The items on each line, including its ends.
     pub(super) chains: Vec<Vec<usize>>,
     /// Items by rank, from left to right.
@@ -45,19 +47,19 @@ pub(super) struct Net {
 impl Net {
     pub(super) fn new(diagram: &Diagram, sizes: &[Size], ranks: &[usize]) -> Net {
         let mut builder = Builder::new(diagram, sizes, ranks);
-        for line in &diagram.lines {
-            builder.line(line.from, line.to);
+        for edge in &diagram.edges {
+            builder.edge(edge.from, edge.to);
         }
-        let Builder { items, pieces: all, chains, .. } = builder;
+        let Builder { items, segments: all, chains, .. } = builder;
         let depth = items.iter().map(|item| item.rank + 1).max().unwrap_or(0);
-        let mut pieces = vec![Vec::new(); depth];
-        for piece in all {
-            let rank = items.get(piece.above).map_or(0, |item| item.rank);
-            if let Some(list) = pieces.get_mut(rank) {
-                list.push(piece);
+        let mut segments = vec![Vec::new(); depth];
+        for segment in all {
+            let rank = items.get(segment.above).map_or(0, |item| item.rank);
+            if let Some(list) = segments.get_mut(rank) {
+                list.push(segment);
             }
         }
-        let mut net = Net { items, pieces, chains, rows: vec![Vec::new(); depth] };
+        let mut net = Net { items, segments, chains, rows: vec![Vec::new(); depth] };
         net.first_order();
         net
     }
@@ -66,11 +68,11 @@ impl Net {
     fn first_order(&mut self) {
         let mut above: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.items.len()];
         let mut has_below = vec![false; self.items.len()];
-        for piece in self.pieces.iter().flatten() {
-            if let Some(list) = above.get_mut(piece.below) {
-                list.push((piece.above, piece.below_offset));
+        for segment in self.segments.iter().flatten() {
+            if let Some(list) = above.get_mut(segment.below) {
+                list.push((segment.above, segment.below_offset));
             }
-            if let Some(flag) = has_below.get_mut(piece.above) {
+            if let Some(flag) = has_below.get_mut(segment.above) {
                 *flag = true;
             }
         }
@@ -101,11 +103,11 @@ impl Net {
                 break;
             }
             let down = round % 2 == 0;
-            let mut place = self.positions();
+            let mut positions = self.positions();
             let depth = self.rows.len();
             for step in 1..depth {
                 let rank = if down { step } else { depth - 1 - step };
-                self.sort_row(rank, down, &mut place);
+                self.sort_row(rank, down, &mut positions);
             }
             let crossings = self.crossings();
             if crossings < best.0 {
@@ -117,32 +119,32 @@ impl Net {
 
     /// Each item's index in its row.
     fn positions(&self) -> Vec<f64> {
-        let mut place = vec![0.0; self.items.len()];
+        let mut positions = vec![0.0; self.items.len()];
         for row in &self.rows {
             for (i, item) in row.iter().enumerate() {
-                if let Some(place) = place.get_mut(*item) {
-                    *place = i as f64;
+                if let Some(position) = positions.get_mut(*item) {
+                    *position = i as f64;
                 }
             }
         }
-        place
+        positions
     }
 
-    fn sort_row(&mut self, rank: usize, down: bool, place: &mut [f64]) {
+    fn sort_row(&mut self, rank: usize, down: bool, positions: &mut [f64]) {
         let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
-        let pieces = if down {
-            self.pieces_below(rank.checked_sub(1))
+        let segments = if down {
+            self.segments_below(rank.checked_sub(1))
         } else {
-            self.pieces_below(Some(rank))
+            self.segments_below(Some(rank))
         };
-        for piece in pieces {
-            let (this, other, offset) = match down {
-                true => (piece.below, piece.above, piece.above_offset),
-                false => (piece.above, piece.below, piece.below_offset),
+        for segment in segments {
+            let (item, other, offset) = match down {
+                true => (segment.below, segment.above, segment.above_offset),
+                false => (segment.above, segment.below, segment.below_offset),
             };
             let width = self.items.get(other).map_or(0.0, |item| item.width).max(1.0);
-            let at = place.get(other).copied().unwrap_or(0.0) + offset / width;
-            let (sum, count) = sums.entry(this).or_insert((0.0, 0.0));
+            let at = positions.get(other).copied().unwrap_or(0.0) + offset / width;
+            let (sum, count) = sums.entry(item).or_insert((0.0, 0.0));
             *sum += at;
             *count += 1.0;
         }
@@ -150,26 +152,26 @@ impl Net {
         let wanted = |item: &usize| match sums.get(item) {
             Some((sum, count)) => sum / count,
             // No neighbour pulls it: it stays.
-            None => place.get(*item).copied().unwrap_or(0.0),
+            None => positions.get(*item).copied().unwrap_or(0.0),
         };
         row.sort_by(|a, b| wanted(a).total_cmp(&wanted(b)));
         for (i, item) in row.iter().enumerate() {
-            if let Some(place) = place.get_mut(*item) {
-                *place = i as f64;
+            if let Some(position) = positions.get_mut(*item) {
+                *position = i as f64;
             }
         }
     }
 
     /// The number of crossing pairs of segments between the same ranks.
     fn crossings(&self) -> usize {
-        let place = self.positions();
+        let positions = self.positions();
         let end = |item: usize, offset: f64| {
             let width = self.items.get(item).map_or(0.0, |item| item.width).max(1.0);
-            place.get(item).copied().unwrap_or(0.0) + offset / width
+            positions.get(item).copied().unwrap_or(0.0) + offset / width
         };
         let mut count = 0;
-        for pieces in &self.pieces {
-            let mut ends: Vec<(f64, f64)> = pieces
+        for segments in &self.segments {
+            let mut ends: Vec<(f64, f64)> = segments
                 .iter()
                 .map(|p| (end(p.above, p.above_offset), end(p.below, p.below_offset)))
                 .collect();
@@ -186,8 +188,8 @@ impl Net {
     }
 
     /// Segments from that rank to the next.
-    pub(super) fn pieces_below(&self, rank: Option<usize>) -> &[Piece] {
-        rank.and_then(|rank| self.pieces.get(rank)).map_or(&[], Vec::as_slice)
+    pub(super) fn segments_below(&self, rank: Option<usize>) -> &[Segment] {
+        rank.and_then(|rank| self.segments.get(rank)).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -196,27 +198,27 @@ struct Builder<'a> {
     sizes: &'a [Size],
     ranks: &'a [usize],
     items: Vec<Item>,
-    pieces: Vec<Piece>,
+    segments: Vec<Segment>,
     chains: Vec<Vec<usize>>,
     /// The item where a port's line crosses a rank.
     passing: BTreeMap<(usize, usize, usize), usize>,
     long: BTreeMap<(usize, usize), usize>,
     columns: usize,
     /// For each box, the number of neighbours one rank above and one rank below.
-    near: Vec<(usize, usize)>,
+    neighbours: Vec<(usize, usize)>,
 }
 
 impl<'a> Builder<'a> {
     fn new(diagram: &'a Diagram, sizes: &'a [Size], ranks: &'a [usize]) -> Builder<'a> {
         let rank = |i: usize| ranks.get(i).copied().unwrap_or(0);
-        let mut near = vec![(0usize, 0usize); diagram.boxes.len()];
-        for line in diagram.lines.iter().filter(|l| rank(l.to.0) == rank(l.from.0) + 1) {
-            near.iter_mut().skip(line.to.0).take(1).for_each(|(above, _)| *above += 1);
-            near.iter_mut().skip(line.from.0).take(1).for_each(|(_, below)| *below += 1);
+        let mut neighbours = vec![(0usize, 0usize); diagram.vertices.len()];
+        for edge in diagram.edges.iter().filter(|e| rank(e.to.0) == rank(e.from.0) + 1) {
+            neighbours.iter_mut().skip(edge.to.0).take(1).for_each(|(above, _)| *above += 1);
+            neighbours.iter_mut().skip(edge.from.0).take(1).for_each(|(_, below)| *below += 1);
         }
         let items = sizes.iter().zip(ranks).enumerate();
         let items = items.map(|(i, (size, rank))| Item {
-            drawn: Some(i),
+            vertex: Some(i),
             width: size.width,
             rank: *rank,
             column: None,
@@ -226,30 +228,30 @@ impl<'a> Builder<'a> {
             sizes,
             ranks,
             items: items.collect(),
-            pieces: Vec::new(),
+            segments: Vec::new(),
             chains: Vec::new(),
             passing: BTreeMap::new(),
             long: BTreeMap::new(),
             columns: 0,
-            near,
+            neighbours,
         }
     }
 
-    fn rank(&self, drawn: usize) -> usize {
-        self.ranks.get(drawn).copied().unwrap_or(0)
+    fn rank(&self, vertex: usize) -> usize {
+        self.ranks.get(vertex).copied().unwrap_or(0)
     }
 
     /// The offset of a line's end from the centre of its box.
-    fn offset(&self, (drawn, port): (usize, usize), output: bool) -> f64 {
-        let size = self.sizes.get(drawn).copied().unwrap_or_default();
-        let ports = self.diagram.boxes.get(drawn).map_or(1, |b| match output {
+    fn offset(&self, (vertex, port): (usize, usize), output: bool) -> f64 {
+        let size = self.sizes.get(vertex).copied().unwrap_or_default();
+        let ports = self.diagram.vertices.get(vertex).map_or(1, |b| match output {
             true => b.outputs,
             false => b.inputs,
         });
         port_offset(size, port, ports)
     }
 
-    fn line(&mut self, from: (usize, usize), to: (usize, usize)) {
+    fn edge(&mut self, from: (usize, usize), to: (usize, usize)) {
         let (first, last) = (self.rank(from.0), self.rank(to.0));
         let (out, into) = (self.offset(from, true), self.offset(to, false));
         let mut chain = vec![from.0];
@@ -262,7 +264,7 @@ impl<'a> Builder<'a> {
                 None => {
                     let item = self.pass(from, rank);
                     let weight = if above.0 == from.0 { pull } else { PLAIN };
-                    self.piece(above, (item, 0.0), weight);
+                    self.segment(above, (item, 0.0), weight);
                     item
                 }
             };
@@ -276,7 +278,7 @@ impl<'a> Builder<'a> {
         if weight == ONLY {
             self.align(from.0, to.0, out - into);
         }
-        self.piece(above, (to.0, into), weight);
+        self.segment(above, (to.0, into), weight);
         chain.push(to.0);
         self.chains.push(chain);
     }
@@ -291,23 +293,23 @@ impl<'a> Builder<'a> {
                 self.columns
             }
         };
-        self.items.push(Item { drawn: None, width: 0.0, rank, column: Some((column, 0.0)) });
+        self.items.push(Item { vertex: None, width: 0.0, rank, column: Some((column, 0.0)) });
         let item = self.items.len() - 1;
         self.passing.insert((from.0, from.1, rank), item);
         item
     }
 
-    fn piece(&mut self, above: (usize, f64), below: (usize, f64), weight: f64) {
+    fn segment(&mut self, above: (usize, f64), below: (usize, f64), weight: f64) {
         let ((above, above_offset), (below, below_offset)) = (above, below);
-        self.pieces.push(Piece { above, above_offset, below, below_offset, weight });
+        self.segments.push(Segment { above, above_offset, below, below_offset, weight });
     }
 
     /// The pull between boxes on neighbouring ranks.
     fn weight(&self, from: usize, to: usize) -> f64 {
-        let one_above = self.near.get(to).is_some_and(|(above, _)| *above == 1);
-        let one_below = self.near.get(from).is_some_and(|(_, below)| *below == 1);
+        let one_above = self.neighbours.get(to).is_some_and(|(above, _)| *above == 1);
+        let one_below = self.neighbours.get(from).is_some_and(|(_, below)| *below == 1);
         let wide = |i: usize| {
-            self.diagram.boxes.get(i).is_some_and(|b| b.class == Class::Slot && b.outputs > 1)
+            self.diagram.vertices.get(i).is_some_and(|b| b.class == Class::Slot && b.outputs > 1)
         };
         match one_above && one_below {
             true => ONLY,
@@ -327,7 +329,7 @@ impl<'a> Builder<'a> {
                 column
             }
         };
-        let place = Some((column, at + shift));
-        self.items.iter_mut().skip(below).take(1).for_each(|item| item.column = place);
+        let column = Some((column, at + shift));
+        self.items.iter_mut().skip(below).take(1).for_each(|item| item.column = column);
     }
 }

@@ -1,10 +1,10 @@
-//! The style of boxes: colours, sizes, words of the legend. Widths are estimated generously, no font is measured;
-//! colours only repeat information that is also in words.
+//! The style of boxes: colours, sizes, words of the legend. No font is measured: widths are upper estimates for any common
+//! sans-serif font. Colours only repeat information that is also in words.
 
 use std::collections::BTreeSet;
 
-use crate::draw::diagram::{Box, Class, Diagram, Run};
-use crate::draw::layout::Size;
+use crate::diagram::{Class, Diagram, Run, Vertex};
+use crate::layout::Size;
 
 /// Style sheet and arrow head.
 pub(super) const HEAD: &str = r##"<style>
@@ -78,7 +78,7 @@ pub(super) fn classes<'a>(
     diagrams: impl Iterator<Item = &'a Diagram>,
 ) -> Vec<(&'static str, &'static str)> {
     let present: BTreeSet<Class> =
-        diagrams.flat_map(|diagram| &diagram.boxes).map(|drawn| drawn.class).collect();
+        diagrams.flat_map(|diagram| &diagram.vertices).map(|vertex| vertex.class).collect();
     let styles = present.into_iter().map(Class::style);
     styles.filter(|(_, meaning)| !meaning.is_empty()).collect()
 }
@@ -98,14 +98,14 @@ pub(super) fn caption(text: &str) -> f64 {
     width(text) * 1.25
 }
 
-pub(super) fn box_size(drawn: &Box) -> Size {
-    if drawn.class == Class::Stack {
-        return stack_size(drawn);
+pub(super) fn vertex_size(vertex: &Vertex) -> Size {
+    if vertex.class == Class::Stack {
+        return stack_size(vertex);
     }
-    let words = width(&drawn.title).max(note_width(&drawn.note));
-    let ports = drawn.inputs.max(drawn.outputs) as f64;
-    let small = drawn.class == Class::Plain && drawn.note.is_empty();
-    let (padding, height) = match (small, drawn.note.is_empty()) {
+    let words = width(&vertex.title).max(note_width(&vertex.note));
+    let ports = vertex.inputs.max(vertex.outputs) as f64;
+    let small = vertex.class == Class::Plain && vertex.note.is_empty();
+    let (padding, height) = match (small, vertex.note.is_empty()) {
         (true, _) => (16.0, 22.0),
         (false, true) => (20.0, 28.0),
         (false, false) => (20.0, 40.0),
@@ -134,29 +134,11 @@ pub(super) fn card_size(repeats: usize, runs: &[Run]) -> Size {
     }
 }
 
-fn stack_size(drawn: &Box) -> Size {
-    let sizes = drawn.cards.iter().map(|card| card_size(card.repeats, &card.runs));
+fn stack_size(vertex: &Vertex) -> Size {
+    let sizes = vertex.cards.iter().map(|card| card_size(card.repeats, &card.runs));
     let width = sizes.clone().map(|size| size.width).fold(0.0, f64::max);
     let height: f64 = sizes.map(|size| size.height + RUN_GAP).sum::<f64>() - RUN_GAP;
     Size { width, height }
-}
-
-/// A text as content or as a quoted attribute of SVG and HTML.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' => out.push('\n'),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// Formats a number with at most one decimal.

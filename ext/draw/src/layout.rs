@@ -1,12 +1,14 @@
-//! Places boxes and lines: ranks from top to bottom, few crossings, straight lines.
+//! Places boxes and lines by Sugiyama's method: ranks from top to bottom, an order in each rank with few crossings, then
+//! coordinates.
 //!
-//! The method is Sugiyama's (ranks, then order by barycenters, then coordinates). The last step uses isotonic
-//! regression: each rank takes the places nearest to its neighbours' that keep its order.
+//! Coordinates are found by isotonic regression: each rank takes the places nearest to its neighbours' that keep its order.
+//! Operands are above their users, and boxes never overlap. It is our own because crates know no ports: with a port of
+//! dagre, the lines into a scan and through a slot cross.
 
 mod columns;
 mod net;
 
-use super::diagram::Diagram;
+use crate::diagram::Diagram;
 use net::Net;
 
 /// Space between neighbouring boxes, and next to a passing line.
@@ -27,15 +29,25 @@ pub(super) struct Size {
 
 /// A box's centre and size.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct Bounds {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) size: Size,
 }
 
+impl Bounds {
+    pub(super) fn top(&self) -> f64 {
+        self.y - self.size.height / 2.0
+    }
+
+    pub(super) fn bottom(&self) -> f64 {
+        self.y + self.size.height / 2.0
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    pub(super) places: Vec<Place>,
+    pub(super) bounds: Vec<Bounds>,
     /// The points of each line: from a box, down between other boxes, into a box.
     pub(super) routes: Vec<Vec<(f64, f64)>>,
     pub(super) size: Size,
@@ -60,26 +72,26 @@ pub(super) fn layout(diagram: &Diagram, sizes: &[Size]) -> Layout {
 
 /// Ranks: as high as operands allow, and for functions of parameters alone as low as users allow.
 fn ranks(diagram: &Diagram) -> Vec<usize> {
-    let mut ranks = vec![0usize; diagram.boxes.len()];
+    let mut ranks = vec![0usize; diagram.vertices.len()];
     let at = |ranks: &[usize], i: usize| ranks.get(i).copied().unwrap_or(0);
     // Lines lead from earlier boxes to later ones, and are listed by the later one.
-    for line in &diagram.lines {
-        let rank = at(&ranks, line.from.0) + 1;
-        if let Some(to) = ranks.get_mut(line.to.0) {
+    for edge in &diagram.edges {
+        let rank = at(&ranks, edge.from.0) + 1;
+        if let Some(to) = ranks.get_mut(edge.to.0) {
             *to = rank.max(*to);
         }
     }
-    let mut lowest: Vec<Option<usize>> = vec![None; diagram.boxes.len()];
-    for (i, drawn) in diagram.boxes.iter().enumerate().rev() {
-        if drawn.constant
+    let mut lowest: Vec<Option<usize>> = vec![None; diagram.vertices.len()];
+    for (i, vertex) in diagram.vertices.iter().enumerate().rev() {
+        if vertex.constant
             && let Some(Some(low)) = lowest.get(i)
             && let Some(rank) = ranks.get_mut(i)
         {
             *rank = (*low).max(*rank);
         }
         let above = at(&ranks, i).saturating_sub(1);
-        for line in diagram.lines.iter().filter(|line| line.to.0 == i) {
-            if let Some(low) = lowest.get_mut(line.from.0) {
+        for edge in diagram.edges.iter().filter(|edge| edge.to.0 == i) {
+            if let Some(low) = lowest.get_mut(edge.from.0) {
                 *low = Some(low.map_or(above, |known| known.min(above)));
             }
         }
@@ -109,33 +121,33 @@ fn finish(net: &Net, diagram: &Diagram, sizes: &[Size], ranks: &[usize], xs: &[f
     }
     let span = |rank: usize| spans.get(rank).copied().unwrap_or((0.0, 0.0));
     let rank_of = |i: usize| ranks.get(i).copied().unwrap_or(0);
-    let places: Vec<Place> = (0..diagram.boxes.len())
+    let bounds: Vec<Bounds> = (0..diagram.vertices.len())
         .map(|i| {
             let (top, bottom) = span(rank_of(i));
-            Place { x: x_of(i) - left, y: (top + bottom) / 2.0, size: size_of(i) }
+            Bounds { x: x_of(i) - left, y: (top + bottom) / 2.0, size: size_of(i) }
         })
         .collect();
-    let place = |i: usize| places.get(i).copied().unwrap_or_default();
-    let routes = diagram.lines.iter().zip(&net.chains).map(|(line, chain)| {
-        let (from, out) = line.from;
-        let (to, port) = line.to;
-        let (first, last) = (place(from), place(to));
-        let outputs = diagram.boxes.get(from).map_or(1, |b| b.outputs);
-        let inputs = diagram.boxes.get(to).map_or(1, |b| b.inputs);
+    let bounds_of = |i: usize| bounds.get(i).copied().unwrap_or_default();
+    let routes = diagram.edges.iter().zip(&net.chains).map(|(edge, chain)| {
+        let (from, out) = edge.from;
+        let (to, port) = edge.to;
+        let (first, last) = (bounds_of(from), bounds_of(to));
+        let outputs = diagram.vertices.get(from).map_or(1, |b| b.outputs);
+        let inputs = diagram.vertices.get(to).map_or(1, |b| b.inputs);
         let x = first.x + port_offset(first.size, out, outputs);
-        let mut route = vec![(x, first.y + first.size.height / 2.0), (x, span(rank_of(from)).1)];
+        let mut route = vec![(x, first.bottom()), (x, span(rank_of(from)).1)];
         for item in chain.iter().skip(1).take(chain.len().saturating_sub(2)) {
             let rank = net.items.get(*item).map_or(0, |item| item.rank);
             let x = x_of(*item) - left;
             route.extend([(x, span(rank).0), (x, span(rank).1)]);
         }
         let x = last.x + port_offset(last.size, port, inputs);
-        route.extend([(x, span(rank_of(to)).0), (x, last.y - last.size.height / 2.0)]);
+        route.extend([(x, span(rank_of(to)).0), (x, last.top())]);
         route
     });
     let routes: Vec<Vec<(f64, f64)>> = routes.collect();
-    let right = places.iter().map(|p| p.x + p.size.width / 2.0);
+    let right = bounds.iter().map(|b| b.x + b.size.width / 2.0);
     let right = right.chain(routes.iter().flatten().map(|(x, _)| *x)).fold(0.0, f64::max);
     let height = spans.last().map_or(0.0, |(_, bottom)| *bottom);
-    Layout { places, routes, size: Size { width: right, height } }
+    Layout { bounds, routes, size: Size { width: right, height } }
 }

@@ -1,9 +1,11 @@
-//! A graph in Graphviz' language. The size is not bounded, since Graphviz does the layout.
+//! A graph in Graphviz' language. Its size is not bounded, since Graphviz does the layout.
 
 use std::fmt::Write as _;
 
-use super::diagram::{Box, Class, Diagram, diagram};
-use super::{LayerKind, Subject, layer_kinds, ranges, stack};
+use compiler::kinds::{LayerKind, layer_kinds, numbered};
+
+use crate::diagram::{Class, Diagram, Vertex, diagram};
+use crate::{Subject, stack};
 
 /// The whole architecture with a cluster for each kind of layer, or the body of one layer.
 pub fn dot(subject: &Subject, layer: Option<u32>) -> String {
@@ -36,14 +38,13 @@ pub fn dot(subject: &Subject, layer: Option<u32>) -> String {
 
 /// `layers 0..24: decoder`
 pub(super) fn title(subject: &Subject, kind: &LayerKind) -> String {
-    let word = if kind.layers.len() == 1 { "layer" } else { "layers" };
     let first = kind.layers.first().copied().unwrap_or(0);
-    format!("{word} {}: {}", ranges(&kind.layers), subject.layer_words(first).0)
+    format!("{}: {}", numbered(&kind.layers), subject.layer_words(first).0)
 }
 
 fn body(text: &mut String, indent: &str, prefix: &str, diagram: &Diagram) {
-    for (i, drawn) in diagram.boxes.iter().enumerate() {
-        let colour = match drawn.class {
+    for (i, vertex) in diagram.vertices.iter().enumerate() {
+        let colour = match vertex.class {
             Class::Terminal => "#f6f8fa",
             Class::Matrix => "#ddf4ff",
             Class::Norm => "#fff8c5",
@@ -52,26 +53,26 @@ fn body(text: &mut String, indent: &str, prefix: &str, diagram: &Diagram) {
             Class::Slot => "#ffd8b5",
             Class::Param => "#eaeef2",
         };
-        let label = quoted(&label(drawn));
+        let label = quoted(&label(vertex));
         let _ = writeln!(text, "{indent}{prefix}{i} [label={label}, fillcolor=\"{colour}\"]");
     }
-    for line in &diagram.lines {
-        let ((from, out), (to, _)) = (line.from, line.to);
-        let many = diagram.boxes.get(from).is_some_and(|b| b.outputs > 1);
+    for edge in &diagram.edges {
+        let ((from, out), (to, _)) = (edge.from, edge.to);
+        let many = diagram.vertices.get(from).is_some_and(|vertex| vertex.outputs > 1);
         let tail = if many { format!(" [taillabel=\"{out}\", fontsize=8]") } else { String::new() };
         let _ = writeln!(text, "{indent}{prefix}{from} -> {prefix}{to}{tail}");
     }
 }
 
-fn label(drawn: &Box) -> String {
+fn label(vertex: &Vertex) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for card in &drawn.cards {
+    for card in &vertex.cards {
         let times = if card.repeats > 1 { format!("{} × ", card.repeats) } else { String::new() };
         let runs = card.runs.iter().map(|run| format!("{} × {}", run.count, run.title));
         let runs = runs.collect::<Vec<_>>().join(", ");
         lines.push(if times.is_empty() { runs } else { format!("{times}[{runs}]") });
     }
-    lines.extend([&drawn.title, &drawn.note].into_iter().filter(|s| !s.is_empty()).cloned());
+    lines.extend([&vertex.title, &vertex.note].into_iter().filter(|s| !s.is_empty()).cloned());
     lines.join("\n")
 }
 

@@ -1,14 +1,16 @@
-//! A graph as an SVG picture: a column of all layers, with each kind of layer next to it. It has no script, external
-//! font or file.
+//! A graph as one self-contained SVG document, light or dark as the viewer prefers: the whole architecture as a column,
+//! with each kind of layer next to it. No script, no external font or file.
 
 mod style;
 mod write;
 
-use super::diagram::{Class, Diagram, diagram};
-use super::layout::{GAP, Layout, Place, Size, layout};
-use super::{LayerKind, MAX_BOXES, MAX_KINDS, Subject, TooLarge, dot, layer_kinds, stack};
-pub use style::escaped;
-use style::{HEAD, box_size, caption, classes, number};
+use compiler::kinds::{LayerKind, layer_kinds};
+use dsl::escaped;
+
+use crate::diagram::{Class, Diagram, diagram};
+use crate::layout::{Bounds, GAP, Layout, Size, layout};
+use crate::{MAX_BOXES, MAX_KINDS, Subject, TooLarge, dot, stack};
+use style::{HEAD, caption, classes, number, vertex_size};
 use write::{Canvas, Lane};
 
 /// Margin around everything, gap between panels, padding and header of a panel.
@@ -61,8 +63,8 @@ fn panel(
     diagram: Diagram,
     framed: bool,
 ) -> Result<Panel, TooLarge> {
-    if diagram.boxes.len() > MAX_BOXES {
-        return Err(TooLarge { boxes: diagram.boxes.len() });
+    if diagram.vertices.len() > MAX_BOXES {
+        return Err(TooLarge { boxes: diagram.vertices.len() });
     }
     let sizes = sizes(&diagram);
     let layout = layout(&diagram, &sizes);
@@ -72,21 +74,21 @@ fn panel(
 
 /// The size of each box, from its words and its connections.
 pub(super) fn sizes(diagram: &Diagram) -> Vec<Size> {
-    let mut sizes: Vec<Size> = diagram.boxes.iter().map(box_size).collect();
+    let mut sizes: Vec<Size> = diagram.vertices.iter().map(vertex_size).collect();
     let alone = sizes.clone();
     let width = |i: usize| alone.get(i).map_or(0.0, |size| size.width);
-    for (i, drawn) in diagram.boxes.iter().enumerate() {
-        if drawn.class != Class::Slot || drawn.outputs < 2 {
+    for (i, vertex) in diagram.vertices.iter().enumerate() {
+        if vertex.class != Class::Slot || vertex.outputs < 2 {
             continue;
         }
         // A slot with several tensors is as wide as its neighbours above or below, side by side.
-        let beside = diagram.lines.iter().filter_map(|line| match (line.from.0, line.to.0) {
+        let beside = diagram.edges.iter().filter_map(|edge| match (edge.from.0, edge.to.0) {
             (from, to) if from == i => Some(width(to)),
             (from, to) if to == i => Some(width(from)),
             _ => None,
         });
         let widest = beside.fold(0.0, f64::max).min(180.0);
-        let wide = (widest + GAP) * drawn.outputs as f64;
+        let wide = (widest + GAP) * vertex.outputs as f64;
         sizes.iter_mut().skip(i).take(1).for_each(|size| size.width = size.width.max(wide));
     }
     sizes
@@ -95,9 +97,9 @@ pub(super) fn sizes(diagram: &Diagram) -> Vec<Size> {
 /// For each instance (`mixer`, `mlp`) the rows of its boxes. Overlapping lanes are placed side by side.
 fn lanes(diagram: &Diagram, layout: &Layout) -> Vec<Lane> {
     let mut lanes: Vec<Lane> = Vec::new();
-    for (drawn, place) in diagram.boxes.iter().zip(&layout.places) {
-        let Some(region) = &drawn.region else { continue };
-        let (top, bottom) = (place.y - place.size.height / 2.0, place.y + place.size.height / 2.0);
+    for (vertex, bounds) in diagram.vertices.iter().zip(&layout.bounds) {
+        let Some(region) = &vertex.region else { continue };
+        let (top, bottom) = (bounds.top(), bounds.bottom());
         match lanes.iter_mut().find(|lane| lane.name == *region) {
             Some(lane) => {
                 lane.top = lane.top.min(top);
@@ -158,10 +160,10 @@ fn compose(subject: &Subject, panels: &[Panel], linked: bool, others: usize) -> 
     ));
     canvas.raw(HEAD);
     canvas.raw("<rect class=\"page\" width=\"100%\" height=\"100%\" rx=\"10\"/>\n");
-    if let (true, [whole, layer]) = (linked, panels)
+    if let (true, [column, layer]) = (linked, panels)
         && let [x, beside] = xs.as_slice()
     {
-        link(&mut canvas, whole, *x, layer, *beside);
+        link(&mut canvas, column, *x, layer, *beside);
     }
     for (panel, x) in panels.iter().zip(&xs) {
         draw(&mut canvas, panel, *x, MARGIN);
@@ -178,15 +180,15 @@ fn compose(subject: &Subject, panels: &[Panel], linked: bool, others: usize) -> 
 }
 
 /// Draws the polygon between the layers in the column and the panel that shows one of them.
-fn link(canvas: &mut Canvas, whole: &Panel, x: f64, layer: &Panel, beside: f64) {
-    let stack = whole.diagram.boxes.iter().zip(&whole.layout.places);
-    let Some((_, place)) = stack.into_iter().find(|(drawn, _)| drawn.class == Class::Stack) else {
+fn link(canvas: &mut Canvas, column: &Panel, x: f64, layer: &Panel, beside: f64) {
+    let mut vertices = column.diagram.vertices.iter().zip(&column.layout.bounds);
+    let Some((_, bounds)) = vertices.find(|(vertex, _)| vertex.class == Class::Stack) else {
         return;
     };
-    let (left, top) = whole.origin(x, MARGIN);
-    let Place { x: middle, y, size } = *place;
-    let right = left + middle + size.width / 2.0;
-    let (upper, lower) = (top + y - size.height / 2.0, top + y + size.height / 2.0);
+    let (left, top) = column.origin(x, MARGIN);
+    let stack = Bounds { x: bounds.x + left, y: bounds.y + top, ..*bounds };
+    let right = stack.x + stack.size.width / 2.0;
+    let (upper, lower) = (stack.top(), stack.bottom());
     let corners =
         [(right, upper), (beside, MARGIN), (beside, MARGIN + layer.size().height), (right, lower)];
     canvas.polygon("link", &corners);
@@ -211,8 +213,8 @@ fn draw(canvas: &mut Canvas, panel: &Panel, x: f64, y: f64) {
     for route in &panel.layout.routes {
         canvas.route(route, left, top);
     }
-    for (drawn, place) in panel.diagram.boxes.iter().zip(&panel.layout.places) {
-        canvas.drawn(drawn, Place { x: place.x + left, y: place.y + top, ..*place });
+    for (vertex, bounds) in panel.diagram.vertices.iter().zip(&panel.layout.bounds) {
+        canvas.vertex(vertex, Bounds { x: bounds.x + left, y: bounds.y + top, ..*bounds });
     }
 }
 

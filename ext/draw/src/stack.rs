@@ -1,9 +1,11 @@
-//! A graph as one short column, with one box for each run of equal layers; a repeating group of runs is one card with
-//! its number of repeats.
+//! The whole architecture as one short column. Each run of equal layers is one box, and a repeating group of runs one
+//! card with its number of repeats, so that every layer is counted once.
 
-use super::diagram::{Box, Builder, Card, Class, Diagram, Run};
-use super::{LayerKind, Subject};
-use crate::graph::{Graph, NodeKind};
+use compiler::graph::{Graph, NodeKind};
+use compiler::kinds::LayerKind;
+
+use crate::Subject;
+use crate::diagram::{Builder, Card, Class, Diagram, Run, Vertex};
 
 /// Cards shown. Further layers are only counted.
 const MAX_CARDS: usize = 24;
@@ -17,15 +19,15 @@ pub(super) fn diagram(subject: &Subject, kinds: &[LayerKind]) -> Diagram {
     for id in top.reachable() {
         let Some(node) = top.nodes.get(id as usize) else { continue };
         match (&node.kind, stack) {
-            (NodeKind::Layer { .. }, Some(drawn)) => builder.draw_as(id, drawn),
+            (NodeKind::Layer { .. }, Some(vertex)) => builder.draw_as(id, vertex),
             (NodeKind::Layer { .. }, None) => {
                 let cards = cards(subject, kinds);
-                let drawn = builder.push(Box { cards, ..Box::new(Class::Stack, "", "") });
+                let vertex = builder.push(Vertex { cards, ..Vertex::new(Class::Stack, "", "") });
                 for input in &node.inputs {
-                    builder.line(*input, drawn, 0);
+                    builder.edge(*input, vertex, 0);
                 }
-                builder.draw_as(id, drawn);
-                stack = Some(drawn);
+                builder.draw_as(id, vertex);
+                stack = Some(vertex);
             }
             (_, _) => builder.node(id, "tokens"),
         }
@@ -36,14 +38,14 @@ pub(super) fn diagram(subject: &Subject, kinds: &[LayerKind]) -> Diagram {
 
 /// The kind of each layer, in order.
 fn sequence(graph: &Graph, kinds: &[LayerKind]) -> Vec<usize> {
-    let mut of: Vec<(u32, usize)> = kinds
+    let mut layers: Vec<(u32, usize)> = kinds
         .iter()
         .enumerate()
-        .flat_map(|(kind, layers)| layers.layers.iter().map(move |layer| (*layer, kind)))
+        .flat_map(|(index, kind)| kind.layers.iter().map(move |layer| (*layer, index)))
         .collect();
-    of.sort_unstable();
-    debug_assert_eq!(of.len(), graph.layers().count());
-    of.into_iter().map(|(_, kind)| kind).collect()
+    layers.sort_unstable();
+    debug_assert_eq!(layers.len(), graph.layers().count());
+    layers.into_iter().map(|(_, kind)| kind).collect()
 }
 
 fn cards(subject: &Subject, kinds: &[LayerKind]) -> Vec<Card> {
@@ -61,11 +63,11 @@ fn cards(subject: &Subject, kinds: &[LayerKind]) -> Vec<Card> {
             break;
         }
         let (period, repeats) = group(rest);
-        let (this, after) = rest.split_at((period * repeats).min(rest.len()));
+        let (covered, after) = rest.split_at((period * repeats).min(rest.len()));
         // A run of one kind is a card without repeats.
         let (shown, repeats) = match period {
-            1 => (this, 1),
-            _ => (this.get(..period).unwrap_or(this), repeats),
+            1 => (covered, 1),
+            _ => (covered.get(..period).unwrap_or(covered), repeats),
         };
         cards.push(Card { repeats, runs: runs(subject, kinds, shown) });
         rest = after;
@@ -118,7 +120,7 @@ mod tests {
     use super::group;
 
     #[test]
-    fn the_group_that_covers_most() {
+    fn the_group_that_covers_most_layers_is_taken() {
         let cases: [(&[usize], (usize, usize)); 5] = [
             (&[0], (1, 1)),
             (&[0, 0, 0], (1, 3)),
@@ -126,8 +128,8 @@ mod tests {
             (&[0, 0, 0, 0, 1, 0], (1, 4)),
             (&[0, 1, 2], (1, 1)),
         ];
-        for (sequence, found) in cases {
-            assert_eq!(group(sequence), found, "{sequence:?}");
+        for (sequence, expected) in cases {
+            assert_eq!(group(sequence), expected, "{sequence:?}");
         }
     }
 }

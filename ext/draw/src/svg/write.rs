@@ -1,10 +1,12 @@
-//! Writes elements of an SVG document. Every word goes through `escaped`, every coordinate through `number`.
+//! Writes elements of an SVG document: every word is escaped, every coordinate has one decimal.
 
 use std::fmt::Write as _;
 
-use super::style::{GROUP_PADDING, REPEAT_WIDTH, RUN_GAP, card_size, escaped, number, run_size};
-use crate::draw::diagram::{Box, Card, Class, Run};
-use crate::draw::layout::{Place, Size};
+use dsl::escaped;
+
+use super::style::{GROUP_PADDING, REPEAT_WIDTH, RUN_GAP, card_size, number, run_size};
+use crate::diagram::{Card, Class, Run, Vertex};
+use crate::layout::{Bounds, Size};
 
 /// The rows an instance spans.
 pub(super) struct Lane {
@@ -94,27 +96,27 @@ impl Canvas {
         let _ = writeln!(self.text, "<path class=\"line\" marker-end=\"url(#tip)\" d=\"{path}\"/>");
     }
 
-    pub(super) fn drawn(&mut self, drawn: &Box, place: Place) {
-        let Place { x, y, size } = place;
-        let (left, top) = (x - size.width / 2.0, y - size.height / 2.0);
-        if drawn.class == Class::Stack && !drawn.cards.is_empty() {
-            return self.cards(&drawn.cards, x, top);
+    pub(super) fn vertex(&mut self, vertex: &Vertex, bounds: Bounds) {
+        let Bounds { x, y, size } = bounds;
+        let (left, top) = (x - size.width / 2.0, bounds.top());
+        if vertex.class == Class::Stack && !vertex.cards.is_empty() {
+            return self.cards(&vertex.cards, x, top);
         }
-        let (class, _) = drawn.class.style();
-        if !drawn.details.is_empty() {
-            let _ = writeln!(self.text, "<g><title>{}</title>", escaped(drawn.details.trim_end()));
+        let (class, _) = vertex.class.style();
+        if !vertex.details.is_empty() {
+            let _ = writeln!(self.text, "<g><title>{}</title>", escaped(vertex.details.trim_end()));
         }
-        let round = if drawn.class == Class::Plain { size.height / 2.0 } else { 7.0 };
-        if drawn.class != Class::Terminal {
+        let round = if vertex.class == Class::Plain { size.height / 2.0 } else { 7.0 };
+        if vertex.class != Class::Terminal {
             self.rect(class, left, top, size, round);
         }
-        if drawn.note.is_empty() {
-            self.text(x, y + 4.0, "", &drawn.title);
+        if vertex.note.is_empty() {
+            self.text(x, y + 4.0, "", &vertex.title);
         } else {
-            self.text(x, y - 3.0, "", &drawn.title);
-            self.text(x, y + 12.0, "note", &drawn.note);
+            self.text(x, y - 3.0, "", &vertex.title);
+            self.text(x, y + 12.0, "note", &vertex.note);
         }
-        if !drawn.details.is_empty() {
+        if !vertex.details.is_empty() {
             self.raw("</g>\n");
         }
     }
