@@ -45,7 +45,7 @@ pub use help::{HelpArgs, ManArgs};
 pub use lsp::LspArgs;
 pub use number::jobs;
 pub use plan::PlanArgs;
-pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
+pub use prepare::{AboutArgs, Malformed, PrepareArgs, TokenizerArg};
 pub use proof::ReproduceArgs;
 pub use proof::{SignArgs, VerifyArgs};
 pub use report::ReportArgs;

@@ -7,7 +7,6 @@
 
 mod about;
 mod babilong;
-mod bench;
 mod generate;
 mod inputs;
 mod overlap;
@@ -48,7 +47,6 @@ pub fn data(args: &DataArgs) -> Outcome {
         DataCommand::Overlap(args) => overlap::overlap(args),
         DataCommand::Prepare(args) => prepare::prepare(args),
         DataCommand::About(args) => about::about(args),
-        DataCommand::Bench(args) => bench::bench(args),
         DataCommand::Babilong(args) => babilong::babilong(args),
     }
 }

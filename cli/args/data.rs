@@ -10,7 +10,7 @@ use tasks::task::{self, Definition};
 
 use crate::named;
 
-use super::prepare::{AboutArgs, BenchTextArgs, PrepareArgs};
+use super::prepare::{AboutArgs, PrepareArgs};
 
 /// Write, show and count samples of the synthetic tasks; prepare documents for training
 #[derive(Args, Debug)]
@@ -37,7 +37,6 @@ pub enum DataCommand {
     Overlap(OverlapArgs),
     Prepare(PrepareArgs),
     About(AboutArgs),
-    Bench(BenchTextArgs),
     Babilong(BabilongArgs),
 }
 

@@ -156,30 +156,3 @@ pub struct AboutArgs {
     #[arg(long)]
     pub json: bool,
 }
-
-/// Benchmark preparing and streaming a generated corpus, against a plain Python reader
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc data bench
-  canonc data bench --bytes 100000000 --tokenizer huggingface --tokenizer-file tokenizer.json
-
-Writes about 2.5 times --bytes under --dir and deletes it afterwards. The plain reader is a few lines of our own
-Python: json, the same documents as bytes, one process.")]
-pub struct BenchTextArgs {
-    /// Size of the corpus in bytes of JSON lines
-    #[arg(long, value_name = "N", default_value_t = 1_000_000_000, allow_negative_numbers = true, value_parser = super::within::<u64>(100_000, 1 << 50))]
-    pub bytes: u64,
-    /// Working folder [default: a temporary folder]
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// The tokenizer
-    #[arg(long, value_enum, value_name = "KIND", default_value_t)]
-    pub tokenizer: TokenizerArg,
-    /// The tokenizer's file; not for bytes
-    #[arg(long, value_name = "FILE")]
-    pub tokenizer_file: Option<PathBuf>,
-    /// Number of tokenizer threads [default: one per core]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::within::<u16>(1, 1024))]
-    pub workers: Option<u16>,
-}

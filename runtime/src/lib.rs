@@ -8,7 +8,6 @@ mod error;
 pub mod observe;
 pub mod weights;
 pub mod execute;
-pub mod bench;
 pub mod forward;
 pub mod generate;
 pub mod decode;

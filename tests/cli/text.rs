@@ -1,4 +1,4 @@
-//! `canonc data prepare`, `about` and `bench`, and `canonc bind` of prepared data: their output; the same file after a
+//! `canonc data prepare` and `about`, and `canonc bind` of prepared data: their output; the same file after a
 //! kill at any point; documents of another tokenizer are refused.
 
 use std::fs;
@@ -282,17 +282,6 @@ fn a_lock_is_bound_to_documents_of_its_tokenizer() {
     let ran = bind(&tokens, "t.index");
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("is damaged: bytes 0 to "), "{}", ran.stderr);
-}
-
-#[test]
-fn the_bench_prepares_streams_and_resumes() {
-    let dir = folder(&[]);
-    let ran = ran(dir.path(), "data bench --bytes 4000000 --workers 2 --dir .");
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
-    for said in ["prepare, 2 workers", "stream windows", "going on after", "byte for byte"] {
-        assert!(ran.stdout.contains(said), "{}", ran.stdout);
-    }
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 const SMALL: &str = "arch small { vocab 258  dim 16  norm_eps 1e-5  init lingua  \

@@ -1,16 +1,15 @@
 //! `canonc bench peers`: a training step of canonc next to the same step in PyTorch.
 //!
-//! In: a batch shape, a number of rounds, a Python; an architecture, or the two of arch/peer.canon. Out: times, ratios and
-//! memory of both, and our step by kernel. Must stay true: both sides train the same architecture, with the same number
-//! of parameters, threads and tokens; each is a process of its own, and they take turns, a few steps at a time, in an
-//! order that each round reverses; a ratio compares the steps of one round. The step in PyTorch of the two is written by
-//! hand; of any other architecture it is the module that `canonc export --to torch` writes.
+//! Both sides train the same architecture, with the same number of parameters, threads and tokens. Each is a process of its
+//! own, and they take turns, a few steps at a time; a ratio compares the steps of one round. The step in PyTorch of the two
+//! in arch/peer.canon is written by hand; of any other architecture it is the module that `canonc export --to torch` writes.
 
 mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use bench::turns::take_turns;
 use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
 use canonc::fail::{Failure, Outcome};
 use canonc::import::failure;
@@ -21,7 +20,7 @@ use runtime::observe::observe;
 use tempfile::TempDir;
 
 use self::table::{Entry, Measured, Side};
-use super::process::{Contender, WARM_UP, equal, folder_of, program, take_turns};
+use super::process::{Contender, Ready, WARM_UP, folder_of, program};
 use super::python::{self, Python};
 use super::step;
 
@@ -107,7 +106,7 @@ pub(super) fn peers(args: &BenchArgs) -> Outcome {
     let seq_len = checked(args)?;
     let torch = observe().torch;
     let raced = raced(args)?;
-    let python = python::find(args, &python::PEERS, &torch.version)?;
+    let python = python::find(args, &torch.version)?;
     let program = program()?;
     let setup = Setup { args, seq_len, threads: torch.threads, program, python, raced: &raced };
     let mut measured = Vec::new();
@@ -211,15 +210,14 @@ fn run<'a>(
     }
     alike(&setup.raced.names, &contenders)?;
     let rounds = setup.args.rounds_or(ROUNDS);
-    take_turns(
-        &mut contenders,
-        rounds,
-        || Ok(()),
-        |(_, contender, groups)| {
-            groups.push(contender.steps(STEPS)?);
-            Ok(())
-        },
-    )?;
+    let begin = |round| {
+        output::note(&format!("round {} of {rounds}", round + 1));
+        Ok(())
+    };
+    take_turns(&mut contenders, rounds, begin, |(_, contender, groups)| {
+        groups.push(contender.steps(STEPS)?);
+        Ok::<(), Failure>(())
+    })?;
     let measured = |(entry, contender, groups): (Entry<'a>, Contender, _)| {
         let peak = contender.peak_memory();
         Measured { session, entry, groups, peak }
@@ -227,11 +225,21 @@ fn run<'a>(
     Ok(contenders.into_iter().map(measured).collect())
 }
 
-/// Checks that all processes of an architecture have as many parameters and threads as the first.
+/// Checks that all processes of an architecture have as many parameters and threads as the first, ours.
 fn alike<T>(names: &[String], contenders: &[(Entry<'_>, Contender, T)]) -> Result<(), Failure> {
     for arch in names {
-        let of_arch = contenders.iter().filter(|(entry, _, _)| entry.arch == arch);
-        equal(of_arch.map(|(_, contender, _)| contender))?;
+        let mut contenders = contenders.iter().filter(|(entry, _, _)| entry.arch == arch);
+        let Some((_, ours, _)) = contenders.next() else { continue };
+        let Ready { parameters, threads, .. } = ours.ready;
+        for (_, Contender { name, ready, .. }, _) in contenders {
+            if (ready.parameters, ready.threads) != (parameters, threads) {
+                return Err(Failure::machine(format!(
+                    "{name} has {} parameters and {} threads, and canonc has {parameters} and {threads}: they cannot \
+                     be compared",
+                    ready.parameters, ready.threads,
+                )));
+            }
+        }
     }
     Ok(())
 }

@@ -1,7 +1,4 @@
-//! Processes that take turns: each trains or generates a few steps or tokens at a time.
-//!
-//! In: a command that speaks the protocol below. Out: times, page faults, peak memory. Must stay true: a process ends
-//! with its [`Contender`]; if it ends early, the error has its last words.
+//! Processes that train a few steps at a time, so that they can take turns.
 //!
 //! The protocol, in lines: after warming up the process prints a [`Ready`] as JSON. For each number that it reads, it
 //! does that many steps and prints [`Steps`]. It ends when its input does. Other lines on its output are ignored.
@@ -27,7 +24,7 @@ use tempfile::TempDir;
 pub(super) const WARM_UP: usize = 3;
 
 /// Lines kept of what a process writes on standard error.
-const LAST_WORDS: usize = 12;
+const LAST_LINES: usize = 12;
 
 /// The pause after each group of steps: threads of OpenMP spin a while before they sleep.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -67,9 +64,6 @@ pub(super) struct Ready {
     pub(super) threads: usize,
     /// Parameters of the model.
     pub(super) parameters: i64,
-    /// Of a decoder of ours, the bytes of weights that a token reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) weight_bytes: Option<u64>,
 }
 
 /// The answer to a number of steps.
@@ -120,7 +114,7 @@ impl Contender {
             std::thread::spawn(move || {
                 let mut last = VecDeque::new();
                 for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                    if last.len() == LAST_WORDS {
+                    if last.len() == LAST_LINES {
                         last.pop_front();
                     }
                     last.push_back(line);
@@ -130,7 +124,7 @@ impl Contender {
         });
         let output = output
             .ok_or_else(|| Failure::machine(format!("{name} was started without an output")))?;
-        let ready = Ready { torch: String::new(), threads: 0, parameters: 0, weight_bytes: None };
+        let ready = Ready { torch: String::new(), threads: 0, parameters: 0 };
         let name = name.to_owned();
         let output = lines(output);
         let mut contender = Contender { name, child, input, output, errors, ready };
@@ -201,7 +195,7 @@ impl Contender {
         self.child.wait()
     }
 
-    /// Why it ended before its time.
+    /// The error of a process that ended early, with its last lines.
     fn ended(&mut self) -> Failure {
         self.input = None;
         let status = self.end();
@@ -239,70 +233,21 @@ fn lines(output: ChildStdout) -> Receiver<String> {
     receive
 }
 
-/// Checks that all processes have as many parameters and threads as the first, ours.
-pub(super) fn equal<'a>(
-    contenders: impl IntoIterator<Item = &'a Contender>,
-) -> Result<(), Failure> {
-    let mut first = None;
-    for Contender { name, ready, .. } in contenders {
-        let Ready { parameters, threads, torch: _, weight_bytes: _ } = *ready;
-        let ours = *first.get_or_insert((parameters, threads));
-        if ours != (parameters, threads) {
-            return Err(Failure::machine(format!(
-                "{name} has {parameters} parameters and {threads} threads, and canonc has {} and {}: they cannot be \
-                 compared",
-                ours.0, ours.1,
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Gives each of `all` a turn in every round, in an order that each round reverses.
-pub(super) fn take_turns<T>(
-    all: &mut [T],
-    rounds: usize,
-    mut before: impl FnMut() -> Result<(), Failure>,
-    mut turn: impl FnMut(&mut T) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    for round in 0..rounds {
-        output::note(&format!("round {} of {rounds}", round + 1));
-        before()?;
-        let mut order: Vec<_> = all.iter_mut().collect();
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        order.into_iter().try_for_each(&mut turn)?;
-    }
-    Ok(())
-}
-
-/// Our side of the protocol. `times` does as many `things` as it is given and returns the milliseconds of each.
+/// Our side of the protocol. `times` does as many steps as it is given and returns the milliseconds of each.
 pub(super) fn serve(
     parameters: i64,
-    weight_bytes: Option<u64>,
-    things: &str,
     mut times: impl FnMut(usize) -> Result<Vec<f64>, ExecuteError>,
 ) -> Outcome {
+    let help = "give a number of steps on each line";
     let Torch { version, threads, .. } = observe().torch;
-    say(&Ready { torch: version, threads, parameters, weight_bytes })?;
+    print(&Ready { torch: version, threads, parameters })?;
     for line in std::io::stdin().lock().lines() {
-        let line = match line {
-            Ok(line) => line,
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                return Err(Failure::bad_input("standard input is not UTF-8")
-                    .help(format!("give a number of {things} on each line")));
-            }
-            Err(error) => {
-                return Err(Failure::machine(format!(
-                    "standard input cannot be read: {}",
-                    reason(&error)
-                )));
-            }
-        };
-        let wrong = |_| Failure::bad_input(format!("give a number of {things} on each line"));
-        let count = line.trim().parse().map_err(wrong)?;
-        say(&Steps { ms: times(count).map_err(failed)? })?;
+        let line = line.map_err(|error| match error.kind() == std::io::ErrorKind::InvalidData {
+            true => Failure::bad_input("standard input is not UTF-8").help(help),
+            false => Failure::machine(format!("standard input cannot be read: {}", reason(&error))),
+        })?;
+        let count = line.trim().parse().map_err(|_| Failure::bad_input(help))?;
+        print(&Steps { ms: times(count).map_err(failed)? })?;
     }
     Ok(Exit::Fine)
 }
@@ -312,7 +257,7 @@ pub(super) fn failed(error: ExecuteError) -> Failure {
 }
 
 /// Prints one line of JSON.
-fn say(value: &impl Serialize) -> Result<(), Failure> {
+fn print(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value)
         .map_err(|error| Failure::machine(format!("the JSON cannot be written: {error}")))?;
     output::json_lines(&(line + "\n"))
@@ -336,7 +281,10 @@ mod tests {
         command.args(["-c", "echo no JSON; exec sleep 60"]);
         let limit = Duration::from_millis(300);
         let error = Contender::start_within(limit, "PyTorch", &mut command).err().unwrap();
-        let said = format!("{error:?}");
-        assert!(said.contains("PyTorch was started, but did not say that it is ready"), "{said}");
+        let message = format!("{error:?}");
+        assert!(
+            message.contains("PyTorch was started, but did not say that it is ready"),
+            "{message}"
+        );
     }
 }

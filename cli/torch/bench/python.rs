@@ -1,8 +1,7 @@
-//! The Python that runs PyTorch, and for decoding transformers: the one that was named, one that is there, or an environment made for it.
+//! The Python that runs PyTorch: the one that was named, one that is there, or an environment made for it.
 //!
-//! In: `--python` or `--make-environment`; the version of libtorch. Out: an interpreter and its PyTorch's version. Must
-//! stay true: nothing is downloaded unless `--make-environment` asks for it; without `--python` PyTorch has libtorch's
-//! version, up to the patch.
+//! Nothing is downloaded unless `--make-environment` asks for it. Without `--python`, PyTorch has libtorch's version, up to
+//! the patch.
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,17 +15,6 @@ use canonc::output;
 /// What a fresh environment downloads.
 const DOWNLOAD: &str = "about 5 GB";
 
-/// A benchmark, and the packages that its script imports.
-#[derive(Debug)]
-pub(super) struct Script {
-    command: &'static str,
-    packages: &'static [&'static str],
-}
-
-pub(super) const PEERS: Script = Script { command: "peers", packages: &["torch"] };
-pub(super) const DECODE: Script =
-    Script { command: "decode", packages: &["torch", "transformers"] };
-
 /// An interpreter, and the version of PyTorch that it imports.
 #[derive(Debug)]
 pub(super) struct Python {
@@ -34,22 +22,22 @@ pub(super) struct Python {
     pub(super) torch: String,
 }
 
-/// Why an interpreter is of no use.
+/// What an interpreter lacks.
 #[derive(Debug)]
 enum Lacks {
     /// It cannot be started.
     Python(io::Error),
-    /// It cannot import a package; the last line of its error.
-    Packages(String),
+    /// It cannot import torch; the last line of its error.
+    Torch(String),
 }
 
 /// The interpreter to use beside a libtorch of this version.
-pub(super) fn find(args: &BenchArgs, script: &Script, libtorch: &str) -> Result<Python, Failure> {
+pub(super) fn find(args: &BenchArgs, libtorch: &str) -> Result<Python, Failure> {
     if let Some(program) = &args.python {
-        return named(program, script, libtorch);
+        return named(program, libtorch);
     }
     let environment = environment(libtorch);
-    let system = probe(Path::new("python3"), script);
+    let system = probe(Path::new("python3"));
     let suits = |program: PathBuf, torch: &str| {
         (minor(torch) == minor(libtorch)).then(|| Python { program, torch: torch.to_owned() })
     };
@@ -57,13 +45,13 @@ pub(super) fn find(args: &BenchArgs, script: &Script, libtorch: &str) -> Result<
         return Ok(python);
     }
     if let Some(program) = environment.as_ref().map(|folder| folder.join("bin/python"))
-        && let Ok(torch) = probe(&program, script)
+        && let Ok(torch) = probe(&program)
         && let Some(python) = suits(program, &torch)
     {
         return Ok(python);
     }
     let Some(environment) = environment else {
-        return Err(Failure::machine(missing(&system, script, libtorch))
+        return Err(Failure::machine(missing(&system, libtorch))
             .help("name a Python that has PyTorch: `--python PATH`"));
     };
     if let (true, Err(Lacks::Python(_))) = (args.make_environment, &system) {
@@ -71,19 +59,18 @@ pub(super) fn find(args: &BenchArgs, script: &Script, libtorch: &str) -> Result<
             .help("install python3 with its venv module and pip, then repeat the command"));
     }
     if !args.make_environment {
-        return Err(Failure::machine(missing(&system, script, libtorch))
+        return Err(Failure::machine(missing(&system, libtorch))
             .help(format!(
-                "`canonc bench {} --make-environment` downloads it once ({DOWNLOAD}) into {}",
-                script.command,
+                "`canonc bench peers --make-environment` downloads it once ({DOWNLOAD}) into {}",
                 shown(&environment)
             ))
             .help("or name a Python that has it: `--python PATH`"));
     }
-    make(&environment, script, release(libtorch))
+    make(&environment, release(libtorch))
 }
 
-fn named(program: &Path, script: &Script, libtorch: &str) -> Result<Python, Failure> {
-    match probe(program, script) {
+fn named(program: &Path, libtorch: &str) -> Result<Python, Failure> {
+    match probe(program) {
         Ok(torch) => {
             if minor(&torch) != minor(libtorch) {
                 output::note(&format!(
@@ -99,10 +86,9 @@ fn named(program: &Path, script: &Script, libtorch: &str) -> Result<Python, Fail
             reason(&error)
         ))
         .help("name an interpreter, such as `--python env/bin/python`")),
-        Err(Lacks::Packages(why)) => Err(Failure::machine(format!(
-            "the Python `{}` cannot import {}: {why}",
-            shown(program),
-            script.names()
+        Err(Lacks::Torch(error)) => Err(Failure::machine(format!(
+            "the Python `{}` cannot import torch: {error}",
+            shown(program)
         ))
         .help(format!(
             "`{} -m pip install torch=={} numpy transformers` installs it ({DOWNLOAD})",
@@ -112,42 +98,36 @@ fn named(program: &Path, script: &Script, libtorch: &str) -> Result<Python, Fail
     }
 }
 
-/// Why neither python3 nor the environment can be used.
-fn missing(system: &Result<String, Lacks>, script: &Script, libtorch: &str) -> String {
-    let (wanted, names) = (minor(libtorch), script.names());
+/// The message if neither python3 nor the environment can be used.
+fn missing(system: &Result<String, Lacks>, libtorch: &str) -> String {
+    let wanted = minor(libtorch);
     match system {
         Ok(torch) => format!("python3 has PyTorch {torch}, and canonc uses libtorch {wanted}"),
         Err(Lacks::Python(_)) => {
             format!("no Python with PyTorch {wanted} was found: python3 is not on PATH")
         }
-        Err(Lacks::Packages(why)) => {
+        Err(Lacks::Torch(error)) => {
             format!(
-                "no Python with PyTorch {wanted} was found: python3 cannot import {names} ({why})"
+                "no Python with PyTorch {wanted} was found: python3 cannot import torch ({error})"
             )
         }
     }
 }
 
-impl Script {
-    fn names(&self) -> String {
-        self.packages.join(" and ")
-    }
-}
-
-/// The version of torch that an interpreter imports, with all packages of the script.
-fn probe(program: &Path, script: &Script) -> Result<String, Lacks> {
-    let version = format!("import {}; print(torch.__version__)", script.packages.join(", "));
-    let asked = Command::new(program).args(["-c", &version]).stdin(Stdio::null()).output();
-    let answer = asked.map_err(Lacks::Python)?;
+/// The version of torch that an interpreter imports.
+fn probe(program: &Path) -> Result<String, Lacks> {
+    let version = "import torch; print(torch.__version__)";
+    let output = Command::new(program).args(["-c", version]).stdin(Stdio::null()).output();
+    let output = output.map_err(Lacks::Python)?;
     let last = |bytes: &[u8]| {
         String::from_utf8_lossy(bytes).lines().last().unwrap_or_default().trim().to_owned()
     };
-    match last(&answer.stdout) {
-        version if answer.status.success() && is_version(&version) => Ok(version),
-        version if answer.status.success() && !version.is_empty() => {
-            Err(Lacks::Packages("its torch.__version__ is not a version".to_owned()))
+    match last(&output.stdout) {
+        version if output.status.success() && is_version(&version) => Ok(version),
+        version if output.status.success() && !version.is_empty() => {
+            Err(Lacks::Torch("its torch.__version__ is not a version".to_owned()))
         }
-        _ => Err(Lacks::Packages(last(&answer.stderr))),
+        _ => Err(Lacks::Torch(last(&output.stderr))),
     }
 }
 
@@ -161,7 +141,7 @@ fn environment(libtorch: &str) -> Option<PathBuf> {
     Some(cache.join(format!("canonc/peers-{}", release(libtorch))))
 }
 
-fn make(folder: &Path, script: &Script, version: &str) -> Result<Python, Failure> {
+fn make(folder: &Path, version: &str) -> Result<Python, Failure> {
     output::note(&format!(
         "making a Python environment with PyTorch {version}, NumPy and transformers in {}; downloads {DOWNLOAD}",
         shown(folder)
@@ -172,14 +152,12 @@ fn make(folder: &Path, script: &Script, version: &str) -> Result<Python, Failure
     let words =
         ["-m", "pip", "install", "--disable-pip-version-check", &torch, "numpy", "transformers"];
     run(&program, &words.map(OsStr::new), None)?;
-    let torch = probe(&program, script).map_err(|lacks| {
+    let torch = probe(&program).map_err(|lacks| {
         Failure::machine(match lacks {
             Lacks::Python(error) => {
                 format!("`{}` cannot be started: {}", shown(&program), reason(&error))
             }
-            Lacks::Packages(why) => {
-                format!("the new environment cannot import {}: {why}", script.names())
-            }
+            Lacks::Torch(error) => format!("the new environment cannot import torch: {error}"),
         })
         .help(format!("remove {} and repeat the command", shown(folder)))
     })?;
@@ -191,15 +169,15 @@ fn run(program: impl AsRef<OsStr>, words: &[&OsStr], last: Option<&OsStr>) -> Re
     let program = program.as_ref();
     let mut command = Command::new(program);
     command.args(words).args(last).stdin(Stdio::null()).stdout(io::stderr());
-    let said: Vec<_> =
+    let line: Vec<_> =
         [program].iter().chain(words).chain(&last).map(|word| word.to_string_lossy()).collect();
-    let said = said.join(" ");
+    let line = line.join(" ");
     match command.status() {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Failure::machine(format!("`{said}` failed ({status})"))
+        Ok(status) => Err(Failure::machine(format!("`{line}` failed ({status})"))
             .help("its reason is above; repeating the command starts afresh")),
         Err(error) => {
-            Err(Failure::machine(format!("`{said}` cannot be started: {}", reason(&error))))
+            Err(Failure::machine(format!("`{line}` cannot be started: {}", reason(&error))))
         }
     }
 }

@@ -1,18 +1,13 @@
-//! `canonc bench step`: times whole training steps, of one architecture in detail or of several in comparison.
-//!
-//! In: architectures and lengths. Out: each kernel's share of one step, and how much of the machine it uses; or, for
-//! several, milliseconds of a step and its ratio to the first architecture's at that length. Must stay true: the timed
-//! step is the one that a run executes; the architectures of a table take turns in one process.
+//! `canonc bench step`: times whole training steps, of one architecture by kernel or of several in comparison.
 
 use std::path::Path;
 use std::time::Instant;
 
+use bench::step::{StepBench, StepShape, Stepper, step};
 use compiler::analyse::analyse;
 use compiler::graph::Graph;
 use compiler::plan::{Precision, TrainOptions, Work};
-use runtime::bench::step::{StepBench, StepShape, Stepper, step};
 
-use super::ROUNDS;
 use super::process::{self, WARM_UP, failed};
 use crate::forward::{machine, processor};
 use canonc::archs::{self, Found, Trained};
@@ -20,6 +15,9 @@ use canonc::args::{BenchArgs, OnDevice, WithType};
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::graph::usual;
 use canonc::output;
+
+/// Rounds if the command line does not say.
+const ROUNDS: u16 = 20;
 
 pub(super) fn training_steps(args: &BenchArgs) -> Outcome {
     match (&args.files[..], args.lengths()) {
@@ -80,15 +78,15 @@ fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Ou
                 let size = analyse(&graph, *length).parameters;
                 row.extend([name, output::rounded(size)]);
             }
-            let whole = bench.micro.median + bench.update.median;
+            let total = bench.micro + bench.update;
             if first.len() == at {
-                first.push(whole);
+                first.push(total);
             }
             threads = bench.threads;
             row.extend([
-                format!("{whole:.0} ms"),
-                format!("{:.0}", (args.sequences() * length) as f64 / whole * 1e3),
-                format!("{:.2}×", whole / first.get(at).unwrap_or(&f64::NAN)),
+                format!("{total:.0} ms"),
+                format!("{:.0}", (args.sequences() * length) as f64 / total * 1e3),
+                format!("{:.2}×", total / first.get(at).unwrap_or(&f64::NAN)),
             ]);
         }
         rows.push(row);
@@ -111,7 +109,7 @@ pub(super) fn in_detail(
 ) -> Outcome {
     let (_, _, bench) = timed(args, arch, file, seq_len)?;
     let StepBench { micro, update, kernels, update_work, paths, ceilings, threads, .. } = &bench;
-    let whole = micro.median + update.median;
+    let total = micro + update;
     let tokens = args.sequences() * seq_len;
     let head =
         ["", "ms", "part", "GFLOP", "GFLOP/s", "of product", "GB", "GB/s", "of copy", "path"];
@@ -119,7 +117,7 @@ pub(super) fn in_detail(
     let mut row = |name: &str, ms: f64, work: Work, path: &str| {
         let per_second = |count: i128| count as f64 / ms * 1e3;
         let mut row =
-            vec![name.to_owned(), format!("{ms:.2}"), format!("{:.1}%", 100.0 * ms / whole)];
+            vec![name.to_owned(), format!("{ms:.2}"), format!("{:.1}%", 100.0 * ms / total)];
         for (count, ceiling) in [(work.flops, ceilings.flops), (work.bytes, ceilings.bytes)] {
             row.extend(match count {
                 0 => ["–"; 3].map(str::to_owned),
@@ -134,7 +132,7 @@ pub(super) fn in_detail(
         rows.push(row);
     };
     let all: Work = kernels.iter().map(|kernel| kernel.work).sum();
-    row("forward and backward", micro.median, all, "");
+    row("forward and backward", *micro, all, "");
     for kernel in kernels {
         let taken: Vec<&str> = paths
             .iter()
@@ -143,8 +141,8 @@ pub(super) fn in_detail(
             .collect();
         row(&format!("  {}", kernel.kernel), kernel.ms, kernel.work, &taken.join(", "));
     }
-    row("update", update.median, *update_work, "");
-    row("step", whole, [all, *update_work].into_iter().sum(), "");
+    row("update", *update, *update_work, "");
+    row("step", total, [all, *update_work].into_iter().sum(), "");
     let mut right = [true; 10];
     (right[0], right[9]) = (false, false);
     output::data(&output::table(&rows, &right, 0))?;
@@ -152,7 +150,7 @@ pub(super) fn in_detail(
         "{tokens} tokens a step, {:.0} tokens/s on {threads} threads; medians; a product of two matrices reaches {:.0} \
          GFLOP/s, a copy {:.1} GB/s (read and written); GB are operands and results, so a kernel that finds them in \
          the caches can exceed a copy{}",
-        tokens as f64 / whole * 1e3,
+        tokens as f64 / total * 1e3,
         ceilings.flops / 1e9,
         ceilings.bytes / 1e9,
         match args.machine.device {
@@ -173,7 +171,7 @@ fn serve(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
         stepper.advance(None).map_err(failed)?;
     }
     let parameters = analyse(&graph, seq_len).parameters;
-    process::serve(parameters, None, "steps", |count| {
+    process::serve(parameters, |count| {
         let timed = |_| {
             let began = Instant::now();
             stepper.advance(None)?;

@@ -1,8 +1,8 @@
 //! The training step of a model: its time, its share of the device, its memory.
 
+use bench::step::{StepBench, StepShape, step};
 use compiler::analyse::analyse;
 use compiler::plan::{Precision, Sizes, TrainOptions};
-use runtime::bench::step::{StepBench, StepShape, step};
 use runtime::execute::Machine;
 use runtime::kernels::cuda;
 use runtime::selftest::models::{self, Family, Size};
@@ -66,7 +66,7 @@ pub(super) fn time(
     cuda::forget_peak().map_err(|error| Failure::machine(error.to_string()))?;
     let bench = step(&graph, &options, shape, machine, ROUNDS)
         .map_err(|error| Failure::machine(error.to_string()))?;
-    let ms = bench.micro.median + bench.update.median;
+    let ms = bench.micro + bench.update;
     let tokens_per_second = (shape.batch * shape.seq_len) as f64 / ms * 1e3;
     let flops = analyse(&graph, shape.seq_len).train_flops_per_token as f64;
     print(Line::Step(Timed {

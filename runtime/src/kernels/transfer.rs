@@ -32,8 +32,7 @@ pub fn wait_for(device: Device) -> Result<(), KernelError> {
 }
 
 /// The number of times that this thread has waited for a device.
-#[cfg(test)]
-pub(crate) fn waits() -> u64 {
+pub fn waits() -> u64 {
     WAITS.get()
 }
 

@@ -1,7 +1,6 @@
-//! What was measured, as text.
+//! The measurements of `bench peers` as a table with a row for each process, and the sentences that sum it up.
 //!
-//! In: groups of steps of every process. Out: a table with a row for each, and the sentences that sum it up. Must stay
-//! true: a ratio is of two processes that took turns, round by round; PyTorch is represented by its fastest form.
+//! A ratio is of two processes that took turns, round by round; PyTorch is represented by its fastest form.
 
 use canonc::output;
 use records::progress::bytes;

@@ -1,115 +1,87 @@
-//! Speed of the scans compared with the code they replace, forward and backward, in one process.
+//! The scans of GLA, Gated DeltaNet and Mamba2: token by token, in chunks composed of libtorch's operations with its
+//! autograd, and by our kernels. 8 heads, as in a model of 512 channels.
 //!
-//! In: a family, a shape, a number of rounds. Out: the times of the step-by-step form in tch with its handwritten
-//! backward, of a chunked form composed of libtorch's operations with its autograd, and of our kernel; our kernel's
-//! memory. Must stay true: all compute one function (the largest difference is reported); gates are weak enough for the
-//! composed form of gated linear attention, which divides by decays as such forms do.
+//! Gates are weak enough for the composed form of gated linear attention, which divides by decays as such forms do.
 
-use std::hint::black_box;
+use bench::turns::clock;
+use report::statistics::median;
+use runtime::kernels::KernelError;
+use runtime::kernels::path::{Path, Reason};
+use runtime::kernels::scan::{self, delta, gla, ssd};
+use runtime::{Device, Kind, Tensor};
 
-use tch::{Device, Kind, Tensor};
-
-use super::{Timing, clock, relative_difference};
-use crate::kernels::KernelError;
-use crate::kernels::path::{Path, Reason};
-use crate::kernels::scan::{self, delta, gla, ssd};
+use super::{Form, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub(super) enum Family {
     Gla,
     Delta,
     Ssd,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScanShape {
-    pub batch: i64,
-    pub time: i64,
-    pub heads: i64,
-    /// Key and value widths of a head.
-    pub key: i64,
-    pub value: i64,
-}
+pub(super) const FAMILIES: [Family; 3] = [Family::Gla, Family::Delta, Family::Ssd];
 
-#[derive(Debug, Clone)]
-pub struct ScanBench {
-    pub path: Path,
-    pub threads: i32,
-    /// Not measured at long times, since it keeps a state for every token.
-    pub steps: Option<Timing>,
-    pub composed: Option<Timing>,
-    pub ours: Timing,
-    /// Largest difference of y and every gradient from the composed form's, relative to the largest magnitude in each.
-    pub largest_difference: Option<f64>,
-}
-
-type Result<T> = std::result::Result<T, KernelError>;
-
+/// Sequences and heads of a scan.
+const BATCH: i64 = 2;
+const HEADS: i64 = 8;
 /// Tokens per chunk of the composed forms.
 const CHUNK: i64 = 64;
 /// Shorter chunks where keys are divided by decays, to keep them in range.
 const CHANNEL_CHUNK: i64 = 16;
+/// Sequence lengths at which our kernel is timed alone, and rounds of each.
+const TIMES: [i64; 4] = [512, 2048, 8192, 16_384];
+const ROUNDS: usize = 7;
 
-/// Times the family's forms on random f32 data on the CPU; forms other than ours only if `beside`.
-pub fn scan(family: Family, shape: ScanShape, rounds: usize, beside: bool) -> Result<ScanBench> {
-    let case = Case::new(family, shape)?;
-    let path = scan::choose(Kind::Float, Device::Cpu);
-    let steps = Path::Reference(Reason::Asked);
-    let (mut steps_times, mut composed_times, mut ours_times) =
-        (Vec::new(), Vec::new(), Vec::new());
-    let mut largest_difference = None;
-    if beside {
-        let (mine, theirs) = (case.run(path)?, case.composed()?);
-        let mut largest = 0.0f64;
-        for (theirs, mine) in theirs.iter().zip(&mine) {
-            largest = largest.max(relative_difference(theirs, mine)?);
-        }
-        largest_difference = Some(largest);
-        // Once: it is slow, and its time hardly varies in comparison.
-        steps_times.push(clock(|| case.run(steps))?);
-    }
-    for round in 0..=rounds.max(1) {
-        let ours = clock(|| case.run(path))?;
-        let composed = if beside { Some(clock(|| case.composed())?) } else { None };
-        if round > 0 {
-            ours_times.push(ours);
-            composed_times.extend(composed);
+impl Family {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Family::Gla => "GLA",
+            Family::Delta => "Gated DeltaNet",
+            Family::Ssd => "Mamba2",
         }
     }
-    let timing = |times: &[f64]| (!times.is_empty()).then(|| Timing::from_times(times));
-    Ok(ScanBench {
-        path,
-        threads: tch::get_num_threads(),
-        steps: timing(&steps_times),
-        composed: timing(&composed_times),
-        ours: Timing::from_times(&ours_times),
-        largest_difference,
-    })
+
+    /// Key and value widths of a head.
+    fn widths(self) -> (i64, i64) {
+        match self {
+            Family::Gla | Family::Delta => (64, 128),
+            Family::Ssd => (128, 128),
+        }
+    }
+}
+
+/// Nanoseconds a token of our kernel at growing lengths, and the memory of the longest.
+pub(super) fn growth(family: Family) -> Result<String> {
+    let mut text = String::new();
+    for time in TIMES {
+        let case = Case::new(family, time)?;
+        let mut times = Vec::new();
+        for _ in 0..=ROUNDS {
+            times.push(clock(|| case.run(case.path()))?);
+        }
+        let per_token = 1e6 * median(times.get(1..).unwrap_or_default()) / (BATCH * time) as f64;
+        text += &format!("{time}: {per_token:.0}, ");
+    }
+    let memory = memory(&Case::new(family, TIMES[TIMES.len() - 1])?)?;
+    let memory = memory.map_or("unknown".to_owned(), dsl::size);
+    Ok(text + &memory)
 }
 
 /// Peak bytes that our kernel's forward and backward need, results included; `None` if the system does not report it
 /// (Linux does).
-pub fn memory(family: Family, shape: ScanShape) -> Result<Option<u64>> {
-    let case = Case::new(family, shape)?;
-    let path = scan::choose(Kind::Float, Device::Cpu);
+fn memory(case: &Case) -> Result<Option<u64>> {
     // Writing 5 sets the high-water mark to the current resident size.
     if std::fs::write("/proc/self/clear_refs", "5").is_err() {
         return Ok(None);
     }
-    let before = high_water();
-    drop(case.run(path)?);
-    Ok(high_water().zip(before).map(|(after, before)| after.saturating_sub(before)))
-}
-
-/// Peak resident bytes since the mark was set.
-fn high_water() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    let before = records::platform::peak_memory();
+    drop(case.run(case.path())?);
+    let after = records::platform::peak_memory();
+    Ok(after.zip(before).map(|(after, before)| after.saturating_sub(before)))
 }
 
 /// q, k, v, gates, and beta or dt, in the kernels' layout.
-struct Case {
+pub(super) struct Case {
     family: Family,
     q: Tensor,
     k: Tensor,
@@ -122,8 +94,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(family: Family, shape: ScanShape) -> Result<Self> {
-        let ScanShape { batch: b, time: t, heads: h, key, value } = shape;
+    pub(super) fn new(family: Family, t: i64) -> Result<Self> {
+        let (b, h, (key, value)) = (BATCH, HEADS, family.widths());
         let cpu = (Kind::Float, Device::Cpu);
         // Mamba2 has one group of keys and queries.
         let groups = if family == Family::Ssd { 1 } else { h };
@@ -141,6 +113,18 @@ impl Case {
             d: Tensor::f_randn([h], cpu)?,
             dy: Tensor::f_randn([b, t, h, value], cpu)?,
         })
+    }
+
+    pub(super) fn path(&self) -> Path {
+        scan::choose(Kind::Float, Device::Cpu)
+    }
+
+    pub(super) fn forms(&self) -> Vec<Form<'_>> {
+        vec![
+            Form::new("token by token", || self.run(Path::Reference(Reason::Asked))),
+            Form::new("composed", || self.composed()),
+            Form::new("canonc", || self.run(self.path())),
+        ]
     }
 
     /// y, then the gradients of q, k, v and the gates (of c, b, x and dt).
@@ -201,7 +185,7 @@ impl Case {
         let loss = y.f_mul(&self.dy)?.f_sum(None::<Kind>)?;
         let mut all = vec![y.f_detach()?];
         all.extend(Tensor::f_run_backward(&[loss], &[&q, &k, &v, &gate], false, false)?);
-        Ok(black_box(all))
+        Ok(all)
     }
 }
 
@@ -281,26 +265,4 @@ fn by_channel(q: &Tensor, k: &Tensor, v: &Tensor, g: &Tensor) -> Result<Tensor> 
         s = s.f_mul(&nth(&end, n)?)?.f_add(&new)?;
     }
     joined(&y)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_contenders_compute_the_same_scan() {
-        for family in [Family::Gla, Family::Delta, Family::Ssd] {
-            let shape = ScanShape { batch: 2, time: 128, heads: 2, key: 16, value: 24 };
-            let case = Case::new(family, shape).unwrap();
-            let by = [case.composed().unwrap(), case.run(Path::Reference(Reason::Asked)).unwrap()];
-            let ours = case.run(scan::choose(Kind::Float, Device::Cpu)).unwrap();
-            for by in by {
-                assert_eq!(by.len(), ours.len());
-                for (i, (theirs, ours)) in by.iter().zip(&ours).enumerate() {
-                    let off = relative_difference(theirs, ours).unwrap();
-                    assert!(off < 1e-4, "{family:?}, result {i}: {off:e}");
-                }
-            }
-        }
-    }
 }

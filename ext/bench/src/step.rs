@@ -1,8 +1,6 @@
-//! Speed of one training step, and the breakdown of its time.
-//! In: a graph, a batch shape, a number of rounds. Out: milliseconds of forward and backward, of the update, and of
-//! each kernel, with the work that each does. Must stay true: it times exactly the code of a run, on random tokens;
-//! medians over rounds; the ceilings are measured in the same process; a GPU has done its work when a clock is read, and
-//! its kernels are timed by events.
+//! Times a training step as a run executes it, on random tokens, and the part of each kernel.
+//!
+//! A clock is read only when a GPU has done its work; its kernels are timed by events.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,12 +11,14 @@ use compiler::plan::{Precision, Sizes, Step, TrainOptions, Work};
 use compiler::plans;
 use records::platform::memory_limit;
 use records::progress::bytes;
-use tch::{Device, Kind, Tensor};
+use report::statistics::median;
+use runtime::execute::{ExecuteError, Machine, Moments, Paths, StepObserver, Trainer};
+use runtime::kernels::transfer::wait_for;
+use runtime::observe::observe;
+use runtime::weights::Weights;
+use runtime::{Device, Kind, Tensor};
 
-use super::Timing;
-use crate::execute::{ExecuteError, Machine, Moments, Paths, StepObserver, Trainer};
-use crate::kernels::transfer::wait_for;
-use crate::weights::Weights;
+use crate::turns::fastest;
 
 /// The sizes of a step's batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,19 +29,17 @@ pub struct StepShape {
     pub seq_len: i64,
 }
 
-/// What was measured.
+/// The times of a training step and their breakdown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepBench {
     /// The batch.
     pub shape: StepShape,
     /// Threads of libtorch and of our kernels.
-    pub threads: i32,
-    /// Timed steps.
-    pub rounds: usize,
-    /// Forward and backward of one micro-batch.
-    pub micro: Timing,
-    /// Norm, clipping, AdamW.
-    pub update: Timing,
+    pub threads: usize,
+    /// Median milliseconds of forward and backward of one micro-batch.
+    pub micro: f64,
+    /// Median milliseconds of norm, clipping and AdamW.
+    pub update: f64,
     /// The kernels of a micro-batch, the costliest first.
     pub kernels: Vec<KernelTime>,
     /// The work of the update.
@@ -170,7 +168,7 @@ pub fn step(
         stepper.advance(None)?;
     }
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let mut spent: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
+    let mut by_kernel: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     let (mut micros, mut updates) = (Vec::new(), Vec::new());
     for _ in 0..rounds.max(1) {
         let mut round: BTreeMap<&'static str, Duration> = BTreeMap::new();
@@ -181,31 +179,31 @@ pub fn step(
         micros.push(ms(micro));
         updates.push(ms(update));
         for (kernel, took) in round {
-            spent.entry(kernel).or_default().push(ms(took));
+            by_kernel.entry(kernel).or_default().push(ms(took));
         }
     }
+    let paths = stepper.trainer.paths();
+    // Its memory would be in the way of what follows.
+    drop(stepper);
     let sizes = Sizes { batch: shape.batch, time: shape.seq_len, past: 0 };
-    let plan = plans::train(graph, options);
-    let work = plan.micro.work_by_kernel(sizes);
-    let mut kernels: Vec<KernelTime> = spent
+    let plans = plans::train(graph, options);
+    let work = plans.micro.work_by_kernel(sizes);
+    let mut kernels: Vec<KernelTime> = by_kernel
         .into_iter()
         .map(|(kernel, times)| KernelTime {
             kernel,
-            ms: Timing::from_times(&times).median,
+            ms: median(&times),
             work: work.get(kernel).copied().unwrap_or_default(),
         })
         .collect();
     kernels.sort_by(|a, b| b.ms.total_cmp(&a.ms));
-    let paths = stepper.trainer.paths();
-    drop(stepper);
     Ok(StepBench {
         shape,
-        threads: tch::get_num_threads(),
-        rounds: micros.len(),
-        micro: Timing::from_times(&micros),
-        update: Timing::from_times(&updates),
+        threads: observe().torch.threads,
+        micro: median(&micros),
+        update: median(&updates),
         kernels,
-        update_work: plan.update.total_work(sizes),
+        update_work: plans.update.total_work(sizes),
         paths,
         ceilings: ceilings(machine, options.common.precision)?,
     })
@@ -222,15 +220,10 @@ pub fn ceilings(machine: Machine, precision: Precision) -> Result<Ceilings, Exec
     Ok(Ceilings { flops, bytes: copy(machine)? })
 }
 
-const REPEATS: usize = 6;
-
 fn product(machine: Machine, kind: Kind) -> Result<f64, ExecuteError> {
     const SIDE: i64 = 2048;
     let m = Tensor::f_randn([SIDE, SIDE], (Kind::Float, machine.device))?.f_to_kind(kind)?;
-    let best = fastest(|| {
-        let product = m.f_mm(&m)?;
-        Ok(product.f_double_value(&[0, 0])?)
-    })?;
+    let best = fastest(|| Ok::<_, ExecuteError>(m.f_mm(&m)?.f_double_value(&[0, 0])?))?;
     Ok(2.0 * (SIDE as f64).powi(3) / best)
 }
 
@@ -240,32 +233,18 @@ fn copy(machine: Machine) -> Result<f64, ExecuteError> {
     let mut to = from.f_zeros_like()?;
     let best = fastest(|| {
         to.f_copy_(&from)?;
-        Ok(to.f_double_value(&[0])?)
+        Ok::<_, ExecuteError>(to.f_double_value(&[0])?)
     })?;
     Ok(2.0 * 4.0 * ELEMENTS as f64 / best)
 }
 
-/// Seconds of the fastest of a few calls.
-pub(super) fn fastest(
-    mut call: impl FnMut() -> Result<f64, ExecuteError>,
-) -> Result<f64, ExecuteError> {
-    let mut best = f64::INFINITY;
-    for _ in 0..REPEATS {
-        let began = Instant::now();
-        let _ = call()?;
-        best = best.min(began.elapsed().as_secs_f64());
-    }
-    Ok(best)
-}
-
 #[cfg(test)]
 mod tests {
-    use compiler::program::{Program, Std};
-
     use super::*;
-    use crate::execute::KernelRequest;
-    use crate::kernels::transfer::waits;
-    use crate::selftest::models;
+    use compiler::program::{Program, Std};
+    use runtime::execute::KernelRequest;
+    use runtime::kernels::transfer::waits;
+    use runtime::selftest::models;
 
     const ARCH: &str = "arch a { vocab 50   dim 16   norm_eps 1e-5   init lingua
         layers 1 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 24 } } }";

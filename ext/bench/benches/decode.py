@@ -1,8 +1,7 @@
-"""Decoding with transformers, for `canonc bench decode`: the Llama of arch/llama_768.canon with random weights.
+"""Decoding with transformers, for the benchmark `decode`: the Llama of arch/llama_768.canon with random weights.
 
 It prints {"torch": version, "threads": n, "parameters": n}. For each line with a number it then generates that many
-tokens from a prompt of one and prints {"ms": [mean milliseconds of a token, as many times]}. It ends when its input
-ends.
+tokens from a prompt of one and prints {"ms": mean milliseconds of a token}. It ends when its input ends.
 """
 
 import argparse
@@ -51,8 +50,7 @@ def main():
         parameters = sum(t.numel() for t in model.parameters())
         answer({"torch": torch.__version__, "threads": torch.get_num_threads(), "parameters": parameters})
         for line in sys.stdin:
-            count = int(line)
-            answer({"ms": [tokens(count)] * count})
+            answer({"ms": tokens(int(line))})
 
 
 if __name__ == "__main__":
