@@ -1,11 +1,12 @@
 //! Linear recurrences with a matrix per head: one token at a time in plain tch, which defines each scan, and in Rust in
 //! chunks, or for as few tokens as decoding has, one after another.
-//! In: tensors [b, t, h, …] and optionally the state before. Out: y and the state after; or, from zero state, every
-//! operand's gradient. bf16 operands give bf16 results; sums and states are always f32 (docs/numerics.md).
-//! Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); all forms compute one function;
-//! the references' gradients keep every token's state, so their memory grows with time; the chunked ones keep one state
-//! for some hundred tokens.
+//!
+//! Operands are [b, t, h, …]; gradients are from zero state. bf16 operands give bf16 results; sums and states are always
+//! f32 (docs/numerics.md). All forms compute one function, and forward(a ++ b, s) = forward(a, s) ++ forward(b, state
+//! after a). The references' gradients keep every token's state, so their memory grows with time.
 
+mod operands;
+mod chunk;
 mod channel;
 pub mod delta;
 pub mod dplr;

@@ -1,8 +1,7 @@
 //! One chunk of a scan in which each key channel decays by its own gate: gated linear attention.
 //!
-//! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay true:
-//! decays are running products, pair by pair within the chunk, which is short for that reason; a gate's gradient is a
-//! sum without cancellation over the pairs that it is between.
+//! Decays are products for each pair of tokens of the chunk, which is short for that reason; a gate's gradient is a sum
+//! without cancellation over the pairs that it is between.
 //!
 //! With p_i and r_j the decays, by channel, from the chunk's start to row i and from row j to its end, and
 //! A_ij = Σ_d q_id k_jd M_ijd (Yang et al. 2023, section 4.3):
@@ -11,7 +10,8 @@
 use super::super::dense::{add_product, flipped, plain, transpose};
 use super::super::lanes::{dot, exp, mul_add};
 use super::super::{Isa, ffi};
-use super::fused::{ChunkGradients, Scan, Sizes, Tokens, kept};
+use super::chunk::{ChunkGradients, Tokens, kept};
+use super::operands::{Scan, Sizes};
 
 pub(super) struct Channel {
     pub(super) tokens: Tokens,

@@ -1,6 +1,6 @@
 //! The gated delta rule (Yang et al. 2024, equation 10):
 //!     S ← exp(g_t) S,   S ← S + β_t k_t (v_t − Sᵀ k_t)ᵀ,   y_t = scale Sᵀ q_t
-//! In: q, k [b, t, h, d], v [b, t, h, e], beta and g [b, t, h]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk,
+//! From q, k [b, t, h, d], v [b, t, h, e], beta and g [b, t, h] to y [b, t, h, e] and S [b, h, d, e]; or dq, dk,
 //! dv, dbeta, dg.
 //!
 //! Several updates a token are as many tokens (`Spread`).
@@ -8,8 +8,8 @@
 use tch::Tensor;
 
 use super::super::KernelError;
-use super::fused::{self, Rule};
-use super::token::StateLayout;
+use super::fused;
+use super::operands::{FusedOperands, Rule, StateLayout};
 use super::{
     Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, over_matrix, reversed, scale, start, sum_last, wide,
@@ -72,11 +72,11 @@ impl<'a> Operands<'a> {
         [self.q, self.k, self.v, self.beta, self.g]
     }
 
-    pub(super) fn fused(self) -> Result<fused::Operands<'a>> {
+    pub(super) fn fused(self) -> Result<FusedOperands<'a>> {
         let Operands { q, k, v, beta, g, scale: given } = self;
         let [_, _, _, d] = four("q", q)?;
         let scale = scale(given, d) as f32;
-        Ok(fused::Operands { q, k, v, g, beta: Some(beta), low_rank: None, scale })
+        Ok(FusedOperands { q, k, v, g, beta: Some(beta), low_rank: None, scale })
     }
 }
 
@@ -112,17 +112,17 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
         let dy = at(dy, t)?.f_mul_scalar(scale(given, d))?; // [b, h, e]
         let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
         let from_y = outer(&at(q, t)?, &dy)?;
-        let whole = match ds {
+        let ds_after = match ds {
             Some(ds) => ds.f_add(&from_y)?,
             None => from_y,
         };
         dq.push(apply(&after, &dy)?);
-        let du = apply_t(&whole, &k)?; // [b, h, e]
+        let du = apply_t(&ds_after, &k)?; // [b, h, e]
         dbeta.push(sum_last(&du.f_mul(&error)?, 1)?);
         let dr = du.f_mul(&beta)?;
-        let dk_in = apply(&whole, &error.f_mul(&beta)?)?;
+        let dk_in = apply(&ds_after, &error.f_mul(&beta)?)?;
         dk.push(dk_in.f_sub(&apply(&decayed, &dr)?)?);
-        let d_decayed = whole.f_sub(&outer(&k, &dr)?)?;
+        let d_decayed = ds_after.f_sub(&outer(&k, &dr)?)?;
         dv.push(dr);
         dg.push(sum_last(&d_decayed.f_mul(before)?, 2)?.f_mul(&decay)?);
         ds = Some(d_decayed.f_mul(&over_matrix(&decay)?)?);
@@ -201,7 +201,7 @@ impl Spread {
     pub(super) fn gradients(&self, gradients: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let refs: Vec<&Tensor> = gradients.iter().collect();
         let [q, k, v, beta, g] = exactly(&refs)?;
-        let whole = |x: &Tensor| -> Result<Tensor> {
+        let by_token = |x: &Tensor| -> Result<Tensor> {
             let mut size = x.size();
             if let [_, time, heads, ..] = &mut size[..] {
                 *time /= self.steps;
@@ -209,7 +209,13 @@ impl Spread {
             }
             Ok(x.f_contiguous()?.f_view(size.as_slice())?)
         };
-        Ok(vec![self.last(q)?, whole(k)?, whole(v)?, whole(beta)?, one_step(g, self.steps, 0)?])
+        Ok(vec![
+            self.last(q)?,
+            by_token(k)?,
+            by_token(v)?,
+            by_token(beta)?,
+            one_step(g, self.steps, 0)?,
+        ])
     }
 }
 

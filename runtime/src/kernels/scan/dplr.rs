@@ -1,12 +1,12 @@
 //! The delta rule with a transition that is diagonal plus low rank (Peng et al. 2025, "RWKV-7", section 3):
 //!     S ← diag(exp g_t) S + b_t (Sᵀ a_t)ᵀ + k_t v_tᵀ,   y_t = scale Sᵀ q_t
-//! In: q, k, a, b, g [b, t, h, d], v [b, t, h, e]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk, dv, da, db, dg.
+//! From q, k, a, b, g [b, t, h, d], v [b, t, h, e] to y [b, t, h, e] and S [b, h, d, e]; or dq, dk, dv, da, db, dg.
 
 use tch::Tensor;
 
 use super::super::KernelError;
-use super::fused::{self, Rule};
-use super::token::StateLayout;
+use super::fused;
+use super::operands::{FusedOperands, Rule, StateLayout};
 use super::{
     CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, reversed, scale, start, sum_last, wide,
@@ -71,11 +71,11 @@ impl<'a> Operands<'a> {
         [self.q, self.k, self.v, self.a, self.b, self.g]
     }
 
-    fn fused(self) -> Result<fused::Operands<'a>> {
+    fn fused(self) -> Result<FusedOperands<'a>> {
         let Operands { q, k, v, a, b, g, scale: given } = self;
         let [_, _, _, d] = four("q", q)?;
         let scale = scale(given, d) as f32;
-        Ok(fused::Operands { q, k, v, g, beta: None, low_rank: Some([a, b]), scale })
+        Ok(FusedOperands { q, k, v, g, beta: None, low_rank: Some([a, b]), scale })
     }
 }
 

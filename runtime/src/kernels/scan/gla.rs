@@ -1,6 +1,6 @@
 //! Gated linear attention (Yang et al. 2023, equation 3):
 //!     S ← diag(exp g_t) S + k_t v_tᵀ,   y_t = scale Sᵀ q_t
-//! In: q, k, g [b, t, h, d], v [b, t, h, e]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk, dv, dg.
+//! From q, k, g [b, t, h, d], v [b, t, h, e] to y [b, t, h, e] and S [b, h, d, e]; or dq, dk, dv, dg.
 //!
 //! g may be [b, t, h], one gate for a head, or \[h\], one for all of its tokens. The chunked form then is the one with a
 //! scalar gate.
@@ -8,8 +8,8 @@
 use tch::{Kind, Tensor};
 
 use super::super::{Isa, KernelError};
-use super::fused::{self, Rule};
-use super::token::StateLayout;
+use super::fused;
+use super::operands::{FusedOperands, Rule, StateLayout};
 use super::{
     CHANNEL_CHUNK, Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow,
     not_here, outer, reversed, scale, start, sum_last, wide,
@@ -68,7 +68,7 @@ fn chunked(isa: Isa, operands: Operands<'_>, state: Option<&Tensor>) -> Result<S
         );
     }
     let (g, ones) = operands.head_gates()?;
-    let operands = fused::Operands { beta: Some(&ones), ..Operands { g: &g, ..operands }.fused()? };
+    let operands = FusedOperands { beta: Some(&ones), ..Operands { g: &g, ..operands }.fused()? };
     fused::forward(isa, Rule::Scalar, StateLayout::Keys, SCALAR_CHUNK, operands, state)
 }
 
@@ -79,7 +79,7 @@ fn chunked_backward(isa: Isa, dy: &Tensor, operands: Operands<'_>) -> Result<[Te
     } else {
         let (g, ones) = operands.head_gates()?;
         let operands =
-            fused::Operands { beta: Some(&ones), ..Operands { g: &g, ..operands }.fused()? };
+            FusedOperands { beta: Some(&ones), ..Operands { g: &g, ..operands }.fused()? };
         fused::backward(isa, Rule::Scalar, SCALAR_CHUNK, dy, operands)?
     };
     Ok([grads.q, grads.k, grads.v, grads.g])
@@ -117,11 +117,11 @@ impl<'a> Operands<'a> {
         [self.q, self.k, self.v, self.g]
     }
 
-    pub(super) fn fused(self) -> Result<fused::Operands<'a>> {
+    pub(super) fn fused(self) -> Result<FusedOperands<'a>> {
         let Operands { q, k, v, g, scale: given } = self;
         let [_, _, _, d] = four("q", q)?;
         let scale = scale(given, d) as f32;
-        Ok(fused::Operands { q, k, v, g, beta: None, low_rank: None, scale })
+        Ok(FusedOperands { q, k, v, g, beta: None, low_rank: None, scale })
     }
 
     /// Gates of each token and head, and ones, the factors of values: [b, t, h].
@@ -164,16 +164,16 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
         let (Some(after), Some(before)) = (states.pop(), states.last()) else { break };
         let dy = at(dy, t)?.f_mul_scalar(scale(given, d))?; // [b, h, e]
         let from_y = outer(&at(q, t)?, &dy)?;
-        let whole = match ds {
+        let ds_after = match ds {
             Some(ds) => ds.f_add(&from_y)?,
             None => from_y,
         };
         dq.push(apply(&after, &dy)?);
-        dk.push(apply(&whole, &at(v, t)?)?);
-        dv.push(apply_t(&whole, &at(k, t)?)?);
+        dk.push(apply(&ds_after, &at(v, t)?)?);
+        dv.push(apply_t(&ds_after, &at(k, t)?)?);
         let decay = at(g, t)?.f_exp()?; // [b, h, d]
-        dg.push(sum_last(&whole.f_mul(before)?, 1)?.f_mul(&decay)?);
-        ds = Some(whole.f_mul(&decay.f_unsqueeze(-1)?)?);
+        dg.push(sum_last(&ds_after.f_mul(before)?, 1)?.f_mul(&decay)?);
+        ds = Some(ds_after.f_mul(&decay.f_unsqueeze(-1)?)?);
     }
     Ok([reversed(dq)?, reversed(dk)?, reversed(dv)?, reversed(dg)?])
 }

@@ -1,8 +1,7 @@
 //! One chunk of a scan whose transition is diagonal plus low rank, the diagonal decaying by a gate per key channel.
 //!
-//! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay true:
-//! decays are running products, pair by pair within the chunk, which is short for that reason; a gate's gradient is a
-//! sum without cancellation over the pairs that it is between.
+//! Decays are products for each pair of tokens of the chunk, which is short for that reason; a gate's gradient is a sum
+//! without cancellation over the pairs that it is between.
 //!
 //! With w_i = S_{i−1}ᵀ a_i, a token writes two pairs, (k_i, v_i) and (b_i, w_i), and reads with two, q_i after its own
 //! step and a_i before it. With p_i and r_j the decays, by channel, from the chunk's start to row i and from row j to
@@ -16,7 +15,8 @@ use super::super::dense::{add_product, flipped, plain, transpose};
 use super::super::lanes::{dot, mul_add};
 use super::super::{Isa, ffi};
 use super::channel::{Decays, add_products, ends, fade, multiply, sum_between, through};
-use super::fused::{ChunkGradients, Scan, Sizes, Tokens, kept};
+use super::chunk::{ChunkGradients, Tokens, kept};
+use super::operands::{Scan, Sizes};
 use super::scalar::{solve, solve_transposed};
 
 pub(super) struct LowRank {
@@ -332,9 +332,9 @@ impl ffi::Vectorised for Pairs<'_> {
         for j in 0..rows {
             m.fill(1.0);
             between.fill(0.0);
-            let own = j * width..(j + 1) * width;
-            let (k, b) = (&k[own.clone()], &b[own.clone()]);
-            let (dk, db) = (&mut dk[own.clone()], &mut db[own]);
+            let row_j = j * width..(j + 1) * width;
+            let (k, b) = (&k[row_j.clone()], &b[row_j.clone()]);
+            let (dk, db) = (&mut dk[row_j.clone()], &mut db[row_j]);
             for i in j..rows {
                 let (at, score) = (i * width..(i + 1) * width, i * rows + j);
                 if i > j {

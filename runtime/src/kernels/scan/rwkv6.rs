@@ -1,6 +1,6 @@
 //! The WKV recurrence of RWKV-6 (Peng et al. 2024, section 4), which reads before it writes:
 //!     y_t = Sᵀ r_t + (Σ r_t u k_t) v_t,   S ← diag(exp g_t) S + k_t v_tᵀ
-//! In: r, k, g [b, t, h, d], v [b, t, h, e], u [h, d]. Out: y [b, t, h, e] and S [b, h, d, e]; or dr, dk, dv, dg, du.
+//! From r, k, g [b, t, h, d], v [b, t, h, e], u [h, d] to y [b, t, h, e] and S [b, h, d, e]; or dr, dk, dv, dg, du.
 //!
 //! The state before token t is the one after token t − 1. So the fused form is the chunked scan of gated linear
 //! attention with each query one token early, and then one loop that moves its results one token on and adds the bonus.
@@ -10,8 +10,8 @@ use tch::Tensor;
 use super::super::ffi::{self, ByHead, HeadRows};
 use super::super::lanes::{dot, mul_add};
 use super::super::{Isa, KernelError};
-use super::fused::{self, Rule};
-use super::token::StateLayout;
+use super::fused;
+use super::operands::{FusedOperands, Rule, StateLayout};
 use super::{
     CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, reversed, start, sum_last, wide,
@@ -61,9 +61,9 @@ impl<'a> Operands<'a> {
         [self.r, self.k, self.v, self.g, self.u]
     }
 
-    fn fused(self, early: &'a Tensor) -> fused::Operands<'a> {
+    fn fused(self, early: &'a Tensor) -> FusedOperands<'a> {
         let Operands { r: _, k, v, g, u: _ } = self;
-        fused::Operands { q: early, k, v, g, beta: None, low_rank: None, scale: 1.0 }
+        FusedOperands { q: early, k, v, g, beta: None, low_rank: None, scale: 1.0 }
     }
 
     /// Sizes [b, t, h, d, e], after checking u.

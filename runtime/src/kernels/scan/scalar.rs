@@ -1,6 +1,5 @@
 //! One chunk of a scan with one scalar decay per token: Mamba2's, and the gated delta rule's.
 //!
-//! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay true:
 //! M_ij, the decay from row j to row i, is a running product within the chunk, else an exponential; gates' gradients
 //! are f64 sums over pairs, so cancelling terms cancel exactly.
 //!
@@ -12,7 +11,8 @@
 
 use super::super::Isa;
 use super::super::dense::{PAD, add_product, flipped, plain, transpose};
-use super::fused::{ChunkGradients, Scan, Sizes, Tokens, decay, kept};
+use super::chunk::{ChunkGradients, Tokens, decay, kept};
+use super::operands::{Scan, Sizes};
 
 pub(super) struct Scalar {
     pub(super) tokens: Tokens,
@@ -85,13 +85,13 @@ impl Scalar {
         self.between.fill(0.0);
         for i in 0..rows {
             let a = self.tokens.decay[i];
-            let (above, here) = self.between.split_at_mut(i * rows);
-            let here = &mut here[..rows];
+            let (above, row) = self.between.split_at_mut(i * rows);
+            let row = &mut row[..rows];
             if i > 0 {
                 let above = &above[(i - 1) * rows..];
-                here[..i].iter_mut().zip(above).for_each(|(to, m)| *to = kept(m * a));
+                row[..i].iter_mut().zip(above).for_each(|(to, m)| *to = kept(m * a));
             }
-            here[i] = 1.0;
+            row[i] = 1.0;
         }
         transpose(self.isa, &mut self.keys, &self.tokens.k, dp);
     }
@@ -182,7 +182,7 @@ impl Scalar {
         let mut pairs = vec![0.0f64; rows + 1]; // as differences: +x at i, −x at j
         let mut from_start = vec![0.0f64; rows]; // from the chunk's start to i
         let mut until_end = vec![0.0f64; rows]; // from j to the chunk's end
-        let whole = f64::from(end) * dot(ds, s);
+        let through = f64::from(end) * dot(ds, s);
 
         // dU = Aᵀ dY + r ⊙ (K dS)
         let mut du = vec![0.0; rows * ep];
@@ -270,7 +270,7 @@ impl Scalar {
             after += pairs[t] + from_start[t];
             self.dg[t] = after as f32;
         }
-        let mut before = whole;
+        let mut before = through;
         for (dg, until_end) in self.dg.iter_mut().zip(&until_end) {
             *dg = (f64::from(*dg) + before) as f32;
             before += until_end;
@@ -337,14 +337,14 @@ fn count_pairs(da: &[f32], a: &[f32], pairs: &mut [f64], rows: usize) {
 pub(super) fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD) {
-        let (known, here) = x.split_at_mut(first * width);
+        let (known, block_x) = x.split_at_mut(first * width);
         let block = &lower[first * rows..];
         less.fill(0.0);
         add_product(isa, &mut less, plain(block, rows), known, [PAD, first, width]);
-        let here = &mut here[..PAD * width];
-        here.iter_mut().zip(&less).for_each(|(x, less)| *x -= less);
+        let block_x = &mut block_x[..PAD * width];
+        block_x.iter_mut().zip(&less).for_each(|(x, less)| *x -= less);
         for i in 1..PAD {
-            let (done, row) = here.split_at_mut(i * width);
+            let (done, row) = block_x.split_at_mut(i * width);
             let factors = &block[i * rows + first..][..i];
             for (factor, done) in factors.iter().zip(done.chunks_exact(width)) {
                 row[..width].iter_mut().zip(done).for_each(|(x, d)| *x -= factor * d);
@@ -359,17 +359,17 @@ pub(super) fn solve_transposed(isa: Isa, lower: &[f32], x: &mut [f32], rows: usi
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD).rev() {
         let end = first + PAD;
-        let (here, known) = x.split_at_mut(end * width);
+        let (block_x, known) = x.split_at_mut(end * width);
         // The columns of this block, from the rows below it.
         less.fill(0.0);
         if end < rows {
             let below = flipped(&lower[end * rows + first..], rows);
             add_product(isa, &mut less, below, known, [PAD, rows - end, width]);
         }
-        let here = &mut here[first * width..];
-        here.iter_mut().zip(&less).for_each(|(x, less)| *x -= less);
+        let block_x = &mut block_x[first * width..];
+        block_x.iter_mut().zip(&less).for_each(|(x, less)| *x -= less);
         for i in (1..PAD).rev() {
-            let (before, row) = here.split_at_mut(i * width);
+            let (before, row) = block_x.split_at_mut(i * width);
             let factors = &lower[(first + i) * rows + first..][..i];
             for (factor, before) in factors.iter().zip(before.chunks_exact_mut(width)) {
                 before.iter_mut().zip(&row[..width]).for_each(|(x, r)| *x -= factor * r);

@@ -1,14 +1,14 @@
 //! Mamba2's state-space recurrence (Dao and Gu 2024, section 7):
 //!     S ← exp(dt_t a) S + dt_t x_t b_tᵀ,   y_t = S c_t + d x_t
-//! In: x [b, t, h, p], dt [b, t, h], a and d \[h\], b and c [b, t, groups, n]. Out: y [b, t, h, p] and S
+//! From x [b, t, h, p], dt [b, t, h], a and d \[h\], b and c [b, t, groups, n] to y [b, t, h, p] and S
 //! [b, h, p, n]; or dx, ddt, da, db, dc, dd. Head j reads group ⌊j·groups/h⌋.
 
 use tch::{Kind, Tensor};
 
 use super::super::arrange::{repeat_heads, sum_repeats};
 use super::super::{Isa, KernelError};
-use super::fused::{self, Rule};
-use super::token::StateLayout;
+use super::fused;
+use super::operands::{FusedOperands, Rule, StateLayout};
 use super::{
     Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, over_matrix, reversed, start, sum_last, wide,
@@ -98,9 +98,9 @@ impl<'a> Operands<'a> {
         [self.x, self.dt, self.a, self.b, self.c, self.d]
     }
 
-    fn fused(self, gates: &'a Tensor) -> fused::Operands<'a> {
+    fn fused(self, gates: &'a Tensor) -> FusedOperands<'a> {
         let Operands { x, dt, b, c, .. } = self;
-        fused::Operands { q: c, k: b, v: x, g: gates, beta: Some(dt), low_rank: None, scale: 1.0 }
+        FusedOperands { q: c, k: b, v: x, g: gates, beta: Some(dt), low_rank: None, scale: 1.0 }
     }
 }
 
@@ -134,20 +134,20 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
         let (dy, x, dt) = (at(dy, t)?, at(x, t)?, at(dt, t)?);
         let (b, c) = (at(&scan.b, t)?, at(&scan.c, t)?); // [b, h, n]
         let from_y = outer(&dy, &c)?;
-        let whole = match ds {
+        let ds_after = match ds {
             Some(ds) => ds.f_add(&from_y)?,
             None => from_y,
         };
         let each = dt.f_unsqueeze(-1)?; // [b, h, 1]
-        let into_x = apply(&whole, &b)?; // [b, h, p]
+        let into_x = apply(&ds_after, &b)?; // [b, h, p]
         dx.push(into_x.f_mul(&each)?);
-        db.push(apply_t(&whole, &x)?.f_mul(&each)?);
+        db.push(apply_t(&ds_after, &x)?.f_mul(&each)?);
         dc.push(apply_t(&after, &dy)?);
         let alpha = dt.f_mul(a)?.f_exp()?; // [b, h]
-        let dalpha = sum_last(&whole.f_mul(before)?, 2)?.f_mul(&alpha)?;
+        let dalpha = sum_last(&ds_after.f_mul(before)?, 2)?.f_mul(&alpha)?;
         ddt.push(sum_last(&into_x.f_mul(&x)?, 1)?.f_add(&dalpha.f_mul(a)?)?);
         da.push(dalpha.f_mul(&dt)?);
-        ds = Some(whole.f_mul(&over_matrix(&alpha)?)?);
+        ds = Some(ds_after.f_mul(&over_matrix(&alpha)?)?);
     }
     let per_head = |x: &Tensor| x.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>);
     let through = dy.f_mul(&d.f_unsqueeze(-1)?)?;

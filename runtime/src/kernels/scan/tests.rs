@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 
 use super::super::Isa;
-use super::fused::{self, Rule};
+use super::fused;
+use super::operands::{FusedOperands, Rule, StateLayout};
 use super::*;
 
 const F32: (Kind, Device) = (Kind::Float, Device::Cpu);
@@ -74,10 +75,9 @@ impl Case {
         let isa = Isa::of_process();
         let beta = (self.rule != Rule::Channel).then_some(&self.beta);
         let (q, k, v, g) = (&self.q, &self.k, &self.v, &self.g);
-        let operands = fused::Operands { q, k, v, g, beta, low_rank: None, scale: 0.5 };
+        let operands = FusedOperands { q, k, v, g, beta, low_rank: None, scale: 0.5 };
         let Scanned { y, state } =
-            fused::forward(isa, self.rule, token::StateLayout::Keys, chunk, operands, state)
-                .unwrap();
+            fused::forward(isa, self.rule, StateLayout::Keys, chunk, operands, state).unwrap();
         let mut all = vec![y, state];
         let grads = fused::backward(isa, self.rule, chunk, &self.dy, operands).unwrap();
         all.extend([grads.q, grads.k, grads.v, grads.g]);

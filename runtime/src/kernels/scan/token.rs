@@ -1,37 +1,16 @@
 //! A scan of a few tokens, one after another, as in decoding: of a chunk they would leave most rows empty.
 //!
-//! In: a head's operands, a rule, the state before. Out: y and the state after, in place. Must stay true: a head's bits
-//! depend only on its own operands, and each token's on no later one.
-//!
 //! With α the decay, z = α ⊙ Sᵀ k for the delta rule, w = Sᵀ a for the low-rank one, and u the value that is written
 //! (v, β v, or β (v − z)):
 //!     S ← α S + k uᵀ (+ b wᵀ)        y = Sᵀ q
 
 use super::super::ffi::{HeadRows, Vectorised};
 use super::super::lanes::{SUMS, load, mul_add, store, total};
-use super::fused::{Rule, Scan, Sizes, decay};
+use super::chunk::decay;
+use super::operands::{Rule, Scan, Sizes, StateLayout};
 
 /// Tokens up to which a pass over the state for each is faster than a chunk of them.
 pub(super) const FEW: usize = 4;
-
-/// How a head's state lies in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StateLayout {
-    /// [d, e]
-    Keys,
-    /// [e, d], for the scalar rule alone.
-    Values,
-}
-
-impl StateLayout {
-    /// The sizes of a state, from [b, h, d, e].
-    pub(super) fn of<T>(self, [b, h, d, e]: [T; 4]) -> [T; 4] {
-        match self {
-            StateLayout::Keys => [b, h, d, e],
-            StateLayout::Values => [b, h, e, d],
-        }
-    }
-}
 
 /// All tokens of a head.
 pub(super) struct TokenByToken<'a, 'y> {
@@ -79,14 +58,14 @@ impl<'a> Token<'a> {
         let row = (batch * time + t) * heads + head;
         let key = (batch * time + t) * groups + head / (heads / groups);
         let gates = if scan.rule.has_channel_gates() { d } else { 1 };
-        let of = |x: &'a [f32], row: usize, width: usize| &x[row * width..][..width];
+        let slice = |x: &'a [f32], row: usize, width: usize| &x[row * width..][..width];
         Token {
-            q: of(scan.q, key, d),
-            k: of(scan.k, key, d),
-            v: of(scan.v, row, e),
-            gates: of(scan.g, row, gates),
+            q: slice(scan.q, key, d),
+            k: slice(scan.k, key, d),
+            v: slice(scan.v, row, e),
+            gates: slice(scan.g, row, gates),
             beta: scan.beta.map_or(1.0, |beta| beta[row]),
-            low_rank: scan.low_rank.map(|x| x.map(|x| of(x, row, d))),
+            low_rank: scan.low_rank.map(|x| x.map(|x| slice(x, row, d))),
         }
     }
 }
